@@ -46,7 +46,7 @@ class Step:
 
 
 def steps(history: History) -> list[Step]:
-    """The path to the confirmed winner, in order; empty where none is confirmed, or nothing makes it faster.
+    """The path to the confirmed winner, in order; empty if none is confirmed, or nothing makes it faster.
 
     Settings that change no speed are no steps: in between, they are the baseline's.
     """
@@ -74,7 +74,7 @@ def steps(history: History) -> list[Step]:
 
 
 def _factor(trial: Trial, last: Trial | None, history: History) -> Figure | None:
-    """How many times the throughput of `last` that of `trial` is."""
+    """Returns how many times the throughput of `last` the trial has."""
     if last is None or last is history.baseline:
         return history.factor(trial)
     ours, theirs = history.throughput(trial), history.throughput(last)
@@ -84,7 +84,7 @@ def _factor(trial: Trial, last: Trial | None, history: History) -> Figure | None
 def next_step(history: History) -> Proposal | None:
     """Returns what to measure next on the way to the winner; None when all is measured.
 
-    That may be the baseline, where it was measured only alongside other trials, and the winner alone.
+    That may be the baseline, if it was measured only alongside other trials, and the winner alone.
     """
     path, found = steps(history), confirm.confirmed(history)
     if found is None or not path:
@@ -97,7 +97,7 @@ def next_step(history: History) -> Proposal | None:
 
 
 class _Known:
-    """What a `history` says of configurations between the baseline and `winner`."""
+    """Looks up in a `history` the configurations between the baseline and `winner`."""
 
     def __init__(self, history: History, winner: Trial) -> None:
         space = self._space = history.space
@@ -117,13 +117,13 @@ class _Known:
         return self._measured.get(settings_key(config, self._space.known.same_speed))
 
     def why_not(self, config: Config) -> str | None:
-        """Why `config`, which is not measured, is not going to be; None where it can be."""
+        """Returns why `config`, which is not measured, will not be; None if it can be."""
         if trial := self._failed.get(settings_key(config, self._space.known.same_speed)):
             return _told(trial)
         return self._space.violation(config) or self._memory.why_unfit(config)
 
     def cost(self, config: Config) -> int:
-        """What a step to `config` costs: 0 where it is measured, 1 where it can be, 2 where it cannot."""
+        """Returns the cost of a step to `config`: 0 if it is measured, 1 if it can be, 2 if it cannot."""
         if self.measured(config):
             return 0
         return 2 if self.why_not(config) else 1
@@ -134,7 +134,7 @@ def _confirms(trial: Trial, winner: Trial) -> bool:
 
 
 def _is_measured_like(trial: Trial, like: Trial) -> bool:
-    """Whether the throughput of `trial` is known, and compares with that of `like`."""
+    """Returns True if the throughput of `trial` is known, and compares with that of `like`."""
     ours, theirs = trial.measurement, like.measurement
     return (
         trial.ended_well
@@ -144,7 +144,7 @@ def _is_measured_like(trial: Trial, like: Trial) -> bool:
 
 
 def _is_not_run_again(trial: Trial) -> bool:
-    """Whether its configuration is not to be begun: it was, as a step, or would fail in the same way."""
+    """Returns True if its configuration was a step already, or would fail in the same way again."""
     has_failed = trial.outcome is not None and trial.outcome.failure in _FAILS_AGAIN
     return has_failed or trial.kind is TrialKind.STEP
 

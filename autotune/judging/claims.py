@@ -26,7 +26,7 @@ _MOST_FAILURES = 2  # of the baseline's own repeats
 
 @dataclass(frozen=True)
 class Claim:
-    """What confirming a finalist has shown: that it `holds`, or `why_not`; neither while it is open."""
+    """The result of confirming a finalist: it `holds`, or there is a `why_not`; neither while it is open."""
 
     number: int
     factor: Figure | None = None  # its training takes 1/`factor` of the time
@@ -192,7 +192,7 @@ def _of_quality(found: Claim, runs: _Runs, history: History) -> Claim:
 
 
 def _failed(finalist: Trial, history: History) -> str | None:
-    """Why a finalist is out because of how a race or a repeat of it ended."""
+    """Returns why a finalist is out because of how its race or a repeat of it ended, None if it is not."""
     space, number = history.space, finalist.number
     goal, target = space.objective, space.objective.aim
     for trial in history.trials:

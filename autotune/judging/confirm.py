@@ -61,7 +61,7 @@ def _members(unraced: Sequence[Trial], history: History) -> tuple[int, ...]:
 def _contenders(standing: Sequence[Trial], history: History) -> list[Trial]:
     """The champion, and those that may be as good; of those that must be equally fast only the best.
 
-    Where the time to a quality counts, those raced already are finished before another one joins.
+    If the time to a quality counts, those raced already are finished before another one joins.
     """
     target, neutral = history.space.objective.target, history.space.known.same_speed
     if target is not None and any(race_of(t.number, history) for t in standing):
@@ -76,7 +76,7 @@ def _contenders(standing: Sequence[Trial], history: History) -> list[Trial]:
 
 
 def _may_be_as_good(trial: Trial, champion: Trial, history: History) -> bool:
-    """Whether a machine whose speed has moved between the two runs may be why `trial` is not the champion."""
+    """Returns True if `trial` may only seem slower because the machine's speed moved between the two runs."""
     target, speeds = history.space.objective.target, history.speeds
     moved = 1 + curves.SURE * max(speeds.drift, _LEAST_DRIFT)
     if target is not None:
@@ -90,16 +90,16 @@ def _may_be_as_good(trial: Trial, champion: Trial, history: History) -> bool:
 
 
 def _leader(standing: Sequence[Trial], history: History) -> Trial:
-    """Whose quality is looked at next: the race's winner, or, by its speed there, the first at the target."""
+    """Returns whose quality to look at next: the race's winner, or who would be the first at the target."""
     raced = [t for t in standing if race_of(t.number, history) is not None]
     return max(raced, key=lambda t: _place(t, history))
 
 
 def _place(trial: Trial, history: History) -> tuple[bool, float]:
-    """How good a raced trial is: one that was left at the end of its race comes first.
+    """Returns how good a raced trial is: being left at the end of its race counts first.
 
-    However fast another one seemed while it ran: it was beaten where both ran. Where the time to a quality
-    counts, a beaten one may need fewer samples: its speed there is divided by what all runs have needed.
+    However fast another one seemed while it ran: it was beaten while both did. If the time to a quality
+    counts, a beaten one may need fewer samples: its speed is divided by what all runs have needed.
     """
     race = race_of(trial.number, history)
     slices = race.measurement.slices if race else ()
@@ -179,7 +179,7 @@ def _candidates(history: History) -> list[Trial]:
 
 
 def _may_have_been_better(trial: Trial, history: History) -> bool:
-    """Whether a stopped trial is faster than the baseline with confidence, and was not stopped for more."""
+    """Returns True if a stopped trial is surely faster than the baseline, and nothing else is wrong."""
     baseline, shown = history.baseline, trial.measurement
     return (
         trial.stopped

@@ -13,7 +13,7 @@ _S_PER_HOUR, _W_PER_KW = 3600.0, 1000.0
 
 @dataclass(frozen=True)
 class Prices:
-    """The price of an hour on the machine, and of a kilowatt-hour; None where not given."""
+    """The price of an hour on the machine, and of a kilowatt-hour; None if not given."""
 
     per_hour: float | None = None
     per_kwh: float | None = None
@@ -22,10 +22,10 @@ class Prices:
 
 @dataclass(frozen=True)
 class Cost:
-    """What the whole training takes, about; intervals are at 95%.
+    """The cost of the whole training, about; intervals are at 95%.
 
-    `kwh` is what the GPU uses at the mean power of the trials, None where none has shown it. `money` is None
-    without a price, and where energy has one and is not known.
+    `kwh` is what the GPU uses at the mean power of the trials, None if none has shown it. `money` is None
+    without a price, and if energy has one and is not known.
     """
 
     hours: Figure
@@ -34,7 +34,7 @@ class Cost:
 
 
 def cost(trial: Trial, history: History, whole_s: Figure, prices: Prices | None) -> Cost:
-    """What the whole training costs that takes `whole_s` seconds with the settings of `trial`."""
+    """Returns the cost of a training that takes `whole_s` seconds with the settings of `trial`."""
     hours, power_w = whole_s.scaled(1 / _S_PER_HOUR), _power_w(trial, history)
     kwh = estimates.times(hours, power_w.scaled(1 / _W_PER_KW)) if power_w else None
     return Cost(hours, kwh, _money(hours, kwh, prices) if prices else None)
@@ -59,5 +59,5 @@ def _money(hours: Figure, kwh: Figure | None, prices: Prices) -> Figure | None:
 
 
 def _sum(ends: list[float | None]) -> float | None:
-    """Energy goes with time: where the one is at its end, so is the other."""
+    """Adds up ends of intervals: energy goes with time, so both are at the same end together."""
     return None if None in ends else math.fsum(end or 0.0 for end in ends)

@@ -1,4 +1,4 @@
-"""Quality over samples: runs compared where they have seen the same number of samples. Pure functions."""
+"""Quality over samples: runs compared after the same number of samples. Pure functions."""
 
 import itertools
 import math
@@ -85,10 +85,10 @@ def at(curve: Curve, samples: int) -> float | None:
 
 
 def stages(curves: Sequence[Curve]) -> list[tuple[Evaluation, ...]]:
-    """The points of runs of the same settings that can be held against each other, one of each run.
+    """Returns the points of runs of the same settings that can be held against each other, one of each run.
 
-    Those after equally many samples; where there are none, as where a batch has now more tokens and now
-    fewer, the first of all, the second, and so on.
+    Those after equally many samples; if there are none, because batches differ in their tokens, the first
+    of all, the second, and so on.
     """
     others = [{p.samples: p for p in curve} for curve in curves]
     common = [p.samples for p in curves[0] if all(p.samples in o for o in others)] if curves else []
@@ -139,7 +139,7 @@ def ended_with(measurement: Measurement) -> float | None:
 
 
 def reached(curve: Curve, target: float) -> float | None:
-    """After how many samples `curve` was at `target`, None where it never was.
+    """Returns after how many samples `curve` was at `target`, None if it never was.
 
     The mean of two evaluations in a row has to be there, because one alone may be luck, and neither may have
     collapsed. In between those means lie on a line.
@@ -155,7 +155,7 @@ def reached(curve: Curve, target: float) -> float | None:
 
 
 def has_learnt(curve: Curve, fewest: int) -> bool:
-    """Whether the last two of at least so many evaluations are clearly above chance."""
+    """Returns True if the last two of at least so many evaluations are clearly above chance."""
     return len(curve) >= max(fewest, _EVALUATIONS_IN_A_ROW) and all(
         not p.collapsed and (not p.chance or share(p.quality, p.chance) >= _CLEARLY)
         for p in curve[-_EVALUATIONS_IN_A_ROW:]

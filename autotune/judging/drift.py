@@ -29,7 +29,7 @@ _DATA, *_COMPUTE = PHASES
 
 
 class Cause(StrEnum):
-    """What a training is slower for, while it is: the first one that the figures show."""
+    """The likely cause of a slower training: the first one that the figures show."""
 
     THROTTLING = "throttling"  # the GPU is slowed down for its heat or its power
     NEIGHBOUR = "a neighbour"  # other processes use the CPUs or the GPU
@@ -73,7 +73,7 @@ class Drift:
 
 
 def drift(windows: Sequence[Window]) -> Drift | None:
-    """What has changed between the first windows and the last ones; None where no change is certain.
+    """Returns the change between the first windows and the last ones; None if no change is certain.
 
     Blocks of 12 to 60 windows count as their medians, so that a pause says nothing. Neighbouring windows are
     correlated, blocks much less: each of the last three is compared with Student's prediction interval for
@@ -118,7 +118,7 @@ def _half_width(usual: Sequence[float], level: float) -> float:
 
 
 def _cause(slow: Sequence[Window], fast: Sequence[Window]) -> Cause:
-    """What the slow windows show that the fast ones do not."""
+    """Returns the first cause that the slow windows show and the fast ones do not."""
     if _is_throttled(slow, fast):
         return Cause.THROTTLING
     if _has_neighbour(slow, fast):
@@ -149,7 +149,7 @@ def _has_neighbour(slow: Sequence[Window], fast: Sequence[Window]) -> bool:
 
 
 def _is_most(phases: Sequence[str], slow: Sequence[Window], fast: Sequence[Window]) -> bool:
-    """Whether these phases took most of the time that a sample takes more."""
+    """Returns True if these phases took most of the time that a sample takes more."""
     taken_s = _per_sample_s(phases, slow) - _per_sample_s(phases, fast)
     more_s = statistics.median(1 / w.per_s for w in slow) - statistics.median(1 / w.per_s for w in fast)
     return taken_s > _MOST_OF_IT * more_s
@@ -164,6 +164,6 @@ def _more(name: str, slow: Sequence[Window], fast: Sequence[Window]) -> float:
 
 
 def _mean(name: str, windows: Sequence[Window]) -> float:
-    """The mean of what was seen; 0 where it never was."""
+    """Returns the mean of what was seen; 0 if it never was."""
     found = [window.seen[name] for window in windows if name in window.seen]
     return statistics.fmean(found) if found else 0.0

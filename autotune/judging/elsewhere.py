@@ -1,4 +1,4 @@
-"""What of a configuration fits where there is another memory: on a smaller GPU, or a larger one. Pure.
+"""Predicts what of a configuration fits into another memory: on a smaller GPU, or a larger one. Pure.
 
 Memory alone is predicted, by the model that the search itself uses. Speed on another device is not known.
 """
@@ -22,10 +22,10 @@ _FEWEST_SIZES = 2  # of micro-batches: a line through one point has any slope
 
 @dataclass(frozen=True)
 class Fit:
-    """What to run with `memory_bytes` of memory: the largest micro-batch whose peak almost certainly fits.
+    """The configuration to run with `memory_bytes` of memory: the largest micro-batch that surely fits.
 
     `config` has the accumulation and the learning rate that go with it, `peak` is what it is predicted to
-    need of `allowed_bytes`. Where nothing fits, or that is not known, they are None for a `reason`.
+    need of `allowed_bytes`. If nothing fits, or that is not known, they are None for a `reason`.
     `keeps_batch` says that the effective batch is the one that was measured; with another one the quality is
     not known.
     """
@@ -41,7 +41,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """What of the configuration of a `trial` fits where. Peaks may take `memory_fraction` of a memory.
+    """The `fits` of a trial's configuration into other memories, of which peaks may take `memory_fraction`.
 
     They are those of a GPU's tensors, or else of the processes on the host. `is_rising` says that the
     trial's own still grew when it ended.
@@ -56,7 +56,7 @@ class Elsewhere:
 
 
 def elsewhere(trial: Trial, history: History, sizes_bytes: Sequence[int] = SIZES_BYTES) -> Elsewhere:
-    """What of the configuration of `trial` fits into each of these memories."""
+    """Returns what of the configuration of `trial` fits into each of these memories."""
     unknown = _why_not_known(trial, history)
     candidates = [] if unknown else list(_candidates(trial.config, history.space))
     found = [_fit(size, trial, candidates, history) for size in sizes_bytes]
@@ -75,7 +75,7 @@ def _is_of_gpu(history: History) -> bool:
 
 
 def _why_not_known(trial: Trial, history: History) -> str:
-    """Why no peak is predicted; empty where it can be."""
+    """Returns why no peak can be predicted; empty if it can."""
     if MICRO_BATCH not in trial.config:
         return f"not known: {MICRO_BATCH} is no knob, so no trial shows what another one needs"
     sizes = {t.config[MICRO_BATCH] for t in history.trials if _shows_peak(t)}
@@ -114,7 +114,7 @@ def _fit(memory_bytes: int, trial: Trial, candidates: Iterable[Config], history:
 
 
 def _limit_bytes(memory_bytes: int, history: History) -> int:
-    """The limit of a trial where there is so much memory."""
+    """Returns the limit of a trial if there is so much memory."""
     if not _is_of_gpu(history):
         return memory_bytes
     return room.limit_bytes(
@@ -123,7 +123,7 @@ def _limit_bytes(memory_bytes: int, history: History) -> int:
 
 
 def _doubt(config: Config, peak: Prediction, allowed_bytes: int) -> str:
-    """What is said of a configuration that may fit, and may not."""
+    """Returns what to say of a configuration that may fit, and may not."""
     low, high = units.format_bytes(peak.low_bytes), units.format_bytes(peak.high_bytes)
     return (
         f"not known: {MICRO_BATCH} {config[MICRO_BATCH]} may need {low} to {high} "
@@ -134,7 +134,7 @@ def _doubt(config: Config, peak: Prediction, allowed_bytes: int) -> str:
 def _candidates(config: Config, space: Space) -> Iterator[Config]:
     """`config` with every micro-batch that its effective batch allows, the largest first.
 
-    They are those of the knob, and the powers of two below and above them, or within where it is a range.
+    They are those of the knob, and the powers of two below and above them, or within if it is a range.
     """
     knob = space.drawn_knobs[MICRO_BATCH].drawn_from
     known = {int(value or 1) for value in (*(knob.choice or knob.bounds), config[MICRO_BATCH])}
@@ -149,8 +149,8 @@ def _candidates(config: Config, space: Space) -> Iterator[Config]:
 def _resized(config: Config, space: Space, size: int) -> dict[str, Setting] | None:
     """`config` with another micro-batch, and the accumulation that keeps its effective batch.
 
-    A micro-batch that is larger than that is not accumulated, and the learning rate follows it where the
-    space says so. None where a smaller one does not divide the effective batch.
+    A micro-batch that is larger than that is not accumulated, and the learning rate follows it if the
+    space says so. None if a smaller one does not divide the effective batch.
     """
     whole, resized = space.effective_batch_size(config), {**config, MICRO_BATCH: size}
     if ACCUMULATION in space.baseline:

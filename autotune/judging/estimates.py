@@ -11,7 +11,7 @@ from autotune.judging.measure import half_interval
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured value and its interval; `low` and `high` are None where unknown."""
+    """A measured value and its interval; `low` and `high` are None if unknown."""
 
     value: float
     low: float | None = None
@@ -19,7 +19,7 @@ class Figure:
 
     @property
     def part(self) -> float | None:
-        """Half of its interval as a share of the value, None where it has none."""
+        """Half of its interval as a share of the value, None if it has none."""
         if self.low is None or self.high is None or not self.value:
             return None
         return (self.high - self.low) / 2 / abs(self.value)
@@ -39,14 +39,14 @@ class Figure:
 
 
 def within(value: float, low: float | None, high: float | None) -> Figure:
-    """A figure whose interval counts only where both of its ends are numbers."""
+    """Returns a figure whose interval counts only if both of its ends are numbers."""
     if low is None or high is None or not math.isfinite(low) or not math.isfinite(high):
         return Figure(value)
     return Figure(value, low, high)
 
 
 def mean(values: Sequence[float]) -> Figure | None:
-    """The mean of `values` from independent runs, with its 95% interval where there are two or more.
+    """Returns the mean of `values` from independent runs, with its 95% interval if there are two or more.
 
     Runs that read the very same are not independent: they say nothing of how far others would lie apart.
     """
@@ -60,7 +60,7 @@ def mean(values: Sequence[float]) -> Figure | None:
 
 
 def of_run(throughput: Throughput | None) -> Figure | None:
-    """What a single run has read, with the interval of its own steps."""
+    """Returns the throughput of a single run, with the interval of its own steps."""
     if throughput is None:
         return None
     rate, half = throughput.samples_per_s, throughput.half_width_per_s

@@ -9,8 +9,8 @@ from autotune.judging.history import History
 def gain(trial: Trial, history: History) -> Figure | None:
     """Returns how many times less time a training takes than the baseline's, or with a target until there.
 
-    That of a repeat is that of what it repeats; where a claim has been made, it is the claim's. None where it
-    is not known, as of a race.
+    A repeat has the gain of what it repeats. If there is a claim, it is the claim's. None if it is not known,
+    as of a race.
     """
     speed, target = history.factor(trial), history.space.objective.target
     if speed is None:

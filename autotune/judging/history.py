@@ -36,7 +36,7 @@ class Shown:
 
 
 class History:
-    """What is known of a search when it has had these trials, in order, running ones included.
+    """All that follows from the trials of a search, in order, running ones included.
 
     It never changes: when a trial has begun or ended, a new one is made of all of them (`after`). What it is
     asked for is computed once, when it is first asked for.
@@ -51,11 +51,11 @@ class History:
         self.trials, self.space = tuple(t for t in given if t.references <= numbers), space
 
     def after(self, trial: Trial) -> Self:
-        """What is known once `trial` is as given: begun, where it is new, or ended."""
+        """Returns the history once `trial` is as given: begun, if it is new, or ended."""
         return type(self)({**self._by_number, trial.number: trial}.values(), self.space)
 
     def of(self, number: int) -> Trial:
-        """Trial `number`; raises KeyError where there is none."""
+        """Returns trial `number`; raises KeyError if there is none."""
         return self._by_number[number]
 
     @cached_property
@@ -75,7 +75,7 @@ class History:
 
     @property
     def failed_baseline(self) -> Trial | None:
-        """Trial 0 where it has ended without completing: nothing can be compared with it, ever."""
+        """Returns trial 0 if it has ended without completing: nothing can be compared with it, ever."""
         first = self._by_number.get(0)
         return first if first and first.outcome and not first.completed else None
 
@@ -99,7 +99,7 @@ class History:
 
     @cached_property
     def noise(self) -> float | None:
-        """How far equal runs lie apart in quality, as the baseline's own repeats show; None without any."""
+        """The scatter of quality between equal runs, by the baseline's own repeats; None without any."""
         return curves.relative_noise([t.measurement.curve for t in self.runs_of(0)], self.start)
 
     @cached_property
@@ -114,7 +114,7 @@ class History:
 
     @cached_property
     def least_quality(self) -> float | None:
-        """The lowest quality that a winner may have: the target where there is one, else what must be kept.
+        """The lowest quality that a winner may have: the target if there is one, else what must be kept.
 
         None while the baseline's is not known.
         """
@@ -131,7 +131,7 @@ class History:
         return objective.least_share(self.space.objective, self.baseline_quality or 0.0, self.start)
 
     def keeps_quality(self, trial: Trial) -> bool | None:
-        """Whether `trial` has ended with that, or was at the target; None while nothing can be compared."""
+        """Returns True if `trial` ended with that, or was at the target; None if nothing can be compared."""
         if self.least_quality is None or objective.final_quality(trial, self.space) is None:
             return None
         if self.space.objective.target is not None:
@@ -142,7 +142,7 @@ class History:
         )
 
     def is_out_of_reach(self, trial: Trial) -> bool:
-        """Whether the quality of a whole `trial` would clearly be below what must be kept."""
+        """Returns True if a whole `trial` would clearly end below the quality that must be kept."""
         if self.space.objective.takes_any_quality:
             return False
         whole = self.space.budget.samples_per_trial
@@ -179,17 +179,17 @@ class History:
 
     @cached_property
     def relative(self) -> RelativeSpeeds:
-        """How fast every configuration is relative to the baseline: the one place that says it."""
+        """The speed of every configuration relative to the baseline: the one place that says it."""
         return RelativeSpeeds(self.trials, self.baseline, self.speeds, self.space.known)
 
     @cached_property
     def to_target(self) -> ToTarget:
-        """When every configuration was at the target, where there is one."""
+        """The samples and seconds of every configuration until it was at the target, if there is one."""
         return ToTarget(self.trials, self.speeds, self.space)
 
     @cached_property
     def needs(self) -> LengthNeeds:
-        """How long trainings of all settings have to be for the baseline's quality."""
+        """The lengths that trainings of all settings need for the baseline's quality."""
         quality, least = self.baseline_quality, self.least_quality
         slack = 0.0 if quality is None or least is None else quality - least
         return LengthNeeds(self.trials, self.space, quality, slack)
@@ -203,7 +203,7 @@ class History:
         return self.surely_per_s(trial) / (needed or self.length(trial))
 
     def is_long_enough(self, trial: Trial) -> bool:
-        """Whether a trial's training is about as long as its settings need, if lengths are planned.
+        """Returns True if a trial's training is about as long as its settings need, or lengths are fixed.
 
         One that has the quality by luck would lose it with other seeds.
         """
@@ -215,7 +215,7 @@ class History:
         return self.relative.throughput(trial)
 
     def factor(self, trial: Trial) -> Figure | None:
-        """How many times the baseline's throughput that is; None where they cannot be compared."""
+        """Returns how many times the baseline's throughput that is; None if they cannot be compared."""
         return self.relative.factor(trial)
 
     def quality(self, trial: Trial) -> Figure | None:
@@ -238,14 +238,14 @@ class History:
         return run.repeat is not None and run.measurement.origin == trial.measurement.origin
 
     def memory(self, trial: Trial) -> Measurement:
-        """The run of a trial's settings with the highest peak; it is rising where that of any run was."""
+        """Returns the run of a trial's settings with the highest peak, rising if that of any run was."""
         runs = {t.number: t for t in (trial, *self.runs_of(trial.original))}
         shown = [t.measurement for t in runs.values()]
         highest = max(shown, key=lambda m: m.peak_memory_bytes or 0)
         return replace(highest, memory_is_rising=any(m.memory_is_rising for m in shown))
 
     def shown(self, trial: Trial) -> Shown:
-        """What a line about a trial shows: what its settings are known to do; of a repeat its own run."""
+        """Returns the figures in a line about a trial: those of its settings, or of a repeat's own run."""
         goal = self.space.objective
         if trial.repeat:
             m, own = trial.measurement, quality.shown(objective.final_quality(trial, self.space), goal)
@@ -260,7 +260,7 @@ class History:
         return throughput.samples_per_s - (throughput.half_width_per_s or 0.0) if throughput else 0.0
 
     def breaks(self, trial: Trial) -> str | None:
-        """Which of the user's own constraints a completed trial breaks, None where it keeps them all.
+        """Returns which of the user's own constraints a completed trial breaks, None if it keeps them all.
 
         Races and steps of an ablation are not there for their scores.
         """
@@ -293,7 +293,7 @@ class History:
         return Reason.UNSURE if is_unsure else None
 
     def _lost(self, trial: Trial) -> Reason | None:
-        """How a trial has missed the quality that counts, None where it has not."""
+        """Returns how a trial has missed the quality that counts, None if it has not."""
         goal, none = self.space.objective, objective.no_quality(trial.measurement)
         if goal.aim is not None:
             missed = Reason.CHANCE if none else Reason.MISSED
@@ -323,7 +323,7 @@ class History:
 
     @cached_property
     def better(self) -> tuple[Trial, ...]:
-        """Those of `ranked` that come before the baseline; none where it is not among them."""
+        """The trials of `ranked` that come before the baseline; none if it is not among them."""
         place = next((i for i, t in enumerate(self.ranked) if t.number == 0), 0)
         return self.ranked[:place]
 
@@ -354,6 +354,6 @@ class History:
 
 
 def _is_sure(trial: Trial) -> bool:
-    """Whether it took enough steps for an interval of its throughput."""
+    """Returns True if it took enough steps for an interval of its throughput."""
     throughput = trial.measurement.throughput
     return throughput is not None and throughput.half_width_per_s is not None

@@ -8,9 +8,9 @@ _FAR = 100  # times what a trial has trained: the longest that a training of unk
 
 
 def full_at(shown: Measurement, training_samples: int | None) -> Full | None:
-    """After how many samples a training like the trial has filled its memory; None where that is not certain.
+    """Returns after how many samples a training like the trial has filled its memory; None if not certain.
 
-    What it may take is the trial's limit; where that has none, what the machine had left. A training whose
+    It may take the trial's limit or, without one, what the machine had left. A training whose
     length is not known is taken to be of a hundred trials.
     """
     slope, left_bytes = shown.memory_slope, _left_bytes(shown)
@@ -23,7 +23,7 @@ def full_at(shown: Measurement, training_samples: int | None) -> Full | None:
 
 
 def _left_bytes(shown: Measurement) -> float | None:
-    """What was left at the trial's peak, None where that is not known."""
+    """Returns what was left at the trial's peak, None if that is not known."""
     if shown.memory_limit_bytes and shown.peak_memory_bytes is not None:
         return max(0.0, shown.memory_limit_bytes - shown.peak_memory_bytes)
     return shown.telemetry.get("host_memory_free_bytes")

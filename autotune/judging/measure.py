@@ -29,7 +29,7 @@ _BISECTIONS = 60  # to the last bit
 class Step:
     """One optimizer step: how long it took since the record before it, and how many samples it trained.
 
-    Or so many `records` in a row, where it is not known when each of them had ended, or was not kept.
+    Or so many `records` in a row, if it is not known when each of them had ended, or was not kept.
     """
 
     seconds: float
@@ -59,7 +59,7 @@ class _Evaluated:
     after: Step | None = None
 
     def late_s(self, usual_step_s: float) -> float | None:
-        """What the step after it took longer than usual; None while there is none."""
+        """Returns by how much the step after it took longer than usual; None while there is none."""
         after = self.after
         return max(0.0, after.seconds - after.records * usual_step_s) if after else None
 
@@ -91,9 +91,9 @@ def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready
 
 
 class _Steady:
-    """The steps of the steady state: of many some thousand, each of as many in a row; the `last` are single.
+    """Steps of the steady state, merged in equal runs once there are more than a few thousand.
 
-    So the figure of a training of weeks takes no longer to find than that of an hour.
+    So a training of weeks costs no more than one of an hour. The `last` steps are kept unmerged.
     """
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ class Meter:
         self._break(self._prefetched + _STEPS_TO_START)
 
     def _break(self, warm_up: int) -> None:
-        """What comes from here on has a start of its own, of which `warm_up` steps do not count."""
+        """Begins anew: of the steps from here on `warm_up` do not count."""
         self._steady.extend(self._opened())
         self._opening, self._warm_up = [], warm_up
 
@@ -204,7 +204,7 @@ class Meter:
         self._evaluated.seconds += max(0.0, at_s - self._last_s - steps_s)
 
     def recent_step_s(self) -> float | None:
-        """How long a step takes at present, the median of the last ones; None before there is one."""
+        """Returns the time of a step at present, the median of the last ones; None before there is one."""
         steps_s = [step.seconds / step.records for step in self._recent]
         return statistics.median(steps_s) if steps_s else None
 
@@ -217,7 +217,7 @@ class Meter:
         return _steady(self._opening, self._warm_up)
 
     def outside(self) -> Outside:
-        """What was spent outside of the steps so far."""
+        """Returns what was spent outside of the steps so far."""
         usual_s = self.recent_step_s() or 0.0
         counted = self._evaluations[len(self._evaluations) >= _FEWEST_EVALUATIONS :]
         taken_s = [one.seconds for one in counted]
@@ -240,7 +240,7 @@ def _steady(steps: Sequence[Step], warm_up: int) -> Sequence[Step]:
 
 
 def throughput(steps: Sequence[Step]) -> Throughput | None:
-    """Samples per second over `steps` with a 95% interval by batch means; None where there is no step.
+    """Samples per second over `steps` with a 95% interval by batch means; None without a step.
 
     Consecutive steps are correlated (a slow loader is slow for a while), so the interval comes from the means
     of at most 20 contiguous batches of steps and not from single steps (Law & Kelton, Simulation Modeling
@@ -256,7 +256,7 @@ def throughput(steps: Sequence[Step]) -> Throughput | None:
 def with_evaluations(
     steady: Throughput | None, outside: Outside, samples_per_evaluation: float
 ) -> Throughput | None:
-    """Samples per second of a training that is evaluated after so many samples; None where one is unknown.
+    """Samples per second of a training that is evaluated after so many samples; None if one is unknown.
 
     A sample takes its part of a step and of an evaluation. Both are known independently of each other, so the
     squares of their uncertainties are added.
@@ -272,10 +272,10 @@ def with_evaluations(
 
 
 def regular_pauses(steps: Sequence[Step]) -> float:
-    """The share of the steps' time that long steps take beyond a usual one, where they come regularly.
+    """Returns the share of the steps' time that long steps take beyond a usual one, if they come regularly.
 
     So do checkpoints and logging. Long steps at irregular distances come from other programs, and every few
-    steps from a loader: these are no pauses. 0 where there are none.
+    steps from a loader: these are no pauses. 0 if there are none.
     """
     if not steps:
         return 0.0
@@ -290,7 +290,7 @@ def regular_pauses(steps: Sequence[Step]) -> float:
 
 
 def _are_regular(between: Sequence[int]) -> bool:
-    """Whether distances, in steps, are much the same, but for a few that something else has come into."""
+    """Returns True if distances, in steps, are much the same, but for a few that something else disturbed."""
     usual = statistics.median(between)
     unlike = sum(abs(one - usual) > _ALIKE * usual for one in between)
     return usual >= _FEWEST_BETWEEN and unlike <= _MOST_UNLIKE * len(between)
@@ -315,7 +315,7 @@ def half_interval(values: Sequence[float], level: float = 0.95) -> float:
 
 @lru_cache
 def student_t(level: float, degrees: int) -> float:
-    """How many standard errors to either side make a two-sided interval of `level`, by degrees of freedom.
+    """Returns how many standard errors make half of a two-sided interval of `level`, by degrees of freedom.
 
     The distribution is a finite sum in the angle of t over the root of `degrees` (Abramowitz & Stegun, 26.7.3
     and 26.7.4). scipy has it, too, and takes half of the second in which `status` is to answer.

@@ -15,7 +15,7 @@ _ROUNDING = 1e-3  # of a learning rate, which has four digits
 
 
 class Reason(StrEnum):
-    """Why a trial has not won, as it is said of several of them."""
+    """A reason why trials have not won, in words that follow their number."""
 
     # What a completed trial lacks:
     UNMEASURED = "ended too early to be measured"
@@ -52,14 +52,14 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def memory_share(measurement: Measurement) -> float | None:
-    """The peak that decides, as a share of what the trial was allowed; None where either is unknown."""
+    """Returns the peak that decides, as a share of what the trial was allowed; None if either is unknown."""
     if measurement.peak_memory_bytes is None or not measurement.memory_limit_bytes:
         return None
     return measurement.peak_memory_bytes / measurement.memory_limit_bytes
 
 
 def over_memory(measurement: Measurement, memory_fraction: float) -> str | None:
-    """Why a trial takes too much memory to be recommended, None if it does not."""
+    """Returns why a trial takes too much memory to be recommended, None if it does not."""
     share = memory_share(measurement)
     if share is None or share <= memory_fraction:
         return None
@@ -99,18 +99,18 @@ def start(trial: Trial) -> float | None:
 
 
 def samples_to(trial: Trial, target: float) -> float | None:
-    """Training samples until `trial` was at the quality `target`; None where it never was."""
+    """Returns the samples until `trial` was at the quality `target`; None if it never was."""
     return curves.reached(trial.measurement.curve, target)
 
 
 def seconds_to(trial: Trial, target: float) -> float | None:
-    """Seconds of training, evaluation excluded, until `trial` was at the quality `target`; None if never."""
+    """Returns the seconds of training, without evaluation, until `trial` was at `target`; None if never."""
     samples, throughput = samples_to(trial, target), trial.measurement.throughput
     return samples / throughput.samples_per_s if samples and throughput else None
 
 
 def no_quality(measurement: Measurement, goal: Objective = _HIGHER_IS_BETTER) -> str | None:
-    """Why what a trial ended with is no quality at all, None where it is one."""
+    """Returns why what a trial ended with is no quality at all, None if it is one."""
     last = measurement.curve[-1] if measurement.curve else None
     if last is None:
         return None
@@ -123,7 +123,7 @@ def no_quality(measurement: Measurement, goal: Objective = _HIGHER_IS_BETTER) ->
 
 
 def broken_constraint(measurement: Measurement, goal: Objective) -> str | None:
-    """Which of the user's own constraints a trial breaks, None where it keeps them all."""
+    """Returns which of the user's own constraints a trial breaks, None if it keeps them all."""
     for name, text in goal.constraints.items():
         sign, bound = comparison(text) or ("", 0.0)
         found = measurement.scores.get(name)
@@ -135,22 +135,22 @@ def broken_constraint(measurement: Measurement, goal: Objective) -> str | None:
 
 
 def final_quality(trial: Trial, space: Space) -> float | None:
-    """What a trial has ended with; None where it ended early, because its speed was all that counted."""
+    """Returns the quality at a trial's end; None if it ended early, because only its speed counted."""
     is_whole = trial.measurement.quality_samples >= space.samples(trial.config)
     return trial.quality if is_whole or not space.objective.asks_for_speed_alone else None
 
 
 def ends_once_timed(trial: Trial, goal: Objective) -> bool:
-    """Whether `trial` may end as soon as its speed is known, because nothing else of it counts.
+    """Returns True if `trial` may end as soon as its speed is known, because nothing else of it counts.
 
-    The baseline's quality counts where what trains the same is held against it in the end.
+    The baseline's quality counts if what trains the same is held against it in the end.
     """
     counts = trial.number == 0 and goal.select == "same-training"
     return trial.kind is TrialKind.SEARCHED and goal.asks_for_speed_alone and not counts
 
 
 def trains_alike(config: Config, other: Config, known: Knowledge = COMMON) -> bool:
-    """Whether two configurations are the same training: all is equal that a training's result depends on.
+    """Returns True if two configurations are the same training: all is equal that its result depends on.
 
     Of the batch that is the effective one, and numbers are equal to the digits that are kept of a rate.
     """

@@ -19,7 +19,7 @@ _FROM_RUN_TO_RUN = 0.05  # of an evaluation's time: what its scatter within a ru
 
 @dataclass(frozen=True)
 class InRace:
-    """What evaluations add to a sample in a race, in which there are none.
+    """The seconds that evaluations add to a sample in a race, in which there are none.
 
     The speed may be wrong by a part of `unsure` for that.
     """
@@ -29,7 +29,7 @@ class InRace:
 
 
 def in_race(trial: Trial, space: Space) -> InRace:
-    """What is added for the settings of `trial`: nothing where evaluations are no part of the speed."""
+    """Returns what is added for the settings of `trial`: nothing if evaluations are no part of the speed."""
     seen, speed = trial.measurement.outside, trial.samples_per_s
     if not space.objective.counts_evaluations or seen.evaluation_s is None or speed is None:
         return InRace()
@@ -42,7 +42,7 @@ def in_race(trial: Trial, space: Space) -> InRace:
 
 
 def _every(trial: Trial, space: Space) -> float | None:
-    """Samples between two evaluations of the whole training; None where that is not known.
+    """Returns the samples between two evaluations of the whole training; None if that is not known.
 
     Where they are part of the speed, it is then as often as in the trial.
     """
@@ -54,11 +54,11 @@ def _every(trial: Trial, space: Space) -> float | None:
 
 @dataclass(frozen=True)
 class Spent:
-    """Where the time goes, about, in the whole training with a trial's settings.
+    """The parts of the time that the whole training takes with a trial's settings, about.
 
-    `evaluations` and `pauses` are shares of its time, the former None where that is not known. Of a sample
+    `evaluations` and `pauses` are shares of its time, the former None if that is not known. Of a sample
     the training alone takes `step_s` seconds, all of it `sample_s`: `half_s` and `evaluation_half_s` are half
-    the 95% intervals of the one and of what the other adds, the former None where it is not known.
+    the 95% intervals of the one and of what the other adds, the former None if it is not known.
     """
 
     evaluations: float | None
@@ -69,7 +69,7 @@ class Spent:
     evaluation_half_s: float = 0.0
 
     def whole_s(self, samples: int, *, is_counted: bool) -> Figure:
-        """Seconds of a training of so many samples, with its evaluations where they are counted."""
+        """Returns the seconds of a training of so many samples, with its evaluations if they are counted."""
         value = samples * (self.sample_s if is_counted else self.step_s)
         if self.half_s is None:
             return Figure(value)
@@ -78,7 +78,7 @@ class Spent:
 
 
 def spent(trial: Trial, history: History) -> Spent | None:
-    """What is known of the settings of `trial`; None where it has shown no throughput."""
+    """Returns how the settings of `trial` spend their time; None if it has shown no throughput."""
     speed, space = history.throughput(trial), history.space
     if speed is None or speed.value <= 0:
         return None

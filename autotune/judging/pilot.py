@@ -1,7 +1,7 @@
 """The pilot: what the baseline's first runs say of its quality, and what a search makes of that. Pure.
 
 Before a search spends anything it has run the baseline twice. Whether a quality can be kept, or reached, is
-known then: not where the model gives the same answer to every input, and not where equal runs are further
+known then: not if the model gives the same answer to every input, and not if equal runs are further
 apart than what the rule needs.
 """
 
@@ -24,7 +24,7 @@ _LEAST_NOISE = 0.02  # of a quality, as far as two runs can tell
 
 @dataclass(frozen=True)
 class Pilot:
-    """What the baseline's `runs` have shown after `samples`: its quality there, and what chance would reach.
+    """The quality of the baseline's `runs` after `samples`, and what chance would reach there.
 
     It began with the quality `start`. `noise` is the standard deviation between equal runs. `why_not` says
     why qualities cannot be compared, None if they can; `doubt` why a quality that is merely equal will hardly
@@ -43,14 +43,14 @@ class Pilot:
 
 
 def is_wanted(space: Space) -> bool:
-    """Whether the search depends on how equal runs differ in quality: the baseline is run twice, then."""
+    """Returns True if the scatter between equal runs matters: the baseline is run twice, then."""
     goal, budget = space.objective, space.budget
     asks = goal.select != "same-training" and not goal.takes_any_quality
     return asks and budget.repeats > 0 and budget.trials > 1
 
 
 def is_due(asked: History) -> bool:
-    """Whether the second run of the baseline is what comes next."""
+    """Returns True if the second run of the baseline is what comes next."""
     if planning.is_wanted(asked.space):  # whose second run is a shorter one
         return False
     has_begun = any(t.kind in (TrialKind.PILOT, TrialKind.SEED) for t in asked.trials)
@@ -59,9 +59,9 @@ def is_due(asked: History) -> bool:
 
 
 def pilot(asked: History) -> Pilot | None:
-    """What is known of the baseline's quality, None before it has completed and been repeated.
+    """Returns what the baseline's quality is like, None before it has completed and been repeated.
 
-    Where its first run has learnt nothing another one would not help, and it is known at once.
+    If its first run has learnt nothing another one would not help, and it is known at once.
     """
     # The baseline's later runs, which end at the target, must not move it.
     space, runs = asked.space, [t for t in asked.runs_of(0) if t.kind is not TrialKind.SEED]
@@ -89,7 +89,7 @@ def pilot(asked: History) -> Pilot | None:
 
 
 def _doubt(known: Pilot, noise: Noise | None, space: Space) -> str | None:
-    """Why `keep` is narrower than what the seeds that the budget allows can tell, None where it is not."""
+    """Returns why `keep` is narrower than what the budget's seeds can tell, None if it is not."""
     goal, seeds = space.objective, space.budget.repeats
     counts = goal.select == "same-quality" and goal.target is None
     half = quality.half_width(seeds, noise) if noise and seeds and counts else 0.0
@@ -104,7 +104,7 @@ def _doubt(known: Pilot, noise: Noise | None, space: Space) -> str | None:
 
 
 def _why_not(known: Pilot, ends: Sequence[Evaluation], space: Space) -> str | None:
-    """Why qualities after so few samples cannot be compared, and how many times as many may do."""
+    """Returns why qualities after so few samples cannot be compared, None if they can."""
     goal, after = space.objective, f"after {known.samples} {space.unit}"
     figure = f"{goal.quality} {goal.turned(known.quality):.4f}"
     collapsed = sum(p.collapsed for p in ends)
@@ -134,7 +134,7 @@ def _settled(asked: History) -> Space:
 
     If a training may end anywhere, whoever has the quality first has the shortest training.
 
-    Where qualities cannot be compared, the search continues with the promise that needs no such comparison:
+    If qualities cannot be compared, the search continues with the promise that needs no such comparison:
     only what leaves the training the same is changed.
     """
     space, goal = asked.space, asked.space.objective
@@ -154,7 +154,7 @@ def _settled(asked: History) -> Space:
 
 
 def _may_end_anywhere(asked: History) -> bool:
-    """Whether a piece of the training is a training: if its learning rate is known not to fall."""
+    """Returns True if a piece of the training is a training: its learning rate is known not to fall."""
     schedule = asked.baseline.measurement.schedule if asked.baseline else None
     return schedule is not None and not schedule.falls
 
@@ -172,7 +172,7 @@ def _with_samples(space: Space, samples: int) -> Space:
 
 
 def _asks(space: Space) -> bool:
-    """Whether what wins depends on what the pilot finds."""
+    """Returns True if what wins depends on what the pilot finds."""
     return space.objective.select == "same-quality" and is_wanted(space)
 
 
@@ -205,9 +205,9 @@ def _fixed(space: Space, name: str, knob: Knob) -> Knob:
 
 
 def fell_back(asked: History) -> str | None:
-    """Why a search changes only what leaves the training the same.
+    """Returns why a search changes only what leaves the training the same.
 
-    None where it does not, or was asked to.
+    None if it does not, or was asked to.
     """
     space = asked.space
     found = pilot(asked) if _asks(space) and space.objective.select != "same-training" else None
@@ -215,7 +215,7 @@ def fell_back(asked: History) -> str | None:
 
 
 def said(asked: History) -> str | None:
-    """What the pilot has found, in a sentence or two; None before it is done, and where not wanted."""
+    """Returns what the pilot has found, in a sentence or two; None before it is done, or if not wanted."""
     space, goal = asked.space, asked.space.objective
     found = pilot(asked) if is_wanted(space) else None
     if found is None:

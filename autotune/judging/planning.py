@@ -21,7 +21,7 @@ _LEAST_SQUARES = math.log(1.3) ** 2  # of lengths, in logarithms, before a rate 
 
 
 def is_wanted(space: Space) -> bool:
-    """Whether trainings are compared that may be of different lengths."""
+    """Returns True if trainings are compared that may be of different lengths."""
     goal = space.objective
     plain = goal.select == "same-quality" and goal.target is None and not goal.takes_any_quality
     return LENGTH in space.knobs and plain
@@ -78,5 +78,5 @@ class LengthNeeds:
 
 
 def _settings(trial: Trial) -> tuple[Key, str]:
-    """What trainings have in common that differ in their length and their seed alone."""
+    """Returns a key of what a trial trains, whatever its length and its seed."""
     return settings_key(trial.config, {LENGTH}), trial.measurement.revision

@@ -1,7 +1,7 @@
 """What a session has said of settings, and whether the training that follows keeps it. Pure.
 
-A promise is the figure that was shown. It held where the training reaches 95% of it with confidence, however
-sure the search was of it, and is broken where the training falls short with confidence, both intervals
+A promise is the figure that was shown. It held if the training reaches 95% of it with confidence, however
+sure the search was of it, and is broken if the training falls short with confidence, both intervals
 allowed for. In between nothing is decided. A machine on which equal trials differed in speed may differ as
 much from then to now, and that breaks no promise. One training is one seed, so that its quality is compared
 with what was to be kept, with the scatter that equal runs have shown.
@@ -25,7 +25,7 @@ _SCATTERS = 2.0  # standard deviations between equal runs, beyond which a qualit
 
 
 class Answer(StrEnum):
-    """Whether what was promised came."""
+    """The answer to the question whether what was promised came."""
 
     HELD = "held"
     BROKEN = "did not hold"
@@ -34,10 +34,10 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True)
 class Promise:
-    """What a session has measured of a trial's settings, with intervals of 95% where there are any.
+    """The figures that a session has shown of a trial's settings, with intervals of 95% if there are any.
 
     `quality` is the tuner's own, of which higher is better, after so many `samples`; `least` is what was to
-    be kept, and `scatter` the standard deviation between equal runs. All three are None where nothing is
+    be kept, and `scatter` the standard deviation between equal runs. All three are None if nothing is
     known of them. With a target both are the target, and `samples` is what the slowest of the runs needed.
     `memory_bytes` are of the training process alone. `origin` says on what device and of which code it was
     measured, as that of a `Measurement`. `moved` is how much faster than the slowest of equal trials the
@@ -73,7 +73,7 @@ class Kept:
 
 
 def of(trial: Trial, history: History, session: str) -> Promise:
-    """What a session promises of the settings of `trial`."""
+    """Returns what a session promises of the settings of `trial`."""
     found, goal = history.quality(trial), history.space.objective
     counts = found is not None and not goal.takes_any_quality
     noise = history.noise
@@ -95,18 +95,18 @@ def of(trial: Trial, history: History, session: str) -> Promise:
 
 
 def _own_bytes(shown: Measurement) -> int | None:
-    """What the training process alone held; of a session that has not kept that, known on a GPU alone."""
+    """Returns what the training process alone held; of a session without that figure known only on a GPU."""
     return shown.own_peak_bytes or (shown.peak_memory_bytes if shown.peak_reserved_bytes else None)
 
 
 def kept(promise: Promise, shown: Measurement, goal: Objective, unit: str) -> list[Kept]:
-    """What became of everything that was promised."""
+    """Returns what became of everything that was promised."""
     found = (_speed(promise, shown, unit), _quality(promise, shown, goal, unit), _memory(promise, shown))
     return [_where_promised(one, promise, shown) for one in found if one is not None]
 
 
 def _where_promised(one: Kept, promise: Promise, shown: Measurement) -> Kept:
-    """`one`, with what of its origin is not the promise's, where both are known.
+    """Returns `one` with what of its origin is not the promise's, if both are known.
 
     Speed and memory of different devices are not compared: nothing is decided of them.
     """
@@ -192,7 +192,7 @@ def _answer(*, is_kept: bool, is_broken: bool) -> Answer:
 
 
 def overall(answers: Sequence[Kept], outcome: Outcome | None) -> Answer:
-    """Broken where one is, held where all are, and else not decided.
+    """Returns broken if one is, held if all are, and else not decided.
 
     Of a training whose `outcome` is a failure nothing held, however well it did before.
     """

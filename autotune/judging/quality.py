@@ -1,7 +1,7 @@
 """Is the quality kept? A test of non-inferiority with three answers, from two configurations' runs. Pure.
 
 Runs differ by their seed, and what was scored is a sample, too. Both count: the scatter between equal runs,
-and, where the workload reports how each item was scored, that of the items' differences.
+and, if the workload reports how each item was scored, that of the items' differences.
 """
 
 import math
@@ -25,7 +25,7 @@ _MOST_RUNS = 64  # more than is worth training to know
 
 
 class Answer(StrEnum):
-    """Whether a quality is kept."""
+    """The answer to the question whether a quality is kept."""
 
     KEPT = "kept"
     LOST = "lost"
@@ -107,9 +107,9 @@ def runs_needed(
     noise: Noise,
     start: float | None = None,
 ) -> int | None:
-    """How many runs of both would decide whether `ours` keep that share, were the qualities to stay.
+    """Returns how many runs of both would decide whether `ours` keep that share, if the qualities stay.
 
-    None where no number would, because too few items were scored, or one side has no quality.
+    None if no number would, because too few items were scored, or one side has no quality.
     """
     a, b = qualities(ours), qualities(theirs)
     if not a or not b or not (reference := statistics.fmean(b)):
@@ -131,7 +131,7 @@ def between(share: Figure, goal: Objective = _HIGHER_IS_BETTER, gain: float = 1.
 
 
 def _apart(more: float, goal: Objective) -> str:
-    """How far a quality lies from another one that is better by so much `more`."""
+    """Returns how far a quality lies from another one that is better by so much `more`."""
     return f"{abs(more):.3g} {'above' if goal.turned(more) > 0 else 'below'} it"
 
 
@@ -158,7 +158,7 @@ def shown(value: float | None, goal: Objective) -> float | None:
 
 
 def shown_figure(figure: Figure | None, goal: Objective) -> Figure | None:
-    """The same with its interval, whose ends change places where the sign is turned."""
+    """Returns the same with its interval, whose ends change places if the sign is turned."""
     if figure is None or not goal.minimize:
         return figure
     low, high = shown(figure.high, goal), shown(figure.low, goal)
@@ -204,7 +204,7 @@ def _item_error(ours: Sequence[Trial], theirs: Sequence[Trial]) -> float:
     """Returns the standard error of the difference, from the items that both were scored on.
 
     It is the result of resampling the items in pairs (Koehn, 2004): of a mean, the bootstrap's standard error
-    is known in closed form. 0 where the items are not reported.
+    is known in closed form. 0 if the items are not reported.
     """
     a, b = _items(ours), _items(theirs)
     if len(a) != len(b) or len(a) < 2:
@@ -214,7 +214,7 @@ def _item_error(ours: Sequence[Trial], theirs: Sequence[Trial]) -> float:
 
 
 def _items(runs: Sequence[Trial]) -> list[float]:
-    """What every item was scored on average over `runs`."""
+    """Returns the average score of every item over `runs`."""
     known = [run.measurement.items for run in runs if run.measurement.items]
     if not known or len({len(items) for items in known}) > 1:
         return []
@@ -222,7 +222,7 @@ def _items(runs: Sequence[Trial]) -> list[float]:
 
 
 def _runs_needed(gap: float, noise: Noise, item_error: float) -> int | None:
-    """How many runs of each side bring the interval below `gap`."""
+    """Returns how many runs of each side bring the interval below `gap`."""
     fits = (n for n in range(2, _MOST_RUNS + 1) if _half(n, n, _with(noise, n), item_error) < gap)
     return next(fits, None)
 

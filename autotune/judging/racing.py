@@ -54,7 +54,7 @@ def rounds(slices: Sequence[Slice], number: int, other: int) -> int:
 
 
 def _unsure(slices: Sequence[Slice], number: int) -> float:
-    """The part of a member's speed that rests on other measurements, and may be wrong."""
+    """Returns the part of a member's speed that rests on other measurements, and may be wrong."""
     return max((one.unsure for one in slices if one.number == number), default=0.0)
 
 
@@ -75,14 +75,14 @@ def _logs(slices: Sequence[Slice], number: int, other: int) -> tuple[float, ...]
 
 
 def _blocks(logs: Sequence[float]) -> tuple[float, ...]:
-    """Means of neighbouring rounds, where there are more rounds than it takes: pairs of all would be many."""
+    """Returns means of neighbouring rounds if there are more than it takes: pairs of all would be many."""
     size = -(-len(logs) // _MOST_BLOCKS) or 1
     return tuple(statistics.fmean(logs[i : i + size]) for i in range(0, len(logs) - size + 1, size))
 
 
 @lru_cache
 def _rank(rounds: int, level: float) -> int:
-    """Which of the ordered pairwise means ends an interval of `level` to either side; below 1: none does."""
+    """Returns which of the ordered pairwise means ends an interval of `level`; below 1 if none does."""
     below, ways = 0, _ways(rounds)
     for rank, equal in enumerate(ways):
         below += equal
@@ -92,7 +92,7 @@ def _rank(rounds: int, level: float) -> int:
 
 
 def _ways(rounds: int) -> list[int]:
-    """In how many of the 2**rounds ways to sign them the positive ranks add up to 0, 1, 2, ..."""
+    """Returns in how many of the 2**rounds ways to sign them the positive ranks add up to 0, 1, 2, ..."""
     ways = [1]
     for rank in range(1, rounds + 1):
         ways = [a + b for a, b in zip(ways + [0] * rank, [0] * rank + ways, strict=True)]
@@ -100,12 +100,12 @@ def _ways(rounds: int) -> list[int]:
 
 
 def most_s(trials_s: Iterable[float]) -> float:
-    """How long a race of settings whose trials took so long may last."""
+    """Returns how long a race may last of settings whose trials took so long."""
     return min(_MOST_S, max(_LEAST_S, _TRIALS * max(trials_s, default=0.0)))
 
 
 class Trainings:
-    """How much sooner than others the trainings of a race's members end: their turns, and their `lengths`.
+    """Compares when the trainings of a race's members end: by their turns, and their `lengths`.
 
     The lengths are in samples, by the members' numbers; all others are compared with the first member.
     """
@@ -143,7 +143,7 @@ class Trainings:
         return any(rival is not None and rival.is_below(1) for rival in rivals)
 
     def _is_decided(self, left: Sequence[int]) -> bool:
-        """Whether the soonest that is `left` is so with confidence, and by no more than 5% another one is."""
+        """Returns True if the soonest that is `left` is surely so, and none is sooner than it by 5%."""
         best = self.soonest(left)
         sure, quoted = self.ratio(best, level=LOOK_LEVEL), self.ratio(best)
         if sure is None or quoted is None or not sure.is_above(1):

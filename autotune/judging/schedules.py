@@ -1,4 +1,4 @@
-"""Whether a training's learning rate ends where the training ends: what its trials have shown of it. Pure."""
+"""Says whether a training's learning rate ends with the training, as its trials have shown. Pure."""
 
 from autotune.core.common_names import ENDS, EPOCHS, OF_SCHEDULES
 from autotune.core.settings import LENGTH, settings_key
@@ -44,7 +44,7 @@ def _is_shorter(trial: Trial, baseline: Trial, history: History) -> bool:
 
 
 def _cut(ours: Schedule, history: History) -> str:
-    """What to do about a trial that is a piece of a longer schedule."""
+    """Returns what to do about a trial that is a piece of a longer schedule."""
     space = history.space
     paths = {name: space.naming.path(name) for name in space.baseline}
     known = [path for path in paths.values() if path.rpartition(".")[2] in {*ENDS, *OF_SCHEDULES}]

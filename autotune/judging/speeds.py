@@ -33,18 +33,18 @@ class Speeds:
                 self._groups[self._group(trial)].append(trial)
 
     def of(self, trial: Trial) -> Throughput | None:
-        """The figure of `trial`: with those of its equals, where there are some."""
+        """Returns the throughput of `trial`, pooled with that of its equals if there are any."""
         group = self._groups.get(self._group(trial))
         return pooled(group) if group else trial.measurement.throughput
 
     def known(self, config: Config, like: Trial) -> Throughput | None:
-        """What `config` would read alongside trial `like`, None where nothing equal was measured yet."""
+        """Returns what `config` would read alongside trial `like`, None if nothing equal was measured yet."""
         _, shared, origin = self._group(like)
         group = self._groups.get((settings_key(config, self._neutral), shared, origin))
         return pooled(group) if group else None
 
     def estimate(self, trial: Trial, *, shared: bool) -> Throughput | None:
-        """That of the settings of `trial` alongside other trials or alone; None where it was not measured so.
+        """Returns the throughput of a trial's settings, `shared` with other trials or alone; None if unknown.
 
         Other runs would read otherwise, so half of its interval is at least two standard deviations of the
         drift for so many runs.
@@ -85,7 +85,7 @@ class Speeds:
 
 
 class RelativeSpeeds:
-    """How fast configurations are relative to the baseline, which is None before it has completed.
+    """The speeds of configurations relative to the baseline, which is None before it has completed.
 
     What raced against it has the factor of the race, because turns taken side by side are not affected by a
     machine that is slower today. What did not race has the factor of its runs. Samples per second are the
@@ -181,7 +181,7 @@ class RelativeSpeeds:
 def pooled(trials: Sequence[Trial]) -> Throughput:
     """One figure for trials of the same settings, each counting as long as it was measured.
 
-    Half of its interval is the steps' own, or half of what the trials lie apart where that is more.
+    Half of its interval is the steps' own, or half of what the trials lie apart if that is more.
     """
     parts = [t.measurement.throughput for t in trials if t.measurement.throughput]
     seconds = math.fsum(p.seconds for p in parts)

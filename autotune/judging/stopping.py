@@ -16,8 +16,8 @@ _FEWEST_STEPS = 8  # before that an interval is a guess, and it is asked again e
 class Rival:
     """A trial that qualifies: its speed's lower bound, and the curve that makes up for being slower.
 
-    Its training has so many `samples`. An empty curve: only speed counts. `origin` is where its figures come
-    from, None for wherever. `seconds` are those that it takes to the target, if there is one: they count
+    Its training has so many `samples`. An empty curve: only speed counts. `origin` is that of its
+    figures, None for any. `seconds` are those that it takes to the target, if there is one: they count
     then, and not its speed. `others` is the share of the machine that other programs took meanwhile.
     """
 
@@ -31,13 +31,13 @@ class Rival:
     others: float = 0.0
 
     def is_like(self, shown: Measurement) -> bool:
-        """Whether its figures can be held against `shown`."""
+        """Returns True if its figures can be held against `shown`."""
         return self.shared == shown.shared and self.origin in {None, shown.origin}
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """What a running trial has to be able to reach, in plain values: it is sent to wherever trials run.
+    """The bar that a running trial must be able to reach, in plain values: it is sent to wherever trials run.
 
     The baseline's training has so many `samples`. `curve` is its quality; a share of `keep` must be kept of
     what it has gained since the quality `start`. `noise` is the standard deviation between runs that differ
@@ -57,7 +57,7 @@ class Threshold:
 
 
 def threshold(history: History) -> Threshold:
-    """What a trial has to be able to reach, after all that is known."""
+    """Returns the bar for running trials, after all that is known."""
     space = history.space
     return replace(_threshold(history), minimize=space.objective.minimize is not None, unit=space.unit)
 
@@ -87,7 +87,7 @@ def _threshold(history: History) -> Threshold:
 
 
 def _soonest(history: History) -> tuple[Rival, ...]:
-    """The first at the target, of those that ran alone and of those that ran alongside others."""
+    """Returns the first at the target, of those that ran alone and of those that ran alongside others."""
     first: dict[bool, Rival] = {}
     for trial in history.ranked:  # best first
         if seconds := history.to_target.seconds(trial):

@@ -12,7 +12,7 @@ from autotune.space.space import Space
 
 
 class ToTarget:
-    """What trials took to the target. All is None of one that was not there, or where there is no target."""
+    """Samples and seconds of trials to the target; None of one that was not there, or without a target."""
 
     def __init__(self, trials: Iterable[Trial], speeds: Speeds, space: Space) -> None:
         self._trials, self._speeds, self._space = tuple(trials), speeds, space
@@ -47,5 +47,5 @@ class ToTarget:
         return found
 
     def _computes(self, trial: Trial) -> tuple[Key, str]:
-        """What trials have in common that compute the same: settings, but for those of speed, and code."""
+        """Returns a key of what a trial computes: its settings, but for those of speed, and its code."""
         return settings_key(trial.config, self._space.known.same_quality), trial.measurement.origin[1]

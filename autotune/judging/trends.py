@@ -52,7 +52,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Full:
-    """After how many samples in all a limit is reached, from `low` to `high`; infinite where it never is."""
+    """After how many samples in all a limit is reached, from `low` to `high`; infinite if it never is."""
 
     samples: float
     low: float
@@ -60,7 +60,7 @@ class Full:
 
 
 def slope(series: Sequence[Point]) -> Slope | None:
-    """How fast the figure grows, by the last two thirds of the series; None for fewer than 30 points.
+    """Returns how fast the figure grows, by the last two thirds of the series; None for under 30 points.
 
     These are cut into ten blocks. The slope is the mean of the nine increments from the mean of a block to
     the mean of the next one, and its 95% interval is Student's of these increments. Block means take the
@@ -91,13 +91,13 @@ def _block_means(points: Sequence[Point]) -> list[Point]:
 
 
 def _is_slowing(rises: Sequence[float]) -> bool:
-    """Whether growth was clearly less in the second half of the blocks than in the first."""
+    """Returns True if growth was clearly less in the second half of the blocks than in the first."""
     half = len(rises) // 2
     return sum(rises[-half:]) < _SLOWING * sum(rises[:half])
 
 
 def full_at(found: Slope, held: float, limit: float, samples: float) -> Full:
-    """When a figure that is at `held` after `samples` reaches `limit`, growing as it did."""
+    """Returns when a figure that is at `held` after `samples` reaches `limit`, growing as it did."""
     left = max(0.0, limit - held)
     reached = (samples + left / rate if rate > 0 else math.inf for rate in _rates(found))
     return Full(*reached)
@@ -108,10 +108,10 @@ def _rates(found: Slope) -> tuple[float, float, float]:
 
 
 def is_growing(found: Slope) -> bool:
-    """Whether a figure grows with confidence, and continues to grow as fast as before."""
+    """Returns True if a figure grows with confidence, and continues to grow as fast as before."""
     return found.low > 0 and not found.is_slowing
 
 
 def will_fill(found: Slope, held: float, limit: float, samples: float, total: float) -> bool:
-    """Whether it grows, and reaches `limit` before a training of `total` samples ends, with confidence."""
+    """Returns True if it surely grows, and reaches `limit` before a training of `total` samples ends."""
     return is_growing(found) and full_at(found, held, limit, samples).high < total

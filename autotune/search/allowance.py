@@ -35,11 +35,11 @@ class Allowance:
         return replace(self._plan, spent_s=self.spent_s)
 
     def trials_left(self, searched: int) -> int:
-        """How many configurations may still be tried after so many."""
+        """Returns how many configurations may still be tried after so many."""
         return max(0, self._plan.trials - searched)
 
     def has_time_for(self, seconds: float) -> bool:
-        """Whether something that takes so long would end in time."""
+        """Returns True if something that takes so long would end in time."""
         return self.spent_s + seconds <= self._limit_s
 
     def has_time_to_search(self, confirming_s: float) -> bool:

@@ -15,7 +15,7 @@ _RAISED = 2.0  # times the learning rate, as long as that helps
 
 
 class Heuristics:
-    """What to try before the sampler is asked, which has every other turn to itself.
+    """Proposes what to try before the sampler is asked, which has every other turn to itself.
 
     `best_before` are configurations that another search has found, the best first.
     """
@@ -92,7 +92,7 @@ def larger_batches(best: Trial, history: History) -> Iterator[Config]:
 
 
 def _largest_first(row: Mapping[int, Config], history: History) -> Iterator[Config]:
-    """What of a `row` of configurations by size was not tried, below the smallest that was."""
+    """Yields what of a `row` of configurations by size was not tried, below the smallest that was."""
     space = history.space
     follows = space.knobs.keys() - space.drawn_knobs.keys()
     left_out = space.known.same_speed | follows | {LENGTH}

@@ -6,7 +6,7 @@ MOST = 3  # in a row: what is killed wherever it goes would be killed for ever
 
 
 class Losses:
-    """How far every trial had come when it was killed, and how often it got no further."""
+    """Counts how far every trial had come when it was killed, and how often it got no further."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, int]] = {}

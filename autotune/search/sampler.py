@@ -26,7 +26,7 @@ _STARTUP = 3
 
 @dataclass(frozen=True)
 class Told:
-    """What the sampler learns of a configuration: values to maximise, and by how much a limit is violated."""
+    """The result of a configuration for the sampler: values to maximise, and how far a limit is violated."""
 
     values: tuple[float, ...]
     violation: float = 0.0
@@ -34,7 +34,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a suggestion is not run, and what of it is known all the same: nothing where it was tried."""
+    """The reason not to run a suggestion, and its result for the sampler: None if it was tried."""
 
     kind: Refused
     reason: str
@@ -90,9 +90,9 @@ class Sampler:
     def suggest(
         self, screen: Callable[[Config], Config | Refusal], heuristics: Iterable[Config] = ()
     ) -> tuple[Config | None, list[PassedOver]]:
-        """What to run, None when nothing is left; and what was passed over on the way, with the reasons.
+        """Returns what to run, None when nothing is left, and what was passed over on the way.
 
-        Where the sampler suggests what was tried already, something next to that is run.
+        If the sampler suggests what was tried already, something next to that is run.
         """
         passed: list[PassedOver] = []
         if (heuristic := _first(heuristics, screen)) is not None:
@@ -140,12 +140,12 @@ def make(seed: int) -> optuna.samplers.BaseSampler:
 
 
 def worst(space: Space) -> Told:
-    """What the sampler is told of a configuration that cannot be run."""
+    """Returns the result, for the sampler, of a configuration that cannot be run."""
     return Told((0.0, 0.0) if space.objective.select == "pareto" else (0.0,), 1.0)
 
 
 def told(trial: Trial, history: History) -> Told:
-    """What the sampler learns of a trial that has ended, among all that are known.
+    """Returns the result, for the sampler, of a trial that has ended, among all that are known.
 
     A stopped one is reported with what was known by then: its speed, and its quality as a share of
     the baseline's at the same number of samples.
@@ -172,7 +172,7 @@ def told(trial: Trial, history: History) -> Told:
 
 
 def _told_of_target(trial: Trial, target: float, over: float) -> Told:
-    """The inverse of the time to the target; where that was not reached, what was lacking at the end."""
+    """Returns the inverse of the time to the target; if that was not reached, what was lacking at the end."""
     seconds = objective.seconds_to(trial, target)
     if seconds:
         return Told((1 / seconds,), over)

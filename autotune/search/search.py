@@ -85,12 +85,12 @@ class Search:
 
     @property
     def asked(self) -> History:
-        """What is known, with the space that was asked for."""
+        """The history with the space that was asked for."""
         return History(self.history.trials, self._asked)
 
     @property
     def plan(self) -> Plan:
-        """What the search may spend, and what it has spent by now."""
+        """The time and trials that the search may spend, and has spent by now."""
         return self._allowance.plan()
 
     def trials(self) -> list[Trial]:
@@ -101,7 +101,7 @@ class Search:
         return self._underway.trials()
 
     def has_failed(self, number: int) -> bool:
-        """Whether a trial has ended as failed: one that runs again has not ended."""
+        """Returns True if a trial has ended as failed: one that runs again has not ended."""
         outcome = self.history.of(number).outcome
         return outcome is not None and outcome.status is Status.FAILED
 
@@ -116,7 +116,7 @@ class Search:
         return int(_first(self._finishing) is not None)
 
     def _is_searched(self) -> bool:
-        """Whether no further configuration will be tried; the winner may still have to be confirmed."""
+        """Returns True if no further configuration will be tried; the winner may still be unconfirmed."""
         return (
             self.is_exhausted
             or not self._allowance.trials_left(len(self.history.searched))
@@ -125,12 +125,12 @@ class Search:
 
     @property
     def kept_time(self) -> bool:
-        """Whether trials were left out, so that there was time to confirm the winner."""
+        """Returns True if trials were left out, so that there was time to confirm the winner."""
         left = self._allowance.trials_left(len(self.history.searched))
         return not self.is_exhausted and not self.stopping and left > 0
 
     def is_over(self) -> bool:
-        """Whether running trials, too, should be stopped."""
+        """Returns True if running trials, too, should be stopped."""
         if not self._world.is_in_place():
             self.stop("the session is gone")
         if self._allowance.is_time_up:
@@ -242,7 +242,7 @@ class Search:
             self.end(trial.number, outcome, report.measurement)
 
     def _interrupt(self, trial: Trial, outcome: Outcome) -> None:
-        """What stopped `trial` would stop the next one, too: both wait until the search is resumed."""
+        """Puts `trial` back and stops: what stopped it would stop the next one, too."""
         self._underway.take(trial.number)
         self._waiting.append(trial)
         self._listener.ended(replace(trial, outcome=outcome))
@@ -303,7 +303,7 @@ class Search:
         return self._world.verdict_of(trial) if trial else None
 
     def host_memory_bytes(self, number: int) -> float:
-        """What a running trial was last seen to hold of the host's memory."""
+        """Returns what a running trial was last seen to hold of the host's memory."""
         return self._reports[number].telemetry.get("host_rss_bytes", 0.0) if number in self._reports else 0.0
 
 

@@ -27,7 +27,7 @@ class Silent(Listener):
 
 @dataclass(frozen=True)
 class Terms:
-    """How a search goes about it.
+    """The options of a search.
 
     `memory_limit_bytes` is what a trial may take, None for no limit that is known. `earlier` trials, of
     another session, are known to the sampler and to the memory model alone. To `explain` a confirmed winner,
@@ -42,17 +42,15 @@ class Terms:
 
 @dataclass(frozen=True)
 class World:
-    """What is around a search: the verdict that a trial has written itself; where running trials read the
-    threshold; and a clock, in seconds.
+    """The world around a search: its files, and a `clock` in seconds.
 
-    `clear` ensures that a trial finds nothing of another one where it will run, and returns what to say of
+    `clear` ensures that a trial finds nothing of another one in its directory, and returns what to say of
     that. `settle` lets a copy of the study's file have all of it, and is called when a trial has ended.
-    `is_in_place` says whether the session is still where it was.
     """
 
-    verdict_of: Callable[[Trial], Verdict | None] = lambda _: None
-    publish: Callable[[Threshold], None] = lambda _: None
+    verdict_of: Callable[[Trial], Verdict | None] = lambda _: None  # that the trial has written itself
+    publish: Callable[[Threshold], None] = lambda _: None  # to running trials
     clock: Callable[[], float] = time.monotonic
     clear: Callable[[Trial], str | None] = lambda _: None
     settle: Callable[[], None] = lambda: None
-    is_in_place: Callable[[], bool] = lambda: True
+    is_in_place: Callable[[], bool] = lambda: True  # the session, and not moved away

@@ -25,16 +25,16 @@ class Underway:
         return list(self._trials.values())
 
     def get(self, number: int) -> Trial | None:
-        """The running trial of that number, None where it does not run."""
+        """Returns the running trial of that number, None if it does not run."""
         return self._trials.get(number)
 
     @property
     def is_closed(self) -> bool:
-        """Whether one is running that must run alone."""
+        """Returns True while one is running that must run alone."""
         return any(trial.runs_alone for trial in self._trials.values())
 
     def begin(self, trial: Trial) -> set[int]:
-        """Takes note that `trial` runs; the numbers of those that share from now on, and did not before."""
+        """Notes that `trial` runs; returns the numbers of those that share only from now on."""
         self._trials[trial.number] = trial
         self._started_s[trial.number] = self._clock()
         newly = self._trials.keys() - self._shared if len(self._trials) > 1 else set()
@@ -42,11 +42,11 @@ class Underway:
         return newly
 
     def take(self, number: int) -> Trial | None:
-        """A trial that was broken off, and runs no more; None where it did not."""
+        """Removes and returns a trial that was broken off; None if it did not run."""
         return self._trials.pop(number, None)
 
     def end(self, number: int, outcome: Outcome, measurement: Measurement) -> Trial | None:
-        """A trial that has ended, with what it took; None where it did not run."""
+        """Removes and returns a trial that has ended, with what it took; None if it did not run."""
         trial = self.take(number)
         if trial is None:
             return None
