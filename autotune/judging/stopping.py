@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from autotune.core.trial import Evaluation, Measurement, Outcome, Status, StoppedFor, Throughput, Trial
 from autotune.judging import curves
@@ -58,31 +59,22 @@ class Threshold:
 
 def threshold(history: History) -> Threshold:
     """Returns the bar for running trials, after all that is known."""
-    space = history.space
-    return replace(_threshold(history), minimize=space.objective.minimize is not None, unit=space.unit)
-
-
-def _threshold(history: History) -> Threshold:
-    goal, drift, noise = history.space.objective, history.speeds.drift, history.noise
+    space, goal = history.space, history.space.objective
+    bar = partial(Threshold, drift=history.speeds.drift, minimize=goal.minimize is not None, unit=space.unit)
     if goal.target is not None:
-        return Threshold(_soonest(history), drift=drift)
-    samples = history.space.budget.samples_per_trial
+        return bar(_soonest(history))
+    bar = partial(bar, samples=space.budget.samples_per_trial, start=history.start, noise=history.noise)
     if goal.select == "pareto":
-        front = tuple(_rival(t, history, t.measurement.curve) for t in history.front)
-        return Threshold(front, samples, start=history.start, drift=drift, noise=noise)
+        return bar(tuple(_rival(t, history, t.measurement.curve) for t in history.front))
     least = history.least_quality or 0.0
-    least += curves.gain(least, history.start) * (noise or 0.0)
+    least += curves.gain(least, history.start) * (history.noise or 0.0)
     is_free = goal.select == "same-training" or goal.takes_any_quality
     sure = (t for t in history.ranked if is_free or t.number == 0 or (t.quality or 0.0) >= least)
     best = next(sure, None)
-    return Threshold(
-        rivals=(_rival(best, history),) if best else (),
-        samples=samples,
+    return bar(
+        (_rival(best, history),) if best else (),
         curve=() if is_free else history.baseline_curve,
         keep=history.least_share,
-        start=history.start,
-        noise=noise,
-        drift=drift,
     )
 
 
