@@ -48,7 +48,7 @@ def next_step(history: History) -> Proposal | None:
     if claim(leader.number, history).is_done:
         return None
     seed = next_seed(leader, history)
-    return seed and Proposal(history.of(seed.of).config, seed)
+    return Proposal(history.of(seed.of).config, seed) if seed else None
 
 
 def _members(unraced: Sequence[Trial], history: History) -> tuple[int, ...]:

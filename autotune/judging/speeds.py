@@ -104,8 +104,8 @@ class RelativeSpeeds:
                 slices, first = race.measurement.slices, race.race[0]
                 found = racing.ratio(slices, number, first)
                 if found is not None and number in by_number:
-                    known = found, racing.rounds(slices, number, first)
-                    self._races[number] = self._equals[self._settings(by_number[number])] = known
+                    raced = found, racing.rounds(slices, number, first)
+                    self._races[number] = self._equals[self._settings(by_number[number])] = raced
 
     def _settings(self, trial: Trial) -> _Settings:
         return settings_key(trial.config, self._neutral), trial.measurement.origin
@@ -116,7 +116,7 @@ class RelativeSpeeds:
         Settings as fast as the baseline's are the baseline's, as long as they have not raced themselves.
         """
         found = self._raced(trial)
-        return found and found[0]
+        return found[0] if found else None
 
     def rounds(self, trial: Trial) -> int:
         """Returns the rounds of that race, 0 without one."""
