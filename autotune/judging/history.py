@@ -229,13 +229,11 @@ class History:
         return estimates.mean(quality.qualities(runs))
 
     def quality_runs(self, trial: Trial) -> list[Trial]:
-        """The runs that the quality of a trial's settings rests on."""
-        number = trial.original
-        runs = [t for t in self.runs_of(number) if not number or self._repeats(t, trial)]
+        """Returns the runs that the quality of a trial's settings rests on."""
+        runs, origin = self.runs_of(trial.original), trial.measurement.origin
+        if trial.original:
+            runs = [run for run in runs if run.repeat and run.measurement.origin == origin]
         return runs or [trial]
-
-    def _repeats(self, run: Trial, trial: Trial) -> bool:
-        return run.repeat is not None and run.measurement.origin == trial.measurement.origin
 
     def memory(self, trial: Trial) -> Measurement:
         """Returns the run of a trial's settings with the highest peak, rising if that of any run was."""
