@@ -27,7 +27,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def write(file: Path, text: str) -> None:
-    """Writes `text` to `file`; raises InputError where that cannot be done."""
+    """Writes `text` to `file`; raises InputError if that cannot be done."""
     try:
         if file.exists() and not file.is_file():  # a pipe or a terminal
             file.write_text(text, encoding="utf-8")
@@ -49,7 +49,7 @@ def write_to_stdout(text: str) -> None:
 def write_whole(file: Path, text: str) -> None:
     """Writes `text` to `file` and waits for the disk: a kill or a power cut leaves the old or the new one.
 
-    Raises OSError, with the old file as it was, where it cannot be written.
+    Raises OSError, with the old file as it was, if it cannot be written.
     """
     temporary = file.with_name(f"{file.name}.tmp")
     try:
@@ -74,7 +74,7 @@ def _sync(directory: Path) -> None:
 
 
 def room_bytes(directory: Path) -> int:
-    """What the files below `directory` take on their disk, as far as they stay while they are counted."""
+    """Returns the bytes on disk of the files below `directory`, as far as they stay meanwhile."""
     return sum(_of_file(Path(place, name)) for place, _, names in os.walk(directory) for name in names)
 
 

@@ -32,7 +32,7 @@ def peaks(device: str) -> Mapping[str, float]:
 
 
 def utilisation(flops_per_sample: Mapping[str, float], samples_per_s: float, devices: str) -> float | None:
-    """What share of the `devices`' peaks, named as one list, a training makes use of, from 0 to 1.
+    """Returns the share of the `devices`' peaks, named as one list, that a training uses, from 0 to 1.
 
     That is the time that they would take for a sample's operations at their peaks, over the time that it
     takes: the hardware FLOPs utilisation, HFU, of all operations that are done; the model's, MFU, of those

@@ -13,7 +13,7 @@ _OF_LIMITS = "effective batch "
 
 
 class Refused(StrEnum):
-    """Why a suggestion is not run."""
+    """The reason not to run a suggestion."""
 
     LIMITS = "limits"  # it lies outside of the space's
     MEMORY = "memory"  # it is known not to fit

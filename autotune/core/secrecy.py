@@ -64,7 +64,7 @@ def refuse(values: Mapping[str, Any], source: str) -> None:
 
 
 def _settings(values: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """Every value below `values`, and every argument in a text, with the path of its names.
+    """Yields every value below `values`, and every argument in a text, with the path of its names.
 
     What YAML's aliases repeat comes once.
     """
@@ -102,19 +102,19 @@ def _is_key(path: str, value: Any) -> bool:
 
 
 def _forms(name: str) -> Iterator[tuple[re.Pattern[str], re.Pattern[str]]]:
-    """What a secret called `name` looks like as a setting, and as an environment variable."""
+    """Yields the forms of a secret called `name`, as a setting and as an environment variable."""
     words = _NEW_WORD.sub("_", name).lower()
     if not _ELSEWHERE.search(words):
         yield from ((setting, variable) for names, setting, variable in _SECRETS if names.search(words))
 
 
 def hidden(text: str, environment: Mapping[str, str]) -> str:
-    """`text` without W&B's keys, the passwords in its URLs, and what in the `environment` is one."""
+    """Returns `text` without W&B's keys, the passwords in its URLs, and what in the `environment` is one."""
     return hider(environment)(text)
 
 
 def hider(environment: Mapping[str, str]) -> Callable[[str], str]:
-    """What does the same to many texts.
+    """Returns a function that does the same to many texts.
 
     Of the `environment` count the values of variables that are called like a key or a password, each of
     their lines by itself, and passwords in URLs.
@@ -129,7 +129,7 @@ def _without(known: re.Pattern[str], text: str) -> str:
 
 
 def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The variables that hold a secret, with what is secret in them."""
+    """Yields the variables that hold a secret, with what is secret in them."""
     for name, value in environment.items():
         is_one = any(form.fullmatch(value) for _, form in _forms(name)) and not _PATH.fullmatch(value)
         parts = [*((value, *value.splitlines()) if is_one else ()), *_in_text(value)]
@@ -137,7 +137,7 @@ def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _in_text(text: str) -> Iterator[str]:
-    """The passwords in URLs and the tokens in headers."""
+    """Yields the passwords in URLs and the tokens in headers."""
     for form in (_IN_URL, _HEADER):
         yield from (found["secret"] for found in form.finditer(text) if _is_secret(found))
 
@@ -151,13 +151,13 @@ def _secret_hidden(found: re.Match[str]) -> str:
 
 
 def cleaned(value: Any) -> Any:
-    """`value`, but that no text in it has a key, or the user's name in a path."""
+    """Returns `value` without keys in its texts, and without the user's name in paths."""
     home, hide = os.environ.get("HOME", ""), hider(os.environ)
     return each_text(value, lambda text: hide(text).replace(home, "~") if len(home) > 1 else hide(text))
 
 
 def each_text(value: Any, change: Callable[[str], str]) -> Any:
-    """`value` with every text in it as `change` makes it; the names in it stay."""
+    """Returns `value` with every text in it as `change` makes it; the names in it stay."""
     if isinstance(value, Mapping):
         return {key: each_text(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -166,7 +166,7 @@ def each_text(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def wandb_is_online(asked: str, environment: Mapping[str, str]) -> bool:
-    """Whether runs go to the server: under `auto` where WANDB_API_KEY is set and WANDB_MODE does not forbid.
+    """Returns True if runs go to the server: under `auto` with WANDB_API_KEY, unless WANDB_MODE forbids it.
 
     Raises InputError when `online` is asked for without a key.
     """

@@ -30,7 +30,7 @@ _PREFETCHED = 2  # batches of a worker by default, as in PyTorch
 
 
 def settings_key(config: Config, left_out: Collection[str]) -> Key:
-    """What of a configuration counts: every setting but some, by its text, because 1 is not True."""
+    """Returns a key of a configuration: every setting but some, by its text, because 1 is not True."""
     return frozenset((name, repr(value)) for name, value in config.items() if name not in left_out)
 
 
@@ -50,7 +50,7 @@ def prefetched_batches(settings: Config) -> int:
 
 
 class Result(IntEnum):
-    """What becomes of a training's result when a setting changes; the higher, the less stays."""
+    """The effect of a setting on a training's result; the higher, the less stays."""
 
     EQUAL = 0  # to the last bit: only how batches are loaded changes
     REORDERED = 1  # to rounding, and where nothing is computed in another order to the last bit
@@ -59,7 +59,7 @@ class Result(IntEnum):
 
 
 class Memory(StrEnum):
-    """How a setting moves the peak memory of the process that trains."""
+    """The effect of a setting on the peak memory of the process that trains."""
 
     NOT = "no"
     LOADER = "that of the workers alone"
@@ -69,7 +69,7 @@ class Memory(StrEnum):
 
 @dataclass(frozen=True)
 class Needs:
-    """What a machine must have to run a value; a CUDA device that has `compute_capability`, where it has one.
+    """The needs of a value on a machine; `compute_capability` is that of its CUDA device, if it has one.
 
     A value that `is_for_cuda` runs without a CUDA device, and gains nothing there.
     """
@@ -108,7 +108,7 @@ PRECISIONS: Mapping[str, Precision] = {
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of the setting called `name`. By default nothing is: it may move everything.
+    """The effects and needs of the setting called `name`. By default it may move everything.
 
     `power` says that what a sample needs of the memory grows with that power of the value. `whole` is the
     lowest and highest of whole numbers. `needs` are what the machine must have for single values, and
@@ -131,7 +131,7 @@ class Known:
 
     @classmethod
     def said(cls, name: str, moves: Collection[str]) -> "Known":
-        """What its user says of a setting: that it `moves` speed, memory or quality, and nothing else."""
+        """Returns what its user says of a setting: it `moves` speed, memory or quality, and nothing else."""
         return cls(
             name,
             moves_speed="speed" in moves,
@@ -145,7 +145,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What is known of settings, by their names; of any other name nothing is."""
+    """The effects and needs of settings, by their names; of other names nothing is known."""
 
     by_name: Mapping[str, Known]
 

@@ -15,7 +15,7 @@ _OTHERS_SHARE = 0.05  # of the CPUs or of the GPU: a machine's own housekeeping 
 
 
 class Status(StrEnum):
-    """How a trial ended. `completed` trials alone can win; an `interrupted` one continues when resumed."""
+    """The end of a trial. `completed` trials alone can win; an `interrupted` one continues when resumed."""
 
     COMPLETED = "completed"
     STOPPED = "stopped"
@@ -24,7 +24,7 @@ class Status(StrEnum):
 
 
 class TrialKind(StrEnum):
-    """What a trial is for. Only a searched one can win, and is counted."""
+    """The purpose of a trial. Only a searched one can win, and is counted."""
 
     SEARCHED = "searched"  # one of the configurations that are searched among
     PILOT = "pilot"  # the baseline once more, which shows early how far equal runs lie apart
@@ -34,7 +34,7 @@ class TrialKind(StrEnum):
 
 
 class Failure(StrEnum):
-    """Why a trial failed."""
+    """The reason why a trial failed."""
 
     OOM = "oom"
     ERROR = "error"
@@ -44,7 +44,7 @@ class Failure(StrEnum):
 
 
 class StoppedFor(StrEnum):
-    """By what a trial could no longer win, so that it was stopped early."""
+    """The reason why a trial could no longer win, so that it was stopped early."""
 
     SLOW = "slow"  # another that qualifies is faster with confidence
     POOR = "poor"  # the quality that must be kept is out of reach
@@ -53,7 +53,7 @@ class StoppedFor(StrEnum):
 
 
 class Shortage(StrEnum):
-    """Whose memory ran out, where it is not the trial's own process's alone."""
+    """The memory that ran out, if it is not the trial's own process's alone."""
 
     MACHINE = "machine"  # or what a process shares with its loader's workers
     KILLED_WORKER = "killed worker"  # a loader's: for memory, or from outside
@@ -83,7 +83,7 @@ class Outcome:
         return f"{self.status} ({self.failure})" if self.failure else str(self.status)
 
     def leaves_work(self, *, keep: bool) -> bool:
-        """Whether the workload's directory stays: an interrupted trial's, and to `keep` a completed one's."""
+        """Returns True if the directory of the workload stays: if interrupted, or completed and to `keep`."""
         return self.status is Status.INTERRUPTED or (keep and self.status is Status.COMPLETED)
 
     def to_dict(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Outside:
-    """What a trial has spent outside of its steps.
+    """The time that a trial has spent outside of its steps.
 
     Of its `evaluations` one takes `evaluation_s` seconds, with a checkpoint that comes with it; None where
     that was not seen. `half_width_s` is half the 95% interval, None where there were too few to tell.
@@ -146,7 +146,7 @@ class Outside:
 
 @dataclass(frozen=True)
 class Slope:
-    """How fast a figure grows with the work done: `per_sample`, from `low` to `high` at 95%.
+    """The growth of a figure with the work done: `per_sample`, from `low` to `high` at 95%.
 
     `is_slowing` says that it grew clearly less towards the end of what was seen: it is settling, and is not
     to be drawn on as a line.
@@ -213,7 +213,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a trial showed. Memory is in bytes; `step_shares` says what part of a step each phase took.
+    """The figures of a trial. Memory is in bytes; `step_shares` says what part of a step each phase took.
 
     `peak_memory_bytes` is what decides whether a trial fits: what the process and its descendants held, on a
     GPU what its tensors took; `own_peak_bytes` is that of the process that trains alone. On a GPU
@@ -272,12 +272,12 @@ class Measurement:
 
     @property
     def throttled(self) -> bool:
-        """Whether the GPU was slowed down for its heat or its power for more than a twentieth of the time."""
+        """True if the GPU was slowed down for its heat or its power for more than a twentieth of the time."""
         return self.telemetry.get("gpu_throttled", 0.0) > _THROTTLED_SHARE
 
     @property
     def others(self) -> dict[str, float]:
-        """What part of the `CPUs` and of the `GPU` others kept busy, where it was more than a twentieth."""
+        """The part of the `CPUs` and of the `GPU` that others kept busy, if it was more than a twentieth."""
         seen = self.telemetry
         parts = {
             "CPUs": seen.get("others_cpu_percent", 0.0) / 100 / seen.get("allowed_cpus", 1.0),
@@ -287,7 +287,7 @@ class Measurement:
 
     @property
     def disturbed(self) -> bool:
-        """Whether others used what it was measured on, so that its figures are partly theirs."""
+        """True if others used what it was measured on, so that its figures are partly theirs."""
         return bool(self.others)
 
     def to_dict(self) -> dict[str, Any]:
@@ -320,7 +320,7 @@ def with_one_peak(values: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Repeat:
-    """What a trial repeats: trial `of`, in a round in which every one of `members` is run once."""
+    """The repetition of trial `of`, in a round in which every one of `members` is run once."""
 
     of: int
     round: int
@@ -399,7 +399,7 @@ class Trial:
 
     @property
     def ended_well(self) -> bool:
-        """Whether nothing was wrong with it, so that its figures are its settings'."""
+        """True if nothing was wrong with it, so that its figures are its settings'."""
         return self.completed or self.stopped
 
     @property

@@ -25,7 +25,7 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = _MOST_SHOWN
 
 
 def number(value: object) -> float | None:
-    """`value` as a float; None where it is no finite number, and for a bool."""
+    """Returns `value` as a float; None if it is no finite number, and for a bool."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -36,7 +36,7 @@ def number(value: object) -> float | None:
 
 
 def numbers(values: Mapping[str, object]) -> dict[str, float]:
-    """Those of the `values` that are finite numbers."""
+    """Returns those of the `values` that are finite numbers."""
     return {name: found for name, value in values.items() if (found := number(value)) is not None}
 
 
