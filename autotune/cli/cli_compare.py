@@ -46,7 +46,6 @@ def compare(session: Path, asked: Models) -> int:
     It is 1 where a model could not be trained or scored.
     """
     opened = Session.open(session)
-    opened.require_current(session)
     given = opened.space()
     workload = registry.load(given.workload)
     with opened.lock():

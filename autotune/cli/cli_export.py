@@ -15,7 +15,6 @@ from autotune.export import formats, patch, winner
 from autotune.export.winner import Exported, Winner
 from autotune.judging import confirm
 from autotune.reports import words
-from autotune.storage.store import Session
 from autotune.workloads.in_place.document import Document
 
 
@@ -26,7 +25,7 @@ def export(root: Path, output: Path | None, number: int | None, name: str | None
     session, _, workload = cli_session.opened(root)
     form = formats.named(name, workload)
     shown = snapshot.take(session, root)
-    trial, history = wanted(session, shown, number), shown.history
+    trial, history = wanted(shown, number), shown.history
     gpus = math.ceil(session.options().gpus_per_trial)
     found = winner.of(trial, history, workload, session.provenance(), gpus)
     if own is not None:
@@ -43,7 +42,7 @@ def export(root: Path, output: Path | None, number: int | None, name: str | None
     return 0
 
 
-def wanted(session: Session, shown: Snapshot, number: int | None) -> Trial:
+def wanted(shown: Snapshot, number: int | None) -> Trial:
     """The trial of that number, the winner if none is given.
 
     Raises UnconfirmedError if a winner is not confirmed yet.
@@ -54,7 +53,7 @@ def wanted(session: Session, shown: Snapshot, number: int | None) -> Trial:
     if number is None:
         best = confirm.recommended(history)
         if best and advice.is_unconfirmed(history):
-            possibly = advice.possibly(history, cli_session.go_on(session, shown))
+            possibly = advice.possibly(history, cli_session.go_on(shown))
             raise UnconfirmedError(
                 f"no winner yet; --trial {best[0].number} names one all the same. {possibly}"
             )

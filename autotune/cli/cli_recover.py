@@ -17,7 +17,6 @@ def recover(session: Path) -> int:
     Raises InputError where nothing is left that it could be rebuilt from.
     """
     opened, space, _ = cli_session.opened(session)
-    opened.require_current(session)
     with opened.lock():
         try:
             integrity.require_whole(opened)

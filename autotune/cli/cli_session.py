@@ -12,7 +12,7 @@ from autotune.display import advice, draw, events, live, snapshot, view
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Snapshot
 from autotune.export import formats
 from autotune.space.space import Space
-from autotune.storage.store import FORMAT, Session
+from autotune.storage.store import Session
 from autotune.system import scratch
 from autotune.workloads import registry
 from autotune.workloads.base import Workload
@@ -52,14 +52,14 @@ def _show(session: Path, *, as_json: bool) -> None:
     for line in [
         "",
         _counts(shown, known),
-        *view.summary(shown.history, workload, session, go_on(known, shown)),
+        *view.summary(shown.history, workload, session, go_on(shown)),
     ]:
         live.say(console, line)
 
 
-def go_on(session: Session, shown: Snapshot) -> str:
-    """The command that continues a search; empty while it runs, and where it cannot be resumed."""
-    if shown.state == RUNNING or session.format != FORMAT:
+def go_on(shown: Snapshot) -> str:
+    """Returns the command that continues a search; empty while it runs."""
+    if shown.state == RUNNING:
         return ""
     return advice.go_on(shown.history, shown.plan, Path(shown.session))
 

@@ -128,7 +128,6 @@ def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
     """Opens a session again and runs what is left of it, or more."""
     time_s = option_values.duration_s("--time", time)
     opened = Session.open(session)
-    opened.require_current(session)
     require_utf8(session)
     space = opened.space()
     workload = registry.load(space.workload)

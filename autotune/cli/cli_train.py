@@ -95,12 +95,11 @@ def _of_session(root: Path, asked: Trained) -> Found:
     if of_space := [f"--{name}" for name in ("data", "baseline") if getattr(asked, name) is not None]:
         raise InputError(f"{', '.join(of_space)}: only with a search space: {root} is a session")
     session = Session.open(root)
-    session.require_current(root)
     options = _options(asked, session.options())
     given = session.space()
     workload = registry.load(given.workload)
     shown = snapshot.take(session, root)
-    trial, history = cli_export.wanted(session, shown, asked.trial), shown.history
+    trial, history = cli_export.wanted(shown, asked.trial), shown.history
     usable = gpus.usable(options.gpus_per_trial)
     workload.require_gpus(usable.gpus_per_trial)
     gpus.require_script(workload.python, usable)

@@ -1,6 +1,5 @@
 """The nouns of a search: measurement, outcome, trial. Frozen, without I/O."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -59,17 +58,13 @@ class Shortage(StrEnum):
     KILLED_WORKER = "killed worker"  # a loader's: for memory, or from outside
 
 
-# What sessions say in words alone that were written before there was a field for it.
-_OF_MACHINE = re.compile(r"DataLoader worker|shared memory|killed by |memory monitor killed")
-
-
 @dataclass(frozen=True)
 class Outcome:
     """The verdict on a trial: its status, and the kind of failure if it failed.
 
     `shortage` says of an out-of-memory that it concerns more than the trial's own process, `is_passing` of an
-    error that another attempt need not meet it. `stopped_for` is None of a trial that was stopped before
-    sessions had it, or by a person. `reason` is a line for people: nothing is decided by it.
+    error that another attempt need not meet it. `stopped_for` says why the search stopped it.
+    `reason` is a line for people: nothing is decided by it.
     """
 
     status: Status
@@ -91,22 +86,16 @@ class Outcome:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        failure, reason = values.get("failure"), values.get("reason", "")
+        failure, shortage = values.get("failure"), values.get("shortage")
         stopped_for = values.get("stopped_for")
-        shortage = values["shortage"] if "shortage" in values else _shortage_before(failure, reason)
         return cls(
             Status(values["status"]),
             Failure(failure) if failure else None,
-            reason,
+            values.get("reason", ""),
             Shortage(shortage) if shortage else None,
             is_passing=values.get("is_passing") is True,
             stopped_for=StoppedFor(stopped_for) if stopped_for else None,
         )
-
-
-def _shortage_before(failure: str | None, reason: str) -> Shortage | None:
-    """What an outcome says in words alone."""
-    return Shortage.MACHINE if failure == Failure.OOM and _OF_MACHINE.search(reason) else None
 
 
 @dataclass(frozen=True)
@@ -307,15 +296,7 @@ class Measurement:
             "memory_slope": Slope(**slope) if slope else None,
             "schedule": Schedule(**schedule) if schedule else None,
         }
-        return cls(**{**with_one_peak(values), **read})
-
-
-def with_one_peak(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a measurement from when it had the allocator's two peaks the other way round."""
-    given = dict(values)
-    if allocated := given.pop("peak_allocated_bytes", None):
-        given |= {"peak_memory_bytes": allocated, "peak_reserved_bytes": values["peak_memory_bytes"]}
-    return given
+        return cls(**{**values, **read})
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,7 @@ from autotune.workloads.base import Workload
 
 @dataclass(frozen=True)
 class Known:
-    """What a session holds. `shown` is where it lies, as its user would name it.
-
-    One of an older version cannot be resumed, whatever its `state`.
-    """
+    """What a session holds. `shown` is where it lies, as its user would name it."""
 
     name: str
     shown: Path
@@ -40,7 +37,6 @@ class Known:
     options: Options
     provenance: Mapping[str, Any]
     plan: Plan
-    can_go_on: bool = True
     passed_over: Sequence[PassedOver] = ()
     compared: Found = field(default_factory=Found)
     said: Sequence[Unblinded] = ()  # by blind readers
@@ -117,12 +113,12 @@ def _resumed(known: Known) -> str:
     is_unfinished = known.state == INTERRUPTED or (
         known.state == ENDED and advice.is_unconfirmed(known.history)
     )
-    return advice.go_on(known.history, known.plan, known.shown) if is_unfinished and known.can_go_on else ""
+    return advice.go_on(known.history, known.plan, known.shown) if is_unfinished else ""
 
 
 def _going_on(known: Known) -> str:
     """The command that runs more trials; empty where the search runs them itself, or none can be run."""
-    if known.state == RUNNING or not known.can_go_on or known.history.failed_baseline:
+    if known.state == RUNNING or known.history.failed_baseline:
         return ""
     untried = known.plan.trials - len(known.history.searched)
     more = " --trials 20" if known.state == ENDED and (known.plan.left_s != 0 or untried <= 0) else ""

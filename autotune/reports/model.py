@@ -106,7 +106,7 @@ class Row:
     knobs: str
     status: str  # completed, stopped, failed, interrupted; "" while it has not ended
     failure: str | None
-    stopped_for: str | None  # None where it was not stopped, or in a session that does not have it
+    stopped_for: str | None  # None if the search did not stop it
     reason: str
     throughput: Figure | None
     factor: Figure | None

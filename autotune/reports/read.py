@@ -1,4 +1,4 @@
-"""A session on disk as a report. It may be running, broken off, or of an older version."""
+"""A session on disk as a report, running or not."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from autotune.reports import figures
 from autotune.reports.figures import Known
 from autotune.reports.model import Report
 from autotune.storage import study_file
-from autotune.storage.store import FORMAT, Session
+from autotune.storage.store import Session
 from autotune.storage.study_file import Plan
 from autotune.workloads import registry
 
@@ -36,7 +36,6 @@ def read(root: Path, samples: int, *, is_over: bool = False, prices: Prices | No
         options=session.options(),
         provenance=session.provenance(),
         plan=plan,
-        can_go_on=session.format == FORMAT,
         passed_over=study_file.passed_over(study),
         compared=compared,
         said=blind.said(session, compared.written),

@@ -25,9 +25,8 @@ from autotune.storage.records import read_records
 from autotune.storage.session_dir import SessionDir
 from autotune.storage.study_file import StudyFile
 
-FORMAT = 2  # code that takes ablation steps for trials of a search was never released
+FORMAT = 2
 WANDB_MODES = ("auto", "online", "offline", "off")
-_READABLE = (1, FORMAT)
 _SHOWN = 5
 
 
@@ -71,12 +70,8 @@ class Session(SessionDir):
 
     @property
     def key(self) -> str:
-        """What tells it from every other session, and is the same in a copy.
-
-        A session from before such keys is told apart by where its figures come from.
-        """
-        info = self.info()
-        return str(info.get("key") or identity.digest(info.get("provenance")))
+        """What tells it from every other session, and is the same in a copy."""
+        return str(self.info().get("key"))
 
     def card(self, trial: Trial) -> Card:
         """What the files of a trial of this session are known by."""
@@ -142,35 +137,17 @@ class Session(SessionDir):
 
     @classmethod
     def open(cls, root: Path) -> Self:
-        """An existing session; raises InputError where there is none, or one that cannot be read."""
+        """Opens an existing session; raises InputError if there is none, or if it has another format."""
         session = cls(root.resolve())
         if not is_session(root):
             raise InputError(f"session {root}: there is no session here (it would hold session.json)")
-        found = session.format
-        if isinstance(found, int) and found > FORMAT:
-            by = str(session.provenance().get("versions", "")).partition(",")[0]
+        if (found := session.info().get("format")) != FORMAT:
             raise InputError(
-                f"session {root}: was written by a newer version, in format {found}, and this one reads up "
-                f"to {FORMAT}: install {by or 'that version'} or newer"
+                f"session {root}: has format {found!r}, and this version reads format {FORMAT}; nothing was "
+                f"changed: use the version that wrote it, which {session.info_file.name} names, or start a "
+                f"new search of its space with: {anew(root)}"
             )
-        if found not in _READABLE:
-            known = " and ".join(map(str, _READABLE))
-            raise InputError(f"session {root}: has format {found!r}, this version reads {known}")
         return session
-
-    @property
-    def format(self) -> Any:
-        """What kind of session `session.json` says it is."""
-        return self.info().get("format")
-
-    def require_current(self, shown: Path) -> None:
-        """Raises InputError where the session can be read, but not resumed."""
-        if self.format != FORMAT:
-            raise InputError(
-                f"session {shown}: is of format {self.format}, which did not record the device and the code "
-                "of its trials, so new ones cannot be compared with them; status, report and export read it; "
-                f"start a new search of its space with: {anew(shown)}"
-            )
 
     def info(self) -> dict[str, Any]:
         try:

@@ -121,7 +121,7 @@ def begin(
     attributes |= {study_file.REPEAT: asdict(repeat)} if repeat else {}
     attributes |= {} if ablation_of is None else {study_file.ABLATION_OF: ablation_of}
     attributes |= {study_file.RACE: list(race)} if race else {}
-    attributes |= {study_file.PASSED_OVER: [one.to_dict() for one in passed]} if passed else {}
+    attributes |= {study_file.PASSED_OVER: [asdict(one) for one in passed]} if passed else {}
     known = study.get_trials(deepcopy=False)
     trial = Trial(len(known), config, repeat=repeat, ablation_of=ablation_of, race=tuple(race))
     if session := study_file.key(study):

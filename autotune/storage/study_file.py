@@ -23,12 +23,10 @@ from autotune.storage.identity import OF, SEAL, Card
 
 # User attributes of a trial, and of the study.
 CONFIG, REPEAT, ABLATION_OF, RACE = "config", "repeat", "ablation_of", "race"
-_WAY_TO = "way_to"  # what studies call `ablation_of` that are older than the word
 PASSED_OVER, SHARED = "passed_over", "shared"
 PLAN, SESSION = "plan", "session"
 NAME = "autotune"
 PATIENCE_S = 60.0  # with another program that writes the study: a dashboard
-_SKIPPED = "skipped"  # the status of what was passed over, which format 1 kept as a trial
 _UNKNOWN_TABLE = "no such table"
 # What SQLite says of a disk, a right or another program, and not of what is in the file.
 _OF_SURROUNDINGS = {
@@ -243,41 +241,16 @@ def key(study: Study) -> str:
 
 def passed_over(study: Study) -> list[PassedOver]:
     """The suggestions that were not worth starting, with the reason of each."""
-    known = study.get_trials(deepcopy=False)
-    skipped = [one for entry in known for one in _skipped(entry)]
-    return skipped + [one for entry in known for one in passed_before(entry)]
+    return [one for entry in study.get_trials(deepcopy=False) for one in passed_before(entry)]
 
 
 def passed_before(known: Attributes) -> list[PassedOver]:
     """The suggestions that were passed over before the study began a trial; raises DamagedError."""
     noted = known.user_attrs.get(PASSED_OVER, ())
     try:
-        return [_passed_over(one) for one in noted]
+        return [_PASSED_OVER.validate_python(one) for one in noted]
     except _UNREADABLE:
         raise DamagedError(f"trial {known.number}: what was passed over before it is not readable") from None
-
-
-def _skipped(known: Attributes) -> list[PassedOver]:
-    values = known.user_attrs
-    if not _is_skipped(values):
-        return []
-    try:
-        return [_passed_over((values[CONFIG], values["outcome"]["reason"]))]
-    except _UNREADABLE:
-        raise DamagedError(f"trial {known.number} is not readable") from None
-
-
-def _passed_over(noted: Mapping[str, Any] | Sequence[Any]) -> PassedOver:
-    """One as it is noted; a configuration and a reason in words are all that earlier versions have."""
-    if isinstance(noted, Mapping):
-        return _PASSED_OVER.validate_python(noted)
-    config, reason = noted
-    return _PASSED_OVER.validate_python(PassedOver.in_words(config, reason).to_dict())
-
-
-def _is_skipped(values: Mapping[str, Any]) -> bool:
-    outcome = values.get("outcome")
-    return CONFIG in values and isinstance(outcome, Mapping) and outcome.get("status") == _SKIPPED
 
 
 def trial(known: Attributes, session: str = "") -> Trial | None:
@@ -286,7 +259,7 @@ def trial(known: Attributes, session: str = "") -> Trial | None:
     Raises DamagedError where it is not as it was written, in the session with the key `session`.
     """
     values = known.user_attrs
-    if CONFIG not in values or _is_skipped(values):
+    if CONFIG not in values:
         return None
     try:
         found = _TRIAL.validate_python(_values(known))
@@ -309,7 +282,7 @@ def _values(known: Attributes) -> dict[str, Any]:
         "measurement": values.get("measurement", {"shared": values.get(SHARED, False)}),
         "seconds": values.get("seconds", 0.0),
         "repeat": values.get(REPEAT),
-        "ablation_of": values.get(ABLATION_OF, values.get(_WAY_TO)),
+        "ablation_of": values.get(ABLATION_OF),
         "race": values.get(RACE, ()),
     }
 

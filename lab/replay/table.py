@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 
 from autotune.core.errors import InputError
 from autotune.core.settings import Config, Key, settings_key
-from autotune.core.trial import Outcome, Status, with_one_peak
+from autotune.core.trial import Outcome, Status
 from autotune.space import space as spaces
 from autotune.space.space import Space
 from lab.replay.drift import Drift
@@ -67,7 +67,7 @@ class Run:
             "step_s": tuple(values["step_s"]),
             "evaluations": tuple(Point(*point) for point in values["evaluations"]),
         }
-        return cls(**{**with_one_peak(values), **read})
+        return cls(**{**values, **read})
 
 
 @dataclass(frozen=True)

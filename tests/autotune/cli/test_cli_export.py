@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from autotune import __main__ as cli
 from autotune.core.errors import InputError
@@ -129,12 +128,3 @@ def test_the_page_says_which_workload_has_which_format():
                 formats.named(name, known)
         else:
             assert formats.named(name, known) is formats.FORMATS[name]
-
-
-def test_a_format_1_session_is_exported_too(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    kept("format-1", tmp_path / "s")
-    assert cli.main(["export", "s", "--trial", "1", "--format", "transformers"]) == 0
-    assert "per_device_train_batch_size" in json.loads(Path("best.json").read_text())
-    assert cli.main(["export", "s", "--trial", "1", "--format", "yaml"]) == 0
-    assert yaml.safe_load(Path("best.yaml").read_text())["micro_batch_size"] > 4

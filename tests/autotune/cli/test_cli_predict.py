@@ -69,7 +69,7 @@ def test_bad_input_is_one_line(run, arguments, parts):
 
 
 def test_without_a_baseline_there_is_nothing_to_predict_from(run):
-    shutil.copytree(KEPT / "format-1", "begun")
+    shutil.copytree(KEPT / "format-2", "begun")
     for file in Path("begun").glob("study.db*"):
         file.unlink()
     code, _, err = run("begun")

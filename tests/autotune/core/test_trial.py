@@ -1,4 +1,4 @@
-"""The nouns of a search: what they are written as, and what was written before they had all their fields."""
+"""The nouns of a search are read as they were written."""
 
 import json
 
@@ -36,38 +36,6 @@ def out_of_memory(reason, shortage=None):
 )
 def test_an_outcome_is_read_as_it_was_written(outcome):
     assert Outcome.from_dict(json.loads(json.dumps(outcome.to_dict()))) == outcome
-
-
-def test_what_was_stopped_before_there_was_a_kind_of_it_has_its_words_alone():
-    old = {"status": "stopped", "failure": None, "reason": "at most 9.1 samples/s; trial 5 has 12.3"}
-    assert Outcome.from_dict(old) == Outcome(Status.STOPPED, reason=old["reason"])
-
-
-@pytest.mark.parametrize(
-    "reason",
-    [
-        "RuntimeError: DataLoader worker (pid(s) 12) exited unexpectedly",
-        "RuntimeError: unable to allocate shared memory(shm) for file </torch_1>",
-        "killed by the kernel, which was out of memory",
-        "killed by SIGKILL while 97% of the machine's memory was in use",
-        "Ray's memory monitor killed it: the machine was running out of memory",
-    ],
-)
-def test_whose_memory_ran_out_is_read_of_the_words_where_there_is_nothing_else(reason):
-    """Sessions that were written before outcomes had a field for it."""
-    old = {"status": "failed", "failure": "oom", "reason": reason}
-    assert Outcome.from_dict(old).shortage is Shortage.MACHINE
-    assert Outcome.from_dict({**old, "failure": "error"}).shortage is None
-    assert Outcome.from_dict({**old, "reason": "OutOfMemoryError: CUDA out of memory"}).shortage is None
-    assert Outcome.from_dict(out_of_memory(reason).to_dict()).shortage is None, "words decide nothing else"
-
-
-def test_a_measurement_with_the_peaks_the_other_way_round_is_read_as_it_is_now():
-    earlier = {"peak_memory_bytes": 9, "peak_allocated_bytes": 4}
-    found = Measurement.from_dict(earlier)
-    assert (found.peak_memory_bytes, found.peak_reserved_bytes) == (4, 9)
-    on_the_host = Measurement.from_dict({"peak_memory_bytes": 9, "peak_allocated_bytes": None})
-    assert (on_the_host.peak_memory_bytes, on_the_host.peak_reserved_bytes) == (9, None)
 
 
 def test_a_measurement_is_read_as_it_was_written() -> None:

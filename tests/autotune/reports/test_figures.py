@@ -78,13 +78,6 @@ def test_what_was_passed_over_is_in_it(known):
     assert found.count == 1
 
 
-def test_only_what_this_version_began_is_gone_on_with(known):
-    broken = replace(known, state="interrupted")
-    assert "resume" in figures.report(broken, 5).answer.commands[-1]
-    old = figures.report(replace(broken, can_go_on=False), 5).answer.commands
-    assert [c for c in old if "resume" in c] == []
-
-
 @pytest.mark.parametrize(
     ("changes", "command"),
     [
@@ -93,7 +86,6 @@ def test_only_what_this_version_began_is_gone_on_with(known):
         ({}, "python -m autotune resume runs/s --trials 20"),
         ({"plan": Plan(40, 900.0, spent_s=901.0)}, "python -m autotune resume runs/s --time 5m"),
         ({"plan": Plan(40, 900.0, spent_s=400.0)}, "python -m autotune resume runs/s --trials 20"),
-        ({"can_go_on": False}, ""),
     ],
 )
 def test_what_runs_more_of_a_search_is_a_command_that_does(known, changes, command):

@@ -228,7 +228,6 @@ def test_a_section_without_figures_says_why_and_what_may_fill_it(bare, state, go
         assert going_on or "resume" not in told_here
     for name in ("quality", "reports"):
         assert "python -m autotune compare runs/begun" in words_of(found.texts[name])
-    assert "python -m autotune search" in found.texts["provenance"]
     assert not [v for _, v in found.tags if "data-figure" in v]
 
 

@@ -53,7 +53,7 @@ def test_what_is_no_session_is_refused(tmp_path):
     [
         ("{", "cannot be read"),
         ("[]", "must be a mapping"),
-        ('{"format": 0}', "has format 0, this version reads 1 and 2"),
+        ('{"format": 0}', "has format 0, and this version reads format 2"),
     ],
 )
 def test_a_broken_session_says_what_is_wrong(session, text, part):

@@ -1,9 +1,7 @@
 """The study read without Optuna: the same as Optuna reads, whatever state it is in."""
 
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import optuna
 import pytest
@@ -14,23 +12,19 @@ from autotune.core.trial import Failure, Measurement, Outcome, Repeat, Status, T
 from autotune.storage import studies, study_file
 from autotune.storage.study_file import Plan
 
-KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
-
 
 @pytest.fixture
 def file(tmp_path):
     return tmp_path / "study.db"
 
 
-def test_an_ablation_step_is_known_by_either_word(file, space):
+def test_an_ablation_step_says_so(file, space):
     study = studies.open_study(file, space)
     studies.begin(study, space, space.baseline_config)
     studies.begin(study, space, space.baseline_config, ablation_of=0)
     entries = study_file.load_study(file).get_trials()
     assert [t.user_attrs.get("ablation_of") for t in entries] == [None, 0]
     assert [t.ablation_of for t in studies.trials(study)] == [None, 0]
-    older = study_file.load_study(shutil.copy(KEPT / "iu_xray" / "study.db", file.with_name("older.db")))
-    assert {t.number: t.ablation_of for t in study_file.trials(older) if t.ablation_of is not None} == {20: 6}
 
 
 def test_it_reads_what_optuna_reads(file, space):
@@ -120,16 +114,3 @@ def test_reading_imports_no_optuna():
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "False\n"
-
-
-def test_what_was_passed_over_without_a_configuration_is_damage(file):
-    """As format 1 kept it: a trial whose status says so."""
-    study = optuna.create_study(study_name=study_file.NAME, storage=f"sqlite:///{file}")
-    passed = study.ask()
-    passed.set_user_attr(study_file.CONFIG, None)
-    passed.set_user_attr("outcome", {"status": "skipped", "reason": "effective batch 64 is outside"})
-    with pytest.raises(DamagedError, match="trial 0 is not readable"):
-        study_file.passed_over(study_file.load_study(file))
-    passed.set_user_attr(study_file.CONFIG, {"micro_batch_size": 64})
-    found = PassedOver({"micro_batch_size": 64}, Refused.LIMITS, "effective batch 64 is outside")
-    assert study_file.passed_over(study_file.load_study(file)) == [found]
