@@ -71,9 +71,11 @@ def command() -> str:
 
 
 def _row(key: str, field: Mapping[str, Any], required: bool) -> str:
-    default = f"`{_value(field['default'])}`" if "default" in field else "required" if required else ""
-    if isinstance(field.get("default"), dict):
-        default = ""  # its own fields say it
+    value = field.get("default")
+    if value is None or isinstance(value, dict):  # of a dict its own fields say it
+        default = "required" if required else ""
+    else:
+        default = f"`{_value(value)}`"
     text = field["description"].replace("|", "\\|").replace("<", "&lt;")
     return f"| `{key}` | {_allowed(field)} | {default} | {text} |"
 
@@ -89,7 +91,7 @@ def _allowed(field: Mapping[str, Any]) -> str:
         return field["$ref"].rpartition("/")[2]
     if field["type"] == "array":
         size = f"{field['maxItems']} of " if "maxItems" in field else "list of "
-        return size + _allowed(field["items"])
+        return size + _allowed(field.get("items") or field["prefixItems"][0])
     if field["type"] == "object":
         values = field.get("additionalProperties")
         return f"name to {_allowed(values)}" if isinstance(values, dict) else "mapping"
