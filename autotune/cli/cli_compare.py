@@ -106,7 +106,7 @@ def _facts(
 ) -> tuple[dict[str, Any], list[str], list[str]]:
     """What figures depend on besides settings, what has changed since the search, and notes for the user."""
     notes = workload.check(space.for_workload(space.baseline))
-    then, seed = provenance.kept(opened), opened.options().seed
+    then, seed = opened.provenance(), opened.options().seed
     now = provenance.collect(opened.name, space, workload, here, seed)
     changed = provenance.changes(then, now, workload.places)
     if changed:

@@ -6,7 +6,7 @@ from pathlib import Path
 from autotune.cli import cli_session
 from autotune.core.errors import DamagedError, InputError, printable
 from autotune.reports import words
-from autotune.storage import integrity, recovery
+from autotune.storage import recovery
 from autotune.storage.recovery import Found
 from autotune.storage.store import anew, going_on, listed
 
@@ -19,7 +19,7 @@ def recover(session: Path) -> int:
     opened, space, _ = cli_session.opened(session)
     with opened.lock():
         try:
-            integrity.require_whole(opened)
+            opened.require_whole()
         except DamagedError:
             found = recovery.find(opened, space)
             if not found.says_anything:

@@ -25,7 +25,7 @@ from autotune.memory import room
 from autotune.search.search import TIME_UP, Search
 from autotune.search.surroundings import Terms, World
 from autotune.space.space import Space
-from autotune.storage import provenance, studies, threshold_file
+from autotune.storage import studies, threshold_file
 from autotune.storage.lock import Held
 from autotune.storage.store import Session, going_on
 from autotune.storage.studies import Plan
@@ -155,7 +155,7 @@ def _earlier(setup: Setup, shows: Screen) -> list[Trial]:
     if (warm_start := setup.options.warm_start) is None:
         return []
     try:
-        now = provenance.kept(setup.session)
+        now = setup.session.provenance()
         return prepare.warm_start(Session.open(Path(warm_start)), now, setup.workload.places)
     except InputError as error:
         shows.note(f"nothing is learnt from the earlier session any more: {error}")

@@ -15,7 +15,7 @@ from autotune.core import secrecy
 from autotune.core.errors import InputError
 from autotune.space import builtin
 from autotune.space.space import Space
-from autotune.storage import integrity, provenance
+from autotune.storage import provenance
 from autotune.storage.store import WANDB_MODES, Options, Session
 from autotune.system import scratch
 from autotune.system.telemetry import Hardware
@@ -132,14 +132,14 @@ def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
     space = opened.space()
     workload = registry.load(space.workload)
     with opened.lock() as held:  # a second process is told so at once
-        options, then = opened.options(), provenance.kept(opened)
+        options, then = opened.options(), opened.provenance()
         notes = workload.check(space.for_workload(space.baseline))
         here = hardware(options.address, options.gpus_per_trial)
         gpus.require_script(workload.python, here)
         found = here.hardware
         now = provenance.collect(session.name, space, workload, found, options.seed)
         notes += provenance.require_same(session, then, now, workload.places)
-        integrity.require_whole(opened)
+        opened.require_whole()
         notes += [*here.notes, *_warnings(options.address)]
         job = Job(opened, session, space, workload, found, held, notes, more, time_s, as_json=as_json)
         return _run(job)

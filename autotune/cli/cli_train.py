@@ -106,7 +106,7 @@ def _of_session(root: Path, asked: Trained) -> Found:
     require(f"trial {trial.number} of {root}", given.settings(trial.config), usable.machine, given.known)
     devices.show(os.environ, usable.hardware.gpus[: math.ceil(usable.gpus_per_trial)])
     notes = [*usable.notes, *workload.check(given.for_workload(given.settings(trial.config)))]
-    then = provenance.kept(session)
+    then = session.provenance()
     now = provenance.collect(session.name, given, workload, usable.hardware, options.seed)
     if changed := provenance.changes(then, now, workload.places):
         notes.append(f"changed since the search, so that its promise may not hold: {'; '.join(changed)}")

@@ -250,6 +250,6 @@ def _c_compilers(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def warm_start(earlier: Session, now: Mapping[str, Any], places: Collection[str]) -> list[Trial]:
     """The trials of an `earlier` session; raises InputError where they teach nothing to a search of `now`."""
-    if why := provenance.warm_start(provenance.kept(earlier), now, places):
+    if why := provenance.warm_start(earlier.provenance(), now, places):
         raise InputError(f"--warm-start {earlier.root}: {why}")
     return [t for t in earlier.study().trials if t.kind is TrialKind.SEARCHED]

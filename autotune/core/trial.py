@@ -307,10 +307,6 @@ class Repeat:
     round: int
     members: tuple[int, ...]
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        return cls(**{**values, "members": tuple(values["members"])})
-
 
 @dataclass(frozen=True)
 class Trial:

@@ -1,12 +1,11 @@
-"""Whose a trial's files are: a digest of its settings and of its session, which every one of them carries.
+"""Whose a trial's directory is: its card names the session, the trial's number, and what was to be run.
 
-Without it a file is known by its number alone, and trial 7 of one study is not trial 7 of another.
+Without it a directory is known by its number alone, and trial 7 of one study is not trial 7 of another.
 """
 
-import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -16,17 +15,9 @@ from pydantic import TypeAdapter
 from autotune.core import files
 from autotune.core.settings import Setting
 from autotune.core.trial import Measurement, Outcome, Repeat, Trial
-from autotune.storage.records import is_mark, lines_of, read_records
 from autotune.storage.trial_dir import ASIDE, TrialDir
 
-OF, SEAL = "of", "seal"  # the keys under which a file of a trial says whose it is, and that it is whole
-_DIGITS = 16
-_NUMBER = re.compile(r"\d{4,}")
-
-
-def digest(*parts: object) -> str:
-    """16 hexadecimal digits that tell `parts`, plain values, from others."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:_DIGITS]
+_NUMBER = re.compile(r"\d{4,5}")  # a name with more digits is none of a search's
 
 
 @dataclass(frozen=True)
@@ -48,16 +39,12 @@ class Card:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Card":
-        """The card whose `to_dict` gave `values`; raises ValueError for anything else."""
+        """Returns the card whose `to_dict` gave `values`; raises ValueError for anything else."""
         return _CARD.validate_python(values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as JSON has them."""
-        return {**vars(self), "race": list(self.race), "repeat": self.repeat and asdict(self.repeat)}
-
-    @property
-    def digest(self) -> str:
-        return digest(self.to_dict())
+        """Returns plain values."""
+        return asdict(self)
 
     @property
     def trial(self) -> Trial:
@@ -67,102 +54,49 @@ class Card:
         )
 
 
-_CARD = TypeAdapter(Card)
+@dataclass(frozen=True)
+class _Verdict:
+    """How a trial ended, as its supervisor writes it."""
+
+    outcome: Outcome
+    measurement: Measurement
 
 
-def seal(of: str, outcome: Mapping[str, Any], measurement: Mapping[str, Any], seconds: float = 0.0) -> str:
-    """What identifies the figures of the trial with the digest `of`."""
-    return digest(of, outcome, measurement, seconds)
+_CARD, _VERDICT = TypeAdapter(Card), TypeAdapter(_Verdict)
 
 
 def write_card(place: TrialDir, card: Card) -> None:
     """Says whose the directory is."""
     if not place.card_file.exists():
-        files.write_whole(place.card_file, json.dumps({OF: card.digest, **card.to_dict()}))
-
-
-def stamp(place: TrialDir, of: str) -> None:
-    """Says in the workload's own directory whose checkpoint is there, or will be."""
-    place.work.mkdir(exist_ok=True)
-    if _stamped(place) != of:
-        files.write_whole(place.stamp_file, of)
+        files.write_whole(place.card_file, json.dumps(card.to_dict()))
 
 
 def read_card(place: TrialDir) -> Card | None:
-    """The card of the trial in `place`; None where there is none, or where it is not as it was written."""
+    """Returns the card of the trial in `place`, None if there is none that can be read."""
     try:
-        values = json.loads(files.read(place.card_file))
-        of = values.pop(OF)
-        card = Card.from_dict(values)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-    return card if card.digest == of else None
-
-
-def write_verdict(place: TrialDir, outcome: Outcome, measurement: Measurement, of: str = "") -> None:
-    """Writes how a trial ended, whole or not at all: it is there even if the report of it is lost."""
-    ended, figures = outcome.to_dict(), measurement.to_dict()
-    sealed = {OF: of, SEAL: seal(of, ended, figures), "outcome": ended, "measurement": figures}
-    files.write_whole(place.verdict_file, json.dumps(sealed))
-
-
-def read_verdict(place: TrialDir, of: str = "") -> tuple[Outcome, Measurement] | None:
-    """How the trial with the digest `of` ended, None if no attempt in `place` came that far.
-
-    What is of another trial, or is not as it was written, is none.
-    """
-    try:
-        final = json.loads(files.read(place.verdict_file))
-        outcome, measurement = final["outcome"], final["measurement"]
-        if of and (final.get(OF) != of or final.get(SEAL) != seal(of, outcome, measurement)):
-            return None
-        return Outcome.from_dict(outcome), Measurement.from_dict(measurement)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-
-
-def is_of_another(place: TrialDir, of: str) -> bool:
-    """Whether anything in `place` is not, or not certainly, of the trial with the digest `of`."""
-    return any(found != of for found in _owners(place))
-
-
-def may_be_of(place: TrialDir, of: str) -> bool:
-    """Whether nothing in `place` says that it is of another trial; an earlier release's files do not say."""
-    return all(found in {of, None} for found in _owners(place))
-
-
-def _owners(place: TrialDir) -> Iterator[str | None]:
-    """Whose every file in `place` says that it is; None where it does not say."""
-    if place.card_file.exists():
-        card = read_card(place)
-        yield card.digest if card else None
-    if place.verdict_file.exists():
-        yield digest_in(place.verdict_file)
-    if place.work.is_dir() and any(place.work.iterdir()):
-        yield _stamped(place)
-    records = list(read_records(place))
-    yield from (record.get(OF) for record in records if is_mark(record))
-    if records and not is_mark(records[0]):
-        yield None
-    rounds = list(lines_of(place.slices_file))
-    if rounds:
-        yield rounds[0].get(OF) if isinstance(rounds[0], dict) else None
-
-
-def digest_in(file: Path) -> str | None:
-    """Returns the digest of the trial that a card or a verdict says it is of."""
-    try:
-        found = json.loads(files.read(file))[OF]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return found if isinstance(found, str) else None
-
-
-def _stamped(place: TrialDir) -> str | None:
-    try:
-        return files.read(place.stamp_file).strip()
+        return _CARD.validate_json(files.read(place.card_file))
     except (OSError, ValueError):
         return None
+
+
+def write_verdict(place: TrialDir, outcome: Outcome, measurement: Measurement) -> None:
+    """Writes how a trial ended, whole or not at all: it is there even if the report of it is lost."""
+    ended = {"outcome": outcome.to_dict(), "measurement": measurement.to_dict()}
+    files.write_whole(place.verdict_file, json.dumps(ended))
+
+
+def read_verdict(place: TrialDir) -> tuple[Outcome, Measurement] | None:
+    """Returns how the trial in `place` ended, None if no attempt came that far."""
+    try:
+        found = _VERDICT.validate_json(files.read(place.verdict_file))
+    except (OSError, ValueError):
+        return None
+    return found.outcome, found.measurement
+
+
+def is_of_another(place: TrialDir, card: Card) -> bool:
+    """Returns True if something is in `place`, and no card says that it is of the trial with this one."""
+    return place.root.is_dir() and any(place.root.iterdir()) and read_card(place) != card
 
 
 def set_aside(path: Path) -> Path:
@@ -174,6 +108,6 @@ def set_aside(path: Path) -> Path:
 
 
 def numbers(trials_dir: Path) -> list[int]:
-    """The numbers of the trials that have a directory with something in it."""
+    """Returns the numbers of the trials that have a directory with something in it."""
     found = trials_dir.iterdir() if trials_dir.is_dir() else ()
     return sorted(int(p.name) for p in found if _NUMBER.fullmatch(p.name) and p.is_dir() and any(p.iterdir()))

@@ -14,7 +14,7 @@ from autotune.core.errors import InputError
 from autotune.core.shell import quoted
 from autotune.space import space as spaces
 from autotune.space.space import Space
-from autotune.storage.store import Session, anew
+from autotune.storage.store import anew
 from autotune.system import telemetry
 from autotune.system.telemetry import Hardware
 from autotune.workloads.base import Workload
@@ -62,11 +62,6 @@ def collect(name: str, space: Space, workload: Workload, hardware: Hardware, see
     }
 
 
-def kept(session: Session) -> dict[str, Any]:
-    """What `collect` gave when `session` was begun, as far as its version kept that."""
-    return {"space": spaces.to_values(session.space()), **session.provenance()}
-
-
 def decisive(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Those of `facts`, as `collect` gives them, without which figures of equal settings do not compare."""
     return {name: facts[name] for name in _DECISIVE}
@@ -92,7 +87,7 @@ def require_same(
 def changes(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> list[str]:
     """What has changed since figures were measured `then`, so that none of `now` compares with them.
 
-    What was not kept `then` is not compared. Settings called `places` say where something lies: it may move.
+    What was not known `then` is not compared. Settings called `places` say where something lies: it may move.
     """
     moved = {f"baseline.{place}" for place in places}
     return [
@@ -107,7 +102,7 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[
 
 def _edited(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What differs between the search spaces of then and of now, by name."""
-    before, after = _flat(_with_defaults(then["space"])), _flat(now["space"])
+    before, after = _flat(_with_defaults(then.get("space", {}))), _flat(now["space"])
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):
             yield name, _told(f"{name} of space.yaml", before.get(name), after.get(name))
@@ -145,7 +140,7 @@ def warm_start(then: Mapping[str, Any], now: Mapping[str, Any], places: Collecti
     is in it. Knobs may differ, and so may what is judged: only what trials show of memory and quality counts.
     """
     try:
-        before, after = (spaces.from_values(facts["space"], "of a session") for facts in (then, now))
+        before, after = (spaces.from_values(facts.get("space", {}), "of a session") for facts in (then, now))
     except InputError as error:
         return str(error)
     fixed = (before.baseline.keys() | after.baseline.keys()) - after.knobs.keys() - set(places)

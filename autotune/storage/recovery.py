@@ -10,11 +10,11 @@ from autotune.core.passed_over import PassedOver
 from autotune.core.trial import Trial, TrialKind
 from autotune.space.space import Space
 from autotune.storage import identity, studies, study_file
+from autotune.storage.identity import Card
 from autotune.storage.records import read_records, seconds_of, spans_of
 from autotune.storage.store import Session
 from autotune.storage.study_file import Plan, StudyFile
-
-_MOST_LOST = 10_000
+from autotune.storage.trial_dir import TrialDir
 
 
 @dataclass(frozen=True)
@@ -48,34 +48,24 @@ class Found:
 
 
 def find(session: Session, space: Space) -> Found:
-    """What the study, as far as it can be read, and the trials' own files say.
+    """Returns what the study, as far as it can be read, and the trials' own files say.
 
-    Where both do, the study counts. The baseline's settings are known even where neither says.
+    If both know a trial, the study has the figures, and the files say what was run. The baseline's settings
+    are known even if neither says them.
     """
-    study, numbers = _plausible(_readable(session), identity.numbers(session.trials_dir))
-    entries = {t.number: t for t in _trials_of(study, session.key) if studies.fits(space, t.config)}
-    own = {t.number: t for n in numbers if (t := _from_files(session, n)) and studies.fits(space, t.config)}
-    known = {0: Trial(0, space.baseline_config)} | own
-    for number, trial in entries.items():
-        ended_unheard = trial.outcome is None and number in own and not session.has_run_another(trial)
-        known[number] = own[number] if ended_unheard else trial
+    study, numbers = _readable(session), identity.numbers(session.trials_dir)
+    known = {0: Trial(0, space.baseline_config)}
+    known |= {trial.number: trial for trial in _trials_of(study) if studies.fits(space, trial.config)}
+    for number, card in session.cards(numbers).items():
+        trial = known.get(number)
+        is_known = trial is not None and trial.outcome is not None and session.card(trial) == card
+        if not is_known and studies.fits(space, card.config):
+            known[number] = _ended(session.trial_dir(number), card)
     trials = _with_references(_shared(session, {n: known[n] for n in sorted(known)}))
     kept = {trial.number for trial in trials}
-    last = max([*numbers, *(entry.number for entry in study.entries), *kept])
+    last = max([*numbers, len(study.entries) - 1, *kept])
     lost = tuple(n for n in range(last + 1) if n not in kept)
     return Found(tuple(trials), lost, _plan(study), _passed(study))
-
-
-def _plausible(study: StudyFile, numbers: Sequence[int]) -> tuple[StudyFile, list[int]]:
-    """Without numbers that no search can have reached: a damaged one would have billions of trials lost."""
-    most = len(study.entries) + len(numbers) + _MOST_LOST
-    entries = tuple(entry for entry in study.entries if _is_number(entry.number, most))
-    return StudyFile(study.user_attrs, entries), [n for n in numbers if n <= most]
-
-
-def _is_number(found: object, most: int) -> bool:
-    """Whether SQLite's value in a column of whole numbers is one: SQLite accepts anything."""
-    return isinstance(found, int) and 0 <= found <= most
 
 
 def rebuild(session: Session, space: Space, found: Found) -> list[Path]:
@@ -99,8 +89,7 @@ def rebuild(session: Session, space: Space, found: Found) -> list[Path]:
     studies.settle(new)
     aside = [identity.set_aside(file) for file in study_file.files_of(session.study_file)]
     new.rename(session.study_file)
-    others = [t for t in found.trials if session.has_run_another(t)]
-    return [*aside, *(identity.set_aside(session.trial_dir(t.number).root) for t in others)]
+    return aside
 
 
 def _readable(session: Session) -> StudyFile:
@@ -112,22 +101,17 @@ def _readable(session: Session) -> StudyFile:
     return study if study_file.key(study) in {"", session.key} else StudyFile({}, ())
 
 
-def _trials_of(study: StudyFile, key: str) -> Iterator[Trial]:
-    """Those trials of a study that are as they were written."""
+def _trials_of(study: StudyFile) -> Iterator[Trial]:
+    """Yields the trials of a study that can be read."""
     for entry in study.entries:
         with suppress(DamagedError):
-            if (trial := study_file.trial(entry, key)) is not None:
+            if (trial := study_file.trial(entry)) is not None:
                 yield trial
 
 
-def _from_files(session: Session, number: int) -> Trial | None:
-    """The trial that its own files say they are of, ended where they have its verdict."""
-    place = session.trial_dir(number)
-    card = identity.read_card(place)
-    if card is None or (card.session, card.number) != (session.key, number):
-        return None
-    verdict = identity.read_verdict(place, card.digest)
-    if verdict is None:
+def _ended(place: TrialDir, card: Card) -> Trial:
+    """Returns the trial of which `place` is, ended if its verdict is there."""
+    if (verdict := identity.read_verdict(place)) is None:
         return card.trial
     outcome, measurement = verdict
     raced_s = sum(one.seconds for one in measurement.slices)

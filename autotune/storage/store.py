@@ -24,6 +24,7 @@ from autotune.storage.lock import Held
 from autotune.storage.records import read_records
 from autotune.storage.session_dir import SessionDir
 from autotune.storage.study_file import StudyFile
+from autotune.storage.trial_dir import TrialDir
 
 FORMAT = 2
 WANDB_MODES = ("auto", "online", "offline", "off")
@@ -79,12 +80,16 @@ class Session(SessionDir):
 
     def verdict_of(self, trial: Trial) -> tuple[Outcome, Measurement] | None:
         """How a trial ended, as it has written itself; None if no attempt came that far."""
-        return identity.read_verdict(self.trial_dir(trial.number), self.card(trial).digest)
+        place = self.trial_dir(trial.number)
+        return identity.read_verdict(place) if self._is_of(place, trial) else None
 
     def records_of(self, trial: Trial) -> list[dict[str, Any]]:
         """What a trial has yielded so far; nothing where its directory is another's."""
         place = self.trial_dir(trial.number)
-        return list(read_records(place)) if identity.may_be_of(place, self.card(trial).digest) else []
+        return list(read_records(place)) if self._is_of(place, trial) else []
+
+    def _is_of(self, place: TrialDir, trial: Trial) -> bool:
+        return identity.read_card(place) == self.card(trial)
 
     def clear(self, trial: Trial) -> str | None:
         """Ensures that nothing of another trial lies where `trial` will run; returns what to say of that.
@@ -92,7 +97,7 @@ class Session(SessionDir):
         It is not deleted: it is given a name of its own.
         """
         place = self.trial_dir(trial.number)
-        if not identity.is_of_another(place, self.card(trial).digest):
+        if not identity.is_of_another(place, self.card(trial)):
             return None
         aside = identity.set_aside(place.root)
         return f"{place.root} is not, or not surely, of trial {trial.number}: set aside as {aside.name}"
@@ -185,49 +190,54 @@ class Session(SessionDir):
         return spaces.complete(spaces.parse(text, str(self.space_file)), str(self.space_file))
 
     def study(self) -> StudyFile:
-        """What the study says now; every trial in it can be read.
+        """Returns what the study says now; every trial in it can be read.
 
-        Raises DamagedError if it is missing, damaged, of another session or older than its trials, and
-        InputError if nothing was run yet.
+        Raises DamagedError if the study cannot be relied on, and InputError if nothing was run yet.
+        """
+        if (study := self._study()) is None:
+            raise InputError(
+                f"session {self.root}: nothing was run yet; start it with: {going_on(self.root)}"
+            )
+        return study
+
+    def require_whole(self) -> None:
+        """Raises DamagedError if the study cannot be relied on; if nothing was run yet, it can."""
+        self._study()
+
+    def _study(self) -> StudyFile | None:
+        """Returns the study, None if nothing was run yet.
+
+        Raises DamagedError if it is missing, damaged, of another session or not the one of its trials.
         """
         numbers = identity.numbers(self.trials_dir)  # first: a search may begin trials meanwhile
         try:
             study = study_file.load_study(self.study_file)
-            if study_file.key(study) not in {"", self.key}:
-                raise self.damaged("is of another session")
-            study_file.passed_over(study), study_file.plan(study)
-            trials = study.trials
+            study_file.require_readable(study)
         except DamagedError as error:
             raise self.damaged(f"is damaged: {error}") from None
         except KeyError:
             if numbers:
                 raise self.damaged("is missing, or empty") from None
-            raise InputError(
-                f"session {self.root}: nothing was run yet; start it with: {going_on(self.root)}"
-            ) from None
-        self._require_its_trials(study, trials, numbers)
-        self._require_knobs(trials)
+            return None
+        if study_file.key(study) not in {"", self.key}:
+            raise self.damaged("is of another session")
+        self._require_its_trials(study, self.cards(numbers))
+        self._require_knobs(study.trials)
         return study
 
-    def _require_its_trials(self, study: StudyFile, trials: Iterable[Trial], numbers: Iterable[int]) -> None:
-        """Raises DamagedError if the trials with these `numbers` were not all run from the `study`."""
-        known = {entry.number: entry.user_attrs.get(identity.OF) for entry in study.entries}
-        if unknown := [n for n in numbers if n not in known and self._may_be_own(n)]:
+    def cards(self, numbers: Iterable[int]) -> dict[int, Card]:
+        """Returns the cards of the trials with these `numbers` that this session has run, by number."""
+        key = self.key
+        found = ((number, identity.read_card(self.trial_dir(number))) for number in numbers)
+        return {n: card for n, card in found if card and (card.session, card.number) == (key, n)}
+
+    def _require_its_trials(self, study: StudyFile, cards: Mapping[int, Card]) -> None:
+        """Raises DamagedError if the trials with these `cards` were not all run from the `study`."""
+        if unknown := [n for n in cards if n >= len(study.entries)]:
             raise self.damaged(f"is older than its trials: it does not know trials {listed(unknown)}")
-        begun = {trial.number: trial for trial in trials}
-        differ = [n for n in numbers if identity.digest_in(self.trial_dir(n).card_file) != known.get(n)]
-        if others := [n for n in differ if n in begun and self.has_run_another(begun[n])]:
+        begun, key = [trial for trial in study.trials if trial.number in cards], self.key
+        if others := [t.number for t in begun if cards[t.number] != Card.of(key, t)]:
             raise self.damaged(f"is not the one that its trials were run from, see {listed(others)}")
-
-    def _may_be_own(self, number: int) -> bool:
-        """Whether nothing says that the directory of trial `number` is of another session."""
-        card = identity.read_card(self.trial_dir(number))
-        return card is None or card.session == self.key
-
-    def has_run_another(self, trial: Trial) -> bool:
-        """Whether this session has run something else under the number of `trial`."""
-        card = identity.read_card(self.trial_dir(trial.number))
-        return card is not None and card.session == self.key and card.digest != self.card(trial).digest
 
     def _require_knobs(self, trials: Iterable[Trial]) -> None:
         """Raises InputError where trials have other knobs than the search space."""
@@ -259,7 +269,7 @@ class Session(SessionDir):
         for trial in trials:
             place = self.trial_dir(trial.number)
             is_left = trial.outcome is not None and not trial.outcome.leaves_work(keep=keep)
-            if is_left and place.work.is_dir() and not identity.is_of_another(place, self.card(trial).digest):
+            if is_left and place.work.is_dir() and self._is_of(place, trial):
                 shutil.rmtree(place.work, ignore_errors=True)
 
 

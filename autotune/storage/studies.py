@@ -27,8 +27,7 @@ from autotune.space import distributions
 from autotune.space.knobs import Distribution, KeptBatch, Knob, PlannedLength, ScaledLearningRate
 from autotune.space.sections import turned
 from autotune.space.space import Space
-from autotune.storage import identity, study_file
-from autotune.storage.identity import OF, SEAL, Card
+from autotune.storage import study_file
 from autotune.storage.study_file import Plan, load_study, passed_over, plan, trials  # reading takes no Optuna
 
 __all__ = [
@@ -56,9 +55,9 @@ _WORST = (0.0, 0.0)  # throughput and quality of a trial that has neither; a vio
 
 
 def open_study(file: Path, space: Space, session: str = "") -> optuna.Study:
-    """The study of a search of `space` in the SQLite `file`, created where it is not there yet.
+    """Returns the study of a search of `space` in the SQLite `file`, created if it is not there yet.
 
-    Its trials are known by the key of their `session`.
+    It says the key of its `session`.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     # The address only says that it is SQLite: Optuna takes braces in one for fields to be filled in.
@@ -124,8 +123,6 @@ def begin(
     attributes |= {study_file.PASSED_OVER: [asdict(one) for one in passed]} if passed else {}
     known = study.get_trials(deepcopy=False)
     trial = Trial(len(known), config, repeat=repeat, ablation_of=ablation_of, race=tuple(race))
-    if session := study_file.key(study):
-        attributes[OF] = Card.of(session, trial).digest
     study.add_trial(
         create_trial(
             state=TrialState.RUNNING,
@@ -227,13 +224,9 @@ def end(study: optuna.Study, trial: Trial, memory_fraction: float) -> None:
     if frozen.state.is_finished():
         return
     handle = optuna.Trial(study, frozen._trial_id)  # the only way to a trial of an earlier process
-    outcome, figures = trial.outcome.to_dict(), trial.measurement.to_dict()
-    of = frozen.user_attrs.get(OF, "")
-    handle.set_user_attr("measurement", figures)
+    handle.set_user_attr("measurement", trial.measurement.to_dict())
     handle.set_user_attr("seconds", trial.seconds)
-    handle.set_user_attr(
-        "outcome", {**outcome, SEAL: identity.seal(of, outcome, figures, trial.seconds)} if of else outcome
-    )
+    handle.set_user_attr("outcome", trial.outcome.to_dict())
     _tell(study, handle, trial, memory_fraction)
 
 
@@ -264,7 +257,7 @@ def recover(study: optuna.Study, memory_fraction: float) -> list[Trial]:
     """
     interrupted = []
     for frozen in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        known = study_file.trial(frozen, study_file.key(study))
+        known = study_file.trial(frozen)
         if known is None:
             continue
         if known.outcome is None:

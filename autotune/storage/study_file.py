@@ -6,7 +6,7 @@ Nothing is written, and a running search is not disturbed.
 import json
 import math
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -17,9 +17,7 @@ from pydantic import TypeAdapter
 
 from autotune.core.errors import DamagedError, printable
 from autotune.core.passed_over import PassedOver
-from autotune.core.trial import Outcome, Trial
-from autotune.storage import identity
-from autotune.storage.identity import OF, SEAL, Card
+from autotune.core.trial import Trial
 
 # User attributes of a trial, and of the study.
 CONFIG, REPEAT, ABLATION_OF, RACE = "config", "repeat", "ablation_of", "race"
@@ -117,8 +115,9 @@ _PLAN, _TRIAL, _PASSED_OVER = TypeAdapter(Plan), TypeAdapter(Trial), TypeAdapter
 
 
 def load_study(file: Path) -> StudyFile:
-    """The study in `file`; raises KeyError until it is made, and DamagedError where it is not whole.
+    """Returns the study in `file`; raises KeyError until it is made, and DamagedError if it is not whole.
 
+    SQLite checks every page: a torn copy may be damaged in pages that only a writer reads.
     What SQLite cannot do for a disk, a right or another program stays an sqlite3.Error.
     """
     if not file.exists():
@@ -132,6 +131,7 @@ def load_study(file: Path) -> StudyFile:
             rows = connection.execute(_TRIALS, (NAME,)).fetchall()
             if not rows and not _is_there(connection):
                 raise KeyError(f"there is no study in {file} yet")
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except UnicodeDecodeError as error:
         raise DamagedError(f"not text: {error.reason}") from None
     except sqlite3.Error as error:
@@ -140,9 +140,13 @@ def load_study(file: Path) -> StudyFile:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_SURROUNDINGS:
             raise
         raise DamagedError(str(error)) from None
+    if found != "ok":
+        raise DamagedError(" ".join(found.split()))
     entries: dict[int, dict[str, Any]] = {}
     for number, key, value in rows:
         entries.setdefault(number, {}).update({} if key is None else {key: _value(key, value)})
+    if list(entries) != list(range(len(entries))):
+        raise DamagedError("its trials are not numbered from 0 on, without a gap")
     return StudyFile(
         user_attrs={key: _value(key, value) for key, value in attributes},
         entries=tuple(Entry(number, values) for number, values in entries.items()),
@@ -161,17 +165,6 @@ def _whole(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits")
     return int(digits)
-
-
-def require_whole(file: Path) -> None:
-    """Raises DamagedError where SQLite finds pages of the study that are not as it has written them."""
-    with closing(_reading(file)) as connection:
-        try:
-            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        except sqlite3.DatabaseError as error:
-            found = str(error)
-    if found != "ok":
-        raise DamagedError(" ".join(found.split()))
 
 
 def _is_there(connection: sqlite3.Connection) -> bool:
@@ -229,9 +222,15 @@ def plan(study: Study) -> Plan | None:
 
 def trials(study: Study) -> list[Trial]:
     """Every trial that was started, in order, repeats and ablation steps included; raises DamagedError."""
-    session = key(study)
-    known = [trial(t, session) for t in study.get_trials(deepcopy=False)]
+    known = map(trial, study.get_trials(deepcopy=False))
     return [t for t in known if t is not None]
+
+
+def require_readable(study: StudyFile) -> None:
+    """Raises DamagedError if something in the study cannot be read."""
+    plan(study)
+    passed_over(study)
+    study.trials  # noqa: B018 - read once, and kept
 
 
 def key(study: Study) -> str:
@@ -253,47 +252,32 @@ def passed_before(known: Attributes) -> list[PassedOver]:
         raise DamagedError(f"trial {known.number}: what was passed over before it is not readable") from None
 
 
-def trial(known: Attributes, session: str = "") -> Trial | None:
-    """The trial in one of the study's; None where it never ran, or has no configuration: another program's.
+def trial(known: Attributes) -> Trial | None:
+    """Returns the trial in one of the study's, None if it has no configuration: it is another program's.
 
-    Raises DamagedError where it is not as it was written, in the session with the key `session`.
+    Raises DamagedError if it cannot be read.
     """
-    values = known.user_attrs
-    if CONFIG not in values:
+    if CONFIG not in known.user_attrs:
         return None
     try:
         found = _TRIAL.validate_python(_values(known))
-        is_whole = math.isfinite(found.seconds) and _is_whole(values, Card.of(session, found).digest)
-    except _UNREADABLE:
-        raise DamagedError(f"trial {known.number} is not readable") from None
-    if not is_whole:
-        raise DamagedError(f"trial {known.number} is not as it was written")
+    except ValueError:
+        found = None
+    if found is None or not math.isfinite(found.seconds):
+        raise DamagedError(f"trial {known.number} is not readable")
     return found
 
 
 def _values(known: Attributes) -> dict[str, Any]:
-    """The fields of a trial, as far as there are any."""
+    """Returns the fields of a trial, as far as there are any."""
     values = known.user_attrs
-    outcome = values.get("outcome")
     return {
         "number": known.number,
         "config": values[CONFIG],
-        "outcome": asdict(Outcome.from_dict(outcome)) if outcome else None,
+        "outcome": values.get("outcome"),
         "measurement": values.get("measurement", {"shared": values.get(SHARED, False)}),
         "seconds": values.get("seconds", 0.0),
         "repeat": values.get(REPEAT),
         "ablation_of": values.get(ABLATION_OF),
         "race": values.get(RACE, ()),
     }
-
-
-def _is_whole(values: Mapping[str, Any], of: str) -> bool:
-    """Whether a trial is the one with the digest `of`, and its figures are its own. Older ones do not say."""
-    if OF not in values:
-        return True
-    if "outcome" not in values:
-        return bool(values[OF] == of)
-    outcome = dict(values["outcome"])
-    sealed = outcome.pop(SEAL, None)
-    figures = identity.seal(of, outcome, values["measurement"], values["seconds"])
-    return bool(values[OF] == of and sealed == figures)

@@ -18,13 +18,8 @@ class TrialDir:
         return self.root / "work"
 
     @property
-    def stamp_file(self) -> Path:
-        """Whose checkpoint is in the workload's directory."""
-        return self.work / ".trial"
-
-    @property
     def card_file(self) -> Path:
-        """Which trial it is the directory of."""
+        """Says of which trial of which session all of the directory is."""
         return self.root / "trial.json"
 
     @property

@@ -60,16 +60,15 @@ class Attempt:
 
     def _start(self, server: ForkServer) -> None:
         self._place.make()
+        if self._order.card is not None:
+            identity.write_card(self._place, self._order.card)
         self._earlier_s = seconds_of(self._counted(read_records(self._place)))
         self._records = open_lines(self._place.records_file)
         if self._is_enough():
             self._outcome = self._progress.concluded(Outcome(Status.COMPLETED))
             return
         self._progress.restart()
-        if self._order.card is not None:
-            identity.write_card(self._place, self._order.card)
-            self._stamp()
-        self._write([{"attempt": time.time(), "clock_s": time.monotonic(), identity.OF: self._order.digest}])
+        self._write([{"attempt": time.time(), "clock_s": time.monotonic()}])
         self._child = Child(self._order, server)
         self._telemetry = Telemetry(self._child.pid, search=others.top())
         self._telemetry.__enter__()
@@ -107,7 +106,7 @@ class Attempt:
         if self._outcome is not None:
             with interrupted_by_the_disk(self._end):
                 if self._outcome.status is not Status.INTERRUPTED:  # or else it has not ended
-                    identity.write_verdict(self._place, self._outcome, self.measurement(), self._order.digest)
+                    identity.write_verdict(self._place, self._outcome, self.measurement())
             report = replace(report, outcome=self._outcome, measurement=self.measurement())
             self._close()
         return report
@@ -172,18 +171,12 @@ class Attempt:
         self._outcome = Outcome(Status.INTERRUPTED)  # interrupted here, too, it does not wait once more
         verdict = self._child.stop(self._grace_s)
         records += self._take(self._child.poll(0))
-        self._stamp()
         if verdict.status in {Status.STOPPED, Status.INTERRUPTED}:
             self._outcome = Outcome(Status.INTERRUPTED, reason=verdict.reason)
         elif self._is_enough():
             self._outcome = self._progress.concluded(Outcome(Status.COMPLETED))
         else:
             self._outcome = self._ended_early(verdict)
-
-    def _stamp(self) -> None:
-        """Says whose the checkpoint is: the directory is the workload's, which may have cleared it."""
-        if self._order.card is not None:
-            identity.stamp(self._place, self._order.digest)
 
     def _take(self, events: Sequence[Event]) -> list[dict[str, Any]]:
         """Counts and writes what the child has yielded."""
@@ -241,7 +234,6 @@ class Attempt:
             self._child.stop(self._grace_s if waits else 0.0)
             with interrupted_by_the_disk(self._end):
                 self._take(self._child.poll(0))  # what it yielded before it closed
-                self._stamp()
         self._close()
 
     def _close(self) -> None:

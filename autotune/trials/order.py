@@ -27,7 +27,7 @@ class Order:
     `samples_per_evaluation` samples, None for as many as come; in a race, where none does, `outside_s` for
     every sample, which may make the speed wrong by a part of `unsure`. As soon as there is a `stop_file` it
     should close, to be resumed another day. `card` says which trial of which session it is, None for a
-    training by itself: its files are only of that one. A `whole` training is over when its workload ends it,
+    training by itself. A `whole` training is over when its workload ends it,
     or where it has `samples` with the first evaluation after them; of its steps no more are kept than one a
     second. A `planned` one was told by its settings to end after its samples.
     """
@@ -64,11 +64,6 @@ class Order:
     @property
     def place(self) -> TrialDir:
         return TrialDir(Path(self.directory))
-
-    @property
-    def digest(self) -> str:
-        """What its files say that they are of."""
-        return self.card.digest if self.card else ""
 
     @property
     def caps_process(self) -> bool:
@@ -112,11 +107,6 @@ class RaceOrder:
     def settings(self) -> dict[str, Setting]:
         """Those that the others are compared with."""
         return self.members[0].settings
-
-    @property
-    def digest(self) -> str:
-        """What its files say that they are of."""
-        return self.card.digest if self.card else ""
 
     def to_dict(self) -> dict[str, Any]:
         members = [order.to_dict() for order in self.members]

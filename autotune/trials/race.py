@@ -201,7 +201,7 @@ class Race:
         if self._outcome is not None:
             with interrupted_by_the_disk(self._end):
                 if self._outcome.status is not Status.INTERRUPTED:  # or else it has not ended
-                    identity.write_verdict(self._place, self._outcome, self.measurement(), self._order.digest)
+                    identity.write_verdict(self._place, self._outcome, self.measurement())
             report = replace(report, outcome=self._outcome, measurement=self.measurement())
             self.stop()
         return report
@@ -224,10 +224,7 @@ class Race:
         self._place.make()
         if self._order.card is not None:
             identity.write_card(self._place, self._order.card)
-        is_new = not self._place.slices_file.exists()
         self._rounds = open_lines(self._place.slices_file)
-        if is_new:
-            self._write({identity.OF: self._order.digest})
         if self._order.together:
             for member in self._members.values():
                 yield from member.warm_up()

@@ -75,19 +75,18 @@ def make(root: Path, text: str = SPACE) -> Session:
 def begin(session: Session, study, config, repeat=None, **rest) -> Trial:
     """Begins a trial as the search and its supervisor do."""
     trial = studies.begin(study, session.space(), config, repeat, **rest)
-    place, card = session.trial_dir(trial.number), session.card(trial)
-    place.root.mkdir(parents=True)
-    identity.write_card(place, card)
-    identity.stamp(place, card.digest)
+    place = session.trial_dir(trial.number)
+    place.work.mkdir(parents=True)
+    identity.write_card(place, session.card(trial))
     (place.work / "state").write_text("40")
-    lines = [{"attempt": 1000.0 * trial.number, "clock_s": 5.0, "of": card.digest}]
+    lines = [{"attempt": 1000.0 * trial.number, "clock_s": 5.0}]
     lines += [{"samples": 4 * n, "train_loss": 1.0, "at_s": 5.0 + n} for n in range(1, 11)]
     place.records_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return trial
 
 
 def end(session: Session, study, trial: Trial, outcome: Outcome, measurement: Measurement) -> None:
-    identity.write_verdict(session.trial_dir(trial.number), outcome, measurement, session.card(trial).digest)
+    identity.write_verdict(session.trial_dir(trial.number), outcome, measurement)
     ended = replace(trial, outcome=outcome, measurement=measurement, seconds=10.0)
     studies.end(study, ended, 0.85)
     session.remove_work([ended])

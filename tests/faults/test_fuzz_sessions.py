@@ -80,7 +80,7 @@ def test_sessions(begins_nothing, fuzz, bases):  # noqa: F811
 
 
 def spoil_attribute(session, rng, junk):
-    """Changes a user attribute; with a seal that is broken, or as an older release without one."""
+    """Changes a user attribute."""
     table = rng.choice(["trial_user_attributes"] * 4 + ["study_user_attributes"])
     if not may_write(session / "study.db"):
         return
@@ -92,8 +92,6 @@ def spoil_attribute(session, rng, junk):
         text = rng.choice([junk_text(junk), spoilt(rng, text), changed_json(rng, text, junk)])
         text = text.encode(errors="replace").decode()  # SQLite takes no half of a pair
         study.execute(f"UPDATE {table} SET value_json = ? WHERE rowid = ?", (text, rowid))
-        if rng.random() < 0.5:
-            study.execute("DELETE FROM trial_user_attributes WHERE key = 'of'")
 
 
 def spoil_row(session, rng, junk):
@@ -265,7 +263,7 @@ def make_endless(file):
 @pytest.mark.parametrize("make", [make_pipe, make_endless, Path.mkdir])
 def test_no_command_waits_for_what_is_no_file(begins_nothing, bases, make):
     names = ["session.json", "space.yaml", "study.db", "study.db-wal", "study.db-journal", "lock"]
-    own = ["trial.json", "verdict.json", "records.jsonl", "slices.jsonl", "log", "work/.trial"]
+    own = ["trial.json", "verdict.json", "records.jsonl", "slices.jsonl", "log"]
     for name in [*names, "threshold.json", "stop", *(f"trials/0006/{file}" for file in own)]:
         for command in COMMANDS:
             shutil.rmtree("s", ignore_errors=True)

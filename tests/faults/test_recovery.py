@@ -10,13 +10,13 @@ import pytest
 
 from autotune import __main__ as cli
 from autotune.cli import cli_run, cli_start, gpus
-from autotune.storage import identity, studies
+from autotune.storage import studies
 from autotune.storage.store import Session
 from autotune.storage.trial_dir import TrialDir
 
 from . import left_by_a_search
 from .left_by_a_search import HARDWARE, RUNNING
-from .sessions import KEPT, SPACE, as_if_here, kept, trials_of
+from .sessions import KEPT, SPACE, trials_of
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +74,16 @@ def with_other_settings(place):
     edit(place, 1, "config", lambda config: config.update(micro_batch_size=16))
 
 
-def with_other_figures(place):
-    edit(place, 1, "measurement", lambda shown: shown.update(quality=0.9))
+def torn(place):
+    """As a plain copy that was taken while a search wrote: a page is wrong that only Optuna reads."""
+    file = place / "study.db"
+    with closing(sqlite3.connect(file)) as study:
+        study.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (root,) = study.execute("SELECT rootpage FROM sqlite_master WHERE name = 'trial_params'").fetchone()
+        (size,) = study.execute("PRAGMA page_size").fetchone()
+    data = bytearray(file.read_bytes())
+    data[(root - 1) * size : root * size] = bytes(size)
+    file.write_bytes(data)
 
 
 def of_another_session(place):
@@ -112,7 +120,7 @@ def contents(place):
 
 
 LOST = [
-    *(missing, empty, zeroed, cut, without_its_last_trials, with_other_settings, with_other_figures),
+    *(missing, empty, zeroed, cut, torn, without_its_last_trials, with_other_settings),
     of_another_session,
     of_another_space,
 ]
@@ -155,7 +163,6 @@ def test_a_study_is_rebuilt_from_what_its_trials_have_written(place, run, left, 
         (missing, ["the time between trials, and what", "trials 0, 1, 2, 3, 4 and 2 more, if any were"]),
         (without_its_last_trials, ["passed over before trials 3, 4, 5, 6, if any were"]),
         (with_other_settings, []),
-        (with_other_figures, []),
     ],
 )
 def test_lost_is_only_what_nothing_says_any_more(place, run, lose, lost):
@@ -225,65 +232,69 @@ def test_trials_that_ran_beside_each_other_still_say_so(place, run):
     assert [t.number for t in trials_of(place) if t.measurement.shared] == [0, 1]
 
 
-def foreign_verdict(trial):
-    shutil.copy(trial.root.with_name("0001") / "verdict.json", trial.verdict_file)
+def edit_card(trial, **changes):
+    card = json.loads(trial.card_file.read_text())
+    trial.card_file.write_text(json.dumps({**card, **changes}))
 
 
-def foreign_records(trial):
-    shutil.copy(trial.root.with_name("0001") / "records.jsonl", trial.records_file)
+def of_another_number(trial):
+    edit_card(trial, number=1)
 
 
-def foreign_checkpoint(trial):
-    trial.stamp_file.write_text("0123456789abcdef")
+def of_another_copy(trial):
+    """The session was copied, and both copies were resumed: what they ran under a number differs."""
+    edit_card(trial, config={"micro_batch_size": 64, "learning_rate": 0.001})
 
 
-def foreign_card(trial):
-    shutil.copy(trial.root.with_name("0001") / "trial.json", trial.card_file)
+def of_an_equal_trial_elsewhere(trial):
+    edit_card(trial, session="another")
 
 
-def files_of_an_earlier_release(trial):
+def without_a_card(trial):
     trial.card_file.unlink()
-    trial.stamp_file.unlink()
-    first, rest = trial.records_file.read_text().split("\n", 1)
-    mark = json.loads(first)
-    del mark["of"]
-    trial.records_file.write_text(json.dumps(mark) + "\n" + rest)
 
 
 @pytest.mark.parametrize(
-    "swap", [foreign_verdict, foreign_records, foreign_checkpoint, foreign_card, files_of_an_earlier_release]
+    "swap", [of_another_number, of_another_copy, of_an_equal_trial_elsewhere, without_a_card]
 )
-def test_what_is_of_another_trial_is_set_aside_and_neither_adopted_nor_deleted(place, swap):
+def test_a_directory_of_another_trial_is_set_aside_and_neither_adopted_nor_deleted(place, swap):
     session = Session.open(place)
     (running,) = [t for t in trials_of(place) if t.outcome is None]
+    own = session.trial_dir(RUNNING)
+    shutil.copy(own.root.with_name("0001") / "verdict.json", own.verdict_file)
     assert session.clear(running) is None, "its own"
-    swap(session.trial_dir(RUNNING))
-    before = {p.name: p.read_bytes() for p in session.trial_dir(RUNNING).root.rglob("*") if p.is_file()}
+    assert session.verdict_of(running)
+    assert session.records_of(running)
+    swap(own)
+    before = {p.name: p.read_bytes() for p in own.root.rglob("*") if p.is_file()}
     assert session.verdict_of(running) is None
+    assert session.records_of(running) == []
     said = session.clear(running)
     assert said.count("\n") == 0
     assert "set aside as 0006.aside-1" in said
-    assert not session.trial_dir(RUNNING).root.exists()
+    assert not own.root.exists()
     aside = TrialDir(place / "trials" / "0006.aside-1")
     assert {p.name: p.read_bytes() for p in aside.root.rglob("*") if p.is_file()} == before
 
 
-def test_a_checkpoint_that_is_not_of_the_trial_that_has_ended_is_not_removed(place):
+def test_what_is_of_another_session_is_not_counted_as_run(place, run):
+    one_more = TrialDir(shutil.copytree(place / "trials" / "0006", place / "trials" / "0007"))
+    edit_card(one_more, number=7)
+    assert "does not know trials 7;" in run("status", "s")[2]
+    edit_card(one_more, session="another")
+    assert run("status", "s")[0] == 0
+    missing(place)
+    assert "Lost: the settings and results of trials 7\n" in run("recover", "s")[1]
+
+
+def test_the_directory_of_another_trial_is_not_emptied(place):
     session = Session.open(place)
     ended = [t for t in trials_of(place) if t.outcome is not None]
     for trial in ended:
-        identity.stamp(session.trial_dir(trial.number), "0123456789abcdef")
+        session.trial_dir(trial.number).work.mkdir()
+        of_another_copy(session.trial_dir(trial.number))
     session.remove_work(ended)
     assert all(session.trial_dir(t.number).work.is_dir() for t in ended)
-
-
-def test_the_interrupted_trial_of_an_earlier_release_begins_anew_and_its_files_are_kept(tmp_path):
-    place = as_if_here(kept("format-2", tmp_path / "s"))
-    (interrupted,) = [t for t in trials_of(place) if t.outcome is None]
-    session = Session.open(place)
-    before = session.trial_dir(interrupted.number).records_file.read_bytes()
-    assert "set aside as 0004.aside-1" in session.clear(interrupted)
-    assert TrialDir(place / "trials" / "0004.aside-1").records_file.read_bytes() == before
 
 
 def test_a_copy_of_the_study_alone_has_every_trial_that_had_ended(tmp_path):

@@ -204,12 +204,6 @@ def test_how_trials_are_judged_may_change_and_is_said(facts):
     ]
 
 
-def test_what_an_older_version_did_not_keep_is_not_asked_for(facts):
-    place, collect = facts
-    edit(place, lambda info: info.update(provenance={"hardware": "what", "seed": 1}))
-    assert provenance.require_same(place, provenance.kept(Session.open(place)), collect(), ()) == []
-
-
 def test_how_long_the_whole_training_is_does_not_change_what_is_measured(facts):
     place, collect = facts
     assert collect()["training_samples"] is None

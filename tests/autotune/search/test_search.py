@@ -17,7 +17,7 @@ from autotune.space import space as spaces
 from autotune.space.machine import Machine, fit_to
 from autotune.space.sections import Budget
 from autotune.storage import studies
-from autotune.storage.identity import write_verdict
+from autotune.storage.identity import write_card, write_verdict
 from autotune.storage.store import Options, Session
 from autotune.storage.studies import Plan
 from autotune.trials.progress import Phase
@@ -512,7 +512,8 @@ def test_a_verdict_that_nobody_heard_of_counts(begin, session):
     search.next()
     place = session.trial_dir(0)
     place.root.mkdir(parents=True)
-    write_verdict(place, COMPLETED, figures(), session.card(search.trials()[0]).digest)
+    write_card(place, session.card(search.trials()[0]))
+    write_verdict(place, COMPLETED, figures())
 
     again, _ = begin()
     assert again.trials()[0].outcome == COMPLETED

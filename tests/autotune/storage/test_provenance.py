@@ -99,13 +99,6 @@ def test_what_is_advised_to_be_learnt_from_is_learnt_from(tmp_path, now, space, 
             prepare.warm_start(earlier, now, PLACES)
 
 
-def test_what_an_older_version_did_not_keep_of_the_space_is_read_from_its_file(tmp_path, now, space):
-    session = Session.create(tmp_path / "s", space, Options(), {"hardware": "one GPU"})
-    kept = provenance.kept(session)
-    assert kept["hardware"] == "one GPU"
-    assert kept["space"]["knobs"].keys() == space.knobs.keys()
-
-
 def test_a_space_that_cannot_be_read_teaches_nothing(now):
     then = {**now, "space": {**now["space"], "gone": 1}}
     assert "gone: no such key" in provenance.warm_start(then, now, ())
