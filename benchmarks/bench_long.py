@@ -28,7 +28,7 @@ from autotune.search.search import Search
 from autotune.space import space as spaces
 from autotune.storage import studies
 from autotune.storage.store import Options, Session
-from autotune.storage.studies import Plan
+from autotune.storage.study_file import Plan
 from autotune.system import scratch
 from autotune.system.telemetry import hardware
 from autotune.trackers.tensorboard import Board

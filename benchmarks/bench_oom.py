@@ -107,7 +107,7 @@ def ours(toy: Toy, seed: int, trials: int) -> Count:
         else:
             shown = Measurement(throughput=Throughput(values[0], None, 1, 1.0), quality=values[1])
             search.end(trial.number, Outcome(Status.COMPLETED), shown)
-    passed_over = [one.config for one in studies.passed_over(study) if one.kind is Refused.MEMORY]
+    passed_over = [one.config for one in studies.read(study).passed_over if one.kind is Refused.MEMORY]
     done = search.trials()
     return Count(
         oom=sum(t.out_of_memory for t in done),

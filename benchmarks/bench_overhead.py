@@ -26,7 +26,7 @@ from autotune.search.search import Search
 from autotune.search.surroundings import Silent
 from autotune.space import builtin
 from autotune.space import space as spaces
-from autotune.storage import studies
+from autotune.storage import studies, study_file
 from autotune.storage.records import read_records
 from autotune.storage.store import Options, Session
 from autotune.storage.trial_dir import TrialDir
@@ -54,7 +54,7 @@ def gaps(trials: int) -> tuple[dict[str, list[float]], float]:
     with tempfile.TemporaryDirectory() as directory, scratch.private() as place:
         session = Session.create(Path(directory, "s"), space, Options(wandb="off"), {})
         study = studies.open_study(session.study_file, space)
-        studies.set_plan(study, studies.Plan(trials, None))
+        studies.set_plan(study, study_file.Plan(trials, None))
         search = Search(space, study, Silent())
         setup = Setup(session, space, registry.load(space.workload), machine)
         engine.run(search, setup, place.guardian)

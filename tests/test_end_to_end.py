@@ -9,7 +9,7 @@ import yaml
 
 from autotune.compare import results
 from autotune.core.trial import Status
-from autotune.storage import studies
+from autotune.storage import study_file
 from autotune.storage.store import Session
 from r2gen import config as trainer
 from r2gen import synthetic
@@ -66,7 +66,7 @@ def autotune(root, *arguments, **environment):
 
 def test_trials_that_do_not_fit_are_failures_and_the_search_goes_on(searched):
     root, said = searched
-    trials = studies.trials(studies.load_study(root / "s" / "study.db"))
+    trials = study_file.load_study(root / "s" / "study.db").trials
     assert len(trials) == 4
     big = [t for t in trials if t.config["d_ff"] > 32 or t.config["micro_batch_size"] == 256]
     assert big
@@ -78,7 +78,7 @@ def test_trials_that_do_not_fit_are_failures_and_the_search_goes_on(searched):
 
 def test_a_completed_trial_has_every_figure(searched):
     root, _ = searched
-    baseline = studies.trials(studies.load_study(root / "s" / "study.db"))[0].measurement
+    baseline = study_file.load_study(root / "s" / "study.db").trials[0].measurement
     assert baseline.throughput.samples_per_s > 0
     assert baseline.quality_samples >= 64
     assert {"bleu_1", "bleu_4", "rouge_l", "cider", "full_bleu_4"} <= set(baseline.scores)
@@ -110,7 +110,7 @@ def test_the_export_is_the_trials_own_configuration(searched):
         assert fact in text
     exported = trainer.load(root / "best.yaml")
     number = int(text.partition("# trial: ")[2].split()[0])
-    trial = studies.trials(studies.load_study(root / "s" / "study.db"))[number]
+    trial = study_file.load_study(root / "s" / "study.db").trials[number]
     space = yaml.safe_load((root / "s" / "space.yaml").read_text())
     assert exported == trainer.parse({**space["baseline"], **trial.config})
 

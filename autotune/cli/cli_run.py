@@ -28,7 +28,7 @@ from autotune.space.space import Space
 from autotune.storage import studies, threshold_file
 from autotune.storage.lock import Held
 from autotune.storage.store import Session, going_on
-from autotune.storage.studies import Plan
+from autotune.storage.study_file import Plan
 from autotune.system.scratch import Scratch
 from autotune.system.telemetry import Hardware
 from autotune.trackers import tags
@@ -50,10 +50,11 @@ def run(job: Job, scratch: Scratch) -> int:
     session, space, shown, hardware = job.session, job.space, job.shown, job.hardware
     with _in_place(job.held, shown), _wandb(session) as tracker:
         study = _opened(session, space)
-        _require_a_baseline(History(studies.trials(study), space), shown)
-        plan = _extended(studies.plan(study) or Plan(space.budget.trials, space.budget.time), job)
+        known = studies.read(study)
+        _require_a_baseline(History(known.trials, space), shown)
+        plan = _extended(known.plan or Plan(space.budget.trials, space.budget.time), job)
         studies.set_plan(study, plan)
-        session.remove_work(studies.trials(study))
+        session.remove_work(known.trials)
         begun = _begun(shown, hardware, space, plan)
         with screen(Console(), begun, as_json=job.as_json) as shows:
             shows.note(
@@ -61,7 +62,7 @@ def run(job: Job, scratch: Scratch) -> int:
             )
             for line in job.notes:
                 shows.note(line)
-            setup = Setup(session, space, job.workload, hardware, room.context_bytes(studies.trials(study)))
+            setup = Setup(session, space, job.workload, hardware, room.context_bytes(known.trials))
             running = _search(setup, study, shows, job.held)
             _execute(running, setup, job, tracker, scratch=scratch, shows=shows)
         session.remove_work(running.trials())
@@ -77,7 +78,7 @@ def _opened(session: Session, space: Space) -> optuna.Study:
     """The study of a session; raises DamagedError where Optuna finds what it cannot have written."""
     try:
         study = studies.open_study(session.study_file, space, session.key)
-        studies.trials(study)
+        studies.read(study)
     except Exception as error:
         if failures.study_fault(error) or failures.disk_fault(error, failures.OUR_DISK_ERRNOS):
             raise

@@ -15,7 +15,6 @@ from autotune.judging.claims import Claim
 from autotune.judging.history import History
 from autotune.space import evaluating
 from autotune.space.space import Space
-from autotune.storage import study_file
 from autotune.storage.records import is_mark, seconds_of
 from autotune.storage.store import Session, is_in_use
 from autotune.storage.study_file import Plan
@@ -73,7 +72,7 @@ def take(session: Session, shown: Path) -> Snapshot:
     study = session.study()
     history = pilot.settled(History(study.trials, session.space()))
     trials, space = history.trials, history.space
-    plan = study_file.plan(study) or Plan(space.budget.trials, space.budget.time)
+    plan = study.plan or Plan(space.budget.trials, space.budget.time)
     state = state_of(session, plan)
     running = [_so_far(session, space, trial, state) for trial in trials if trial.outcome is None]
     running_s = {r.trial.number: r.seconds for r in running}
@@ -87,7 +86,7 @@ def take(session: Session, shown: Path) -> Snapshot:
         plan=plan,
         trials=tuple(t for t in trials if t.outcome is not None),
         running=tuple(running),
-        passed_over=len(study_file.passed_over(study)),
+        passed_over=len(study.passed_over),
         best=confirm.recommended(history),
         remaining=estimate.remaining(history, running_s, plan, max(1, len(running))),
     )

@@ -10,7 +10,6 @@ from autotune.judging.history import History
 from autotune.reports import figures
 from autotune.reports.figures import Known
 from autotune.reports.model import Report
-from autotune.storage import study_file
 from autotune.storage.store import Session
 from autotune.storage.study_file import Plan
 from autotune.workloads import registry
@@ -25,7 +24,7 @@ def read(root: Path, samples: int, *, is_over: bool = False, prices: Prices | No
     study = session.study()
     history = pilot.settled(History(study.trials, session.space()))
     space = history.space
-    plan = study_file.plan(study) or Plan(space.budget.trials, space.budget.time)
+    plan = study.plan or Plan(space.budget.trials, space.budget.time)
     compared = results.found(session, space.objective)
     known = Known(
         name=session.name,
@@ -36,7 +35,7 @@ def read(root: Path, samples: int, *, is_over: bool = False, prices: Prices | No
         options=session.options(),
         provenance=session.provenance(),
         plan=plan,
-        passed_over=study_file.passed_over(study),
+        passed_over=study.passed_over,
         compared=compared,
         said=blind.said(session, compared.written),
         prices=prices,

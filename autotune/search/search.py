@@ -19,7 +19,7 @@ from autotune.search.surroundings import Listener, Terms, Verdict, World
 from autotune.search.underway import Underway
 from autotune.space.space import Space
 from autotune.storage import studies
-from autotune.storage.studies import Plan
+from autotune.storage.study_file import Plan
 from autotune.trials import failures
 from autotune.trials.reported import Report
 
@@ -47,7 +47,7 @@ class Search:
         self.stopping: str | None = None
         self.fault: str | None = None
         self.is_exhausted = self.is_interrupted = False
-        plan = studies.plan(study) or Plan(space.budget.trials, space.budget.time)
+        plan = studies.read(study).plan or Plan(space.budget.trials, space.budget.time)
         self._allowance = Allowance(plan, world.clock)
         self._losses, self._reports, self._said = Losses(), dict[int, Report](), set[str]()
         # The same seed would suggest the same again.
@@ -55,7 +55,7 @@ class Search:
         self._waiting = deque(self._recover())
         shared = {trial.number for trial in self._waiting if trial.measurement.shared}
         self._underway = Underway(world.clock, shared)
-        self.history = pilot.settled(History(studies.trials(study), space))
+        self.history = pilot.settled(History(studies.read(study).trials, space))
         self._sampler = samplers.informed(self.history, terms.earlier, self._seed)
         known = History(terms.earlier, self.space).ranked
         best_before = [t.config for t in known if self.space.contains(t.config)]

@@ -98,14 +98,14 @@ def _readable(session: Session) -> StudyFile:
         study = study_file.load_study(session.study_file)
     except (KeyError, DamagedError):
         return StudyFile({}, ())
-    return study if study_file.key(study) in {"", session.key} else StudyFile({}, ())
+    return study if study.key in {"", session.key} else StudyFile({}, ())
 
 
 def _trials_of(study: StudyFile) -> Iterator[Trial]:
     """Yields the trials of a study that can be read."""
     for entry in study.entries:
         with suppress(DamagedError):
-            if (trial := study_file.trial(entry)) is not None:
+            if (trial := entry.trial) is not None:
                 yield trial
 
 
@@ -142,7 +142,7 @@ def _with_references(known: Mapping[int, Trial]) -> list[Trial]:
 
 def _plan(study: StudyFile) -> Plan | None:
     try:
-        return study_file.plan(study)
+        return study.plan
     except DamagedError:
         return None
 
@@ -151,5 +151,5 @@ def _passed(study: StudyFile) -> dict[int, Sequence[PassedOver]]:
     known: dict[int, Sequence[PassedOver]] = {}
     for entry in study.entries:
         with suppress(DamagedError):
-            known[entry.number] = study_file.passed_before(entry)
+            known[entry.number] = entry.passed_over
     return known

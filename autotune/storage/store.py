@@ -212,14 +212,14 @@ class Session(SessionDir):
         numbers = identity.numbers(self.trials_dir)  # first: a search may begin trials meanwhile
         try:
             study = study_file.load_study(self.study_file)
-            study_file.require_readable(study)
+            study.require_readable()
         except DamagedError as error:
             raise self.damaged(f"is damaged: {error}") from None
         except KeyError:
             if numbers:
                 raise self.damaged("is missing, or empty") from None
             return None
-        if study_file.key(study) not in {"", self.key}:
+        if study.key not in {"", self.key}:
             raise self.damaged("is of another session")
         self._require_its_trials(study, self.cards(numbers))
         self._require_knobs(study.trials)

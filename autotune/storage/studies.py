@@ -28,26 +28,7 @@ from autotune.space.knobs import Distribution, KeptBatch, Knob, PlannedLength, S
 from autotune.space.sections import turned
 from autotune.space.space import Space
 from autotune.storage import study_file
-from autotune.storage.study_file import Plan, load_study, passed_over, plan, trials  # reading takes no Optuna
-
-__all__ = [
-    "Plan",
-    "begin",
-    "close",
-    "end",
-    "fits",
-    "leave_out",
-    "load_study",
-    "open_study",
-    "passed_over",
-    "plan",
-    "recover",
-    "set_plan",
-    "settle",
-    "share",
-    "trials",
-    "write",
-]
+from autotune.storage.study_file import Entry, Plan, StudyFile
 
 _NAMELESS = "constraints"  # a system attribute of Optuna before 5, and all that optuna-dashboard 0.21 knows
 _ROUNDING = 1e-3  # of a learning rate, which has four digits, and more than its share can be
@@ -70,9 +51,15 @@ def open_study(file: Path, space: Space, session: str = "") -> optuna.Study:
     )
     with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
         study.set_metric_names([space.objective.speed, space.objective.quality])
-    if session and not study_file.key(study) and not study.get_trials(deepcopy=False):
+    if session and not read(study).key and not study.get_trials(deepcopy=False):
         study.set_user_attr(study_file.SESSION, session)
     return study
+
+
+def read(study: optuna.Study) -> StudyFile:
+    """Returns what the study says now."""
+    known = study.get_trials(deepcopy=False)
+    return StudyFile(study.user_attrs, tuple(Entry(t.number, t.user_attrs) for t in known))
 
 
 def settle(file: Path) -> None:
@@ -257,7 +244,7 @@ def recover(study: optuna.Study, memory_fraction: float) -> list[Trial]:
     """
     interrupted = []
     for frozen in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        known = study_file.trial(frozen)
+        known = Entry(frozen.number, frozen.user_attrs).trial
         if known is None:
             continue
         if known.outcome is None:

@@ -6,14 +6,14 @@ Nothing is written, and a running search is not disturbed.
 import json
 import math
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from autotune.core.errors import DamagedError, printable
 from autotune.core.passed_over import PassedOver
@@ -48,46 +48,7 @@ _TRIALS = """SELECT number, key, value_json FROM trials JOIN studies USING (stud
              WHERE study_name = ? ORDER BY number"""
 
 
-class Attributes(Protocol):
-    """A trial of a study: what is known of it."""
-
-    @property
-    def number(self) -> int: ...
-    @property
-    def user_attrs(self) -> dict[str, Any]: ...
-
-
-class Study(Protocol):
-    """What is read of a study: Optuna's own, or one from its file."""
-
-    @property
-    def user_attrs(self) -> dict[str, Any]: ...
-    def get_trials(self, deepcopy: bool = True) -> Sequence[Attributes]: ...
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A trial as the file has it."""
-
-    number: int
-    user_attrs: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class StudyFile:
-    """A study as its file had it when it was read."""
-
-    user_attrs: dict[str, Any]
-    entries: tuple[Entry, ...]
-
-    def get_trials(self, deepcopy: bool = True) -> Sequence[Entry]:
-        del deepcopy
-        return self.entries
-
-    @cached_property
-    def trials(self) -> list[Trial]:
-        """Every trial that was started, as `trials` reads them."""
-        return trials(self)
+_Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
@@ -98,8 +59,8 @@ class Plan:
     """
 
     trials: int
-    time_s: float | None
-    spent_s: float = 0.0
+    time_s: _Finite | None
+    spent_s: _Finite = 0.0
     ended: bool = False
 
     @property
@@ -111,7 +72,77 @@ class Plan:
         return asdict(self)
 
 
-_PLAN, _TRIAL, _PASSED_OVER = TypeAdapter(Plan), TypeAdapter(Trial), TypeAdapter(PassedOver)
+_PLAN, _TRIAL, _PASSED_OVER = TypeAdapter(Plan), TypeAdapter(Trial), TypeAdapter(list[PassedOver])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A trial as the study has it."""
+
+    number: int
+    user_attrs: Mapping[str, Any]
+
+    @property
+    def trial(self) -> Trial | None:
+        """The trial, None if it has no configuration: it is another program's. Raises DamagedError."""
+        values = self.user_attrs
+        if CONFIG not in values:
+            return None
+        known = {"measurement": {"shared": values.get(SHARED, False)}, **values, "number": self.number}
+        try:
+            found = _TRIAL.validate_python(known)
+        except ValueError:
+            found = None
+        if found is None or not math.isfinite(found.seconds):
+            raise DamagedError(f"trial {self.number} is not readable")
+        return found
+
+    @property
+    def passed_over(self) -> list[PassedOver]:
+        """The suggestions that were passed over before the trial was begun; raises DamagedError."""
+        try:
+            return _PASSED_OVER.validate_python(self.user_attrs.get(PASSED_OVER, ()))
+        except ValueError:
+            raise DamagedError(
+                f"trial {self.number}: what was passed over before it is not readable"
+            ) from None
+
+
+@dataclass(frozen=True)
+class StudyFile:
+    """A study as it was when it was read. What is asked of it raises DamagedError if it cannot be read."""
+
+    user_attrs: Mapping[str, Any]
+    entries: tuple[Entry, ...]
+
+    @property
+    def key(self) -> str:
+        """The key of the session that the study is of, empty if it does not say."""
+        return str(self.user_attrs.get(SESSION, ""))
+
+    @cached_property
+    def plan(self) -> Plan | None:
+        """The plan of the search, None before it has one."""
+        if PLAN not in self.user_attrs:
+            return None
+        try:
+            return _PLAN.validate_python(self.user_attrs[PLAN])
+        except ValueError:
+            raise DamagedError("its plan is not one that this version reads") from None
+
+    @cached_property
+    def trials(self) -> list[Trial]:
+        """Every trial that was started, in order, repeats and ablation steps included."""
+        return [trial for entry in self.entries if (trial := entry.trial) is not None]
+
+    @cached_property
+    def passed_over(self) -> list[PassedOver]:
+        """The suggestions that were not worth starting, with the reason of each."""
+        return [one for entry in self.entries for one in entry.passed_over]
+
+    def require_readable(self) -> None:
+        """Raises DamagedError if something in the study cannot be read."""
+        _ = self.plan, self.trials, self.passed_over  # read once, and kept
 
 
 def load_study(file: Path) -> StudyFile:
@@ -204,80 +235,3 @@ def _reading(file: Path) -> sqlite3.Connection:
             raise
         return connect(file, "mode=ro&immutable=1")
     return connection
-
-
-def plan(study: Study) -> Plan | None:
-    """The plan of a search, None before it has one; raises DamagedError where it is none."""
-    if PLAN not in study.user_attrs:
-        return None
-    unreadable = DamagedError("its plan is not one that this version reads")
-    try:
-        found = _PLAN.validate_python(study.user_attrs[PLAN])
-    except ValueError:
-        raise unreadable from None
-    if not all(map(math.isfinite, (found.spent_s, found.time_s or 0.0))):
-        raise unreadable
-    return found
-
-
-def trials(study: Study) -> list[Trial]:
-    """Every trial that was started, in order, repeats and ablation steps included; raises DamagedError."""
-    known = map(trial, study.get_trials(deepcopy=False))
-    return [t for t in known if t is not None]
-
-
-def require_readable(study: StudyFile) -> None:
-    """Raises DamagedError if something in the study cannot be read."""
-    plan(study)
-    passed_over(study)
-    study.trials  # noqa: B018 - read once, and kept
-
-
-def key(study: Study) -> str:
-    """The key of the session that the study is of, empty where it does not say."""
-    return str(study.user_attrs.get(SESSION, ""))
-
-
-def passed_over(study: Study) -> list[PassedOver]:
-    """The suggestions that were not worth starting, with the reason of each."""
-    return [one for entry in study.get_trials(deepcopy=False) for one in passed_before(entry)]
-
-
-def passed_before(known: Attributes) -> list[PassedOver]:
-    """The suggestions that were passed over before the study began a trial; raises DamagedError."""
-    noted = known.user_attrs.get(PASSED_OVER, ())
-    try:
-        return [_PASSED_OVER.validate_python(one) for one in noted]
-    except _UNREADABLE:
-        raise DamagedError(f"trial {known.number}: what was passed over before it is not readable") from None
-
-
-def trial(known: Attributes) -> Trial | None:
-    """Returns the trial in one of the study's, None if it has no configuration: it is another program's.
-
-    Raises DamagedError if it cannot be read.
-    """
-    if CONFIG not in known.user_attrs:
-        return None
-    try:
-        found = _TRIAL.validate_python(_values(known))
-    except ValueError:
-        found = None
-    if found is None or not math.isfinite(found.seconds):
-        raise DamagedError(f"trial {known.number} is not readable")
-    return found
-
-
-def _values(known: Attributes) -> dict[str, Any]:
-    """Returns the fields of a trial, as far as there are any."""
-    values = known.user_attrs
-    return {
-        "number": known.number,
-        "config": values[CONFIG],
-        "outcome": values.get("outcome"),
-        "measurement": values.get("measurement", {"shared": values.get(SHARED, False)}),
-        "seconds": values.get("seconds", 0.0),
-        "repeat": values.get(REPEAT),
-        "ablation_of": values.get(ABLATION_OF),
-        "race": values.get(RACE, ()),
-    }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from autotune.storage import studies
+from autotune.storage import study_file
 from autotune.system import cgroup
 from tests.forked import Forked
 
@@ -80,7 +80,7 @@ def output(directory: Path) -> str:
 def trials_of(directory: Path) -> list:
     """The trials in the session's study; none while it is being made."""
     try:
-        return studies.trials(studies.load_study(directory / "s" / "study.db"))
+        return study_file.load_study(directory / "s" / "study.db").trials
     except KeyError:
         return []
 

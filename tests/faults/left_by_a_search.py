@@ -20,7 +20,7 @@ from autotune.core.trial import (
 from autotune.space import space as spaces
 from autotune.storage import identity, provenance, studies
 from autotune.storage.store import Options, Session
-from autotune.storage.studies import Plan
+from autotune.storage.study_file import Plan
 from autotune.system.telemetry import Hardware
 from autotune.trials import failures
 from autotune.workloads import registry
@@ -61,7 +61,7 @@ def make(root: Path, text: str = SPACE) -> Session:
             end(session, study, trial, failures.failed(Failure.OOM, "made"), Measurement())
         else:
             end(session, study, trial, Outcome(Status.COMPLETED), figures(100.0 * batch))
-    config = dict(studies.trials(study)[0].config)
+    config = dict(studies.read(study).trials[0].config)
     race = begin(session, study, config, race=(0, 2))
     slices = tuple(Slice(n, r, 100, 1.0 / (n + 1), 10) for r in (1, 2) for n in (0, 2))
     end(session, study, race, Outcome(Status.COMPLETED), Measurement(slices=slices))

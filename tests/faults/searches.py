@@ -9,7 +9,7 @@ from typing import Any, Self
 import psutil
 
 from autotune.core.trial import Trial
-from autotune.storage import studies
+from autotune.storage import study_file
 from autotune.storage.records import read_records
 from autotune.storage.store import Session
 from tests.forked import COMMAND, Forked
@@ -55,7 +55,7 @@ class Place:
         """Those in the study; none while it is being made."""
         file = self.session / "study.db"
         try:
-            return studies.trials(studies.load_study(file)) if file.exists() else []
+            return study_file.load_study(file).trials if file.exists() else []
         except KeyError:
             return []
 

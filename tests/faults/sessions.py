@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from autotune.core.trial import Trial
-from autotune.storage import provenance, studies
+from autotune.storage import provenance, study_file
 from autotune.storage.store import Session
 from autotune.system.telemetry import hardware
 from autotune.workloads.base import Workload
@@ -74,7 +74,7 @@ def as_if_here(place: Path) -> Path:
 def trials_of(place: Path) -> list[Trial]:
     """The trials of a session; none while its study is being made."""
     try:
-        return studies.trials(studies.load_study(place / "study.db")) if (place / "study.db").exists() else []
+        return study_file.load_study(place / "study.db").trials if (place / "study.db").exists() else []
     except KeyError:
         return []
 

@@ -11,7 +11,7 @@ import pytest
 from autotune.core.trial import Failure, Status
 from autotune.judging import confirm
 from autotune.judging.history import History
-from autotune.storage import identity, studies
+from autotune.storage import identity, study_file
 from autotune.storage.records import read_records
 from autotune.storage.store import Session
 from autotune.storage.trial_dir import TrialDir
@@ -157,7 +157,7 @@ def test_a_search_through_garbage_ends_with_a_sane_winner(tmp_path, soak, select
     assert done.stderr == ""
     assert "Every configuration was tried" in done.stdout
     session = Session.open(tmp_path / "s")
-    trials = studies.trials(studies.load_study(session.study_file))
+    trials = study_file.load_study(session.study_file).trials
     assert {t.config["kind"] for t in trials} == set(kinds)
     logs = [session.trial_dir(t.number).log.read_text() for t in trials]
     assert len({log.partition("forked by ")[2].split()[0] for log in logs}) == 1, (

@@ -10,7 +10,7 @@ import pytest
 
 from autotune import __main__ as cli
 from autotune.cli import cli_run, cli_start, gpus
-from autotune.storage import studies
+from autotune.storage import studies, study_file
 from autotune.storage.store import Session
 from autotune.storage.trial_dir import TrialDir
 
@@ -301,12 +301,12 @@ def test_a_copy_of_the_study_alone_has_every_trial_that_had_ended(tmp_path):
     """A search goes on writing while it is copied; what is written ahead is not copied."""
     session = left_by_a_search.make(tmp_path / "s")
     study = studies.open_study(session.study_file, session.space(), session.key)
-    (running,) = [t for t in studies.trials(study) if t.outcome is None]
-    left_by_a_search.end(session, study, running, *session.verdict_of(studies.trials(study)[0]))
+    (running,) = [t for t in studies.read(study).trials if t.outcome is None]
+    left_by_a_search.end(session, study, running, *session.verdict_of(studies.read(study).trials[0]))
     assert (session.root / "study.db-wal").stat().st_size
     studies.settle(session.study_file)
     shutil.copy(session.study_file, tmp_path / "copy.db")
-    copied = studies.trials(studies.load_study(tmp_path / "copy.db"))
-    assert copied == studies.trials(study)
+    copied = study_file.load_study(tmp_path / "copy.db").trials
+    assert copied == studies.read(study).trials
     assert all(t.outcome is not None for t in copied)
     studies.close(study)

@@ -10,7 +10,7 @@ from shlex import quote
 import pytest
 import torch
 
-from autotune.storage import studies
+from autotune.storage import study_file
 from autotune.storage.store import Session
 from autotune.system import telemetry
 from tests import forked
@@ -74,7 +74,7 @@ def search(tmp_path, fake_gpus):
 
 
 def devices(session):
-    trials = studies.trials(studies.load_study(Session.open(session).study_file))
+    trials = study_file.load_study(Session.open(session).study_file).trials
     return {trial.measurement.device for trial in trials if trial.completed}
 
 

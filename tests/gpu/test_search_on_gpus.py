@@ -11,7 +11,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from autotune.storage import studies
+from autotune.storage import study_file
 from autotune.storage.store import Session
 from tests import forked
 from tests.endings import ENDED
@@ -69,9 +69,7 @@ def placements(file):
 
 def test_trials_share_unlike_gpus_and_what_confirms_has_one_to_itself(searched):
     session, said, placed = searched
-    trials = {
-        t.number: t for t in studies.trials(studies.load_study(session.study_file)) if t.number in placed
-    }
+    trials = {t.number: t for t in study_file.load_study(session.study_file).trials if t.number in placed}
     shared = [number for number, trial in trials.items() if not trial.runs_alone]
     alone = [number for number, trial in trials.items() if trial.runs_alone]
     assert len(shared) >= 4

@@ -12,7 +12,7 @@ import pytest
 from autotune import __main__ as cli
 from autotune.cli import cli_report
 from autotune.core.trial import Trial
-from autotune.storage import studies
+from autotune.storage import study_file
 
 KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
 
@@ -113,7 +113,7 @@ def test_standard_output_has_what_a_file_has_whatever_the_terminal_can_show(run,
 
 
 def known():
-    return studies.trials(studies.load_study(Path("s", "study.db")))
+    return study_file.load_study(Path("s", "study.db")).trials
 
 
 def test_a_search_leaves_its_report_and_says_where(run):

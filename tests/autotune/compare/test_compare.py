@@ -21,7 +21,7 @@ from autotune.core.trial import Failure, Measurement, Outcome, Status, Throughpu
 from autotune.judging.history import History
 from autotune.space import space as spaces
 from autotune.space.sections import Objective
-from autotune.storage import provenance, studies
+from autotune.storage import provenance, studies, study_file
 from autotune.storage.store import Options, Session
 from autotune.system.telemetry import hardware
 from autotune.trials.setup import Training
@@ -116,7 +116,7 @@ def compared(session, space):
     def compare(label="bf16", *, workload=None, may_take=False, samples=400, seed=0, shared=False, **config):
         trials = [
             replace(trial, measurement=replace(trial.measurement, shared=shared))
-            for trial in studies.trials(studies.load_study(session.study_file))
+            for trial in study_file.load_study(session.study_file).trials
         ]
         terms = Terms(samples=samples, facts=FACTS, may_take=may_take)
         training = training_of(session, space, workload or Scored())
@@ -370,7 +370,7 @@ def test_epochs_that_are_asked_for_are_every_models_where_they_are_a_knob_too(
 
 def test_a_checkpoint_of_a_trial_is_not_one_of_so_many_epochs(session, space, monkeypatch):
     monkeypatch.setattr(Workload, "lasting", lambda _, settings, epochs: {**settings, "rounds": epochs})
-    trials = studies.trials(studies.load_study(session.study_file))
+    trials = study_file.load_study(session.study_file).trials
     (session.trial_dir(0).work).mkdir(parents=True)
     training = training_of(session, space, Scored())
     taken = []

@@ -14,7 +14,7 @@ import pytest
 
 from autotune.core.trial import Failure, Measurement, Outcome, Status, Throughput
 from autotune.space import space as spaces
-from autotune.storage import studies
+from autotune.storage import studies, study_file
 from autotune.storage.store import Options, Session
 from tests import forked
 from tests.endings import ENDED
@@ -72,7 +72,7 @@ def write_space(tmp_path, old="", new=""):
 def trials_of(tmp_path):
     """The trials in the session's study; none while it is being made."""
     try:
-        return studies.trials(studies.load_study(tmp_path / "s" / "study.db"))
+        return study_file.load_study(tmp_path / "s" / "study.db").trials
     except KeyError:
         return []
 
@@ -216,7 +216,7 @@ def test_an_interrupted_search_keeps_its_checkpoint_and_says_how_to_go_on(tmp_pa
     assert "Continue with: python -m autotune resume s" in output
     kept = json.loads((tmp_path / "s" / "trials" / "0000" / "work" / "state.json").read_text())
     assert kept > 0
-    spent_s = studies.plan(Session.open(tmp_path / "s").study()).spent_s
+    spent_s = Session.open(tmp_path / "s").study().plan.spent_s
     assert spent_s > 0, "the clock goes on from there"
 
     done = autotune("resume", "s")
@@ -232,7 +232,7 @@ def test_a_race_runs_its_members_in_turns(tmp_path, autotune):
     space = spaces.complete(spaces.parse(SPACE, "test"), "test")
     session = Session.create(tmp_path / "s", space, Options(wandb="off"), {})
     study = studies.open_study(session.study_file, space)
-    studies.set_plan(study, studies.Plan(2, None))
+    studies.set_plan(study, study_file.Plan(2, None))
     shown = Measurement(Throughput(100.0, 1.0, 10, 1.0), 0.2, 400, samples=400, peak_memory_bytes=2**20)
     for batch in (4, 16):
         trial = studies.begin(study, space, {**space.baseline_config, "micro_batch_size": batch})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.storage import studies
+from autotune.storage import study_file
 from tests import forked
 from tests.autotune.trackers.test_tracking import read_runs
 
@@ -69,7 +69,7 @@ def search(tmp_path):
         environment = {**os.environ, "PYTHONPATH": path}
         done = forked.run(given, tmp_path, environment, script=f"{WATCHED}\n{forked.COMMAND}")
         assert done.stderr == ""
-        trials = studies.trials(studies.load_study(tmp_path / "s" / "study.db"))
+        trials = study_file.load_study(tmp_path / "s" / "study.db").trials
         runs = {r.config["trial"]: r for r in read_runs(tmp_path / "s") if "trial" in r.config}
         return trials, json.loads((tmp_path / "seen.json").read_text()), runs, done.stdout
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from autotune.core.trial import Failure
-from autotune.storage import studies
+from autotune.storage import study_file
 from tests import forked
 
 HERE = Path(__file__).parents[1]
@@ -31,6 +31,6 @@ def test_a_trial_that_ray_kills_for_memory_is_out_of_memory_and_the_search_ends_
     done = forked.run(search, tmp_path, environment, script=f"{WATCHED}\n{forked.COMMAND}")
     assert "Traceback" not in done.stderr
     assert done.returncode == 1, done.stdout + done.stderr
-    (trial,) = studies.trials(studies.load_study(tmp_path / "s" / "study.db"))
+    (trial,) = study_file.load_study(tmp_path / "s" / "study.db").trials
     assert trial.outcome.failure is Failure.OOM
     assert "Ray's memory monitor killed it" in trial.outcome.reason

@@ -9,7 +9,7 @@ from autotune.judging.history import History
 from autotune.reports.figures import Known
 from autotune.space.space import Space
 from autotune.storage.store import Options
-from autotune.storage.studies import Plan
+from autotune.storage.study_file import Plan
 from autotune.workloads.base import Workload
 from tests.autotune.conftest import slices_of
 

@@ -9,7 +9,7 @@ from autotune.core.passed_over import PassedOver, Refused
 from autotune.core.trial import Measurement, Outcome, Status
 from autotune.judging.history import History
 from autotune.reports import figures
-from autotune.storage.studies import Plan
+from autotune.storage.study_file import Plan
 
 from . import searched
 from .searched import GIB, trial

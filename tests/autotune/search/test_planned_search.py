@@ -10,7 +10,7 @@ from autotune.search.search import Search
 from autotune.search.surroundings import Silent, Terms
 from autotune.space import space as spaces
 from autotune.storage import studies
-from autotune.storage.studies import Plan
+from autotune.storage.study_file import Plan
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 

@@ -16,10 +16,10 @@ from autotune.search.surroundings import Terms, World
 from autotune.space import space as spaces
 from autotune.space.machine import Machine, fit_to
 from autotune.space.sections import Budget
-from autotune.storage import studies
+from autotune.storage import studies, study_file
 from autotune.storage.identity import write_card, write_verdict
 from autotune.storage.store import Options, Session
-from autotune.storage.studies import Plan
+from autotune.storage.study_file import Plan
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 from tests.autotune.conftest import slices_of
@@ -73,7 +73,7 @@ def begin(session, clock):
 
     def open_search(trials=5, time_s=None, repeats=0, study=None, until_learnt=False, **rest):
         study = study or studies.open_study(session.study_file, session.space())
-        if studies.plan(study) is None:
+        if studies.read(study).plan is None:
             studies.set_plan(study, Plan(trials, time_s))
         heard, space = Heard(), session.space()
         chosen = space.model_copy(
@@ -443,7 +443,7 @@ def test_what_is_passed_over_is_on_record_with_its_reason(begin):
     study = in_memory()
     search, _ = begin(trials=40, study=study)
     run(search, toy)
-    passed = studies.passed_over(study)
+    passed = studies.read(study).passed_over
     assert passed
     assert all(set(one.config) == set(search.space.knobs) and one.reason for one in passed)
 
@@ -526,7 +526,7 @@ def test_a_copy_of_the_studys_file_alone_has_a_trial_as_soon_as_it_has_ended(ses
     search = Search(session.space(), study, Heard(), world=World(settle=settle))
     end(search, search.next(), by_batch)
     shutil.copy(session.study_file, tmp_path / "copy.db")
-    assert studies.trials(studies.load_study(tmp_path / "copy.db"))[0].outcome == COMPLETED
+    assert study_file.load_study(tmp_path / "copy.db").trials[0].outcome == COMPLETED
 
 
 def test_what_lies_in_a_trials_way_is_set_aside_before_it_starts_and_that_is_said(session):
@@ -622,7 +622,7 @@ def test_time_runs_out_across_runs(begin, session, clock):
     search, _ = begin(time_s=1000.0)
     assert not search.is_over()
     study = studies.open_study(session.study_file, session.space())
-    studies.set_plan(study, replace(studies.plan(study), spent_s=900.0))
+    studies.set_plan(study, replace(studies.read(study).plan, spent_s=900.0))
     again, _ = begin()
     clock.now = 100.1
     assert again.is_over()

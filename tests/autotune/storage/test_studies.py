@@ -11,8 +11,8 @@ from autotune.core.passed_over import PassedOver, Refused
 from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
 from autotune.space.knobs import KeptBatch
 from autotune.space.sections import Objective
-from autotune.storage import studies
-from autotune.storage.studies import Plan
+from autotune.storage import studies, study_file
+from autotune.storage.study_file import Plan
 
 FRACTION = 0.85
 COMPLETED = Outcome(Status.COMPLETED)
@@ -65,7 +65,7 @@ def ended(trial, outcome=COMPLETED, figures=FIGURES):
 def test_a_trial_is_read_back_as_it_was_written(study, space):
     trial = ended(baseline(study, space))
     studies.end(study, trial, FRACTION)
-    assert studies.trials(study) == [trial]
+    assert studies.read(study).trials == [trial]
 
 
 def test_a_repeat_and_what_was_passed_over_are_read_back(study, space):
@@ -75,8 +75,8 @@ def test_a_repeat_and_what_was_passed_over_are_read_back(study, space):
     passed = [PassedOver({"micro_batch_size": size}, kind, "why") for size, kind in kinds.items()]
     again = studies.begin(study, space, space.baseline_config, repeat, passed=passed)
     assert (again.number, again.repeat) == (1, repeat)
-    assert studies.trials(study)[1] == again
-    assert studies.passed_over(study) == passed
+    assert studies.read(study).trials[1] == again
+    assert studies.read(study).passed_over == passed
 
 
 def test_an_ablation_step_is_read_back_and_recovered(study, file, space):
@@ -85,7 +85,7 @@ def test_an_ablation_step_is_read_back_and_recovered(study, file, space):
     assert (step.ablation_of, step.kind) == (0, "step")
     assert studies.recover(studies.open_study(file, space), FRACTION)[1] == step
     studies.end(study, ended(step), FRACTION)
-    assert studies.trials(study)[1] == ended(step)
+    assert studies.read(study).trials[1] == ended(step)
 
 
 def test_whoever_opens_the_study_sees_knobs_and_objectives_under_their_names(study, space):
@@ -170,15 +170,15 @@ def test_a_reopened_study_finishes_a_trial_whose_outcome_was_written(study, file
 
 def test_somebody_elses_trials_are_left_alone(study, space):
     study.ask()
-    assert studies.trials(study) == []
+    assert studies.read(study).trials == []
     assert studies.recover(study, FRACTION) == []
     assert study.trials[0].state is TrialState.RUNNING
 
 
 def test_the_plan_is_kept(study, file):
-    assert studies.plan(study) is None
+    assert studies.read(study).plan is None
     studies.set_plan(study, Plan(5, 100.0, 3.0))
-    assert studies.plan(studies.load_study(file)) == Plan(5, 100.0, 3.0)
+    assert study_file.load_study(file).plan == Plan(5, 100.0, 3.0)
 
 
 def test_of_a_loss_whoever_opens_the_study_sees_its_own_sign_and_that_lower_is_better(file, space):
@@ -188,4 +188,4 @@ def test_of_a_loss_whoever_opens_the_study_sees_its_own_sign_and_that_lower_is_b
     studies.end(study, trial, FRACTION)
     assert (study.metric_names, study.directions[1].name) == (["throughput", "val_loss"], "MINIMIZE")
     assert study.trials[0].values == [61.25, 2.5]
-    assert studies.trials(study) == [trial], "the record is what was measured, higher is better"
+    assert studies.read(study).trials == [trial], "the record is what was measured, higher is better"

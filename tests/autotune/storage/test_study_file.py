@@ -22,9 +22,9 @@ def test_an_ablation_step_says_so(file, space):
     study = studies.open_study(file, space)
     studies.begin(study, space, space.baseline_config)
     studies.begin(study, space, space.baseline_config, ablation_of=0)
-    entries = study_file.load_study(file).get_trials()
+    entries = study_file.load_study(file).entries
     assert [t.user_attrs.get("ablation_of") for t in entries] == [None, 0]
-    assert [t.ablation_of for t in studies.trials(study)] == [None, 0]
+    assert [t.ablation_of for t in studies.read(study).trials] == [None, 0]
 
 
 def test_it_reads_what_optuna_reads(file, space):
@@ -39,13 +39,13 @@ def test_it_reads_what_optuna_reads(file, space):
     read = study_file.load_study(file)
     by_optuna = optuna.load_study(study_name=study_file.NAME, storage=f"sqlite:///{file}")
     assert read.user_attrs == by_optuna.user_attrs
-    assert [(t.number, t.user_attrs) for t in read.get_trials()] == [
+    assert [(t.number, t.user_attrs) for t in read.entries] == [
         (t.number, t.user_attrs) for t in by_optuna.get_trials()
     ]
-    assert study_file.trials(read) == studies.trials(study)
-    assert [t.number for t in study_file.trials(read)] == [0, 2]
-    assert study_file.passed_over(read) == passed
-    assert study_file.plan(read) == Plan(5, 100.0, 3.0, ended=True)
+    assert read.trials == studies.read(study).trials
+    assert [t.number for t in read.trials] == [0, 2]
+    assert read.passed_over == passed
+    assert read.plan == Plan(5, 100.0, 3.0, ended=True)
 
 
 def test_numbers_that_json_does_not_know_are_read(file, space):
@@ -53,7 +53,7 @@ def test_numbers_that_json_does_not_know_are_read(file, space):
     trial = studies.begin(study, space, space.baseline_config)
     figures = Measurement(quality=float("inf"))
     studies.end(study, Trial(0, trial.config, Outcome(Status.COMPLETED), figures), 0.85)
-    assert study_file.trials(study_file.load_study(file))[0].quality == float("inf")
+    assert study_file.load_study(file).trials[0].quality == float("inf")
 
 
 def test_a_number_of_hundreds_of_digits_is_damage(file, space):
@@ -70,7 +70,7 @@ def test_a_plan_without_an_end_is_damage(file, space, time_s, spent_s):
     study = studies.open_study(file, space)
     studies.set_plan(study, Plan(5, time_s, spent_s))
     with pytest.raises(DamagedError, match="its plan"):
-        study_file.plan(study_file.load_study(file))
+        assert study_file.load_study(file).plan
 
 
 @pytest.mark.parametrize("made", ["nothing", "an empty file", "tables", "another study"])
@@ -87,7 +87,7 @@ def test_a_study_that_is_still_being_made_is_none(file, made):
 
 def test_a_study_without_trials_is_one(file, space):
     studies.open_study(file, space)
-    assert study_file.trials(study_file.load_study(file)) == []
+    assert study_file.load_study(file).trials == []
 
 
 def test_what_is_no_study_is_an_error(file):
@@ -101,10 +101,10 @@ def test_a_writer_is_not_disturbed(file, space):
     studies.begin(study, space, space.baseline_config)
     before = file.read_bytes()
     for _ in range(3):
-        assert len(study_file.trials(study_file.load_study(file))) == 1
+        assert len(study_file.load_study(file).trials) == 1
     assert file.read_bytes() == before
     studies.begin(study, space, space.baseline_config)
-    assert len(study_file.trials(study_file.load_study(file))) == 2
+    assert len(study_file.load_study(file).trials) == 2
 
 
 def test_reading_imports_no_optuna():

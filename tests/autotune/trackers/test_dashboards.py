@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from autotune.core.trial import Trial
-from autotune.storage import studies
+from autotune.storage import study_file
 from tests.endings import ENDED
 from tests.forked import Forked
 
@@ -79,7 +79,7 @@ class Searched:
 
     @property
     def trials(self) -> list[Trial]:
-        return studies.trials(studies.load_study(self.session / "study.db"))
+        return study_file.load_study(self.session / "study.db").trials
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
 
 def has_begun(study: Path) -> bool:
     try:
-        studies.load_study(study)
+        study_file.load_study(study)
     except KeyError:
         return False
     return True
