@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autotune.core.errors import DamagedError
@@ -19,17 +19,12 @@ from autotune.storage.trial_dir import TrialDir
 
 @dataclass(frozen=True)
 class Found:
-    """What is known of a session's trials without relying on its study.
+    """What is known of a session's trials without relying on its study."""
 
-    `trials` are known whole, in order, running ones included; `lost` are the numbers of trials of which
-    nothing else is known. `plan` is None where the study does not say; `passed` has what was passed over
-    before a trial.
-    """
-
-    trials: tuple[Trial, ...]
-    lost: tuple[int, ...]
-    plan: Plan | None = None
-    passed: Mapping[int, Sequence[PassedOver]] = field(default_factory=dict)
+    trials: tuple[Trial, ...]  # in order, running ones included
+    lost: tuple[int, ...]  # the numbers of trials of which nothing else is known
+    plan: Plan | None  # None if the study does not say it
+    passed: Mapping[int, Sequence[PassedOver]]  # what was passed over before a trial, by its number
 
     @property
     def says_anything(self) -> bool:

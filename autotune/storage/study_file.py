@@ -38,15 +38,12 @@ _OF_SURROUNDINGS = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_AUTH,
 }
-_UNREADABLE = (TypeError, ValueError, KeyError, AttributeError, RecursionError)
-
 _MOST_DIGITS = 25
 _STUDY = """SELECT key, value_json FROM study_user_attributes JOIN studies USING (study_id)
             WHERE study_name = ?"""
 _TRIALS = """SELECT number, key, value_json FROM trials JOIN studies USING (study_id)
              LEFT JOIN trial_user_attributes USING (trial_id)
              WHERE study_name = ? ORDER BY number"""
-
 
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -114,6 +111,7 @@ class StudyFile:
 
     user_attrs: Mapping[str, Any]
     entries: tuple[Entry, ...]
+    damage: str = ""  # what SQLite finds wrong in its pages, whatever can be read of them
 
     @property
     def key(self) -> str:
@@ -141,14 +139,16 @@ class StudyFile:
         return [one for entry in self.entries for one in entry.passed_over]
 
     def require_readable(self) -> None:
-        """Raises DamagedError if something in the study cannot be read."""
+        """Raises DamagedError if something in the study is damaged."""
+        if self.damage:
+            raise DamagedError(self.damage)
         _ = self.plan, self.trials, self.passed_over  # read once, and kept
 
 
 def load_study(file: Path) -> StudyFile:
-    """Returns the study in `file`; raises KeyError until it is made, and DamagedError if it is not whole.
+    """Returns the study in `file`; raises KeyError until it is made, and DamagedError if it cannot be read.
 
-    SQLite checks every page: a torn copy may be damaged in pages that only a writer reads.
+    SQLite checks all pages: a torn copy may be damaged in pages that only Optuna reads.
     What SQLite cannot do for a disk, a right or another program stays an sqlite3.Error.
     """
     if not file.exists():
@@ -171,8 +171,6 @@ def load_study(file: Path) -> StudyFile:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_SURROUNDINGS:
             raise
         raise DamagedError(str(error)) from None
-    if found != "ok":
-        raise DamagedError(" ".join(found.split()))
     entries: dict[int, dict[str, Any]] = {}
     for number, key, value in rows:
         entries.setdefault(number, {}).update({} if key is None else {key: _value(key, value)})
@@ -181,13 +179,14 @@ def load_study(file: Path) -> StudyFile:
     return StudyFile(
         user_attrs={key: _value(key, value) for key, value in attributes},
         entries=tuple(Entry(number, values) for number, values in entries.items()),
+        damage="" if found == "ok" else " ".join(found.split()),
     )
 
 
 def _value(key: str, text: str) -> Any:
     try:
         return json.loads(text, parse_int=_whole)
-    except _UNREADABLE:
+    except (TypeError, ValueError, RecursionError):
         raise DamagedError(f"its attribute {printable(key)} is no JSON that is read here") from None
 
 

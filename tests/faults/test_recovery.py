@@ -163,6 +163,7 @@ def test_a_study_is_rebuilt_from_what_its_trials_have_written(place, run, left, 
         (missing, ["the time between trials, and what", "trials 0, 1, 2, 3, 4 and 2 more, if any were"]),
         (without_its_last_trials, ["passed over before trials 3, 4, 5, 6, if any were"]),
         (with_other_settings, []),
+        (torn, []),
     ],
 )
 def test_lost_is_only_what_nothing_says_any_more(place, run, lose, lost):
