@@ -70,6 +70,11 @@ def without_its_last_trials(place):
         study.execute("DELETE FROM trials WHERE number > 2")
 
 
+def without_a_row(place):
+    with closing(sqlite3.connect(place / "study.db")) as study, study:
+        study.execute("DELETE FROM trials WHERE number = 1")
+
+
 def with_other_settings(place):
     edit(place, 1, "config", lambda config: config.update(micro_batch_size=16))
 
@@ -120,7 +125,7 @@ def contents(place):
 
 
 LOST = [
-    *(missing, empty, zeroed, cut, torn, without_its_last_trials, with_other_settings),
+    *(missing, empty, zeroed, cut, torn, without_its_last_trials, without_a_row, with_other_settings),
     of_another_session,
     of_another_space,
 ]
