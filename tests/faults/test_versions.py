@@ -144,6 +144,12 @@ def test_an_edited_search_space_is_told_setting_by_setting(run, tmp_path, change
     is_refused(run("resume", "s"), said)
 
 
+@pytest.mark.parametrize("command", ["status", "report", "export"])
+def test_a_session_whose_knobs_were_edited_is_not_read_with_others(run, tmp_path, command):
+    edit_space(kept("format-2", tmp_path / "s"), lambda space: space["knobs"].pop("learning_rate"))
+    is_refused(run(command, "s"), "learning_rate: must be knobs of space.yaml and of every trial, or of none")
+
+
 def test_code_that_was_edited_is_noticed(tmp_path):
     as_if_here(kept("format-2", tmp_path / "s"))
     edited = tmp_path / "edited"
