@@ -1,4 +1,4 @@
-"""What this machine can run and what is missing, each with what to do about it."""
+"""Examines what this machine can run and what is missing, each with what to do about it."""
 
 import os
 import platform
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,14 +18,15 @@ from rich.table import Table
 from rich.text import Text
 
 from autotune.cli import gpus
-from autotune.cli.gpus import Fault, Look, Verdict
+from autotune.cli.gpus import Fault, Look
 from autotune.core import secrecy, units
 from autotune.core.errors import printable
 from autotune.core.settings import COMPILE, PRECISION, PRECISIONS, WORKERS
 from autotune.core.shell import pip_install
 from autotune.space.machine import Machine, why_not
 from autotune.system import cgroup, nvml
-from autotune.system import devices as system_devices
+from autotune.system.devices import VISIBLE
+from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware, hardware
 from autotune.trials.memory_watch import LOOK_S
 
@@ -70,7 +72,7 @@ def examine() -> list[Capability]:
             torch(look),
             *(package(name) for name in ("ray", "optuna", "wandb")),
             _driver(found),
-            *devices(look, found, os.environ),
+            *devices(look, found, os.environ.get(VISIBLE)),
             *precisions(machine, _cpu_features()),
             compiling(machine),
             Capability("CPUs", True, f"{found.cpus} usable of {psutil.cpu_count()}"),
@@ -100,26 +102,11 @@ def package(name: str, use: str = "") -> Capability:
     return Capability(name, True, f"{found}{use and f', {use}'}")
 
 
-def _run(*command: str) -> tuple[int, str, str] | None:
-    """Exit status, output and errors of a command; None where it cannot be started, or does not end."""
-    try:
-        done = subprocess.run(  # noqa: S603 - the commands are constants of this module
-            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.returncode, done.stdout, done.stderr
-
-
 def torch(look: Look) -> Capability:
-    """Whether torch is here, and can use a GPU that the driver shows."""
-    if look.fault or isinstance(look.torch, Fault):
-        return _lacking("torch", look.fault)
+    """Says whether torch can be imported."""
+    if isinstance(look.torch, Fault):
+        return Capability("torch", False, look.torch.what, look.torch.remedy)
     return Capability("torch", True, look.torch.build)
-
-
-def _lacking(name: str, fault: Fault | None) -> Capability:
-    return Capability(name, False, fault.what if fault else "", fault.remedy if fault else "")
 
 
 def _driver(found: Hardware) -> Capability:
@@ -131,27 +118,22 @@ def _driver(found: Hardware) -> Capability:
     return Capability("NVIDIA driver", False, str(nvml.missing()), remedy)
 
 
-def devices(look: Look, found: Hardware, environment: Mapping[str, str]) -> Iterator[Capability]:
-    """What every GPU is, and whether a search can use it."""
+def devices(look: Look, found: Hardware, visible: str | None) -> Iterator[Capability]:
+    """Says what every GPU is, and whether a search can use it."""
     for one in look.verdicts:
-        fault = None if look.fault and one.gpu else one.fault  # what is wrong with all of them was said
-        detail = "; ".join([*_described(one), *([fault.what] if fault else [])])
-        yield Capability(one.label, fault is None, detail, fault.remedy if fault else "")
-    if order := system_devices.other_order(found.gpus, environment):
-        yield Capability("GPU order", False, order, f"unset {system_devices.ORDER}")
+        what, remedy = (one.fault.what, one.fault.remedy) if one.fault else ("", "")
+        described = _described(one.gpu) if one.gpu else ""
+        yield Capability(one.label, not one.fault, "; ".join(filter(None, [described, what])), remedy)
     if found.driver and not look.verdicts:
-        hidden = environment.get(system_devices.VISIBLE)
-        detail = f"none visible: CUDA_VISIBLE_DEVICES is {hidden!r}"
-        yield Capability("GPU", False, detail, "unset CUDA_VISIBLE_DEVICES")
+        detail = f"none visible: {VISIBLE} is {visible!r}"
+        yield Capability("GPU", False, detail, f"unset {VISIBLE}")
 
 
-def _described(one: Verdict) -> Iterator[str]:
-    if one.gpu:
-        capability = ".".join(map(str, one.gpu.compute_capability))
-        size = units.format_bytes(one.gpu.memory_bytes)
-        yield f"{one.gpu.name}, {size}, compute capability {capability}"
-        if one.gpu.exclusive:
-            yield "in exclusive compute mode: no two trials can share it"
+def _described(gpu: Gpu) -> str:
+    capability = ".".join(map(str, gpu.compute_capability))
+    size = units.format_bytes(gpu.memory_bytes)
+    alone = "; in exclusive compute mode: no two trials can share it" if gpu.exclusive else ""
+    return f"{gpu.name}, {size}, compute capability {capability}{alone}"
 
 
 def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capability]:
@@ -212,12 +194,14 @@ def space_left(name: str, where: Path, wanted_bytes: int, remedy: str) -> Capabi
 
 
 def _java() -> Capability:
-    answer = _run("java", "-version")
-    if answer is None or answer[0]:
-        what = "not found" if answer is None else "does not start"
-        remedy = "install a Java runtime, such as default-jre-headless"
-        return Capability("Java", False, f"{what}: METEOR is left out of the scores", remedy)
-    return Capability("Java", True, f"{(answer[2] or answer[1]).splitlines()[0]}, for METEOR")
+    what, remedy = "not found", "install a Java runtime, such as default-jre-headless"
+    with suppress(OSError, subprocess.TimeoutExpired):
+        asked = ["java", "-version"]
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603
+        if done.returncode == 0:
+            return Capability("Java", True, f"{(done.stderr or done.stdout).splitlines()[0]}, for METEOR")
+        what = "does not start"
+    return Capability("Java", False, f"{what}: METEOR is left out of the scores", remedy)
 
 
 def wandb_key(environment: Mapping[str, str]) -> Capability:

@@ -1,6 +1,6 @@
-"""Which GPUs trials can compute on: what NVML says of them, compared with what torch does with them.
+"""Which GPUs trials can compute on: the devices that NVML lists, each tried by torch.
 
-A faulty device is left out, and named. `doctor` and every command that trains ask here.
+A device that fails is left out and named, with what helps. `doctor` and every command that trains ask here.
 """
 
 import json
@@ -26,11 +26,10 @@ from autotune.system.telemetry import Hardware
 _CHECK = Path(__file__).with_name("torch_check.py")
 _TIMEOUT_S = 120.0
 _LOCALLY = "https://pytorch.org/get-started/locally has the command"
-# The last build for GPUs before compute capability 7.5, and the oldest that it has kernels for.
+# The last build for GPUs before compute capability 7.5.
 _OLDER_BUILD = "--force-reinstall 'torch<2.15' --index-url https://download.pytorch.org/whl/cu126"
-_OLDEST = (5, 0)
-_PLAIN = "fp32"  # what computes in nothing else computes in this
-_ON_CPU = "or search on the CPU: --gpus-per-trial 0"
+_NO_KERNELS = "no kernel image"  # in CUDA's words for a GPU that a build of torch is not for
+_PLAIN = "fp32"  # a device that cannot compute in fp32 computes in nothing else
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,9 @@ class Fault:
 
     what: str
     remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.what}; {self.remedy}"
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Torch:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A device; a `fault` keeps trials from it, `fails` says of a precision why it cannot be had there."""
+    """A device. A `fault` keeps trials from it; `fails` says why it cannot compute in some precisions."""
 
     label: str
     gpu: Gpu | None = None
@@ -70,61 +72,62 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Look:
-    """What torch made of a machine's GPUs; `pinned` where CUDA would not show just these by itself."""
+    """What torch made of a machine's GPUs. They are `named` if CUDA would not show all of them by itself."""
 
     torch: Torch | Fault
     verdicts: tuple[Verdict, ...] = ()
-    pinned: bool = False
+    named: bool = False
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """Those that trials can compute on."""
+        """The GPUs that trials can compute on."""
         return tuple(one.gpu for one in self.verdicts if one.gpu and not one.fault)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A line for each of the others."""
-        faults = [(one.label, one.fault) for one in self.verdicts if one.fault]
-        return tuple(f"{label} is left out: {fault.what}; {fault.remedy}" for label, fault in faults)
-
-    @property
-    def fault(self) -> Fault | None:
-        """What keeps torch from all of them."""
-        return self.torch if isinstance(self.torch, Fault) else _of_all(self.torch, self.verdicts, self.gpus)
+        """A line for each fault, with all devices that have it."""
+        labels: dict[Fault, list[str]] = {}
+        for one in self.verdicts:
+            if one.fault:
+                labels.setdefault(one.fault, []).append(one.label)
+        verbs = {fault: "are" if len(of) > 1 else "is" for fault, of in labels.items()}
+        return tuple(f"{', '.join(of)} {verbs[fault]} left out: {fault}" for fault, of in labels.items())
 
 
 @dataclass(frozen=True)
 class Usable:
-    """What trials may use of a machine, the GPUs of each, and what the user should know of the rest."""
+    """What trials may use of a machine, the GPUs of each trial, and what the user should know of the rest."""
 
     hardware: Hardware
     machine: Machine
     gpus_per_trial: float
     notes: tuple[str, ...] = ()
-    is_asked: bool = False  # whether torch was asked about the GPUs, and trials use them
+    is_asked: bool = False  # torch was asked about the GPUs, and trials use them
 
 
 def usable(asked: float | None) -> Usable:
-    """What trials of `asked` GPUs each may use here: from now on it is all that this process and its own see.
+    """Returns what trials of `asked` GPUs each may use here; from now on, this process sees nothing else.
 
-    Raises InputError where there are GPUs and trials can compute on none, unless they are to do without.
+    Raises InputError if there are GPUs and trials can compute on none, unless no GPU is asked for.
     """
     found, look = telemetry.hardware(), None
     if asked != 0 and (found.gpus or found.refused or nvml.is_hidden()):
         look = look_at(found)
         found = replace(found, gpus=_require_some(look))
     count = option_values.gpus_per_trial(asked, found)
-    if look is not None and count:
-        _show(look)
     here = found if count else replace(found, gpus=())
-    is_asked = look is not None and count > 0
-    return Usable(here, machine(here, look), count, _notes(look, found) if count else (), is_asked)
+    if look is None or not count:
+        return Usable(here, machine(here, look), count)
+    devices.number_alike(os.environ)
+    if look.named or len(look.gpus) < len(look.verdicts):
+        devices.show(os.environ, look.gpus)
+    return Usable(here, machine(here, look), count, look.notes, is_asked=True)
 
 
 def require_script(python: str | None, here: Usable) -> None:
-    """Raises InputError if the Python that a script has of its own cannot use the trials' GPUs by its torch.
+    """Raises InputError if the torch of a script's own Python cannot use the trials' GPUs.
 
-    It need not have torch.
+    That Python need not have torch.
     """
     if python is None or not here.is_asked or Path(python) == Path(sys.executable):
         return
@@ -134,7 +137,7 @@ def require_script(python: str | None, here: Usable) -> None:
 
 
 def of_cluster(found: Hardware, asked: float | None) -> Usable:
-    """The same of a cluster's machines, of which NVML alone was asked."""
+    """Returns what trials of `asked` GPUs each may use of a cluster's machines; there, only NVML is asked."""
     count = option_values.gpus_per_trial(asked, found)
     here = found if count else replace(found, gpus=())
     notes = tuple(f"{one.label} of the cluster: {one.refused}" for one in found.refused)
@@ -142,29 +145,14 @@ def of_cluster(found: Hardware, asked: float | None) -> Usable:
 
 
 def _require_some(look: Look, whose: str = "") -> tuple[Gpu, ...]:
-    if look.fault:
-        raise InputError(f"{whose}torch {look.fault.what}; {look.fault.remedy}; {_ON_CPU}")
     if look.verdicts and not look.gpus:
-        raise InputError(f"{whose}no GPU can be used: {'; '.join(look.notes)}; {_ON_CPU}")
+        on_cpu = "or search on the CPU: --gpus-per-trial 0"
+        raise InputError(f"{whose}no GPU can be used: {'; '.join(look.notes)}; {on_cpu}")
     return look.gpus
 
 
-def _show(look: Look) -> None:
-    """Lets CUDA see just the GPUs that can be used, numbered as NVML numbers them."""
-    devices.number_alike(os.environ)
-    if look.pinned or len(look.gpus) < len(look.verdicts):
-        devices.show(os.environ, look.gpus)
-
-
-def _notes(look: Look | None, found: Hardware) -> tuple[str, ...]:
-    if look is None:
-        return ()
-    order = devices.other_order(found.gpus, os.environ)
-    return (*look.notes, *([order] if order else []))
-
-
 def machine(found: Hardware, look: Look | None) -> Machine:
-    """The facts about `found` that decide which settings can run, by what its GPUs were seen to do."""
+    """Returns the facts about `found` that decide which settings can run, with what its GPUs failed at."""
     known = prepare.machine(found)
     if look is None or isinstance(look.torch, Fault) or not found.gpus:
         return known
@@ -180,38 +168,40 @@ def machine(found: Hardware, look: Look | None) -> Machine:
 def look_at(found: Hardware, python: str = sys.executable) -> Look:
     """Asks the torch of `python` about the devices of `found`.
 
-    It is asked about all at once, or about each by name if they are pinned.
+    One process tries them all. If CUDA would not show them all by itself, because one is lost or is a slice,
+    each is named to a process of its own.
     """
-    known = [*map(as_device, found.gpus)]
-    known += [one for one in found.refused if one.uuid]
-    unknown = [Verdict(one.label, fault=_refused(one)) for one in found.refused if not one.uuid]
-    pinned = bool(found.refused) or devices.must_be_named(found.gpus, os.environ)
-    if pinned and known:
-        with ThreadPoolExecutor() as pool:
-            answers = list(pool.map(lambda one: ask({devices.VISIBLE: one.uuid or ""}, python), known))
-        seen = [matched([one], told)[0] for one, told in zip(known, answers, strict=True)]
-    else:
-        answers = [ask({}, python)] * max(1, len(known))
-        seen = matched(known, answers[0])
+    there = [*(Device(gpu.label, gpu.uuid, gpu.name, gpu) for gpu in found.gpus), *found.refused]
+    known = [device for device in there if device.uuid]
+    named = bool(found.refused) or any(gpu.uuid.startswith("MIG-") for gpu in found.gpus)
+    groups = ([[device] for device in known] if named else [known]) or [[]]
+    with ThreadPoolExecutor() as pool:
+        answers = list(pool.map(lambda group: ask(_names(group) if named else {}, python), groups))
     torch = next((told for told in answers if isinstance(told, Torch)), answers[0])
-    return Look(torch, (*map(judge, known, answers, seen), *unknown), pinned)
+    asked = [
+        judge(*pair, told)
+        for group, told in zip(groups, answers, strict=True)
+        for pair in matched(group, told)
+    ]
+    unnamed = [judge(device, None, torch) for device in there if not device.uuid]
+    hidden = [] if there or isinstance(torch, Fault) or not torch.devices else [_hidden(torch)]
+    return Look(torch, (*asked, *unnamed, *hidden), named)
 
 
-def as_device(gpu: Gpu) -> Device:
-    return Device(gpu.label, gpu.uuid, gpu.name, gpu)
+def _names(group: Sequence[Device]) -> dict[str, str]:
+    return {devices.VISIBLE: ",".join(device.uuid or "" for device in group)}
 
 
-def _refused(device: Device) -> Fault:
-    return Fault(device.refused or "", "nvidia-smi -L lists the devices, nvidia-smi -q shows their state")
+def _hidden(told: Torch) -> Verdict:
+    what = f"torch {told.build} sees {len(told.devices)} GPUs, of which NVML says nothing: {nvml.missing()}"
+    remedy = "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+    return Verdict("CUDA", fault=Fault(what, remedy))
 
 
 def ask(environment: Mapping[str, str], python: str = sys.executable) -> Torch | Fault:
-    """What the torch of `python` says if `environment` is added to this process's own; it takes seconds."""
-    whole = {
-        **os.environ,
-        **environment,
-        "PYTHONSAFEPATH": "1",
-    }  # a json.py in the working directory is not run
+    """Returns what the torch of `python` says with `environment` added to this process's; takes seconds."""
+    safe = {"PYTHONSAFEPATH": "1"}  # a json.py in the working directory is not run
+    whole = {**os.environ, **environment, **safe}
     devices.number_alike(whole)
     try:
         done = subprocess.run(  # noqa: S603 - this very Python, or the user's own
@@ -232,75 +222,44 @@ def ask(environment: Mapping[str, str], python: str = sys.executable) -> Torch |
     return Torch(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def matched(known: Sequence[Device], told: Torch | Fault) -> list[Mapping[str, Any] | None]:
-    """What torch says of each device, by its UUID, or else in turn: of a slice it may know another one."""
+def matched(known: Sequence[Device], told: Torch | Fault) -> list[tuple[Device, Mapping[str, Any] | None]]:
+    """Pairs devices with what torch says of them: by UUID or, if torch gives others or none, in turn."""
     seen = [] if isinstance(told, Fault) else told.devices
-    by_uuid = {f"GPU-{one['uuid']}": one for one in seen}
-    if any(device.uuid in by_uuid for device in known):
-        return [by_uuid.get(device.uuid or "") for device in known]
-    return [*seen, *[None] * len(known)][: len(known)]
+    by_uuid: dict[str | None, Mapping[str, Any]] = {f"GPU-{one['uuid']}": one for one in seen}
+    if not any(device.uuid in by_uuid for device in known):
+        by_uuid = dict(zip((device.uuid for device in known), seen, strict=False))
+    return [(device, by_uuid.get(device.uuid)) for device in known]
 
 
-def judge(device: Device, told: Torch | Fault, seen: Mapping[str, Any] | None) -> Verdict:
-    """Whether trials can compute on a device, by what torch has `seen` of it; that fills what NVML lacks."""
-    if isinstance(told, Fault):
-        return Verdict(device.label, device.gpu, told)
-    if seen is None:
-        remedy = f"nvidia-smi must show CUDA {told.cuda} or newer: update the driver, or downgrade torch"
-        return Verdict(
-            device.label, device.gpu, Fault(f"torch {told.build} does not see it{_said(told)}", remedy)
-        )
-    gpu = device.gpu or _as_seen(device, seen)
-    if why := seen["fails"].get(_PLAIN):
-        return Verdict(device.label, gpu, _cannot_compute(gpu, told, why))
-    return Verdict(device.label, gpu, fails=seen["fails"])
+def judge(device: Device, seen: Mapping[str, Any] | None, told: Torch | Fault) -> Verdict:
+    """Judges a device by what torch has `seen` of it and `told` of itself."""
+    if seen is None or isinstance(told, Fault):
+        return Verdict(device.label, device.gpu, _unseen(device, told))
+    gpu, why = device.gpu or _as_seen(device, seen), seen["fails"].get(_PLAIN)
+    return Verdict(device.label, gpu, _failing(gpu, told, why) if why else None, seen["fails"])
 
 
 def _as_seen(device: Device, seen: Mapping[str, Any]) -> Gpu:
+    """Returns a GPU of which NVML does not tell everything."""
     major, minor = seen["compute_capability"]
     return Gpu(seen["name"], seen["memory_bytes"], (major, minor), device.uuid or "", label=device.label)
 
 
-def _said(told: Torch) -> str:
-    return f": {told.fault}" if told.fault else ""
+def _unseen(device: Device, told: Torch | Fault) -> Fault:
+    if device.refused:
+        return Fault(device.refused, "nvidia-smi -L lists the devices, nvidia-smi -q shows their state")
+    if isinstance(told, Fault):
+        return told
+    why = f": {told.fault}" if told.fault else ""
+    newer = f"nvidia-smi must show CUDA {told.cuda} or newer: update the driver, or downgrade torch"
+    remedy = newer if told.cuda else f"install torch's CUDA build: {_LOCALLY}"
+    return Fault(f"torch {told.build} does not see it{why}", remedy)
 
 
-def _cannot_compute(gpu: Gpu, told: Torch, why: str) -> Fault:
-    if has_kernels(told.kernels, gpu.compute_capability):
-        return Fault(
-            f"torch {told.build} cannot compute on it: {why}", "see nvidia-smi, and what else uses it"
-        )
-    shown = ".".join(map(str, gpu.compute_capability))
-    has = dict.fromkeys(f"{major}.{minor}" for _, major, minor in map(_target, told.kernels))
-    what = f"torch {told.build} has no kernels for compute capability {shown}, only for {', '.join(has)}"
-    is_older = _OLDEST <= gpu.compute_capability < min(_target(one)[1:] for one in told.kernels)
-    older = f"install an older build, for CUDA 12.6: {pip_install(_OLDER_BUILD)}"
-    return Fault(what, older if is_older else f"install a build that has them: {_LOCALLY}")
-
-
-def has_kernels(kernels: Sequence[str], capability: tuple[int, int]) -> bool:
-    """Whether any of torch's architectures runs there: code of its generation, or PTX that is not newer."""
-    targets = [_target(one) for one in kernels]
-    return any(
-        (major, minor) <= capability and (kind == "compute" or major == capability[0])
-        for kind, major, minor in targets
-    )
-
-
-def _target(kernel: str) -> tuple[str, int, int]:
-    """`sm_86` or `compute_120`, of which the last digit is the minor version; `sm_90a` is a kind of 9.0."""
-    kind, _, number = kernel.rstrip("af").partition("_")
-    return kind, int(number[:-1]), int(number[-1])
-
-
-def _of_all(told: Torch, verdicts: Sequence[Verdict], usable: Sequence[Gpu]) -> Fault | None:
-    if not verdicts and told.devices:
-        what = f"{told.build}: sees {len(told.devices)} GPUs, of which NVML says nothing: {nvml.missing()}"
-        return Fault(what, "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility")
-    known = [one for one in verdicts if one.gpu]
-    if not known or usable or told.devices:
-        return None
-    if not told.cuda:
-        return Fault(f"{told.build}: cannot use the GPU", f"install torch's CUDA build: {_LOCALLY}")
-    remedy = f"nvidia-smi must show CUDA {told.cuda} or newer: update the driver, or downgrade torch"
-    return Fault(f"{told.build}: sees 0 of {len(known)} GPUs{_said(told)}", remedy)
+def _failing(gpu: Gpu, told: Torch, why: str) -> Fault:
+    what = f"torch {told.build} cannot compute on it: {why}"
+    if _NO_KERNELS not in why:
+        return Fault(what, "see nvidia-smi, and what else uses it")
+    capability = ".".join(map(str, gpu.compute_capability))
+    older = f"for one below 7.5: {pip_install(_OLDER_BUILD)}"
+    return Fault(what, f"install a build for compute capability {capability}: {_LOCALLY}; {older}")

@@ -1,8 +1,8 @@
-"""What torch can do here, as a line of JSON: its build, and whether the devices that it sees compute.
+"""Prints what torch can do here as a line of JSON: its build, and whether the devices that it sees compute.
 
-It is a process of its own: to import torch takes a second, and may crash; to ask a GPU takes memory of it.
-`autotune/cli/gpus` starts it, and judges what it says. It also runs in a script's own Python, which may be
-3.8, and may have an older torch and no autotune.
+It is a process of its own, because importing torch takes a second and may crash, and asking a GPU takes
+memory of it. `autotune/cli/gpus` starts it and judges what it says. It also runs in a script's own Python,
+which may be 3.8, and may have an older torch and no autotune.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-_SIZE = 16  # channels, pixels, rows and columns: what every number format can be multiplied in
+_SIZE = 16  # channels, pixels, rows and columns: a size that can be multiplied in every number format
 _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def facts() -> dict[str, Any]:
-    """All that is known; nothing raises."""
+    """Returns all that is known; nothing raises."""
     devices: list[dict[str, Any]] = []
     fault = _why_not(torch.cuda.init) if torch.version.cuda else None  # it says why there is none
-    count = 0 if fault else torch.cuda.device_count()
-    faults = [fault, *(_why_not(partial(_add, devices, index)) for index in range(count))]
+    for index in range(0 if fault else torch.cuda.device_count()):
+        with suppress(RuntimeError):  # torch does not see this one
+            devices.append(_device(index))
     return {
         "version": torch.__version__,
         "cuda": torch.version.cuda,
         "cudnn": _cudnn_version(),
         "kernels": torch.cuda.get_arch_list(),
-        "fault": next(filter(None, faults), None),
+        "fault": fault,
         "devices": devices,
         "triton": bool(devices) and _why_not(partial(importlib.import_module, "triton")) is None,
     }
@@ -45,12 +46,8 @@ def _cudnn_version() -> int | None:
     return None
 
 
-def _add(devices: list[dict[str, Any]], index: int) -> None:
-    devices.append(_device(index))
-
-
 def _device(index: int) -> dict[str, Any]:
-    """A device as torch sees it, and of each precision that it does not compute in, why."""
+    """Returns a device as torch sees it, with the reason for each precision that it cannot compute in."""
     properties = torch.cuda.get_device_properties(index)
     return {
         "uuid": str(getattr(properties, "uuid", "")),
@@ -62,13 +59,13 @@ def _device(index: int) -> dict[str, Any]:
 
 
 def failures(device: str) -> dict[str, str]:
-    """Why a device cannot compute in some precisions, by precision: it must convolve and multiply."""
+    """Returns why a device cannot compute in some precisions: it must convolve and multiply in each."""
     tried = {name: _why_not(partial(_compute, name, device)) for name in (*_DTYPES, "fp8")}
     return {name: why for name, why in tried.items() if why is not None}
 
 
 def _compute(precision: str, device: str) -> None:
-    """Sums of ones, which are exact in every format; raises what the device does, or that they are wrong."""
+    """Computes sums of ones, which are exact in every format; raises if the device does, or is wrong."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     found = _scaled_product(device) if precision == "fp8" else _products(_DTYPES[precision], device)
     if set(found) != {float(_SIZE)}:
@@ -90,7 +87,7 @@ def _scaled_product(device: str) -> list[float]:
 
 
 def _why_not(ask: Callable[[], object]) -> str | None:
-    """The first line of what was raised; CUDA's errors go on for a paragraph."""
+    """Returns the first line of what was raised; CUDA's errors go on for a paragraph."""
     try:
         ask()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer

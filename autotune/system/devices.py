@@ -4,7 +4,7 @@ Any device may refuse to answer: one that has fallen off the bus, one that this 
 that device alone, which then says why.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,9 +18,7 @@ from autotune.system.nvml import Gpu
 _EXCLUSIVE = {pynvml.NVML_COMPUTEMODE_EXCLUSIVE_THREAD, pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS}
 _NO_DEVICE = {"", "-1", "NoDevFiles"}  # in CUDA_VISIBLE_DEVICES, the last one by Slurm: none is wanted
 
-
-VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
-_BY_BUS = "PCI_BUS_ID"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
@@ -49,11 +47,8 @@ class _Found:
 
 
 def number_alike(environment: MutableMapping[str, str]) -> None:
-    """Has CUDA number the GPUs as NVML and nvidia-smi do, by their buses, unless the user has said otherwise.
-
-    By itself it begins with the fastest.
-    """
-    environment.setdefault(ORDER, _BY_BUS)
+    """Makes CUDA number GPUs by their buses, as NVML and Ray do; its own way begins with the fastest."""
+    environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
 
 
 def show(environment: MutableMapping[str, str], gpus: Iterable[Gpu]) -> None:
@@ -61,26 +56,11 @@ def show(environment: MutableMapping[str, str], gpus: Iterable[Gpu]) -> None:
     environment[VISIBLE] = ",".join(gpu.uuid for gpu in gpus)
 
 
-def other_order(gpus: Collection[Gpu], environment: Mapping[str, str]) -> str | None:
-    """What to say of the user's own order of GPUs, where it can be another one than NVML's."""
-    order = environment.get(ORDER, _BY_BUS)
-    if order == _BY_BUS or len({gpu.name for gpu in gpus}) < 2:
-        return None
-    return f"{ORDER}={order}: a GPU's number is nvidia-smi's all the same"
-
-
-def must_be_named(gpus: Collection[Gpu], environment: Mapping[str, str]) -> bool:
-    """Whether CUDA needs the GPUs by UUID: it counts in another order, or shows one slice alone."""
-    is_divided = any(gpu.uuid.startswith("MIG-") for gpu in gpus)
-    return is_divided or other_order(gpus, environment) is not None
-
-
 def visible(names: str | None) -> tuple[Device, ...]:
-    """The devices that CUDA_VISIBLE_DEVICES names, in that order, and what it names that is none.
+    """Returns the devices that CUDA_VISIBLE_DEVICES names, in that order, and what it names that is none.
 
-    A number counts as nvidia-smi does, in the order of PCI buses; so does CUDA where CUDA_DEVICE_ORDER is
-    PCI_BUS_ID. CUDA does not count what this process may not open, and shows one MIG slice alone: here all
-    slices are devices. A driver at fault is one that refuses.
+    A number is nvidia-smi's, in the order of PCI buses, without the devices that this process may not open.
+    All MIG slices are devices, although CUDA shows only one. A driver at fault is a device that refuses.
     """
     with nvml.library() as found:
         if found:
@@ -122,26 +102,25 @@ def _every() -> tuple[list[_Found], list[_Found]]:
     return every, forbidden
 
 
+def _answer(query: Callable[..., Any], handle: Any, otherwise: Any) -> Any:
+    """Returns what NVML answers, or `otherwise` of a device that does not support the question."""
+    try:
+        return query(handle)
+    except pynvml.NVMLError:
+        return otherwise
+
+
 def _parts(found: _Found) -> list[_Found]:
-    """The slices of a device in MIG mode, none of which has its memory; any other one itself."""
-    if found.handle is None or found.parent is not None or not _is_divided(found.handle):
+    """Returns the slices of a device in MIG mode, which alone can be used; otherwise the device."""
+    if found.handle is None or found.parent is not None:
+        return [found]
+    if not _answer(pynvml.nvmlDeviceGetMigMode, found.handle, (0, 0))[0]:
         return [found]
     return list(_slices(found)) or [replace(found, handle=None, refused="it is in MIG mode, without a slice")]
 
 
-def _is_divided(handle: Any) -> bool:
-    try:
-        return bool(pynvml.nvmlDeviceGetMigMode(handle)[0])
-    except pynvml.NVMLError:  # it knows nothing of MIG
-        return False
-
-
 def _slices(found: _Found) -> Iterator[_Found]:
-    try:
-        most = pynvml.nvmlDeviceGetMaxMigDeviceCount(found.handle)
-    except pynvml.NVMLError:
-        return
-    for index in range(most):
+    for index in range(_answer(pynvml.nvmlDeviceGetMaxMigDeviceCount, found.handle, 0)):
         with suppress(pynvml.NVMLError):
             handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(found.handle, index)
             uuid = str(pynvml.nvmlDeviceGetUUID(handle))
@@ -187,46 +166,23 @@ def select(uuids: Sequence[str], names: str | None) -> list[str]:
 def _describe(found: _Found) -> Device:
     if found.handle is None:
         return Device(found.label, found.uuid, refused=found.refused)
-    name = None
+    name, whole = None, found.handle if found.parent is None else found.parent
     try:
         name = str(pynvml.nvmlDeviceGetName(found.handle))
         memory_bytes, used_bytes = _memory_bytes(found.handle)
-        gpu = Gpu(
-            name=name,
-            memory_bytes=memory_bytes,
-            compute_capability=_compute_capability(found.handle, found.parent),
-            uuid=found.uuid or "",
-            exclusive=_is_exclusive(found.parent or found.handle),
-            label=found.label,
-            used_bytes=used_bytes,
-        )
+        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(whole)
     except pynvml.NVMLError as error:
         return Device(found.label, found.uuid, name, refused=str(error))
+    exclusive = _answer(pynvml.nvmlDeviceGetComputeMode, whole, None) in _EXCLUSIVE
+    capability = int(major), int(minor)
+    gpu = Gpu(name, memory_bytes, capability, found.uuid or "", exclusive, found.label, used_bytes)
     return Device(found.label, found.uuid, name, gpu)
 
 
-def _compute_capability(handle: Any, parent: Any) -> tuple[int, int]:
-    """Of a slice it is its parent's, where the driver does not say it of slices."""
-    try:
-        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
-    except pynvml.NVMLError:
-        if parent is None:
-            raise
-        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(parent)
-    return int(major), int(minor)
-
-
 def _memory_bytes(handle: Any) -> tuple[int, int]:
-    """All of a device's memory, and what of it is in use."""
+    """Returns all of a device's memory, and what of it is in use."""
     try:
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
         return int(memory.total), int(memory.used)
     except pynvml.NVMLError_NotSupported:
         return psutil.virtual_memory().total, 0  # an integrated GPU: its memory is the host's
-
-
-def _is_exclusive(handle: Any) -> bool:
-    try:
-        return pynvml.nvmlDeviceGetComputeMode(handle) in _EXCLUSIVE
-    except pynvml.NVMLError:
-        return False

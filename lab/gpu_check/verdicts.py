@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotune.cli import gpus
 from autotune.cli.gpus import Torch
 from autotune.core import units
 from autotune.storage.records import COMPILING
@@ -37,15 +36,15 @@ class Found:
 
 
 def agreement(known: Sequence[Gpu], told: Torch) -> list[str]:
-    """In what NVML and torch differ: the GPUs and their order, memory, capability; whether it has kernels."""
+    """Returns in what NVML and torch differ: the GPUs and their order, memory, compute capability."""
     seen = [f"GPU-{one['uuid']}" for one in told.devices]
     if seen != [gpu.uuid for gpu in known]:
         return [f"NVML has {len(known)} GPUs and torch {len(seen)}, or they are in another order"]
     pairs = zip(known, told.devices, strict=True)
-    return [f"{gpu.label}: {what}" for gpu, one in pairs for what in _differences(gpu, one, told)]
+    return [f"{gpu.label}: {what}" for gpu, one in pairs for what in _differences(gpu, one)]
 
 
-def _differences(gpu: Gpu, seen: Mapping[str, Any], told: Torch) -> list[str]:
+def _differences(gpu: Gpu, seen: Mapping[str, Any]) -> list[str]:
     differences = []
     if not (1 - _TOTAL_SHARE) * gpu.memory_bytes <= seen["memory_bytes"] <= gpu.memory_bytes:
         sizes = [units.format_bytes(one) for one in (gpu.memory_bytes, seen["memory_bytes"])]
@@ -55,8 +54,6 @@ def _differences(gpu: Gpu, seen: Mapping[str, Any], told: Torch) -> list[str]:
             ".".join(map(str, one)) for one in (gpu.compute_capability, seen["compute_capability"])
         ]
         differences.append(f"NVML says capability {capabilities[0]}, torch {capabilities[1]}")
-    if not gpus.has_kernels(told.kernels, gpu.compute_capability):
-        differences.append(f"torch has kernels only for {', '.join(told.kernels)}")
     return differences
 
 
