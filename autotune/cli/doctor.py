@@ -5,7 +5,6 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -30,19 +29,16 @@ from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware, hardware
 from autotune.trials.memory_watch import LOOK_S
 
-_PYTHON = (3, 11)
 _SHM = Path("/dev/shm")  # noqa: S108 - measured, not written to
 _SHM_BYTES = 2**30  # a few prefetched batches for each of a handful of loader workers
-_DISK_BYTES = (
-    10 * 2**30
-)  # the checkpoints of trials that run at the same time, 1.3 GB each with the full model
+_DISK_BYTES = 10 * 2**30  # the checkpoints of trials that run at once, 1.3 GB each with the full model
 _TIMEOUT_S = 120.0
 _MORE_SHM = f"loader workers may crash: start the container with --shm-size=8g, or search only {WORKERS}: 0"
 _MORE_DISK = "checkpoints may not fit: free some space, or use another disk"
 _DASHBOARD = "shows a study: optuna-dashboard sqlite:///SESSION/study.db"
 _TENSORBOARD = "shows the curves: tensorboard --logdir SESSION/tensorboard"
 
-# By what is lacking; anything else a search leaves out.
+# The remedies, by what is lacking. If anything else lacks, a search does not compile.
 _TO_COMPILE = {
     "C++ compiler": "install one, such as g++, and search again",
     "C compiler": "install one, such as gcc, and search again",
@@ -52,23 +48,23 @@ _TO_COMPILE = {
 
 @dataclass(frozen=True)
 class Capability:
-    """Something that a search can make use of: whether it is here, what was found, and what to do if not."""
+    """Something that a search can make use of, and whether it is here."""
 
     name: str
     ok: bool
-    detail: str
-    remedy: str = ""
+    detail: str  # what was found
+    remedy: str = ""  # what to do if it is not here
 
 
 def examine() -> list[Capability]:
-    """All that matters for a search on this machine, in this environment and this directory."""
+    """Examines all that matters for a search on this machine, in this environment and this directory."""
     found = hardware()
-    with ThreadPoolExecutor() as pool:  # two processes, of which the one takes seconds
+    with ThreadPoolExecutor() as pool:  # two processes: torch's takes seconds
         asked, java = pool.submit(gpus.look_at, found), pool.submit(_java)
         look = asked.result()
         machine = gpus.machine(replace(found, gpus=look.gpus or found.gpus), look)
         return [
-            _python(),
+            Capability("Python", True, platform.python_version()),
             torch(look),
             *(package(name) for name in ("ray", "optuna", "wandb")),
             _driver(found),
@@ -87,14 +83,8 @@ def examine() -> list[Capability]:
         ]
 
 
-def _python() -> Capability:
-    wanted = ".".join(map(str, _PYTHON))
-    ok = sys.version_info >= _PYTHON
-    return Capability("Python", ok, platform.python_version(), f"install Python {wanted} or newer")
-
-
 def package(name: str, use: str = "") -> Capability:
-    """Whether a package is installed, and what it is for."""
+    """Says whether a package is installed, and what it is for."""
     try:
         found = version(name)
     except PackageNotFoundError:
@@ -112,9 +102,7 @@ def torch(look: Look) -> Capability:
 def _driver(found: Hardware) -> Capability:
     if found.driver:
         return Capability("NVIDIA driver", True, found.driver)
-    remedy = (
-        "nothing, to run on the CPU; with a GPU, install its driver, or start the container with --gpus all"
-    )
+    remedy = "on the CPU nothing; with a GPU, install its driver, or start the container with --gpus all"
     return Capability("NVIDIA driver", False, str(nvml.missing()), remedy)
 
 
@@ -137,7 +125,7 @@ def _described(gpu: Gpu) -> str:
 
 
 def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capability]:
-    """Which precisions a trial can train in here, and why it cannot in the others."""
+    """Says which precisions a trial can train in here, and why it cannot in the others."""
     for precision in PRECISIONS:
         reason = why_not(PRECISION, precision, machine)
         detail, _, missing = (reason or "trials can train in it").partition(": pip install ")
@@ -149,7 +137,7 @@ def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capab
 
 
 def compiling(machine: Machine) -> Capability:
-    """Whether a trial can use torch.compile."""
+    """Says whether a trial can use torch.compile."""
     reason = why_not(COMPILE, "default", machine)
     if reason is None:
         return Capability("torch.compile", True, "trials can compile the model")
@@ -160,16 +148,14 @@ def compiling(machine: Machine) -> Capability:
 
 
 def memory_limit(group: Path | None) -> Capability:
-    """How `--memory-limit` is kept here: by the kernel, in groups below `group`, or by looking."""
+    """Says how `--memory-limit` is kept here: by the kernel, in groups below `group`, or by looking."""
     if group is not None:
         version = "v2" if cgroup.is_v2(group) else "v1"
-        return Capability(
-            "memory limit", True, f"enforced by the kernel: a control group ({version}) per trial"
-        )
+        detail = f"enforced by the kernel: a control group ({version}) per trial"
+        return Capability("memory limit", True, detail)
     detail = f"checked every {LOOK_S:g} s instead: no control group can be made for a trial"
-    return Capability(
-        "memory limit", False, detail, "where systemd runs: systemd-run --user --scope autotune search ..."
-    )
+    remedy = "if systemd runs: systemd-run --user --scope autotune search ..."
+    return Capability("memory limit", False, detail, remedy)
 
 
 def _cpu_features() -> frozenset[str]:
@@ -182,7 +168,7 @@ def _cpu_features() -> frozenset[str]:
 
 
 def space_left(name: str, where: Path, wanted_bytes: int, remedy: str) -> Capability:
-    """Whether the file system that holds `where` has room."""
+    """Says whether the file system that holds `where` has room."""
     try:
         free_bytes = shutil.disk_usage(where).free
     except OSError as error:
@@ -205,7 +191,7 @@ def _java() -> Capability:
 
 
 def wandb_key(environment: Mapping[str, str]) -> Capability:
-    """Whether runs can go online. The key itself is not looked at."""
+    """Says whether runs can go online; the key itself is not looked at."""
     if secrecy.wandb_is_online("auto", environment):
         return Capability("W&B online", True, "WANDB_API_KEY is set: runs go online")
     if environment.get("WANDB_API_KEY"):
@@ -216,7 +202,7 @@ def wandb_key(environment: Mapping[str, str]) -> Capability:
 
 
 def table(capabilities: Iterable[Capability]) -> Table:
-    """One line a capability, and one more for what to do about it."""
+    """Lays out one line a capability, and one more for what to do about it."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True)

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -174,28 +174,23 @@ def look_at(found: Hardware, python: str = sys.executable) -> Look:
     there = [*(Device(gpu.label, gpu.uuid, gpu.name, gpu) for gpu in found.gpus), *found.refused]
     known = [device for device in there if device.uuid]
     named = bool(found.refused) or any(gpu.uuid.startswith("MIG-") for gpu in found.gpus)
-    groups = ([[device] for device in known] if named else [known]) or [[]]
+    groups = [[device] for device in known] if known and named else [known]
+    names = [{devices.VISIBLE: group[0].uuid or ""} if group and named else {} for group in groups]
     with ThreadPoolExecutor() as pool:
-        answers = list(pool.map(lambda group: ask(_names(group) if named else {}, python), groups))
+        answers = list(pool.map(lambda name: ask(name, python), names))
     torch = next((told for told in answers if isinstance(told, Torch)), answers[0])
-    asked = [
-        judge(*pair, told)
-        for group, told in zip(groups, answers, strict=True)
-        for pair in matched(group, told)
-    ]
-    unnamed = [judge(device, None, torch) for device in there if not device.uuid]
-    hidden = [] if there or isinstance(torch, Fault) or not torch.devices else [_hidden(torch)]
-    return Look(torch, (*asked, *unnamed, *hidden), named)
+    pairs = zip(groups, answers, strict=True)
+    asked = [judge(*one, told) for group, told in pairs for one in matched(group, told)]
+    others = [judge(device, None, torch) for device in there if not device.uuid]
+    return Look(torch, (*asked, *others, *([] if there else _hidden(torch))), named)
 
 
-def _names(group: Sequence[Device]) -> dict[str, str]:
-    return {devices.VISIBLE: ",".join(device.uuid or "" for device in group)}
-
-
-def _hidden(told: Torch) -> Verdict:
-    what = f"torch {told.build} sees {len(told.devices)} GPUs, of which NVML says nothing: {nvml.missing()}"
-    remedy = "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility"
-    return Verdict("CUDA", fault=Fault(what, remedy))
+def _hidden(told: Torch | Fault) -> Iterator[Verdict]:
+    if isinstance(told, Torch) and told.devices:
+        seen = len(told.devices)
+        what = f"torch {told.build} sees {seen} GPUs, of which NVML says nothing: {nvml.missing()}"
+        remedy = "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+        yield Verdict("CUDA", fault=Fault(what, remedy))
 
 
 def ask(environment: Mapping[str, str], python: str = sys.executable) -> Torch | Fault:

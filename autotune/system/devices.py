@@ -1,7 +1,7 @@
-"""Which NVIDIA devices there are, by NVML. Without a driver there are none, and nothing raises.
+"""Lists the NVIDIA devices, by NVML. Without a driver there are none, and nothing raises.
 
-Any device may refuse to answer: one that has fallen off the bus, one that this process may not open. It costs
-that device alone, which then says why.
+A device may refuse to answer, because it has fallen off the bus or this process may not open it. Then it says
+why, and the others are listed all the same.
 """
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
@@ -16,34 +16,31 @@ from autotune.system import nvml
 from autotune.system.nvml import Gpu
 
 _EXCLUSIVE = {pynvml.NVML_COMPUTEMODE_EXCLUSIVE_THREAD, pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS}
-_NO_DEVICE = {"", "-1", "NoDevFiles"}  # in CUDA_VISIBLE_DEVICES, the last one by Slurm: none is wanted
+_NO_DEVICE = {"", "-1", "NoDevFiles"}  # in CUDA_VISIBLE_DEVICES: no device is wanted; the last is Slurm's
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
 class Device:
-    """A visible device, called as nvidia-smi numbers it. A MIG slice is one by itself.
+    """A visible device; a MIG slice is one of its own."""
 
-    Where NVML does not tell all of it, there is no `gpu`, and `refused` is why, in the driver's words.
-    """
-
-    label: str
+    label: str  # with nvidia-smi's number
     uuid: str | None = None
     name: str | None = None
-    gpu: Gpu | None = None
-    refused: str | None = None
+    gpu: Gpu | None = None  # None if NVML does not tell all of it
+    refused: str | None = None  # why not, in the driver's words
 
 
 @dataclass(frozen=True)
 class _Found:
-    """A device by NVML's handle; without one, what keeps it from being asked. A slice has a `parent`."""
+    """A device while NVML is open."""
 
     label: str
-    handle: Any = None
+    handle: Any = None  # NVML's
     uuid: str | None = None
-    parent: Any = None
-    refused: str | None = None
+    parent: Any = None  # the handle of the device that a slice is a part of
+    refused: str | None = None  # why there is no handle
 
 
 def number_alike(environment: MutableMapping[str, str]) -> None:
@@ -52,7 +49,7 @@ def number_alike(environment: MutableMapping[str, str]) -> None:
 
 
 def show(environment: MutableMapping[str, str], gpus: Iterable[Gpu]) -> None:
-    """Has CUDA show just these GPUs."""
+    """Makes CUDA show just these GPUs."""
     environment[VISIBLE] = ",".join(gpu.uuid for gpu in gpus)
 
 
@@ -70,7 +67,7 @@ def visible(names: str | None) -> tuple[Device, ...]:
 
 
 def handles(names: str | None) -> list[Any]:
-    """NVML's handles of the visible devices that have one. Only while `library` is open."""
+    """Returns NVML's handles of the visible devices that have one; valid while `nvml.library` is open."""
     return [one.handle for one in _visible(names) if one.handle is not None]
 
 
@@ -83,7 +80,7 @@ def _visible(names: str | None) -> list[_Found]:
 
 
 def _every() -> tuple[list[_Found], list[_Found]]:
-    """All devices, and apart from them those that this process may not open, which CUDA does not count."""
+    """Returns all devices, and apart from them those that this process may not open; CUDA counts without."""
     every: list[_Found] = []
     forbidden: list[_Found] = []
     try:
@@ -128,7 +125,7 @@ def _slices(found: _Found) -> Iterator[_Found]:
 
 
 def _slice_of(uuid: str) -> _Found:
-    """The MIG slice that CUDA_VISIBLE_DEVICES names."""
+    """Returns the MIG slice that CUDA_VISIBLE_DEVICES names."""
     try:
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
         parent = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
@@ -138,7 +135,7 @@ def _slice_of(uuid: str) -> _Found:
 
 
 def _bad_entry(names: str, good: int) -> list[_Found]:
-    """What CUDA_VISIBLE_DEVICES names after its first `good` entries, and CUDA shows no more."""
+    """Returns the entry of CUDA_VISIBLE_DEVICES after the `good` ones: CUDA shows nothing from there on."""
     bad = [entry.strip() for entry in names.split(",")][good:]
     if not bad or bad[0] in _NO_DEVICE:
         return []
@@ -146,7 +143,7 @@ def _bad_entry(names: str, good: int) -> list[_Found]:
 
 
 def select(uuids: Sequence[str], names: str | None) -> list[str]:
-    """What CUDA_VISIBLE_DEVICES leaves of the devices: numbers, UUIDs or prefixes, up to a bad one."""
+    """Returns the devices that CUDA_VISIBLE_DEVICES names by number, UUID or prefix, up to a bad entry."""
     if names is None:
         return list(uuids)
     chosen: list[str] = []
