@@ -284,7 +284,7 @@ def _tune(storage: Path, bridge: _Bridge, callbacks: Sequence[tune.Callback]) ->
                 verbose=0,
             ),
         )
-        ray_internals.prepare()
+        ray_internals.change_tune()
         tuner.fit()
     finally:
         bridge.failing.clear()

@@ -1,4 +1,4 @@
-"""Ray itself: on this machine alone and in silence, or the cluster that the user named."""
+"""Starts Ray on this machine alone and in silence, or connects to the cluster that the user named."""
 
 import logging
 import os
@@ -10,20 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import ray
-from ray._private import ray_constants
-from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
-from ray._private.worker import global_worker
-from ray._raylet import (  # type: ignore[attr-defined]
-    AuthenticationMode,
-    AuthenticationTokenLoader,
-    Config,
-    GcsClient,
-    get_authentication_mode,
-)
-from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from autotune.core.errors import InputError, SearchAborted
+from autotune.engines import ray_internals
 from autotune.system import telemetry
 from autotune.system.guardian import Guardian, StartError
 from autotune.system.telemetry import Hardware
@@ -33,9 +23,9 @@ _LOOPBACK = "127.0.0.1"
 TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of the variable
 _MODE = "RAY_AUTH_MODE"
 _START = str(Path(__file__).with_name("own_ray.py"))
-# It listens on loopback, as Ray does where it takes itself to be alone. A GCS server that is lost stays lost.
 _ROOM_BYTES = 2**20  # for Ray's first logs
-# What its daemons do ten times a second, and no search on one machine has a use for, takes time from trials.
+# Ray listens on loopback, and a GCS server that is lost stays lost. What the daemons do ten times a second by
+# default is of no use to a search on one machine and takes time from trials: they do it seldom.
 _ALONE = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "20",
@@ -72,9 +62,9 @@ _ENVIRONMENT = {
 
 
 def hardware(address: str) -> Hardware:
-    """What trials may use in the cluster at `address`: all its GPUs, and the CPUs of its smallest node.
+    """Returns what trials may use in the cluster at `address`: all GPUs, and the CPUs of its smallest node.
 
-    Raises InputError where there is no cluster.
+    Raises InputError if there is no cluster.
     """
     with connected(address):
         nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
@@ -92,14 +82,13 @@ def hardware(address: str) -> Hardware:
 
 @contextmanager
 def connected(address: str) -> Iterator[None]:
-    """The cluster at `address`, with the user's own token. Raises InputError where it refuses us."""
+    """Connects to the cluster at `address` with the user's own token; raises InputError if it refuses us."""
     _be_quiet()
-    _reread_authentication()
-    maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+    ray_internals.use_known_token()
     _require_reachable(address)
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL)
-        _hush()
+        ray_internals.silence()
     except (ConnectionError, ValueError, SystemExit) as error:
         said = " ".join(str(error).split())
         raise InputError(f"--address {address}: no Ray cluster answers there: {said}") from None
@@ -110,8 +99,8 @@ def connected(address: str) -> Iterator[None]:
 
 
 def warning(address: str) -> list[str]:
-    """A line, where this process has reached the cluster at `address` without a token."""
-    if get_authentication_mode() == AuthenticationMode.TOKEN:
+    """Returns a line if this process has reached the cluster at `address` without a token."""
+    if ray_internals.has_token():
         return []
     open_to_all = "whoever reaches it can run code as its user"
     return [f"the Ray cluster at {address} asks for no token: {open_to_all}; start it with {_MODE}=token"]
@@ -126,9 +115,9 @@ def _be_quiet() -> None:
 def own(
     hardware: Hardware, guardian: Guardian, lost: Callable[[str], None] = lambda _: None
 ) -> Iterator[None]:
-    """A Ray of our own on this machine, with its `hardware`, below the `guardian`.
+    """Runs a Ray of our own on this machine, with its `hardware`, below the `guardian`.
 
-    It listens on loopback only, obeys no other program, and leaves nothing behind; when it dies, or does not
+    It listens on loopback only, obeys no other program, and leaves nothing behind. If it dies or does not
     start, `lost` is called, perhaps in another thread.
     """
     _be_quiet()
@@ -139,11 +128,12 @@ def own(
         token = {_MODE: "token", TOKEN: secrets.token_hex(32)}
         with guardian.running(start, os.environ | _ALONE | token, lambda: lost("Ray died")):
             address = (directory / "ray_current_cluster").read_text(encoding="ascii").strip()
-            with _alone(), _known_to_ray(token):
+            ray_internals.stay_on_loopback()
+            with _known_to_ray(token):
                 ray.init(
                     address, log_to_driver=False, logging_level=logging.CRITICAL, _node_ip_address=_LOOPBACK
                 )
-            _hush()
+            ray_internals.silence()
             try:
                 yield
             finally:
@@ -166,25 +156,16 @@ def _require_room(directory: Path) -> None:
         probe.unlink(missing_ok=True)
 
 
-def _hush() -> None:
-    """Keeps Ray from printing paragraphs about workers that have died: the search says what follows of it.
-
-    A thread of the driver listens to them whatever is asked for; it ends as it does when Ray is shut down.
-    """
-    global_worker.threads_stopped.set()
-    global_worker.gcs_error_subscriber.close()  # type: ignore[attr-defined]
-
-
 @contextmanager
 def _known_to_ray(token: Mapping[str, str]) -> Iterator[None]:
-    """Has `token` in the environment, from where Ray takes it, and keeps it, when it connects.
+    """Holds `token` in the environment while Ray connects: Ray reads it there, and keeps it.
 
     Not for longer: what this process starts besides has no use for it.
     """
     names = (*token, f"{TOKEN}_PATH")
     before = {name: os.environ.pop(name) for name in names if name in os.environ}
     os.environ.update(token)
-    _reread_authentication()
+    ray_internals.read_token()
     try:
         yield
     finally:
@@ -193,25 +174,8 @@ def _known_to_ray(token: Mapping[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _reread_authentication() -> None:
-    """Makes Ray look at the environment again, which it did when it was imported."""
-    Config.initialize("")
-    AuthenticationTokenLoader.instance().reset_cache()
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Lets Ray take 127.0.0.1 for what it is, and not for an address of this machine that others reach."""
-    before = ray_constants.ENABLE_RAY_CLUSTER
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    try:
-        yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
-
-
 def _require_reachable(address: str) -> None:
-    """Raises InputError where nothing listens, or refuses us; Ray would keep trying for minutes."""
+    """Raises InputError if nothing listens at `address` or it refuses us; Ray would try for minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         return  # "auto", or what Ray refuses at once
@@ -219,10 +183,6 @@ def _require_reachable(address: str) -> None:
         socket.create_connection((host, int(port)), _CONNECT_S).close()
     except (OSError, OverflowError, ValueError) as error:
         raise InputError(f"--address {address}: nothing listens there: {error}") from None
-    try:
-        GcsClient(address=address).internal_kv_exists(b"any", None, timeout=_CONNECT_S)
-    except AuthenticationError:
+    if ray_internals.is_refused(address, _CONNECT_S):
         asked = f"give it in {TOKEN}, or its file in {TOKEN}_PATH"
-        raise InputError(f"--address {address}: the cluster asks for its own token: {asked}") from None
-    except RayError:
-        return  # Ray reports any other fault when it connects
+        raise InputError(f"--address {address}: the cluster asks for its own token: {asked}")

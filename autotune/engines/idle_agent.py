@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-# By which the raylet and its clients learn where an agent listens; -1: nowhere.
+# The files in which the raylet and its clients read where an agent listens; -1: nowhere.
 _PORTS = (
     "metrics_agent_port",
     "metrics_export_port",

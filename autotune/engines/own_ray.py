@@ -1,24 +1,22 @@
 """Starts Ray on this machine, as `ray start --head` does, with no more of it than a search makes use of.
 
 It runs as a script: DIRECTORY CPUS GPUS OBJECT_STORE_BYTES. Ray listens on loopback only. Its address is then
-in the file `ray_current_cluster` in the directory.
+in the file `ray_current_cluster` in the directory. Like `ray_internals`, it is written for Ray 2.60.
 """
 
 import sys
 from pathlib import Path
 
-import ray
 from ray._private import services, utils
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 
 _LOOPBACK = "127.0.0.1"
 _IDLE = str(Path(__file__).with_name("idle_agent.py"))
-_IDLE_SUFFICES = "2.60."  # releases whose agents are known to be of no use to a search; others start theirs
 
 
 def _idle(*_: object, **__: object) -> list[str]:
-    """The command of both agents of the raylet, in place of two that import Ray, listen, and wait.
+    """Returns the command of both agents of the raylet, in place of two that import Ray, listen, and wait.
 
     One would show metrics, which are not used; the other would make environments for actors, and ours have
     none.
@@ -28,9 +26,8 @@ def _idle(*_: object, **__: object) -> list[str]:
 
 def main() -> None:
     directory, cpus, gpus, object_store_bytes = sys.argv[1:]
-    if ray.__version__.startswith(_IDLE_SUFFICES):
-        services._build_python_executable_command_memory_profileable = _idle
-    Node.start_api_server = lambda *_, **__: None  # type: ignore[method-assign]
+    services._build_python_executable_command_memory_profileable = _idle
+    Node.start_api_server = lambda *_, **__: None  # type: ignore[method-assign]  # it would serve a dashboard
     parameters = RayParams(
         temp_dir=directory,
         num_cpus=int(cpus),

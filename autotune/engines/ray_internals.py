@@ -1,21 +1,77 @@
-"""What the engine changes inside Ray Tune, where its interface offers nothing. Written for Ray 2.60.
+"""What the engine changes inside Ray or asks of it by private names, because its interface offers nothing.
 
-`tests/autotune/engines/test_failed_in_ray.py` fails if another release has changed what this relies on.
+Written for Ray 2.60, beyond which `pyproject.toml` does not go. `own_ray` has what is private about starting
+Ray. `tests/autotune/engines/test_ray_internals.py` says which part another release has changed.
 """
 
 from typing import Any
 
+from ray._private import ray_constants
+from ray._private.authentication import authentication_token_setup
+from ray._private.worker import global_worker
+from ray._raylet import (  # type: ignore[attr-defined]
+    AuthenticationMode,
+    AuthenticationTokenLoader,
+    Config,
+    GcsClient,
+    get_authentication_mode,
+)
 from ray.air.execution._internal.actor_manager import RayActorManager
+from ray.exceptions import AuthenticationError, RayError
 from ray.tune import tune as ray_run
 from ray.tune.execution import class_cache, tune_controller
 from ray.tune.execution.tune_controller import TuneController
 
-from autotune.engines.supervisor import TrialFailedError
-
 _LOOK_S = 0.5  # at what no event tells of, such as a search that is to stop
 
 
-def prepare() -> None:
+class TrialFailedError(Exception):
+    """Says why a trial has failed, to Ray alone: the search has been told. The supervisor is well."""
+
+
+def read_token() -> None:
+    """Makes Ray read the token in the environment, which it did when it was imported."""
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
+
+
+def use_known_token() -> None:
+    """Uses the token that the user has for a cluster, as `ray.init` does if no address is given."""
+    read_token()
+    authentication_token_setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+
+
+def has_token() -> bool:
+    """Says whether this process shows a token to the cluster that it is connected to."""
+    return bool(get_authentication_mode() == AuthenticationMode.TOKEN)
+
+
+def is_refused(address: str, timeout_s: float) -> bool:
+    """Asks whether the cluster at `address` refuses this process's token; `ray.init` tries for minutes."""
+    try:
+        GcsClient(address=address).internal_kv_exists(b"any", None, timeout=timeout_s)
+    except AuthenticationError:
+        return True
+    except RayError:
+        pass  # Ray reports any other fault when it connects
+    return False
+
+
+def stay_on_loopback() -> None:
+    """Makes Ray take 127.0.0.1 for what it is, and not for an address of this machine that others reach."""
+    ray_constants.ENABLE_RAY_CLUSTER = False
+
+
+def silence() -> None:
+    """Keeps Ray from printing paragraphs about workers that have died: the search says what follows of it.
+
+    A thread of the driver prints them, whatever is asked for. It ends as it does when Ray is shut down.
+    """
+    global_worker.threads_stopped.set()
+    global_worker.gcs_error_subscriber.close()  # type: ignore[attr-defined]
+
+
+def change_tune() -> None:
     """Changes Ray Tune for this process; a second call changes nothing."""
     _forward_nothing()
     ray_run.TuneController = _Controller  # type: ignore[attr-defined]
@@ -26,7 +82,7 @@ def _forward_nothing() -> None:
     """Keeps Tune from handing variables to its actors by way of Ray, which logs them, keys too.
 
     On this machine the actors have them all the same: from Ray's processes, which were started with them.
-    Where none is handed over, Ray makes no environment for an actor, which takes another start of Python.
+    If none is handed over, Ray makes no environment for an actor, which takes another start of Python.
     """
     class_cache.DEFAULT_ENV_VARS.clear()
     class_cache.ENV_VARS_TO_PROPAGATE.clear()

@@ -8,6 +8,7 @@ from typing import Any
 from ray import tune
 
 from autotune.engines.engine_cluster import TOKEN
+from autotune.engines.ray_internals import TrialFailedError
 from autotune.system import devices
 from autotune.trials import order
 from autotune.trials.attempt import Attempt
@@ -18,10 +19,6 @@ from autotune.workloads import registry
 
 REPORT_S = 1.0
 _LATER_S, _LATE_S = 2.0, 20.0  # between two reports of a trial that is so old: each takes time from it
-
-
-class TrialFailedError(Exception):
-    """Says why a trial has failed, to Ray alone: the search has been told. The supervisor is well."""
 
 
 class Supervisor(tune.Trainable):

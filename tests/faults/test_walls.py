@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from autotune.engines import engine_cluster
+from autotune.engines import engine_cluster, ray_internals
 from autotune.engines.engine_cluster import TOKEN
 
 HERE = Path(__file__).parent
@@ -143,8 +143,8 @@ def test_a_cluster_that_asks_for_a_token_that_is_not_given_is_said(told, tmp_pat
 
 @pytest.mark.parametrize(("mode", "lines"), [("TOKEN", 0), ("DISABLED", 1)])
 def test_a_cluster_that_asks_for_no_token_is_told_of(monkeypatch, mode, lines):
-    found = getattr(engine_cluster.AuthenticationMode, mode)
-    monkeypatch.setattr(engine_cluster, "get_authentication_mode", lambda: found)
+    found = getattr(ray_internals.AuthenticationMode, mode)
+    monkeypatch.setattr(ray_internals, "get_authentication_mode", lambda: found)
     said = engine_cluster.warning("10.0.0.1:6379")
     assert len(said) == lines
     assert all("10.0.0.1:6379 asks for no token" in line for line in said)

@@ -25,6 +25,16 @@ WATCHED = """
 import json
 from pathlib import Path
 from ray import tune
+from autotune.engines import ray_internals
+
+class Patient(ray_internals._Patient):
+    looks = 0
+
+    def next(self, timeout=None):
+        Patient.looks += 1
+        return super().next(timeout)
+
+ray_internals._Patient = Patient
 
 class Watching(tune.Callback):
     told, supervisors = [], set()
@@ -52,6 +62,7 @@ class Tuner(tune.Tuner):
             "errors": list(map(str, grid.errors)),
             "told": Watching.told,
             "supervisors": len(Watching.supervisors),
+            "looks": Patient.looks,
         }
         Path("seen.json").write_text(json.dumps(seen))
         return grid
@@ -98,7 +109,9 @@ def test_a_failed_trial_is_failed_in_ray_and_in_wandb_and_its_supervisor_runs_th
 
     assert {number for number, run in runs.items() if run.exit_code == 1} == set(failed)
     assert runs[lost].summary["status"] == "failed"
-    assert seen["supervisors"] == 1, "a release of Ray has changed what engines/ray_internals.py relies on"
+    changed = "a release of Ray has changed what engines/ray_internals.py relies on"
+    assert seen["supervisors"] == 1, f"{changed}: _Controller"
+    assert seen["looks"] > 0, f"{changed}: _Patient"
 
 
 def test_a_failed_baseline_is_failed_in_ray_too_although_it_ends_the_search(search):

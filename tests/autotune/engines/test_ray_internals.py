@@ -1,0 +1,59 @@
+"""What the engine relies on inside Ray. One that fails names what another release has changed.
+
+`test_failed_in_ray` says whether Tune uses our controller and our actor manager in a whole search,
+`test_engine_cluster` whether Ray starts without more processes than it has to and is silent, and
+`tests/faults/test_walls.py` whether a cluster's refusal is noticed.
+"""
+
+import pytest
+from ray._private import ray_constants, services
+from ray.air.execution._internal.actor_manager import RayActorManager
+from ray.tune.execution import class_cache
+
+from autotune.engines import ray_internals
+
+SECRET = "AWS_SECRET_ACCESS_KEY"
+
+
+class Actor:
+    pass
+
+
+def handed_over():
+    """The variables that Tune makes an environment of for its actors."""
+    return class_cache._ActorClassCache().get(Actor)._default_options["runtime_env"].get("env_vars", {})
+
+
+def test_tune_hands_no_variable_to_its_actors(monkeypatch):
+    for name in ("DEFAULT_ENV_VARS", "ENV_VARS_TO_PROPAGATE"):
+        monkeypatch.setattr(class_cache, name, getattr(class_cache, name).copy())
+    monkeypatch.setenv(SECRET, "made up")
+    assert {SECRET, "PL_DISABLE_FORK"} <= set(handed_over())
+    ray_internals._forward_nothing()
+    assert handed_over() == {}
+
+
+@pytest.mark.parametrize(("asked_s", "waits_s"), [(0.1, 0.5), (1.0, 1.0), (None, None)])
+def test_between_two_events_tune_looks_twice_a_second(monkeypatch, asked_s, waits_s):
+    waited = []
+    monkeypatch.setattr(RayActorManager, "next", lambda _, timeout: waited.append(timeout) or True)
+    object.__new__(ray_internals._Patient).next(asked_s)
+    assert waited == [waits_s]
+
+
+def test_ray_reads_the_token_again(monkeypatch):
+    with monkeypatch.context() as changed:
+        changed.setenv("RAY_AUTH_MODE", "token")
+        changed.setenv("RAY_AUTH_TOKEN", "0" * 64)
+        ray_internals.read_token()
+        assert ray_internals.has_token()
+        changed.setenv("RAY_AUTH_MODE", "disabled")
+        ray_internals.read_token()
+        assert not ray_internals.has_token()
+    ray_internals.read_token()
+
+
+def test_ray_takes_loopback_for_itself(monkeypatch):
+    monkeypatch.setattr(ray_constants, "ENABLE_RAY_CLUSTER", True)
+    ray_internals.stay_on_loopback()
+    assert services.resolve_ip_for_localhost("127.0.0.1") == "127.0.0.1"
