@@ -1,7 +1,5 @@
 """The command that compares precisions: compare."""
 
-import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,6 @@ from rich.text import Text
 
 from autotune.cli import gpus, option_values
 from autotune.cli.cli_options import Models
-from autotune.cli.gpus import Usable
 from autotune.compare import compare as comparing
 from autotune.compare import results
 from autotune.compare.compare import Comparison, Contender, Length, Terms
@@ -30,7 +27,6 @@ from autotune.space.machine import Machine, why_not
 from autotune.space.space import Space
 from autotune.storage import provenance
 from autotune.storage.store import Session
-from autotune.system import devices
 from autotune.system.telemetry import Hardware
 from autotune.trials.setup import Training
 from autotune.workloads import registry
@@ -50,7 +46,8 @@ def compare(session: Path, asked: Models) -> int:
     workload = registry.load(given.workload)
     with opened.lock():
         usable = gpus.usable(opened.options().gpus_per_trial)
-        here = _use(usable)
+        gpus.show_one_trial(usable)
+        here = usable.hardware
         wanted, notes = _precisions(asked.precisions, given, usable.machine)
         history = pilot.settled(History(opened.study().trials, given))
         space, models = history.space, comparing.contenders(history, wanted, asked.seeds)
@@ -118,12 +115,6 @@ def _equal(wanted: list[str], asked: list[Contender]) -> list[str]:
     """A line for each precision that is no model of its own."""
     labels = {contender.label for contender in asked}
     return [f"{PRECISION} {name}: is the baseline itself" for name in wanted if name not in labels]
-
-
-def _use(usable: Usable) -> Hardware:
-    """What a model may use: as many GPUs as a trial has. From here on they are all that this process sees."""
-    devices.show(os.environ, usable.hardware.gpus[: math.ceil(usable.gpus_per_trial)])
-    return usable.hardware
 
 
 def _precisions(text: str | None, space: Space, here: Machine) -> tuple[list[str], list[str]]:

@@ -172,32 +172,24 @@ def _execute(
     scratch: Scratch,
     shows: Screen,
 ) -> None:
-    """Runs the trials of a search; what happens where its Ray dies meanwhile."""
-
-    guardian = scratch.guardian
+    """Runs the trials of a search; if its Ray dies meanwhile, another process continues it."""
+    shown = job.shown
 
     def after_a_loss(reason: str) -> None:
         if tracker:
             tracker.break_off()  # before W&B's service is ended
         shows.close()
         if running.is_interrupted:
-            revival.give_up(f"interrupted; {revival.how_to_go_on(job.shown)}", EXIT_INTERRUPTED, guardian)
-        revival.begin_anew(
-            job.shown,
-            ["--json"] if job.as_json else [],
-            running.remaining,
-            reason,
-            shows.note,
-            guardian=guardian,
-            held=job.held,
-            environment=scratch.outside,
-        )
+            said = f"interrupted; {revival.how_to_go_on(shown)}"
+            revival.give_up(said, EXIT_INTERRUPTED, scratch.guardian)
+        options, left = ["--json"] if job.as_json else [], running.remaining
+        revival.begin_anew(shown, options, left, reason, shows.note, scratch=scratch, held=job.held)
 
     trackers = [Board(setup.session.tensorboard_dir, setup.space), *([tracker] if tracker else [])]
     try:
-        engine.run(running, setup, guardian, trackers, after_a_loss)
+        engine.run(running, setup, scratch.guardian, trackers, after_a_loss)
     except SearchAborted as error:
-        raise SearchAborted(f"{error}; {revival.how_to_go_on(job.shown)}") from error
+        raise SearchAborted(f"{error}; {revival.how_to_go_on(shown)}") from error
 
 
 def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) -> int:

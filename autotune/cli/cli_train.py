@@ -1,7 +1,5 @@
 """The command of the whole training: train."""
 
-import math
-import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,7 +25,7 @@ from autotune.storage import lock, provenance
 from autotune.storage.session_dir import SessionDir
 from autotune.storage.store import Options, Session, is_session
 from autotune.storage.trial_dir import TrainingDir
-from autotune.system import devices, scratch, telemetry
+from autotune.system import scratch, telemetry
 from autotune.trackers import tags
 from autotune.trackers.following import Following, Shown
 from autotune.training import plan
@@ -104,7 +102,7 @@ def _of_session(root: Path, asked: Trained) -> Found:
     workload.require_gpus(usable.gpus_per_trial)
     gpus.require_script(workload.python, usable)
     require(f"trial {trial.number} of {root}", given.settings(trial.config), usable.machine, given.known)
-    devices.show(os.environ, usable.hardware.gpus[: math.ceil(usable.gpus_per_trial)])
+    gpus.show_one_trial(usable)
     notes = [*usable.notes, *workload.check(given.for_workload(given.settings(trial.config)))]
     then = session.provenance()
     now = provenance.collect(session.name, given, workload, usable.hardware, options.seed)
@@ -128,7 +126,7 @@ def _of_space(name: str, asked: Trained) -> Found:
     here = cli_start.hardware(None, asked.gpus_per_trial)
     tuned = Tuned(data=asked.data, baseline=asked.baseline)
     space, workload, notes = cli_start.prepared(tuned, given, file, here)
-    devices.show(os.environ, here.hardware.gpus[: math.ceil(here.gpus_per_trial)])
+    gpus.show_one_trial(here)
     options = replace(options, gpus_per_trial=here.gpus_per_trial)
     training = Training(space, workload, here.hardware, options)
     return Found(training, space.baseline_config, None, [*here.notes, *notes])

@@ -4,6 +4,7 @@ A device that fails is left out and named, with what helps. `doctor` and every c
 """
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -134,6 +135,11 @@ def require_script(python: str | None, here: Usable) -> None:
     look = look_at(here.hardware, python)
     if isinstance(look.torch, Torch):
         _require_some(look, f"{python}: ")
+
+
+def show_one_trial(here: Usable) -> None:
+    """Makes this process see only as many GPUs as a trial has."""
+    devices.show(os.environ, here.hardware.gpus[: math.ceil(here.gpus_per_trial)])
 
 
 def of_cluster(found: Hardware, asked: float | None) -> Usable:

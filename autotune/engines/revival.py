@@ -1,14 +1,15 @@
-"""What becomes of a search whose Ray has died: its process restarts from the study, as after a kill."""
+"""Restarts the process of a search whose Ray has died, from the study, as after a kill."""
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from autotune.storage.lock import Held
 from autotune.storage.store import going_on
 from autotune.system.guardian import Guardian
+from autotune.system.scratch import Scratch
 
 MOST_LOSSES = 3  # without a trial ending in between
 _LOSSES = "AUTOTUNE_RAY_LOSSES"  # how often Ray has died, and the trials that were left then
@@ -20,7 +21,7 @@ def how_to_go_on(session: Path) -> str:
 
 
 def losses(known: str | None, remaining: int) -> int:
-    """How often in a row Ray has died, this time included, by what the time before it has left in `known`."""
+    """Counts how often in a row Ray has died, this time included, by what the last time left in `known`."""
     times, _, left = (known or "").partition(" ")
     return int(times) + 1 if left == str(remaining) else 1
 
@@ -32,20 +33,19 @@ def begin_anew(
     reason: str,
     say: Callable[[str], None],
     *,
-    guardian: Guardian,
+    scratch: Scratch,
     held: Held,
-    environment: Mapping[str, str],
 ) -> NoReturn:
     """Replaces this process, whose threads may wait for Ray for ever, by one that resumes `session`.
 
-    The new process inherits the lock that is `held`: no other process can take the session in between. It
-    gets this `environment` without the variables that lead to services that have ended.
+    The new process inherits the lock that is `held`: no other process can take the session in between. What
+    leads to the temporary directory and to services that have ended is not in its environment.
     """
     times = losses(os.environ.get(_LOSSES), remaining)
     if times >= MOST_LOSSES:
-        give_up(f"{reason}, {times} times in a row; {how_to_go_on(session)}", 1, guardian)
-    guardian.end_what_it_left()  # W&B's service, for one: it would take this for the process it serves
-    given = {name: value for name, value in environment.items() if name != _WANDB_SERVICE}
+        give_up(f"{reason}, {times} times in a row; {how_to_go_on(session)}", 1, scratch.guardian)
+    scratch.guardian.end_what_it_left()  # such as W&B's service: it would take this for the process it serves
+    given = {name: value for name, value in scratch.outside.items() if name != _WANDB_SERVICE}
     say(f"{reason}: it is started again, and the search continues from its study")
     given |= {_LOSSES: f"{times} {remaining}"} | held.hand_over()
     command = [sys.executable, "-m", "autotune", "resume", *options, "--", str(session)]
