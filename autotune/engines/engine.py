@@ -151,7 +151,7 @@ class _Recorder(tune.Callback):
         now_s = time.monotonic()
         passed_s, self._looked_s = min(now_s - self._looked_s, REPORT_S), now_s
         for trial in trials:
-            if (supervisor := trial.temporary_state.ray_actor) is None:
+            if (supervisor := ray_internals.supervisor_of(trial)) is None:
                 continue
             self._silent_s[trial.trial_id] += passed_s
             if self._silent_s[trial.trial_id] > _SILENT_S:
@@ -164,16 +164,13 @@ class _Recorder(tune.Callback):
         self._silent_s.pop(trial.trial_id, None)
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
-        """Forgets what Tune would keep of every trial to its end; nothing reads it."""
-        trial.run_metadata.last_result = {}
-        trial.run_metadata.metric_analysis.clear()
-        trial.run_metadata.metric_n_steps.clear()
+        ray_internals.forget_reports(trial)
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
         """Tells the search of a supervisor that has died; of a trial's own failure it has heard already."""
         self._bridge.failing.discard(trial.trial_id)
-        has_ended = trial.run_metadata.last_result.get("outcome") is not None
-        self.on_trial_complete(iteration, trials, trial)
+        has_ended = ray_internals.last_report(trial).get("outcome") is not None
+        ray_internals.forget_reports(trial)
         if has_ended:
             return
         with self._bridge.guarded():

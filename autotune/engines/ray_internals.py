@@ -4,6 +4,7 @@ Written for Ray 2.60, beyond which `pyproject.toml` does not go. `own_ray` has w
 Ray. `tests/autotune/engines/test_ray_internals.py` says which part another release has changed.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from ray._private import ray_constants
@@ -16,11 +17,13 @@ from ray._raylet import (  # type: ignore[attr-defined]
     GcsClient,
     get_authentication_mode,
 )
+from ray.actor import ActorHandle
 from ray.air.execution._internal.actor_manager import RayActorManager
 from ray.exceptions import AuthenticationError, RayError
 from ray.tune import tune as ray_run
 from ray.tune.execution import class_cache, tune_controller
 from ray.tune.execution.tune_controller import TuneController
+from ray.tune.experiment import Trial
 
 _LOOK_S = 0.5  # at what no event tells of, such as a search that is to stop
 
@@ -86,6 +89,23 @@ def _forward_nothing() -> None:
     """
     class_cache.DEFAULT_ENV_VARS.clear()
     class_cache.ENV_VARS_TO_PROPAGATE.clear()
+
+
+def supervisor_of(trial: Trial) -> ActorHandle | None:
+    """Returns the actor that runs a trial of Tune, if it has one now."""
+    return trial.temporary_state.ray_actor
+
+
+def last_report(trial: Trial) -> Mapping[str, Any]:
+    """Returns what a trial has reported last; Tune's own property asks the actor if that is nothing."""
+    return trial.run_metadata.last_result
+
+
+def forget_reports(trial: Trial) -> None:
+    """Forgets what Tune would keep of every trial to its end; nothing reads it."""
+    trial.run_metadata.last_result = {}
+    trial.run_metadata.metric_analysis.clear()
+    trial.run_metadata.metric_n_steps.clear()
 
 
 class _Controller(TuneController):

@@ -9,6 +9,7 @@ import pytest
 from ray._private import ray_constants, services
 from ray.air.execution._internal.actor_manager import RayActorManager
 from ray.tune.execution import class_cache
+from ray.tune.experiment import Trial
 
 from autotune.engines import ray_internals
 
@@ -39,6 +40,18 @@ def test_between_two_events_tune_looks_twice_a_second(monkeypatch, asked_s, wait
     monkeypatch.setattr(RayActorManager, "next", lambda _, timeout: waited.append(timeout) or True)
     object.__new__(ray_internals._Patient).next(asked_s)
     assert waited == [waits_s]
+
+
+def test_what_a_trial_has_reported_is_read_once_and_forgotten():
+    trial = Trial("none", stub=True)
+    trial.set_ray_actor(None)
+    trial.update_last_result({"outcome": "completed", "samples": 8, "training_iteration": 1})
+    assert ray_internals.supervisor_of(trial) is None
+    assert ray_internals.last_report(trial)["outcome"] == "completed"
+    kept = trial.run_metadata
+    assert kept.metric_analysis.keys() == kept.metric_n_steps.keys() == {"samples", "training_iteration"}
+    ray_internals.forget_reports(trial)
+    assert [ray_internals.last_report(trial), kept.metric_analysis, kept.metric_n_steps] == [{}, {}, {}]
 
 
 def test_ray_reads_the_token_again(monkeypatch):
