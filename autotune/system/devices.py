@@ -73,10 +73,32 @@ def handles(names: str | None) -> list[Any]:
 
 def _visible(names: str | None) -> list[_Found]:
     every, forbidden = _every()
-    known = {one.uuid or one.label: one for one in every}
-    chosen = select(list(known), names)
-    found = [part for key in chosen for part in _parts(known.get(key) or _slice_of(key))]
-    return found + (forbidden if names is None else _bad_entry(names, len(chosen)))
+    chosen = every if names is None else list(_chosen(names, every))
+    return [part for one in chosen for part in _parts(one)] + (forbidden if names is None else [])
+
+
+def _chosen(names: str, every: Sequence[_Found]) -> Iterator[_Found]:
+    """Yields the devices that CUDA_VISIBLE_DEVICES names, up to an entry that is none, as CUDA does."""
+    labels = set()
+    for entry in (part.strip() for part in names.split(",")):
+        one = _named(entry, every)
+        if one is None or one.label in labels:
+            if entry not in _NO_DEVICE:
+                yield _Found(f"{VISIBLE}={names}", refused=f"{entry} is not one device")
+            return
+        labels.add(one.label)
+        yield one
+
+
+def _named(entry: str, every: Sequence[_Found]) -> _Found | None:
+    """Returns the device that `entry` names by its number, its UUID or the beginning of that."""
+    if entry.startswith("MIG-"):
+        return _slice_of(entry)
+    if entry.isdecimal():
+        matches = every[int(entry) :][:1]
+    else:
+        matches = [one for one in every if entry and (one.uuid or "").startswith(entry)]
+    return matches[0] if len(matches) == 1 else None
 
 
 def _every() -> tuple[list[_Found], list[_Found]]:
@@ -132,32 +154,6 @@ def _slice_of(uuid: str) -> _Found:
     except pynvml.NVMLError as error:
         return _Found(uuid, refused=str(error))
     return _Found(uuid, handle, uuid, parent=parent)
-
-
-def _bad_entry(names: str, good: int) -> list[_Found]:
-    """Returns the entry of CUDA_VISIBLE_DEVICES after the `good` ones: CUDA shows nothing from there on."""
-    bad = [entry.strip() for entry in names.split(",")][good:]
-    if not bad or bad[0] in _NO_DEVICE:
-        return []
-    return [_Found(f"CUDA_VISIBLE_DEVICES={names}", refused=f"{bad[0]} is not one device")]
-
-
-def select(uuids: Sequence[str], names: str | None) -> list[str]:
-    """Returns the devices that CUDA_VISIBLE_DEVICES names by number, UUID or prefix, up to a bad entry."""
-    if names is None:
-        return list(uuids)
-    chosen: list[str] = []
-    for entry in (part.strip() for part in names.split(",")):
-        if entry.isdecimal():
-            matches = [uuids[int(entry)]] if int(entry) < len(uuids) else []
-        elif entry.startswith("MIG-"):
-            matches = [entry]  # a part of a device: not among `uuids`, NVML knows it
-        else:
-            matches = [uuid for uuid in uuids if entry and uuid.startswith(entry)]
-        if len(matches) != 1 or matches[0] in chosen:
-            break
-        chosen += matches
-    return chosen
 
 
 def _describe(found: _Found) -> Device:

@@ -15,30 +15,32 @@ __all__ = ["fake_gpus", "nvml_library"]
 GIB = 2**30
 FORBIDDEN, LOST = pynvml.NVML_ERROR_NO_PERMISSION, pynvml.NVML_ERROR_GPU_IS_LOST
 UNSUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
-UUIDS = ["GPU-aa11", "GPU-ab22", "GPU-cc33"]
+
+
+def labels(names=None):
+    return [device.label for device in devices.visible(names)]
 
 
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (None, UUIDS),
+        (None, [0, 1, 2]),
         ("", []),
         ("-1", []),
-        ("1", ["GPU-ab22"]),
-        ("2,0", ["GPU-cc33", "GPU-aa11"]),
-        (" 2 , 0 ", ["GPU-cc33", "GPU-aa11"]),
-        ("0,7,1", ["GPU-aa11"]),  # CUDA stops at the first that is not there
-        ("GPU-cc", ["GPU-cc33"]),
-        ("GPU-a", []),  # it could be either of two
-        ("MIG-1234", ["MIG-1234"]),
+        ("1", [1]),
+        ("2,0", [2, 0]),
+        (" 2 , 0 ", [2, 0]),
+        ("0,7,1", [0, None]),  # CUDA stops at the first that is not there
+        ("0,0", [0, None]),
+        ("GPU-00000002", [2]),
+        ("GPU-00000002,1", [2, 1]),
+        ("GPU-0", [None]),  # it could be any of them
     ],
 )
-def test_visible_devices_are_read_as_cuda_reads_them(names: str | None, expected: list[str]) -> None:
-    assert devices.select(UUIDS, names) == expected
-
-
-def labels(names=None):
-    return [device.label for device in devices.visible(names)]
+def test_visible_devices_are_read_as_cuda_reads_them(fake_gpus, names, expected):
+    fake_gpus(FakeGpu(), FakeGpu(), FakeGpu())
+    bad = f"CUDA_VISIBLE_DEVICES={names}"
+    assert labels(names) == [bad if number is None else f"GPU {number}" for number in expected]
 
 
 def test_every_gpu_says_who_it_is(fake_gpus):
