@@ -14,7 +14,7 @@ from autotune.workloads import registry
 from autotune.workloads.command.spec import Spec
 
 _MARK = re.compile(r"^<!-- made from the code: (.+) -->$", re.MULTILINE)
-_R2GEN = ("train", "evaluate", "generate")
+_R2GEN = ("train", "evaluate", "generate", "sheet")
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

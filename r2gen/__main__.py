@@ -1,4 +1,4 @@
-"""`python -m r2gen train | evaluate | generate`: the trainer's command line."""
+"""`python -m r2gen train | evaluate | generate | sheet`: the trainer's command line."""
 
 import sys
 
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import yaml
 
 from r2gen.config import Config, load, parse, with_compat
-from r2gen.errors import DivergedError, InputError, LoaderError, printable
+from r2gen.errors import DivergedError, InputError, LoaderError, StorageError, printable
 from r2gen.logs import Board, RecordFile
 from r2gen.progress import Lines
 
@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m r2gen", description="Trains R2Gen, and writes radiology reports with it."
     )
     commands = parser.add_subparsers(
-        required=True, metavar="train | evaluate | generate", parser_class=_Parser
+        required=True, metavar="train | evaluate | generate | sheet", parser_class=_Parser
     )
     train = commands.add_parser("train", help="train, or continue training")
     train.add_argument("--config", type=Path, required=True, help="YAML file, as `autotune export` writes it")
@@ -101,7 +101,17 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--reports", type=Path, metavar="FILE", help="write every report there, with its own scores"
             )
+    _add_sheet(commands.add_parser("sheet", help="make a page to mark reports on without knowing the model"))
     return parser
+
+
+def _add_sheet(sheet: argparse.ArgumentParser) -> None:
+    sheet.add_argument(
+        "reports", type=Path, nargs="+", help="what each model wrote, as `evaluate --reports` writes it"
+    )
+    sheet.add_argument("--output", type=Path, default=Path("sheet.html"), help="HTML file to write")
+    sheet.add_argument("--samples", type=int, default=30, help="number of studies, spread over the split")
+    sheet.set_defaults(run=_sheet)
 
 
 def _add_set(parser: argparse.ArgumentParser) -> None:
@@ -220,6 +230,22 @@ def _generate(given: argparse.Namespace) -> int:
     studies = load_annotation(config).splits[given.split]
     for written in _written(model, studies, tokenizer, config)[0]:
         print(json.dumps({"id": written.study.id, "report": written.report}))
+    return 0
+
+
+def _sheet(given: argparse.Namespace) -> int:
+    from r2gen.compared import entries, page  # noqa: PLC0415 - of no other command
+
+    if given.samples < 1:
+        raise InputError(f"--samples: at least 1: got {given.samples}")
+    studies = entries.spread({str(file): entries.read(file) for file in given.reports}, given.samples)
+    if not studies:
+        raise InputError(f"reports: no study is in all of: {', '.join(map(str, given.reports))}")
+    try:
+        given.output.write_text(page.sheet(studies), encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"--output {given.output}: cannot be written: {error.strerror}") from None
+    print(printable(f"sheet: {given.output}: {len(studies)} studies"))
     return 0
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 TOY = ROOT / "tests" / "autotune" / "toy_workload.py"
-TEMPLATES = ROOT / "autotune" / "reports" / "templates"
+TEMPLATES = ("autotune/reports/templates", "r2gen/compared/templates")
 SPACE = """
 workload: toy_workload:fit
 baseline: {micro_batch_size: 4, learning_rate: 1e-3, step_s: 0.002}
@@ -66,7 +66,7 @@ def test_the_wheel_has_the_search_spaces_and_no_tests(wheel):
 
 def test_the_wheel_has_what_the_report_is_made_of(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    wanted = {f"autotune/reports/templates/{file.name}" for file in TEMPLATES.iterdir()}
+    wanted = {f"{place}/{file.name}" for place in TEMPLATES for file in (ROOT / place).iterdir()}
     assert {Path(name).suffix for name in wanted} == {".j2", ".css", ".js"}
     assert wanted <= names
 

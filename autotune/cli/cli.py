@@ -14,7 +14,6 @@ from autotune.cli.cli_options import (
     Models,
     Output,
     Priced,
-    Readers,
     Running,
     Trained,
     Tuned,
@@ -135,7 +134,6 @@ def report(
         typer.Argument(help="directory of a session, or of a training"),
     ],
     *,
-    readers: Readers,
     priced: Priced,
     form: Annotated[str, typer.Option("--format", help="html, json or md")] = "html",
     output: Annotated[
@@ -149,10 +147,8 @@ def report(
     ] = (SAMPLES),
 ) -> int:
     """Show a session, or a whole training, in one file. Example: autotune report runs/iu --format md -o -"""
-    from autotune.cli import cli_blind, cli_report  # noqa: PLC0415 - as above
+    from autotune.cli import cli_report  # noqa: PLC0415 - as above
 
-    if cli_blind.asked(session, readers, samples):
-        return 0
     return cli_report.report(session, form, output, samples, cli_report.prices(priced))
 
 

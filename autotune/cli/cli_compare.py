@@ -20,7 +20,7 @@ from autotune.core.shell import quoted
 from autotune.core.trial import Status
 from autotune.judging import pilot
 from autotune.judging.history import History
-from autotune.reports import clinical, tables, words
+from autotune.reports import rows, tables, words
 from autotune.reports.model import Compared
 from autotune.reports.plot import Table as Figures
 from autotune.space.machine import Machine, why_not
@@ -65,7 +65,7 @@ def compare(session: Path, asked: Models) -> int:
         results.write_keep(opened.comparison.goal_file, asked.keep)
         failed = [contender.name for contender in models if not running.run(contender)]
     found = results.found(opened, space.objective)
-    compared = clinical.compared(found.models, found.written, space.objective)
+    compared = rows.compared(found.models, space.objective)
     _print_tables(compared, space, writes_reports=workload.program is not None)
     if said := verdict(found.models, found.goal, search_noise(history)):
         _say(said.sentence)

@@ -18,7 +18,6 @@ _output = partial(typer.Option, rich_help_panel="Where it goes")
 _budget = partial(typer.Option, rich_help_panel="How long")
 _goal = partial(typer.Option, rich_help_panel="What wins")
 _models = partial(typer.Option, rich_help_panel="Models")
-_readers = partial(typer.Option, rich_help_panel="Blind readers")
 _trials = partial(typer.Option, rich_help_panel="How trials run")
 
 _prices = partial(typer.Option, rich_help_panel="What it costs")
@@ -196,21 +195,6 @@ class Models:
     keep: Annotated[
         float | None,
         _models(min=0, max=1, help="share of the baseline's quality to keep; default: the search's"),
-    ] = None
-
-
-@dataclass(frozen=True)
-class Readers:
-    """Readers who do not know the models: a sheet for them, and what they have said."""
-
-    blind: Annotated[
-        Path | None,
-        _readers(
-            help="instead of the report, write an HTML sheet to mark reports in without knowing the model"
-        ),
-    ] = None
-    marks: Annotated[
-        Path | None, _readers(help="read the answers that a reader of such a sheet has saved")
     ] = None
 
 

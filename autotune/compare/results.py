@@ -1,11 +1,11 @@
-"""What a comparison of precisions has found: models trained alike, the reports they wrote and their scores.
+"""What a comparison of precisions has found: models trained alike, and their scores.
 
 `compare` writes it below the session, one directory a model; the report reads it.
 """
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -29,30 +29,6 @@ Runs = Mapping[str, Sequence["Model"]]  # by label, a model for every seed
 def name_of(label: str, seed: int) -> str:
     """What the model of a `seed` is called, and its directory: `bf16`, or `bf16-seed-1`."""
     return f"{label}-seed-{seed}" if seed else label
-
-
-@dataclass(frozen=True)
-class Written:
-    """One study of the test split: what the model wrote, what is true, and how near they are.
-
-    `images` are files; `scores` are of this report alone. `found` are the clinical findings that the report
-    asserts, `true` those of the reference, None where nothing labels them.
-    """
-
-    id: str
-    images: tuple[str, ...]
-    reference: str
-    report: str
-    scores: Mapping[str, float] = field(default_factory=dict)
-    found: tuple[str, ...] | None = None
-    true: tuple[str, ...] | None = None
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        listed = {
-            name: tuple(values[name]) for name in ("images", "found", "true") if values.get(name) is not None
-        }
-        return cls(**{**values, **listed})
 
 
 @dataclass(frozen=True)
@@ -182,19 +158,20 @@ def write_keep(file: Path, keep: float | None) -> None:
 class Found:
     """All that the comparisons of a session have left.
 
-    Of each label `written` is what its `first` model wrote; a model keeps the quality by the `goal`.
+    Of each label `reports` has the file of its `first` model; a model keeps the quality by the `goal`.
     """
 
     models: Runs = field(default_factory=dict)
-    written: Mapping[str, Sequence[Written]] = field(default_factory=dict)
+    reports: Mapping[str, Path] = field(default_factory=dict)
     goal: Objective = field(default_factory=Objective)
 
 
 def found(session: Session, goal: Objective) -> Found:
     """What was compared in `session`, whose search has the `goal`."""
     models = runs(session.comparison.root)
-    told = {label: tuple(written(session.model_dir(model.name))) for label, model in first(models).items()}
-    return Found(models, told, _goal(session.comparison.goal_file, goal))
+    files_of = {label: session.model_dir(model.name).reports_file for label, model in first(models).items()}
+    reports = {label: file for label, file in files_of.items() if file.is_file()}
+    return Found(models, reports, _goal(session.comparison.goal_file, goal))
 
 
 def _goal(file: Path, goal: Objective) -> Objective:
@@ -204,13 +181,3 @@ def _goal(file: Path, goal: Objective) -> Objective:
     except (OSError, ValueError, AttributeError):
         keep = None
     return goal if keep is None else goal.model_copy(update={"keep": keep, "within": None})
-
-
-def written(place: ModelDir) -> Iterator[Written]:
-    """The reports of the model in `place`, study by study."""
-    if not place.reports_file.is_file():
-        return
-    with place.reports_file.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            with suppress(ValueError, KeyError, TypeError):
-                yield Written.from_dict(json.loads(line))

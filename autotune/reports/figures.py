@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compare import verdict
-from autotune.compare.blind import Unblinded
 from autotune.compare.results import Found
 from autotune.core.passed_over import PassedOver
 from autotune.core.settings import MICRO_BATCH, PRECISION, SEED
@@ -17,12 +16,13 @@ from autotune.judging import confirm, elsewhere, quality
 from autotune.judging.costs import Prices
 from autotune.judging.elsewhere import Elsewhere
 from autotune.judging.history import History
-from autotune.reports import clinical, knobs, reading, rows
+from autotune.reports import knobs, rows
 from autotune.reports.model import Report
 from autotune.reports.recommendation import answer
 from autotune.storage.store import Options
 from autotune.storage.study_file import Plan
 from autotune.workloads.base import Workload
+from autotune.workloads.own_section import OwnSection
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Known:
     plan: Plan
     passed_over: Sequence[PassedOver] = ()
     compared: Found = field(default_factory=Found)
-    said: Sequence[Unblinded] = ()  # by blind readers
+    own: OwnSection | None = None
     prices: Prices | None = None
 
 
-def report(known: Known, samples: int) -> Report:
-    """Every figure of a session, with so many `samples` of what compared models wrote."""
+def report(known: Known) -> Report:
+    """Every figure of a session."""
     history, space = known.history, known.history.space
     found = answer(
         history,
@@ -74,9 +74,8 @@ def report(known: Known, samples: int) -> Report:
         predicted=knobs.predicted(found.best.config, history, limit) if found.best else (),
         ablation=knobs.steps(history),
         which_precision=verdict.verdict(compared.models, compared.goal, verdict.search_noise(history)),
-        compared=clinical.compared(compared.models, compared.written, goal),
-        samples=clinical.samples(compared.written, samples),
-        reading=reading.reading(known.said, compared.models),
+        compared=rows.compared(compared.models, goal),
+        own=known.own,
         skipped=rows.skipped(known.passed_over, history),
         provenance=_provenance(known),
         minimize=goal.minimize is not None,

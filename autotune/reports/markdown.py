@@ -8,7 +8,7 @@ from autotune.core import units
 from autotune.core.errors import printable
 from autotune.judging.costs import Cost, Prices
 from autotune.judging.estimates import Figure
-from autotune.reports import elsewhere, tables, words
+from autotune.reports import elsewhere, words
 from autotune.reports.markup import table as _table
 from autotune.reports.markup import text as _text
 from autotune.reports.model import Compared, Report, Side
@@ -27,7 +27,7 @@ def render(report: Report) -> str:
     ]
     blocks += [[f"- {_text(line)}" for line in (*answer.cautions, *answer.outside)]]
     blocks += [[_text(report.which_precision.sentence)] if report.which_precision else [], _models(report)]
-    blocks += [_reading(report), *_elsewhere(report)]
+    blocks += [*_own(report), *_elsewhere(report)]
     blocks += [_code(answer.commands), [_provenance(report)]]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
 
@@ -90,18 +90,13 @@ def _models(report: Report) -> list[str]:
     names = words.ordered(on_test(report.quality), *(m.scores for m in models))
     if not models:
         return []
-    head = ["model", f"{report.unit}/s", *names]
-    rows = [_model(m, names) for m in models]
-    if report.writes_reports:
-        return _table([*head, "reports/s", "findings F1"], rows)
-    return _table(head, [row[: len(head)] for row in rows])
+    head = ["model", f"{report.unit}/s", *names, *(["reports/s"] if report.writes_reports else [])]
+    return _table(head, [_model(m, names)[: len(head)] for m in models])
 
 
 def _model(model: Compared, names: Sequence[str]) -> list[str]:
     scores = [_number(model.scores.get(name), ".4f") for name in names]
-    f1 = model.findings.f1 if model.findings else None
-    speeds = _figure(model.throughput, ".1f"), _number(model.reports_per_s, ".1f")
-    return [model.label, speeds[0], *scores, speeds[1], _number(f1, ".3f")]
+    return [model.label, _figure(model.throughput, ".1f"), *scores, _number(model.reports_per_s, ".1f")]
 
 
 def _elsewhere(report: Report) -> list[list[str]]:
@@ -116,12 +111,10 @@ def _elsewhere(report: Report) -> list[list[str]]:
     ]
 
 
-def _reading(report: Report) -> list[str]:
-    """What blind readers have said, a row a model."""
-    if report.reading is None:
-        return []
-    found = tables.reading(report.reading)
-    return _table(["blind reading", *found.head[1:]], found.rows)
+def _own(report: Report) -> list[list[str]]:
+    """Returns the workload's own tables, each with its title for a first heading."""
+    tables = report.own.tables if report.own else ()
+    return [_table([table.title, *table.head[1:]], table.rows) for table in tables if not table.is_detail]
 
 
 def _provenance(report: Report) -> str:

@@ -8,15 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from autotune.compare.results import Written
 from autotune.compare.steps import Steps
-from autotune.compare.texts import Texts
 from autotune.compare.verdict import Verdict
 from autotune.core.settings import Config
 from autotune.core.trial import Evaluation
 from autotune.judging.costs import Cost, Prices
 from autotune.judging.estimates import Figure
-from autotune.reports.reading import Reading
+from autotune.workloads.own_section import OwnSection
 
 if TYPE_CHECKING:  # which imports numpy, and every command this module
     from autotune.judging.elsewhere import Elsewhere
@@ -156,32 +154,12 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A clinical finding over a test split: in both report and reference, only there, only here."""
-
-    name: str
-    agreed: int
-    missed: int
-    invented: int
-
-
-@dataclass(frozen=True)
-class Findings:
-    """Precision, recall and F1 of all findings together (micro-averaged), None where there is none."""
-
-    precision: float | None
-    recall: float | None
-    f1: float | None
-    each: tuple[Finding, ...]
-
-
-@dataclass(frozen=True)
 class Compared:
     """The models of a label of `compare`: the baseline's, or the winner's in a precision.
 
     Throughput, scores and reports per second are means over the `seeds` that were trained to their end; the
     rest is of the first one of them. `beside_fp32` is how much higher its training loss has ended than the
-    same training's in fp32, `texts` what its reports are like.
+    same training's in fp32.
     """
 
     label: str
@@ -197,24 +175,11 @@ class Compared:
     reports_per_s: float | None
     writing_peak_bytes: int | None
     curve: tuple[Evaluation, ...]
-    findings: Findings | None
     seeds: int = 1
     steps: Steps = field(default_factory=Steps)
     beside_fp32: float | None = None
     checkpoint_bytes: int | None = None
     parameters: int | None = None
-    texts: Texts | None = None
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A test study and what each model wrote, by label."""
-
-    id: str
-    images: tuple[str, ...]  # files
-    reference: str
-    true: tuple[str, ...] | None
-    written: Mapping[str, Written]
 
 
 @dataclass(frozen=True)
@@ -256,7 +221,6 @@ class Report:
     predicted: tuple[Predicted, ...]
     ablation: tuple[Step, ...]
     compared: tuple[Compared, ...]
-    samples: tuple[Sample, ...]
     skipped: tuple[Skipped, ...]
     provenance: Mapping[str, Any] = field(default_factory=dict)
     minimize: bool = False
@@ -268,5 +232,5 @@ class Report:
     writes_reports: bool = True  # whether the workload has a program that models are scored with
     elsewhere: "Elsewhere | None" = None  # of what is recommended; None before there is anything
     which_precision: Verdict | None = None  # which of the compared models to take
-    reading: Reading | None = None  # what blind readers have said of what compared models wrote
+    own: OwnSection | None = None  # what the workload shows of the compared models
     going_on: str = ""  # the command that runs more of the search, where it does not run and can

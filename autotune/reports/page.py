@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else: template, style, script, plots and images in it.
+"""The report as one HTML file that needs nothing else: template, style, script and plots in it.
 
 Text from outside is escaped where it is put in. The page's own scripts are named by their hash in its
 Content-Security-Policy, so that nothing else could run, and nothing is ever fetched.
@@ -22,7 +22,6 @@ from autotune.core.shell import quoted
 from autotune.reports import (
     answer,
     elsewhere,
-    images,
     marks,
     plots_ablation,
     plots_front,
@@ -32,7 +31,6 @@ from autotune.reports import (
     plots_speed,
     plots_step,
     tables,
-    texts,
     words,
 )
 from autotune.reports.model import Report
@@ -59,7 +57,7 @@ class _Plots:
 
 
 def render(report: Report) -> str:
-    """The whole page. Reads the images of the report's samples; one that cannot be read is marked as such."""
+    """The whole page."""
     drawn = plots_of(report)
     return framed(
         "page.html.j2",
@@ -68,7 +66,7 @@ def render(report: Report) -> str:
         report=report,
         plots=drawn,
         sections=sections(report),
-        pictures={file: images.picture(file) for sample in report.samples for file in sample.images},
+        own=Markup(report.own.html()) if report.own else "",  # noqa: S704 - the workload has escaped it
         session=quoted(report.session),
     )
 
@@ -129,7 +127,6 @@ def environment() -> Environment:
         "elsewhere": elsewhere,
         "marks": marks,
         "tables": tables,
-        "texts": texts,
         "words": words,
     }
     return made

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from autotune.compare import blind, results
+from autotune.compare import results
 from autotune.display import snapshot
 from autotune.judging import pilot
 from autotune.judging.costs import Prices
@@ -25,19 +25,19 @@ def read(root: Path, samples: int, *, is_over: bool = False, prices: Prices | No
     history = pilot.settled(History(study.trials, session.space()))
     space = history.space
     plan = study.plan or Plan(space.budget.trials, space.budget.time)
-    compared = results.found(session, space.objective)
+    compared, workload = results.found(session, space.objective), registry.named(space.workload)
     known = Known(
         name=session.name,
         shown=root,
         state=snapshot.state_of(session, plan, is_over=is_over),
         history=history,
-        workload=registry.named(space.workload),
+        workload=workload,
         options=session.options(),
         provenance=session.provenance(),
         plan=plan,
         passed_over=study.passed_over,
         compared=compared,
-        said=blind.said(session, compared.written),
+        own=workload.report_section(session.comparison.root, compared.reports, samples),
         prices=prices,
     )
-    return figures.report(known, samples)
+    return figures.report(known)

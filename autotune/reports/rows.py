@@ -1,7 +1,10 @@
-"""The trials of a session, and what was not started: each with what it took and what was saved. Pure."""
+"""The trials of a session, what was not started, and the compared models: a row each. Pure."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from autotune.compare import results
+from autotune.compare.results import Model, Runs
 from autotune.core.passed_over import PassedOver, Refused
 from autotune.core.settings import settings_key
 from autotune.core.trial import Trial, TrialKind
@@ -9,7 +12,8 @@ from autotune.display import view
 from autotune.judging import gains, objective, quality, reasons
 from autotune.judging.history import History
 from autotune.reports import words
-from autotune.reports.model import Row, Skipped
+from autotune.reports.model import Compared, Row, Skipped
+from autotune.space.sections import Objective
 from autotune.space.space import Space
 
 _KINDS = {
@@ -120,3 +124,35 @@ def _mean_s(history: History, is_like: Callable[[Trial], bool]) -> float:
     ended = [t for t in history.searched if t.outcome is not None]
     alike = [t.seconds for t in ended if is_like(t)] or [t.seconds for t in ended]
     return objective.mean(alike) or 0.0
+
+
+def compared(runs: Runs, goal: Objective) -> tuple[Compared, ...]:
+    """Returns a row for every label that was compared."""
+    return tuple(
+        replace(_compared(model, runs[label], goal), beside_fp32=results.beside_fp32(model, runs))
+        for label, model in results.first(runs).items()
+    )
+
+
+def _compared(model: Model, models: Sequence[Model], goal: Objective) -> Compared:
+    """The results of the `models` of a label; what does not cover all of them is of this `model`."""
+    done, training = [each for each in models if each.completed], model.training
+    return Compared(
+        label=model.label,
+        config=model.config,
+        status=model.outcome.status.value,
+        reason=model.outcome.reason,
+        trial=model.trial,
+        samples=model.samples,
+        throughput=results.throughput(done),
+        training_peak_bytes=training.peak_memory_bytes,
+        training_memory_is_rising=training.memory_is_rising,
+        scores=results.mean_scores(done),
+        reports_per_s=objective.mean([m.reports_per_s for m in done if m.reports_per_s is not None]),
+        writing_peak_bytes=model.peak_memory_bytes,
+        curve=quality.shown_curve(training.curve, goal),
+        seeds=len(done),
+        steps=model.steps,
+        checkpoint_bytes=model.checkpoint_bytes,
+        parameters=model.parameters,
+    )

@@ -21,7 +21,7 @@ _LABELS = {
     "front": "Front",
     "speed": "Speed",
     "quality": "Quality",
-    "reports": "Reports",
+    "own": "",  # the workload says how it is called
     "elsewhere": "Other GPUs",
     "search": "Search",
     "provenance": "Provenance",
@@ -32,11 +32,12 @@ def sections(report: Report) -> list[Section]:
     """The sections, numbered from 1."""
     present = {
         "speed": _tells_of_speed(report),
-        "reports": report.writes_reports or any(each.texts for each in report.compared),
+        "own": report.own is not None,
         "elsewhere": report.elsewhere is not None,
     }
     names = [name for name in _LABELS if present.get(name, True)]
-    return [Section(name, number, _LABELS[name]) for number, name in enumerate(names, start=1)]
+    labels = {**_LABELS, "own": report.own.title if report.own else ""}
+    return [Section(name, number, labels[name]) for number, name in enumerate(names, start=1)]
 
 
 def _tells_of_speed(report: Report) -> bool:

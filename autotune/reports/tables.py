@@ -4,13 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from autotune.compare.blind import MARKS
 from autotune.compare.results import on_test
 from autotune.reports import answer, marks, words
 from autotune.reports.marks import Mark
-from autotune.reports.model import Compared, Findings, Report, Row
+from autotune.reports.model import Compared, Report, Row
 from autotune.reports.plot import Table
-from autotune.reports.reading import Reading
 
 _MOST_REASONS = 3
 _LABELS = {"cpus": "CPUs", "revision": "code revision", "data": "data fingerprint", "command": "command line"}
@@ -117,7 +115,7 @@ def scores(report: Report) -> Table:
 
 
 def beside(found: Sequence[Compared]) -> Table | None:
-    """What the trainings and the reports of compared models are like, besides their scores.
+    """What the trainings of compared models are like, besides their scores.
 
     Only what is known of at least one of them; None where nothing is.
     """
@@ -130,7 +128,7 @@ def beside(found: Sequence[Compared]) -> Table | None:
 
 def _beside(each: Compared) -> dict[str, str]:
     """The cells of a model by their headings."""
-    steps, texts = each.steps, each.texts
+    steps = each.steps
     return {
         "final train loss": words.score(steps.final_loss),
         "against fp32": words.change(each.beside_fp32),
@@ -138,9 +136,6 @@ def _beside(each: Compared) -> dict[str, str]:
         "overflows": words.count(steps.overflows),
         "parameters": words.count(each.parameters),
         "checkpoints": words.memory(each.checkpoint_bytes),
-        "lexical overlap": words.score(texts.overlap if texts else None),
-        "length ratio": words.score(texts.length_ratio if texts else None),
-        "distinct reports": words.share(texts.distinct if texts else None),
     }
 
 
@@ -161,56 +156,6 @@ def own_scores(report: Report) -> Table | None:
     rows = tuple((label, *(words.score(found.get(name)) for name in names)) for label, found in sides)
     head = ("model", *(words.metric(name) for name in names))
     return Table(head, rows, numeric=tuple(range(1, len(head)))) if len(names) > 1 else None
-
-
-def findings(found: Sequence[Compared]) -> Table | None:
-    """Precision, recall and F1 per model; None where nothing labels findings."""
-    labelled = [(each.label, each.findings) for each in found if each.findings is not None]
-    rows = tuple(
-        (label, *map(words.share, (f.precision, f.recall, f.f1)), *(str(n) for n in _totals(f)))
-        for label, f in labelled
-    )
-    head = ("model", "precision", "recall", "F1", "agreed", "missed", "invented")
-    return Table(head, rows, numeric=tuple(range(1, 7))) if rows else None
-
-
-def _totals(found: Findings) -> tuple[int, int, int]:
-    each = found.each
-    return sum(f.agreed for f in each), sum(f.missed for f in each), sum(f.invented for f in each)
-
-
-def each_finding(found: Sequence[Compared]) -> Table:
-    """Every finding of every model: agreed, missed, invented."""
-    labelled = [(each.label, each.findings.each) for each in found if each.findings is not None]
-    names = list(dict.fromkeys(f.name for _, each in labelled for f in each))
-    counts = {
-        (label, f.name): f"{f.agreed} / {f.missed} / {f.invented}" for label, each in labelled for f in each
-    }
-    rows = ((name, *(counts.get((label, name), words.NOTHING) for label, _ in labelled)) for name in names)
-    head = ("agreed / missed / invented", *(label for label, _ in labelled))
-    return Table(head, tuple(rows), numeric=tuple(range(1, len(head))))
-
-
-def reading(found: Reading) -> Table:
-    """What blind readers have said: a row per model, marks counted, shares with their intervals."""
-    rows = tuple(
-        (
-            each.label,
-            *map(str, (each.reports, each.correct_marks, each.minor_errors, each.major_errors)),
-            words.share_within(each.correct),
-            words.share_within(each.harmless),
-        )
-        for each in found.models
-    )
-    head = ("model", "reports", *MARKS, "share correct", "without a major error")
-    return Table(head, rows, numeric=tuple(range(1, len(head))))
-
-
-def remarks(found: Reading) -> Table:
-    rows = (
-        (each.label, each.study, each.reader, each.mark or words.NOTHING, each.note) for each in found.remarks
-    )
-    return Table(("model", "study", "reader", "mark", "note"), tuple(rows))
 
 
 def facts(report: Report) -> list[tuple[str, list[str]]]:

@@ -143,14 +143,6 @@ def share(value: float | None) -> str:
     return NOTHING if units.number(value) is None else f"{value:.0%}"
 
 
-def share_within(figure: Figure) -> str:
-    """`80% (62% to 91%)`."""
-    interval = (
-        "" if figure.low is None or figure.high is None else f" ({figure.low:.0%} to {figure.high:.0%})"
-    )
-    return f"{share(figure.value)}{interval}"
-
-
 def change(value: float | None) -> str:
     """`+1.2%`: how much more than another figure."""
     return NOTHING if units.number(value) is None else f"{value:+.1%}"

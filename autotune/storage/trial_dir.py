@@ -70,7 +70,7 @@ class ModelDir(TrialDir):
 
     @property
     def reports_file(self) -> Path:
-        """What the model wrote, a JSON object a line, the fields of `results.Written`."""
+        """What the model wrote, as the workload's own program writes it."""
         return self.root / "reports.jsonl"
 
 
@@ -92,16 +92,6 @@ class ComparisonDir:
     def goal_file(self) -> Path:
         """What a model has to keep, where that was said."""
         return self.root / "goal.json"
-
-    @property
-    def blind_key_file(self) -> Path:
-        """What leads from a report in a blind sheet to the models that wrote it."""
-        return self.root / "blind.json"
-
-    @property
-    def marks_file(self) -> Path:
-        """The answers of readers who did not know the models."""
-        return self.root / "marks.json"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from autotune.core.settings import SEED, Known, Setting
 from autotune.workloads import code
 from autotune.workloads.command.calls import Call
 from autotune.workloads.own_file import OwnFile
+from autotune.workloads.own_section import OwnSection
 from autotune.workloads.program import Program
 
 # A generator of records, or a function that reports them and returns nothing.
@@ -98,6 +99,15 @@ class Workload:
     def own_file(self) -> OwnFile:
         """What trains with its settings again, without the tuner."""
         return OwnFile()
+
+    def report_section(self, place: Path, reports: Mapping[str, Path], samples: int) -> OwnSection | None:
+        """Returns its own section of a session's report; None if it has none.
+
+        `reports` are the files that `Program.evaluate` has written, by model, and lie below `place`, a
+        directory that the user may add files to. The section shows so many `samples` of the test split.
+        """
+        del place, reports, samples
+        return None
 
     def revision(self) -> str:
         """A fingerprint of the code: see `code.revision_of_module`."""

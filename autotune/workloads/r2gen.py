@@ -14,6 +14,7 @@ from autotune.core.settings import Known, Memory, Setting
 from autotune.core.shell import quoted
 from autotune.workloads.base import Cadence, Workload
 from autotune.workloads.own_file import OwnFile
+from autotune.workloads.own_section import OwnSection
 from autotune.workloads.program import Program
 from r2gen import config as trainer
 from r2gen import errors
@@ -82,6 +83,14 @@ class R2GenWorkload(Workload):
     @property
     def own_file(self) -> OwnFile:
         return R2GenConfig()
+
+    def report_section(self, place: Path, reports: Mapping[str, Path], samples: int) -> OwnSection | None:
+        from r2gen.compared import section  # noqa: PLC0415
+
+        try:
+            return section.section(place, reports, samples)
+        except errors.InputError as error:
+            raise InputError(str(error)) from None
 
     def fill(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
         return {**baseline} if "data" in baseline else {**baseline, "data": str(_drawn_data())}

@@ -21,6 +21,8 @@ from r2gen.__main__ import main
 from r2gen.findings import asserted
 from tests import forked
 from tests.forked import Forked
+from tests.r2gen.compared.written import entry
+from tests.r2gen.compared.written import write as write_reports
 from tests.r2gen.faults import change_models, spoil
 
 WITHOUT_THE_TUNER = """
@@ -430,3 +432,24 @@ def test_the_reports_of_a_checkpoint_are_written_down_one_by_one(
     assert scores["studies"] == len(written)
     assert [file.name for file in (tmp_path / "new").iterdir()] == ["reports.jsonl"]
     assert "/proc/x: cannot be written" in _refused(capsys, [*command, "/proc/x/reports.jsonl"])
+
+
+def test_a_sheet_has_what_models_wrote_for_the_same_studies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other, none = (
+        str(write_reports(tmp_path / name, [entry(n, f"{name} wrote {n}") for n in studies]))
+        for name, studies in (("one", range(6)), ("other", range(4)), ("none", ()))
+    )
+    file = tmp_path / "sheet.html"
+    assert main(["sheet", one, other, "--samples", "2", "--output", str(file)]) == 0
+    assert capsys.readouterr() == (f"sheet: {file}: 2 studies\n", "")
+    assert file.read_text().count("data-report=") == 4
+    for given, reason in (
+        ([one, "--samples", "0"], "--samples: at least 1: got 0"),
+        ([none], f"reports: no study is in all of: {none}"),
+        ([str(tmp_path / "no")], f"reports {tmp_path}/no: cannot be read: No such file or directory"),
+        ([one, "--output", str(tmp_path)], f"--output {tmp_path}: cannot be written: Is a directory"),
+        (["--samples", "3"], "the following arguments are required: reports"),
+    ):
+        assert reason in _refused(capsys, ["sheet", *given])

@@ -175,7 +175,7 @@ def test_a_model_is_trained_and_scored_once(session, compared):
     assert (model.steps.bad, model.steps.final_loss) == (0, 1.0)
     assert (model.parameters, model.checkpoint_bytes > 0) == (12, True)
     place = session.model_dir("bf16")
-    assert [written.report for written in results.written(place)] == ["b"]
+    assert json.loads(place.reports_file.read_text())["report"] == "b"
     assert not place.work.exists()
     assert said[0] == "bf16: training over 400 samples: 4 bf16 lr 0.001"
 
@@ -421,11 +421,10 @@ def test_what_is_told_of_a_label_is_of_its_first_seed_that_completed(session):
         place = session.model_dir(results.name_of("bf16", seed))
         place.root.mkdir(parents=True)
         results.write(place, Model("bf16", {}, outcome, Measurement(), 400, seed=seed))
-        text = {"id": "1", "images": [], "reference": "a", "report": f"of seed {seed}"}
-        place.reports_file.write_text(json.dumps(text))
+        place.reports_file.touch()
     found = results.found(session, Objective())
     assert results.first(found.models)["bf16"].seed == 1
-    assert [written.report for written in found.written["bf16"]] == ["of seed 1"]
+    assert found.reports == {"bf16": session.model_dir("bf16-seed-1").reports_file}
 
 
 def test_the_share_to_keep_is_the_searchs_unless_another_is_asked_for(session, space):

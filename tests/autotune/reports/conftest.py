@@ -1,7 +1,5 @@
 """The reports that the tests of a page share."""
 
-from pathlib import Path
-
 import pytest
 
 from autotune.reports.model import Report
@@ -10,14 +8,9 @@ from . import handmade
 
 
 @pytest.fixture(scope="session")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("images")
-
-
-@pytest.fixture(scope="session")
-def rich(images: Path) -> Report:
+def rich() -> Report:
     """A whole search with a comparison."""
-    return handmade.rich(images)
+    return handmade.rich()
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +20,6 @@ def bare() -> Report:
 
 
 @pytest.fixture(scope="session")
-def many(images: Path) -> Report:
+def many() -> Report:
     """A whole search of a thousand trials."""
-    return handmade.rich(images, trials=1000)
+    return handmade.rich(trials=1000)

@@ -1,16 +1,9 @@
 """Reports made by hand: of a whole search, and of one that has just begun."""
 
 import random
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
-from PIL import Image, ImageDraw
-
-from autotune.compare import blind
-from autotune.compare.blind import MARKS, Unblinded
-from autotune.compare.results import Written
 from autotune.compare.steps import Steps
-from autotune.compare.texts import Texts
 from autotune.compare.verdict import Verdict
 from autotune.core.settings import Config
 from autotune.display import view
@@ -21,16 +14,12 @@ from autotune.reports.model import (
     Answer,
     Compared,
     Figure,
-    Finding,
-    Findings,
     Predicted,
     Report,
-    Sample,
     Side,
     Skipped,
     Step,
 )
-from autotune.reports.reading import Reading, reading
 
 from .made_trials import (
     BASELINE,
@@ -145,28 +134,17 @@ def ablation(first: int) -> tuple[Step, ...]:
     return (*steps, Step("learning_rate", *rates, None, None, None, "it does not change the speed"))
 
 
-TEXTS = {
-    "baseline": "the heart is normal in size . the lungs are clear . there is no pleural effusion .",
-    "fp32": "the heart is enlarged . the lungs are clear . there is no pleural effusion or pneumothorax .",
-    "bf16": "the heart is mildly enlarged . lungs are clear . no pleural effusion or pneumothorax .",
-    "fp16": "the heart is mildly enlarged . there is a small left pleural effusion . no pneumothorax .",
-}
-
-
-_UNTRAINED = dict.fromkeys(
-    ("throughput", "training_peak_bytes", "reports_per_s", "writing_peak_bytes", "findings")
-)
+_UNTRAINED = dict.fromkeys(("throughput", "training_peak_bytes", "reports_per_s", "writing_peak_bytes"))
 
 
 def compared() -> tuple[Compared, ...]:
     """The baseline and three precisions that trained, and one that did not."""
     rng = random.Random(3)
     models = []
-    for n, label in enumerate(TEXTS):
+    for n, label in enumerate(("baseline", "fp32", "bf16", "fp16")):
         config = BASELINE if label == "baseline" else BEST | {"precision": label}
         top = 0.158 + 0.002 * n
         scores = {f"bleu_{k}": top * 2.9 / k**0.75 for k in range(1, 4)} | {"bleu_4": top}
-        each = (Finding("cardiomegaly", 9 + n, 6 - n, 2), Finding("pleural effusion", 5, 3, 1 + n))
         models.append(
             Compared(
                 label=label,
@@ -182,12 +160,10 @@ def compared() -> tuple[Compared, ...]:
                 reports_per_s=21.0 + 6 * n,
                 writing_peak_bytes=int((2.2 - 0.2 * n) * GIB),
                 curve=curve(config, rng),
-                findings=Findings(0.82 - n / 50, 0.61 + n / 30, 0.70 + n / 60, each),
                 seeds=3,
                 steps=Steps(1250, bad=0, overflows=4 * (label == "fp16"), final_loss=1.83 + n / 100),
                 beside_fp32=None if n < 2 else (n - 1) / 500,
                 checkpoint_bytes=int(1.1 * GIB),
-                texts=Texts(overlap=0.41 + n / 100, length_ratio=0.87, distinct=0.62),
             )
         )
     failed = "fp8 needs a GPU of compute capability 8.9 or newer"
@@ -215,63 +191,34 @@ def which_precision() -> Verdict:
     )
 
 
-def read_blind() -> Reading:
-    said = [
-        Unblinded(
-            "AB", str(n), (label,), blind.Answer(MARKS[(n + k) % (2 + (k == 0))], HOSTILE if n == 3 else "")
-        )
-        for n in range(12)
-        for k, label in enumerate(TEXTS)
-    ]
-    found = reading(said, TEXTS)
-    assert found is not None
-    return found
+@dataclass(frozen=True)
+class MadeTable:
+    """A table of a workload's own."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: tuple[int, ...] = (1,)
+    note: str = ""
+    is_detail: bool = False
 
 
-def drawn_image(file: Path, shade: int) -> str:
-    picture = Image.new("L", (512, 600), 12)
-    draw = ImageDraw.Draw(picture)
-    draw.ellipse((70, 60, 245, 520), fill=70 + shade)
-    draw.ellipse((268, 60, 442, 520), fill=70 + shade)
-    draw.ellipse((190, 280, 360, 500), fill=190)
-    for rib in range(8):
-        draw.arc((40, 40 + 60 * rib, 472, 190 + 60 * rib), 200, 340, fill=150, width=6)
-    picture.save(file)
-    return str(file)
+@dataclass(frozen=True)
+class Made:
+    """A workload's own section, whose figures come from outside."""
+
+    title: str = "Own"
+    tables: tuple[MadeTable, ...] = (
+        MadeTable("Own figures", ("model", "own score"), (("bf16", "0.5"),), note="What the figures are."),
+        MadeTable("Own details", ("model", "note"), (("bf16", HOSTILE),), is_detail=True),
+    )
+
+    def html(self) -> str:
+        return "<p>Escaped by the workload, such as &lt;b&gt;.</p>"
 
 
-def samples(directory: Path) -> tuple[Sample, ...]:
-    """Three studies: one with two images, one whose images are no images, one with markup in its texts."""
-    true = ("cardiomegaly",)
-    reference = "The heart is mildly enlarged. The lungs are clear. No pleural effusion or pneumothorax."
-    (directory / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nno more")
-    images = (drawn_image(directory / "0.png", 0), drawn_image(directory / "1.png", 25))
-    gone = (str(directory / "broken.png"), str(directory / "absent.png"))
-    found = {"baseline": (), "fp32": true, "bf16": true, "fp16": (*true, "pleural effusion")}
-    made = []
-    for name, files, text in (
-        ("CXR0001", images, reference),
-        ("CXR0002", gone, reference),
-        ("CXR0003", images[:1], HOSTILE),
-    ):
-        written = {
-            label: Written(
-                id=name,
-                images=files,
-                reference=text,
-                report=HOSTILE if name == "CXR0003" and label == "bf16" else report,
-                scores={"bleu_4": 0.11 + n / 9, "rouge_l": 0.3 + n / 10},
-                found=found[label],
-                true=true,
-            )
-            for n, (label, report) in enumerate(TEXTS.items())
-        }
-        made.append(Sample(name, files, text, true, written))
-    return tuple(made)
-
-
-def rich(directory: Path, trials: int = 48) -> Report:
-    """A report with everything in it; its images are written to `directory`."""
+def rich(trials: int = 48) -> Report:
+    """A report with everything in it."""
     return Report(
         session="runs/iu",
         created="2026-11-21T16:44:47+00:00",
@@ -292,9 +239,8 @@ def rich(directory: Path, trials: int = 48) -> Report:
         elsewhere=elsewhere(),
         ablation=ablation(trials + 3 * SEEDS),
         compared=compared(),
-        samples=samples(directory),
         which_precision=which_precision(),
-        reading=read_blind(),
+        own=Made(),
         skipped=(
             Skipped("would not fit in memory", 14, 640.0, "256x1 fp32 workers 4: 21.4 GiB of 8.0 GiB"),
             Skipped("known to be slower", 9, 1_310.0, "16x1 fp32 workers 0: 60.1 samples/s, measured"),
@@ -336,6 +282,5 @@ def bare() -> Report:
         predicted=(),
         ablation=(),
         compared=(),
-        samples=(),
         skipped=(),
     )

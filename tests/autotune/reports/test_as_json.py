@@ -7,12 +7,13 @@ import pytest
 from autotune.reports import as_json, figures
 from autotune.reports.model import Answer, Figure, Report
 
+from .handmade import Made
 from .searched import known
 
 
 @pytest.fixture
 def report(space):
-    return figures.report(known(space), 5)
+    return figures.report(known(space))
 
 
 def read(report):
@@ -30,6 +31,12 @@ def test_scripts_get_every_field_under_its_name(report):
     assert found["answer"]["factor"]["value"] == report.answer.factor.value
     assert [row["kind"] for row in found["trials"]] == [row.kind for row in report.trials]
     assert found["trials"][1]["config"]["precision"] == "bf16"
+
+
+def test_the_workloads_own_section_is_what_its_dataclass_has(report):
+    found = read(replace(report, own=Made()))["own"]
+    assert found["title"] == "Own"
+    assert found["tables"][0]["rows"] == [["bf16", "0.5"]]
 
 
 def test_the_ablation_is_called_so(report):

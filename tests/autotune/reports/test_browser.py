@@ -160,8 +160,8 @@ def test_every_plot_is_drawn(browser, pages, name):
 def test_every_section_is_filled(browser, pages, name):
     browser.look().open_once(pages[name])
     lengths = browser.run("return [...document.querySelectorAll('section')].map((s) => s.innerText.length)")
-    assert len(lengths) == (7 if name == "bare" else 8), (
-        "a search that has only begun says nothing of other GPUs"
+    assert len(lengths) == (6 if name == "bare" else 8), (
+        "a search that has only begun says nothing of other GPUs, and has compared nothing"
     )
     assert min(lengths) > 60
 
@@ -205,7 +205,7 @@ def test_plots_are_as_wide_as_their_place(browser, pages):
 def test_text_from_outside_is_shown_as_text(browser, pages):
     browser.look().open_once(pages["rich"])
     browser.run("for (const d of document.querySelectorAll('details')) d.open = true")
-    for section in ("reports", "search"):
+    for section in ("own", "search"):
         said = browser.run("return document.getElementById(arguments[0]).innerText", section)
         assert "<script>window.hacked = true</script><img src=x" in said
     assert browser.run("return window.hacked") is None

@@ -23,7 +23,7 @@ def on_gpu(space):
 
 @pytest.fixture
 def report(on_gpu):
-    return figures.report(on_gpu, 5)
+    return figures.report(on_gpu)
 
 
 def test_every_form_of_a_report_has_it(report):
@@ -54,7 +54,7 @@ def test_what_it_rests_on_is_said(report):
 
 
 def test_without_a_gpu_a_report_says_nothing_of_others(space):
-    assert figures.report(known(space), 5).elsewhere is None
+    assert figures.report(known(space)).elsewhere is None
 
 
 def test_what_is_not_known_has_its_reason_below(report):
@@ -69,6 +69,6 @@ def test_what_is_not_known_has_its_reason_below(report):
 
 
 def test_before_there_is_anything_to_recommend_there_is_no_such_section(space, on_gpu):
-    begun = figures.report(replace(on_gpu, history=History([], space)), 5)
+    begun = figures.report(replace(on_gpu, history=History([], space)))
     assert begun.elsewhere is None
     assert "elsewhere" not in Page(page.render(begun)).texts

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.compare.results import Found, Model, Written
+from autotune.compare.results import Found, Model
 from autotune.core.passed_over import PassedOver, Refused
 from autotune.core.trial import Measurement, Outcome, Status
 from autotune.judging.history import History
@@ -21,7 +21,7 @@ def known(space):
 
 
 def test_a_report_says_what_was_searched_for_and_how(known):
-    report = figures.report(known, samples=5)
+    report = figures.report(known)
     assert (report.session, report.created, report.state) == ("runs/s", "2026-11-21", "ended")
     assert (report.quality, report.keep, report.select, report.target) == (
         "bleu_4",
@@ -45,10 +45,10 @@ def test_what_is_not_known_is_left_out_and_a_limit_that_was_asked_for_stands_in(
     )
     history = History([running], known.history.space)
     begun = replace(known, state="running", history=history, plan=Plan(40, None), provenance={})
-    report = figures.report(begun, samples=5)
+    report = figures.report(begun)
     assert (report.answer.verdict, report.answer.commands, report.created) == ("none", (), "")
     assert (report.memory_limit_bytes, report.seconds, report.least_quality) == (GIB, 7.0, None)
-    assert (report.predicted, report.ablation, report.compared, report.samples) == ((), (), (), ())
+    assert (report.predicted, report.ablation, report.compared, report.own) == ((), (), (), None)
     assert report.skipped == ()
 
 
@@ -56,25 +56,23 @@ def test_provenance_is_all_but_the_space_and_says_how_was_measured(known):
     space = known.history.space
     more = [trial(space, 9, 20, 0.2, shared=True), trial(space, 10, None, None)]
     history = History([*known.history.trials, *more], space)
-    found = figures.report(replace(known, history=history), samples=5).provenance
+    found = figures.report(replace(known, history=history)).provenance
     assert "space" not in found
     assert (found["seed"], found["seeds"]) == (0, [0, 1, 2, 3, 4])
     assert (found["measured_alone"], found["measured_beside_others"]) == (9, 1)
     assert (found["options"]["wandb"], found["options"]["memory_limit_bytes"]) == ("off", GIB)
 
 
-def test_compared_models_and_their_reports_are_in_it(known):
+def test_compared_models_are_in_it(known):
     models = {n: (Model(n, {}, Outcome(Status.COMPLETED), Measurement(), 100),) for n in ("baseline", "bf16")}
-    written = {n: tuple(Written(str(i), (), "true", "told") for i in range(9)) for n in models}
-    report = figures.report(replace(known, compared=Found(models, written)), samples=3)
+    report = figures.report(replace(known, compared=Found(models)))
     assert [model.label for model in report.compared] == ["baseline", "bf16"]
-    assert [sample.id for sample in report.samples] == ["1", "4", "7"]
 
 
 def test_what_was_passed_over_is_in_it(known):
     config = known.history.space.baseline_config | {"num_workers": 0}
     passed = [PassedOver(config, Refused.SPEED, "is as fast as trial 1, which keeps the quality")]
-    (found,) = figures.report(replace(known, passed_over=passed), samples=5).skipped
+    (found,) = figures.report(replace(known, passed_over=passed)).skipped
     assert found.count == 1
 
 
@@ -89,10 +87,10 @@ def test_what_was_passed_over_is_in_it(known):
     ],
 )
 def test_what_runs_more_of_a_search_is_a_command_that_does(known, changes, command):
-    assert figures.report(replace(known, **changes), samples=0).going_on == command
+    assert figures.report(replace(known, **changes)).going_on == command
 
 
 def test_without_its_baseline_nothing_of_a_search_can_be_run(known):
     space = known.history.space
     failed = replace(trial(space, 0, None, None), outcome=Outcome(Status.FAILED, reason="as made"))
-    assert figures.report(replace(known, history=History([failed], space)), samples=0).going_on == ""
+    assert figures.report(replace(known, history=History([failed], space))).going_on == ""

@@ -6,8 +6,9 @@ import pytest
 
 from autotune.judging.costs import Cost, Prices
 from autotune.reports import figures, markdown
-from autotune.reports.model import Answer, Compared, Figure, Findings
+from autotune.reports.model import Answer, Compared, Figure
 
+from .handmade import Made
 from .searched import known
 
 HOSTILE = "a|b `c` <script>d</script> *e* _f_ [g](h) ~i~ #j \\k ![l](m) $n$ @o\n# p\r\u2028q"
@@ -15,7 +16,7 @@ HOSTILE = "a|b `c` <script>d</script> *e* _f_ [g](h) ~i~ #j \\k ![l](m) $n$ @o\n
 
 @pytest.fixture
 def report(space):
-    return figures.report(known(space), 5)
+    return figures.report(known(space))
 
 
 def test_the_answer_is_a_sentence_a_table_and_the_commands(report):
@@ -75,24 +76,28 @@ def test_without_a_result_there_is_a_sentence_and_no_table(report):
 def test_models_that_were_compared_have_a_row_each(report):
     rest = {"config": {}, "status": "completed", "reason": "", "trial": None, "samples": 100, "curve": ()}
     rest |= {"training_peak_bytes": None, "training_memory_is_rising": False, "writing_peak_bytes": None}
-    f1 = Findings(0.5, 0.5, 0.5, ())
     compared = (
         Compared(
             "bf16",
             throughput=Figure(9.0),
             scores={"bleu_4": 0.1, "bleu_4_chance": 0.05},
             reports_per_s=2.0,
-            findings=f1,
             **rest,
         ),
-        Compared("fp8", throughput=None, scores={"cider": 0.3}, reports_per_s=None, findings=None, **rest),
-        Compared("fp16", throughput=None, scores={}, reports_per_s=None, findings=None, **rest),
+        Compared("fp8", throughput=None, scores={"cider": 0.3}, reports_per_s=None, **rest),
+        Compared("fp16", throughput=None, scores={}, reports_per_s=None, **rest),
     )
     lines = markdown.render(replace(report, compared=compared, writes_reports=True)).splitlines()
-    start = lines.index("| model | samples/s | bleu\\_4 | cider | reports/s | findings F1 |")
-    assert lines[start + 2] == "| bf16 | 9.0 | 0.1000 | - | 2.0 | 0.500 |"
-    assert lines[start + 3] == "| fp8 | - | - | 0.3000 | - | - |"
+    start = lines.index("| model | samples/s | bleu\\_4 | cider | reports/s |")
+    assert lines[start + 2] == "| bf16 | 9.0 | 0.1000 | - | 2.0 |"
+    assert lines[start + 3] == "| fp8 | - | - | 0.3000 | - |"
     assert lines[start + 4] == "", "what has not come to scores is no row"
+
+
+def test_a_workloads_own_tables_have_their_titles_and_no_details(report):
+    text = markdown.render(replace(report, own=Made()))
+    assert "| Own figures | own score |\n| --- | ---: |\n| bf16 | 0.5 |\n" in text
+    assert "Own details" not in text
 
 
 def test_text_from_outside_is_text(report):

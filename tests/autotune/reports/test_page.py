@@ -16,7 +16,7 @@ from autotune.reports.model import Figure
 from . import handmade
 from .made_trials import HOSTILE
 
-SECTIONS = ("answer", "front", "speed", "quality", "reports", "elsewhere", "search", "provenance")
+SECTIONS = ("answer", "front", "speed", "quality", "own", "elsewhere", "search", "provenance")
 VOID = {"meta", "link", "img", "br", "use", "path", "circle"}
 
 
@@ -74,7 +74,7 @@ def words_of(text):
 
 def test_the_sections_come_in_their_order_and_all_are_filled(whole):
     assert [values["id"] for values in whole.all("section")] == list(SECTIONS)
-    assert all(len(words_of(whole.texts[name])) > 100 for name in SECTIONS)
+    assert all(len(words_of(whole.texts[name])) > 60 for name in SECTIONS)
 
 
 def test_the_answer_says_what_to_run_and_why(whole):
@@ -98,9 +98,9 @@ def test_text_from_outside_is_shown_as_text(text, whole):
     assert "<script>window" not in text
     assert "<img src=x" not in text
     assert HOSTILE.replace("\u202e", " ") in whole.texts["search"]
-    assert "<script>window.hacked" in whole.texts["reports"]
+    assert "<script>window.hacked" in whole.texts["own"]
     assert "\u202e" not in text
-    assert [values for values in whole.all("img") if not values["src"].startswith("data:image/jpeg")] == []
+    assert whole.all("img") == []
 
 
 def test_nothing_is_fetched_and_no_script_but_its_own_may_run(whole):
@@ -142,25 +142,9 @@ def test_everything_to_see_is_said_in_words(whole):
     drawn = [v for _, v in whole.tags if v.get("role") == "img"]
     assert len(drawn) == 11
     assert all(v["aria-label"] for v in drawn)
-    assert all(v["alt"] for v in whole.all("img"))
     assert all(v.get("aria-hidden") == "true" for v in whole.all("svg"))
     assert next(v for v in whole.all("html"))["lang"] == "en"
     assert {"header", "nav", "main", "footer"} <= {tag for tag, _ in whole.tags}
-
-
-def test_differences_and_findings_are_told_apart_without_colour(text):
-    assert re.search(r"<del>mildly enlarged\.</del> <ins>normal in size\.</ins>", text)
-    for symbol, kind in (("✓", "agreed"), ("\N{MINUS SIGN}", "missed"), ("+", "invented")):
-        assert re.search(
-            rf'<span aria-hidden="true">{re.escape(symbol)}</span> [\w ]+ ?<span class="unseen">{kind}', text
-        )
-
-
-def test_an_image_that_is_not_there_says_so(whole):
-    said = words_of(whole.texts["reports"])
-    assert "image cannot be read" in said
-    assert "image not found" in said
-    assert len(whole.all("img")) == 3
 
 
 def test_scores_are_those_of_papers_and_the_searchs_own(rich):
@@ -187,20 +171,19 @@ def test_beside_the_scores_is_what_is_known_of_a_model_at_least(rich):
     found = tables.beside(rich.compared)
     assert found.head == (
         *("model", "final train loss", "against fp32", "bad steps", "overflows", "checkpoints"),
-        *("lexical overlap", "length ratio", "distinct reports"),
     )
-    assert found.rows[-1] == (*("fp16", "1.8600", "+0.4%", "0", "4", "1.1 GiB", "0.4400", "0.8700", "62%"),)
+    assert found.rows[-1] == (*("fp16", "1.8600", "+0.4%", "0", "4", "1.1 GiB"),)
     assert [row[0] for row in found.rows] == ["baseline", "fp32", "bf16", "fp16"], "fp8 was not trained"
-    silent = [replace(each, steps=Steps(), beside_fp32=None, texts=None) for each in rich.compared]
+    silent = [replace(each, steps=Steps(), beside_fp32=None) for each in rich.compared]
     assert tables.beside(silent).head == ("model", "checkpoints")
     assert tables.beside([replace(each, checkpoint_bytes=None) for each in silent]) is None
 
 
-def test_what_blind_readers_said_is_a_table_and_their_notes_are_text(whole):
-    said = words_of(whole.texts["reports"])
-    assert "Marks of 1 reader who did not know the models." in said
-    assert "bf161266050% (25% to 75%)100% (76% to 100%)" in said
-    assert "Notes of the readers" in said
+def test_the_workloads_own_section_has_its_tables_and_its_html(text, whole):
+    said = words_of(whole.texts["own"])
+    assert said.startswith("5 Own Own figures modelown score bf160.5 What the figures are. Own details")
+    assert said.endswith("Escaped by the workload, such as <b>.")
+    assert '<a href="#own">Own</a>' in text
 
 
 def test_a_model_that_did_not_train_says_why(whole):
@@ -226,14 +209,13 @@ def test_a_section_without_figures_says_why_and_what_may_fill_it(bare, state, go
         assert " No trial " in why
         assert told_here.startswith(told)
         assert going_on or "resume" not in told_here
-    for name in ("quality", "reports"):
-        assert "python -m autotune compare runs/begun" in words_of(found.texts[name])
+    assert "python -m autotune compare runs/begun" in words_of(found.texts["quality"])
     assert not [v for _, v in found.tags if "data-figure" in v]
 
 
 def test_commands_quote_a_session_with_a_space(bare):
     found = Page(page.render(replace(bare, session="runs/my search")))
-    assert "python -m autotune compare 'runs/my search'" in found.texts["reports"]
+    assert "python -m autotune compare 'runs/my search'" in found.texts["quality"]
 
 
 def test_what_is_not_confirmed_has_neither_a_star_nor_a_factor_above_it(rich):
@@ -303,8 +285,8 @@ def test_trials_of_which_nothing_is_known_are_in_the_table_all_the_same(rich):
     )
 
 
-def test_a_report_of_two_hundred_trials_is_small_enough(images):
-    assert len(page.render(handmade.rich(images, trials=200)).encode()) < 6_000_000
+def test_a_report_of_two_hundred_trials_is_small_enough():
+    assert len(page.render(handmade.rich(trials=200)).encode()) < 6_000_000
 
 
 # What the eye needs: text 4.5 to 1, marks 3 to 1, against what they stand on.
@@ -331,8 +313,8 @@ def contrast(one, other):
 def test_colours_have_contrast(scheme):
     found = colours(scheme)
     for text in ("ink", "muted", "winner", "failed"):
-        for ground in ("page", "surface", "winner-soft", "failed-soft"):
-            if (text, ground) not in {("winner", "failed-soft"), ("failed", "winner-soft")}:
+        for ground in ("page", "surface", "winner-soft"):
+            if (text, ground) != ("failed", "winner-soft"):
                 assert contrast(found[f"--{text}"], found[f"--{ground}"]) >= 4.5, (text, ground)
     for mark in (
         "baseline",

@@ -6,18 +6,23 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from autotune.compare import results
-from autotune.compare.results import Model, Written
+from autotune.compare.results import Model
 from autotune.core.errors import InputError
 from autotune.core.trial import Failure, Measurement, Outcome, Status, Trial
+from autotune.reports import as_json, markdown, page
 from autotune.reports.read import read
 from autotune.storage import studies
 from autotune.storage.store import Options, Session
+from autotune.workloads.base import Workload
+from r2gen.compared.answers import id_of
+from tests.r2gen.compared import written
+
+from .test_page import Page
 
 KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
 
@@ -95,7 +100,7 @@ def test_a_baseline_that_failed_is_reported_with_its_reason(session, space):
     assert report.trials[0].reason == "it is too large"
 
 
-def test_what_was_compared_is_read_from_beside_the_trials(kept):
+def test_what_was_compared_is_read_from_beside_the_trials(kept, monkeypatch):
     place = kept("format-2")
     session = Session.open(place)
     for label in ("baseline", "bf16"):
@@ -103,12 +108,36 @@ def test_what_was_compared_is_read_from_beside_the_trials(kept):
         model_dir.root.mkdir(parents=True)
         model = Model(label, {}, Outcome(Status.COMPLETED), Measurement(), 400, scores={"bleu_4": 0.1})
         results.write(model_dir, model)
-        lines = [json.dumps(asdict(Written(str(n), (f"{n}.png",), "true", label))) for n in range(4)]
-        model_dir.reports_file.write_text("\n".join([*lines, "{"]))
+        model_dir.reports_file.write_text(label)
+    asked = []
+    monkeypatch.setattr(Workload, "report_section", lambda *given: asked.append(given[1:]))
     report = read(place, 2)
     assert [model.label for model in report.compared] == ["baseline", "bf16"]
-    assert [sample.id for sample in report.samples] == ["1", "3"]
-    assert report.samples[0].written["bf16"].report == "bf16"
+    files = {label: session.model_dir(label).reports_file for label in ("baseline", "bf16")}
+    assert asked == [(session.comparison.root, files, 2)]
+
+
+def test_what_r2gen_wrote_and_readers_marked_is_a_section_of_its_own(kept):
+    place = kept("iu_xray")
+    session = Session.open(place)
+    for label in ("baseline", "bf16"):
+        model_dir = session.model_dir(label)
+        written.write(model_dir.reports_file, [written.entry(n, f"{label} {n}") for n in range(4)])
+        results.write(model_dir, Model(label, {}, Outcome(Status.COMPLETED), Measurement(), 400))
+    marks = {id_of("1", "bf16 1"): {"mark": "correct", "note": "well seen"}}
+    answers = session.comparison.root / "answers-AB.json"
+    answers.write_text(json.dumps({"format": 1, "reader": "AB", "marks": marks}))
+    report = read(place, 2)
+    found = Page(page.render(report))
+    for said in ("Clinical findings and words", "Blind reading", "well seen", "only in the reference"):
+        assert said in found.texts["own"]
+    assert len(found.ids) == len(set(found.ids))
+    assert "| Blind reading | reports | correct |" in markdown.render(report)
+    assert "Notes of the readers" not in markdown.render(report)
+    assert json.loads(as_json.render(report))["own"]["studies"][0]["written"]["bf16"]["report"] == "bf16 1"
+    answers.write_text("{}")
+    with pytest.raises(InputError, match=r"comparison/answers-AB.json: must be as a sheet saves it"):
+        read(place, 2)
 
 
 def test_a_session_of_before_races_is_told_without_a_claim(kept):

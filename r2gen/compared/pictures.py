@@ -12,29 +12,24 @@ _SIDE_PX, _JPEG_QUALITY = 320, 78
 
 @dataclass(frozen=True)
 class Picture:
-    """`uri` has the picture itself; empty, with the reason in `missing`, where there is none to show.
+    """A small JPEG of an image file."""
 
-    `name` is the end of its path: the rest says where the user keeps things.
-    """
-
-    name: str
-    uri: str = ""
+    name: str  # the end of its path: the rest says where the user keeps things
+    uri: str = ""  # has the picture itself; empty if there is none to show
     width: int = 0
     height: int = 0
-    missing: str = ""
+    missing: str = ""  # why there is none
 
 
 def picture(file: str, side_px: int = _SIDE_PX) -> Picture:
-    """The image in `file`, at most so many pixels wide and high."""
+    """Returns the image in `file`, at most `side_px` pixels wide and high."""
     path = Path(file)
     name = "/".join(path.parts[-2:])
     try:
         if not path.is_file():
             return Picture(name, missing="image not found")
         with Image.open(path) as opened:
-            opened.draft(
-                "RGB", (side_px, side_px)
-            )  # a JPEG is decoded at that size, which saves most of the time
+            opened.draft("RGB", (side_px, side_px))  # decodes a JPEG at that size, in far less time
             image = _in_eight_bits(opened)
         image.thumbnail((side_px, side_px))
         stream = io.BytesIO()
@@ -46,7 +41,7 @@ def picture(file: str, side_px: int = _SIDE_PX) -> Picture:
 
 
 def _in_eight_bits(image: Image.Image) -> Image.Image:
-    """Grey or in colour; converted directly, a 16-bit image would be white wherever it is not black."""
+    """Returns it in grey or colour. Converted directly, 16 bits would be white wherever not black."""
     if image.mode.startswith("I"):
         return image.point(lambda value: value * (1 / 256)).convert("L")
     return image.convert("L" if image.mode in {"1", "L"} else "RGB")

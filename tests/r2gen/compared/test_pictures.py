@@ -5,7 +5,7 @@ import os
 import pytest
 from PIL import Image
 
-from autotune.reports.images import picture
+from r2gen.compared.pictures import picture
 
 
 def shown(found):

@@ -49,7 +49,7 @@
     const told = { format: Number(form.dataset.format), reader, marks: marks() };
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([JSON.stringify(told, null, 1)], { type: "application/json" }));
-    link.download = "answers.json";
+    link.download = `answers-${reader}.json`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   });

@@ -1,0 +1,37 @@
+"""The words of a report that differ from its reference."""
+
+from difflib import SequenceMatcher
+from string import punctuation
+
+SAME, ADDED, MISSING = "same", "added", "missing"
+
+
+def marked(reference: str, written: str) -> list[tuple[str, str]]:
+    """Compares `written` with the `reference`: words in a row, each row with its kind.
+
+    They are in both, added by the model, or missing from what it wrote. Case and punctuation make no
+    difference.
+    """
+    theirs, ours = _words(reference), _words(written)
+    matcher = SequenceMatcher(None, [_key(w) for w in theirs], [_key(w) for w in ours], autojunk=False)
+    pieces = []
+    for kind, from_theirs, to_theirs, from_ours, to_ours in matcher.get_opcodes():
+        missing, found = theirs[from_theirs:to_theirs], ours[from_ours:to_ours]
+        pieces += [] if kind == "equal" else [(MISSING, " ".join(missing))]
+        pieces += [(SAME if kind == "equal" else ADDED, " ".join(found))]
+    return [(kind, text) for kind, text in pieces if text]
+
+
+def _words(text: str) -> list[str]:
+    """Returns the words with the punctuation that follows them, which tokenizers set apart."""
+    words: list[str] = []
+    for word in text.split():
+        if words and not _key(word):
+            words[-1] += word
+        else:
+            words.append(word)
+    return words
+
+
+def _key(word: str) -> str:
+    return word.casefold().strip(punctuation)

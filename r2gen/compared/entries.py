@@ -1,0 +1,69 @@
+"""The reports that models wrote for a split, read back from the files of `evaluate --reports`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from r2gen.errors import InputError
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of a file: a study, and the report that a model wrote for it."""
+
+    id: str
+    images: tuple[str, ...]  # files
+    reference: str
+    report: str
+    scores: Mapping[str, float]  # of this report alone
+    found: tuple[str, ...]  # the clinical findings that the report asserts
+    true: tuple[str, ...]  # those of the reference
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        lists = {name: tuple(values[name]) for name in ("images", "found", "true")}
+        return cls(**{**values, **lists})
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A study, and what every model wrote for it, by the model's name."""
+
+    written: Mapping[str, Entry]
+
+    @property
+    def study(self) -> Entry:
+        """One of the entries: its id, images, reference and true findings are those of all."""
+        return next(iter(self.written.values()))
+
+
+def read(file: Path) -> list[Entry]:
+    """Returns the entries of `file`, without lines that are none. Raises InputError."""
+    entries = []
+    try:
+        with file.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                with suppress(ValueError, KeyError, TypeError):
+                    entries.append(Entry.from_dict(json.loads(line)))
+    except OSError as error:
+        raise InputError(f"reports {file}: cannot be read: {error.strerror}") from None
+    return entries
+
+
+def spread(models: Mapping[str, Sequence[Entry]], count: int) -> tuple[Shown, ...]:
+    """Returns `count` studies with what every model wrote for them.
+
+    They are those in the middle of as many equal parts of the split, in the split's own order: neither chosen
+    nor left to chance. Only studies that every model has count; a model that wrote nothing does not.
+    """
+    by_study = {name: {entry.id: entry for entry in entries} for name, entries in models.items() if entries}
+    if not by_study:
+        return ()
+    first, *others = by_study.values()
+    common = [study for study in first if all(study in other for other in others)]
+    count = min(count, len(common))
+    chosen = [common[(2 * part + 1) * len(common) // (2 * count)] for part in range(count)]
+    return tuple(Shown({name: entries[study] for name, entries in by_study.items()}) for study in chosen)

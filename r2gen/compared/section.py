@@ -1,0 +1,42 @@
+"""The section of a comparison's report that has what the models wrote: tables, and studies side by side."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from r2gen.compared import answers, entries, figures, reading
+from r2gen.compared.entries import Shown
+from r2gen.compared.table import Table
+
+
+@dataclass(frozen=True)
+class Section:
+    """What compared models wrote."""
+
+    title: ClassVar[str] = "Reports"
+    tables: tuple[Table, ...]
+    studies: tuple[Shown, ...]
+
+    def html(self) -> str:
+        """Returns the studies side by side, for a page that has the style of a report."""
+        from r2gen.compared import page  # noqa: PLC0415 - only a page needs templates and images
+
+        return page.side_by_side(self.studies)
+
+
+def section(place: Path, reports: Mapping[str, Path], samples: int) -> Section | None:
+    """Returns the section with so many `samples` of studies; None if nothing was written.
+
+    `reports` are the files of `evaluate --reports` by the names of their models; the answers of blind readers
+    lie in `place`. Raises InputError if a file cannot be read.
+    """
+    models = {name: found for name, file in reports.items() if (found := entries.read(file))}
+    if not models:
+        return None
+    tables, readers = [figures.figures(models), figures.findings(models)], answers.read(place)
+    if readers:
+        tables += [reading.marks(readers, models), reading.notes(readers, models)]
+    return Section(
+        tuple(table for table in tables if table.rows or table.note), entries.spread(models, samples)
+    )
