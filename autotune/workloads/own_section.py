@@ -1,4 +1,4 @@
-"""A workload's own section of a session's report: what its compared models have written, say."""
+"""A workload's own section of a session's report, such as what its compared models have written."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -21,15 +21,15 @@ class OwnTable(Protocol):
 
     @property
     def note(self) -> str:
-        """What a reader has to know of the figures, or nothing."""
+        """Returns what a reader has to know of the figures, or nothing."""
 
     @property
     def is_detail(self) -> bool:
-        """Folds the table on the page, and leaves it out of the Markdown."""
+        """Says that the page folds the table, and that the Markdown leaves it out."""
 
 
 class OwnSection(Protocol):
-    """The section. It is a dataclass, whose fields are in the report's JSON."""
+    """The section: a dataclass, whose fields are in the report's JSON."""
 
     @property
     def title(self) -> str: ...

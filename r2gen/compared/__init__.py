@@ -1,4 +1,4 @@
-"""What several models wrote for the same studies: side by side, in figures, and as a sheet for blind readers.
+"""Compares what models wrote for the same studies: in figures, side by side, and marked by blind readers.
 
-Everything here works on the files of `evaluate --reports`, without torch.
+It reads the files of `evaluate --reports`, and needs no torch.
 """

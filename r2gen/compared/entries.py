@@ -36,7 +36,7 @@ class Shown:
 
     @property
     def study(self) -> Entry:
-        """One of the entries: its id, images, reference and true findings are those of all."""
+        """Returns one of the entries: its id, images, reference and true findings are those of all."""
         return next(iter(self.written.values()))
 
 

@@ -16,9 +16,9 @@ _NOTE = (
 
 def figures(models: Mapping[str, Sequence[Entry]]) -> Table:
     """Returns a row per model, each of which has written at least one report."""
-    head = ("model", "findings precision", "findings recall", "findings F1")
-    head += ("lexical overlap", "length ratio", "distinct reports")
-    rows = tuple((model, *_agreement(found), *_words(found)) for model, found in models.items())
+    of_findings = ("findings precision", "findings recall", "findings F1")
+    head = ("model", *of_findings, "lexical overlap", "length ratio", "distinct reports")
+    rows = tuple((model, *_agreement(each), *_words(each)) for model, each in models.items())
     return Table("Clinical findings and words", head, rows, tuple(range(1, len(head))), _NOTE)
 
 

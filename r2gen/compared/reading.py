@@ -1,4 +1,4 @@
-"""What readers have said who did not know which model they read: marks, and notes."""
+"""Tables of the marks and notes of readers who did not know which model they read."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

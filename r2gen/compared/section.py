@@ -1,4 +1,4 @@
-"""The section of a comparison's report that has what the models wrote: tables, and studies side by side."""
+"""The section that a report of compared models has about what they wrote."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from r2gen.compared.table import Table
 
 @dataclass(frozen=True)
 class Section:
-    """What compared models wrote."""
+    """The tables and the studies of what compared models wrote."""
 
     title: ClassVar[str] = "Reports"
     tables: tuple[Table, ...]
