@@ -50,7 +50,7 @@ def _on(entry: Entry, readers: Readers) -> Iterator[tuple[str, Answer]]:
     return ((reader, answers[name]) for reader, answers in sorted(readers.items()) if name in answers)
 
 
-def _by_report(entries: Sequence[Entry], readers: Readers) -> list[list[str]]:
+def _by_report(entries: Sequence[Entry], readers: Readers) -> list[Sequence[str]]:
     """Returns the marks of every report that was marked."""
     found = ([answer.mark for _, answer in _on(entry, readers) if answer.mark] for entry in entries)
     return [given for given in found if given]
