@@ -1,13 +1,14 @@
-"""Searches over recorded whole trainings of nanoGPT's recipe, in simulated time: which rule finds more.
+"""Searches over recorded whole trainings, in simulated time: which rule finds more.
 
-    python benchmarks/bench_lengths.py [--seeds 50] [--rules now "batches before rates" ...]
+    python benchmarks/bench_lengths.py [nanogpt|r2gen] [--seeds 50] [--rules now "batches before rates" ...]
 
 Every search is the real one - heuristics, sampler, screening, stopping, races, confirmation - with the space
-of `nanogpt.yaml`; simulated are the trainings. What was recorded, in `tables/nanogpt-alone.jsonl`: the loss
-at the end of trainings of three batches, four rates and two lengths, most with two or three seeds, and the
-seconds of a step by the batch. What is assumed: between and beyond them the loss is linear in the logarithms
-of rate, length and batch; seeds differ by a normal deviate as large as in the table; a trial's speed has an
-interval of 1%, and differs by 1.5% from one to another, a turn's in a race by 3%.
+of `nanogpt.yaml`, or the batch, rate and length of the demonstration's; simulated are the trainings. What was
+recorded, in `tables/nanogpt-alone.jsonl` and `tables/r2gen-alone.jsonl`: the score at the end of trainings of
+three batches, three or four rates and two lengths, many with two or three seeds, and the seconds of a step by
+the batch. What is assumed: between and beyond them the score is linear in the logarithms of rate, length and
+batch, and no BLEU-4 above 1; seeds differ by a normal deviate as large as in the table; a trial's speed has
+an interval of 1%, and differs by 1.5% from one to another, a turn's in a race by 3%.
 
 Prints for each rule the searches that confirm a winner, how much faster it truly is, how often it ends with
 less than was promised, and the simulated minutes and trials to the end.
@@ -22,7 +23,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -50,49 +51,83 @@ from autotune.space import space as spaces
 from autotune.space.space import Space
 
 HERE = Path(__file__).parent
-TABLE, SPACE = HERE / "tables" / "nanogpt-alone.jsonl", HERE / "nanogpt.yaml"
-START_LOSS = 4.18  # of the model as it is made, which the recipe evaluates
 START_S, EVALUATION_S, STEPS_SEEN, ASKED_AFTER_S = 5.0, 2.5, 200, 8.0
+UNRECORDED = {"accumulation_steps", "precision", "num_workers", "channels_last"}  # knobs of the demonstration
 SPEED_APART, HALF_WIDTH, TURN_APART = 0.015, 0.01, 0.03
-MINUTES = 67.0  # the recipe takes 108 s on one core, and 72 s on two: 45 minutes there
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A training that was recorded: what scores it, and within which minutes it is searched for.
+
+    A quality is higher if it is better: `sign` times the score. That of a model as it is made is `start`.
+    """
+
+    name: str
+    space: Path
+    score: str
+    sign: int
+    start: float
+    most: float
+    minutes: float
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        lines = (HERE / "tables" / f"{self.name}-alone.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def read_space(self) -> Space:
+        """Returns its space with the knobs that were recorded."""
+        space = spaces.complete(spaces.parse(self.space.read_text(), str(self.space)), str(self.space))
+        knobs = {name: knob for name, knob in space.knobs.items() if name not in UNRECORDED}
+        return space.model_copy(update={"knobs": knobs})
+
+
+RECIPES = {
+    # The recipe takes 108 s on one core, and 72 s on two: 67 minutes are 45 there.
+    "nanogpt": Recipe("nanogpt", HERE / "nanogpt.yaml", "val_loss", -1, -4.18, math.inf, 67.0),
+    "r2gen": Recipe("r2gen", HERE.parent / "search_spaces" / "cpu.yaml", "bleu_4", 1, 0.0, 1.0, 30.0),
+}
 
 
 class Law:
-    """The loss at the end of a training, and the seconds of a sample, by what was recorded."""
+    """The quality at the end of a training, and the seconds of a sample, by what was recorded."""
 
-    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
         cells: dict[tuple[float, float, float], list[float]] = defaultdict(list)
         timed: dict[int, list[float]] = defaultdict(list)
-        for row in rows:
-            cells[row["batch"], row["rate"], row["samples"]].append(row["val_loss"])
+        for row in recipe.rows:
+            cells[row["batch"], row["rate"], row["samples"]].append(recipe.sign * row[recipe.score])
             if row.get("threads") == 1:  # all on a core of their own, two side by side
                 timed[row["batch"]].append(row["steps_s"] / row["samples"])
-        several = [losses for losses in cells.values() if len(losses) > 1]
-        squares = sum(statistics.variance(losses) * (len(losses) - 1) for losses in several)
-        self.deviation = math.sqrt(squares / sum(len(losses) - 1 for losses in several))
-        self._losses = {cell: statistics.fmean(losses) for cell, losses in cells.items()}
+        several = [found for found in cells.values() if len(found) > 1]
+        squares = sum(statistics.variance(found) * (len(found) - 1) for found in several)
+        self.deviation = math.sqrt(squares / sum(len(found) - 1 for found in several))
+        self._recorded = {cell: statistics.fmean(found) for cell, found in cells.items()}
         self._axes = [sorted({cell[i] for cell in self._whole()}) for i in range(3)]
         self.seconds = {batch: min(found) for batch, found in timed.items()}  # others ran beside some
 
     def _whole(self) -> list[tuple[float, float, float]]:
         """The cells of the largest grid of which every cell was recorded."""
-        axes = [{cell[i] for cell in self._losses} for i in range(3)]
+        axes = [{cell[i] for cell in self._recorded} for i in range(3)]
         counts = [defaultdict[float, int](int) for _ in axes]
-        for cell in self._losses:
+        for cell in self._recorded:
             for i, value in enumerate(cell):
                 counts[i][value] += 1
         kept = [{value for value in axis if counts[i][value] >= 6} for i, axis in enumerate(axes)]
-        return [cell for cell in itertools.product(*kept) if cell in self._losses]
+        return [cell for cell in itertools.product(*kept) if cell in self._recorded]
 
-    def loss(self, batch: float, rate: float, samples: float) -> float:
+    def quality(self, batch: float, rate: float, samples: float) -> float:
         """Multilinear in the logarithms; beyond the recorded ones along the line of the outermost two."""
         sides = [
             _between(axis, value) for axis, value in zip(self._axes, (batch, rate, samples), strict=True)
         ]
-        return sum(
-            one_share * two_share * three_share * self._losses[one, two, three]
+        found = sum(
+            one_share * two_share * three_share * self._recorded[one, two, three]
             for (one, one_share), (two, two_share), (three, three_share) in itertools.product(*sides)
         )
+        return min(found, self.recipe.most)
 
 
 def _between(axis: Sequence[float], value: float) -> list[tuple[float, float]]:
@@ -117,8 +152,8 @@ class Trainings:
             self._space.samples(config),
         )
 
-    def true_loss(self, config: Config) -> float:
-        return self._law.loss(*self._settings(config))
+    def true_quality(self, config: Config) -> float:
+        return self._law.quality(*self._settings(config))
 
     def true_s(self, config: Config) -> float:
         batch, _, samples = self._settings(config)
@@ -129,20 +164,21 @@ class Trainings:
         speed = 1 / self._law.seconds[batch] * math.exp(self._rng.gauss(0, SPEED_APART))
         shown = Measurement(
             throughput=Throughput(speed, HALF_WIDTH * speed, STEPS_SEEN, STEPS_SEEN * batch / speed),
-            start=-START_LOSS,
+            start=self._law.recipe.start,
             samples=round(ASKED_AFTER_S * speed),
         )
         beaten = stopping.verdict(shown, threshold, samples) if threshold else None
         if beaten:
             return beaten, shown, START_S + ASKED_AFTER_S
-        loss = self._law.loss(batch, rate, samples) + self._rng.gauss(0, self._law.deviation)
+        recipe, true = self._law.recipe, self._law.quality(batch, rate, samples)
+        quality = min(true + self._rng.gauss(0, self._law.deviation), recipe.most)
         shown = replace(
             shown,
-            quality=-loss,
+            quality=quality,
             quality_samples=samples,
             samples=samples,
-            curve=(Evaluation(samples, samples / speed, -loss),),
-            scores={"val_loss": loss},
+            curve=(Evaluation(samples, samples / speed, quality),),
+            scores={recipe.score: recipe.sign * quality},
             schedule=Schedule(rate, rate / 10, samples),
             ended=True,
         )
@@ -174,7 +210,8 @@ class Found(NamedTuple):
 
 
 def searched(law: Law, space: Space, seed: int) -> Found:
-    study = optuna.create_study(directions=["maximize", "minimize"])
+    is_loss = law.recipe.sign < 0
+    study = optuna.create_study(directions=["maximize", "minimize" if is_loss else "maximize"])
     trainings, clock_s = Trainings(law, space, seed), [0.0]
     search = Search(
         space,
@@ -197,9 +234,9 @@ def searched(law: Law, space: Space, seed: int) -> Found:
     if not confirmed:
         return Found(None, 0.0, clock_s[0] / 60, len(search.history.searched))
     winner = confirmed[0].config
-    least = -objective.least(space.objective, -trainings.true_loss(baseline), -START_LOSS)
+    least = objective.least(space.objective, trainings.true_quality(baseline), law.recipe.start)
     factor = trainings.true_s(baseline) / trainings.true_s(winner)
-    lost = trainings.true_loss(winner) - least
+    lost = least - trainings.true_quality(winner)
     return Found(factor, lost, clock_s[0] / 60, len(search.history.searched))
 
 
@@ -277,14 +314,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("recipe", nargs="?", choices=RECIPES, default="nanogpt")
     parser.add_argument("--seeds", type=int, default=50)
-    parser.add_argument("--minutes", type=float, default=MINUTES)
+    parser.add_argument("--minutes", type=float)
     parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES))
     given = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    law = Law([json.loads(line) for line in TABLE.read_text().splitlines()])
-    space = spaces.complete(spaces.parse(SPACE.read_text(), str(SPACE)), str(SPACE))
-    budget = space.budget.model_copy(update={"time": given.minutes * 60})
+    law = Law(RECIPES[given.recipe])
+    space, minutes = law.recipe.read_space(), given.minutes or law.recipe.minutes
+    budget = space.budget.model_copy(update={"time": minutes * 60, "trials": 40})
     space = space.model_copy(update={"budget": budget})
     print(f"equal trainings differ by {law.deviation:.4f}; seconds a sample by batch: {law.seconds}")
     print("| rule | confirm | faster, median (10% to 90%) | lost too much | minutes | trials |")
