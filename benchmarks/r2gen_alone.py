@@ -49,7 +49,14 @@ def trained(batch: int, rate: float, epochs: int, seed: int) -> dict[str, Any]:
         file, records = Path(scratch, "config.yaml"), Path(scratch, "records.jsonl")
         file.write_text(config.dump(config.parse(settings)))
         begun_s = time.monotonic()
-        options = ["--config", file, "--workdir", Path(scratch, "work"), "--records", records]
+        options: list[str | Path] = [
+            "--config",
+            file,
+            "--workdir",
+            Path(scratch, "work"),
+            "--records",
+            records,
+        ]
         subprocess.run([sys.executable, "-m", "r2gen", "train", *options], capture_output=True, check=True)
         whole_s = time.monotonic() - begun_s
         shown = [json.loads(line) for line in records.read_text().splitlines()]

@@ -91,7 +91,7 @@ def _forward_nothing() -> None:
     class_cache.ENV_VARS_TO_PROPAGATE.clear()
 
 
-def supervisor_of(trial: Trial) -> ActorHandle | None:
+def supervisor_of(trial: Trial) -> ActorHandle[Any] | None:
     """Returns the actor that runs a trial of Tune, if it has one now."""
     return trial.temporary_state.ray_actor
 
