@@ -194,7 +194,7 @@ def _several(given: Any) -> Any:
     return (given,) if isinstance(given, str) else given
 
 
-_Names = Annotated[tuple[str, ...], BeforeValidator(_several)]
+_Names = Annotated[tuple[str, ...], BeforeValidator(_several, json_schema_input_type=str | tuple[str, ...])]
 
 
 class PlannedLength(BaseModel):

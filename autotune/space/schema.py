@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.core import files
+from autotune.core.settings import LENGTH
 from autotune.space.space import Space
 from autotune.workloads import registry
 
@@ -43,4 +44,4 @@ def _knobs(settings: dict[str, Any]) -> dict[str, Any]:
         }
         for name, setting in settings["properties"].items()
     }
-    return {"properties": knobs, "additionalProperties": False}
+    return {"properties": {**knobs, LENGTH: {}}, "additionalProperties": False}

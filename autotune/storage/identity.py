@@ -6,7 +6,7 @@ Without it a directory is known by its number alone, and trial 7 of one study is
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,7 +44,8 @@ class Card:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain values."""
-        return asdict(self)
+        values: dict[str, Any] = _CARD.dump_python(self, mode="json")
+        return values
 
     @property
     def trial(self) -> Trial:

@@ -230,7 +230,7 @@ def test_an_interrupted_search_keeps_its_checkpoint_and_says_how_to_go_on(tmp_pa
 def test_a_race_runs_its_members_in_turns(tmp_path, autotune):
     """One that was broken off, in a search that has nothing else to do."""
     space = spaces.complete(spaces.parse(SPACE, "test"), "test")
-    session = Session.create(tmp_path / "s", space, Options(wandb="off"), {})
+    session = Session.create(tmp_path / "s", space, Options(wandb="off"), {"space": spaces.to_values(space)})
     study = studies.open_study(session.study_file, space)
     studies.set_plan(study, study_file.Plan(2, None))
     shown = Measurement(Throughput(100.0, 1.0, 10, 1.0), 0.2, 400, samples=400, peak_memory_bytes=2**20)
