@@ -35,8 +35,8 @@ _LOWS = {"host_memory_free_bytes", "gpu_memory_free_bytes"}  # where the lowest 
 _SHELL_BYTES = 2**20  # the guard of a trial's process group is a child of it as well, and takes less
 _JOIN_S = 5.0
 # A sample takes some ten milliseconds of CPU time: the next one waits for a quarter of the time since the
-# first, but at most five times as long as at first.
-_SHARE_OF_AGE, _LONGEST = 0.25, 5.0
+# first, but at most ten times as long as at first.
+_SHARE_OF_AGE, _LONGEST = 0.25, 10.0
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _visible() -> str | None:
 class Telemetry:
     """Samples a process, its descendants, and the GPUs visible to this process while the context is open.
 
-    It does so every `interval_s`, and in the end every five of them.
+    It does so every `interval_s`, and in the end every ten of them.
 
     Of the processes: `cpu_percent` (100 is one CPU kept busy), `host_rss_bytes` (pages that several share
     count in each), `children_uss_bytes` (what the descendants hold that is not shared, mapped files left

@@ -36,7 +36,7 @@ _LAST_WORDS_BYTES = 65536
 _PIPE_BYTES = 2**20  # the most that Linux lets a pipe hold
 # Between two readings of what it says: being woken by every record would take time from the training. A share
 # of its age, because a trial may be over in a second.
-_LONGEST_PAUSE_S, _PAUSE_SHARE = 0.2, 0.02
+_LONGEST_PAUSE_S, _PAUSE_SHARE = 0.4, 0.02
 
 
 @dataclass(frozen=True)
