@@ -173,9 +173,27 @@ def _candidates(history: History) -> list[Trial]:
     if history.space.objective.target is not None:
         return list(history.better)
     if planning.is_wanted(history.space):
-        return [trial for trial in history.better if history.is_long_enough(trial)]
+        ranked = [trial for trial in history.ranked if history.is_long_enough(trial)]
+        return [trial for trial in ranked if _may_be_sooner(trial, history)]
     stopped = [t for t in history.searched if _may_have_been_better(t, history)]
     return sorted([*history.better, *stopped], key=history.trainings_per_s, reverse=True)
+
+
+def _may_be_sooner(trial: Trial, history: History) -> bool:
+    """Returns True if the training of a trial may end sooner than the baseline's, by all that is known.
+
+    Others that used the machine may have made its speed very uncertain: a race, side by side, then decides.
+    """
+    baseline, neutral = history.of(0), history.space.known.same_speed
+    if history.shorter(trial) <= 1 and settings_key(trial.config, neutral) == settings_key(
+        baseline.config, neutral
+    ):
+        return False  # as fast, and no shorter
+    ours, its = history.speeds.of(baseline), history.speeds.of(trial)
+    if ours is None or its is None:
+        return False
+    most = its.samples_per_s + (its.half_width_per_s or 0.0)
+    return most * history.shorter(trial) > (1 + racing.EQUAL) * ours.samples_per_s
 
 
 def _may_have_been_better(trial: Trial, history: History) -> bool:

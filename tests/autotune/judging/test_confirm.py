@@ -258,3 +258,22 @@ def test_steps_of_the_way_change_nothing_of_what_is_confirmed(trials, space, pla
     assert confirm.confirmed(History([*played, step], space)) == confirm.confirmed(History(played, space))
     stopped = make_trial(len(played), 99, half_width=0.1, precision="bf16", ablation_of=3, stopped=True)
     assert confirm.finalists(History([*played, stopped], space)) == confirm.finalists(History(played, space))
+
+
+def test_a_speed_that_others_have_made_uncertain_is_raced_and_one_that_must_be_equal_is_not(
+    make_trial, planned
+):
+    def trained(number, speed, half_width, quality=0.2, **settings):
+        config = {**planned.baseline_config, **settings}
+        return make_trial(number, speed, quality, half_width=half_width, **config)
+
+    length = planned.baseline_config["length"]
+    trials = [
+        trained(0, 10, 0.1),
+        trained(1, 10, 0.1, quality=0.25, learning_rate=0.002),
+        trained(2, 12, 9.0, micro_batch_size=32),
+        trained(3, 9, 0.1, micro_batch_size=8),
+    ]
+    assert [t.number for t in confirm.finalists(History(trials, planned))] == [2]
+    shorter = trained(4, 10, 0.1, learning_rate=0.002, length=length // 2)
+    assert [t.number for t in confirm.finalists(History([*trials, shorter], planned))] == [4, 2]
