@@ -18,10 +18,10 @@ from rich.console import Console
 
 from autotune.cli import cli_report, cli_session
 from autotune.core import units
-from autotune.display import console, draw, snapshot
+from autotune.display import console, draw, snapshot, words
 from autotune.export import formats, winner
 from autotune.judging.history import History
-from autotune.reports import page, read, words
+from autotune.reports import page, read
 from autotune.storage.store import Session
 from autotune.trackers import overview
 from autotune.workloads import registry
@@ -265,7 +265,7 @@ def _of_plots(place: Path, history: History) -> Iterator[Told]:
     shown = read.read(place, 1)
     drawn = page.plots_of(shown)
     name, repeats = words.metric(shown.quality), {t.number for t in history.trials if t.repeat}
-    for trace in (trace for plot in drawn.front for trace in plot.data if "text" in trace):
+    for trace in (trace for plot in drawn["front"] for trace in plot.data if "text" in trace):
         for text, y in zip(trace["text"], trace["y"], strict=True):
             if (found := _HOVER.match(text)) and "means of its runs" not in text:
                 of = " of a run" if int(found[1]) in repeats else ""
@@ -274,7 +274,9 @@ def _of_plots(place: Path, history: History) -> Iterator[Told]:
                     yield "front", (f"quality{of}", int(found[1])), said[1]
                     yield "front", (f"quality{of}", int(found[1])), f"{y:.4f}"
     edges = [
-        shape["y0"] for plot in (*drawn.front, *drawn.quality) for shape in plot.layout.get("shapes", ())
+        shape["y0"]
+        for plot in (*drawn["front"], *drawn["quality"])
+        for shape in plot.layout.get("shapes", ())
     ]
     for edge in edges:
         yield "plots", ("least quality", -1), f"{edge:.4f}"

@@ -18,9 +18,10 @@ from autotune.core.errors import InputError, printable
 from autotune.core.settings import PRECISION, PRECISIONS
 from autotune.core.shell import quoted
 from autotune.core.trial import Status
+from autotune.display import words
 from autotune.judging import pilot
 from autotune.judging.history import History
-from autotune.reports import rows, tables, words
+from autotune.reports import comparison, tables
 from autotune.reports.model import Compared
 from autotune.reports.plot import Table as Figures
 from autotune.space.machine import Machine, why_not
@@ -65,7 +66,7 @@ def compare(session: Path, asked: Models) -> int:
         results.write_keep(opened.comparison.goal_file, asked.keep)
         failed = [contender.name for contender in models if not running.run(contender)]
     found = results.found(opened, space.objective)
-    compared = rows.compared(found.models, space.objective)
+    compared = comparison.compared(found.models, space.objective)
     _print_tables(compared, space, writes_reports=workload.program is not None)
     if said := verdict(found.models, found.goal, search_noise(history)):
         _say(said.sentence)
@@ -178,6 +179,6 @@ def _row(each: Compared, scores: Sequence[str]) -> tuple[str, ...]:
         each.label if each.status == Status.COMPLETED else f"{each.label} {each.status}",
         str(each.seeds),
         words.rate(each.throughput.value if each.throughput else None),
-        f"{'>' * each.training_memory_is_rising}{words.memory(each.training_peak_bytes)}",
+        words.narrow_peak(each.training_peak_bytes, is_rising=each.training_memory_is_rising),
         *([words.score(each.scores.get(name)) for name in scores] or [words.score(ended)]),
     )

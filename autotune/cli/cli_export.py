@@ -9,12 +9,11 @@ from autotune.core import files
 from autotune.core.errors import InputError, UnconfirmedError, printable
 from autotune.core.shell import quoted
 from autotune.core.trial import Trial
-from autotune.display import advice, snapshot, view
+from autotune.display import advice, snapshot, view, words
 from autotune.display.snapshot import Snapshot
 from autotune.export import formats, patch, winner
 from autotune.export.winner import Exported, Winner
 from autotune.judging import confirm
-from autotune.reports import words
 from autotune.workloads.in_place.document import Document
 
 

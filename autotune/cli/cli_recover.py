@@ -5,7 +5,7 @@ from pathlib import Path
 
 from autotune.cli import cli_session
 from autotune.core.errors import DamagedError, InputError, printable
-from autotune.reports import words
+from autotune.display import words
 from autotune.storage import recovery
 from autotune.storage.recovery import Found
 from autotune.storage.store import anew, going_on, listed

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from autotune.cli import option_values
@@ -13,7 +12,6 @@ from autotune.core.trial import Trial
 from autotune.judging.costs import Prices
 from autotune.reports import as_json, markdown, read
 from autotune.reports.model import FORMATS, SAMPLES, Report
-from autotune.reports.training import markdown as training_markdown
 from autotune.reports.training import read as training
 from autotune.reports.training import wording
 from autotune.reports.training.model import TrainingReport
@@ -31,9 +29,11 @@ def report(session: Path, form: str, output: Path | None, samples: int, prices: 
     if plan.is_training(session):
         if prices is not None:
             raise InputError(f"--price-per-hour, --price-per-kwh: go with a session: {session} is a training")
-        text, file = _OF_TRAINING[form](training.read(session)), TrainingDir(session).report_file
+        found: Report | TrainingReport = training.read(session)
+        file = TrainingDir(session).report_file
     else:
-        text, file = _RENDER[form](read.read(session, samples, prices=prices)), Session(session).report_file
+        found, file = read.read(session, samples, prices=prices), Session(session).report_file
+    text = _RENDER[form](found)
     if output == _STDOUT:
         files.write_to_stdout(text)
     else:
@@ -46,7 +46,7 @@ def conclude_training(place: TrainingDir) -> Iterator[str]:
     try:
         found = training.read(place.root, is_over=True)
         yield from wording.printed(found)
-        yield _write(place.report_file, _page_of_training(found))
+        yield _write(place.report_file, _page(found))
     except InputError as error:
         yield f"No report: {error}"
 
@@ -85,29 +85,14 @@ def _write(file: Path, text: str) -> str:
     return f"Report: {file}"
 
 
-def _page(found: Report) -> str:
+def _page(found: Report | TrainingReport) -> str:
     from autotune.reports import page  # noqa: PLC0415 - plotly takes a second
 
     return page.render(found)
 
 
-def _page_of_training(found: TrainingReport) -> str:
-    from autotune.reports.training import page  # noqa: PLC0415 - as above
-
-    return page.render(found)
-
-
-def _json_of_training(found: TrainingReport) -> str:
-    return as_json.written(asdict(found))
-
-
-_RENDER: dict[str, Callable[[Report], str]] = {
+_RENDER: dict[str, Callable[[Report | TrainingReport], str]] = {
     "html": _page,
     "json": as_json.render,
     "md": markdown.render,
-}
-_OF_TRAINING: dict[str, Callable[[TrainingReport], str]] = {
-    "html": _page_of_training,
-    "json": _json_of_training,
-    "md": training_markdown.render,
 }

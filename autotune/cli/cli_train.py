@@ -30,7 +30,7 @@ from autotune.trackers import tags
 from autotune.trackers.following import Following, Shown
 from autotune.training import plan
 from autotune.training.plan import Plan
-from autotune.training.screen import screen
+from autotune.training.screen import TrainingScreen
 from autotune.training.whole import Whole, is_done
 from autotune.trials.setup import Training
 from autotune.workloads import registry
@@ -62,7 +62,7 @@ def train(target: str, asked: Trained) -> int:
         raise InputError(f"--resume: {target} is not a session: name its training's directory by --workdir")
     is_new = not place.plan_file.exists()
     _make(place)
-    shows = screen(Console())
+    shows = TrainingScreen(Console())
     with lock.locked(place.lock_file, f"training {place.root}"), _stop_signals(shows.stopping) as stopped:
         planned = _planned(found, place, resume=asked.resume)
         if is_done(place):

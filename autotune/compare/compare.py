@@ -18,8 +18,8 @@ from autotune.core import files
 from autotune.core.errors import EvaluationError, InputError
 from autotune.core.settings import PRECISION, Config, Setting
 from autotune.core.trial import Measurement, Outcome, Status, Trial
-from autotune.display import view
-from autotune.judging import confirm, estimates, quality
+from autotune.display import rows, view
+from autotune.judging import confirm
 from autotune.judging.history import History
 from autotune.storage.identity import read_verdict, set_aside
 from autotune.storage.records import read_records
@@ -265,14 +265,9 @@ class Comparison:
             )
             verdict = alone.run(order, self._server, _Progress(job, self._say))
         outcome, shown = verdict
-        speed = view.speed(estimates.of_run(shown.throughput))
-        found = quality.shown(shown.quality, self._space.objective)
-        figures = f"{speed} {order.unit}/s, {order.quality} {view.quality(found)}"
+        figures = rows.of_run(shown, self._space.objective).line(order.unit, order.quality)
         is_done = outcome.status is Status.COMPLETED
-        self._say(
-            f"{job.name}: training {outcome}: "
-            + (f"{figures}, memory {view.memory(shown)}" if is_done else outcome.reason)
-        )
+        self._say(f"{job.name}: training {outcome}: {figures if is_done else outcome.reason}")
         return job.model(outcome, shown, job.place), job.place.work
 
     def _scored(self, job: _Job, model: Model, work: Path) -> Model:

@@ -13,7 +13,7 @@ from typing import Self
 from autotune.compare import results
 from autotune.compare.results import BASELINE, Model, Runs
 from autotune.core.trial import Evaluation, Measurement, Trial
-from autotune.display import view
+from autotune.display import words
 from autotune.judging import estimates, objective, quality
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
@@ -196,7 +196,7 @@ def _first_guess(
 
 def _shown(kept: Kept, goal: Objective, ours: int, theirs: int) -> str:
     """`bleu_4 0.1612 against 0.1600, 97% to 104% of what it gains, 3 seeds of each`."""
-    a, b = (view.quality(goal.turned(value)) for value in (kept.quality, kept.reference))
+    a, b = (words.score(goal.turned(value)) for value in (kept.quality, kept.reference))
     between = quality.between(kept.share, goal, kept.gain)
     seeds = f"{_seeds(ours)} of each" if ours == theirs else f"{_seeds(ours)} against {theirs}"
     return f"{goal.quality} {a} against {b}, {between}, {seeds}"
@@ -235,8 +235,8 @@ def _speed(one: Standing) -> str:
     """`bf16, 2.13x the baseline's throughput (2.05x to 2.21x)`."""
     if one.factor is None:
         return one.label
-    sure = view.interval(one.factor)
-    return f"{one.label}, {view.factor(one.factor)} the baseline's throughput{f' ({sure})' if sure else ''}"
+    sure = words.factor.interval(one.factor)
+    return f"{one.label}, {words.factor(one.factor)} the baseline's throughput{f' ({sure})' if sure else ''}"
 
 
 def _would(one: Standing) -> str:

@@ -1,4 +1,4 @@
-"""Whether a search has found a winner; where it has not, why, and what to try. Pure functions of trials."""
+"""Says whether a search has found a winner; if not, why, and what to try. Pure functions of trials."""
 
 import math
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _LEAST_SHOWN = 1.05  # a gain that one decimal shows
 
 
 class Verdict(StrEnum):
-    """What is known of the best configuration of a search."""
+    """The state of the best configuration of a search."""
 
     CONFIRMED = "confirmed"  # its repeats hold
     UNCONFIRMED = "unconfirmed"  # seems better
@@ -29,7 +29,7 @@ class Verdict(StrEnum):
 
 
 def verdict(best: tuple[Trial, Claim | None] | None) -> Verdict:
-    """What is known of the `best`, as `confirm.recommended` has it."""
+    """Returns the state of the `best`, as `confirm.recommended` has it."""
     if best is None:
         return Verdict.NONE
     trial, claim = best
@@ -39,7 +39,7 @@ def verdict(best: tuple[Trial, Claim | None] | None) -> Verdict:
 
 
 def has_winner(history: History) -> bool:
-    """Whether a search found what it was for: a configuration that beats the baseline, by repeats where they
+    """Returns whether a search has a winner: a configuration that beats the baseline, by repeats if they
     were asked for; under `pareto` a front of more than the baseline.
     """
     found, space = verdict(confirm.recommended(history)), history.space
@@ -49,7 +49,7 @@ def has_winner(history: History) -> bool:
 
 
 def is_unconfirmed(history: History) -> bool:
-    """Whether a trial seems better than the baseline, and its confirmation was asked for and is not done."""
+    """Returns whether a trial seems better than the baseline and still awaits its confirmation."""
     return verdict(confirm.recommended(history)) is Verdict.UNCONFIRMED and not has_winner(history)
 
 
@@ -97,7 +97,7 @@ def go_on(history: History, plan: Plan, session: Path) -> str:
 def what_to_try(
     history: History, plan: Plan, session: Path, *, exhausted: bool, fell_back: str | None = None
 ) -> list[Try]:
-    """What may bring a winner, the likeliest first; `exhausted`: every configuration was tried.
+    """Returns what may bring a winner, the likeliest first; `exhausted`: every configuration was tried.
 
     `fell_back` says why qualities could not be compared, where that was asked for.
     """
@@ -132,14 +132,14 @@ def what_to_try(
 
 
 def _more_slack(goal: Objective) -> str:
-    """What to ask of the quality instead."""
+    """Says what to ask of the quality instead."""
     if goal.within is not None:
         return f"an objective.within above {goal.within:g}"
     return f"an objective.keep below {goal.keep:g}"
 
 
 def _for_baseline(failed: Trial, session: Path) -> Try:
-    """What to do about a baseline that has failed."""
+    """Says what to do about a baseline that has failed."""
     if failed.out_of_memory:
         return Try("a --baseline that fits, such as one with a smaller batch; or a higher --memory-limit")
     log = Session(session).trial_dir(failed.number).log

@@ -1,4 +1,4 @@
-"""What makes the figures of a search less than they seem, in sentences. Pure."""
+"""Cautions about the figures of a search, in sentences. Pure."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from autotune.judging.history import History
 
 
 def cautions(history: History) -> list[str]:
-    """What makes the figures less than they seem."""
+    """Returns the reasons to trust the figures less."""
     lines, trials = [], history.trials
     if apart := history.speeds.disagreements():
         slower, faster, share = apart[0]
@@ -27,7 +27,7 @@ def cautions(history: History) -> list[str]:
 
 
 def _leaks(history: History) -> list[str]:
-    """That a training with today's settings, or with the recommended ones, fills the memory."""
+    """Says if a training with today's settings, or with the recommended ones, fills the memory."""
     found = confirm.recommended(history)
     trials = {t.number: t for t in (history.baseline, found[0] if found else None) if t is not None}
     return [line for t in trials.values() if (line := _leak(t, history))]

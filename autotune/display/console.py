@@ -1,4 +1,4 @@
-"""What the user sees while a search runs: a live picture on a terminal, else one line per event, or JSON."""
+"""Shows a running search: a live picture on a terminal, otherwise one line per event, or JSON."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ from rich.console import Console
 
 from autotune.core import units
 from autotune.core.trial import Status, Trial, TrialKind
-from autotune.display import draw, estimate, events, live, view
+from autotune.display import draw, estimate, events, live, rows, view, words
 from autotune.display.estimate import Remaining
 from autotune.display.live import LiveView
 from autotune.display.snapshot import Running, Snapshot
-from autotune.judging import confirm, gains, pilot, reasons
+from autotune.judging import confirm, pilot
 from autotune.judging.history import History
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
@@ -83,7 +83,7 @@ class Screen:
         return [known[number] for number in sorted(known)]
 
     def _history(self) -> History:
-        """What follows from the trials that have ended."""
+        """Returns the history of the trials that have ended."""
         return History([self._trials[number] for number in sorted(self._trials)], self.space)
 
     def snapshot(self) -> Snapshot:
@@ -132,13 +132,7 @@ class Lines(Screen):
     def started(self, trial: Trial) -> None:
         super().started(trial)
         what = " (baseline)" if trial.number == 0 else ""
-        if trial.repeat is not None:
-            what = f" (repeat of trial {trial.repeat.of})"
-        elif trial.race:
-            what = f" (race of trials {', '.join(map(str, trial.race))})"
-        elif trial.ablation_of is not None:
-            what = f" (ablation step to trial {trial.ablation_of})"
-        self.note(f"{self._clock()} trial {trial.number} started: {view.knobs(trial.config)}{what}")
+        self.note(f"{self._clock()} trial {trial.number} started: {view.name(trial)}{what}")
 
     def ended(self, trial: Trial) -> None:
         super().ended(trial)
@@ -152,14 +146,12 @@ class Lines(Screen):
             return f"{view.knobs(trial.config)}: {trial.outcome.reason}"
         if trial.kind is TrialKind.RACE:
             return view.raced(trial)
-        history, name = self._history(), self.space.objective.quality
-        shown, factor = history.shown(trial), view.factor(gains.gain(trial, history))
-        speed, quality = view.speed(shown.throughput), view.quality(shown.quality)
-        figures = f"{speed} {self.space.unit}/s, {name} {quality}, memory {view.memory(shown.memory)}"
-        beside = "the baseline" if self.space.objective.target is None else "as soon as the baseline"
-        is_baseline = not trial.original
-        figures += f", {factor} {beside}" if factor and not is_baseline else ""
-        return f"{figures}; cannot win: {why}" if (why := reasons.lacking(trial, history)) else figures
+        row, target = rows.row(trial, self._history()), self.space.objective.target
+        figures = row.line(self.space.unit, self.space.objective.quality)
+        if row.factor and trial.original:
+            beside = "the baseline" if target is None else "as soon as the baseline"
+            figures += f", {words.factor(row.factor)} {beside}"
+        return f"{figures}; cannot win: {row.reason}" if row.reason else figures
 
 
 class Picture(Lines):
@@ -223,7 +215,7 @@ class Events(Screen):
 
 
 def screen(console: Console, begun: Snapshot, *, as_json: bool = False) -> Screen:
-    """What shows a search on `console`."""
+    """Returns what shows a search on `console`."""
     if as_json:
         return Events(console, begun)
     return (Picture if live.is_possible(console) else Lines)(console, begun)

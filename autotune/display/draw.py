@@ -11,10 +11,9 @@ from rich.text import Text
 from autotune.core import units
 from autotune.core.errors import printable
 from autotune.core.trial import Trial, TrialKind
-from autotune.display import view
+from autotune.display import rows, view, words
+from autotune.display.rows import TrialFigures, TrialRow
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Running, Snapshot
-from autotune.judging import estimates, gains, objective, reasons
-from autotune.judging import quality as qualities
 from autotune.judging.claims import Claim
 from autotune.space.space import Space
 
@@ -54,7 +53,7 @@ def _header(shown: Snapshot) -> Group:
     searched = sum(t.kind is TrialKind.SEARCHED for t in shown.trials)
     state = RUNNING if shown.state == RUNNING else INTERRUPTED
     more = f", {len(shown.running)} {state}" if shown.running else ""
-    more += f", {others}" if (others := view.besides(shown.trials)) else ""
+    more += f", {others}" if (others := view.besides(map(view.kind, shown.trials))) else ""
     where = f" on {shown.device}" if shown.device else ""
     return Group(
         Text(printable(f"{shown.session}{where}"), style=HEADING),
@@ -94,25 +93,19 @@ def _columns(space: Space, speed: str, quality: str, memory: str, last: str) -> 
     return f"{speed:>{widest}}{quality:>{score}}{memory:>{_MEMORY}}{last:>{_FACTOR}}"
 
 
-def _of_run(trial: Trial, space: Space) -> Text:
-    """What a trial's own run has measured so far."""
-    m = trial.measurement
-    quality = view.quality(qualities.shown(objective.final_quality(trial, space), space.objective))
-    return Text(_columns(space, view.speed(estimates.of_run(m.throughput)), quality, view.peak(m), ""))
-
-
-def _figures(trial: Trial, shown: Snapshot) -> Text:
-    """The figures of a trial's settings, for a repeat those of its own run; and the settings' gain."""
-    found, factor = shown.history.shown(trial), view.factor(gains.gain(trial, shown.history))
-    speed, quality = view.speed(found.throughput), view.quality(found.quality)
-    return Text(_columns(shown.space, speed, quality, view.peak(found.memory), factor))
+def _figures(shown: TrialFigures, space: Space) -> Text:
+    """Returns the figures of a run; for a trial that has ended, the gain of its settings too."""
+    gain = words.factor(shown.factor) if isinstance(shown, TrialRow) and shown.factor else ""
+    figures = words.rate(shown.throughput), words.score(shown.quality), shown.narrow_peak
+    return Text(_columns(space, *figures, gain))
 
 
 def _running(shown: Snapshot, most: int | None) -> Table:
     grid = _grid(RUNNING if shown.state == RUNNING else INTERRUPTED, _headings(shown.space))
     for running in shown.running[:most]:
-        figures = Group(_of_run(running.trial, shown.space), _bar(running, shown.space))
-        grid.add_row(str(running.trial.number), Text(view.name(running.trial)), figures)
+        trial, so_far = running.trial, rows.of_run(running.trial.measurement, shown.space.objective)
+        figures = Group(_figures(so_far, shown.space), _bar(running, shown.space))
+        grid.add_row(str(trial.number), Text(view.name(trial)), figures)
     if most is not None:
         grid.add_row("", Text(f"and {len(shown.running) - most} more", style=HINT), "")
     return grid
@@ -150,15 +143,20 @@ def _best(shown: Snapshot) -> Table:
     trial, claim = shown.best
     if trial.number != baseline.number:
         surety = Text(_surety(claim, shown), style=HINT, justify="right")
-        grid.add_row(str(trial.number), Text(view.name(trial)), Group(_figures(trial, shown), surety))
+        figures = Group(_figures(_row(trial, shown), shown.space), surety)
+        grid.add_row(str(trial.number), Text(view.name(trial)), figures)
     name = Text(f"baseline: {view.name(baseline)}")
-    grid.add_row("0", name, _figures(baseline, shown))
+    grid.add_row("0", name, _figures(_row(baseline, shown), shown.space))
     return grid
+
+
+def _row(trial: Trial, shown: Snapshot) -> TrialRow:
+    return rows.row(trial, shown.history)
 
 
 def _surety(claim: Claim | None, shown: Snapshot) -> str:
     if claim is not None:
-        return f"confirmed: {view.interval(claim.factor)}"
+        return f"confirmed: {words.factor.interval(claim.factor)}"
     repeats = shown.space.budget.repeats
     return "possibly faster, not confirmed" if repeats else "measured once, no repeats asked for"
 
@@ -176,8 +174,10 @@ def _outcome(trial: Trial, shown: Snapshot) -> Text:
     if trial.kind is TrialKind.RACE and trial.completed:
         return Text(view.raced(trial))
     if trial.completed:
-        lacking = reasons.lacking(trial, shown.history)
-        return _figures(trial, shown).append(f"\ncannot win: {printable(lacking)}" if lacking else "")
+        row = _row(trial, shown)
+        return _figures(row, shown.space).append(
+            f"\ncannot win: {printable(row.reason)}" if row.reason else ""
+        )
     reason = printable(trial.outcome.reason if trial.outcome else "")
     if len(reason) > _LONGEST_REASON:
         reason = f"{reason[:_LONGEST_REASON]}..."

@@ -50,7 +50,7 @@ def _rounded(value_s: float) -> float:
 
 
 def remaining(history: History, running_s: Mapping[int, float], plan: Plan, slots: int) -> Remaining | None:
-    """What is left of a search whose running trials have taken `running_s` so far; None: not known yet.
+    """Returns the time left of a search whose running trials took `running_s`; None if not known yet.
 
     It follows from how long trials took so far, including those stopped early or failed, with `slots` of them
     at a time; then the winner has to be confirmed, with more repeats the more finalists are as good. The time
@@ -93,7 +93,7 @@ def _searching(
 
 
 def _configurations(space: Space) -> float:
-    """How many there are at most."""
+    """Returns how many configurations there are at most."""
     choices = [knob.drawn_from.choice for knob in space.drawn_knobs.values()]
     return math.prod(math.inf if choice is None else len(choice) for choice in choices)
 
@@ -103,7 +103,7 @@ def _seconds(trials: Iterable[Trial]) -> list[float]:
 
 
 def _left_s(seconds: float, took: Sequence[float]) -> float:
-    """What a trial that has run for so long still takes, judged by those that took longer.
+    """Returns what a trial that has run for so long still takes, judged by those that took longer.
 
     Where none did, half as long again: given its own length alone, that is the least wrong.
     """
@@ -139,7 +139,7 @@ def _confirming(
 
 
 def _fewest_s(best: Trial, trials: Sequence[Trial], each_s: float, *, is_decided: bool) -> float:
-    """What remains if the best so far holds: a race, unless there was one, and a seed of its own."""
+    """Returns the time left if the best so far holds: a race, unless there was one, and a seed of its own."""
     going_on = sum(t.outcome is None and t.kind is TrialKind.SEED for t in trials)
     if is_decided or not best.number:
         return going_on * each_s
@@ -149,7 +149,7 @@ def _fewest_s(best: Trial, trials: Sequence[Trial], each_s: float, *, is_decided
 
 
 def _most_steps(best: Trial, space: Space) -> int:
-    """What lies between the baseline and the best, one knob at a time, both ends left out."""
+    """Counts the steps between the baseline and the best, one knob at a time, both ends left out."""
     baseline, searched = space.baseline_config, space.drawn_knobs
     changed = [n for n, value in best.config.items() if n in searched and value != baseline.get(n, value)]
     return max(0, len(set(changed) - space.known.same_speed) - 1)

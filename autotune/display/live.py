@@ -1,4 +1,4 @@
-"""What is redrawn in place on a terminal, while lines stay above it: of a search, and of a training."""
+"""Redraws a picture in place on a terminal, below lines that stay: of a search, and of a training."""
 
 import io
 import queue
@@ -19,7 +19,7 @@ _REFRESH_S = 1.0
 
 
 def is_possible(console: Console) -> bool:
-    """Whether Rich draws on `console`, and that is a terminal: colours can be asked for of a pipe, too."""
+    """Returns whether Rich draws on `console`, and that is a terminal: a pipe can be given colours, too."""
     is_drawn = console.is_terminal and console.is_interactive and not console.is_dumb_terminal
     return is_drawn and console.file.isatty()
 

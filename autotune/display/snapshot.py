@@ -60,12 +60,12 @@ class Snapshot:
 
     @cached_property
     def history(self) -> History:
-        """What follows from all of them."""
+        """The history of all of them."""
         return History(self.everything, self.space)
 
 
 def take(session: Session, shown: Path) -> Snapshot:
-    """What a session's directory says now; nothing is written. Raises InputError before its first trial.
+    """Reads a session's directory as it is now; writes nothing. Raises InputError before its first trial.
 
     The time spent is known from the last trial's end: what has run since began then at the latest.
     """
@@ -93,7 +93,7 @@ def take(session: Session, shown: Path) -> Snapshot:
 
 
 def state_of(session: Session, plan: Plan, *, is_over: bool = False) -> str:
-    """Whether a search runs, has ended, or was interrupted.
+    """Returns whether a search runs, has ended, or was interrupted.
 
     Where it `is_over`, a process that still holds the session is not searching any more.
     """
@@ -115,7 +115,7 @@ def _so_far(session: Session, space: Space, trial: Trial, state: str) -> Running
 
 
 def _silent_s(records: Sequence[Mapping[str, Any]]) -> float:
-    """How long ago the last record came; its own clock may be another machine's, the mark has both."""
+    """Returns how long ago the last record came; its clock may be another machine's, the mark has both."""
     mark = next((r for r in reversed(records) if is_mark(r)), None)
     if mark is None:
         return 0.0

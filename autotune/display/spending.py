@@ -1,4 +1,4 @@
-"""What the user's training spends outside of its steps, in words next to the answer. Pure."""
+"""The time that the user's training spends outside of its steps, in words next to the answer. Pure."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _WORTH_TELLING, _WORTH_CHANGING = 0.01, 0.05  # shares of a training
 
 
 def lines(history: History) -> list[str]:
-    """How much of the training with the recommended settings goes to evaluations and pauses, a line each.
+    """Returns how much of the recommended training goes to evaluations and pauses, a line each.
 
     Nothing where that is not known, or is little.
     """
@@ -38,7 +38,7 @@ def _beside(trial: Trial, history: History) -> str:
 
 
 def _saving(share: float, trial: Trial, history: History) -> str:
-    """What half as many evaluations would save; nothing where that is little, or their number is searched."""
+    """Says what half as many evaluations would save; nothing if that is little or searched."""
     space = history.space
     if share < _WORTH_CHANGING or evaluating.setting(space) in space.knobs:
         return ""

@@ -1,4 +1,4 @@
-"""What a workload seems not to use, judged by figures that are the same to the last bit. Pure."""
+"""Finds what a workload seems not to use, by figures that are the same to the last bit. Pure."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from autotune.storage.records import is_score
 
 
 def unused(history: History) -> list[str]:
-    """What the workload seems not to use: its seed, or a knob, where figures are the same to the last bit."""
+    """Returns what the workload seems not to use: its seed, or a knob that changes no figure."""
     lines: dict[str, str] = {}
     for group in _reading_the_same(history.trials):
         for one, other, knob in _differing_in_one(group, history.space.known.same_figures):
@@ -56,7 +56,7 @@ def _differ(one: Trial, other: Trial, knob: str) -> bool:
 
 
 def _figures(measurement: Measurement) -> object:
-    """What a trial's evaluations found, to compare; None for one or two numbers, equal by chance perhaps."""
+    """Returns a trial's results, to compare; None for few numbers, which may be equal by chance."""
     scores = {k: v for k, v in measurement.scores.items() if is_score(k)}
     if len(set(scores.values())) > 1:
         return frozenset(scores.items())

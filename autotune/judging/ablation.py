@@ -9,7 +9,7 @@ measured like that already is not measured again.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from autotune.core.settings import Config, Key, Setting, settings_key
 from autotune.core.trial import Failure, Status, Trial, TrialKind
@@ -27,9 +27,10 @@ _FAILS_AGAIN = frozenset({Failure.ERROR, Failure.TIMEOUT})
 class Step:
     """One knob: its value before and after, the configuration after it, and what the change has brought.
 
-    `trial` has measured that configuration; `throughput` is what is known of it, and `factor` what that is
-    times the last one known before. A step that could not be measured has a `reason` instead, and the factor
-    of the next one is of both changes `together`. One with neither is still to be measured.
+    The trial numbered `trial` has measured that configuration; `throughput` is what is known of it, and
+    `factor` what that is times the last one known before. A step that could not be measured has a `reason`
+    instead, and the factor of the next one is of both changes `together`. One with neither is still to be
+    measured.
 
     The factors multiply to that of the winner's throughput: what knobs do only together is the later one's.
     """
@@ -37,12 +38,12 @@ class Step:
     knob: str
     before: Setting
     after: Setting
-    config: Config
-    trial: Trial | None = None
-    reason: str = ""
+    trial: int | None = None
     throughput: Figure | None = None
     factor: Figure | None = None
+    reason: str = ""
     together: tuple[str, ...] = ()
+    config: Config = field(default_factory=dict)
 
 
 def steps(history: History) -> list[Step]:
@@ -62,12 +63,13 @@ def steps(history: History) -> list[Step]:
     for knob in _order(winner, history):
         taken.append(knob)
         config = _config(winner, taken, space)
-        step = Step(knob, before[knob], config[knob], config, trial := known.measured(config), together=gap)
-        if trial is None:
-            step, gap = replace(step, reason=known.why_not(config) or "", together=()), (*gap, knob)
-        else:
+        step = Step(knob, before[knob], config[knob], config=config)
+        if trial := known.measured(config):
             factor = _factor(trial, last, history)
-            step, last, gap = replace(step, throughput=history.throughput(trial), factor=factor), trial, ()
+            speed, together, last, gap = history.throughput(trial), gap, trial, ()
+            step = replace(step, trial=trial.number, throughput=speed, factor=factor, together=together)
+        else:
+            step, gap = replace(step, reason=known.why_not(config) or ""), (*gap, knob)
         path.append(step)
         before = config
     return path

@@ -6,7 +6,7 @@ All code that judges a trial asks here, so that all judge alike, and nothing is 
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Self
 
@@ -21,18 +21,6 @@ from autotune.judging.targets import ToTarget
 from autotune.space.space import Space
 
 _ALMOST = 1.05  # times as long
-
-
-@dataclass(frozen=True)
-class Shown:
-    """The figures in a line about a trial; of the run in `memory` the peak counts.
-
-    The quality is in the user's own sign.
-    """
-
-    throughput: Figure | None
-    quality: float | None
-    memory: Measurement
 
 
 class History:
@@ -241,16 +229,6 @@ class History:
         shown = [t.measurement for t in runs.values()]
         highest = max(shown, key=lambda m: m.peak_memory_bytes or 0)
         return replace(highest, memory_is_rising=any(m.memory_is_rising for m in shown))
-
-    def shown(self, trial: Trial) -> Shown:
-        """Returns the figures in a line about a trial: those of its settings, or of a repeat's own run."""
-        goal = self.space.objective
-        if trial.repeat:
-            m, own = trial.measurement, quality.shown(objective.final_quality(trial, self.space), goal)
-            return Shown(estimates.of_run(m.throughput), own, m)
-        found = self.quality(trial)
-        known = quality.shown(found.value if found else None, goal)
-        return Shown(self.throughput(trial), known, self.memory(trial))
 
     def surely_per_s(self, trial: Trial) -> float:
         """The lower end of a trial's throughput, its equals counted in."""

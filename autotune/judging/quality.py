@@ -167,6 +167,8 @@ def shown_figure(figure: Figure | None, goal: Objective) -> Figure | None:
 
 def shown_curve(curve: Sequence[Evaluation], goal: Objective) -> tuple[Evaluation, ...]:
     """A curve whose qualities, and what chance reaches, are in the user's own sign."""
+    if not goal.minimize:
+        return tuple(curve)
     return tuple(
         replace(point, quality=goal.turned(point.quality), chance=shown(point.chance, goal))
         for point in curve

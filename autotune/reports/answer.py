@@ -5,9 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from autotune.core import units
+from autotune.display import words
+from autotune.display.words import FigureForm
 from autotune.judging.costs import Prices
 from autotune.judging.estimates import Figure
-from autotune.reports import marks, words
+from autotune.reports import marks
 from autotune.reports.marks import Mark
 from autotune.reports.model import Report, Side
 
@@ -25,6 +27,9 @@ class Cell:
 
     text: str = words.NOTHING
     detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text} {self.detail}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -58,25 +63,28 @@ _ONLY_WHERE_KNOWN = {"Evaluations", "Pauses", _ELECTRICITY}  # not listed as unk
 
 @dataclass(frozen=True)
 class _Kind:
+    """A kind of figure of a side, and its form; `cell` writes one that has a note of its own."""
+
     name: str
     over: str
-    value: Callable[[Side], float | None]
-    cell: Callable[[Side], Cell]
+    figure: Callable[[Side], Figure | float | None]
+    form: FigureForm
+    cell: Callable[[Side], Cell] | None = None
 
 
 def is_better(report: Report) -> bool:
-    """Whether something other than the baseline seems better."""
+    """Returns whether something other than the baseline seems better."""
     baseline, best = report.answer.baseline, report.answer.best
     return best is not None and (baseline is None or best.trial != baseline.trial)
 
 
 def is_recommended(report: Report) -> bool:
-    """Whether that may be run: nothing that awaits its confirmation."""
+    """Returns whether that may be run: nothing that awaits its confirmation."""
     return is_better(report) and not report.answer.is_open
 
 
 def sides(report: Report) -> list[tuple[Mark, Side]]:
-    """What the answer is about: the baseline, and the recommended trial where that is another."""
+    """Returns the baseline, and the recommended trial if that is another one."""
     baseline, best = report.answer.baseline, report.answer.best if is_recommended(report) else None
     return [(mark, side) for mark, side in ((marks.BASELINE, baseline), (marks.WINNER, best)) if side]
 
@@ -90,20 +98,19 @@ def lines(report: Report) -> list[Line]:
     kinds = [kind for kind in _kinds(report) if not (hides_whole and kind.name in _OF_WHOLE)]
     found = [_line(kind, baseline, best, gain) for kind in kinds]
     known = [line for line in found if {line.baseline, line.best} != {Cell()}]
-    return [*known[:1], *_samples(report), *known[1:]]
+    return [*known[:1], *of_samples(report), *known[1:]]
 
 
-def _samples(report: Report) -> list[Line]:
+def of_samples(report: Report) -> list[Line]:
     """The part of the gain that is not throughput: fewer samples. Both factors make up the gain."""
-    answer = report.answer
-    if answer.factor is None or answer.speed is None:
+    gain, speed = report.answer.factor, report.answer.speed
+    if gain is None or speed is None:
         return []
-    fewer = answer.factor.value / answer.speed.value
+    fewer = gain.value / speed.value
     if report.target is None and math.isclose(fewer, 1.0, rel_tol=0.005):
         return []
-    of = "of the training" if report.target is None else f"to {words.limit(report)}"
-    factor = Cell(words.factor(fewer), "of the gain")
-    return [Line(report.unit.capitalize(), of, Cell(), Cell(), factor)]
+    of = "of the training" if report.target is None else f"to {report.limit}"
+    return [Line(report.unit.capitalize(), of, Cell(), Cell(), Cell(words.factor(fewer), "of the gain"))]
 
 
 def unknown(report: Report) -> list[str]:
@@ -135,91 +142,61 @@ def _kinds(report: Report) -> tuple[_Kind, ...]:
         _Kind(
             "Throughput",
             f"{report.unit} per second" + (", evaluations included" if report.speed == "wall" else ""),
-            lambda s: s.throughput.value if s.throughput else None,
-            lambda s: _measured(words.throughput(s.throughput)),
+            lambda s: s.throughput,
+            words.rate,
         ),
         _Kind(
             words.metric(report.quality),
             f"mean of {seeds}" + ("; lower is better" if report.minimize else ""),
-            lambda s: s.quality.value if s.quality else None,
-            lambda s: _measured(words.quality(s.quality)),
+            lambda s: s.quality,
+            words.score,
         ),
         _Kind(
             "Peak memory",
             f"of {words.memory(limit)}" if limit else "",
             lambda s: s.peak_memory_bytes,
+            words.memory,
             _peak,
         ),
-        _Kind("GPU utilisation", "", lambda s: s.gpu_percent, lambda s: Cell(words.percent(s.gpu_percent))),
-        _Kind("HFU", "of the device's peak FLOP/s", lambda s: s.mfu, lambda s: Cell(words.share(s.mfu))),
-        _Kind(
-            "CPU", "100% is one core", lambda s: s.cpu_percent, lambda s: Cell(words.percent(s.cpu_percent))
-        ),
-        _Kind(
-            "Energy",
-            f"per {words.each(report)}",
-            lambda s: s.joules_per_sample,
-            lambda s: Cell(words.energy(s.joules_per_sample)),
-        ),
-        _Kind(
-            "Evaluations",
-            "of the full training, about",
-            lambda s: s.evaluation_share,
-            lambda s: Cell(words.share(s.evaluation_share)),
-        ),
+        _Kind("GPU utilisation", "", lambda s: s.gpu_percent, words.percent),
+        _Kind("HFU", "of the device's peak FLOP/s", lambda s: s.mfu, words.share),
+        _Kind("CPU", "100% is one core", lambda s: s.cpu_percent, words.percent),
+        _Kind("Energy", f"per {report.each}", lambda s: s.joules_per_sample, words.energy),
+        _Kind("Evaluations", "of the full training, about", lambda s: s.evaluation_share, words.share),
         _Kind(
             "Pauses",
             "long steps at regular distances, of the full training, about",
             lambda s: s.pause_share or None,
-            lambda s: Cell(words.share(s.pause_share or None)),
+            words.share,
         ),
-        _Kind(
-            _WHOLE,
-            _of_whole(report),
-            lambda s: s.full_training_s,
-            lambda s: _whole(s.full_training_s, s.cost.hours if s.cost else None),
-        ),
+        _Kind(_WHOLE, _of_whole(report), _whole_s, words.duration),
         _Kind(
             _ELECTRICITY,
             "of the GPU, over the full training, about",
-            lambda s: s.cost.kwh.value if s.cost and s.cost.kwh else None,
-            lambda s: _with_interval(s.cost.kwh if s.cost else None, words.kilowatt_hours),
+            lambda s: s.cost.kwh if s.cost else None,
+            words.kilowatt_hours,
         ),
         *_priced(report.answer.prices),
     )
 
 
 def _priced(prices: Prices | None) -> tuple[_Kind, ...]:
-    """What the full training costs, where prices were given."""
+    """Returns the cost of the full training, if prices were given."""
     if prices is None:
         return ()
-    of = {"hour": prices.per_hour, "kWh": prices.per_kwh}
-    said = [f"{words.money(price, prices.currency)} per {name}" for name, price in of.items() if price]
-    return (
-        _Kind(
-            _COST,
-            f"of the full training, about; {', '.join(said) or 'nothing is to be paid'}",
-            lambda s: s.cost.money.value if s.cost and s.cost.money else None,
-            lambda s: _with_interval(
-                s.cost.money if s.cost else None, lambda value: words.money(value, prices.currency)
-            ),
-        ),
-    )
+    form, of = words.money(prices.currency), {"hour": prices.per_hour, "kWh": prices.per_kwh}
+    said = ", ".join(f"{form(price)} per {name}" for name, price in of.items() if price)
+    over = f"of the full training, about; {said or 'nothing is to be paid'}"
+    return (_Kind(_COST, over, lambda s: s.cost.money if s.cost else None, form),)
 
 
-def _whole(value_s: float | None, hours: Figure | None) -> Cell:
-    """The duration, half of its interval in small print."""
-    half = words.half_width(hours) if hours else None
-    return Cell(words.duration(value_s), "" if half is None else f"± {words.duration(half * 3600)}")
-
-
-def _with_interval(figure: Figure | None, said: Callable[[float | None], str]) -> Cell:
-    half = words.half_width(figure) if figure else None
-    return Cell(said(figure.value if figure else None), "" if half is None else f"± {said(half)}")
+def _whole_s(side: Side) -> Figure | float | None:
+    """Returns the duration of the full training, with its interval if that is known."""
+    return side.cost.hours.scaled(3600.0) if side.cost else side.full_training_s
 
 
 def _of_whole(report: Report) -> str:
-    """How long the full training is, and what of it is projected."""
+    """Returns the length of the full training, and whether its evaluations are counted."""
     samples = report.answer.full_training_samples
     if samples is None:
         return ""
@@ -229,23 +206,32 @@ def _of_whole(report: Report) -> str:
 
 def _peak(side: Side) -> Cell:
     """The peak, with its share of the limit in small print."""
-    part = words.share(side.memory_share) if side.memory_share else ""
+    part = f"({words.share(side.memory_share)})" if side.memory_share else ""
     return Cell(words.peak(side.peak_memory_bytes, is_rising=side.memory_is_rising), part)
 
 
-def _measured(text: str) -> Cell:
-    """`61.2 ± 0.8`, the interval in small print."""
-    value, sign, half = text.partition(" ± ")
+def _cell(kind: _Kind, side: Side | None) -> Cell:
+    """`61.2`, with `± 0.8` in small print."""
+    if side is None:
+        return Cell()
+    if kind.cell:
+        return kind.cell(side)
+    value, sign, half = kind.form(kind.figure(side)).partition(" ± ")
     return Cell(value, f"± {half}" if sign else "")
 
 
 def _line(kind: _Kind, baseline: Side | None, best: Side | None, gain: Figure | None) -> Line:
-    ours, theirs = (kind.cell(side) if side else Cell() for side in (best, baseline))
+    ours, theirs = (_cell(kind, side) for side in (best, baseline))
     if kind.name == "Throughput" and gain is not None:
-        return Line(
-            kind.name, kind.over, theirs, ours, Cell(words.factor(gain.value), words.factor_interval(gain))
-        )
-    before, after = (units.number(kind.value(side)) if side else None for side in (baseline, best))
-    # For a value below 0, such as a loss with its sign turned, a factor does not say which is more.
-    ratio = after / before if before and before > 0 and after is not None else None
-    return Line(kind.name, kind.over, theirs, ours, Cell(words.factor(ratio)))
+        interval = words.factor.interval(gain)
+        factor = Cell(words.factor(gain), f"({interval})" if interval else "")
+    else:
+        before, after = (_value(kind.figure(side)) if side else None for side in (baseline, best))
+        # For a value below 0, such as a loss with its sign turned, a factor does not say which is more.
+        ratio = after / before if before and before > 0 and after is not None else None
+        factor = Cell(words.factor(ratio))
+    return Line(kind.name, kind.over, theirs, ours, factor)
+
+
+def _value(found: Figure | float | None) -> float | None:
+    return units.number(found.value if isinstance(found, Figure) else found)

@@ -1,12 +1,12 @@
-"""What fits into another memory, as text: in the report, and from the command `predict`. Pure."""
+"""Says what fits into another memory: in the report, and from the command `predict`. Pure."""
 
 from collections.abc import Iterator
 
 from autotune.core import units
 from autotune.core.settings import ACCUMULATION, LEARNING_RATE, MICRO_BATCH, PRECISION, PRECISIONS
+from autotune.display import words
 from autotune.judging.elsewhere import Elsewhere, Fit
 from autotune.memory.feasibility import Prediction
-from autotune.reports import words
 from autotune.reports.plot import Table
 
 TITLE = "On another GPU"
@@ -38,7 +38,7 @@ def _peak(peak: Prediction) -> str:
 
 
 def notes(found: Elsewhere) -> Iterator[str]:
-    """What the table means, and what it does not say."""
+    """Says what the table means, and what it does not say."""
     yield (
         f"The settings of trial {found.trial} with the largest micro-batch whose predicted peak is, with its "
         f"whole interval, within {found.memory_fraction:.0%} of the memory. The speed there was not "

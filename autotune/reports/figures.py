@@ -10,15 +10,16 @@ from autotune.compare.results import Found
 from autotune.core.passed_over import PassedOver
 from autotune.core.settings import MICRO_BATCH, PRECISION, SEED
 from autotune.core.trial import Trial
-from autotune.display import advice
+from autotune.display import advice, rows
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
-from autotune.judging import confirm, elsewhere, quality
+from autotune.judging import ablation, confirm, elsewhere, quality
 from autotune.judging.costs import Prices
 from autotune.judging.elsewhere import Elsewhere
 from autotune.judging.history import History
-from autotune.reports import knobs, rows
+from autotune.reports import comparison, knobs
 from autotune.reports.model import Report
 from autotune.reports.recommendation import answer
+from autotune.reports.skipped import skipped
 from autotune.storage.store import Options
 from autotune.storage.study_file import Plan
 from autotune.workloads.base import Workload
@@ -27,9 +28,8 @@ from autotune.workloads.own_section import OwnSection
 
 @dataclass(frozen=True)
 class Known:
-    """What a session holds. `shown` is where it lies, as its user would name it."""
+    """The contents of a session. `shown` is its place, as its user would name it."""
 
-    name: str
     shown: Path
     state: str
     history: History
@@ -72,11 +72,11 @@ def report(known: Known) -> Report:
         least_quality=_least_quality(history),
         trials=rows.rows(history, found.best.trial if found.best and not found.is_open else None),
         predicted=knobs.predicted(found.best.config, history, limit) if found.best else (),
-        ablation=knobs.steps(history),
+        ablation=tuple(ablation.steps(history)),
         which_precision=verdict.verdict(compared.models, compared.goal, verdict.search_noise(history)),
-        compared=rows.compared(compared.models, goal),
+        compared=comparison.compared(compared.models, goal),
         own=known.own,
-        skipped=rows.skipped(known.passed_over, history),
+        skipped=skipped(known.passed_over, history),
         provenance=_provenance(known),
         minimize=goal.minimize is not None,
         within=goal.within,
@@ -91,7 +91,7 @@ def report(known: Known) -> Report:
 
 
 def _elsewhere(history: History) -> Elsewhere | None:
-    """What fits on other GPUs; None where nothing is recommended, or no GPU or micro-batch was measured."""
+    """Returns what fits on other GPUs; None if nothing is recommended, or no GPU was used."""
     recommended = confirm.recommended(history)
     if recommended is None or MICRO_BATCH not in history.space.drawn_knobs:
         return None
@@ -125,14 +125,14 @@ def _going_on(known: Known) -> str:
 
 
 def _memory_limit_bytes(known: Known) -> int | None:
-    """What a trial may take: the least that one was allowed, as for the model that predicts what fits."""
+    """Returns the least memory that a trial was allowed, as the model that predicts what fits takes it."""
     shown = [t.measurement for t in known.history.trials]
     limits = [m.memory_limit_bytes for m in shown if m.memory_limit_bytes]
     return min(limits, default=known.options.memory_limit_bytes)
 
 
 def _provenance(known: Known) -> dict[str, Any]:
-    """Where the figures come from: what the session was begun with, and how its trials were measured."""
+    """Returns the origin of the figures: how the session was begun, and how its trials were measured."""
     measured = [t.measurement for t in known.history.trials if t.measurement.throughput]
     shared = sum(m.shared for m in measured)
     return {
@@ -145,6 +145,6 @@ def _provenance(known: Known) -> dict[str, Any]:
 
 
 def _seed(trial: Trial, known: Known) -> int:
-    """What the generators of a trial were seeded with."""
+    """Returns the seed of a trial's generators."""
     settings = known.workload.with_seed(known.history.space.settings(trial.config), trial.seed)
     return int(settings.get(SEED) or 0)

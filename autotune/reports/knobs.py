@@ -1,10 +1,9 @@
-"""What the knobs do to memory, and to speed from the baseline to the winner. Pure."""
+"""Peak memory by the knobs, as the model predicts it. Pure."""
 
 from autotune.core.settings import PRECISION, Config
-from autotune.judging import ablation
 from autotune.judging.history import History
 from autotune.memory.feasibility import MemoryModel
-from autotune.reports.model import Predicted, Step
+from autotune.reports.model import Predicted
 from autotune.space import following
 from autotune.space.space import Space
 
@@ -30,21 +29,4 @@ def _predicted(model: MemoryModel, config: Config, space: Space) -> Predicted:
         peak_bytes=tuple(found.expected_bytes for _, found in known),
         low_bytes=tuple(found.low_bytes for _, found in known),
         high_bytes=tuple(found.high_bytes for _, found in known),
-    )
-
-
-def steps(history: History) -> tuple[Step, ...]:
-    """The ablation from the baseline to the confirmed winner, one knob at a time."""
-    return tuple(
-        Step(
-            knob=step.knob,
-            before=step.before,
-            after=step.after,
-            trial=step.trial.number if step.trial else None,
-            throughput=step.throughput,
-            factor=step.factor,
-            reason=step.reason or ("" if step.trial else "not measured yet"),
-            together=step.together,
-        )
-        for step in ablation.steps(history)
     )

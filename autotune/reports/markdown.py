@@ -1,124 +1,97 @@
 """A report as Markdown, short enough for the text of a pull request."""
 
+import html
 import re
 from collections.abc import Sequence
 
-from autotune.compare.results import on_test
-from autotune.core import units
 from autotune.core.errors import printable
-from autotune.judging.costs import Cost, Prices
-from autotune.judging.estimates import Figure
-from autotune.reports import elsewhere, words
-from autotune.reports.markup import table as _table
-from autotune.reports.markup import text as _text
-from autotune.reports.model import Compared, Report, Side
+from autotune.display import words
+from autotune.reports import answer, elsewhere, tables
+from autotune.reports.model import Report
+from autotune.reports.plot import Table
+from autotune.reports.training import wording
+from autotune.reports.training.model import TrainingReport
 
+_SPECIAL = re.compile(r"([\\`*_\[\]|~#!@$])")
 _FACTS = ("hardware", "versions", "revision", "data", "created")
 
 
-def render(report: Report) -> str:
+def render(report: Report | TrainingReport) -> str:
+    """Returns the answer on a session or a training, and what it rests on."""
+    return _training(report) if isinstance(report, TrainingReport) else _session(report)
+
+
+def _training(report: TrainingReport) -> str:
+    """The verdict, what was promised next to what was found, the figures, and what happened."""
+    _, verdict, _ = wording.verdict(report)
+    settings = ", ".join(f"{name} {words.setting(value)}" for name, value in report.settings.items())
+    return _joined(
+        [f"## autotune train: {_text(report.directory)}"],
+        [f"**{verdict}.** {_text(wording.sentence(report))}"],
+        [_text(wording.ended(report))],
+        [f"- {_text(line)}" for line in wording.seen(report)],
+        _table(wording.promised(report)),
+        _table(Table(("figure", ""), tuple(wording.figures(report)))),
+        _table(wording.happened(report)),
+        [_text(f"{report.workload} on {report.device}; {settings}")],
+    )
+
+
+def _session(report: Report) -> str:
     """The answer in a sentence, the baseline next to the best, precisions, and where that comes from."""
-    answer = report.answer
-    blocks = [
+    found = report.answer
+    return _joined(
         [f"## autotune: {_text(report.session)}"],
-        *([[_text(answer.promise)]] if answer.promise else []),
-        [_text(answer.sentence)],
+        [_text(found.promise)] if found.promise else [],
+        [_text(found.sentence)],
         _sides(report),
-    ]
-    blocks += [[f"- {_text(line)}" for line in (*answer.cautions, *answer.outside)]]
-    blocks += [[_text(report.which_precision.sentence)] if report.which_precision else [], _models(report)]
-    blocks += [*_own(report), *_elsewhere(report)]
-    blocks += [_code(answer.commands), [_provenance(report)]]
-    return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
+        [f"- {_text(line)}" for line in (*found.cautions, *found.outside)],
+        [_text(report.which_precision.sentence)] if report.which_precision else [],
+        _table(tables.scores(report)) if report.compared else [],
+        *_own(report),
+        *_elsewhere(report),
+        _code(found.commands),
+        [_provenance(report)],
+    )
 
 
 def _sides(report: Report) -> list[str]:
-    """A row for each figure, the baseline's next to the best's."""
+    """The figures of the answer, the baseline's next to the best's."""
     baseline, best = report.answer.baseline, report.answer.best
     if baseline is None or best is None:
         return []
-    sides = [baseline] if best.trial == baseline.trial else [baseline, best]
-    rows = [_figures(side, report) for side in sides]
-    names = [name for name in rows[0] if any(row[name] != "-" for row in rows)]
-    headings = ["baseline", f"trial {best.trial}"][: len(sides)]
-    return _table(["", *headings], [[name, *(row[name] for row in rows)] for name in names])
-
-
-def _figures(side: Side, report: Report) -> dict[str, str]:
-    """The cells of a column by the names of their rows, as text that is not escaped yet."""
-    peak = words.peak(side.peak_memory_bytes, side.memory_share, is_rising=side.memory_is_rising)
-    whole = "whole training" + (", evaluations included" if report.answer.evaluations_counted else "")
-    return {
-        "settings": side.knobs,
-        f"{report.unit}/s": _figure(side.throughput, ".1f"),
-        report.quality + (" (lower is better)" if report.minimize else ""): _figure(side.quality, ".4f"),
-        "peak memory": "-" if side.peak_memory_bytes is None else peak,
-        "GPU": "-" if side.gpu_percent is None else f"{side.gpu_percent:.0f}%",
-        "HFU": "-" if side.mfu is None else f"{side.mfu:.0%}",
-        f"joules per {words.each(report)}": "-"
-        if side.joules_per_sample is None
-        else f"{side.joules_per_sample:.3g}",
-        "evaluations, about": "-" if side.evaluation_share is None else f"{side.evaluation_share:.0%}",
-        whole: _duration(side),
-        **_costs(side.cost, report.answer.prices),
-    }
-
-
-def _duration(side: Side) -> str:
-    """`1h 38m (1h 34m to 1h 43m)`, that of the whole training."""
-    if side.full_training_s is None:
-        return "-"
-    text, hours = units.format_seconds(side.full_training_s), side.cost.hours if side.cost else None
-    if hours is None or hours.low is None or hours.high is None:
-        return text
-    low, high = (units.format_seconds(end * 3600) for end in (hours.low, hours.high))
-    return f"{text} ({low} to {high})"
-
-
-def _costs(cost: Cost | None, prices: Prices | None) -> dict[str, str]:
-    """What the whole training takes besides time."""
-    currency = f" in {prices.currency}" if prices and prices.currency else ""
-    return {
-        "kWh of the GPU, about": _figure(cost.kwh if cost else None, ".3g"),
-        f"cost{currency}, about": _figure(cost.money if cost else None, ".4g"),
-    }
-
-
-def _models(report: Report) -> list[str]:
-    """A row for each model that was compared, a column for each score to show that one of them has."""
-    models = [m for m in report.compared if m.scores]
-    names = words.ordered(on_test(report.quality), *(m.scores for m in models))
-    if not models:
-        return []
-    head = ["model", f"{report.unit}/s", *names, *(["reports/s"] if report.writes_reports else [])]
-    return _table(head, [_model(m, names)[: len(head)] for m in models])
-
-
-def _model(model: Compared, names: Sequence[str]) -> list[str]:
-    scores = [_number(model.scores.get(name), ".4f") for name in names]
-    return [model.label, _figure(model.throughput, ".1f"), *scores, _number(model.reports_per_s, ".1f")]
+    rows = [("settings", baseline.knobs, best.knobs, "")]
+    for line in answer.lines(report):
+        name = f"{line.name}, {line.over}" if line.over else line.name
+        rows.append((name, str(line.baseline), str(line.best), str(line.factor)))
+    if answer.is_better(report):
+        return _table(Table(("", "baseline", f"trial {best.trial}", "factor"), tuple(rows)))
+    return _table(Table(("", "baseline"), tuple(row[:2] for row in rows)))
 
 
 def _elsewhere(report: Report) -> list[list[str]]:
-    """What fits into another memory."""
+    """Returns what fits into another memory."""
     if report.elsewhere is None:
         return []
-    found, notes = elsewhere.table(report.elsewhere), elsewhere.notes(report.elsewhere)
     return [
         [f"{elsewhere.TITLE}:"],
-        _table(found.head, found.rows),
-        [f"- {_text(note)}" for note in notes],
+        _table(elsewhere.table(report.elsewhere)),
+        [f"- {_text(note)}" for note in elsewhere.notes(report.elsewhere)],
     ]
 
 
 def _own(report: Report) -> list[list[str]]:
     """Returns the workload's own tables, each with its title for a first heading."""
-    tables = report.own.tables if report.own else ()
-    return [_table([table.title, *table.head[1:]], table.rows) for table in tables if not table.is_detail]
+    found = report.own.tables if report.own else ()
+    return [
+        _table(Table((one.title, *one.head[1:]), tuple(map(tuple, one.rows))))
+        for one in found
+        if not one.is_detail
+    ]
 
 
 def _provenance(report: Report) -> str:
-    """Where the figures come from, in a line."""
+    """Returns the origin of the figures, in a line."""
     facts = [f"{name} {report.provenance[name]}" for name in _FACTS if report.provenance.get(name)]
     return _text("; ".join([*facts, f"{report.samples_per_trial} {report.unit} per trial"]))
 
@@ -130,14 +103,20 @@ def _code(commands: Sequence[str]) -> list[str]:
     return [f"{fence}sh", *lines, fence] if lines else []
 
 
-def _figure(figure: Figure | None, form: str) -> str:
-    """`61.2 (60.1 to 62.3)`."""
-    if figure is None:
-        return "-"
-    if figure.low is None or figure.high is None:
-        return format(figure.value, form)
-    return f"{figure.value:{form}} ({figure.low:{form}} to {figure.high:{form}})"
+def _joined(*blocks: Sequence[str]) -> str:
+    """Returns the lines of all blocks that have any, with an empty line between two blocks."""
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
-def _number(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
+def _table(found: Table | None) -> list[str]:
+    """Returns a table, line by line; every column but the first is set flush right."""
+    if found is None:
+        return []
+    ruler = ["---", *(["---:"] * (len(found.head) - 1))]
+    head, *rows = ([_text(cell) for cell in line] for line in (found.head, *found.rows))
+    return [f"| {' | '.join(line)} |" for line in (head, ruler, *rows)]
+
+
+def _text(text: str) -> str:
+    """`text` from any source, as text: nothing in it is markup, or ends a line or a cell of a table."""
+    return _SPECIAL.sub(r"\\\1", html.escape(printable(text), quote=False))

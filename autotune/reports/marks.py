@@ -1,4 +1,4 @@
-"""How things look wherever they are shown: colour, marker and name of trials, precisions and phases.
+"""The looks of things, wherever they are shown: colour, marker and name of trials, precisions and phases.
 
 Colours are CSS variables of `templates/report.css`, so that plots follow light, dark and print. No two things
 that appear together differ by colour alone.
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from autotune.core.settings import PRECISION, PRECISIONS
 from autotune.core.trial import PHASES
-from autotune.reports.model import Row
+from autotune.display.rows import TrialRow
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,13 @@ _PRECISIONS = {
 _PHASES = [name.removesuffix("_s") for name in PHASES]
 
 
-def of(row: Row) -> Mark:
+def of(row: TrialRow) -> Mark:
     """The mark of a trial: what it is, or else how it ended."""
     return {"winner": WINNER, "baseline": BASELINE}.get(row.kind) or outcome(row)
 
 
-def outcome(row: Row) -> Mark:
-    """How a trial has ended, the baseline and the winner like any other."""
+def outcome(row: TrialRow) -> Mark:
+    """Returns the mark of a trial's end, for the baseline and the winner like any other."""
     if row.status == "failed":
         return OOM if row.failure == "oom" else FAILED
     if row.status != "completed":
@@ -83,7 +83,9 @@ def outcome(row: Row) -> Mark:
     return KEPT if row.keeps_quality else LOST
 
 
-def grouped(rows: Iterable[Row], by: Callable[[Row], Mark] = of) -> list[tuple[Mark, list[Row]]]:
+def grouped(
+    rows: Iterable[TrialRow], by: Callable[[TrialRow], Mark] = of
+) -> list[tuple[Mark, list[TrialRow]]]:
     """The trials of each mark, those that matter most last, so that nothing is drawn over them."""
     listed = list(rows)
     groups = [(mark, [row for row in listed if by(row) == mark]) for mark in ORDER]
@@ -99,12 +101,12 @@ def model(label: str) -> Mark:
     return BASELINE if label == "baseline" else precision(label)
 
 
-def precision_of(row: Row) -> str:
+def precision_of(row: TrialRow) -> str:
     """The precision of a trial, empty where that is not a setting."""
     return str(row.config.get(PRECISION, ""))
 
 
-def precisions(rows: Iterable[Row]) -> list[str]:
+def precisions(rows: Iterable[TrialRow]) -> list[str]:
     """The precisions that occur, widest first."""
     found = {precision_of(row) for row in rows}
     return [name for name in _PRECISIONS if name in found] + sorted(found - _PRECISIONS.keys())

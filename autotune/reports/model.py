@@ -12,6 +12,10 @@ from autotune.compare.steps import Steps
 from autotune.compare.verdict import Verdict
 from autotune.core.settings import Config
 from autotune.core.trial import Evaluation
+from autotune.display import words
+from autotune.display.rows import TrialRow
+from autotune.judging import quality as qualities
+from autotune.judging.ablation import Step
 from autotune.judging.costs import Cost, Prices
 from autotune.judging.estimates import Figure
 from autotune.workloads.own_section import OwnSection
@@ -25,7 +29,7 @@ SAMPLES = 5  # test studies that are shown by default
 
 @dataclass(frozen=True)
 class Side:
-    """What is known of the baseline or of the recommended configuration, over all its runs.
+    """The figures of the baseline or of the recommended configuration, over all its runs.
 
     `quality` has its interval over the `seeds` that it was run with; `throughput` is that of its `runs`, or
     the baseline's times what a race has shown. `joules_per_sample` are all that the GPU used while it ran,
@@ -60,7 +64,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Answer:
-    """What to run. `verdict` is confirmed, unconfirmed, baseline (nothing better) or none (no baseline).
+    """The answer. `verdict` is confirmed, unconfirmed, baseline (nothing better) or none (no baseline).
 
     Where nothing is better, `best` is the baseline itself. `factor` is the gain over the baseline, and
     `speed` what of it is throughput: to a target the rest is samples. It is by `rounds` of a race where it is
@@ -87,44 +91,6 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One trial. `kind` is baseline, winner, trial, race, repeat or ablation (a step of it).
-
-    Throughput, quality and memory are what is known of its settings, over all runs that count; of a repeat
-    they are what its own run has measured. `factor` is the gain of its settings over the baseline.
-    `keeps_quality` is None where it is not known; a trial that `breaks_constraint` names the user's
-    constraint in its `reason`. `seconds` are the search's own, `saved_s` what stopping it early has saved,
-    about. `shared` says that other trials ran alongside it, `disturbed` that other programs did.
-    """
-
-    number: int
-    kind: str
-    repeats: int | None  # the trial that it repeats
-    config: Config
-    knobs: str
-    status: str  # completed, stopped, failed, interrupted; "" while it has not ended
-    failure: str | None
-    stopped_for: str | None  # None if the search did not stop it
-    reason: str
-    throughput: Figure | None
-    factor: Figure | None
-    quality: float | None
-    keeps_quality: bool | None
-    on_front: bool
-    peak_memory_bytes: int | None
-    memory_is_rising: bool
-    memory_share: float | None
-    samples: int
-    seconds: float
-    saved_s: float
-    shared: bool
-    disturbed: bool
-    throttled: bool
-    curve: tuple[Evaluation, ...]
-    breaks_constraint: bool = False
-
-
-@dataclass(frozen=True)
 class Predicted:
     """Peak memory by micro-batch as the model predicts it, for the best's other settings and a precision."""
 
@@ -133,24 +99,6 @@ class Predicted:
     peak_bytes: tuple[float, ...]
     low_bytes: tuple[float, ...]
     high_bytes: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Step:
-    """One knob of the ablation of the winner: its value before and after, and what that brought.
-
-    `throughput` is after the change; None, with the reason, where that was not measured. The `factor` is of
-    the throughput before it, `together` with the knobs before it that were not measured.
-    """
-
-    knob: str
-    before: Any
-    after: Any
-    trial: int | None
-    throughput: Figure | None
-    factor: Figure | None
-    reason: str = ""
-    together: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -217,7 +165,7 @@ class Report:
     seconds: float  # of search so far
     answer: Answer
     least_quality: float | None
-    trials: tuple[Row, ...]
+    trials: tuple[TrialRow, ...]
     predicted: tuple[Predicted, ...]
     ablation: tuple[Step, ...]
     compared: tuple[Compared, ...]
@@ -234,3 +182,29 @@ class Report:
     which_precision: Verdict | None = None  # which of the compared models to take
     own: OwnSection | None = None  # what the workload shows of the compared models
     going_on: str = ""  # the command that runs more of the search, where it does not run and can
+
+    @property
+    def limit(self) -> str:
+        """`95% of what the baseline gains in BLEU-4`, or the target: the worst that a winner has."""
+        name = words.metric(self.quality)
+        if self.target is not None:
+            return f"the target {name} {self.target:g}"
+        return qualities.limit(name, self.keep, self.within, minimize=self.minimize)
+
+    @property
+    def no_worse(self) -> str:
+        """`at least 95% of what the baseline gains in BLEU-4`, `at most 0.02 above the ...`."""
+        if self.target is None and self.within is None and not self.keep:
+            return self.limit
+        is_above = self.minimize and (self.target is not None or self.within is not None)
+        return f"{'at most' if is_above else 'at least'} {self.limit}"
+
+    @property
+    def axis(self) -> str:
+        """`BLEU-4`; `val_loss, lower is better`."""
+        return words.metric(self.quality) + (", lower is better" if self.minimize else "")
+
+    @property
+    def each(self) -> str:
+        """One of the unit of work: `sample`, `token`."""
+        return self.unit.removesuffix("s")

@@ -7,8 +7,7 @@ Content-Security-Policy, so that nothing else could run, and nothing is ever fet
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -19,6 +18,7 @@ from markupsafe import Markup
 
 from autotune.core.errors import printable
 from autotune.core.shell import quoted
+from autotune.display import words
 from autotune.reports import (
     answer,
     elsewhere,
@@ -31,61 +31,33 @@ from autotune.reports import (
     plots_speed,
     plots_step,
     tables,
-    words,
 )
 from autotune.reports.model import Report
 from autotune.reports.plot import Plot
 from autotune.reports.sections import sections
+from autotune.reports.training import plots as training_plots
+from autotune.reports.training import wording
+from autotune.reports.training.model import TrainingReport
 
 
-@dataclass(frozen=True)
-class _Plots:
-    """Every plot of a report, by its place. What cannot be drawn yet is empty."""
-
-    front: list[Plot]
-    batches: list[Plot]
-    step: list[Plot]
-    ablation: list[Plot]
-    quality: list[Plot]
-    compared: list[Plot]
-    history: list[Plot]
-    parallel: list[Plot]
-
-    @property
-    def all(self) -> list[Plot]:
-        return [plot for place in vars(self).values() for plot in place]
-
-
-def render(report: Report) -> str:
-    """The whole page."""
-    drawn = plots_of(report)
-    return framed(
-        "page.html.j2",
-        drawn.all,
-        title=report.session,
-        report=report,
-        plots=drawn,
-        sections=sections(report),
-        own=Markup(report.own.html()) if report.own else "",  # noqa: S704 - the workload has escaped it
-        session=quoted(report.session),
-    )
-
-
-def framed(template: str, drawn: Sequence[Plot], **shown: Any) -> str:
-    """A page made of a `template` in the common frame, with the figures of its plots that are `drawn`."""
-    figures = htmlsafe_json_dumps(
-        {plot.id: plot.figure for plot in drawn},
-        separators=(",", ":"),
-        allow_nan=False,
-        ensure_ascii=False,
-    )
+def render(report: Report | TrainingReport) -> str:
+    """Returns the whole page."""
+    if isinstance(report, TrainingReport):
+        plots, template, name = training_plots.by_section(report), "training.html.j2", report.directory
+    else:
+        plots, template, name = plots_of(report), "page.html.j2", report.session
     library, script = script_of(_plotly()), script_of(asset("report.js"))
     return (
         environment()
         .get_template(template)
         .render(
-            **shown,
-            figures=figures,
+            title=name,
+            path=quoted(name),
+            report=report,
+            plots=plots,
+            own=_own(report) if isinstance(report, Report) else "",
+            sections=sections(report),
+            figures=_json(plots),
             library=library,
             script=script,
             style=Markup(asset("report.css")),  # noqa: S704 - the package's own
@@ -94,17 +66,29 @@ def framed(template: str, drawn: Sequence[Plot], **shown: Any) -> str:
     )
 
 
-def plots_of(report: Report) -> _Plots:
-    return _Plots(
-        front=_list(plots_front.front(report)),
-        batches=plots_speed.by_batch(report),
-        step=_list(plots_step.step_time(report)),
-        ablation=_list(plots_ablation.ablation(report)),
-        quality=plots_quality.of_runs(report),
-        compared=plots_quality.of_compared(report),
-        history=_list(plots_search.history(report)),
-        parallel=_list(plots_parallel.parallel(report)),
-    )
+def _own(report: Report) -> Markup:
+    """Returns the HTML of the workload's own section, empty if it has none."""
+    return Markup(report.own.html() if report.own else "")  # noqa: S704 - the workload has escaped it
+
+
+def _json(plots: Mapping[str, Sequence[Plot]]) -> Markup:
+    """The figures of all plots, for a script element of the page."""
+    figures = {plot.id: plot.figure for place in plots.values() for plot in place}
+    return htmlsafe_json_dumps(figures, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+def plots_of(report: Report) -> dict[str, list[Plot]]:
+    """Returns every plot of a session's report, by its place; what cannot be drawn yet is left out."""
+    return {
+        "front": _list(plots_front.front(report)),
+        "batches": plots_speed.by_batch(report),
+        "step": _list(plots_step.step_time(report)),
+        "ablation": _list(plots_ablation.ablation(report)),
+        "quality": plots_quality.of_runs(report),
+        "compared": plots_quality.of_compared(report),
+        "history": _list(plots_search.history(report)),
+        "parallel": _list(plots_parallel.parallel(report)),
+    }
 
 
 def _list(plot: Plot | None) -> list[Plot]:
@@ -113,7 +97,7 @@ def _list(plot: Plot | None) -> list[Plot]:
 
 @cache
 def environment() -> Environment:
-    """What fills in the templates of this package, and escapes what it puts in."""
+    """Returns the environment that fills in the templates of this package, and escapes what it puts in."""
     made = Environment(
         loader=PackageLoader("autotune.reports"),
         autoescape=True,
@@ -127,6 +111,7 @@ def environment() -> Environment:
         "elsewhere": elsewhere,
         "marks": marks,
         "tables": tables,
+        "wording": wording,
         "words": words,
     }
     return made

@@ -6,14 +6,16 @@ Figures are written by hand as plotly's JSON: importing its Python API takes sec
 import html
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.core import units
 from autotune.core.errors import printable
-from autotune.reports import marks, words
+from autotune.display import words
+from autotune.display.rows import TrialRow
+from autotune.reports import marks
 from autotune.reports.marks import Mark
-from autotune.reports.model import Report, Row
+from autotune.reports.model import Report
 
 Trace = dict[str, Any]
 TRIALS = ("trials", "All trials as a table")
@@ -45,9 +47,9 @@ class Plot:
     id: str
     title: str
     axes: str
-    label: str
-    data: list[Trace]
-    layout: dict[str, Any]
+    label: str = ""
+    data: list[Trace] = field(default_factory=list)
+    layout: dict[str, Any] = field(default_factory=dict)
     legend: tuple[Mark, ...] = ()
     table: Table | None = None
     elsewhere: tuple[str, str] | None = None
@@ -59,7 +61,7 @@ class Plot:
 
 
 def layout(height: int, **rest: Any) -> dict[str, Any]:
-    """What all figures share; `rest` is laid over it, that of the axes added to theirs."""
+    """Returns the layout that all figures share; `rest` is laid over it, that of the axes added to theirs."""
     axis = {
         "gridcolor": "var(--grid)",
         "linecolor": "var(--rule)",
@@ -102,18 +104,22 @@ def lines(*texts: str) -> str:
     return "<br>".join(plain(line) for line in broken)
 
 
-def per_s(row: Row) -> float:
+def per_s(row: TrialRow) -> float:
     """A trial's throughput; 0 where it has none."""
     return row.throughput.value if row.throughput else 0.0
 
 
-def quality(row: Row) -> float | None:
-    """What a completed trial has reached: the figure of any other one is of fewer samples."""
+def quality(row: TrialRow) -> float | None:
+    """Returns the quality of a completed trial: the figure of any other one is of fewer samples."""
     return units.number(row.quality) if row.status == "completed" else None
 
 
 def points(
-    rows: Sequence[Row], mark: Mark, x: Callable[[Row], Any], y: Callable[[Row], Any], report: Report
+    rows: Sequence[TrialRow],
+    mark: Mark,
+    x: Callable[[TrialRow], Any],
+    y: Callable[[TrialRow], Any],
+    report: Report,
 ) -> Trace:
     """Trials as markers, each showing its configuration."""
     return {
@@ -171,6 +177,13 @@ def note(text: str, x: Any, y: Any, **rest: Any) -> dict[str, Any]:
     }
 
 
+def across(y: float, colour: str, dash: str = "dot", width: float = 1) -> dict[str, Any]:
+    """A line from left to right, below all else."""
+    edge = {"color": colour, "width": width, "dash": dash}
+    place = {"xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": y, "y1": y}
+    return {"type": "line", "layer": "below", **place, "line": edge}
+
+
 def bars(
     mark: Mark,
     rows: Sequence[int],
@@ -204,7 +217,7 @@ def behind(text: str, x: float, row: int) -> dict[str, Any]:
 
 
 def instead(text: str, row: int) -> dict[str, Any]:
-    """Why there is no bar."""
+    """Returns the reason for a missing bar, in its place."""
     return note(lines(text), 0, row, yref="y", yshift=12, yanchor="top") | _TITLE
 
 
@@ -220,9 +233,9 @@ def rows_layout(rows: int, **rest: Any) -> dict[str, Any]:
     return layout(70 + _ROW_PX * rows, yaxis=axis, **rest)
 
 
-def told(row: Row, report: Report) -> str:
-    """What a trial's marker says: what it is, its settings, its figures, and why it ended."""
-    figures = [f"{words.throughput(row.throughput)} {report.unit}/s"] if row.throughput else []
+def told(row: TrialRow, report: Report) -> str:
+    """Returns the text of a trial's marker: what it is, its settings, its figures, and why it ended."""
+    figures = [f"{words.rate(row.throughput)} {report.unit}/s"] if row.throughput else []
     score = f"{words.metric(report.quality)} {words.score(row.quality)}"
     figures += [] if row.quality is None else [score]
     part = "" if row.memory_share is None else f" ({words.share(row.memory_share)} of the memory)"

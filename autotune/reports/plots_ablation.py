@@ -1,15 +1,16 @@
 """The ablation from the baseline to the winner: what each knob has brought. A pure function of a report."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from autotune.display import words
+from autotune.judging.ablation import Step
 from autotune.judging.estimates import Figure
-from autotune.reports import marks, words
+from autotune.reports import answer, marks
 from autotune.reports.marks import Mark
-from autotune.reports.model import Report, Step
+from autotune.reports.model import Report
 from autotune.reports.plot import Plot, Table, Trace, above, bars, behind, instead, joint, plain, rows_layout
 
 _ROOM = 1.12  # of the axis, for the words behind the longest bar
@@ -41,7 +42,7 @@ def ablation(report: Report) -> Plot | None:
     found = [_whole(marks.BASELINE, baseline.throughput), *_steps(report.ablation, baseline.throughput.value)]
     if best is not None and best.throughput is not None:
         found.append(_whole(marks.WINNER, best.throughput))
-    found += [_Bar(None, rest, 0.0, 0.0, words.factor(factor)) for rest, factor in _rest(report)]
+    found += [_Bar(None, rest, 0.0, 0.0, factor) for rest, factor in _rest(report)]
     drawn = [mark for mark in (_GAIN, _LOSS) if any(bar.mark is mark for bar in found)]
     return Plot(
         id="ablation",
@@ -70,13 +71,9 @@ def _whole(mark: Mark, throughput: Figure) -> _Bar:
     return _Bar(mark, mark.label, 0.0, throughput.value, words.rate(throughput.value), half)
 
 
-def _rest(report: Report) -> list[tuple[str, float]]:
-    """The part of the gain that is not speed: the factor by fewer samples."""
-    gain, speed = report.answer.factor, report.answer.speed
-    if gain is None or speed is None or (report.target is None and math.isclose(gain.value, speed.value)):
-        return []
-    of = "of the training" if report.target is None else f"to {words.limit(report)}"
-    return [(f"{report.unit} {of}", gain.value / speed.value)]
+def _rest(report: Report) -> list[tuple[str, str]]:
+    """The part of the gain that is not speed."""
+    return [(f"{report.unit} {line.over}", line.factor.text) for line in answer.of_samples(report)]
 
 
 def _steps(steps: Sequence[Step], start: float) -> list[_Bar]:
@@ -88,7 +85,7 @@ def _steps(steps: Sequence[Step], start: float) -> list[_Bar]:
             found.append(_Bar(None, what, reached, reached, why))
             continue
         end, half = step.throughput.value, words.half_width(step.throughput) or 0.0
-        brought, sure = words.times(step.factor), words.factor_interval(step.factor)
+        brought, sure = words.factor(step.factor), words.factor.interval(step.factor)
         found.append(_Bar(_GAIN if end >= reached else _LOSS, what, reached, end, brought, half, sure))
         reached = end
     return found
@@ -129,13 +126,13 @@ def _table(report: Report) -> Table:
     rows = [
         (
             *(", ".join((*step.together, step.knob)), words.setting(step.before), words.setting(step.after)),
-            words.throughput(step.throughput) if step.throughput else step.reason or "not measured",
-            *(words.times(step.factor), words.factor_interval(step.factor) or words.NOTHING),
+            words.rate(step.throughput) if step.throughput else step.reason or "not measured",
+            *(words.factor(step.factor), words.factor.interval(step.factor) or words.NOTHING),
             words.NOTHING if step.trial is None else str(step.trial),
         )
         for step in report.ablation
     ]
     none = words.NOTHING
-    rows += [(rest, none, none, none, words.factor(factor), none, none) for rest, factor in _rest(report)]
+    rows += [(rest, none, none, none, factor, none, none) for rest, factor in _rest(report)]
     head = ("knob", "before", "after", f"{report.unit}/s", "factor", "interval", "trial")
     return Table(head, tuple(rows), numeric=(3, 4, 5, 6))

@@ -4,15 +4,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.display import words
+from autotune.display.rows import TrialRow
 from autotune.judging.estimates import Figure
-from autotune.reports import answer, marks, words
+from autotune.reports import answer, marks
 from autotune.reports.marks import Mark
-from autotune.reports.model import Report, Row, Side
+from autotune.reports.model import Report, Side
 from autotune.reports.plot import (
     TRIALS,
     Plot,
     Table,
     Trace,
+    across,
     layout,
     line,
     lines,
@@ -50,7 +53,7 @@ def front(report: Report) -> Plot | None:
     return Plot(
         id="front",
         title=f"Throughput against {name}",
-        axes=f"↑ {words.axis(report)}. The best are at the {'bottom' if report.minimize else 'top'} right. "
+        axes=f"↑ {report.axis}. The best are at the {'bottom' if report.minimize else 'top'} right. "
         "Crosses are intervals.",
         label=_label(report, placed, name),
         data=[
@@ -86,7 +89,7 @@ class _Chosen:
 
     mark: Mark
     side: Side
-    row: Row
+    row: TrialRow
     x: Figure
     y: Figure
 
@@ -95,7 +98,7 @@ class _Chosen:
         return max(self.side.runs, self.side.seeds) > 1
 
 
-def _chosen(report: Report, placed: Sequence[Row]) -> list[_Chosen]:
+def _chosen(report: Report, placed: Sequence[TrialRow]) -> list[_Chosen]:
     rows = {r.number: r for r in placed}
     return [
         _Chosen(mark, side, rows[side.trial], side.throughput, side.quality)
@@ -106,8 +109,8 @@ def _chosen(report: Report, placed: Sequence[Row]) -> list[_Chosen]:
 
 def _drawn(each: _Chosen, report: Report) -> Trace:
     """One of the chosen two with its intervals."""
-    score = f"{words.metric(report.quality)} {words.quality(each.y)}, {words.plural(each.side.seeds, 'seed')}"
-    speed = f"{words.throughput(each.x)} {report.unit}/s, {words.plural(each.side.runs, 'run')}"
+    score = f"{words.metric(report.quality)} {words.score(each.y)}, {words.plural(each.side.seeds, 'seed')}"
+    speed = f"{words.rate(each.x)} {report.unit}/s, {words.plural(each.side.runs, 'run')}"
     means = lines(f"{each.mark.label}, means of its runs", each.side.knobs, speed, score)
     text = f"<b>Trial {each.row.number}</b> {means}" if each.is_mean else told(each.row, report)
     return points([each.row], each.mark, lambda _: each.x.value, lambda _: each.y.value, report) | {
@@ -126,19 +129,19 @@ _RUG_AXIS: dict[str, Any] = {
 }
 
 
-def _label(report: Report, placed: Sequence[Row], name: str) -> str:
+def _label(report: Report, placed: Sequence[TrialRow], name: str) -> str:
     may_win = [r for r in placed if not r.breaks_constraint]
     kept, best = sum(r.keeps_quality is True for r in may_win), sum(r.on_front for r in placed)
     return (
         f"{words.plural(len(placed), 'trial')} with throughput and {name}: {kept} with "
-        f"{words.no_worse(report)}, {best} on the Pareto front. {report.answer.sentence}"
+        f"{report.no_worse}, {best} on the Pareto front. {report.answer.sentence}"
     )
 
 
-def _table(best: Sequence[Row], report: Report) -> Table:
+def _table(best: Sequence[TrialRow], report: Report) -> Table:
     name = words.metric(report.quality)
     rows = (
-        (str(r.number), r.knobs, words.throughput(r.throughput), words.score(r.quality), marks.of(r).label)
+        (str(r.number), r.knobs, words.rate(r.throughput), words.score(r.quality), marks.of(r).label)
         for r in best
     )
     return Table(
@@ -168,13 +171,9 @@ def _error(figure: Figure, colour: str) -> dict[str, Any]:
 
 
 def _region(least: float, best: float) -> list[dict[str, Any]]:
-    """What keeps the quality, shaded from the worst that does to the `best`, and its edge."""
-    across = {"xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": least, "layer": "below"}
-    edge = {"color": "var(--muted)", "width": 1, "dash": "dot"}
-    return [
-        across | {"type": "rect", "y1": best, "fillcolor": "var(--keep)", "line": {"width": 0}},
-        across | {"type": "line", "y1": least, "line": edge},
-    ]
+    """Shades what keeps the quality, from the worst that does to the `best`, and draws its edge."""
+    edge = across(least, "var(--muted)")
+    return [edge | {"type": "rect", "y1": best, "fillcolor": "var(--keep)", "line": {"width": 0}}, edge]
 
 
 def _rug_title(name: str) -> dict[str, Any]:
@@ -182,6 +181,6 @@ def _rug_title(name: str) -> dict[str, Any]:
 
 
 def _threshold(report: Report, least: float) -> dict[str, Any]:
-    text = f"{words.limit(report)}: {words.score(least)}" if report.target is None else words.limit(report)
+    text = f"{report.limit}: {words.score(least)}" if report.target is None else report.limit
     # Inside of the region, on whichever side of its edge that is.
     return note(plain(text), 0.004, least, yref="y", yanchor="top" if report.minimize else "bottom")

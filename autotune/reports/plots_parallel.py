@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from autotune.core import units
-from autotune.reports import marks, words
+from autotune.display import words
+from autotune.display.rows import TrialRow
+from autotune.reports import marks
 from autotune.reports.marks import Mark
-from autotune.reports.model import Report, Row
+from autotune.reports.model import Report
 from autotune.reports.plot import TRIALS, Plot, Trace, layout, line, note, per_s, plain, quality
 
 _FAST = Mark("fastest third", "var(--band-3)", "line")
@@ -28,7 +30,7 @@ class _Axis:
     """One knob or figure: where a trial lies between 0 and 1, None where it has no value, and labels."""
 
     name: str
-    place: Callable[[Row], float | None]
+    place: Callable[[TrialRow], float | None]
     ticks: Sequence[tuple[float, str]]
 
 
@@ -68,16 +70,16 @@ def parallel(report: Report) -> Plot | None:
     )
 
 
-def _varied(rows: Sequence[Row]) -> list[str]:
+def _varied(rows: Sequence[TrialRow]) -> list[str]:
     names = dict.fromkeys(name for r in rows for name in r.config)
     return [name for name in names if len({repr(r.config.get(name)) for r in rows}) > 1]
 
 
-def _setting(knob: str) -> Callable[[Row], Any]:
+def _setting(knob: str) -> Callable[[TrialRow], Any]:
     return lambda row: row.config.get(knob)
 
 
-def _axis(name: str, rows: Sequence[Row], value: Callable[[Row], Any]) -> _Axis | None:
+def _axis(name: str, rows: Sequence[TrialRow], value: Callable[[TrialRow], Any]) -> _Axis | None:
     """Numbers to scale, a logarithmic one where they span much; everything else side by side."""
     values = [v for r in rows if (v := value(r)) is not None]
     numbers = [n for v in values if (n := units.number(v)) is not None]
@@ -102,7 +104,7 @@ def _axis(name: str, rows: Sequence[Row], value: Callable[[Row], Any]) -> _Axis 
 
 
 def _apart(ticks: list[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Those labels, lowest first, that do not overlap; the ends always stay."""
+    """Returns the labels that do not overlap, lowest first; the ends always stay."""
     kept = ticks[:1]
     for tick in ticks[1:-1]:
         if tick[0] - kept[-1][0] >= _LEAST_APART <= ticks[-1][0] - tick[0]:
@@ -116,8 +118,8 @@ def _tick(value: float) -> str:
     return f"{value:.3g}" if abs(value) >= 0.01 else f"{value:.2g}"
 
 
-def _bands(rows: Sequence[Row]) -> dict[int, Mark]:
-    """Which line each trial is drawn with."""
+def _bands(rows: Sequence[TrialRow]) -> dict[int, Mark]:
+    """Returns the line that each trial is drawn with."""
     speeds = sorted(r.throughput.value for r in rows if r.status == "completed" and r.throughput)
     thirds = [speeds[len(speeds) * n // 3] for n in (1, 2)] if speeds else []
     found = {}
@@ -131,7 +133,7 @@ def _bands(rows: Sequence[Row]) -> dict[int, Mark]:
     return found
 
 
-def _lines(mark: Mark, rows: Sequence[Row], axes: Sequence[_Axis]) -> Trace:
+def _lines(mark: Mark, rows: Sequence[TrialRow], axes: Sequence[_Axis]) -> Trace:
     """All trials of a kind as one line with gaps."""
     x: list[float | None] = []
     y: list[float | None] = []

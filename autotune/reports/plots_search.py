@@ -1,10 +1,12 @@
-"""How the search went, trial by trial. Pure functions."""
+"""The course of the search, trial by trial. Pure functions."""
 
 from collections.abc import Sequence
 
-from autotune.reports import marks, words
+from autotune.display import words
+from autotune.display.rows import TrialRow
+from autotune.reports import marks
 from autotune.reports.marks import Mark
-from autotune.reports.model import Report, Row
+from autotune.reports.model import Report
 from autotune.reports.plot import TRIALS, Plot, Trace, layout, line, per_s, points
 
 _BEST = Mark("best so far that keeps the quality", "var(--winner)", "line")
@@ -45,8 +47,8 @@ def history(report: Report) -> Plot | None:
     )
 
 
-def _running_best(rows: Sequence[Row]) -> list[tuple[int, float]]:
-    """Where a trial that keeps the quality was faster than those before it."""
+def _running_best(rows: Sequence[TrialRow]) -> list[tuple[int, float]]:
+    """Returns the trials that keep the quality and were faster than those before them, with their speeds."""
     found: list[tuple[int, float]] = []
     for row in rows:
         if row.kind in {"race", "repeat", "ablation"} or row.throughput is None or row.status != "completed":

@@ -1,4 +1,4 @@
-"""Where the speed comes from: by micro-batch and precision, by part of a step, by knob. Pure functions."""
+"""The sources of speed: by micro-batch and precision, by part of a step, by knob. Pure functions."""
 
 import math
 from collections.abc import Sequence
@@ -6,10 +6,12 @@ from typing import Any
 
 from autotune.core import units
 from autotune.core.settings import MICRO_BATCH
-from autotune.reports import marks, words
+from autotune.display import words
+from autotune.display.rows import TrialRow
+from autotune.reports import marks
 from autotune.reports.marks import Mark
-from autotune.reports.model import Predicted, Report, Row
-from autotune.reports.plot import Plot, Table, Trace, layout, line, per_s, points
+from autotune.reports.model import Predicted, Report
+from autotune.reports.plot import Plot, Table, Trace, across, layout, line, per_s, points
 
 _LIMIT = Mark("memory limit", "var(--ink)", "line")
 _ALLOWED = Mark("share that may be used", "var(--ink)", "dash")
@@ -26,14 +28,14 @@ def by_batch(report: Report) -> list[Plot]:
     return [*([_speed(report, speed)] if speed else []), *([_memory(report, memory)] if memory else [])]
 
 
-def _speed(report: Report, rows: Sequence[Row]) -> Plot:
+def _speed(report: Report, rows: Sequence[TrialRow]) -> Plot:
     groups, beside = _by_precision(rows), _beside(rows)
     best = {
         name: {n: max(per_s(r) for r in found if _size(r) == n) for n in _sizes(found)}
         for name, found in groups
     }
 
-    def place(row: Row) -> float:
+    def place(row: TrialRow) -> float:
         return _size(row) * beside[marks.precision_of(row)]
 
     return Plot(
@@ -69,14 +71,14 @@ def _speed(report: Report, rows: Sequence[Row]) -> Plot:
     )
 
 
-def _joined(rows: Sequence[Row]) -> str:
-    """What a line joins."""
+def _joined(rows: Sequence[TrialRow]) -> str:
+    """Says what a line joins."""
     by = "precision" if any(marks.precisions(rows)) else "size"
     return f"Lines join the fastest of each {by}."
 
 
 def _with_precision(
-    rows: Sequence[Row], head: tuple[str, ...], cells: Sequence[tuple[str, tuple[str, ...]]]
+    rows: Sequence[TrialRow], head: tuple[str, ...], cells: Sequence[tuple[str, tuple[str, ...]]]
 ) -> Table:
     """A table of figures by precision and size; without the former where that is not a knob."""
     if not any(marks.precisions(rows)):
@@ -90,14 +92,14 @@ def _fastest(name: str, found: dict[int, float], unit: str) -> str:
     return f"{marks.precision(name).label}: fastest at {size}, {words.rate(found[size])} {unit}/s"
 
 
-def _memory(report: Report, rows: Sequence[Row]) -> Plot:
+def _memory(report: Report, rows: Sequence[TrialRow]) -> Plot:
     measured = [r for r in rows if r.peak_memory_bytes is not None]
     full = [r for r in rows if r.peak_memory_bytes is None]
     limit, highest = report.memory_limit_bytes, max((r.peak_memory_bytes or 0 for r in measured), default=0)
     unit, size = next(found for found in _UNITS if max(highest, limit or 0) >= found[1] or found[1] == 1)
     top = max(highest, limit or 0) / size or 1.0
 
-    def peak(row: Row) -> float:
+    def peak(row: TrialRow) -> float:
         return (row.peak_memory_bytes or 0) / size
 
     lines = [] if limit is None else [(limit, _LIMIT), (limit * report.memory_fraction, _ALLOWED)]
@@ -118,7 +120,10 @@ def _memory(report: Report, rows: Sequence[Row]) -> Plot:
             360,
             xaxis=_axis(rows),
             yaxis={"range": [0, 1.14 * top]},
-            shapes=[_across(at / size, mark) for at, mark in lines],
+            shapes=[
+                across(at / size, mark.colour, "dash" if mark is _ALLOWED else "solid", 1.2)
+                for at, mark in lines
+            ],
         ),
         legend=(
             *(marks.precision(name) for name, _ in _by_precision(measured)),
@@ -131,13 +136,13 @@ def _memory(report: Report, rows: Sequence[Row]) -> Plot:
     )
 
 
-def _caution(rows: Sequence[Row]) -> str:
+def _caution(rows: Sequence[TrialRow]) -> str:
     rising = sum(r.memory_is_rising for r in rows)
     trials = words.plural(rising, "trial")
     return f" The peak of {trials} still rose at the end: it takes at least that much." if rising else ""
 
 
-def _memory_table(report: Report, rows: Sequence[Row]) -> Table:
+def _memory_table(report: Report, rows: Sequence[TrialRow]) -> Table:
     """Measured and predicted peaks of every precision and size."""
     cells: dict[tuple[str, int], list[str]] = {}
     for name, found in _by_precision(rows):
@@ -153,7 +158,7 @@ def _memory_table(report: Report, rows: Sequence[Row]) -> Table:
     return _with_precision(rows, head, [(name, (str(size), *found)) for (name, size), found in cells.items()])
 
 
-def _measured(rows: Sequence[Row]) -> str:
+def _measured(rows: Sequence[TrialRow]) -> str:
     """`1.2 GiB to 1.4 GiB`: the peaks of trials of one size; where one still rose, the size takes more."""
     peaks = [r.peak_memory_bytes for r in rows if r.peak_memory_bytes is not None]
     if not peaks:
@@ -171,29 +176,23 @@ def _prediction(found: Predicted, size: int) -> list[Trace]:
     return [edge | {"fill": "toself", "fillcolor": mark.colour, "opacity": 0.14}, middle]
 
 
-def _across(y: float, mark: Mark) -> dict[str, Any]:
-    dash = "dash" if mark is _ALLOWED else "solid"
-    edge = {"color": mark.colour, "width": 1.2, "dash": dash}
-    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": y, "y1": y, "line": edge}
-
-
-def _chosen(rows: Sequence[Row]) -> list[tuple[Mark, list[Row]]]:
+def _chosen(rows: Sequence[TrialRow]) -> list[tuple[Mark, list[TrialRow]]]:
     """Baseline and winner, drawn over the markers of their precision."""
     return marks.grouped(r for r in rows if r.kind in {"baseline", "winner"})
 
 
-def _by_precision(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+def _by_precision(rows: Sequence[TrialRow]) -> list[tuple[str, list[TrialRow]]]:
     groups = ((name, [r for r in rows if marks.precision_of(r) == name]) for name in marks.precisions(rows))
     return list(groups)
 
 
-def _beside(rows: Sequence[Row]) -> dict[str, float]:
+def _beside(rows: Sequence[TrialRow]) -> dict[str, float]:
     """The factor by which a drawn micro-batch is shifted, so that precisions stand side by side."""
     names = marks.precisions(rows)
     return {name: _APART ** (n - (len(names) - 1) / 2) for n, name in enumerate(names)}
 
 
-def _axis(rows: Sequence[Row]) -> dict[str, Any]:
+def _axis(rows: Sequence[TrialRow]) -> dict[str, Any]:
     """Powers of two at equal distances, each size that occurs by its number."""
     sizes = _sizes(rows)
     return {
@@ -205,10 +204,10 @@ def _axis(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _sizes(rows: Sequence[Row]) -> list[int]:
+def _sizes(rows: Sequence[TrialRow]) -> list[int]:
     return sorted({_size(r) for r in rows})
 
 
-def _size(row: Row) -> int:
+def _size(row: TrialRow) -> int:
     """Its micro-batch; 0 where it has none."""
     return int(max(0.0, units.number(row.config.get(MICRO_BATCH)) or 0.0))

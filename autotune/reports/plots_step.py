@@ -1,9 +1,10 @@
-"""Where a sample's time goes, part by part of a step. A pure function of a report."""
+"""The time of a sample, part by part of a step. A pure function of a report."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autotune.reports import answer, marks, words
+from autotune.display import words
+from autotune.reports import answer, marks
 from autotune.reports.marks import Mark
 from autotune.reports.model import Report, Side
 from autotune.reports.plot import Plot, Table, Trace, above, bars, plain, rows_layout
@@ -34,7 +35,7 @@ def step_time(report: Report) -> Plot | None:
     ]
     if not found:
         return None
-    each = words.each(report)
+    each = report.each
     phases = marks.phases(name for part in found for name in part.sample_s)
     return Plot(
         id="step-time",

@@ -27,7 +27,6 @@ def read(root: Path, samples: int, *, is_over: bool = False, prices: Prices | No
     plan = study.plan or Plan(space.budget.trials, space.budget.time)
     compared, workload = results.found(session, space.objective), registry.named(space.workload)
     known = Known(
-        name=session.name,
         shown=root,
         state=snapshot.state_of(session, plan, is_over=is_over),
         history=history,

@@ -1,4 +1,4 @@
-"""What to run, compared with the baseline, and what it rests on. Pure functions of the trials."""
+"""The recommendation: what to run, compared with the baseline, and its evidence. Pure functions of trials."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ def answer(
     training_samples: int | None = None,
     prices: Prices | None = None,
 ) -> Answer:
-    """What the trials so far say to run. `session` is where it lies, as its user would name it.
+    """Returns what the trials so far say to run. `session` is its place, as its user would name it.
 
     `go_on` is the command that continues a search which has not ended, or is not confirmed.
     """
@@ -80,7 +80,7 @@ def answer(
 
 
 def _counts(spent: Sequence[Spent | None], history: History) -> bool:
-    """Whether the evaluations of the whole training can be counted, on both sides."""
+    """Returns whether the evaluations of the whole training can be counted, on both sides."""
     known = all(one is not None and one.evaluations is not None for one in spent)
     return known or history.space.objective.counts_evaluations
 
@@ -94,7 +94,7 @@ def _whole_s(spent: Spent | None, samples: int | None, shorter: float, *, is_cou
 
 
 def _unpriced(prices: Prices, sides: Sequence[Side], samples: int | None) -> Iterator[str]:
-    """Why there is no cost of the whole training, where it was asked for."""
+    """Says why there is no cost of the whole training, if it was asked for."""
     if samples is None:
         yield (
             "No cost: the length of the whole training is not known. Give training.samples in the search "
@@ -124,7 +124,7 @@ def _sentence(found: tuple[Trial, Claim | None], history: History) -> str:
 
 
 def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[str]:
-    """What quality rests on, where that is little."""
+    """Says what the quality rests on, if that is little."""
     name, lines = space.objective.quality, []
     if min(baseline.seeds, best.seeds) < _FEWEST_SEEDS:
         theirs = f", trial {best.trial} with {best.seeds}" if best.trial != baseline.trial else ""
@@ -138,7 +138,7 @@ def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[s
 def _side(
     trial: Trial, history: History, spent: Spent | None, whole_s: Figure | None, prices: Prices | None
 ) -> Side:
-    """What is known of `trial`; its scores and what its device did are of the runs that count.
+    """Returns the figures of `trial`; its scores and what its device did are of the runs that count.
 
     `spent` says where the time of its settings goes, `whole_s` what they take for the whole training.
     """
@@ -201,7 +201,7 @@ def _mean_of(name: str, measurements: Sequence[Measurement]) -> float | None:
 
 
 def _joules_per_sample(measurements: Sequence[Measurement]) -> float | None:
-    """What the GPU used for each sample. Its counter does not tell trials that share it apart."""
+    """Returns the energy that the GPU used for a sample. Its counter does not tell trials apart."""
     told = [m for m in measurements if not m.shared and m.samples and "gpu_energy_j" in m.telemetry]
     samples = sum(m.samples for m in told)
     return math.fsum(m.telemetry["gpu_energy_j"] for m in told) / samples if samples else None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from autotune.core.settings import MICRO_BATCH
 from autotune.reports import answer
 from autotune.reports.model import Report
+from autotune.reports.training.model import TrainingReport
 
 
 @dataclass(frozen=True)
@@ -26,22 +27,34 @@ _LABELS = {
     "search": "Search",
     "provenance": "Provenance",
 }
+_OF_TRAINING = {
+    "answer": "Verdict",
+    "learning": "Learning",
+    "speed": "Speed",
+    "machine": "Machine",
+    "events": "Events",
+    "settings": "Settings",
+}
 
 
-def sections(report: Report) -> list[Section]:
-    """The sections, numbered from 1."""
-    present = {
-        "speed": _tells_of_speed(report),
-        "own": report.own is not None,
-        "elsewhere": report.elsewhere is not None,
+def sections(report: Report | TrainingReport) -> list[Section]:
+    """Returns the sections, numbered from 1."""
+    labels = _OF_TRAINING if isinstance(report, TrainingReport) else _of_session(report)
+    return [Section(name, number, label) for number, (name, label) in enumerate(labels.items(), start=1)]
+
+
+def _of_session(report: Report) -> dict[str, str]:
+    absent = {
+        "speed": not _tells_of_speed(report),
+        "own": report.own is None,
+        "elsewhere": report.elsewhere is None,
     }
-    names = [name for name in _LABELS if present.get(name, True)]
     labels = {**_LABELS, "own": report.own.title if report.own else ""}
-    return [Section(name, number, labels[name]) for number, name in enumerate(names, start=1)]
+    return {name: label for name, label in labels.items() if not absent.get(name)}
 
 
 def _tells_of_speed(report: Report) -> bool:
-    """Whether there is anything to see of where speed comes from, or may be once a trial is measured."""
+    """Returns whether there is anything to see of the sources of speed, or will be after a trial."""
     is_measured = any(row.throughput is not None for row in report.trials)
     by_batch = any(MICRO_BATCH in row.config for row in report.trials)
     by_phase = any(side.step_s for _, side in answer.sides(report))

@@ -1,13 +1,14 @@
 """The tables of a report that stand on their own, as text. Pure functions of a report."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from autotune.compare.results import on_test
-from autotune.reports import answer, marks, words
+from autotune.display import view, words
+from autotune.display.rows import TrialRow
+from autotune.reports import answer, marks
 from autotune.reports.marks import Mark
-from autotune.reports.model import Compared, Report, Row
+from autotune.reports.model import Compared, Report
 from autotune.reports.plot import Table
 
 _MOST_REASONS = 3
@@ -16,31 +17,28 @@ _LABELS = {"cpus": "CPUs", "revision": "code revision", "data": "data fingerprin
 
 def counted(report: Report) -> str:
     """`48 trials; 1 race, 9 repeats, 3 ablation steps`."""
-    kinds = Counter(r.kind for r in report.trials)
-    races, repeats, steps = (kinds.pop(kind, 0) for kind in ("race", "repeat", "ablation"))
-    besides = [words.plural(races, "race")] if races else []
-    besides += [words.plural(repeats, "repeat")] if repeats else []
-    besides += [words.plural(steps, "ablation step")] if steps else []
-    return "; ".join([words.plural(kinds.total(), "trial"), *([", ".join(besides)] if besides else [])])
+    kinds = [row.kind for row in report.trials]
+    searched = sum(kind in {"baseline", "winner", "trial"} for kind in kinds)
+    return "; ".join(filter(None, [words.plural(searched, "trial"), view.besides(kinds)]))
 
 
-def trials(report: Report) -> list[tuple[Mark, Row, tuple[str, ...]]]:
+def trials(report: Report) -> list[tuple[Mark, TrialRow, tuple[str, ...]]]:
     """Every trial with its mark and its cells: what is known of it besides its number and outcome."""
     return [(marks.of(r), r, _cells(r)) for r in report.trials]
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: TrialRow) -> tuple[str, ...]:
     return (
-        words.throughput(row.throughput),
-        words.times(row.factor),
+        words.rate(row.throughput),
+        words.factor(row.factor),
         words.score(row.quality),
-        words.peak(row.peak_memory_bytes, row.memory_share, is_rising=row.memory_is_rising),
+        row.peak,
         words.duration(row.seconds),
     )
 
 
-def asides(row: Row) -> str:
-    """What else to know of a trial."""
+def asides(row: TrialRow) -> str:
+    """Returns what else to know of a trial."""
     found = {
         f"repeats trial {row.repeats}, the figures of this run": row.repeats is not None,
         "an ablation step": row.kind == "ablation",
@@ -53,7 +51,7 @@ def asides(row: Row) -> str:
 
 
 def outcomes(report: Report) -> Table:
-    """How trials ended: how many, what they took and saved, and why."""
+    """Counts the ends of trials: how many, what they took and saved, and why."""
     groups = marks.grouped(report.trials, marks.outcome)
     rows = [
         (
@@ -68,10 +66,10 @@ def outcomes(report: Report) -> Table:
     return Table(("outcome", "trials", "took", "saved, about", "reasons"), tuple(rows), numeric=(1, 2, 3))
 
 
-def _reasons(rows: Iterable[Row]) -> str:
+def _reasons(rows: Iterable[TrialRow]) -> str:
     """The commonest reasons; those that differ in their figures only are one, with how often."""
     groups: dict[str, list[str]] = {}
-    for reason in (words.why(row) for row in rows if row.reason):
+    for reason in (row.why for row in rows if row.reason):
         groups.setdefault(words.without_figures(reason), []).append(reason)
     found = sorted(groups.items(), key=lambda group: len(group[1]), reverse=True)
     told = [
@@ -106,7 +104,7 @@ def scores(report: Report) -> Table:
             *((str(each.seeds),) if has_seeds(report) else ()),
             *(words.score(each.scores.get(name)) for name in names),
             *(_writing(each) if report.writes_reports else ()),
-            words.throughput(each.throughput),
+            words.rate(each.throughput),
             words.peak(each.training_peak_bytes, is_rising=each.training_memory_is_rising),
         )
         for each in found
@@ -115,7 +113,7 @@ def scores(report: Report) -> Table:
 
 
 def beside(found: Sequence[Compared]) -> Table | None:
-    """What the trainings of compared models are like, besides their scores.
+    """Describes the trainings of compared models, besides their scores.
 
     Only what is known of at least one of them; None where nothing is.
     """
@@ -140,7 +138,7 @@ def _beside(each: Compared) -> dict[str, str]:
 
 
 def has_seeds(report: Report) -> bool:
-    """Whether figures of compared models are means over several."""
+    """Returns whether figures of compared models are means over several seeds."""
     return any(each.seeds > 1 for each in report.compared)
 
 
@@ -159,7 +157,7 @@ def own_scores(report: Report) -> Table | None:
 
 
 def facts(report: Report) -> list[tuple[str, list[str]]]:
-    """What was sought, what the figures come from, and what to be wary of; what has parts, part by part."""
+    """Returns what was sought, the origin of the figures, and what to be wary of, part by part."""
     limit = "" if report.memory_limit_bytes is None else f" of {words.memory(report.memory_limit_bytes)}"
     found = [
         ("sought", [_sought(report)]),
@@ -178,7 +176,7 @@ def _sought(report: Report) -> str:
     if report.target is not None:
         return f"the fewest seconds of training to {name} {report.target:g}"
     front = f"the front of throughput and {name}, and of it " if report.select == "pareto" else ""
-    return f"{front}the highest throughput with {words.no_worse(report)}"
+    return f"{front}the highest throughput with {report.no_worse}"
 
 
 def _label(name: str) -> str:

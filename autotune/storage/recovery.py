@@ -130,7 +130,7 @@ def _overlap(some: Sequence[tuple[float, float]], others: Sequence[tuple[float, 
 
 
 def _with_references(known: Mapping[int, Trial]) -> list[Trial]:
-    """Those trials of which all is known that they are about."""
+    """Returns the trials whose referenced trials (repeated, raced, explained) are all in `known`."""
     searched = {n for n, trial in known.items() if trial.kind is TrialKind.SEARCHED}
     return [trial for trial in known.values() if trial.references <= searched]
 

@@ -1,13 +1,14 @@
-"""What a session has found, as rows and figures for services that keep it elsewhere. Pure."""
+"""The result of a session as rows and figures, for services that keep it elsewhere. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.core.secrecy import cleaned
 from autotune.core.settings import Setting
-from autotune.core.trial import Measurement, Trial
-from autotune.display import view
-from autotune.judging import confirm, gains, objective, quality, reasons
+from autotune.core.trial import Trial
+from autotune.display import rows, view
+from autotune.display.rows import TrialRow
+from autotune.judging import confirm
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
 
@@ -41,15 +42,14 @@ def table(trials: Sequence[Trial], history: History) -> Rows:
 
 
 def _row(trial: Trial, history: History, mixed: set[str]) -> tuple[Value, ...]:
-    knobs = [_shown(trial.config.get(name), as_text=name in mixed) for name in history.space.knobs]
-    shown = history.shown(trial)
+    shown, space = rows.row(trial, history), history.space
     return (
-        *(trial.number, trial.repeat.of if trial.repeat else None, trial.ablation_of),
-        *(cleaned(view.knobs(trial.config)), *knobs),
-        *(_value(shown.throughput), _value(gains.gain(trial, history)), shown.quality),
-        *_memory(shown.memory),
-        *(trial.samples_per_s, quality.shown(trial.quality, history.space.objective)),
-        *(str(trial.outcome or ""), cleaned(reasons.why(trial, history))),
+        *(shown.number, shown.repeats, trial.ablation_of, cleaned(shown.knobs)),
+        *(_shown(trial.config.get(name), as_text=name in mixed) for name in space.knobs),
+        *(_value(shown.throughput), _value(shown.factor), shown.quality),
+        *(shown.peak_memory_bytes, shown.memory_is_rising, shown.memory_share),
+        *(_value(shown.run.throughput), shown.run.quality),
+        *(str(trial.outcome or ""), cleaned(shown.reason)),
     )
 
 
@@ -69,36 +69,28 @@ def figures(history: History) -> dict[str, Value]:
     baseline, best = history.baseline, confirm.recommended(history)
     if baseline is None or best is None:
         return found
-    winner, claim = best
-    gain = gains.gain(winner, history)
+    winner = rows.row(best[0], history)
     return {
         **found,
-        **_side("baseline", baseline, history),
-        **_side("winner", winner, history),
-        "gain/factor": _value(gain),
-        "gain/low": gain.low if gain else None,
-        "gain/high": gain.high if gain else None,
-        "gain/is_confirmed": claim is not None,
+        **_side("baseline", rows.row(baseline, history), history.space.objective.quality),
+        **_side("winner", winner, history.space.objective.quality),
+        "gain/factor": _value(winner.factor),
+        "gain/low": winner.factor.low if winner.factor else None,
+        "gain/high": winner.factor.high if winner.factor else None,
+        "gain/is_confirmed": best[1] is not None,
     }
 
 
-def _side(who: str, trial: Trial, history: History) -> dict[str, Value]:
-    peak_bytes, is_rising, share = _memory(history.memory(trial))
-    goal = history.space.objective
+def _side(who: str, row: TrialRow, quality: str) -> dict[str, Value]:
     return {
-        f"{who}/trial": trial.number,
-        f"{who}/configuration": cleaned(view.knobs(trial.config)),
-        f"{who}/throughput": _value(history.throughput(trial)),
-        f"{who}/{goal.quality}": _value(quality.shown_figure(history.quality(trial), goal)),
-        f"{who}/peak_memory_bytes": peak_bytes,
-        f"{who}/memory_is_rising": is_rising,
-        f"{who}/memory_share": share,
+        f"{who}/trial": row.number,
+        f"{who}/configuration": cleaned(row.knobs),
+        f"{who}/throughput": _value(row.throughput),
+        f"{who}/{quality}": row.quality,
+        f"{who}/peak_memory_bytes": row.peak_memory_bytes,
+        f"{who}/memory_is_rising": row.memory_is_rising,
+        f"{who}/memory_share": row.memory_share,
     }
-
-
-def _memory(found: Measurement) -> tuple[int | None, bool, float | None]:
-    """The peak, whether it still rose, and its share of what the trial was allowed."""
-    return found.peak_memory_bytes, found.memory_is_rising, objective.memory_share(found)
 
 
 def _value(found: Figure | None) -> float | None:

@@ -1,4 +1,4 @@
-"""How a training stands, drawn for a terminal. Pure."""
+"""Draws how a training stands, for a terminal. Pure."""
 
 import statistics
 from collections import defaultdict
@@ -9,10 +9,9 @@ from rich.constrain import Constrain
 from rich.table import Table
 from rich.text import Text
 
-from autotune.core import units
 from autotune.core.errors import printable
 from autotune.core.trial import Measurement
-from autotune.display import draw, view
+from autotune.display import draw, view, words
 from autotune.judging import estimates, promise
 from autotune.judging.estimates import Figure
 from autotune.judging.trends import Point
@@ -28,7 +27,7 @@ _GOOD, _WARNING = "green", "yellow"
 
 
 def panel(standing: Standing) -> RenderableType:
-    """What is trained, how far it is, and its figures next to those that were promised."""
+    """Draws what is trained, how far it is, and its figures next to those that were promised."""
     plan, phase = standing.plan, standing.phase
     share = None if plan.samples is None else min(1.0, standing.samples / plan.samples)
     parts: list[RenderableType] = [
@@ -50,15 +49,14 @@ def _heading(standing: Standing) -> Iterator[Text]:
 
 
 def _done(standing: Standing) -> str:
-    """`12400 of 40000 samples, epoch 3.1 of 10.0, 27m 05s of training left`, as far as it is known."""
+    """`12,400 of 40,000 samples, epoch 3.1 of 10.0, 27m 05s of training left`, as far as it is known."""
     total, epoch = standing.plan.samples, standing.epoch
-    of = "" if total is None else f" of {total}"
-    parts = [f"{standing.samples}{of} {standing.plan.unit}"]
+    parts = [told.done(standing.samples, total, standing.plan.unit)]
     if epoch:
         of = "" if total is None else f" of {total / epoch:.1f}"
         parts.append(f"epoch {standing.samples / epoch:.1f}{of}")
     if standing.left_s is not None:
-        parts.append(f"{units.format_seconds(standing.left_s)} of training left")
+        parts.append(f"{words.duration(standing.left_s)} of training left")
     return ", ".join(parts)
 
 
@@ -71,7 +69,7 @@ def _figures(standing: Standing) -> Table:
         "promised": _promised(standing),
         "quality": _quality(standing),
         "loss": _loss(standing),
-        "step": Text(view.step(standing.step_shares)),
+        "step": Text(words.step(standing.step_shares)),
         "memory": Text(_memory(standing)),
         "CPUs": Text(_cpus(standing.telemetry)),
         **_gpus(standing.telemetry),
@@ -86,13 +84,13 @@ def _figures(standing: Standing) -> Table:
 def _throughput(standing: Standing) -> Text:
     """Of now, and of all so far."""
     unit, so_far, mfu = standing.plan.unit, _so_far(standing), standing.measurement.mfu
-    parts = [
-        f"{standing.recent_per_s:.1f} {unit}/s now" if standing.recent_per_s else "",
-        f"{view.speed(so_far)} so far" if so_far else "",
-        "" if mfu is None else f"HFU {mfu:.0%}",
-    ]
-    told = ", ".join(part for part in parts if part)
-    return Text(told) if told else Text("not known yet", style=draw.HINT)
+    parts = {
+        f"{words.rate(standing.recent_per_s)} {unit}/s now": standing.recent_per_s,
+        f"{words.rate(so_far)} so far": so_far,
+        f"HFU {words.share(mfu)}": mfu,
+    }
+    shown = ", ".join(text for text, value in parts.items() if value is not None)
+    return Text(shown) if shown else Text("not known yet", style=draw.HINT)
 
 
 def _so_far(standing: Standing) -> Figure | None:
@@ -105,7 +103,7 @@ def _promised(standing: Standing) -> Text:
     if known is None:
         return text
     if known.throughput is not None:
-        text.append(f"{view.speed(known.throughput)} {plan.unit}/s")
+        text.append(f"{words.rate(known.throughput)} {plan.unit}/s")
         if per_s := _comparable_per_s(standing):
             ratio = per_s / known.throughput.value
             is_slower = ratio <= 1 - promise.SLACK
@@ -134,17 +132,17 @@ def _quality(standing: Standing) -> Text:
 
 
 def _found(point: Point) -> str:
-    return f"{view.quality(point.value)} after {point.samples:.0f}"
+    return f"{words.score(point.value)} after {words.count(point.samples)}"
 
 
 def _loss(standing: Standing) -> Text:
     if standing.loss is None:
         return Text()
-    return Text(f"{standing.loss:.4f}").append(_curve(standing.losses), style=_GOOD)
+    return Text(words.score(standing.loss)).append(_curve(standing.losses), style=_GOOD)
 
 
 def _curve(points: Sequence[Point]) -> str:
-    """How a figure went: as a bar for every so many samples the mean of the points there, after a space."""
+    """Returns a space and the course of a figure: a bar for the mean of every so many samples."""
     width = min(_WIDEST_CURVE, len(points))
     if width < _FEWEST_IN_CURVE:
         return ""
@@ -160,26 +158,23 @@ def _curve(points: Sequence[Point]) -> str:
 
 def _memory(standing: Standing) -> str:
     """Of the training: now, and at its peak; and of the machine that it runs on."""
-    seen, parts = standing.telemetry, []
-    if (held := seen.get("host_rss_bytes")) is not None:
-        parts.append(f"{units.format_bytes(held)} on the host")
-    if standing.measurement.peak_memory_bytes is not None:
-        parts.append(f"peak {view.peak(standing.measurement)}")
-    if machine := _share(seen, "host_memory"):
-        parts.append(f"the machine {machine}")
-    return ", ".join(parts)
+    seen, shown = standing.telemetry, standing.measurement
+    parts = {
+        f"{words.memory(seen.get('host_rss_bytes'))} on the host": "host_rss_bytes" in seen,
+        f"peak {told.peak(shown)}": shown.peak_memory_bytes is not None,
+        f"the machine {_share(seen, 'host_memory')}": _share(seen, "host_memory"),
+    }
+    return ", ".join(text for text, is_known in parts.items() if is_known)
 
 
 def _share(seen: Mapping[str, float], of: str) -> str:
-    """`3.1 GiB of 15.6 GiB`: what is in use of a memory; empty where it is not known."""
+    """`3.1 GiB of 15.6 GiB`: what is in use of a memory; empty if it is not known."""
     used, free = seen.get(f"{of}_used_bytes"), seen.get(f"{of}_free_bytes")
-    if used is None or free is None:
-        return ""
-    return f"{units.format_bytes(used)} of {units.format_bytes(used + free)}"
+    return "" if used is None or free is None else f"{words.memory(used)} of {words.memory(used + free)}"
 
 
 def _cpus(seen: Mapping[str, float]) -> str:
-    """How many CPUs it keeps busy."""
+    """Returns how many CPUs it keeps busy."""
     if "cpu_percent" not in seen:
         return ""
     of = f" of {seen['allowed_cpus']:.0f}" if "allowed_cpus" in seen else ""
@@ -204,5 +199,5 @@ def _gpu(seen: Mapping[str, float]) -> str:
 
 
 def _meanwhile(seen: Mapping[str, float]) -> str:
-    """What slows it down just now."""
+    """Says what slows it down just now."""
     return ", ".join(told.meanwhile(Measurement(telemetry=seen)))

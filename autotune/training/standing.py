@@ -1,4 +1,4 @@
-"""How a training stands: all that is shown of it while it runs. Pure: plan, records, reports in."""
+"""The state of a running training: all that is shown of it. Pure: plan, records, reports in."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -76,7 +76,7 @@ class Standing:
 
     @property
     def left_s(self) -> float | None:
-        """How long its steps will take from here at their speed of now; None where that is not known."""
+        """The time that its steps will take from here at their speed of now; None if that is not known."""
         if self.plan.samples is None or not self.recent_per_s:
             return None
         return max(0, self.plan.samples - self.samples) / self.recent_per_s

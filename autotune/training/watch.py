@@ -1,4 +1,4 @@
-"""What is said of a training while it runs: that it became slower, and why; that its memory will be full.
+"""Says of a running training that it became slower, and why, and that its memory will be full.
 
 Pure except for what it remembers: reports in, lines out, each once.
 """
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from autotune.core import units
 from autotune.core.trial import PHASES
-from autotune.display import growth, view
+from autotune.display import growth, words
 from autotune.display.growth import MEMORIES, Memory
 from autotune.judging import drift, trends
 from autotune.judging.drift import Drift, Window
@@ -31,7 +31,7 @@ class Said(NamedTuple):
 
 
 class Length(NamedTuple):
-    """How long a training is, and an epoch of it, in a `unit` of work; None where that is not known."""
+    """The length of a training and of its epochs, in a `unit` of work; None if that is not known."""
 
     samples: int | None
     epoch: int | None
@@ -45,16 +45,14 @@ class Watch:
     """
 
     def __init__(self, quality: str, length: Length) -> None:
-        self._quality, self._length = quality, length
-        self._steps = _Steps()
-        self._windows: list[Window] = []
-        self._before: Mapping[str, Any] | None = None
+        self._length = length
+        self._steps, self._windows = StepWindows(quality), list[Window]()
         self._held = {memory: Series() for memory in MEMORIES}
         self._since = math.inf  # the samples that this process began with
         self._told: set[Memory] = set()
 
     def hear(self, report: Report) -> list[Said]:
-        """What to say now."""
+        """Returns what to say now."""
         self._since = min(self._since, report.samples)
         for memory, series in self._held.items():
             if memory.held in report.telemetry:
@@ -70,27 +68,17 @@ class Watch:
 
     @property
     def recent_shares(self) -> dict[str, float]:
-        """What part of those steps each of their phases took; empty where unknown."""
+        """The share of each phase in those steps; empty if unknown."""
         recent = self._windows[-_RECENT:]
         spent_s = {name: sum(w.phases_s.get(name, 0.0) for w in recent) for name in PHASES}
         total_s = sum(spent_s.values())
         return {name: s / total_s for name, s in spent_s.items()} if total_s else {}
 
     def _count(self, record: Mapping[str, Any], seen: Mapping[str, float]) -> bool:
-        """Adds a step to its window; whether that is one now.
-
-        What began with something else than a step, or had something else in it, is none.
-        """
-        is_step = self._quality not in record and record.get(COMPILING) is not True
-        before, self._before = self._before, record if is_step else None
-        if not is_step or before is None or record["samples"] <= before["samples"]:
-            return False
-        self._steps.add(before, record)
-        if self._steps.seconds < _WINDOW_S:
-            return False
-        self._windows.append(self._steps.window(record["samples"], seen))
-        self._steps = _Steps()
-        return True
+        """Adds a record; returns whether a window is complete now."""
+        window = self._steps.add(record, seen)
+        self._windows += [window] if window else []
+        return window is not None
 
     def _drifted(self) -> list[Said]:
         found = drift.drift(self._windows)
@@ -130,25 +118,40 @@ class Watch:
         return f"in about {units.format_seconds(left / (self.recent_per_s or math.inf))} of training"
 
 
-class _Steps:
-    """Steps that are becoming a window. Of those that were left out nothing but their time is known."""
+class StepWindows:
+    """Cuts the steps of a process into windows of `window_s` or a little more.
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._trained = 0
-        self._phases_s = dict.fromkeys(PHASES, 0.0)
+    An evaluation, what was compiled in and the step after either belong to none. Of steps that were left out
+    nothing but their time is known.
+    """
 
-    def add(self, before: Mapping[str, Any], record: Mapping[str, Any]) -> None:
-        self.seconds += max(0.0, record["at_s"] - before["at_s"])
+    def __init__(self, quality: str, window_s: float = _WINDOW_S) -> None:
+        self._quality, self._window_s = quality, window_s
+        self._before: Mapping[str, Any] | None = None  # the step that the next one follows on
+        self._begin()
+
+    def _begin(self) -> None:
+        self._seconds, self._trained, self._phases_s = 0.0, 0, dict.fromkeys(PHASES, 0.0)
+
+    def add(self, record: Mapping[str, Any], seen: Mapping[str, float]) -> Window | None:
+        """Adds a record, with what was `seen` of the machine; returns the window that it completes."""
+        is_step = self._quality not in record and record.get(COMPILING) is not True
+        before, self._before = self._before, record if is_step else None
+        if not is_step or before is None or record["samples"] <= before["samples"]:
+            return None
+        self._seconds += max(0.0, record["at_s"] - before["at_s"])
         self._trained += record["samples"] - before["samples"]
         for name in PHASES:
             self._phases_s[name] += units.number(record.get(name)) or 0.0
+        return self._window(record["samples"], seen) if self._seconds >= self._window_s else None
 
-    def window(self, samples: int, seen: Mapping[str, float]) -> Window:
+    def _window(self, samples: int, seen: Mapping[str, float]) -> Window:
         """The window up to `samples`; its phases have the shares of those steps that were reported."""
-        total_s = sum(self._phases_s.values())
-        phases_s = {name: self.seconds * s / total_s for name, s in self._phases_s.items()} if total_s else {}
-        return Window(samples, self._trained, self.seconds, phases_s, seen)
+        total_s, seconds = sum(self._phases_s.values()), self._seconds
+        phases_s = {name: seconds * s / total_s for name, s in self._phases_s.items()} if total_s else {}
+        window = Window(samples, self._trained, seconds, phases_s, seen)
+        self._begin()
+        return window
 
 
 def _of_drift(found: Drift, unit: str) -> str:
@@ -157,5 +160,5 @@ def _of_drift(found: Drift, unit: str) -> str:
     why = f"likely cause: {found.cause}" if ratio < 1 else f"it was slower before, likely for: {found.cause}"
     return (
         f"{far} since {found.samples} {unit}: {found.after_per_s:.1f} instead of {found.before_per_s:.1f} "
-        f"{unit}/s ({view.interval(found.ratio)}); {why}"
+        f"{unit}/s ({words.factor.interval(found.ratio)}); {why}"
     )

@@ -17,7 +17,7 @@ from autotune.training.answers import GoOn
 from autotune.training.events import Event, Kind
 from autotune.training.halving import MicroBatch
 from autotune.training.plan import Plan
-from autotune.training.screen import Lines
+from autotune.training.screen import TrainingScreen
 from autotune.training.standing import Standing
 from autotune.training.watch import Length, Said, Watch
 from autotune.trials.fork_server import ForkServer
@@ -42,7 +42,7 @@ class Whole:
         planned: Plan,
         place: TrainingDir,
         *,
-        shows: Lines,
+        shows: TrainingScreen,
         follow: Callable[[Report], None],
     ) -> None:
         self._training, self._plan, self._place = training, planned, place

@@ -12,7 +12,7 @@ from autotune.core.errors import InputError, printable
 from autotune.core.trial import Failure, Outcome, Shortage, Status
 from autotune.inside.messages import GpuLostError
 from autotune.trials.gpu_memory import GpuMemory
-from autotune.workloads.command.ending import CommandError
+from autotune.workloads.command.ending import CommandError, signal_name
 
 # What an allocator says when it has no more: CUDA and what builds on it, the CPU allocator, the C library,
 # C++, a compiler, a loader's worker that ran out of memory or was killed for it, a command that was, and
@@ -300,7 +300,7 @@ def of_exit(
     if code == _SERVER_DIED:
         what = "exited with 255 without a verdict, or its fork server was killed"
     else:
-        what = f"killed by {_signal_name(-code)}" if code < 0 else f"exited with {code} without a verdict"
+        what = f"killed by {signal_name(-code)}" if code < 0 else f"exited with {code} without a verdict"
     if code == -signal.SIGKILL and memory_share >= _MEMORY_GONE_SHARE:
         reason = f"{what} while {memory_share:.0%} of the machine's memory was in use"
         return failed(Failure.OOM, reason, Shortage.MACHINE)
@@ -317,10 +317,3 @@ def of_exit(
     if code == -signal.SIGABRT and (of_links := _NCCL_TEXT.search(last_words)):
         return replace(failed(Failure.ERROR, f"{what}: {of_links[0]}"), is_passing=True)
     return failed(Failure.ERROR, what)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"

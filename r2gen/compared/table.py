@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-NOTHING = "\N{EN DASH}"
+NOTHING = "-"
 
 
 @dataclass(frozen=True)

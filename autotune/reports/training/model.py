@@ -10,32 +10,12 @@ from autotune.core.settings import Setting
 from autotune.core.trial import Measurement, Outcome, Slope
 from autotune.judging.promise import Answer, Kept
 from autotune.judging.trends import Full
-from autotune.training.events import Kind
-
-
-@dataclass(frozen=True)
-class Point:
-    """A figure after so many samples, and after so many seconds in which the training ran."""
-
-    samples: int
-    seconds: float
-    value: float
-
-
-@dataclass(frozen=True)
-class Happened:
-    """An event: `at` in seconds since 1970, `seconds` as those of a `Point`."""
-
-    at: float
-    samples: int
-    seconds: float
-    kind: Kind
-    text: str
+from autotune.reports.curves import CurvePoint, Happened
 
 
 @dataclass(frozen=True)
 class Promised:
-    """Which trial's settings these are, and whether what its session promised of them has held so far.
+    """The trial whose settings these are, and whether what its session promised of them has held so far.
 
     `answer` is that of all that is `kept`, which has everything that was promised.
     """
@@ -55,17 +35,17 @@ class Curves:
     has the seconds of a sample by the phase of its step.
     """
 
-    loss: tuple[Point, ...] = ()
-    quality: tuple[Point, ...] = ()
-    speed: tuple[Point, ...] = ()
-    beside: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
-    machine: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
-    phases_s: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
+    loss: tuple[CurvePoint, ...] = ()
+    quality: tuple[CurvePoint, ...] = ()
+    speed: tuple[CurvePoint, ...] = ()
+    beside: Mapping[str, tuple[CurvePoint, ...]] = field(default_factory=dict)
+    machine: Mapping[str, tuple[CurvePoint, ...]] = field(default_factory=dict)
+    phases_s: Mapping[str, tuple[CurvePoint, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Growth:
-    """How the use of a `memory` has grown in the last process: by a `slope` in bytes for each sample.
+    """The growth of the use of a `memory` in the last process: a `slope` in bytes for each sample.
 
     At that rate it is `full` after so many samples in all; None where that is not certain, or not known.
     """

@@ -10,8 +10,9 @@ from autotune.core.errors import InputError
 from autotune.core.trial import Measurement, Outcome, Status
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
 from autotune.judging import promise
-from autotune.reports.training import growing, series
-from autotune.reports.training.model import Happened, Point, Promised, TrainingReport
+from autotune.reports.curves import CurvePoint, Happened
+from autotune.reports.training import series
+from autotune.reports.training.model import Promised, TrainingReport
 from autotune.reports.training.series import Attempt, Track
 from autotune.storage import lock
 from autotune.storage.identity import read_verdict
@@ -67,7 +68,7 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
         repeated=track.repeated,
         work_bytes=files.room_bytes(place.work) or None,
         curves=track.curves(seen),
-        growth=tuple(growing.of(seen, attempts)),
+        growth=tuple(series.growth(seen, attempts)),
         events=happened,
         settings=settings,
         changes=known.changes,
@@ -77,7 +78,7 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
 def _ended(
     place: TrainingDir, shown: Measurement, happened: Sequence[Happened]
 ) -> tuple[Outcome | None, Measurement]:
-    """How it has ended, and what it has `shown`, with what only its last process knew.
+    """Returns how it has ended, and what it has `shown`, with what only its last process knew.
 
     An attempt that was resumed may have a verdict, too: that is not one on the training unless it completed,
     after which nothing is resumed. A kill may have come before the event that says so.
@@ -90,8 +91,8 @@ def _ended(
     return verdict if is_over else (None, shown)
 
 
-def _summary(seen: Mapping[str, Sequence[Point]], last: Mapping[str, float]) -> dict[str, float]:
-    """What was seen of the machine, over all attempts; `last` is of the last one alone."""
+def _summary(seen: Mapping[str, Sequence[CurvePoint]], last: Mapping[str, float]) -> dict[str, float]:
+    """Returns what was seen of the machine, means over all attempts; `last` is of the last one alone."""
     means = {name: statistics.fmean(point.value for point in seen[name]) for name in _MEANS if name in seen}
     return {**last, **means}
 

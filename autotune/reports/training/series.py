@@ -9,13 +9,17 @@ from typing import Any
 
 from autotune.core import units
 from autotune.core.trial import PHASES
-from autotune.reports.training.model import Curves, Point
-from autotune.storage.records import COMPILING, is_mark
+from autotune.display.growth import MEMORIES
+from autotune.judging import trends
+from autotune.judging.drift import Window
+from autotune.reports.curves import CurvePoint
+from autotune.reports.training.model import Curves, Growth
+from autotune.storage.records import TRAIN_LOSS, is_mark
+from autotune.training.watch import StepWindows
 
-LOSS = "train_loss"
 _BESIDE = ("val_loss", "grad_norm", "learning_rate")
 _MOST_POINTS = 300  # of a curve
-_WINDOW_S, _FEWEST_WINDOWS = 10.0, 20  # over which a speed is taken; a short training has so many
+_WINDOW_S, _SHOWN_S, _FEWEST_POINTS = 1.0, 10.0, 20  # a speed is read, and shown; points of a short training
 
 
 @dataclass(frozen=True)
@@ -51,23 +55,12 @@ class Timeline:
 
 
 def seconds_at(at: float, attempts: Sequence[Attempt]) -> float:
-    """How long the training had run at a moment: after an attempt's end, as long as at that end."""
+    """Returns how long the training had run at a moment: after an attempt's end, as long as at that end."""
     known = bisect.bisect_right(attempts, at, key=lambda attempt: attempt.begun)
     if not known:
         return 0.0
     last = attempts[known - 1]
     return min(last.to_s, last.from_s + at - last.begun)
-
-
-@dataclass(frozen=True)
-class _Step:
-    """So many samples in so many seconds, up to a point; or several steps in a row."""
-
-    samples: int
-    at_s: float
-    trained: int
-    seconds: float
-    phases_s: tuple[float, ...]  # in the order of `PHASES`, of those steps that were kept
 
 
 class Track:
@@ -77,33 +70,29 @@ class Track:
         self.timeline = Timeline()
         self.repeated = self.samples = 0
         self._quality = quality
-        self._loss: list[Point] = []
-        self._found: list[Point] = []
-        self._steps: list[_Step] = []
-        self._before: tuple[int, float] | None = None  # of the step before, where the next one follows on it
-        self._memory: dict[str, list[Point]] = defaultdict(list)
-        self._beside: dict[str, list[Point]] = {name: [] for name in _BESIDE if name != quality}
+        self._curves: dict[str, list[CurvePoint]] = {name: [] for name in (TRAIN_LOSS, quality, *_BESIDE)}
+        self._steps = StepWindows(quality, _WINDOW_S)
+        self._speed: list[CurvePoint] = []
+        self._phases_s: dict[str, list[CurvePoint]] = {name.removesuffix("_s"): [] for name in PHASES}
 
     def count(self, record: Mapping[str, Any]) -> None:
         """Adds a record, or the mark of a new attempt."""
         self.timeline.count(record)
         if is_mark(record):
-            self._before = None
+            self._steps = StepWindows(self._quality, _WINDOW_S)
             return
-        samples, at_s = int(record["samples"]), self.timeline.seconds
+        samples = int(record["samples"])
         if samples < self.samples:  # resumed from an earlier checkpoint
             self.repeated += self.samples - samples
         self.samples = samples
-        self._add(self._loss, record.get(LOSS))
-        self._add(self._found, record.get(self._quality))
-        for name, points in self._beside.items():
+        for name in filter(_is_memory, record):
+            self._curves.setdefault(name, [])
+        for name, points in self._curves.items():
             self._add(points, record.get(name))
-        for name in record:
-            if name.startswith("memory_") and name.endswith("_bytes"):
-                self._add(self._memory[name], record[name])
-        self._step(record, samples, at_s)
+        if window := self._steps.add(record, {}):
+            self._add_window(window)
 
-    def _add(self, points: list[Point], value: object) -> None:
+    def _add(self, points: list[CurvePoint], value: object) -> None:
         """Adds a figure in place of those that a resumed training reaches again."""
         while points and points[-1].samples > self.samples:
             points.pop()
@@ -112,33 +101,44 @@ class Track:
             return
         if points and points[-1].samples == self.samples:
             points.pop()
-        points.append(Point(self.samples, self.timeline.seconds, found))
+        points.append(CurvePoint(self.samples, self.timeline.seconds, found))
 
-    def _step(self, record: Mapping[str, Any], samples: int, at_s: float) -> None:
-        """Adds a step; it does not count where it follows on something else, or contains something else."""
-        is_step = self._quality not in record and record.get(COMPILING) is not True
-        if is_step and self._before is not None and samples > self._before[0]:
-            trained, seconds = samples - self._before[0], at_s - self._before[1]
-            phases_s = tuple(units.number(record.get(name)) or 0.0 for name in PHASES)
-            self._steps.append(_Step(samples, at_s, trained, seconds, phases_s))
-        self._before = (samples, at_s) if is_step else None
+    def _add_window(self, window: Window) -> None:
+        """Adds its speed, and the seconds of a sample by the phase of its step."""
+        at_s = self.timeline.seconds
+        self._speed.append(CurvePoint(window.samples, at_s, window.per_s))
+        for name, seconds in window.phases_s.items():
+            point = CurvePoint(window.samples, at_s, seconds / window.trained)
+            self._phases_s[name.removesuffix("_s")].append(point)
 
-    def curves(self, seen: Mapping[str, Sequence[Point]]) -> Curves:
+    def curves(self, seen: Mapping[str, Sequence[CurvePoint]]) -> Curves:
         """All curves so far, with what was `seen` of the machine."""
-        windows = list(_windows(self._steps, self.timeline.seconds))
+        most = round(min(_MOST_POINTS, max(_FEWEST_POINTS, self.timeline.seconds / _SHOWN_S)))
+        phases_s = {name: each for name, each in self._phases_s.items() if any(p.value for p in each)}
+        found, quality = _thinned(self._curves), self._quality
         return Curves(
-            loss=thinned(self._loss),
-            quality=tuple(self._found),
-            speed=tuple(Point(w.samples, w.at_s, w.trained / w.seconds) for w in windows),
-            phases_s=_phases(windows),
-            beside={name: thinned(points) for name, points in self._beside.items()},
-            machine={name: thinned(points) for name, points in {**self._memory, **seen}.items()},
+            loss=found[TRAIN_LOSS],
+            quality=tuple(self._curves[quality]),
+            speed=thinned(self._speed, most),
+            phases_s=_thinned(phases_s, most),
+            beside={name: found[name] for name in _BESIDE if name != quality},
+            machine={name: found[name] for name in filter(_is_memory, found)} | _thinned(seen),
         )
 
 
-def seen(samples: Iterable[Mapping[str, Any]], attempts: Sequence[Attempt]) -> dict[str, list[Point]]:
+def _is_memory(name: str) -> bool:
+    return name.startswith("memory_") and name.endswith("_bytes")
+
+
+def _thinned(
+    curves: Mapping[str, Sequence[CurvePoint]], most: int = _MOST_POINTS
+) -> dict[str, tuple[CurvePoint, ...]]:
+    return {name: thinned(points, most) for name, points in curves.items()}
+
+
+def seen(samples: Iterable[Mapping[str, Any]], attempts: Sequence[Attempt]) -> dict[str, list[CurvePoint]]:
     """Telemetry by its names. A sample has the moment in `at`, and how far the training was in `samples`."""
-    found: dict[str, list[Point]] = defaultdict(list)
+    found: dict[str, list[CurvePoint]] = defaultdict(list)
     for sample in samples:
         at, done = units.number(sample.get("at")), units.number(sample.get("samples"))
         if at is None or done is None:
@@ -146,12 +146,26 @@ def seen(samples: Iterable[Mapping[str, Any]], attempts: Sequence[Attempt]) -> d
         for name, given in sample.items():
             value = units.number(given)
             if name not in {"at", "samples"} and value is not None:
-                found[name].append(Point(int(done), seconds_at(at, attempts), value))
+                found[name].append(CurvePoint(int(done), seconds_at(at, attempts), value))
     return found
 
 
-def thinned(points: Sequence[Point], most: int = _MOST_POINTS) -> tuple[Point, ...]:
-    """`points`, or where there are more the mean of those that lie in each of as many equal times."""
+def growth(seen: Mapping[str, Sequence[CurvePoint]], attempts: Sequence[Attempt]) -> Iterator[Growth]:
+    """Yields how the use of each memory has grown in the last process, if enough was seen of it."""
+    from_s = attempts[-1].from_s if attempts else 0.0
+    for memory in MEMORIES:
+        held = [point for point in seen.get(memory.held, ()) if point.seconds > from_s]
+        slope = trends.slope([trends.Point(point.samples, point.value) for point in held])
+        if slope is None:
+            continue
+        free, last = seen.get(memory.free), held[-1]
+        is_sure = trends.is_growing(slope)
+        full = trends.full_at(slope, 0.0, free[-1].value, last.samples) if free and is_sure else None
+        yield Growth(memory.name, slope, full)
+
+
+def thinned(points: Sequence[CurvePoint], most: int = _MOST_POINTS) -> tuple[CurvePoint, ...]:
+    """Returns `points`; if there are more than `most`, the means of those in each of as many equal times."""
     if len(points) <= most:
         return tuple(points)
     first_s, last_s = points[0].seconds, points[-1].seconds
@@ -160,40 +174,5 @@ def thinned(points: Sequence[Point], most: int = _MOST_POINTS) -> tuple[Point, .
     return tuple(_mean(list(part)) for _, part in parts)
 
 
-def _mean(points: Sequence[Point]) -> Point:
-    return Point(points[-1].samples, points[-1].seconds, sum(p.value for p in points) / len(points))
-
-
-def _windows(steps: Sequence[_Step], whole_s: float) -> Iterator[_Step]:
-    """The steps over windows of equal times of training."""
-    window_s = max(min(_WINDOW_S, whole_s / _FEWEST_WINDOWS), whole_s / _MOST_POINTS)
-    begun, within_s = 0, 0.0
-    for n, step in enumerate(steps, start=1):
-        within_s += step.seconds
-        if within_s >= window_s > 0:
-            yield _joined(steps[begun:n])
-            begun, within_s = n, 0.0
-
-
-def _joined(steps: Sequence[_Step]) -> _Step:
-    """Steps in a row as one."""
-    phases_s = zip(*(step.phases_s for step in steps), strict=True)
-    return _Step(
-        samples=steps[-1].samples,
-        at_s=steps[-1].at_s,
-        trained=sum(step.trained for step in steps),
-        seconds=sum(step.seconds for step in steps),
-        phases_s=tuple(map(sum, phases_s)),
-    )
-
-
-def _phases(windows: Sequence[_Step]) -> dict[str, tuple[Point, ...]]:
-    """The seconds of a sample by the phase of its step: their sum is that of the window's speed."""
-    told = [(window, sum(window.phases_s)) for window in windows if sum(window.phases_s) > 0]
-    found = {
-        name.removesuffix("_s"): tuple(
-            Point(w.samples, w.at_s, w.seconds / w.trained * w.phases_s[n] / whole_s) for w, whole_s in told
-        )
-        for n, name in enumerate(PHASES)
-    }
-    return {name: points for name, points in found.items() if any(point.value for point in points)}
+def _mean(points: Sequence[CurvePoint]) -> CurvePoint:
+    return CurvePoint(points[-1].samples, points[-1].seconds, sum(p.value for p in points) / len(points))

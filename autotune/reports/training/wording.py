@@ -3,12 +3,11 @@
 from datetime import UTC, datetime
 
 from autotune.core import units
-from autotune.display import growth, view
+from autotune.display import growth, view, words
 from autotune.display.snapshot import ENDED, RUNNING
-from autotune.judging import estimates, objective
-from autotune.judging.estimates import Figure
-from autotune.judging.promise import Answer, Kept
-from autotune.reports import words
+from autotune.display.words import FigureForm
+from autotune.judging import estimates
+from autotune.judging.promise import Answer
 from autotune.reports.plot import Table
 from autotune.reports.training.model import Growth, TrainingReport
 from autotune.space.sections import turned
@@ -26,12 +25,12 @@ _NOTHING_PROMISED = ("\N{EN DASH}", "Nothing was promised", "unconfirmed")
 
 
 def verdict(report: TrainingReport) -> tuple[str, str, str]:
-    """Whether the promise was kept: a symbol, the words, and the class that they have on the page."""
+    """Says whether the promise was kept: a symbol, the words, and the class that they have on the page."""
     return VERDICTS[report.promised.answer] if report.promised else _NOTHING_PROMISED
 
 
 def sentence(report: TrainingReport) -> str:
-    """Which session's promise this is, and whether it holds by now."""
+    """Says whose promise this is, and whether it holds by now."""
     known = report.promised
     if known is None:
         return "No session has measured these settings: speed, quality and memory are first measured here."
@@ -59,7 +58,7 @@ def printed(report: TrainingReport) -> list[str]:
 
 
 def ended(report: TrainingReport) -> str:
-    """How the training has ended, or that it has not."""
+    """Says how the training has ended, or that it has not."""
     if report.state == RUNNING:
         return "The training is running."
     if report.outcome is None:
@@ -72,59 +71,52 @@ def ended(report: TrainingReport) -> str:
 def done(report: TrainingReport) -> str:
     """`12,000 of 20,000 samples (60%)`."""
     found, planned = report.measured.samples, report.planned
-    if planned is None:
-        return f"{words.count(found)} {report.unit}"
-    return f"{words.count(found)} of {words.count(planned)} {report.unit} ({found / planned:.0%})"
+    share = f" ({words.share(found / planned)})" if planned else ""
+    return told.done(found, planned, report.unit) + share
 
 
 def promised(report: TrainingReport) -> Table | None:
-    """What was promised next to what was found; None where nothing was promised."""
+    """Returns what was promised next to what was found; None if nothing was promised."""
     kept = report.promised.kept if report.promised else ()
+    kinds: dict[str, tuple[str, FigureForm]] = {
+        "speed": (f"{report.unit}/s", words.rate),
+        "quality": (words.metric(report.quality), words.score),
+        "memory": ("memory", words.memory),
+    }
+    named = ((*kinds[one.what], one) for one in kept)
     rows = tuple(
-        (_name(one, report), _cell(one, one.promised), _cell(one, one.found), one.answer, one.text)
-        for one in kept
+        (name, form(one.promised), form(one.found), one.answer, one.text) for name, form, one in named
     )
     return Table(("", "promised", "found", "answer", "why"), rows, numeric=(1, 2)) if rows else None
 
 
-def _name(one: Kept, report: TrainingReport) -> str:
-    return {"speed": f"{report.unit}/s", "quality": words.metric(report.quality)}.get(one.what, one.what)
-
-
-def _cell(one: Kept, figure: Figure | None) -> str:
-    if one.what == "memory":
-        return words.memory(figure.value if figure else None)
-    return words.throughput(figure) if one.what == "speed" else words.quality(figure)
-
-
 def seen(report: TrainingReport) -> list[str]:
-    """What was seen meanwhile that may explain a broken promise, or will stop the training."""
+    """Returns what was seen meanwhile that may explain a broken promise, or will stop the training."""
     happened = [event.text for event in report.events if event.kind in {Kind.DRIFT, Kind.LEAK}]
     return [*told.meanwhile(report.measured), *happened]
 
 
 def figures(report: TrainingReport) -> list[tuple[str, str]]:
-    """What is known of the training, by names."""
-    shown = report.measured
+    """Returns the figures of the training that are known, by names."""
+    shown, speed = report.measured, report.measured.throughput
     evaluations = f"evaluations {'included' if report.counts_evaluations else 'left out'}"
+    again = f"about {words.count(report.repeated)} {report.unit}" if report.repeated else words.NOTHING
     found = {
         "done": done(report),
         "time": _time(report),
-        f"{report.unit}/s, {evaluations}": words.throughput(estimates.of_run(shown.throughput)),
-        "optimizer steps/s, evaluations left out": _steps_per_s(report),
+        f"{report.unit}/s, {evaluations}": words.rate(estimates.of_run(speed)),
+        "optimizer steps/s, evaluations left out": words.rate(speed.steps_per_s if speed else None),
         words.metric(report.quality): _quality(report),
-        "peak memory": _memory(report),
+        "peak memory": view.memory(shown),
         **{f"use of {one.memory}": _growth(one, report) for one in report.growth},
         "trained parameters": words.count(shown.trained_parameters),
         "checkpoints, and what else is in work": words.memory(report.work_bytes),
         "evaluations": _evaluations(report),
-        "parts of a step": view.step(report.measured.step_shares) or words.NOTHING,
+        "parts of a step": words.step(shown.step_shares),
         "HFU, of the device's peak FLOP/s": words.share(shown.mfu),
-        "trained again after faults": f"about {words.count(report.repeated)} {report.unit}"
-        if report.repeated
-        else words.NOTHING,
+        "trained again after faults": again,
     }
-    return [(name, text) for name, text in found.items() if text != words.NOTHING]
+    return [(name, text) for name, text in found.items() if text not in {"", words.NOTHING}]
 
 
 def _time(report: TrainingReport) -> str:
@@ -134,11 +126,6 @@ def _time(report: TrainingReport) -> str:
     if report.outcome is not None or left <= 0 or not done_:
         return spent + attempts
     return f"{spent}{attempts}, about {words.duration(report.seconds / done_ * left)} left"
-
-
-def _steps_per_s(report: TrainingReport) -> str:
-    found = report.measured.throughput
-    return words.rate(found.steps_per_s if found else None)
 
 
 def _quality(report: TrainingReport) -> str:
@@ -151,12 +138,6 @@ def _quality(report: TrainingReport) -> str:
         return words.score(best.value)
     at = f"{words.score(best.value)} after {words.count(best.samples)} {report.unit}"
     return f"{words.score(points[-1].value)}, the best {at}"
-
-
-def _memory(report: TrainingReport) -> str:
-    shown = report.measured
-    share = objective.memory_share(shown)
-    return words.peak(shown.peak_memory_bytes, share, is_rising=shown.memory_is_rising)
 
 
 def _growth(one: Growth, report: TrainingReport) -> str:
@@ -183,7 +164,7 @@ def scores(report: TrainingReport) -> list[tuple[str, str]]:
 
 
 def happened(report: TrainingReport) -> Table:
-    """What happened, line by line; moments are in UTC."""
+    """Returns the events, line by line; moments are in UTC."""
     rows = tuple(
         (moment(e.at), words.duration(e.seconds), words.count(e.samples), e.kind, e.text)
         for e in report.events

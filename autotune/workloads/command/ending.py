@@ -67,7 +67,7 @@ def line_of(error: Exception) -> str:
     return str(error) if isinstance(error, CommandError) else f"{type(error).__name__}: {error}"
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
     """SIGKILL for 9."""
     try:
         return signal.Signals(number).name
@@ -77,8 +77,8 @@ def _signal_name(number: int) -> str:
 
 def _how(code: int) -> str:
     if code < 0:
-        return f"killed by {_signal_name(-code)}"
-    by = f" ({_signal_name(code - _BY_SHELLS)})" if _BY_SHELLS < code <= _BY_SHELLS + 64 else ""
+        return f"killed by {signal_name(-code)}"
+    by = f" ({signal_name(code - _BY_SHELLS)})" if _BY_SHELLS < code <= _BY_SHELLS + 64 else ""
     return f"exited with {code}{by}"
 
 

@@ -84,10 +84,10 @@ def test_a_cost_is_one_figure_in_every_form(run):
     whole_s = [told[side]["full_training_s"] for side in ("baseline", "best")]
     assert costs == pytest.approx([2.5 * seconds / 3600 for seconds in whole_s])
     page, text = (run("report", "t", "--format", form, *prices)[1] for form in ("html", "md"))
-    row = next(line for line in text.splitlines() if line.startswith("| cost in EUR"))
+    row = next(line for line in text.splitlines() if line.startswith("| Cost, of the full training"))
     for cost in costs:
         assert f"{cost:.3g} EUR" in page
-        assert f"{cost:.4g} (" in row
+        assert f"| {cost:.3g} EUR ±" in row
 
 
 def test_html_is_what_is_written_where_nothing_is_asked_for(run):

@@ -66,7 +66,7 @@ def test_all_that_matters_is_there(make):
     assert " measuring " in text
     assert " 45%" in text
     assert " 3m 05s" in text
-    assert "1274.3 ± 62.6  0.1523  1.0 GiB 48.09x" in text
+    assert "1,274.3 ± 62.6  0.1523  1.0 GiB 48.09x" in text
     assert "possibly faster, not confirmed" in text
     assert "baseline: 16 fp32" in text
     assert "failed (oom): MemoryError: it is full" in text

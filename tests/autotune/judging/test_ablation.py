@@ -147,7 +147,7 @@ def test_what_was_measured_already_decides_the_order_and_is_not_run_again(space)
     trials = confirmed(space, winner, known)
     steps = ablation.steps(History(trials, space))
     assert knobs(steps) == ["num_workers", "precision", "micro_batch_size"]
-    assert [s.trial.number for s in steps[:2]] == [2, 3]
+    assert [s.trial for s in steps[:2]] == [2, 3]
     assert factors(steps) == pytest.approx([1.2, 2.0, 1.25], 1e-3)
     assert ablation.next_step(History(trials, space)) is None
 
@@ -173,7 +173,8 @@ def test_what_was_measured_beside_others_or_elsewhere_is_measured_anew(space, un
 
 def test_a_winner_that_ran_beside_others_is_held_against_what_ran_alone(space):
     trials = confirmed(space, {"precision": "bf16"}, shared=True)
-    assert ablation.steps(History(trials, space))[0].trial.repeat is not None
+    history = History(trials, space)
+    assert history.of(ablation.steps(history)[0].trial).repeat is not None
 
 
 def test_a_baseline_that_ran_beside_others_is_measured_alone_where_no_repeat_was(space):
@@ -265,7 +266,9 @@ def test_a_new_winner_has_an_ablation_of_its_own(space):
     trials += confirming(trials, number, 6.0)
     steps = ablation.steps(History(trials, space))
     assert knobs(steps) == ["micro_batch_size", "precision", "num_workers"]
-    assert all(step.trial for step in steps), "the steps to the winner before are on this path, too"
+    assert all(step.trial is not None for step in steps), (
+        "the steps to the winner before are on this path, too"
+    )
 
 
 CHANGES = st.fixed_dictionaries(
@@ -313,7 +316,7 @@ def test_whatever_is_known_and_comes_out_a_path_is_whole_stays_and_takes_the_che
     known = [measured(2, config, 15.0, data.draw(st.sampled_from([COMPLETED, STOPPED]))) for config in tried]
     trials = confirmed(space, changes, known)
     planned = ablation.steps(History(trials, space))
-    runs = sum(not s.trial and not s.reason for s in planned)
+    runs = sum(s.trial is None and not s.reason for s in planned)
     assert [cost(step) for step in planned] == cheapest(knobs(planned), inner, tried, space)
 
     seen, ran = play(trials, space, lambda _: (data.draw(RESULTS), data.draw(st.floats(1.0, 100.0))))

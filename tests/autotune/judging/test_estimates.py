@@ -110,13 +110,6 @@ def test_memory_is_the_most_that_any_run_has_taken(make_trial, held):
     assert (found.peak_memory_bytes, found.memory_is_rising) == (150, True)
 
 
-def test_a_repeats_own_line_shows_its_run_and_a_trials_its_settings(make_trial, held):
-    trial, repeat = timed(make_trial, 1, 30, x=1, peak=100), again(make_trial, 2, 1, 50, x=1, peak=150)
-    history = held(timed(make_trial, 0, 10), trial, repeat)
-    assert [value(history.shown(t).throughput) for t in (trial, repeat)] == pytest.approx([40, 50])
-    assert [history.shown(t).memory.peak_memory_bytes for t in (trial, repeat)] == [150, 150]
-
-
 def test_intervals_of_products_and_ratios_come_from_both():
     one, other = Figure(10.0, 9.0, 11.0), Figure(2.0, 1.9, 2.1)
     apart = math.exp(math.hypot(0.1, 0.05))

@@ -7,6 +7,7 @@ from autotune.compare.steps import Steps
 from autotune.compare.verdict import Verdict
 from autotune.core.settings import Config
 from autotune.display import view
+from autotune.judging.ablation import Step
 from autotune.judging.costs import Cost, Prices
 from autotune.judging.elsewhere import Elsewhere, Fit
 from autotune.memory.feasibility import Prediction
@@ -18,7 +19,6 @@ from autotune.reports.model import (
     Report,
     Side,
     Skipped,
-    Step,
 )
 
 from .made_trials import (

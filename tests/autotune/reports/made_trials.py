@@ -7,7 +7,8 @@ from dataclasses import replace
 from autotune.core.settings import Config
 from autotune.core.trial import Evaluation
 from autotune.display import view
-from autotune.reports.model import Figure, Row
+from autotune.display.rows import TrialFigures, TrialRow
+from autotune.judging.estimates import Figure
 
 GIB = 2**30
 LIMIT = 8 * GIB
@@ -60,9 +61,9 @@ def figure(value: float, share: float = 0.012) -> Figure:
     return Figure(value, value * (1 - share), value * (1 + share))
 
 
-def trial(number: int, config: Config, rng: random.Random, **rest: object) -> Row:
+def trial(number: int, config: Config, rng: random.Random, **rest: object) -> TrialRow:
     """A trial as it would end: out of memory where it does not fit, stopped where it is slow or poor."""
-    row = Row(
+    row = TrialRow(
         number=number,
         kind="trial",
         repeats=None,
@@ -87,6 +88,7 @@ def trial(number: int, config: Config, rng: random.Random, **rest: object) -> Ro
         disturbed=False,
         throttled=False,
         curve=(),
+        run=TrialFigures(0, None, None, None, memory_is_rising=False, memory_share=None),
     )
     peak = peak_bytes(config)
     if peak > LIMIT:
@@ -117,7 +119,7 @@ def trial(number: int, config: Config, rng: random.Random, **rest: object) -> Ro
     return replace(row, **rest)
 
 
-def stopped(row: Row, evaluations: int, stopped_for: str, reason: str) -> Row:
+def stopped(row: TrialRow, evaluations: int, stopped_for: str, reason: str) -> TrialRow:
     seen = row.curve[:evaluations]
     share = (evaluations + 0.5) / 8
     return replace(
@@ -148,7 +150,7 @@ def drawn(rng: random.Random) -> Config:
     }
 
 
-def searched(count: int) -> tuple[Row, ...]:
+def searched(count: int) -> tuple[TrialRow, ...]:
     """The baseline, the winner, `count` trials in all, and their repeats."""
     rng = random.Random(7)
     rows = [replace(trial(0, BASELINE, rng), kind="baseline", keeps_quality=True)]
@@ -177,7 +179,7 @@ def searched(count: int) -> tuple[Row, ...]:
     return tuple(_with_front(rows))
 
 
-def _with_front(rows: list[Row]) -> list[Row]:
+def _with_front(rows: list[TrialRow]) -> list[TrialRow]:
     best, front = 0.0, set()
     searched = [r for r in rows if r.kind not in {"repeat", "ablation"}]
     ended = [r for r in searched if r.status == "completed" and r.quality is not None]

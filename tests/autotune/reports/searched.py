@@ -79,7 +79,6 @@ def confirmed(
 def known(space: Space) -> Known:
     """A session that has ended with a confirmed winner."""
     return Known(
-        name="s",
         shown=Path("runs/s"),
         state="ended",
         history=History(confirmed(space), space),

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.display import words
 from autotune.judging.estimates import Figure
-from autotune.reports import answer, words
+from autotune.reports import answer
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def line(report, name):
 
 
 def test_to_a_target_the_gain_is_the_factor_of_the_throughput_times_that_of_the_samples(sooner, rich):
-    assert line(sooner, "Throughput").factor.text == words.times(sooner.answer.speed)
+    assert line(sooner, "Throughput").factor.text == words.factor(sooner.answer.speed)
     samples = line(sooner, "Samples")
     assert (samples.over, samples.factor.text) == ("to the target BLEU-4 0.15", words.factor(0.5))
     assert [line.name for line in answer.lines(sooner)][:2] == ["Throughput", "Samples"]
@@ -33,7 +34,7 @@ def test_what_the_full_training_costs_is_told_with_its_interval_where_prices_are
     cost = line(rich, "Cost")
     assert cost.over == "of the full training, about; 2.40 EUR per hour, 0.32 EUR per kWh"
     hours = rich.answer.best.cost.hours.value
-    assert cost.best.text == words.money(2.5 * hours, "EUR")
+    assert cost.best.text == words.money("EUR")(2.5 * hours)
     assert cost.best.detail.startswith("± ")
     assert cost.factor.text == line(rich, "Full training").factor.text
     assert line(rich, "Full training").best.detail == f"± {words.duration(0.02 * hours * 3600)}"
@@ -59,5 +60,5 @@ def test_of_a_negative_quality_no_factor_is_told(rich):
     negative = replace(rich, answer=replace(rich.answer, baseline=sides[0], best=sides[1]))
     assert line(negative, "BLEU-4").factor.text == words.NOTHING
     assert line(rich, "BLEU-4").factor.text != words.NOTHING
-    assert words.limit(negative) == "95% of what the baseline gains in BLEU-4"
-    assert words.limit(rich) == "95% of what the baseline gains in BLEU-4"
+    assert negative.limit == "95% of what the baseline gains in BLEU-4"
+    assert rich.limit == "95% of what the baseline gains in BLEU-4"

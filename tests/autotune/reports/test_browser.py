@@ -11,7 +11,6 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from autotune.reports import page
-from autotune.reports.training import page as training_page
 from autotune.reports.training import read as training
 from tests import browser as browsers
 
@@ -296,7 +295,7 @@ def test_it_prints(browser, pages):
 def test_the_page_of_a_training_is_drawn_whole_and_fetches_nothing(browser, tmp_path, width, scheme):
     root = handmade.write(tmp_path / "t").root
     file = root / "report.html"
-    file.write_text(training_page.render(training.read(root)), encoding="utf-8")
+    file.write_text(page.render(training.read(root)), encoding="utf-8")
     browser.look(width, scheme).open(file)
     assert browser.said() == []
     assert [url for url in browser.fetched() if not url.startswith("data:")] == [file.as_uri()]

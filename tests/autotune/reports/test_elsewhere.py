@@ -64,7 +64,7 @@ def test_what_is_not_known_has_its_reason_below(report):
     found = replace(report.elsewhere, fits=tuple(two))
     for row in elsewhere.table(found).rows:
         assert row[-1] == "not known"
-        assert set(row[1:-1]) == {"\N{EN DASH}"}
+        assert set(row[1:-1]) == {"-"}
     assert "8.0 GiB, 12.0 GiB: not known: because." in list(elsewhere.notes(found))
 
 

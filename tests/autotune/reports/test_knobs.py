@@ -1,13 +1,10 @@
-"""What the knobs do: memory as predicted, the ablation."""
+"""What the knobs do to memory, as predicted."""
 
-import pytest
-
-from autotune.judging import ablation
 from autotune.judging.history import History
 from autotune.memory.feasibility import MemoryModel
 from autotune.reports import knobs
 
-from .searched import GIB, confirmed, trial
+from .searched import GIB, trial
 
 SIZES = (4, 8, 16, 32, 64)
 
@@ -41,19 +38,3 @@ def test_a_precision_that_is_no_knob_tells_no_peaks_apart(space):
     config = trial(fixed, 0, 10, 0.2).config
     (found,) = knobs.predicted(config, History([trial(fixed, 0, 10, 0.2)], fixed), None)
     assert (found.precision, found.micro_batch_size) == ("", SIZES)
-
-
-def test_the_way_is_that_of_the_search(space):
-    trials = confirmed(space)
-    taken = knobs.steps(History(trials, space))
-    assert [(s.knob, s.before, s.after) for s in taken] == [
-        (s.knob, s.before, s.after) for s in ablation.steps(History(trials, space))
-    ]
-    assert (taken[0].trial, taken[0].throughput, taken[0].reason) == (None, None, "not measured yet")
-    half = ablation.steps(History(trials, space))[0].config
-    measured = [*trials, trial(space, 9, 20, None, ablation_of=1, status="stopped", **dict(half))]
-    first, last = knobs.steps(History(measured, space))
-    assert (first.trial, first.throughput.value, first.reason) == (9, pytest.approx(20), "")
-    gain = History(measured, space).factor(trials[1]).value
-    assert first.factor.value * last.factor.value == pytest.approx(gain, 1e-12)
-    assert knobs.steps(History(trials[:2], space)) == (), "nobody is confirmed yet"

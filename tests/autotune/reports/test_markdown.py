@@ -24,12 +24,12 @@ def test_the_answer_is_a_sentence_a_table_and_the_commands(report):
     lines = text.splitlines()
     assert lines[0] == "## autotune: runs/s"
     assert any(line.startswith("Confirmed: 3.00x faster (2.97x to 3.03x): 10m 59s") for line in lines)
-    assert "|  | baseline | trial 1 |" in lines
-    assert "| samples/s | 10.1 (9.6 to 10.6) | 30.4 (28.8 to 31.9) |" in lines
-    assert "| bleu\\_4 | 0.2106 (0.1982 to 0.2230) | 0.2200 (0.1952 to 0.2448) |" in lines
-    assert "| peak memory | 1.0 GiB (12%) | 2.0 GiB (25%) |" in lines
-    assert "| whole training | 1h 38m (1h 33m to 1h 43m) | 32m 56s (31m 15s to 34m 37s) |" in lines
-    assert not any(line.startswith(("| GPU", "| joules")) for line in lines), "there is no GPU to speak of"
+    assert "|  | baseline | trial 1 | factor |" in lines
+    assert "| Throughput, samples per second | 10.1 ± 0.5 | 30.4 ± 1.5 | 3.00x (2.97x to 3.03x) |" in lines
+    assert "| BLEU-4, mean of 5 seeds | 0.2106 ± 0.0124 | 0.2200 ± 0.0248 | 1.04x |" in lines
+    assert "| Peak memory, of 8.0 GiB | 1.0 GiB (12%) | 2.0 GiB (25%) | 2.00x |" in lines
+    assert "| Full training, 60,000 samples | 1h 38m ± 4m 57s | 32m 56s ± 1m 41s | 0.33x |" in lines
+    assert not any(line.startswith(("| GPU", "| Energy")) for line in lines), "there is no GPU to speak of"
     command = lines.index("python -m autotune export runs/s -o best.yaml")
     assert (lines[command - 1], lines[command + 1]) == ("```sh", "```")
     assert lines[-1] == "created 2026-11-21; 20000 samples per trial"
@@ -38,9 +38,9 @@ def test_the_answer_is_a_sentence_a_table_and_the_commands(report):
 def test_what_a_gpu_shows_is_a_row_each(report):
     side = replace(report.answer.best, gpu_percent=81.4, joules_per_sample=1.234, mfu=0.412)
     text = markdown.render(replace(report, answer=replace(report.answer, best=side)))
-    assert "| GPU | - | 81% |" in text
-    assert "| HFU | - | 41% |" in text
-    assert "| joules per sample | - | 1.23 |" in text
+    assert "| GPU utilisation | - | 81% | - |" in text
+    assert "| HFU, of the device's peak FLOP/s | - | 41% | - |" in text
+    assert "| Energy, per sample | - | 1.23 J | - |" in text
 
 
 def test_what_a_training_costs_is_a_row_where_prices_are_said(report):
@@ -55,9 +55,10 @@ def test_what_a_training_costs_is_a_row_where_prices_are_said(report):
     }
     answer = replace(report.answer, **sides, prices=Prices(2.0, None, "EUR"))
     lines = markdown.render(replace(report, answer=answer)).splitlines()
-    assert "| cost in EUR, about | 24 | 8 |" in lines
-    assert "| kWh of the GPU, about | 3 (2.4 to 4) | 1 (0.8 to 1.33) |" in lines
-    assert not any(line.startswith("| cost") for line in markdown.render(report).splitlines())
+    cost, kwh = (next(one for one in lines if one.startswith(f"| {name}")) for name in ("Cost", "Electr"))
+    assert cost.endswith("2.00 EUR per hour | 24.00 EUR | 8.00 EUR | 0.33x |")
+    assert kwh.endswith("| 3.00 kWh ± 0.80 kWh | 1.00 kWh ± 0.27 kWh | 0.33x |")
+    assert not any(line.startswith("| Cost") for line in markdown.render(report).splitlines())
 
 
 def test_a_baseline_that_is_the_best_stands_alone(report):
@@ -88,10 +89,15 @@ def test_models_that_were_compared_have_a_row_each(report):
         Compared("fp16", throughput=None, scores={}, reports_per_s=None, **rest),
     )
     lines = markdown.render(replace(report, compared=compared, writes_reports=True)).splitlines()
-    start = lines.index("| model | samples/s | bleu\\_4 | cider | reports/s |")
-    assert lines[start + 2] == "| bf16 | 9.0 | 0.1000 | - | 2.0 |"
-    assert lines[start + 3] == "| fp8 | - | - | 0.3000 | - |"
-    assert lines[start + 4] == "", "what has not come to scores is no row"
+    start = lines.index(
+        "| model | BLEU-4 | CIDEr | reports/s | memory, writing | training samples/s | memory, training |"
+    )
+    assert lines[start + 2 : start + 6] == [
+        "| bf16 | 0.1000 | - | 2.0 | - | 9.0 | - |",
+        "| fp8 | - | 0.3000 | - | - | - | - |",
+        "| fp16 | - | - | - | - | - | - |",
+        "",
+    ]
 
 
 def test_a_workloads_own_tables_have_their_titles_and_no_details(report):
@@ -120,4 +126,4 @@ def test_text_from_outside_is_text(report):
         assert special not in outside, special
     assert "<script" not in rest
     row = next(line for line in rest.splitlines() if line.startswith("| settings"))
-    assert row.replace("\\|", "").count("|") == 4
+    assert row.replace("\\|", "").count("|") == 5

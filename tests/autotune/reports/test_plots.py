@@ -7,6 +7,8 @@ from importlib import resources
 import pytest
 from plotly.graph_objects import Figure as Checked
 
+from autotune.display import words
+from autotune.judging.ablation import Step
 from autotune.reports import (
     page,
     plots_ablation,
@@ -16,9 +18,8 @@ from autotune.reports import (
     plots_search,
     plots_speed,
     plots_step,
-    words,
 )
-from autotune.reports.model import Figure, Step
+from autotune.reports.model import Figure
 
 from . import made_trials
 
@@ -27,7 +28,7 @@ GIB = 2**30
 
 
 def every(report):
-    return page.plots_of(report).all
+    return [plot for place in page.plots_of(report).values() for plot in place]
 
 
 def named(report, name):
@@ -267,8 +268,8 @@ def test_a_factor_of_the_ablation_has_its_interval_and_says_whose_it_is(rich):
     notes = [note["text"] for note in notes_of(replace(rich, ablation=(gap, joined, *others)))]
     (title,) = [text for text in notes if text.startswith(f"<b>{second.knob} ")]
     assert f", with {first.knob}</b>" in title
-    assert title.endswith(words.factor_interval(second.factor))
-    assert words.times(second.factor) in notes
+    assert title.endswith(words.factor.interval(second.factor))
+    assert words.factor(second.factor) in notes
 
 
 def test_to_a_target_what_is_no_speed_is_the_rest_of_the_gain(rich):

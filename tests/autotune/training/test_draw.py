@@ -62,11 +62,11 @@ def test_all_that_matters_is_there():
     assert drawn[2].startswith("training    ━━━")
     assert drawn[2].endswith(" 75% 12m 05s")
     assert drawn[3:] == [
-        "3000 of 4000 samples, epoch 3.0 of 4.0, 11s of training left",
+        "3,000 of 4,000 samples, epoch 3.0 of 4.0, 11s of training left",
         "",
         "throughput  90.0 samples/s now, 95.0 ± 2.0 so far, HFU 43%",
-        "promised    100.0 ± 5.0 samples/s: 10% slower, score 0.8000 after 1200",
-        "quality     score 0.4000 after 3000, best 0.5000 after 2000 ▁█▆",
+        "promised    100.0 ± 5.0 samples/s: 10% slower, score 0.8000 after 1,200",
+        "quality     score 0.4000 after 3,000, best 0.5000 after 2,000 ▁█▆",
         "loss        0.5123 ██▇▇▆▆▅▅▄▄▃▃▂▂▁▁",
         "step        forward 90%, data 10%",
         "memory      3.0 GiB on the host, peak 2.0 GiB, the machine 5.0 GiB of 15.5 GiB",
@@ -89,7 +89,7 @@ def test_of_a_training_that_has_just_begun_nothing_is_made_up():
 
 def test_a_length_that_is_not_known_leaves_its_share_and_its_end_out():
     drawn = "\n".join(lines(replace(STANDING, plan=replace(PLAN, samples=None))))
-    assert "\n3000 samples, epoch 3.0\n" in drawn
+    assert "\n3,000 samples, epoch 3.0\n" in drawn
     assert "left" not in drawn
     assert "75%" not in drawn
 
@@ -126,7 +126,7 @@ def test_evaluations_are_held_against_a_promise_that_counts_them(now, counts, to
 def test_a_quality_to_minimize_is_told_in_its_own_sign():
     plan = replace(PLAN, minimize=True, promise=replace(PROMISE, quality=-0.8, least=-0.9))
     drawn = " ".join(" ".join(lines(replace(STANDING, plan=plan))).split())
-    assert "score 0.8000 after 1200 quality score 0.4000 after 3000, best 0.1000 after 1000" in drawn
+    assert "score 0.8000 after 1,200 quality score 0.4000 after 3,000, best 0.1000 after 1,000" in drawn
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 200])

@@ -24,9 +24,13 @@ def test_it_begins_with_what_is_trained_and_what_was_promised():
 @pytest.mark.parametrize(
     ("plan", "per_s", "line"),
     [
-        (PLAN, 50.0, "1000 of 4000 samples, 50.0 samples/s, 1m 00s of training left, loss 0.5123, " + MEMORY),
-        (PLAN, None, "1000 of 4000 samples, loss 0.5123, memory 64 MiB"),
-        (replace(PLAN, samples=None), 50.0, "1000 samples, 50.0 samples/s, loss 0.5123, memory 64 MiB"),
+        (
+            PLAN,
+            50.0,
+            "1,000 of 4,000 samples, 50.0 samples/s, 1m 00s of training left, loss 0.5123, " + MEMORY,
+        ),
+        (PLAN, None, "1,000 of 4,000 samples, loss 0.5123, memory 64 MiB"),
+        (replace(PLAN, samples=None), 50.0, "1,000 samples, 50.0 samples/s, loss 0.5123, memory 64 MiB"),
     ],
 )
 def test_progress_says_how_long_it_will_take_at_its_speed_of_now(plan, per_s, line):

@@ -6,13 +6,14 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from autotune.core.trial import Measurement, Outcome, Status
 from autotune.storage.trial_dir import TrainingDir
 from autotune.training import events, plan, supervise
 from autotune.training.answers import GoOn
 from autotune.training.events import Kind
-from autotune.training.screen import Lines
+from autotune.training.screen import TrainingScreen
 from autotune.training.whole import Whole
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
@@ -45,7 +46,7 @@ def train(tmp_path, monkeypatch):
 
         monkeypatch.setattr(supervise, "run", run)
         place, said = TrainingDir(tmp_path), []
-        shows = Lines()
+        shows = TrainingScreen(Console(force_terminal=False))
         shows.say = said.append
         whole = Whole(TRAINING, PLAN, place, shows=shows, follow=lambda _: None)
         whole.run(retries=3, is_stopping=lambda: False)

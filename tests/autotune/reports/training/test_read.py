@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
@@ -10,8 +10,8 @@ from autotune.core.errors import InputError
 from autotune.core.trial import Failure, Measurement, Outcome, Status
 from autotune.judging.estimates import Figure
 from autotune.judging.promise import Answer
-from autotune.reports import as_json
-from autotune.reports.training import markdown, page, plots, read, wording
+from autotune.reports import as_json, markdown, page
+from autotune.reports.training import plots, read, wording
 from autotune.storage import identity, lock
 from autotune.storage.records import read_records
 from autotune.training import events, plan
@@ -213,7 +213,7 @@ def test_markdown_has_the_verdict_and_what_happened(ended):
 
 
 def test_json_has_every_figure_unrounded(ended):
-    found = json.loads(as_json.written(asdict(read.read(ended.root))))
+    found = json.loads(as_json.render(read.read(ended.root)))
     assert (found["format"], found["state"], found["outcome"]["status"]) == (1, "ended", "completed")
     assert found["promised"]["kept"][0] == {
         "what": "speed",

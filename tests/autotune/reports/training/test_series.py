@@ -2,8 +2,8 @@
 
 import pytest
 
+from autotune.reports.curves import CurvePoint
 from autotune.reports.training import series
-from autotune.reports.training.model import Point
 from autotune.reports.training.series import Attempt, Track
 
 
@@ -50,7 +50,7 @@ def test_what_was_trained_again_replaces_what_was_there():
     assert [point.samples for point in loss] == [8, 16, 24, 32, 40, 48]
     assert [point.seconds for point in loss] == [2.0, 3.0, 4.0, 15.0, 16.0, 17.0]
     assert found.repeated == 8
-    assert found.curves({}).quality == (Point(24, 10.0, 0.3),)
+    assert found.curves({}).quality == (CurvePoint(24, 10.0, 0.3),)
     again = track(*FIRST, {"attempt": 9000.0, "clock_s": 0.0}, step(16, 2.0), *FIRST[3:5])
     assert [point.samples for point in again.curves({}).quality] == [24]
 
@@ -89,13 +89,13 @@ def test_what_is_no_number_is_on_no_curve():
 
 
 def test_a_long_curve_is_thinned_to_means_over_equal_times():
-    points = [Point(n, n / 10, float(n % 10)) for n in range(10_000)]
+    points = [CurvePoint(n, n / 10, float(n % 10)) for n in range(10_000)]
     found = series.thinned(points, 100)
     assert len(found) == 100
     assert {round(point.value, 1) for point in found} == {4.5}
     assert found[-1].samples == 9999
     assert series.thinned(points[:50], 100) == tuple(points[:50])
-    assert len(series.thinned([Point(n, 1.0, 1.0) for n in range(500)], 100)) == 1
+    assert len(series.thinned([CurvePoint(n, 1.0, 1.0) for n in range(500)], 100)) == 1
 
 
 def test_telemetry_is_on_the_same_time():
@@ -106,4 +106,4 @@ def test_telemetry_is_on_the_same_time():
         {},
     ]
     found = series.seen(lines, track(*FIRST, *SECOND).timeline.attempts)
-    assert found == {"cpu_percent": [Point(8, 2.0, 90.0), Point(40, 16.0, 80.0)]}
+    assert found == {"cpu_percent": [CurvePoint(8, 2.0, 90.0), CurvePoint(40, 16.0, 80.0)]}

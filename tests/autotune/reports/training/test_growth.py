@@ -7,8 +7,9 @@ import pytest
 
 from autotune.core.trial import Slope
 from autotune.judging.trends import Full
-from autotune.reports.training import growing, read, wording
-from autotune.reports.training.model import Growth, Point
+from autotune.reports.curves import CurvePoint
+from autotune.reports.training import read, series, wording
+from autotune.reports.training.model import Growth
 from autotune.reports.training.series import Attempt
 
 from . import handmade
@@ -21,8 +22,8 @@ def seen(**held):
     """What the second process holds, by its name, over the samples; the first one held far more."""
     rng = random.Random(0)
     return {
-        name: [Point(8 * n, 10.0 * n, 9000.0 * MIB) for n in range(51)]
-        + [Point(8 * n, 10.0 * n, of(8 * n) + rng.gauss(0, MIB / 4)) for n in range(51, 250)]
+        name: [CurvePoint(8 * n, 10.0 * n, 9000.0 * MIB) for n in range(51)]
+        + [CurvePoint(8 * n, 10.0 * n, of(8 * n) + rng.gauss(0, MIB / 4)) for n in range(51, 250)]
         for name, of in held.items()
     }
 
@@ -32,7 +33,7 @@ def test_growth_is_of_the_last_process_and_says_when_memory_is_full():
         host_rss_bytes=lambda samples: 500 * MIB + samples * MIB / 8,
         host_memory_free_bytes=lambda samples: 3992 * MIB / 8 - samples * MIB / 8,
     )
-    (found,) = growing.of(shown, ATTEMPTS)
+    (found,) = series.growth(shown, ATTEMPTS)
     assert found.memory == "the host's memory"
     assert found.slope.per_sample == pytest.approx(MIB / 8, rel=0.05)
     assert found.full.samples == pytest.approx(3992, rel=0.05)
@@ -40,15 +41,15 @@ def test_growth_is_of_the_last_process_and_says_when_memory_is_full():
 
 def test_what_does_not_surely_grow_is_never_full():
     shown = seen(gpu_memory_used_bytes=lambda _: 500 * MIB, gpu_memory_free_bytes=lambda _: 100 * MIB)
-    (found,) = growing.of(shown, ATTEMPTS)
+    (found,) = series.growth(shown, ATTEMPTS)
     assert (found.memory, found.full) == ("the GPU's memory", None)
     assert found.slope.low <= 0 <= found.slope.high
 
 
 def test_of_a_process_that_was_hardly_seen_nothing_is_said():
     shown = seen(host_rss_bytes=lambda samples: samples * MIB)
-    assert not list(growing.of(shown, [*ATTEMPTS, Attempt(9000.0, 2400.0, 2600.0)]))
-    assert not list(growing.of({}, []))
+    assert not list(series.growth(shown, [*ATTEMPTS, Attempt(9000.0, 2400.0, 2600.0)]))
+    assert not list(series.growth({}, []))
 
 
 @pytest.mark.parametrize(

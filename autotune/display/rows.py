@@ -1,0 +1,155 @@
+"""A trial as one row, for the terminal, lines, `--json`, trackers and reports. Pure."""
+
+from dataclasses import dataclass
+
+from autotune.core.settings import Config
+from autotune.core.trial import Evaluation, Measurement, StoppedFor, Trial, TrialKind
+from autotune.display import view, words
+from autotune.judging import estimates, gains, objective, quality, reasons
+from autotune.judging.estimates import Figure
+from autotune.judging.history import History
+from autotune.space.sections import Objective
+from autotune.space.space import Space
+
+_STOPPED_FOR = {
+    StoppedFor.SLOW: "another is certainly faster",
+    StoppedFor.POOR: "the quality to keep is out of reach",
+    StoppedFor.DOMINATED: "another is certainly faster, and its quality out of reach",
+    StoppedFor.LATE: "another reached the target sooner",
+}
+
+
+@dataclass(frozen=True)
+class TrialFigures:
+    """The figures of one run, or of a trial's settings. The quality has the user's own sign."""
+
+    samples: int
+    throughput: Figure | None
+    quality: float | None
+    peak_memory_bytes: int | None
+    memory_is_rising: bool  # the peak still grew when the run ended: a longer training takes more
+    memory_share: float | None  # of what the trial was allowed
+
+    @property
+    def peak(self) -> str:
+        """`2.4 GiB (31%)`: the peak, and its share of what the trial was allowed."""
+        return words.peak(self.peak_memory_bytes, self.memory_share, is_rising=self.memory_is_rising)
+
+    @property
+    def narrow_peak(self) -> str:
+        """`>2.4 GiB`: the peak for a narrow column."""
+        return words.narrow_peak(self.peak_memory_bytes, is_rising=self.memory_is_rising)
+
+    def line(self, unit: str, quality: str) -> str:
+        """`61.2 ± 0.8 samples/s, bleu_4 0.1623, memory 2.4 GiB (31%)`."""
+        reached = f"{quality} {words.score(self.quality)}"
+        return f"{words.rate(self.throughput)} {unit}/s, {reached}, memory {self.peak}"
+
+
+@dataclass(frozen=True)
+class TrialRow(TrialFigures):
+    """A trial with all that is shown of it.
+
+    Throughput, quality and memory are what is known of its settings, over all runs that count; of a repeat
+    they are what its own `run` has measured.
+    """
+
+    number: int
+    kind: str  # baseline, winner, trial, race, repeat or ablation (a step of it)
+    repeats: int | None  # the trial that it repeats
+    config: Config
+    knobs: str
+    status: str  # completed, stopped, failed, interrupted; "" while it has not ended
+    failure: str | None
+    stopped_for: str | None  # None if the search did not stop it
+    reason: str  # of a trial that breaks a constraint of the user, that constraint
+    factor: Figure | None  # the gain of its settings over the baseline
+    keeps_quality: bool | None  # None if it is not known
+    on_front: bool
+    seconds: float  # the search's own
+    saved_s: float  # what stopping it early has saved, about
+    shared: bool  # other trials ran alongside it
+    disturbed: bool  # other programs did
+    throttled: bool
+    curve: tuple[Evaluation, ...]
+    run: TrialFigures
+    breaks_constraint: bool = False
+
+    @property
+    def why(self) -> str:
+        """The reason for its end, in the same words for all that were stopped for the same."""
+        return _STOPPED_FOR[StoppedFor(self.stopped_for)] if self.stopped_for else self.reason
+
+
+def rows(history: History, winner: int | None) -> tuple[TrialRow, ...]:
+    """Returns every trial, in order; `winner` is the number of the one to run, None if that is not known."""
+    front = {trial.number for trial in history.front}
+    return tuple(row(t, history, winner, is_on_front=t.number in front) for t in history.trials)
+
+
+def row(trial: Trial, history: History, winner: int | None = None, *, is_on_front: bool = False) -> TrialRow:
+    """Returns what is shown of a trial; whether it is the winner or on the front is told by the caller."""
+    m, outcome, space = trial.measurement, trial.outcome, history.space
+    run, known, memory = of_run(m, space.objective), history.quality(trial), history.memory(trial)
+    throughput, reached = history.throughput(trial), known.value if known else None
+    if trial.repeat:
+        throughput, reached, memory = run.throughput, objective.final_quality(trial, space), m
+    score = quality.shown(reached, space.objective)
+    return TrialRow(
+        number=trial.number,
+        kind="winner" if trial.number == winner and trial.number else view.kind(trial),
+        repeats=trial.repeat.of if trial.repeat else None,
+        config=trial.config,
+        knobs=view.knobs(trial.config),
+        status=outcome.status.value if outcome else "",
+        failure=outcome.failure.value if outcome and outcome.failure else None,
+        stopped_for=outcome.stopped_for.value if outcome and outcome.stopped_for else None,
+        reason=reasons.why(trial, history),
+        throughput=throughput,
+        factor=gains.gain(trial, history),
+        quality=score,
+        keeps_quality=_keeps_quality(trial, score, history),
+        on_front=is_on_front,
+        peak_memory_bytes=memory.peak_memory_bytes,
+        memory_is_rising=memory.memory_is_rising,
+        memory_share=objective.memory_share(memory),
+        samples=m.samples,
+        seconds=trial.seconds,
+        saved_s=_saved_s(trial, space),
+        shared=m.shared,
+        disturbed=m.disturbed,
+        throttled=m.throttled,
+        curve=quality.shown_curve(m.curve, space.objective),
+        run=run,
+        breaks_constraint=history.breaks(trial) is not None,
+    )
+
+
+def of_run(measured: Measurement, goal: Objective) -> TrialFigures:
+    """Returns what a run alone has `measured`; its quality is that of the last evaluation."""
+    return TrialFigures(
+        samples=measured.samples,
+        throughput=estimates.of_run(measured.throughput),
+        quality=quality.shown(measured.quality, goal),
+        peak_memory_bytes=measured.peak_memory_bytes,
+        memory_is_rising=measured.memory_is_rising,
+        memory_share=objective.memory_share(measured),
+    )
+
+
+def _keeps_quality(trial: Trial, score: float | None, history: History) -> bool | None:
+    """Returns whether the quality shown of a trial is enough; part of a trial says nothing."""
+    least, goal = history.least_quality, history.space.objective
+    if not trial.completed or least is None or score is None:
+        return None
+    if trial.repeat or goal.target is not None:
+        return history.keeps_quality(trial)
+    return not trial.number or goal.takes_any_quality or goal.turned(score) >= least
+
+
+def _saved_s(trial: Trial, space: Space) -> float:
+    """Returns how long the rest of a stopped trial would have taken, at the pace that it had."""
+    samples = trial.measurement.samples
+    if not trial.stopped or trial.kind is not TrialKind.SEARCHED or not samples:
+        return 0.0
+    return max(0.0, trial.seconds / samples * space.budget.samples_per_trial - trial.seconds)

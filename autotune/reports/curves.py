@@ -1,0 +1,186 @@
+"""Curves over the work done and over time: of the runs of a search, and of a training. Pure functions."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from autotune.core import units
+from autotune.display import words
+from autotune.reports.marks import Mark
+from autotune.reports.plot import Plot, Table, Trace, layout, line, lines, plain
+from autotune.training.events import Kind
+
+_EVENT = Mark("event, in the table below", "var(--failed)", "triangle-down-open", 9)
+_UNMARKED = {Kind.BEGUN, Kind.ENDED}
+_EVENTS_AXIS = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
+_ROOM_RIGHT = 1.03  # behind the end
+_MOST_MARKED = 60  # points: more of them would hide how the line is dashed
+_MOST_ROWS = 240  # of a table next to a plot
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """A figure after so many samples, and after so many seconds of training."""
+
+    samples: int
+    seconds: float
+    value: float
+
+
+@dataclass(frozen=True)
+class Happened:
+    """An event: `at` in seconds since 1970, `seconds` as those of a `CurvePoint`."""
+
+    at: float
+    samples: int
+    seconds: float
+    kind: Kind
+    text: str
+
+
+Runs = Mapping[Mark, Sequence[Sequence[CurvePoint]]]  # the curves of all runs of each
+Form = Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The axis under a curve: work in its unit, or time up to the whole; and the events to mark on it."""
+
+    unit: str
+    whole_s: float
+    events: tuple[Happened, ...] = ()
+    over: str = "time"  # or samples
+
+    @property
+    def marked(self) -> list[Happened]:
+        """The events that a reader may look for."""
+        return [event for event in self.events if event.kind not in _UNMARKED]
+
+    @property
+    def name(self) -> str:
+        return "time" if self.over == "time" else self.unit
+
+    @property
+    def x(self) -> dict[str, Any]:
+        """The axis from left to right."""
+        if self.over != "time":
+            return {"title": self.unit, "rangemode": "tozero"}
+        scale_s, name = self._time
+        return {"title": f"{name} of training", "range": [0, _ROOM_RIGHT * self.whole_s / scale_s]}
+
+    def places(self, points: Iterable[CurvePoint | Happened]) -> list[float]:
+        """Returns the places of points on that axis."""
+        scale_s, _ = self._time
+        return [p.seconds / scale_s if self.over == "time" else float(p.samples) for p in points]
+
+    @property
+    def _time(self) -> tuple[float, str]:
+        """The length of a unit of the time axis in seconds, and its name."""
+        known = ((3600.0, "hours"), (60.0, "minutes"))
+        return next(((s, name) for s, name in known if self.whole_s >= 2 * s), (1.0, "seconds"))
+
+
+def over_both(plot: Plot, runs: Runs, form: Form, axes: Axes) -> list[Plot]:
+    """Returns the same curves over work and over time; one table has both."""
+    table = f"table-{plot.id}-samples", f"In the table of {plot.title} over {axes.unit}"
+    over_time = drawn(plot, runs, form, axes)
+    return [
+        drawn(plot, runs, form, replace(axes, over="samples")),
+        replace(over_time, table=None, elsewhere=table),
+    ]
+
+
+def drawn(plot: Plot, runs: Runs, form: Form, axes: Axes) -> Plot:
+    """Returns `plot` with the curves of `runs`, what happened meanwhile, and a table.
+
+    The layout and the legend that it has are added to. If it has no label, that says where curves begin and
+    end.
+    """
+    events = axes.marked
+    yaxes = {"yaxis": {}, **({"yaxis2": _EVENTS_AXIS} if events else {})}
+    named = [*runs, *plot.legend] if len(runs) > 1 or plot.legend else []
+    return replace(
+        plot,
+        id=f"{plot.id}-{axes.over}",
+        title=f"{plot.title} over {axes.name}",
+        label=plot.label or f"{plot.title}. {'; '.join(_ends(runs, form))}",
+        data=[
+            *(
+                _trace(mark, run, form, axes, is_alone=len(each) == 1)
+                for mark, each in runs.items()
+                for run in each
+            ),
+            *([_marked(events, axes)] if events else []),
+        ],
+        layout=layout(330, xaxis=axes.x, **{**yaxes, **plot.layout}),
+        legend=tuple(dict.fromkeys([*named, *([_EVENT] if events else [])])),
+        table=_table(plot.title, runs, form, axes.unit),
+    )
+
+
+def stacked(plot: Plot, runs: Runs, form: Form, axes: Axes) -> Plot:
+    """Returns the same with the curves on top of each other, the first one at the bottom."""
+    found = drawn(plot, runs, form, axes)
+    look = {"stackgroup": plot.id, "hoveron": "points", "mode": "lines"}
+    data = [t if "yaxis" in t else t | look | {"fillcolor": t["line"]["color"]} for t in found.data]
+    return replace(found, data=data)
+
+
+def _ends(runs: Runs, form: Form) -> Iterator[str]:
+    for mark, each in runs.items():
+        first, last = each[0][0].value, each[0][-1].value
+        yield f"{mark.label}: {form(first)} at first, {form(last)} in the end"
+
+
+def _trace(mark: Mark, run: Sequence[CurvePoint], form: Form, axes: Axes, *, is_alone: bool) -> Trace:
+    """A curve whose points show their value and where they are; a run of many is thinner than one alone."""
+    places = (f"{words.count(p.samples)} {axes.unit}, {words.duration(p.seconds)}" for p in run)
+    texts = (f"{mark.label}: {form(p.value)} after {place}" for p, place in zip(run, places, strict=True))
+    return line(
+        mark,
+        axes.places(run),
+        [units.number(p.value) for p in run],
+        2 if is_alone else 1.3,
+        mode="lines+markers" if len(run) <= _MOST_MARKED else "lines",
+        marker={"color": mark.colour, "size": 3},
+        hoverinfo="text",
+        text=[plain(text) for text in texts],
+    )
+
+
+def _marked(events: Sequence[Happened], axes: Axes) -> Trace:
+    """The events, each as a line from top to bottom with its text."""
+    down = {"type": "constant", "symmetric": False, "value": 0, "valueminus": 1}
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": _EVENT.label,
+        "x": axes.places(events),
+        "y": [1] * len(events),
+        "yaxis": "y2",
+        "text": [lines(f"{event.kind}: {event.text}") for event in events],
+        "hoverinfo": "text",
+        "marker": {"symbol": _EVENT.symbol, "size": _EVENT.size, "color": _EVENT.colour},
+        "error_y": down | {"color": _EVENT.colour, "thickness": 1, "width": 0},
+        "cliponaxis": False,
+    }
+
+
+def _table(what: str, runs: Runs, form: Form, unit: str) -> Table:
+    """Every so many of the points, the last one always."""
+    named = [
+        (mark.label if len(each) == 1 else f"{mark.label}, run {n}", run)
+        for mark, each in runs.items()
+        for n, run in enumerate(each, start=1)
+    ]
+    rows = tuple(
+        (label, words.count(p.samples), words.duration(p.seconds), form(p.value))
+        for label, run in named
+        for p in _some(run, _MOST_ROWS // len(named) or 1)
+    )
+    return Table(("curve", unit, "time", what), rows, numeric=(1, 2, 3))
+
+
+def _some(points: Sequence[CurvePoint], most: int) -> list[CurvePoint]:
+    apart = -(-len(points) // most) or 1
+    return [point for n, point in enumerate(points) if (len(points) - 1 - n) % apart == 0]
