@@ -1,5 +1,4 @@
-"""One trial, from order to measurement: its order (`setup`), its process, its clock; a race of several.
+"""One trial, from its order (`setup`) to its measurement: process, clock, outcome; and races of several.
 
-May import `storage` and the rooms below.
-It knows neither the search nor Ray.
+May import `storage` and the rooms below. It knows neither the search nor Ray.
 """

@@ -1,4 +1,4 @@
-"""One trial by itself, from its start to its end: no search, no Ray, nothing alongside it."""
+"""Runs one trial from start to end, without a search and without Ray."""
 
 from collections.abc import Callable, Generator
 from contextlib import closing
@@ -16,12 +16,12 @@ _POLL_S = 1.0
 def run(
     order: Order, server: ForkServer, heard: Callable[[Report], None] | None = None
 ) -> tuple[Outcome, Measurement]:
-    """How the trial ended and what it showed; `heard` gets every report on the way.
+    """Runs the trial and returns its outcome and measurement; `heard` gets every report but the last.
 
-    Raises InputError where something outside has interrupted it: called again, it resumes.
+    Raises InputError if the trial was interrupted from outside; calling it again resumes the trial.
     """
-    with closing(reports(order, server)) as told:
-        for report in told:
+    with closing(reports(order, server)) as running:
+        for report in running:
             if report.outcome is None and heard is not None:
                 heard(report)
     outcome = report.outcome or Outcome(Status.INTERRUPTED)
@@ -33,11 +33,10 @@ def run(
 def reports(
     order: Order, server: ForkServer, is_stopping: Callable[[], bool] = lambda: False
 ) -> Generator[Report, None, None]:
-    """What the trial reports every second; the last report has its outcome.
+    """Yields a report every second; the last one carries the outcome.
 
-    As soon as it `is_stopping`, or where this is closed before its end, the workload may write its
-    checkpoint, to resume from there another day. Closed while it `is_stopping`, as by a second Ctrl-C, it
-    does not wait for that.
+    If `is_stopping` becomes true, or the generator is closed early, the workload first writes a checkpoint to
+    resume from. If both hold, as after a second Ctrl-C, it is killed without waiting for that.
     """
     attempt = Attempt(order, server)
     try:

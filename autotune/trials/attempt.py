@@ -1,7 +1,7 @@
-"""One attempt at running a trial: its child process, its clock, its files, and what came out of it.
+"""One attempt at running a trial: its child process, clock, files and outcome.
 
-A trial killed in the middle is attempted again in the same directory: the records already written there
-count, and the workload resumes from its own checkpoint.
+A trial that was killed is attempted again in the same directory: the records already written there count, and
+the workload resumes from its own checkpoint.
 """
 
 import json
@@ -28,15 +28,15 @@ from autotune.trials.progress import Progress
 from autotune.trials.reported import Report
 from autotune.trials.thinning import Thinner
 
-# To close in, checkpoint written; an evaluation of a whole training may take minutes.
+# Time to write a checkpoint and close; an evaluation of a whole training may take minutes.
 _GRACE_S, _WHOLE_GRACE_S = 60.0, 600.0
-_BEATEN_GRACE_S = 5.0  # nothing that it would still write is wanted
+_BEATEN_GRACE_S = 5.0  # nothing more that it writes is needed
 _RECORDS_PER_REPORT = 5
-_STEPS_APART_S = 1.0  # of a whole training: a day of it has a hundred thousand records, not millions
+_STEPS_APART_S = 1.0  # between kept steps of a whole training: 100,000 records a day, not millions
 
 
 class Attempt:
-    """A running trial. `step` until it reports an outcome; `stop` to break off and resume another day."""
+    """A running trial. Call `step` until it reports an outcome, or `stop` to break off and resume later."""
 
     def __init__(self, order: Order, server: ForkServer) -> None:
         self._order, self._server = order, server
@@ -48,7 +48,7 @@ class Attempt:
         self._thinner = Thinner(order.quality, _STEPS_APART_S if order.whole else 0.0)
         self._device = telemetry.device()
         self._outcome: Outcome | None = None
-        self._note = ""  # what is doubtful in its records
+        self._note = ""  # a doubt about its records, for the user
         self._records: TextIO | None = None
         self._child: Child | None = None
         self._telemetry: Telemetry | None = None
@@ -74,15 +74,15 @@ class Attempt:
         self._telemetry.__enter__()
 
     def _counted(self, records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """The records, each counted as it is taken: those of a training of weeks are never held at once."""
+        """Yields the records, counting each, so that a training of weeks never has all of them in memory."""
         for record in records:
             self._progress.count(record)
             yield record
 
     def step(self, timeout_s: float, is_stopping: Callable[[], bool] = lambda: False) -> Report:
-        """What happened within `timeout_s`: records, figures so far, and in the end the outcome.
+        """Runs for up to `timeout_s` and reports new records, the figures so far, and at the end the outcome.
 
-        What `is_stopping` after that ends like a trial whose search has stopped.
+        If `is_stopping` returns True afterwards, the trial is interrupted as if its search had stopped.
         """
         records: list[dict[str, Any]] = []
         with interrupted_by_the_disk(self._end):
@@ -105,14 +105,14 @@ class Attempt:
         )
         if self._outcome is not None:
             with interrupted_by_the_disk(self._end):
-                if self._outcome.status is not Status.INTERRUPTED:  # or else it has not ended
+                if self._outcome.status is not Status.INTERRUPTED:  # an interrupted trial has no verdict yet
                     identity.write_verdict(self._place, self._outcome, self.measurement())
             report = replace(report, outcome=self._outcome, measurement=self.measurement())
             self._close()
         return report
 
     def _poll(self, timeout_s: float, records: list[dict[str, Any]]) -> None:
-        """Adds the records of the next `timeout_s`, or until the trial has ended, to `records`."""
+        """Adds the records of the next `timeout_s`, or until the trial ends, to `records`."""
         child, deadline = self._child, time.monotonic() + timeout_s
         while child and self._outcome is None and (left_s := deadline - time.monotonic()) > 0:
             records += self._take(child.poll(left_s))
@@ -126,10 +126,10 @@ class Attempt:
                 self._outcome = failures.failed(Failure.ERROR, self._overdue())
 
     def _ended_early(self, verdict: Outcome) -> Outcome:
-        """The outcome for a `verdict` that came before the trial had all its samples.
+        """Returns the outcome for a `verdict` that came before the trial had all its samples.
 
-        A training that has come to its own end is complete, if it was evaluated there. One that was planned
-        to be longer is not: its settings do not do what the plan says.
+        A training that ended by itself is complete if it was evaluated at its end. One that was planned to be
+        longer is a failure: its settings do not control its length.
         """
         if self._order.whole:
             return verdict
@@ -150,7 +150,7 @@ class Attempt:
         )
 
     def _end_if_beaten(self, shown: Measurement) -> None:
-        """Stops what the threshold says need not continue."""
+        """Stops a trial that the threshold says need not continue."""
         file = self._order.threshold_file
         threshold = threshold_file.read(Path(file)) if file else None
         if threshold is None or self._child is None:
@@ -158,17 +158,17 @@ class Attempt:
         shown = replace(shown, curve=self._progress.curve)
         if stopping.verdict(shown, threshold, self._order.samples) is None:
             return
-        # Asked only now: adding it up takes time from the trial.
+        # Not earlier: summarising it takes time from the trial.
         shown = replace(shown, telemetry=self._telemetry.summary() if self._telemetry else {})
         if beaten := stopping.verdict(shown, threshold, self._order.samples):
             self._child.stop(_BEATEN_GRACE_S)
             self._outcome = beaten
 
     def _interrupt(self, records: list[dict[str, Any]]) -> None:
-        """Lets the workload write its checkpoint, unless it has ended; adds what it yielded before."""
+        """Lets the workload write its checkpoint and close; adds the records that it yielded until then."""
         if self._child is None:
             return
-        self._outcome = Outcome(Status.INTERRUPTED)  # interrupted here, too, it does not wait once more
+        self._outcome = Outcome(Status.INTERRUPTED)  # first: if interrupted here, it does not wait again
         verdict = self._child.stop(self._grace_s)
         records += self._take(self._child.poll(0))
         if verdict.status in {Status.STOPPED, Status.INTERRUPTED}:
@@ -179,13 +179,13 @@ class Attempt:
             self._outcome = self._ended_early(verdict)
 
     def _take(self, events: Sequence[Event]) -> list[dict[str, Any]]:
-        """Counts and writes what the child has yielded."""
-        beside = self._held_by_children()
-        told = [{**event.record, **beside, "at_s": event.at_s} for event in events]  # the clock is ours
-        if told:
-            self._heard_s = told[-1]["at_s"]
+        """Counts and writes the records that the child has yielded."""
+        children = self._held_by_children()
+        stamped = [{**event.record, **children, "at_s": event.at_s} for event in events]  # the child's clock
+        if stamped:
+            self._heard_s = stamped[-1]["at_s"]
         is_over = self._child is None or self._child.verdict is not None
-        records = self._thinner(told) + (self._thinner.rest() if is_over else [])
+        records = self._thinner(stamped) + (self._thinner.rest() if is_over else [])
         self._write(records)
         for record in records:
             self._progress.count(record)
@@ -193,9 +193,9 @@ class Attempt:
         return records
 
     def _held_by_children(self) -> dict[str, int]:
-        """What the workload's own subprocesses were seen to hold at most, where it has any."""
-        seen = self._telemetry.summary() if self._telemetry else {}
-        held = seen.get("children_uss_bytes")
+        """Returns the peak memory of the workload's subprocesses, {} if it has none."""
+        summary = self._telemetry.summary() if self._telemetry else {}
+        held = summary.get("children_uss_bytes")
         return {} if held is None else {"memory_children_bytes": int(held)}
 
     def _is_enough(self) -> bool:
@@ -210,7 +210,7 @@ class Attempt:
         )
 
     def measurement(self) -> Measurement:
-        """What the trial showed so far."""
+        """Returns the measurement of the trial so far."""
         order, shown = self._order, self._progress.measurement()
         return replace(
             self._known(shown),
@@ -220,26 +220,26 @@ class Attempt:
         )
 
     def _shown(self) -> Measurement:
-        """The figures that are asked for every second."""
+        """Returns the figures that are reported every second."""
         return self._known(self._progress.at_a_glance())
 
     def _known(self, shown: Measurement) -> Measurement:
-        found, device = shown.throughput, self._device
-        mfu = flops.utilisation(shown.flops_per_sample, found.samples_per_s, device) if found else None
+        speed, device = shown.throughput, self._device
+        mfu = flops.utilisation(shown.flops_per_sample, speed.samples_per_s, device) if speed else None
         return replace(shown, mfu=mfu, device=device, revision=self._order.revision)
 
     def stop(self, *, waits: bool = True) -> None:
-        """Leaves the trial to be resumed; `waits` for the workload to write its checkpoint."""
+        """Leaves the trial to be resumed; `waits`: the workload may write its checkpoint first."""
         if self._child is not None and self._outcome is None:
             self._child.stop(self._grace_s if waits else 0.0)
             with interrupted_by_the_disk(self._end):
-                self._take(self._child.poll(0))  # what it yielded before it closed
+                self._take(self._child.poll(0))  # yielded before it closed
         self._close()
 
     def _close(self) -> None:
-        """Ends what runs. What a trial that has ended leaves behind goes: its winner is trained anew.
+        """Ends all processes and deletes the work directory of an ended trial: a winner is trained anew.
 
-        Of one that has completed it may be asked to stay; of a whole training it always does.
+        The directory of a completed trial is kept on request, that of a whole training always.
         """
         if self._telemetry is not None:
             self._telemetry.__exit__(None, None, None)
@@ -249,7 +249,7 @@ class Attempt:
                 logs.bound(self._place.log)
         self._child = None
         if self._records is not None:
-            with suppress(OSError):  # flushed after every write: what is left is what could not be written
+            with suppress(OSError):  # every write is flushed, so only a failed one is left
                 self._records.close()
         if self._outcome is not None and not self._keeps_work(self._outcome):
             shutil.rmtree(self._place.work, ignore_errors=True)
@@ -258,14 +258,14 @@ class Attempt:
         return self._order.whole or outcome.leaves_work(keep=self._order.keep_work)
 
     def _write(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Writes records, and flushes them: a kill must not lose an evaluation that took minutes."""
+        """Writes records and flushes them: a kill must not lose an evaluation that took minutes."""
         if self._records is not None:
             self._records.writelines(json.dumps(record) + "\n" for record in records)
             self._records.flush()
 
 
 def _thin(records: list[dict[str, Any]], quality: str) -> tuple[dict[str, Any], ...]:
-    """At most 20 of the training records, evenly, and every evaluation: a report stays small."""
+    """Returns at most five training records, evenly spaced, and every evaluation: a report stays small."""
     stride = -(-len(records) // _RECORDS_PER_REPORT) or 1
     last = len(records) - 1
     return tuple(r for i, r in enumerate(records) if quality in r or (last - i) % stride == 0)
@@ -273,7 +273,7 @@ def _thin(records: list[dict[str, Any]], quality: str) -> tuple[dict[str, Any], 
 
 @contextmanager
 def interrupted_by_the_disk(end: Callable[[Outcome], None]) -> Iterator[None]:
-    """What cannot be written down must not continue, and is not the trial's fault: `end` gets its outcome."""
+    """Passes `end` an interrupted outcome if a file cannot be written, which is not the trial's fault."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What is taken of a workload's records: numbers that JSON has, of work that advances."""
+"""Validates the records of a workload: JSON values, and a sample count that never decreases."""
 
 import math
 from collections.abc import Mapping
@@ -9,18 +9,18 @@ from autotune.inside.site.autotune_wire import unwrapped
 from autotune.storage.records import OWN
 
 _NON_FINITE_LOSSES = 3
-_MOST_SAMPLES = 2**53  # every whole number up to here is a float
+_MOST_SAMPLES = 2**53  # up to here, a float represents every integer exactly
 
 
 class _DivergedError(FloatingPointError):
-    """The workload keeps yielding losses that are not numbers."""
+    """The workload keeps yielding losses that are not finite."""
 
 
 class Check:
-    """Refuses a record that is none, and a loss that has stopped being a number.
+    """Validates records, and raises once the training loss has been non-finite several times in a row.
 
-    What a record counts its work in, its `unit`, it has under the name of samples from here on: its readers
-    need not know it.
+    A record is a mapping that counts its work under the key `unit`. The checked copy has that count under
+    "samples" too, so that readers need not know the unit.
     """
 
     def __init__(self, unit: str) -> None:
@@ -48,7 +48,7 @@ class Check:
 
     def _follow_loss(self, record: Mapping[str, Any]) -> None:
         loss = record.get("train_loss")
-        # The workload leaves such steps out, and says itself when there are too many.
+        # Such a workload skips bad steps itself, and fails by itself if there are too many.
         if "bad_steps" in record:
             return
         if isinstance(loss, float):

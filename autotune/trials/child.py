@@ -1,4 +1,4 @@
-"""One trial's workload in a process of its own: started, listened to, stopped, and its end explained."""
+"""Runs one trial's workload in a child process: starts, polls and stops it, and explains its end."""
 
 import fcntl
 import json
@@ -26,39 +26,39 @@ from autotune.trials.memory_watch import LOOK_S, MemoryWatch
 from autotune.trials.order import Order
 from autotune.trials.output import Output
 
-_UNTIMED_S = 1800.0  # for what has not been seen yet: the first step may compile, an evaluation takes minutes
+_UNTIMED_S = 1800.0  # before the first evaluation: the first step may compile, an evaluation take minutes
 _SHORTEST_STALL_S = 300.0
 _STALL_STEPS = 10
 _STALL_GAPS = 3
 _STEPS_REMEMBERED = 100
 _STACK_S, _STACK_WAIT_S = 0.1, 1.0
 _LAST_WORDS_BYTES = 65536
-_PIPE_BYTES = 2**20  # the most that Linux lets a pipe hold
-# Between two readings of what it says: being woken by every record would take time from the training. A share
-# of its age, because a trial may be over in a second.
+_PIPE_BYTES = 2**20  # Linux's limit
+# The pause between reads: waking up for every record would take time from the training. It grows with the
+# child's age, because a trial may be over in a second.
 _LONGEST_PAUSE_S, _PAUSE_SHARE = 0.4, 0.02
 
 
 @dataclass(frozen=True)
 class Event:
-    """A record, and when the workload yielded it by its own process's monotonic clock."""
+    """A record, and when the workload yielded it by the monotonic clock of its process."""
 
     at_s: float
     record: dict[str, Any]
 
 
 class Child:
-    """A workload that runs, or has run. `poll` it until it has a `verdict`, or `stop` it.
+    """A workload that runs, or has run. Call `poll` until it has a `verdict`, or `stop` it.
 
-    `kill` it in the end, whatever the verdict: that ends what the workload has left behind. A child that is
-    forgotten is killed, too.
+    Always call `kill` at the end, which also ends what the workload left behind. A child that is
+    garbage-collected is killed too.
     """
 
     def __init__(self, order: Order, server: ForkServer) -> None:
-        order.place.root.mkdir(exist_ok=True)  # does not recreate a deleted session
+        order.place.root.mkdir(exist_ok=True)  # the parent must exist: a deleted session is not recreated
         self.verdict: Outcome | None = None
         self._order = order
-        self._hide = secrecy.hider(os.environ)  # nothing that it says gets further with a key in it
+        self._hide = secrecy.hider(os.environ)  # masks secrets in all its output
         self._log_start = _size(order.place.log)
         self._memory, self._cap_share = MemoryWatch(order.memory_limit_bytes), 0.0
         self._gpus = GpuWatch(order.gpus)
@@ -81,9 +81,9 @@ class Child:
         return self._process.pid or 0
 
     def poll(self, timeout_s: float) -> list[Event]:
-        """The records that have come, waiting for the first one at most `timeout_s`.
+        """Returns the new records, waiting up to `timeout_s` for the first one.
 
-        After `stop`, those that came in the meantime.
+        After `stop`, returns those that came while it was stopping.
         """
         deadline, left_s = time.monotonic() + timeout_s, timeout_s
         while self.verdict is None and not self._events:
@@ -99,22 +99,21 @@ class Child:
             heard = [one for one in (self._inbox, self._output) if not one.ended]
             wait([*(one.pipe for one in heard), self._process.sentinel], timeout_s - pause_s)
         self._count_still(max(timeout_s, LOOK_S))
-        has_died = not self._process.is_alive()  # asked first: what it had to say is then all in the pipe
+        has_died = not self._process.is_alive()  # checked first: the pipe then holds everything
         self._take(self._inbox.read())
-        self._output.take()  # after its messages: with the verdict comes all that was printed before it
+        self._output.take()  # read after the messages: all output before the verdict is then there
         if has_died and self.verdict is None:
             self.verdict = self._explain_death()
         elif not has_died:
             self._end_excess()
-            if not self._stopping:  # the time to close has a limit of its own
+            if not self._stopping:  # closing has a time limit of its own
                 self._end_standstill()
 
     def _count_still(self, most_s: float) -> None:
-        """Counts the time since it was last called as time in which the workload made no progress.
+        """Adds the time since the last call to the time without progress.
 
-        Time beyond `most_s` cannot be attributed: this process may have been suspended, and all others with
-        it. What was done with its records in between counts, or a flood of them would hide that it stands
-        still.
+        At most `most_s` are added: this process may have been suspended, and all others with it. Time spent
+        on handling records counts, or else a flood of records without progress would hide the standstill.
         """
         now_s = time.monotonic()
         if not self._is_paused:
@@ -124,9 +123,9 @@ class Child:
     def _take(self, messages: Sequence[dict[str, Any]]) -> None:
         for message in messages:
             if "outcome" in message:
-                told = Outcome.from_dict(message["outcome"])
+                outcome = Outcome.from_dict(message["outcome"])
                 self.verdict = failures.of_verdict(
-                    replace(told, reason=self._hide(told.reason)),
+                    replace(outcome, reason=self._hide(outcome.reason)),
                     asked_to_stop=self._stopping,
                     kernel_killed=self._memory.kernel_killed(),
                     counted_alone=self._memory.is_alone,
@@ -146,7 +145,7 @@ class Child:
             self._events.append(event)
 
     def _follow(self, record: Mapping[str, Any]) -> None:
-        """Notes when the trial got on: to more samples, or to the evaluation that is due where it stands."""
+        """Notes progress: more samples, or the first evaluation at the same number of samples."""
         is_evaluation = self._order.quality in record
         if record["samples"] > self._samples or (is_evaluation and not self._is_evaluated):
             self._still_s = 0.0
@@ -155,7 +154,7 @@ class Child:
         self._has_evaluated |= is_evaluation
 
     def _end_excess(self) -> None:
-        """Ends a trial that exceeds its memory limit, or lost a process for lack of memory and continues."""
+        """Ends a trial that exceeds its memory limit, or goes on after the kernel killed part of it."""
         if self.verdict is not None or not self._memory.look():
             return
         if held_bytes := self._memory.excess_bytes(self.pid):
@@ -181,30 +180,30 @@ class Child:
         )
 
     def _last_words(self) -> str:
-        """The end of what it wrote into its log, earlier attempts left out."""
+        """Returns the end of its log, without the output of earlier attempts."""
         try:
             with self._order.place.log.open("rb") as log:
                 size = log.seek(0, os.SEEK_END)
-                start = self._log_start if self._log_start <= size else 0  # or else its middle was left out
+                start = self._log_start if self._log_start <= size else 0  # the log was shortened
                 log.seek(max(start, size - _LAST_WORDS_BYTES))
                 return log.read().decode(errors="replace")
         except OSError:
             return ""
 
     def _end_standstill(self) -> None:
-        """Ends a trial without progress for too long; where the workload hangs is then in its log."""
+        """Ends a trial without progress for too long, after its stacks were written to the log."""
         if self.verdict is not None or self._still_s <= self._stall_limit_s() or self._is_held_by_disk():
             return
-        for member in family.members(self.pid):  # one after the other: all write into one log
+        for member in family.members(self.pid):  # one at a time, because all write to one log
             with suppress(psutil.Error):
                 member.send_signal(runner.STACK_SIGNAL)
-                member.send_signal(signal.SIGCONT)  # a process that was stopped writes nothing
+                member.send_signal(signal.SIGCONT)  # a suspended process would write nothing
                 time.sleep(_STACK_S)
         self._process.join(_STACK_WAIT_S)
         still_s = self._still_s
         if self._order.whole:
-            # It may have advanced after all, as where a program that it waits for has died of the signal.
-            # It is resumed from its checkpoint, which is then of records that are still to be read.
+            # It may have advanced after all, for instance if a program it waited for died of the signal. Its
+            # checkpoint may then be newer than the records read so far: read the rest.
             family.suspend(self.pid)
             self._take(self._inbox.read())
         self.verdict = failures.failed(
@@ -222,32 +221,32 @@ class Child:
         return max(_SHORTEST_STALL_S, _STALL_STEPS * median_s, _STALL_GAPS * self._longest_gap_s)
 
     def _is_held_by_disk(self) -> bool:
-        """Whether it may still come back: a checkpoint on a slow disk can take longer than any step before.
+        """Returns True if it may recover: a checkpoint on a slow disk can take longer than any step before.
 
-        Not for ever, because a driver that hangs looks the same.
+        Bounded in time, because a hanging driver looks the same.
         """
         is_timed_here = self._order.stall_timeout_s is None
         return is_timed_here and self._still_s <= _UNTIMED_S and family.waits_for_disk(self.pid)
 
     def pause(self) -> None:
-        """Suspends the process and all that it has started; what they hold they keep.
+        """Suspends the process and its descendants, which keep their memory.
 
-        The guard of its group runs on: it ends the others when this process dies.
+        The guard of its group runs on: it ends the others if the supervisor dies.
         """
         self._is_paused = True
         family.suspend(self.pid)
 
     def resume(self) -> None:
-        """Resumes what was paused; the time in between counts neither as a step nor as silence."""
+        """Resumes what was paused; the pause counts neither as a step nor as silence."""
         family.go_on(self.pid)
         self._is_paused, self._yielded_s, self._heard_s = False, None, time.monotonic()
 
     def stop(self, grace_s: float) -> Outcome:
-        """The verdict once the workload has closed after its next record; after `grace_s` it is killed."""
+        """Asks the workload to close after its next record, kills it after `grace_s`; returns the verdict."""
         deadline = time.monotonic() + grace_s
         if self.verdict is None and self._process.is_alive():
             self._stopping = True
-            self._process.terminate()  # also where it has just ended by itself
+            self._process.terminate()  # harmless if it has just ended by itself
             if self._is_paused:
                 self.resume()
         while self.verdict is None and (left_s := deadline - time.monotonic()) > 0:
@@ -259,7 +258,7 @@ class Child:
         return self.verdict
 
     def kill(self) -> None:
-        """Ends the process and all that it started, at once."""
+        """Kills the process and all its descendants at once."""
         self.verdict = self.verdict or Outcome(Status.STOPPED, reason="killed")
         self._gpus.note(self.pid)
         self._end()
@@ -269,18 +268,18 @@ class Child:
 
 
 class _Inbox:
-    """A child's messages, read without ever waiting for the rest of one."""
+    """Reads a child's messages without blocking on an incomplete one."""
 
     def __init__(self, pipe: Connection) -> None:
         os.set_blocking(pipe.fileno(), False)
-        with suppress(OSError):  # more than this user may have
+        with suppress(OSError):  # beyond the user's limit
             fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self.pipe = pipe
         self.ended = False
-        self._begun: list[bytes] = []  # of a message, joined once it is whole
+        self._begun: list[bytes] = []  # the parts of an incomplete message
 
     def read(self) -> list[dict[str, Any]]:
-        """The messages that are there and whole."""
+        """Returns the complete messages that are available."""
         try:
             chunk = os.read(self.pipe.fileno(), _PIPE_BYTES)
         except BlockingIOError:

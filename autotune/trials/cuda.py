@@ -1,4 +1,4 @@
-"""The GPUs of a trial's own process, once its workload has loaded torch: opened, capped, waited for, read."""
+"""The GPUs of a trial's process once its workload has loaded torch: caps, timing, memory figures."""
 
 import math
 import os
@@ -15,48 +15,48 @@ BAD_FORK = 3
 
 
 class Cuda:
-    """The GPUs of this process. Without one, or without torch, everything is as if there were none."""
+    """The GPUs of this process; does nothing without GPUs or without torch."""
 
     def __init__(self, gpus: float, cap_bytes: int | None) -> None:
-        """`gpus` must be there, 0 for none; `cap_bytes` is what the allocator may take of each."""
+        """`gpus` must be visible (0: none), rounded up; `cap_bytes` caps the allocator on each."""
         self._gpus, self._cap_bytes = math.ceil(gpus), cap_bytes
         self._torch: Any = None
         self._before_bytes = 0
         self._pace = autotune_gpu.Pace()
 
     def open(self) -> None:
-        """Ensures that the GPUs are there, and caps them; called again, it does what could not be done yet.
+        """Checks that the GPUs are there and caps them; call it again until torch is loaded.
 
-        Raises GpuLostError where torch cannot use as many: what is measured then is something else.
+        Raises GpuLostError if torch cannot use as many GPUs: the measurements would be of something else.
         """
         torch = sys.modules.get("torch")
         if not self._gpus or self._torch is not None or torch is None:
             return
         try:
             self._open(torch)
-        except (RuntimeError, AssertionError) as error:  # AssertionError: of a build of torch without CUDA
+        except (RuntimeError, AssertionError) as error:  # AssertionError: torch without CUDA
             raise GpuLostError(f"torch cannot use the trial's GPU: {error}") from error
         self._torch = torch
 
     def _open(self, torch: Any) -> None:
         torch.cuda.init()
-        if (found := torch.cuda.device_count()) < self._gpus:
-            raise RuntimeError(f"it finds {found} of {self._gpus}")
+        if (count := torch.cuda.device_count()) < self._gpus:
+            raise RuntimeError(f"it finds {count} of {self._gpus}")
         if self._cap_bytes is not None:
             autotune_gpu.cap(torch.cuda, self._cap_bytes)
         free_bytes, total_bytes = torch.cuda.mem_get_info()
         self._before_bytes = total_bytes - free_bytes
 
     def has_settled(self) -> bool:
-        """Whether the GPU has done all that it was given, so that now is when the last step has ended."""
+        """Returns True if the GPU has finished its queue, so that the last step ends now."""
         return self._torch is None or self._pace.has_settled()
 
     def evaluated(self) -> None:
-        """Takes note that the workload has evaluated: what is timed next begins anew."""
+        """Notes an evaluation, after which timing begins anew."""
         self._pace.evaluated()
 
     def figures(self) -> dict[str, int]:
-        """The allocator's figures in bytes; nothing where it has never been used."""
+        """Returns the allocator's figures in bytes, {} if it was never used."""
         stats = self._stats()
         if not stats or not stats["allocated_bytes"]["all"]["peak"]:
             return {}
@@ -69,7 +69,7 @@ class Cuda:
         }
 
     def context_bytes(self) -> int:
-        """What the process takes of the GPU besides its allocator: context, kernels; 0 where unknown."""
+        """Returns the GPU memory of the process besides its allocator (context, kernels), 0 if unknown."""
         stats = self._stats()
         held_bytes = gpu_holders.held_bytes().get(os.getpid(), 0) if stats else 0
         return max(0, held_bytes - stats["reserved_bytes"]["all"]["current"]) if held_bytes else 0
@@ -79,7 +79,7 @@ class Cuda:
         return stats
 
     def memory(self) -> GpuMemory | None:
-        """What the GPU's memory says about an error; None where there is no GPU, or it answers no more."""
+        """Returns the state of the GPU memory, None if there is no GPU or it no longer answers."""
         with suppress(RuntimeError):
             if stats := self._stats():
                 free_bytes, total_bytes = self._torch.cuda.mem_get_info()
@@ -95,6 +95,6 @@ class Cuda:
 
 
 def tell_of_bad_fork() -> None:
-    """Ends this process, with BAD_FORK where it can never use CUDA: one that it was forked from has."""
+    """Exits with BAD_FORK if this process can never use CUDA because its parent has used it."""
     torch = sys.modules.get("torch")
     sys.exit(BAD_FORK if torch is not None and torch.cuda._is_in_bad_fork() else 0)

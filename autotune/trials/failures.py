@@ -1,4 +1,4 @@
-"""What an exception or an exit status says about why a trial failed. Pure: no process, no file."""
+"""Classifies the failure of a trial by its exception or exit status. Pure: no process, no file."""
 
 import errno
 import re
@@ -14,9 +14,8 @@ from autotune.inside.messages import GpuLostError
 from autotune.trials.gpu_memory import GpuMemory
 from autotune.workloads.command.ending import CommandError, signal_name
 
-# What an allocator says when it has no more: CUDA and what builds on it, the CPU allocator, the C library,
-# C++, a compiler, a loader's worker that ran out of memory or was killed for it, a command that was, and
-# /dev/shm.
+# Out-of-memory messages: of CUDA and what builds on it, the CPU allocator, the C library, C++, a compiler, a
+# loader's worker that ran out of memory or was killed for it, a command that was killed, and /dev/shm.
 _OOM_TEXT = re.compile(
     r"(CUDA|HIP|XPU|MPS backend) out of memory"
     r"|(CUDA|HIP|CUDA driver|Triton|NCCL)\b[^\n]{0,40}\b(error|Error)\b[^\n]{0,80}\bout of memory"
@@ -36,7 +35,7 @@ _OOM_TEXT = re.compile(
     r"|insufficient shared memory"
     r"|(shared memory|/torch_)[^\n]*No space left on device"
 )
-# What else fails first when memory is capped, imports included; without a cap it has other causes.
+# Other failures for lack of memory under a cap, imports included; without a cap they have other causes.
 _CAPPED_TEXT = re.compile(
     r"could not (create|execute) a primitive"
     r"|can't start new thread"
@@ -44,25 +43,25 @@ _CAPPED_TEXT = re.compile(
     r"|(failed to map segment from shared object|cannot map zero-fill pages)(?!:)"
     r"|Unable to (create type object|instantiate PyTypeObject)"
 )
-# A library on the GPU that cannot be set up: for lack of memory, unless there was enough.
+# A GPU library that cannot be initialized: for lack of memory, unless there was enough.
 _HANDLE_TEXT = re.compile(r"CUBLAS_STATUS_NOT_INITIALIZED when calling `cublas(Lt)?Create")
-# What cuDNN says for lack of memory, and for much else.
+# cuDNN errors for lack of memory, among many other causes.
 _ENGINE_TEXT = re.compile(
     r"unable to find an engine to execute this computation|No valid engine configs"
     r"|CUDNN_STATUS_NOT_INITIALIZED"
 )
 _OF_GPU = re.compile(r"\b(CUDA|Triton)|CU(BLAS|DNN|SPARSE|SOLVER|FFT)_|NVML_")
 _ASKED = re.compile(r"Tried to allocate (\d+(?:\.\d+)? [KMGT]iB)")
-# Where not the training process alone ran out, but what it shares with the loader's workers.
+# The memory that ran out is shared with the loader's workers, not the training process's own.
 _SHARED = re.compile(r"DataLoader worker|shared memory|killed by ")
 _KILLED_WORKER = re.compile(r"(DataLoader worker|command) \(pid[^)]*\) is killed by signal: Killed")
-# Of the links between GPUs.
+# Errors of the links between GPUs.
 _NCCL_TEXT = re.compile(
     r"\bNCCL\b[^\n]*\b([Ee]rror|timed? ?out)|nccl(System|Remote|Internal|UnhandledCuda)Error"
     r"|collective operation timeout"
 )
-# Faults that another attempt need not meet: of these links, of a kernel's launch, of a disk or network behind
-# the data, of one of the loader's workers.
+# Transient faults, which another attempt may not meet: of these links, a kernel launch, a disk or network
+# behind the data, or one of the loader's workers.
 _PASSING_TEXT = re.compile(
     rf"{_NCCL_TEXT.pattern}"
     r"|CUDA error: (unspecified launch failure|the launch timed out|unknown error|uncorrectable ECC error)"
@@ -73,9 +72,9 @@ _PASSING_TEXT = re.compile(
     r"|Connection (reset|refused|aborted|timed out)|Connection broken|Remote end closed connection"
     r"|Temporary failure in name resolution|Read timed out|Network is unreachable"
 )
-# The disk cannot be written, whatever a trial does: full, over a quota or a limit, read-only.
+# The disk cannot be written by any trial: full, over a quota or limit, read-only.
 DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
-# Of what we write ourselves: a sync that comes upon a disk just turned read-only fails like that.
+# For our own files: syncing to a disk that has just turned read-only fails with EIO.
 OUR_DISK_ERRNOS = DISK_ERRNOS | {errno.EIO}
 _SQLITE_FAULTS = {
     sqlite3.SQLITE_FULL,
@@ -89,30 +88,30 @@ _OOM_TYPES = {"OutOfMemoryError", "MemoryError"}
 _DIVERGED_TYPES = {"DivergedError", "FloatingPointError"}
 _MEMORY_GONE_SHARE = 0.95
 _CAP_GONE_SHARE = 0.85
-_SERVER_DIED = 255  # multiprocessing's exit code for a process whose fork server is no more
+_SERVER_DIED = 255  # multiprocessing's exit code for a process whose fork server has died
 _LOADER_DIED = 127  # the dynamic loader's exit code if it cannot go on
 _LONGEST = 300
 
 
 def failed(kind: Failure, reason: str, shortage: Shortage | None = None) -> Outcome:
-    """The outcome of a trial that failed, its reason in one printable line of at most 300 characters."""
+    """Returns the outcome of a failed trial; its reason is one printable line of at most 300 characters."""
     return Outcome(Status.FAILED, kind, _one_line(reason), shortage)
 
 
 def lost(reason: str) -> Outcome:
-    """The outcome of an attempt killed from outside: the trial is resumed, and given up in the end."""
+    """Returns the outcome of an attempt killed from outside: the trial is resumed, a few times at most."""
     return Outcome(Status.INTERRUPTED, Failure.LOST, _one_line(reason))
 
 
 def killed_inside(what: str) -> Outcome:
-    """The outcome of a trial of whose processes the kernel has killed one; `what` came of that."""
+    """Returns the outcome if the kernel killed one of the trial's processes; `what` is the consequence."""
     return failed(
         Failure.OOM, f"the kernel has killed one of its processes for memory: {what}", Shortage.MACHINE
     )
 
 
 def beyond_its_limit(held_bytes: int, limit_bytes: int) -> Outcome:
-    """The outcome of a trial whose processes together hold more than it may."""
+    """Returns the outcome of a trial whose processes together exceed its memory limit."""
     held, limit = units.format_bytes(held_bytes), units.format_bytes(limit_bytes)
     return failed(Failure.OOM, f"its processes held {held} together; its limit is {limit}", Shortage.MACHINE)
 
@@ -122,24 +121,24 @@ def _one_line(text: str) -> str:
 
 
 def of_exception(error: BaseException, *, capped: bool = True, gpu: GpuMemory | None = None) -> Outcome:
-    """Why a workload that raised `error` failed; what `error` was caused by counts as well.
+    """Returns the outcome of a workload that raised `error`, judged by the whole chain of causes.
 
-    `capped` says that the process's memory was: then what fails first for lack of it counts as well. `gpu` is
-    the memory of its GPU, where that can be asked: it decides what the words alone do not.
+    `capped`: host memory was capped, so errors that a cap provokes count as out of memory. `gpu`: the state
+    of the GPU memory, if known, which decides ambiguous errors.
     """
     kinds = [(cause, _kind(cause, capped, gpu)) for cause in chain(error)]
-    told = {kind: cause for cause, kind in reversed(kinds)}
-    if isinstance(error, GpuLostError):  # not yet in use: a trial without room at first has asked for none
-        is_full = Failure.OOM in told
+    causes = {kind: cause for cause, kind in reversed(kinds)}
+    if isinstance(error, GpuLostError):  # before the trial allocates: an OOM is due to others
+        is_full = Failure.OOM in causes
         return lost(_text(error)) if is_full else Outcome(Status.INTERRUPTED, reason=_one_line(_text(error)))
-    if Failure.OOM in told and _is_others_doing(_text(told[Failure.OOM]), gpu):
+    if Failure.OOM in causes and _is_others_doing(_text(causes[Failure.OOM]), gpu):
         return lost(f"others have taken the GPU's memory: {_line(error)}")
     for kind in (Failure.OOM, Failure.DIVERGED):
-        if (cause := told.get(kind)) is not None:
+        if (cause := causes.get(kind)) is not None:
             reason = _line(error) if cause is error else f"{_line(error)}; because of {_line(cause)}"
             return failed(kind, reason, _shortage(_one_line(reason)) if kind is Failure.OOM else None)
     if fault := disk_fault(error, DISK_ERRNOS):
-        # A write has no file name with it; code that caught its error and raised another one has said which.
+        # A failed write names no file; code that caught the error and raised another has named it.
         return Outcome(
             Status.INTERRUPTED, reason=_one_line(fault if isinstance(error, OSError) else _text(error))
         )
@@ -148,7 +147,7 @@ def of_exception(error: BaseException, *, capped: bool = True, gpu: GpuMemory | 
 
 
 def disk_fault(error: BaseException, errnos: Set[int]) -> str | None:
-    """What cannot be written and why, when `error` or what caused it is an OSError with one of `errnos`."""
+    """Returns which file cannot be written and why, if an OSError with one of `errnos` is in the chain."""
     for cause in chain(error):
         if isinstance(cause, OSError) and cause.errno in errnos:
             where = f"{cause.filename}: " if cause.filename else ""
@@ -157,51 +156,51 @@ def disk_fault(error: BaseException, errnos: Set[int]) -> str | None:
 
 
 def study_fault(error: BaseException) -> str | None:
-    """What SQLite says, when `error` is about a file that it cannot use: no room, no right, a lock."""
-    return _said_by_sqlite(error, _SQLITE_FAULTS)
+    """Returns SQLite's message if it cannot use its file: disk full, no permission, locked."""
+    return _sqlite_message(error, _SQLITE_FAULTS)
 
 
 def study_damage(error: BaseException) -> str | None:
-    """What SQLite says, when `error` is about a study that is not as it has written it."""
-    return _said_by_sqlite(error, _SQLITE_DAMAGE)
+    """Returns SQLite's message if the study's database is corrupt."""
+    return _sqlite_message(error, _SQLITE_DAMAGE)
 
 
-def _said_by_sqlite(error: BaseException, codes: Set[int]) -> str | None:
+def _sqlite_message(error: BaseException, codes: Set[int]) -> str | None:
     for cause in chain(error):
-        code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # the rest are details
+        code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # the upper bits are the extended code
         if isinstance(cause, sqlite3.Error) and code in codes:
             return f"the session's study: {cause}"
     return None
 
 
 def _is_others_doing(text: str, gpu: GpuMemory | None) -> bool:
-    """Whether what an out-of-memory says is about a GPU of which others took what was the trial's."""
+    """Returns True if the text is about a GPU whose memory others took from the trial."""
     if gpu is None or not _OF_GPU.search(text):
         return False
     asked = _ASKED.search(text)
     try:
         return gpu.is_taken_by_others(units.size_bytes(asked[1]) if asked else 0)
-    except InputError:  # none at all, or beyond all sizes
+    except InputError:  # not a size, or one out of range
         return False
 
 
 def _kind(error: BaseException, capped: bool, gpu: GpuMemory | None) -> Failure:
-    """What the error by itself says, its causes left aside."""
-    if _is_out_of_memory(error, capped) or (isinstance(error, RuntimeError) and _is_want(_text(error), gpu)):
+    """Classifies the error by itself, without its causes."""
+    if _is_out_of_memory(error, capped) or (isinstance(error, RuntimeError) and _is_short(_text(error), gpu)):
         return Failure.OOM
     return Failure.DIVERGED if _names(error) & _DIVERGED_TYPES else Failure.ERROR
 
 
 def _line(error: BaseException) -> str:
-    if isinstance(error, CommandError):  # of which the text is all
+    if isinstance(error, CommandError):  # its text is complete
         return _text(error)
     return ": ".join(filter(None, (type(error).__name__, _text(error))))
 
 
 def _is_out_of_memory(error: BaseException, capped: bool) -> bool:
-    """By type where there is one of its own, and by text for the errors of C++ code and of the loader.
+    """Judges by type if there is a specific one, otherwise by text, for errors of C++ code and of the loader.
 
-    Of other types the text says nothing: a ValueError may well speak of memory.
+    The text of other types is no evidence: a ValueError may well mention memory.
     """
     if _names(error) & _OOM_TYPES:
         return True
@@ -212,20 +211,20 @@ def _is_out_of_memory(error: BaseException, capped: bool) -> bool:
 
 
 def _out_of_memory_text(text: str, capped: bool) -> str | None:
-    """The words in `text` that say that memory ran out."""
-    said = _OOM_TEXT.search(text) or (_CAPPED_TEXT.search(text) if capped else None)
-    return said and said[0]
+    """Returns the part of `text` that reports an out-of-memory, None if there is none."""
+    match = _OOM_TEXT.search(text) or (_CAPPED_TEXT.search(text) if capped else None)
+    return match and match[0]
 
 
-def _is_want(text: str, gpu: GpuMemory | None) -> bool:
-    """Whether words that have several causes are about memory, as far as the GPU's own shows it."""
+def _is_short(text: str, gpu: GpuMemory | None) -> bool:
+    """Returns True if an ambiguous error is about memory, judged by the state of the GPU memory."""
     if _HANDLE_TEXT.search(text):
         return gpu is None or gpu.is_short
     return gpu is not None and gpu.is_short and _ENGINE_TEXT.search(text) is not None
 
 
 def _shortage(text: str) -> Shortage | None:
-    """Whose memory it was that an out-of-memory is about, by what torch says in its `text`."""
+    """Returns whose memory ran out, judged by torch's message."""
     if _KILLED_WORKER.search(text):
         return Shortage.KILLED_WORKER
     return Shortage.MACHINE if _SHARED.search(text) else None
@@ -239,12 +238,12 @@ def _text(error: BaseException) -> str:
 
 
 def _names(error: BaseException) -> set[str]:
-    """The names of the error's classes: torch's own are recognized without importing torch."""
+    """Returns the names of the error's classes, to recognize torch's own without importing torch."""
     return {kind.__name__ for kind in type(error).__mro__}
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, what it was raised from or while handling, and so on; a chain made by hand may be a ring."""
+    """Yields the error and its causes and contexts, each once: a chain made by hand may be a ring."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -260,16 +259,16 @@ def of_verdict(
     memory_share: float,
     counted_alone: bool = False,
 ) -> Outcome:
-    """What a workload says of its own end, unless it was ended from outside and cannot know by what.
+    """Corrects the outcome that a workload reports, if it was ended from outside and cannot know by what.
 
-    A loader's worker that is killed was killed for memory where there is evidence of that, see `of_exit`; so
-    was another process of the trial's whose end it reports as an error.
+    A killed loader worker counts as out of memory only with the evidence that `of_exit` asks for. An error
+    counts as out of memory if the kernel killed another process of the trial.
     """
     if outcome.status is Status.STOPPED and not asked_to_stop:
         return lost("it received a SIGTERM")
     if outcome.shortage is Shortage.KILLED_WORKER:
-        is_memory = kernel_killed or memory_share >= _MEMORY_GONE_SHARE
-        return outcome if is_memory else lost(outcome.reason)
+        is_oom = kernel_killed or memory_share >= _MEMORY_GONE_SHARE
+        return outcome if is_oom else lost(outcome.reason)
     if outcome.failure is Failure.ERROR and kernel_killed and counted_alone:
         return killed_inside(outcome.reason)
     return outcome
@@ -285,15 +284,15 @@ def of_exit(
     cap_share: float = 0.0,
     capped: bool = True,
 ) -> Outcome:
-    """Why a process failed that ended with `code` (negative: by that signal) without a verdict of its own.
+    """Returns the outcome of a process that ended without a verdict; a negative `code` is a signal.
 
-    `last_words` is the end of its log: C++ code that cannot allocate in a thread can only abort, and so does
-    NCCL's watchdog.
-    `kernel_killed` says that the kernel killed a process for memory in the meantime, one of the trial's where
-    they are `counted_alone`, and else one that was near it. `memory_share` is what share of the machine's
-    memory was in use shortly before, `capped` says that the process's memory was, and `cap_share` how much of
-    that it had in use: code that does not look at what it was given then crashes.
-    A SIGKILL without any sign of a lack of memory came from outside, and is no fault of the trial's.
+    `last_words`: end of its log. C++ code that cannot allocate in a thread aborts, as NCCL's watchdog does.
+    `kernel_killed`: the kernel made an OOM kill meanwhile, in the trial if `counted_alone`, or else nearby.
+    `memory_share`: share of the machine's memory in use shortly before.
+    `capped`: the process's memory was capped. `cap_share`: the share of the cap in use; code that does not
+    check its allocations crashes then.
+
+    A SIGKILL without any sign of a lack of memory came from outside and is not the trial's fault.
     """
     if kernel_killed and code in {-signal.SIGKILL, _SERVER_DIED}:
         return failed(Failure.OOM, "killed by the kernel, which was out of memory", Shortage.MACHINE)
@@ -311,9 +310,9 @@ def of_exit(
         return killed_inside(what)
     if code in {-signal.SIGKILL, _SERVER_DIED}:
         return lost(what)
-    said = _out_of_memory_text(last_words, capped)
-    if said and code in {-signal.SIGABRT, -signal.SIGBUS, 1, _LOADER_DIED}:
-        return failed(Failure.OOM, f"{what}: {said}", Shortage.MACHINE if code < 0 else _shortage(said))
-    if code == -signal.SIGABRT and (of_links := _NCCL_TEXT.search(last_words)):
-        return replace(failed(Failure.ERROR, f"{what}: {of_links[0]}"), is_passing=True)
+    oom = _out_of_memory_text(last_words, capped)
+    if oom and code in {-signal.SIGABRT, -signal.SIGBUS, 1, _LOADER_DIED}:
+        return failed(Failure.OOM, f"{what}: {oom}", Shortage.MACHINE if code < 0 else _shortage(oom))
+    if code == -signal.SIGABRT and (nccl_error := _NCCL_TEXT.search(last_words)):
+        return replace(failed(Failure.ERROR, f"{what}: {nccl_error[0]}"), is_passing=True)
     return failed(Failure.ERROR, what)

@@ -1,4 +1,4 @@
-"""A trial's process and all that it has started: found, suspended, ended."""
+"""The process family of a trial, its process and all descendants: listed, suspended, killed."""
 
 import os
 import signal
@@ -15,11 +15,11 @@ from autotune.system.memory_group import MemoryGroup
 from autotune.trials import runner
 
 _LOOK_S = 0.02
-_REAP_S = 10.0  # a process that a driver or a file system holds cannot be killed, nor waited for
+_REAP_S = 10.0  # limit, because a process stuck in a driver or file system cannot be killed
 
 
 def members(pid: int) -> list[psutil.Process]:
-    """A process and all that it has started; none where it is gone."""
+    """Returns a process and all its descendants, [] if it is gone."""
     try:
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]
@@ -28,16 +28,16 @@ def members(pid: int) -> list[psutil.Process]:
 
 
 def suspend(pid: int) -> None:
-    """Stops the family of `pid` where it stands, but not the guard that must end it when nothing else can."""
+    """Suspends the family of `pid`, except the guard that ends it if the supervisor dies."""
     stopped: set[psutil.Process] = set()
-    # Again, because one may have been born meanwhile; parents come first, so that this ends.
+    # Repeated, because a member may have forked meanwhile; parents stop first, so the loop ends.
     while fresh := [one for one in members(pid) if one not in stopped and not _is_guard(one)]:
         _signal(fresh, signal.SIGSTOP)
         stopped.update(fresh)
 
 
 def go_on(pid: int) -> None:
-    """Lets the family of `pid` continue."""
+    """Resumes the family of `pid`."""
     _signal(members(pid), signal.SIGCONT)
 
 
@@ -55,16 +55,17 @@ def _is_guard(process: psutil.Process) -> bool:
 
 
 def waits_for_disk(pid: int) -> bool:
-    """Whether a process, or one that it has started, is in a wait that no signal ends."""
+    """Returns True if the process or a descendant is in uninterruptible sleep."""
     with suppress(psutil.Error):
         return any(one.status() == psutil.STATUS_DISK_SLEEP for one in members(pid))
     return False
 
 
 def held_bytes(pid: int, enough_bytes: int) -> int:
-    """The memory that the family of `pid` holds: its own and shared, but no pages of mapped files.
+    """Returns the memory of the family of `pid`: private and shared, without pages of mapped files.
 
-    What several of them share counts once; up to `enough_bytes` it may count for each, which is asked sooner.
+    Memory that members share counts once. A sum of at most `enough_bytes` may count it for each: that is
+    faster.
     """
     pids = [one.pid for one in members(pid)]
     held = sum(_bytes(one, "status", "RssAnon", "RssShmem") for one in pids)
@@ -74,12 +75,12 @@ def held_bytes(pid: int, enough_bytes: int) -> int:
 
 
 def anonymous_bytes(pid: int) -> int:
-    """What a process holds of its own, and shares with processes forked from it; 0 where it is gone."""
+    """Returns the anonymous memory of a process, shared with its forks or not; 0 if it is gone."""
     return _bytes(pid, "status", "RssAnon")
 
 
 def _bytes(pid: int, file: str, *names: str) -> int:
-    """The sum of figures in a file of /proc/`pid`."""
+    """Returns the sum of the named kB figures in /proc/`pid`/`file`, in bytes."""
     with suppress(OSError):
         lines = Path(f"/proc/{pid}/{file}").read_text(errors="replace").splitlines()
         return 1024 * sum(int(line.split()[1]) for line in lines if line.partition(":")[0] in names)
@@ -87,16 +88,17 @@ def _bytes(pid: int, file: str, *names: str) -> int:
 
 
 def end(process: BaseProcess, group: MemoryGroup | None) -> None:
-    """Kills a process, which has no group of its own in its first moments, and then what it started.
+    """Kills a process, its process group, and its control `group` if it has one.
 
-    Those that have left its process group are still in its control group, where it has one.
+    The process has no process group of its own in its first moments, so it is killed by itself first.
+    Descendants that left the process group are still in the control group.
     """
     inside = [one.pid for one in members(process.pid or 0)] + (group.pids() if group else [])
     shared = guardian.shared_memory(inside)
     if process.is_alive():
         process.kill()
         process.join(_REAP_S)
-    if process.pid:  # 0 would mean the group of this very process
+    if process.pid:  # killpg(0) would kill this process's own group
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     if group is not None:
@@ -106,14 +108,14 @@ def end(process: BaseProcess, group: MemoryGroup | None) -> None:
 
 
 def _await_end(leader: int) -> None:
-    """Waits for a process group that was killed: till they are gone, its members hold a GPU's memory, too."""
+    """Waits until a killed process group is gone: until then its members hold GPU memory."""
     deadline_s = time.monotonic() + _REAP_S
     while group_of(leader) and time.monotonic() < deadline_s:
         time.sleep(_LOOK_S)
 
 
 def group_of(leader: int) -> list[int]:
-    """The processes that are alive in the group of `leader`, which may have died before them."""
+    """Returns the live processes in the group of `leader`, which may itself be dead."""
     return [pid for pid in psutil.pids() if _is_of_group(pid, leader)]
 
 

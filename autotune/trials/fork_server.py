@@ -1,4 +1,4 @@
-"""Where the trials of a process are forked from, with all imported that they need."""
+"""The fork server of a search process, with the imports of its trials preloaded."""
 
 import multiprocessing
 import os
@@ -18,20 +18,20 @@ from autotune.trials import cuda, runner
 from autotune.trials.order import Order
 
 _STARTS = 5
-_RESTART_S = 0.2  # a dying server is deaf before it can be seen to be dead
+_RESTART_S = 0.2  # a dying server stops answering before it is seen to be dead
 _NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 _WITHOUT_PRELOAD = (
     "the workload uses CUDA when it is imported, so no trial can be forked that uses CUDA: every trial "
     "imports the workload again, which takes longer"
 )
-_PRELOAD_S = 120.0  # for its imports; one that hangs in them never answers
+_PRELOAD_S = 120.0  # time for its imports; a server that hangs in one never answers
 
 
 class ForkServer:
-    """Where children are forked from: a process that has imported `preload` and holds no CUDA context.
+    """Forks trials from a process that has imported `preload` and holds no CUDA context.
 
-    It is multiprocessing's own, one for each process that uses it, and ends with that process. `note` is what
-    to say of it, once it is known.
+    It uses multiprocessing's fork server, one per process, which ends with that process. `note` is a message
+    for the user, empty until there is one.
     """
 
     def __init__(self, preload: Sequence[str]) -> None:
@@ -41,7 +41,7 @@ class ForkServer:
         self._is_known_to_fork = False
 
     def start(self, order: Order, group: MemoryGroup | None) -> tuple[BaseProcess, Connection, Connection]:
-        """A process that runs what is ordered in `group`, the pipe in which it reports, and its output."""
+        """Starts a process that runs `order` in `group`; returns it, its message pipe and its output pipe."""
         if order.gpus and not self._is_known_to_fork:
             self._require_usable()
         receiver, sender = self.context.Pipe(duplex=False)
@@ -53,15 +53,15 @@ class ForkServer:
         return process, receiver, output
 
     def _require_usable(self) -> None:
-        """Starts the server again without the preload where what was preloaded has asked for CUDA.
+        """Restarts the server without the preload if the preloaded modules have initialized CUDA.
 
-        A question whether it is there does no harm: it is answered by NVML. But a tensor on the GPU does.
+        Asking whether CUDA is available is harmless, since NVML answers it. A tensor on the GPU is not.
         """
         process = self._forked(cuda.tell_of_bad_fork, ())
         process.join(_PRELOAD_S)
         if process.exitcode == cuda.BAD_FORK:
             self.context.set_forkserver_preload([runner.__name__])
-            forkserver._forkserver._stop()  # type: ignore[attr-defined]  # nothing else can
+            forkserver._forkserver._stop()  # type: ignore[attr-defined]  # no public way
             self.note = _WITHOUT_PRELOAD
         self._is_known_to_fork = True
 
@@ -76,9 +76,8 @@ class ForkServer:
                 if left == 0:
                     raise
                 if left < _STARTS - 1:
-                    # It dies of a module that raises something other than ImportError, or hangs in one.
-                    # Without preloading it, the trial imports it itself, and its log and its verdict tell
-                    # what is wrong.
+                    # A preloaded module hangs, or raises something other than ImportError. Without the
+                    # preload, the trial imports it itself and reports the error in its log and verdict.
                     self.context.set_forkserver_preload([runner.__name__])
                 time.sleep(_RESTART_S)
         return process
@@ -86,7 +85,7 @@ class ForkServer:
 
 @contextmanager
 def _asking_nvml() -> Iterator[None]:
-    """Lets a process started now ask whether CUDA is there and still be fit to fork from afterwards."""
+    """Makes torch ask NVML whether CUDA is available, which leaves a process fit to be forked from."""
     before = os.environ.get(_NVML_CHECK)
     os.environ[_NVML_CHECK] = "1"
     try:
@@ -100,7 +99,7 @@ def _asking_nvml() -> Iterator[None]:
 
 @contextmanager
 def _main_hidden() -> Iterator[None]:
-    """Keeps multiprocessing from importing the main script again in the child: it may be Ray's worker."""
+    """Keeps multiprocessing from importing the main script in the child: it may be a Ray worker."""
     main = sys.modules["__main__"]
     attributes = main.__dict__
     hidden: dict[str, Any] = {n: attributes.pop(n) for n in ("__file__", "__spec__") if n in attributes}
@@ -113,10 +112,10 @@ def _main_hidden() -> Iterator[None]:
 
 @contextmanager
 def _server_killed_after(seconds: float) -> Iterator[None]:
-    """Kills the fork server if the block takes longer."""
+    """Kills the fork server if the block takes longer than `seconds`."""
 
     def kill() -> None:
-        if pid := getattr(forkserver._forkserver, "_forkserver_pid", None):  # it is known nowhere else
+        if pid := getattr(forkserver._forkserver, "_forkserver_pid", None):  # not public
             os.kill(pid, signal.SIGKILL)
 
     timer = threading.Timer(seconds, kill)

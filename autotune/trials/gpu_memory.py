@@ -1,32 +1,27 @@
-"""What a GPU's memory says about why a trial failed on it. Pure: figures in, evidence out."""
+"""Evidence in a GPU's memory figures for why a trial failed on it. Pure."""
 
 from dataclasses import dataclass
 
-# Of a GPU: libraries ask for more than that at once, and say in odd words if they get none.
+# Less than this share of a GPU free: libraries ask for more at once, and fail with obscure errors.
 _SHORT_SHARE = 0.05
-_FULL_SHARE = 0.95  # of what the allocator may take
-_OWN_GROWTH_BYTES = 512 * 2**20  # kernels and handles that a process loads while it trains
+_FULL_SHARE = 0.95  # of the allocator's cap
+_OWN_GROWTH_BYTES = 512 * 2**20  # a process loads that much in kernels and handles while it trains
 
 
 @dataclass(frozen=True)
 class GpuMemory:
-    """A GPU's memory just after a trial has failed, in bytes, as its process sees it.
-
-    `reserved_bytes` are held by the process's allocator, which may take `allowed_bytes`. What is neither
-    free nor the allocator's is elsewhere: others and the CUDA context. It was `elsewhere_before_bytes` when
-    the trial began. `refusals` counts how often the allocator was refused memory, with or without an error.
-    """
+    """A GPU's memory just after a trial has failed, as seen by its process."""
 
     total_bytes: int
     free_bytes: int
-    reserved_bytes: int
-    allowed_bytes: int
-    elsewhere_before_bytes: int
-    refusals: int
+    reserved_bytes: int  # held by the process's allocator
+    allowed_bytes: int  # the allocator's cap
+    elsewhere_before_bytes: int  # neither free nor reserved when the trial began: others, CUDA context
+    refusals: int  # allocations that were refused, whether or not that raised an error
 
     @property
     def is_short(self) -> bool:
-        """Whether there is a sign that memory was wanting, whatever the error says."""
+        """True if there is a sign that memory was short, whatever the error says."""
         return (
             self.refusals > 0
             or self.free_bytes < _SHORT_SHARE * self.total_bytes
@@ -34,10 +29,10 @@ class GpuMemory:
         )
 
     def is_taken_by_others(self, asked_bytes: int) -> bool:
-        """Whether an allocation of `asked_bytes` has failed because others had taken what was the trial's.
+        """Returns True if an allocation of `asked_bytes` failed because others took the trial's memory.
 
-        It was within what the trial may take, and since it began more has gone elsewhere than a process adds
-        to its own context.
+        The allocation was within the cap, and memory used elsewhere has grown since the trial began by more
+        than a process adds to its own context.
         """
         elsewhere_bytes = self.total_bytes - self.free_bytes - self.reserved_bytes
         grown_bytes = elsewhere_bytes - self.elsewhere_before_bytes

@@ -1,4 +1,4 @@
-"""When the GPU memory of a trial that has ended is back: the next one is not to find it taken."""
+"""Waits until the GPU memory of an ended trial is free again, so that the next trial can use it."""
 
 import time
 
@@ -7,33 +7,36 @@ from autotune.trials import family
 
 _LONGEST_S = 10.0
 _LOOK_S = 0.05
-_SLACK_BYTES = 64 * 2**20  # a desktop's use moves by so much at any time
+_SLACK_BYTES = 64 * 2**20  # a desktop's own use fluctuates by so much
 
 
 class GpuWatch:
-    """Watches the GPUs that a trial has, none of them where it has no `gpus`; below 1 they are shared."""
+    """Watches the memory on the GPUs of a trial. `gpus` may be 0 for none; below 1 the GPU is shared."""
 
     def __init__(self, gpus: float) -> None:
         self._gpus = gpus
         self._before_bytes = gpu_holders.used_bytes() if gpus else 0
         self._family: set[int] = set()
-        self._is_known = False  # whether NVML calls the trial's processes as they are called here
+        self._is_known = False  # whether NVML reports the same process IDs as seen here
 
     def note(self, pid: int) -> None:
-        """Notes which processes belong to the trial `pid`: while it runs, and when it is about to end."""
+        """Notes the processes of the trial `pid`. Call it while the trial runs and just before it ends."""
         if self._gpus:
             self._family.update(one.pid for one in family.members(pid))
             self._family.update(family.group_of(pid))
             self._is_known |= self._is_holding()
 
     def wait(self) -> None:
-        """Returns when the driver has taken back what the trial had, or after ten seconds."""
+        """Waits until the driver has freed the memory of the trial, for ten seconds at most."""
         deadline_s = time.monotonic() + _LONGEST_S
         while self._gpus and self._is_held() and time.monotonic() < deadline_s:
             time.sleep(_LOOK_S)
 
     def _is_held(self) -> bool:
-        """By what holds memory; where ids do not compare by how much is held, unless others may hold it."""
+        """True if the trial still holds GPU memory.
+
+        Compares process IDs if NVML knows them, otherwise the memory in use, unless the GPU is shared.
+        """
         if self._is_known or self._gpus < 1:
             return self._is_holding()
         return gpu_holders.used_bytes() > self._before_bytes + _SLACK_BYTES

@@ -1,4 +1,4 @@
-"""A trial's memory from outside: what its family holds, what the kernel kills, how full the machine is."""
+"""Watches a trial's memory from outside: of its process family, the kernel's OOM kills, the machine."""
 
 import time
 from contextlib import suppress
@@ -11,14 +11,14 @@ from autotune.system.memory_group import MemoryGroup
 from autotune.trials import family
 
 LOOK_S = 0.5
-_NOTICE_S = 5.0  # for a trial to notice that one of its processes has been killed, and to say what that was
+_NOTICE_S = 5.0  # time for a trial to report by itself that one of its processes was killed
 
 
 class MemoryWatch:
-    """Keeps a trial's family within `limit_bytes` of memory, and knows the signs of a lack of memory.
+    """Enforces a memory limit on a trial's process family, and sees the signs of a lack of memory.
 
-    The limit, None for no limit, is on top of what the trial is born with. Where it can have a control group
-    of its own the kernel enforces the limit; else `excess_bytes` says when to end it.
+    `limit_bytes`, None for no limit, is on top of what the trial is forked with. If the trial can have a
+    control group of its own, the kernel enforces the limit; otherwise `excess_bytes` says when to end it.
     """
 
     def __init__(self, limit_bytes: int | None) -> None:
@@ -26,15 +26,15 @@ class MemoryWatch:
         self._limit_bytes = limit_bytes
         self._is_capped = False
         self._shared_group = cgroup.own_group()
-        self._tightest_group = cgroup.tightest_group()  # to look for it takes longer than to ask it
+        self._tightest_group = cgroup.tightest_group()  # finding it takes longer than reading it
         self._kills = self._counted_kills()
         self._seen_s = 0.0
         self._killed_s: float | None = None
-        self.memory_share = 0.0  # of the machine's, or the container's, that was in use at the last look
+        self.memory_share = 0.0  # of the machine or container, in use at the last look
 
     @property
     def is_alone(self) -> bool:
-        """Whether the kernel's kills are counted for this trial alone, and not for all of a search."""
+        """True if OOM kills are counted for this trial alone, not for all trials of a search."""
         return self.group is not None
 
     def begin(self, pid: int) -> None:
@@ -49,9 +49,9 @@ class MemoryWatch:
                 self._is_capped = True
 
     def look(self) -> bool:
-        """Notes how full the machine is, unless it did so just now, and returns whether it did.
+        """Updates `memory_share` and the OOM kills, at most every half second; returns True if it did.
 
-        Once a process has died of it, the machine is full no longer.
+        It must look before a process dies, because afterwards the memory is free again.
         """
         now_s = time.monotonic()
         if now_s - self._seen_s < LOOK_S:
@@ -62,24 +62,24 @@ class MemoryWatch:
         return True
 
     def has_missed_a_kill(self) -> bool:
-        """Whether the kernel has killed one of the trial's processes, and it continues regardless."""
+        """Returns True if the kernel killed a process of the trial, which continues regardless."""
         return self._killed_s is not None and time.monotonic() - self._killed_s > _NOTICE_S
 
     def excess_bytes(self, pid: int) -> int:
-        """What the family of `pid` holds, where that is more than it may and the kernel lets it; else 0."""
+        """Returns the memory of the family of `pid` if over a limit that the kernel does not keep, else 0."""
         if self._limit_bytes is None or self._is_kept_by_kernel(pid):
             return 0
         held_bytes = family.held_bytes(pid, self._limit_bytes)
         return held_bytes if held_bytes > self._limit_bytes else 0
 
     def _is_kept_by_kernel(self, pid: int) -> bool:
-        """Whether the kernel enforces the limit on `pid`, which may have failed to join the group."""
+        """Returns True if the kernel limits `pid`, which may have failed to join the group."""
         return self._is_capped and self.group is not None and pid in self.group.pids()
 
     def kernel_killed(self) -> bool:
-        """Whether the kernel has killed for memory in the trial's own control group since the trial began.
+        """Returns True if the kernel has made an OOM kill in the trial's control group since the trial began.
 
-        Where it has none: in the one in which all trials of a search are.
+        If the trial has no group of its own, the group shared by all trials counts.
         """
         return self._counted_kills() > self._kills
 
@@ -90,7 +90,7 @@ class MemoryWatch:
 
 
 def _memory_share(container: Path | None) -> float:
-    """The share of the machine's memory that is in use, or of a `container`'s if that is larger."""
+    """Returns the share of memory in use: of the machine or the `container`, whichever is larger."""
     machine = psutil.virtual_memory()
     share = 1 - machine.available / machine.total
     group = None if container is None else cgroup.memory_of(container)

@@ -1,4 +1,4 @@
-"""What to run: all that one trial, or one race, needs. Plain values, for any machine."""
+"""Orders: everything that is needed to run one trial or one race, as plain values for any machine."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -12,54 +12,36 @@ from autotune.storage.trial_dir import TrialDir
 
 @dataclass(frozen=True)
 class Order:
-    """One trial: a workload, what it is called with, what it may take and when it is over.
-
-    `settings` are the tuner's, `given` what the workload takes for them: its user's names, shape and words;
-    None where they are the same. `quality` is the key that tells the record of an evaluation, one to
-    `minimize` where lower is better; `samples` are those of the whole trial, by the figure of a record that
-    is called `unit`. `memory_limit_bytes` is of the host's, on top of what a process holds that has imported
-    the workload. `gpus` are the GPUs that it has to find, a part of one below 1 and 0 for none;
-    `device_memory_bytes` is what is its share of each, and `memory_cap_bytes` what its allocator may take of
-    that, None for whatever is free. `stall_timeout_s` is how long it may go without a record, None for a time
-    that its own records set. It ends at the quality `target`, too, of which higher is better as everywhere
-    inside, and when it has learnt, after `until_learnt` evaluations at least, 0 for never; or, `until_timed`,
-    once its speed is known. Where it `counts_evaluations` they are part of that: one after every
-    `samples_per_evaluation` samples, None for as many as come; in a race, where none does, `outside_s` for
-    every sample, which may make the speed wrong by a part of `unsure`. As soon as there is a `stop_file` it
-    should close, to be resumed another day. `card` says which trial of which session it is, None for a
-    training by itself. A `whole` training is over when its workload ends it,
-    or where it has `samples` with the first evaluation after them; of its steps no more are kept than one a
-    second. A `planned` one was told by its settings to end after its samples.
-    """
+    """One trial: its workload and settings, the resources it may use, and when it is over."""
 
     number: int
     workload: str | dict[str, Any]
-    settings: dict[str, Setting]
+    settings: dict[str, Setting]  # the tuner's
     directory: str
-    quality: str
-    samples: int
-    memory_limit_bytes: int | None = None
-    minimize: bool = False
-    unit: str = "samples"
-    gpus: float = 0.0
-    device_memory_bytes: int | None = None
-    memory_cap_bytes: int | None = None
-    stall_timeout_s: float | None = None
-    target: float | None = None
-    until_learnt: int = 0
-    until_timed: bool = False
-    threshold_file: str | None = None
-    stop_file: str | None = None
+    quality: str  # the key that marks a record as an evaluation
+    samples: int  # of the whole trial; it ends with the first evaluation at or after them
+    memory_limit_bytes: int | None = None  # host memory, beyond a process that has imported the workload
+    minimize: bool = False  # a lower quality is better
+    unit: str = "samples"  # the key under which records count their samples
+    gpus: float = 0.0  # that must be visible; below 1: a share of one GPU
+    device_memory_bytes: int | None = None  # the trial's share of each GPU
+    memory_cap_bytes: int | None = None  # of the allocator, within that share; None: no cap
+    stall_timeout_s: float | None = None  # longest time without progress; None: derived from its records
+    target: float | None = None  # stop once the quality reaches this; higher is better internally
+    until_learnt: int = 0  # stop once clearly above chance, after at least so many evaluations; 0: never
+    until_timed: bool = False  # stop once the speed is known
+    threshold_file: str | None = None  # stop early if the threshold in it says so
+    stop_file: str | None = None  # once it exists, close and resume another day
     revision: str = ""
     keep_work: bool = False
-    card: Card | None = None
-    given: dict[str, Any] | None = None
-    counts_evaluations: bool = False
-    samples_per_evaluation: int | None = None
-    outside_s: float = 0.0
-    unsure: float = 0.0
-    whole: bool = False
-    planned: bool = False
+    card: Card | None = None  # the trial and session; None for a training outside a session
+    given: dict[str, Any] | None = None  # passed to the workload, in its names and types; None: `settings`
+    counts_evaluations: bool = False  # evaluations are part of the speed
+    samples_per_evaluation: int | None = None  # between evaluations, for the speed; None: as they come
+    outside_s: float = 0.0  # in a race, which has no evaluations: their time per sample
+    unsure: float = 0.0  # in a race: relative error of the speed because of `outside_s`
+    whole: bool = False  # ends when the workload does, or as above if `samples` > 0; steps kept: one a second
+    planned: bool = False  # its settings tell the workload to end after `samples`
 
     @property
     def place(self) -> TrialDir:
@@ -67,10 +49,10 @@ class Order:
 
     @property
     def caps_process(self) -> bool:
-        """Whether the process itself is refused more host memory than its limit.
+        """True if the process is refused host memory beyond its limit.
 
-        Not on a GPU: what CUDA maps counts as well, and the driver would report an out-of-memory of the GPU.
-        There the limit is kept from outside alone.
+        Never on a GPU: memory mapped by CUDA counts too, and the driver would report the GPU as out of
+        memory. There the limit is enforced only from outside the process.
         """
         return self.memory_limit_bytes is not None and not self.gpus
 
@@ -84,18 +66,14 @@ class Order:
 
 @dataclass(frozen=True)
 class RaceOrder:
-    """A race between `members`, all of them alive at once if they are `together`.
-
-    Their trainings have so many samples as `lengths` says, in the same order. After `most_s` seconds of
-    rounds no further one begins.
-    """
+    """A race between `members`."""
 
     number: int
     directory: str
     members: tuple[Order, ...]
-    lengths: tuple[int, ...]
-    together: bool
-    most_s: float
+    lengths: tuple[int, ...]  # samples in the training of each member
+    together: bool  # all members are alive at once
+    most_s: float  # no round begins after so many seconds of rounds
     stop_file: str | None = None
     card: Card | None = None
 
@@ -105,7 +83,7 @@ class RaceOrder:
 
     @property
     def settings(self) -> dict[str, Setting]:
-        """Those that the others are compared with."""
+        """The settings that the others are compared with."""
         return self.members[0].settings
 
     def to_dict(self) -> dict[str, Any]:
@@ -120,15 +98,15 @@ class RaceOrder:
 
 
 def _card(values: Mapping[str, Any]) -> Card | None:
-    known = values.get("card")
-    return Card.from_dict(known) if known else None
+    card = values.get("card")
+    return Card.from_dict(card) if card else None
 
 
 def is_to_stop(order: Order | RaceOrder) -> bool:
-    """Whether what runs should close, because its search has stopped."""
+    """Returns True if the trial should close because its search has stopped."""
     return order.stop_file is not None and Path(order.stop_file).exists()
 
 
 def from_dict(values: Mapping[str, Any]) -> Order | RaceOrder:
-    """The order whose `to_dict` gave `values`; a race is recognized by its members."""
+    """Restores an order from `to_dict`; a race is recognized by its members."""
     return RaceOrder.from_dict(values) if "members" in values else Order.from_dict(values)

@@ -1,4 +1,4 @@
-"""What a trial's processes print: it passes by here on its way into the log."""
+"""Copies the output of a trial's processes into its log."""
 
 import fcntl
 import os
@@ -8,20 +8,20 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-_PIPE_BYTES = 2**20  # the most that Linux lets a pipe hold: printing less between two looks never waits
-_MOST_READS = 64  # at a look: what prints without end must not keep this process from all else
-_LONGEST_LINE_BYTES = 2**16  # a longer one is written in pieces
+_PIPE_BYTES = 2**20  # Linux's limit: printing less than that between two reads never blocks
+_MOST_READS = 64  # per call, so that endless output does not block this process
+_LONGEST_LINE_BYTES = 2**16  # longer ones are written in pieces
 
 
 class Output:
-    """Adds to `log` what comes out of `pipe`, line by line, as `hide` makes it.
+    """Appends the output in `pipe` to `log`, line by line, each passed through `hide`.
 
-    What the log has no room for is lost: the trial's records, which have none either, say so.
+    Output that the log cannot take, as on a full disk, is dropped: writing the records reports that fault.
     """
 
     def __init__(self, pipe: Connection, log: Path, hide: Callable[[str], str]) -> None:
         os.set_blocking(pipe.fileno(), False)
-        with suppress(OSError):  # more than this user may have
+        with suppress(OSError):  # beyond the user's limit
             fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self.pipe = pipe
         self.ended = False
@@ -31,15 +31,15 @@ class Output:
         self._close = weakref.finalize(self, self._log.close)
 
     def take(self) -> None:
-        """Writes the lines that are there and whole."""
+        """Writes the complete lines that are available."""
         for _ in range(_MOST_READS):
             chunk = self._read()
             if not chunk:
                 return
-            said = self._rest + chunk
-            end = _end_of_lines(said)
-            self._write(said[:end])
-            self._rest = said[end:]
+            text = self._rest + chunk
+            end = _end_of_lines(text)
+            self._write(text[:end])
+            self._rest = text[end:]
 
     def _read(self) -> bytes:
         try:
@@ -55,22 +55,22 @@ class Output:
             self._log.write(self._hide(text).encode(errors="surrogateescape"))
 
     def finish(self) -> None:
-        """Writes all that is there: its printer has ended."""
+        """Writes everything that is left; called once the printing process has ended."""
         self.take()
         rest, self._rest = self._rest, b""
         self._write(rest)
 
     def close(self) -> None:
-        """Writes what is left and closes pipe and log; twice does no harm."""
+        """Writes what is left and closes pipe and log; may be called twice."""
         if not self.pipe.closed:
             self.finish()
             self.pipe.close()
             self._close()
 
 
-def _end_of_lines(said: bytes) -> int:
-    """How much of `said` can be written: a secret that has come in part is held back."""
-    end = max(said.rfind(b"\n"), said.rfind(b"\r")) + 1
-    if len(said) - end <= _LONGEST_LINE_BYTES:
+def _end_of_lines(text: bytes) -> int:
+    """Returns how many bytes of `text` can be written: a secret that is only partly there is held back."""
+    end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+    if len(text) - end <= _LONGEST_LINE_BYTES:
         return end
-    return said.rfind(b" ") + 1 or len(said)
+    return text.rfind(b" ") + 1 or len(text)

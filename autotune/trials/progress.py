@@ -1,4 +1,4 @@
-"""A trial's records, counted as they come: what they show so far. Pure: the clock is in the records."""
+"""The state of a trial, folded from its records. Pure: timestamps come with the records."""
 
 import statistics
 from collections.abc import Mapping
@@ -25,19 +25,19 @@ from autotune.trials import failures
 from autotune.trials.peaks import CountedFlops, HeldMemory
 from autotune.trials.step_flops import PARAMETERS
 
-_MOST_ITEMS = 100_000  # whose scores are kept
-_LARGEST = 1e30  # of a quality: its squares, sums and ratios are numbers, too
-_OVERDUE_TIMES, _OVERDUE_STEPS = 3, 100  # steps, too: a large batch is beyond the end with its first one
-_SURE_SHARE = 0.02  # of a throughput: an interval as narrow as that is one to rely on
-_KNOWN_SHARE = 0.1  # one that says what is worth a race, which decides the rest
-_SILENT_STEPS, _SILENT_S = 10, 2.0  # seconds, too: a step of milliseconds is late for any reason
-_LEAST_BYTES = 2**20  # no training takes less: where the host shows less, the work was done out of sight
-_ALIKE = 0.25  # of a loss, by which that of a step may differ from that of the evaluation after it
-_WHOLE_SHARE = 0.95  # of a training, that its last evaluation must have seen; an epoch may drop a batch
+_MOST_ITEMS = 100_000  # an evaluation with more keeps no per-item scores
+_LARGEST = 1e30  # of a score, so that its squares, sums and ratios are finite
+_OVERDUE_TIMES, _OVERDUE_STEPS = 3, 100  # both: the first step of a large batch may already be past the end
+_SURE_SHARE = 0.02  # half-width of a reliable confidence interval, as a share of the throughput
+_KNOWN_SHARE = 0.1  # enough to decide whether the trial is worth a race
+_SILENT_STEPS, _SILENT_S = 10, 2.0  # both: a step of milliseconds is late for any reason
+_LEAST_BYTES = 2**20  # no training takes less: a lower host peak means that unseen processes trained
+_ALIKE = 0.25  # relative difference between the loss of a step and of the evaluation after it
+_WHOLE_SHARE = 0.95  # of a training's samples, due before its last evaluation; an epoch may drop a batch
 
 
 class Phase(StrEnum):
-    """What a running trial does."""
+    """The phase of a running trial."""
 
     START = "start"
     WARM_UP = "warm-up"
@@ -48,7 +48,7 @@ class Phase(StrEnum):
 
 
 class Counted(Protocol):
-    """An `Order`, the `Plan` of a whole training, or a `Counting`: it says how records are counted."""
+    """The rules for counting records, as in `Order`, in `Plan` (a whole training) and in `Counting`."""
 
     @property
     def quality(self) -> str: ...
@@ -63,10 +63,10 @@ class Counted(Protocol):
 
 
 class Progress:
-    """Shows what a trial with `settings` has done, from its records, counted as `of` says.
+    """Folds the records of a trial with `settings` into its measurement, counted as `of` says.
 
-    Records have the workload's own sign. From here on higher is better: a quality to minimize, its chance
-    and its items change their sign when they become a point of the curve, and nowhere else.
+    Records have the workload's own sign. Internally higher is better: a quality to minimize, its chance level
+    and its per-item scores are negated when they enter the curve, and nowhere else.
     """
 
     def __init__(self, of: Counted, settings: Config) -> None:
@@ -78,7 +78,7 @@ class Progress:
         self._start: float | None = None
         self._first_loss = self._last_loss = 0.0  # of the steps before the first evaluation
         self._schedule: Schedule | None = None
-        self._found: object = None  # what the last evaluation yielded for a quality
+        self._raw_quality: object = None  # the raw quality in the last evaluation
         self._scores: dict[str, float] = {}
         self._curve: list[Evaluation] = []
         self._items: list[tuple[float, ...]] = []
@@ -91,7 +91,7 @@ class Progress:
 
     @property
     def evaluated_samples(self) -> int:
-        """How far the trial had come at its last evaluation."""
+        """The number of samples trained before the last evaluation."""
         return self._evaluated_samples
 
     @property
@@ -100,14 +100,14 @@ class Progress:
 
     @property
     def quality(self) -> float | None:
-        """What the last evaluation found, higher is better; None where that was no number."""
+        """The quality at the last evaluation, higher is better; None if it was not a finite number."""
         return self._turned(self._scores.get(self._quality))
 
     def _turned(self, value: float | None) -> float | None:
         return None if value is None else turned(value, minimize=self._minimize)
 
     def is_overdue(self, samples: int) -> bool:
-        """Whether a trial of so many `samples` has run far beyond its end without being evaluated."""
+        """Returns True if a trial of `samples` has run far beyond its end without an evaluation there."""
         return (
             self._evaluated_samples < samples
             and self._samples >= _OVERDUE_TIMES * samples
@@ -115,11 +115,11 @@ class Progress:
         )
 
     def phase(self, silent_s: float) -> Phase:
-        """What a trial does that has yielded nothing for `silent_s`.
+        """Returns the phase of a trial whose last record came `silent_s` ago.
 
-        No record says that an evaluation has begun: silence far longer than a step is taken for one. A
-        checkpoint that is written slowly, a machine that was suspended, or a hang looks the same, and an
-        evaluation as short as a few steps is not seen.
+        No record announces an evaluation, so silence much longer than a step is taken for one. A slow
+        checkpoint, a suspended machine or a hang looks the same, and an evaluation as short as a few steps
+        goes unnoticed.
         """
         throughput, step_s = self._meter.throughput(), self._meter.recent_step_s()
         if not self._has_begun:
@@ -131,7 +131,7 @@ class Progress:
         return Phase.TRAINING if _is_within(_SURE_SHARE, throughput) else Phase.MEASURING
 
     def _throughput(self) -> Throughput | None:
-        """What competes: the steady state, with evaluations where they are part of the speed."""
+        """Returns the throughput to compare: steady state, with evaluations if they count."""
         steady = self._meter.throughput()
         if not self._counts_evaluations:
             return steady
@@ -139,14 +139,14 @@ class Progress:
         return with_evaluations(steady, self._meter.outside(), every) if every else None
 
     def has_known_speed(self) -> bool:
-        """Whether the throughput is known to 10%, and what an evaluation takes of the memory was seen."""
+        """Returns True once the throughput is known to 10% and an evaluation has shown its memory peak."""
         throughput = self._throughput()
         return self._evaluated_samples > 0 and throughput is not None and _is_within(_KNOWN_SHARE, throughput)
 
     def why_not_whole(self, planned: int) -> str | None:
-        """Returns why a training that has ended by itself is not a whole one, None if it is.
+        """Returns the reason why a training that ended by itself is incomplete, None if it is complete.
 
-        It was `planned` for so many samples, 0 if for none.
+        `planned` is the number of samples it was configured for, 0 if none.
         """
         seen, unit = self._evaluated_samples, self._unit
         if self._samples < _WHOLE_SHARE * planned:
@@ -162,17 +162,17 @@ class Progress:
         return None
 
     def end(self) -> None:
-        """Notes that the workload has come to its own end."""
+        """Notes that the workload has ended by itself."""
         self._ended = True
 
     def restart(self) -> None:
-        """A new process begins, or resumes, the trial."""
+        """Notes that a new process starts or resumes the trial."""
         self._has_begun = False
         self._meter.restart()
         self._peak.restart()
 
     def count(self, record: Mapping[str, Any]) -> None:
-        """Adds one record, with the moment it came at in `at_s`, or the mark of a new attempt."""
+        """Adds one record, with its timestamp in `at_s`, or the mark of a new attempt."""
         if is_mark(record):
             self.restart()
             return
@@ -187,7 +187,7 @@ class Progress:
             queued=record.get(QUEUED) is True,
             steps=steps_of(record),
         )
-        # A checkpoint comes with the step after an evaluation, and both come again.
+        # Evaluations, and checkpoints in the step after one, recur at the same height: that is not growth.
         is_step = not is_evaluation and self._steps_since_evaluation > 0
         self._hold(record, is_step=is_step)
         if is_step and FLOPS in record:
@@ -201,39 +201,39 @@ class Progress:
             self._first_loss, self._last_loss = self._first_loss or loss, loss
         if is_evaluation:
             self._evaluated(record)
-        for phase in PHASES if FLOPS not in record else ():  # counting them takes time
+        for phase in PHASES if FLOPS not in record else ():  # counting FLOPs distorts the phases
             self._phase_s[phase] += _amount(record, phase)
 
     def _hold(self, record: Mapping[str, Any], *, is_step: bool) -> None:
-        """Adds up the peaks of the process and of its descendants; on a GPU its allocator's alone counts.
+        """Updates the peak memory: of the process and its descendants, or of the allocator alone on a GPU.
 
         A script that reports its own peak is one of the descendants.
         """
         self._own_bytes = max(self._own_bytes, int(_amount(record, "memory_peak_bytes")))
         self._script_bytes = max(self._script_bytes, int(_amount(record, "memory_script_bytes")))
-        seen_bytes = int(_amount(record, "memory_children_bytes"))
-        self._children_bytes = max(self._children_bytes, seen_bytes, self._script_bytes)
+        children_bytes = int(_amount(record, "memory_children_bytes"))
+        self._children_bytes = max(self._children_bytes, children_bytes, self._script_bytes)
         self._reserved_bytes = max(self._reserved_bytes, int(_amount(record, "memory_peak_reserved_bytes")))
         self._context_bytes = max(self._context_bytes, int(_amount(record, "memory_context_bytes")))
-        beside = 0 if self._reserved_bytes else self._children_bytes
-        self._peak.count(self._samples, self._own_bytes + beside, is_step=is_step)
+        other_bytes = 0 if self._reserved_bytes else self._children_bytes
+        self._peak.count(self._samples, self._own_bytes + other_bytes, is_step=is_step)
 
     def _unless_unseen(self, held_bytes: int) -> int | None:
-        """What was held; None where that is too little to be all that there was."""
+        """Returns `held_bytes`, or None if it is too small to include the process that trained."""
         return held_bytes if held_bytes and (self._reserved_bytes or held_bytes >= _LEAST_BYTES) else None
 
     def _evaluated(self, record: Mapping[str, Any]) -> None:
-        """Takes the scores that are numbers, and a point of the curve where the quality is one."""
-        if not self._samples:  # the model as it was made
+        """Takes the finite scores, and adds a point to the curve if the quality is one of them."""
+        if not self._samples:  # the untrained model
             self._start = self._turned(units.number(record[self._quality]))
             return
-        counted = {"at_s", self._unit} - {"samples"}  # the unit is there as samples, too
+        counted = {"at_s", self._unit} - {"samples"}  # the unit duplicates "samples"
         numbers = {k: units.number(v) for k, v in record.items() if k not in counted}
         self._scores = {k: v for k, v in numbers.items() if v is not None and abs(v) <= _LARGEST}
-        self._found, self._evaluated_samples = record[self._quality], self._samples
+        self._raw_quality, self._evaluated_samples = record[self._quality], self._samples
         self._steps_since_evaluation = 0
         while self._curve and self._curve[-1].samples >= self._samples:
-            self._curve.pop()  # a trial resumed from its checkpoint yields what came after it again
+            self._curve.pop()  # a resumed trial repeats what came after its checkpoint
             self._items.pop()
         if self.quality is not None:
             if self._start is None and not self._curve:
@@ -247,18 +247,18 @@ class Progress:
             self._items.append(tuple(turned(value, minimize=self._minimize) for value in items))
 
     def _start_by_steps(self, first: float) -> float | None:
-        """Returns the loss of the first step, as a quality, if the `first` evaluation is of the same loss."""
+        """Returns the first step's loss as a quality if it is comparable with the `first` evaluation."""
         is_alike = self._minimize and abs(self._last_loss - first) <= _ALIKE * first
         return -self._first_loss if is_alike and self._first_loss > first else None
 
     def _mean_items(self) -> tuple[float, ...]:
-        """What each item was scored, on average over the evaluations that the trial's end is made of."""
+        """Returns the mean score of each item over the last quarter of the evaluations, () if they differ."""
         last = [items for items in self._items if items][-max(1, len(self._curve) // 4) :]
         is_even = last and len({len(items) for items in last}) == 1
         return tuple(statistics.fmean(values) for values in zip(*last, strict=True)) if is_even else ()
 
     def concluded(self, verdict: Outcome) -> Outcome:
-        """`verdict`, but that a trial cannot be complete whose quality or speed is missing, or no number."""
+        """Returns `verdict`, turned into a failure if a completed trial lacks a finite quality or speed."""
         if verdict.status is not Status.COMPLETED:
             return verdict
         if reason := self._lack():
@@ -266,12 +266,12 @@ class Progress:
         return verdict
 
     def _lack(self) -> str | None:
-        if not self._evaluated_samples and self._found is None:
+        if not self._evaluated_samples and self._raw_quality is None:
             return f"the workload ended without a record that has {self._quality}"
         if self.quality is None:
-            found = units.shown(self._found)
+            shown = units.shown(self._raw_quality)
             return (
-                f"{self._quality} is not a number after {self._evaluated_samples} {self._unit}: got {found}"
+                f"{self._quality} is not a number after {self._evaluated_samples} {self._unit}: got {shown}"
             )
         if self._throughput() is None:
             return (
@@ -281,7 +281,7 @@ class Progress:
         return None
 
     def at_a_glance(self) -> Measurement:
-        """What is shown every second, while a trial runs: without what is long, or takes long to find."""
+        """Returns the figures shown every second, without those that are long or slow to compute."""
         return Measurement(
             throughput=self._throughput(),
             quality=self.quality,
@@ -295,11 +295,11 @@ class Progress:
         )
 
     def measurement(self) -> Measurement:
-        """What the records show; what only the outside knows, such as the device, is left empty."""
-        shown, total_s = self.at_a_glance(), sum(self._phase_s.values())
-        has_peak = shown.peak_memory_bytes is not None
+        """Returns all that the records show; fields unknown to them, such as the device, stay empty."""
+        brief, total_s = self.at_a_glance(), sum(self._phase_s.values())
+        has_peak = brief.peak_memory_bytes is not None
         return replace(
-            shown,
+            brief,
             outside=self._meter.outside(),
             curve=tuple(self._curve),
             items=self._mean_items(),
@@ -320,13 +320,13 @@ def _is_within(share: float, throughput: Throughput) -> bool:
 
 
 def _numbers(values: object) -> tuple[float, ...]:
-    """The numbers of a list, nothing where one of them is none."""
+    """Returns the values of a list, () if one is not a finite number or there are too many."""
     found = [units.number(value) for value in values] if isinstance(values, list) else []
     numbers = tuple(value for value in found if value is not None)
     return numbers if len(numbers) == len(found) <= _MOST_ITEMS else ()
 
 
 def _amount(record: Mapping[str, Any], name: str) -> float:
-    """A figure that cannot be negative, 0 where it is missing or no number."""
+    """Returns a non-negative figure of a record, 0 if it is missing or not a number."""
     value = record.get(name)
     return 0.0 if value is None else max(0.0, units.number(value) or 0.0)

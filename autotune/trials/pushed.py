@@ -1,4 +1,4 @@
-"""A workload that trains in a loop of its own and reports from there: another thread counts what it says."""
+"""Takes the records that a workload reports while it trains in a loop of its own, on another thread."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -13,15 +13,14 @@ Take = Callable[[Mapping[str, Any], float, bool], None]
 
 
 class ReportError(Exception):
-    """What was reported cannot be a record."""
+    """The workload reported something that cannot be a record."""
 
 
 class Listener:
-    """A context in which `take` is given what the inbox hears: a record, its stamp, and whether it is queued.
+    """A context that passes each record in the inbox to `take`, with its timestamp and whether it is queued.
 
-    Its clients are told to stop as soon as `stopping` says so. What `take` raises goes to `fail`, which
-    has to end the process: the workload may never ask. When the context is left, all that was reported is
-    taken.
+    Once `stopping` returns True, the clients are told to stop. Exceptions of `take` go to `fail`, which must
+    end the process, because the workload may never look. On exit, everything reported so far is taken.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class Listener:
     def _run(self) -> None:
         try:
             self._listen()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, nobody else would hear of it
+        except BaseException as error:  # noqa: BLE001 - nobody else would hear of it
             self._fail(error)
 
     def _listen(self) -> None:

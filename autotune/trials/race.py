@@ -1,8 +1,8 @@
-"""A race: the settings of several trials run in turn on one device, as long as any may still be faster.
+"""A race: the settings of several trials take turns on one device, as long as any may still be the fastest.
 
-Every member is a child process of its own. Where all fit into memory at once they are started together, and
-all but the one whose turn it is are suspended: a turn then costs no start, and a round takes seconds, within
-which the machine changes little. Else every turn starts one anew. `racing` says which run in a round.
+Every member is a child process of its own. If all fit into memory at once, they are started together and
+suspended between their turns: a turn then costs no start, and a round takes seconds, during which the machine
+changes little. Otherwise every turn starts its member anew. `racing` decides who runs in a round.
 """
 
 import json
@@ -33,14 +33,14 @@ from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 
 _POLL_S = 0.2
-_LONGEST_S = 60.0  # of a turn
-_TRIES = 4  # at a turn, each twice as long as the one before
+_LONGEST_S = 60.0  # the longest turn
+_TRIES = 4  # attempts at a turn, each twice as long as the one before
 _STEPS_REMEMBERED = 100
 
 
 @dataclass(frozen=True)
 class _Least:
-    """What a turn has at least: seconds, and counted steps as far as it is known how long a step takes."""
+    """The minimum length of a turn: seconds, and counted steps once the step time is known."""
 
     seconds: float
     steps: int
@@ -53,14 +53,14 @@ Waiting = Generator[None, None, None]  # yields while it waits, so that its call
 
 
 class _EndedError(Exception):
-    """The race cannot continue; `outcome` is the race's."""
+    """The race cannot continue; `outcome` is the outcome of the whole race."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
 
 
 class _Member:
-    """The settings of a trial in a race: its child process, suspended between turns, and its turns' steps."""
+    """One member of a race: its child process, suspended between turns, and the steps of its turns."""
 
     def __init__(self, order: Order, server: ForkServer, least: _Least) -> None:
         self._order, self._server, self._least = order, server, least
@@ -70,7 +70,7 @@ class _Member:
         self._steps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
 
     def warm_up(self) -> Waiting:
-        """Has a child that has passed its first steps; one that ended by itself is followed by a new one."""
+        """Starts a child and runs its first steps, unless one is alive already."""
         if self._child is not None and self._child.verdict is None:
             return
         self.end()
@@ -85,7 +85,7 @@ class _Member:
         self._counted(begun_s, ready=0)
 
     def turn(self) -> Generator[None, None, list[Step]]:
-        """The steps that it counts in a turn, one at least."""
+        """Runs one turn and returns its counted steps, at least one; fails the race if there are none."""
         for tried in range(_TRIES):
             yield from self.warm_up()
             if tried:
@@ -95,7 +95,7 @@ class _Member:
         raise self._failed(f"no whole step in a turn, {_TRIES} times in a row")
 
     def _end_evaluation(self) -> Waiting:
-        """Runs on to the end of a step: an evaluation may take longer than any turn."""
+        """Runs to the end of the next step, because an evaluation may outlast any turn."""
         child = self._child
         if child is None:
             return
@@ -107,13 +107,13 @@ class _Member:
         self._stamps.clear()
 
     def _turn_s(self) -> float:
-        """How long a turn has to be: a step more, because it begins and ends within one."""
+        """Returns the length of a turn in seconds: one step extra, because it starts and ends within one."""
         step_s = statistics.median(self._steps_s or [0.0])
         steps = self._least.steps + min(self._ready, self._least.steps) + 1
         return max(self._least.seconds, steps * step_s)
 
     def _run(self, seconds: float) -> Generator[None, None, list[Step]]:
-        """The steps that it counts in `seconds` from now, or until it ends by itself."""
+        """Runs for `seconds`, or until the child ends by itself, and returns the counted steps."""
         child = self._child
         if child is None:
             return []
@@ -126,7 +126,7 @@ class _Member:
         return self._counted(begun_s, self._ready)
 
     def _suspend(self, child: Child) -> None:
-        """Takes what it has yielded by then, too."""
+        """Suspends the child and takes the records that it had yielded by then."""
         child.pause()
         self._listen(child, 0.0)
 
@@ -147,7 +147,7 @@ class _Member:
             raise self._ended(child.verdict)
 
     def slice(self, round_number: int, steps: Sequence[Step]) -> Slice:
-        """The turn of a round that was made of `steps`."""
+        """Returns the slice of a round that consists of `steps`."""
         order, samples = self._order, sum(step.samples for step in steps)
         seconds, outside_s = sum(step.seconds for step in steps), samples * order.outside_s
         return Slice(order.number, round_number, samples, seconds, len(steps), outside_s, order.unsure)
@@ -159,7 +159,7 @@ class _Member:
         return _EndedError(replace(outcome, reason=f"trial {self._order.number}: {outcome.reason}"))
 
     def end(self) -> None:
-        """Ends its processes and removes what they have written: nothing resumes from there."""
+        """Kills the child and deletes its work directory, from which nothing resumes."""
         if self._child is not None:
             self._child.kill()
         self._child = None
@@ -168,7 +168,7 @@ class _Member:
 
 
 class Race:
-    """A running race. `step` until it reports an outcome; `stop` to break off and resume another day."""
+    """A running race. Call `step` until it reports an outcome, or `stop` to break off and resume later."""
 
     def __init__(self, order: RaceOrder, server: ForkServer) -> None:
         self._order = order
@@ -187,7 +187,7 @@ class Race:
         self._telemetry.__enter__()
 
     def step(self, timeout_s: float) -> Report:
-        """What happened within `timeout_s`, more or less: figures so far, and in the end the outcome."""
+        """Runs for about `timeout_s` and reports the figures so far, and at the end the outcome."""
         self._go_on(time.monotonic() + timeout_s)
         report = Report(
             number=self._order.number,
@@ -200,7 +200,7 @@ class Race:
             self._end(Outcome(Status.INTERRUPTED, reason="was asked to stop"))
         if self._outcome is not None:
             with interrupted_by_the_disk(self._end):
-                if self._outcome.status is not Status.INTERRUPTED:  # or else it has not ended
+                if self._outcome.status is not Status.INTERRUPTED:  # an interrupted race has no verdict yet
                     identity.write_verdict(self._place, self._outcome, self.measurement())
             report = replace(report, outcome=self._outcome, measurement=self.measurement())
             self.stop()
@@ -220,7 +220,7 @@ class Race:
         self._outcome = outcome
 
     def _run(self) -> Waiting:
-        """Runs round after round."""
+        """Runs round after round until the race is decided or its time is over."""
         self._place.make()
         if self._order.card is not None:
             identity.write_card(self._place, self._order.card)
@@ -236,17 +236,17 @@ class Race:
             yield from self._round(numbers)
 
     def _round(self, numbers: Sequence[int]) -> Waiting:
-        """A turn of every member; a round broken off in between counts for none."""
+        """Gives every member a turn; a round that is broken off is not counted."""
         done = max((one.round for one in self._slices), default=0)
-        found = []
+        slices = []
         for number in numbers:
             member = self._members[number]
             steps = yield from member.turn()
-            found.append(member.slice(done + 1, steps))
+            slices.append(member.slice(done + 1, steps))
             if not self._order.together:
                 member.end()
-        self._write([asdict(one) for one in found])
-        self._slices += found
+        self._write([asdict(one) for one in slices])
+        self._slices += slices
 
     def _write(self, line: object) -> None:
         if self._rounds is not None:
@@ -254,7 +254,7 @@ class Race:
             self._rounds.flush()
 
     def measurement(self) -> Measurement:
-        """What the race has shown so far."""
+        """Returns the measurement of the race so far."""
         return Measurement(
             slices=tuple(self._slices),
             device=self._device,
@@ -263,20 +263,20 @@ class Race:
         )
 
     def stop(self) -> None:
-        """Ends what runs; the rounds that are done stay, to be resumed."""
+        """Ends the members; completed rounds are kept to resume from."""
         self._telemetry.__exit__(None, None, None)
         for member in self._members.values():
             member.end()
         if self._rounds is not None:
-            with suppress(OSError):  # flushed after every write: what is left is what could not be written
+            with suppress(OSError):  # every write is flushed, so only a failed one is left
                 self._rounds.close()
 
 
 def read_slices(place: TrialDir) -> list[Slice]:
-    """What the race in `place` has measured in whole rounds; a line cut short by a kill is left out."""
-    found: list[Slice] = []
+    """Reads the slices of all complete rounds in `place`, without a line that was cut short by a kill."""
+    slices: list[Slice] = []
     for line in lines_of(place.slices_file):
         if isinstance(line, list):
             with suppress(TypeError):
-                found += [Slice(**one) for one in line]
-    return found
+                slices += [Slice(**one) for one in line]
+    return slices

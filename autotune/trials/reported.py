@@ -1,4 +1,4 @@
-"""What a running trial reports every second: to the search, the screen and the trackers."""
+"""The report of a running trial, sent every second to the search, the screen and the trackers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,29 +10,24 @@ from autotune.trials.progress import Phase
 
 @dataclass(frozen=True)
 class Report:
-    """A trial at one moment, after `elapsed_s` seconds of all its attempts; with an `outcome` its last one.
-
-    `measurement` is what it has shown so far: the few figures that are shown while it runs, all of them in
-    the end. `records` are those that have come since the report before, thinned out, `telemetry` is the
-    newest sample. A `note` is for people, about what trials are run in: every one may have it.
-    """
+    """The state of a trial or race at one moment; the last report has an `outcome`."""
 
     number: int
     phase: Phase
-    elapsed_s: float
-    measurement: Measurement = field(default_factory=Measurement)
-    records: tuple[Mapping[str, Any], ...] = ()
-    telemetry: Mapping[str, float] = field(default_factory=dict)
+    elapsed_s: float  # over all attempts
+    measurement: Measurement = field(default_factory=Measurement)  # complete in the last report only
+    records: tuple[Mapping[str, Any], ...] = ()  # new since the previous report, thinned out
+    telemetry: Mapping[str, float] = field(default_factory=dict)  # the newest sample
     outcome: Outcome | None = None
-    note: str = ""
+    note: str = ""  # for the user, about the environment of the trials; may be in every report
 
     @property
     def samples(self) -> int:
-        """How far it has come; a race has trained what is in its slices."""
+        """The samples trained so far; for a race, over all its slices."""
         return self.measurement.samples or sum(one.samples for one in self.measurement.slices)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as Ray wants a result."""
+        """Returns plain values, as Ray requires of a result."""
         return {
             "number": self.number,
             "phase": str(self.phase),
@@ -46,7 +41,7 @@ class Report:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The report whose `to_dict` gave `values`, to which Ray has added some of its own."""
+        """Restores a report from `to_dict`, ignoring keys that Ray has added."""
         return cls(
             number=values["number"],
             phase=Phase(values["phase"]),

@@ -1,4 +1,4 @@
-"""What runs inside a trial's process: the caps, the workload, its records into the pipe, the verdict."""
+"""Runs inside a trial's process: applies caps, runs the workload, sends its records and the verdict."""
 
 import ctypes
 import faulthandler
@@ -40,21 +40,21 @@ from autotune.workloads.base import Fit
 STACK_SIGNAL = signal.SIGUSR1  # makes the process write the stack of every thread into its log
 _PR_SET_PDEATHSIG = 1
 _HELD_EVERY_S = 1.0
-_clock_s = time.monotonic  # kept here: a workload that replaces the module's clock replaces its own alone
+_clock_s = time.monotonic  # bound here, because a workload may patch time.monotonic
 
-# A member of the trial's process group whose input ends when the supervisor does, however that dies; it then
-# kills the group. Neither loader workers nor what a workload has started besides watch for that themselves,
-# and the fork server may be dead by then: Ray kills an actor's children with the actor.
+# A member of the trial's process group that kills the group when its input ends, that is when the supervisor
+# dies, however it dies. Loader workers and a workload's other children do not watch for that, and the fork
+# server may be dead by then: Ray kills an actor's children with the actor.
 GUARD = "trap '' USR1 TERM; while read -r _; do :; done; kill -s KILL 0"
 
 
 def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup | None) -> None:
-    """Runs what is ordered in this process, sends its records and in the end its verdict: {"outcome": ...}.
+    """Runs `order` in this process and sends its records, and at the end its verdict: {"outcome": ...}.
 
-    A message is a line of JSON. What is printed goes into `output`; the process is in the control `group`.
+    A message is a line of JSON. Printed text goes to `output`; the process joins the control `group`.
     """
     if group is not None:
-        with suppress(OSError):  # it may have been removed: the parent is gone
+        with suppress(OSError):  # removed, if the parent is gone
             group.join()
     stopping, gpus = _stop_on_sigterm(), Cuda(order.gpus, order.memory_cap_bytes)
     guard: object = None
@@ -72,15 +72,15 @@ def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup |
 
 
 def _give_up(messages: BinaryIO, order: Order, gpus: Cuda, error: BaseException) -> None:
-    """Ends the process with the verdict on `error`, whatever its other threads do."""
+    """Sends the verdict on `error` and ends the process, whatever its other threads do."""
     _conclude(messages, _failed(error, order, gpus))
     os._exit(0)
 
 
 def _failed(error: BaseException, order: Order, gpus: Cuda) -> Outcome:
-    """The verdict on `error`, whose trace goes into the log, unless a command has printed its own."""
+    """Returns the verdict on `error` and logs its traceback, unless a command has printed its own."""
     _lift_memory_limit()
-    with suppress(OSError):  # a disk that is full takes no log either; the verdict goes elsewhere
+    with suppress(OSError):  # a full disk takes no log either; the verdict goes through the pipe
         if has_trace(error):
             traceback.print_exception(error)
     return _explained(error, order, gpus)
@@ -94,7 +94,7 @@ def _conclude(messages: BinaryIO, outcome: Outcome) -> None:
 
 
 def _explained(error: BaseException, order: Order, gpus: Cuda) -> Outcome:
-    """Why the workload failed with `error`; without its GPU it had to, if it has loaded torch by itself."""
+    """Returns why the workload failed with `error`: possibly because the trial's GPU is gone."""
     try:
         gpus.open()
     except GpuLostError as lost:
@@ -108,16 +108,16 @@ def _send(messages: BinaryIO, message: Mapping[str, Any]) -> None:
 
 
 def _become_independent(output: Connection) -> object:
-    """A session of its own, so that it can be killed with all that it starts; it dies with its parents.
+    """Starts a session, so that the process can be killed with all its children, and ties it to its parent.
 
     Returns the guard of its process group.
     """
     os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == 1:
-        os._exit(1)  # the parent was gone before it could be asked for
+        os._exit(1)  # the parent died before prctl
     _print_into(output)
-    # A forkserver's children start theirs in the same way; a workload's must start as they do without us.
+    # Children of a fork server use it by default; a workload's must start as they do outside the tuner.
     multiprocessing.set_start_method(None, force=True)
     supervisor = multiprocessing.parent_process()
     guard = ["/bin/sh", "-c", GUARD]
@@ -125,7 +125,7 @@ def _become_independent(output: Connection) -> object:
 
 
 def _print_into(output: Connection) -> None:
-    """Makes `output` the process's output, its last words after a crash and its stacks included."""
+    """Redirects stdout and stderr to `output`, with tracebacks of crashes and on STACK_SIGNAL."""
     os.dup2(output.fileno(), sys.stdout.fileno())
     os.dup2(output.fileno(), sys.stderr.fileno())
     output.close()
@@ -134,7 +134,7 @@ def _print_into(output: Connection) -> None:
 
 
 def _stop_on_sigterm() -> Callable[[], bool]:
-    """Whether a SIGTERM has come, which asks to stop after the next record. Ctrl-C is the driver's."""
+    """Returns a function that is True after a SIGTERM, a request to stop. Ctrl-C is left to the driver."""
     signal.signal(signal.SIGTERM, stops.note)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     return stops.is_asked
@@ -147,9 +147,9 @@ def _drive(
     stopping: Callable[[], bool],
     give_up: Callable[[BaseException], None],
 ) -> Outcome:
-    """Counts the workload's records until it ends, or should stop.
+    """Runs the workload and counts its records until it ends, or should stop.
 
-    A generator yields them. Any other function reports them while it runs, unless it returns an iterator.
+    A generator yields records. Any other function reports them while it runs, unless it returns an iterator.
     """
     workdir = order.place.work
     workdir.mkdir(exist_ok=True)
@@ -175,9 +175,9 @@ def _drive(
 
 
 def _drain(records: Iterator[Mapping[str, Any]], count: "_Count", stopping: Callable[[], bool]) -> Outcome:
-    """Takes the workload's records one by one until it ends, or should stop.
+    """Counts the workload's records one by one until it ends, or should stop.
 
-    A workload that reports on another process learns that by itself, and has more to report.
+    A workload that relays another process's records stops by itself, and may have more of them to yield.
     """
     try:
         for yielded in records:
@@ -193,16 +193,16 @@ def _drain(records: Iterator[Mapping[str, Any]], count: "_Count", stopping: Call
 
 
 class _Count:
-    """Checks the records of a workload, adds what the process shows of itself, and sends them."""
+    """Checks the records of a workload, adds figures of the process, and sends them."""
 
     def __init__(self, order: Order, messages: BinaryIO, watch: "_Watch") -> None:
         self._quality, self._messages, self._watch = order.quality, messages, watch
         self._check = Check(order.unit)
         self._last_s = _clock_s()
-        self._held: dict[str, Any] = {}  # memory, as the process that trains has reported it last
+        self._held: dict[str, Any] = {}  # memory figures last reported by the process that trains
 
     def yielded(self, yielded: Mapping[str, Any]) -> None:
-        """Counts what has come now. A record with a stamp is of another process, and knows its figures."""
+        """Counts a record that came now; a stamped one is another process's, with that one's figures."""
         if isinstance(yielded, Stamped):
             figures = self._watch.memory()
             self._held |= {name: yielded[name] for name in figures if name in yielded}
@@ -213,20 +213,20 @@ class _Count:
         seen = self._watch()
         self._send(seen.at_s, {**self._check(yielded), **seen.figures})
 
-    def reported(self, said: Mapping[str, Any], at_s: float, is_queued: bool) -> None:
-        """Counts what was reported at `at_s`, when the GPU had not done the step yet where it `is_queued`."""
-        record = {**self._check(said), **self._watch.figures(at_s)}
+    def reported(self, values: Mapping[str, Any], at_s: float, is_queued: bool) -> None:
+        """Counts a record reported at `at_s`; `is_queued`: the GPU had not finished the step by then."""
+        record = {**self._check(values), **self._watch.figures(at_s)}
         self._send(at_s, record | {QUEUED: True} if is_queued else record)
 
     def _send(self, at_s: float, record: dict[str, Any]) -> None:
-        """A stamp is of no clock but this one: neither after now nor before the one that came before."""
-        if self._quality in record:  # rarely, and the step after it does not count
+        """Sends a record; its timestamp is clipped to lie between the previous one and now."""
+        if self._quality in record:  # slow, but rare, and the step after it is not counted
             record |= self._watch.evaluated()
         self._last_s = min(max(at_s, self._last_s), _clock_s())
         _send(self._messages, {"at_s": self._last_s, "record": record})
 
     def outcome(self, without_records: str, *, is_stopped: bool) -> Outcome:
-        """How the workload has ended that is over now."""
+        """Returns the outcome of the workload, which has ended."""
         if is_stopped:
             return Outcome(Status.STOPPED, reason="was asked to stop")
         if not self._check.records:
@@ -235,14 +235,14 @@ class _Count:
 
 
 class _Seen(NamedTuple):
-    """When a record came, and what the process shows of itself with it."""
+    """The time of a record, and the figures of the process at that time."""
 
     at_s: float
     figures: Mapping[str, Any]
 
 
 class _Watch:
-    """Looks at the process whenever the workload has yielded."""
+    """Reads the figures of the process with each record."""
 
     def __init__(self, gpus: Cuda, memory: "_Memory") -> None:
         self._gpus, self._memory = gpus, memory
@@ -259,14 +259,14 @@ class _Watch:
         return _Seen(at_s, {**figures, QUEUED: True} if is_queued else figures)
 
     def memory(self) -> Mapping[str, Any]:
-        """The memory that the process holds, or held a second ago: enough where another one trains."""
+        """Returns the memory of the process, at most a second old: exact enough if another one trains."""
         self._gpus.open()
         if _clock_s() - self._held_s >= _HELD_EVERY_S:
             self._held, self._held_s = self._gpus.figures() or self._memory.figures(), _clock_s()
         return self._held
 
     def figures(self, until_s: float = math.inf) -> dict[str, Any]:
-        """What the process shows of itself without being waited for, and of its steps up to `until_s`."""
+        """Returns the figures of the process, and of its steps up to `until_s`, without waiting for it."""
         self._gpus.open()
         self._flops.attach()
         before, self._compilations = self._compilations, compilations()
@@ -274,18 +274,18 @@ class _Watch:
         return {**figures, COMPILING: True} if self._compilations != before else figures
 
     def evaluated(self) -> dict[str, int]:
-        """What the process takes of its GPU besides the allocator; it takes a while to ask."""
+        """Returns the GPU memory of the process besides its allocator, which is slow to query."""
         self._gpus.evaluated()
         context_bytes = self._gpus.context_bytes()
         return {"memory_context_bytes": context_bytes} if context_bytes else {}
 
 
 class _Memory:
-    """The process's memory on the host: capped where the order says so, and its peak.
+    """Caps the host memory of the process, if the order says so, and measures its peak.
 
-    That is what was resident beyond what the process was born with: what a step frees before its record is
-    yielded counts. Pages of files that are mapped do not: the kernel takes them back when it needs room.
-    Under a cap it is no less than what the cap counts, memory that was asked for and not touched included.
+    The peak is the resident memory beyond that at birth, so memory freed within a step counts. Pages of
+    mapped files do not, since the kernel can reclaim them. Under a cap, the peak is at least the amount that
+    the cap counts, which includes memory allocated but never touched.
     """
 
     def __init__(self, order: Order) -> None:
@@ -297,7 +297,7 @@ class _Memory:
 
     def figures(self) -> dict[str, int]:
         highest = host_bytes("VmHWM")
-        if highest > self._highest:  # since the last record: then the mapped pages were about as many as now
+        if highest > self._highest:  # risen since the last record, with about as many mapped pages as now
             self._highest = highest
             self._peak = max(self._peak, highest - host_bytes("RssFile") - self._born_with)
         if self._data_born_with is not None:
@@ -312,6 +312,6 @@ def _limit_memory(limit_bytes: int) -> None:
 
 
 def _lift_memory_limit() -> None:
-    """Room to say what went wrong."""
+    """Lifts the cap, so that there is room to report the error."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))

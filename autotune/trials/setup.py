@@ -1,4 +1,4 @@
-"""What the trials of a search have in common; the only builder of the orders to run them."""
+"""The common configuration of a search's trials, and the only builder of their orders."""
 
 import math
 from collections.abc import Sequence
@@ -18,33 +18,30 @@ from autotune.system.telemetry import Hardware
 from autotune.trials.order import Order, RaceOrder
 from autotune.workloads.base import Workload
 
-_TIMES_TO_TARGET = 8  # as many samples as the baseline's: before that, time ends a trial that cannot win
-_FEWEST_EVALUATIONS = 4  # before which nothing is called learnt
-_RACE_APART_S = 1800.0  # where every turn has a start before it
-_ROOM_SHARE = 0.9  # of the memory: a peak is not the same in every run
-_NEVER = 2**31  # samples: no evaluation falls into a race
-_TIMES_IN_RACE = 20  # the length of a training, which a race does not last: at most four times a trial
+_TIMES_TO_TARGET = 8  # as many samples as the baseline; a trial that cannot win is beaten on time before that
+_FEWEST_EVALUATIONS = 4  # evaluations before a trial can count as having learnt
+_RACE_APART_S = 1800.0  # the longest race if every turn starts a process
+_ROOM_SHARE = 0.9  # usable share of the memory, because peaks vary between runs
+_NEVER = 2**31  # samples: beyond any race, so that no evaluation falls into one
+_TIMES_IN_RACE = 20  # length of a member in lengths of a trial; a race lasts at most four of these
 
 
 @dataclass(frozen=True)
 class Training:
-    """What is trained, and what it may take: a workload with settings of a space, on this hardware.
-
-    `context_bytes` is what a process takes of its GPU besides its tensors.
-    """
+    """A workload, a space of settings, and the hardware and options to train with."""
 
     space: Space
     workload: Workload
     hardware: Hardware
     options: Options
-    context_bytes: int = room.CONTEXT_BYTES
+    context_bytes: int = room.CONTEXT_BYTES  # GPU memory of a process besides its tensors
 
     def on_gpu(self, order: Order, config: Config, gpus: float) -> Order:
-        """`order` of a trial of `config`, with a share of a GPU where `gpus` is less than one.
+        """Returns `order`, a trial of `config`, with `gpus` GPUs; below 1 a share of one.
 
-        The allocator is limited to `memory_fraction` of what the trial may take. Not the baseline's: it is
-        what is run today, and has to run. It is limited to what its neighbours leave, and not at all without
-        any.
+        The allocator is capped at `memory_fraction` of the trial's limit. The baseline is what the user runs
+        today and has to run: it is capped only at what its neighbours leave, and not at all without
+        neighbours.
         """
         limit_bytes = self.gpu_limit_bytes(gpus)
         if limit_bytes is None:
@@ -55,9 +52,9 @@ class Training:
         return replace(order, gpus=gpus, device_memory_bytes=limit_bytes, memory_cap_bytes=cap_bytes)
 
     def gpu_limit_bytes(self, gpus: float) -> int | None:
-        """What a trial may take of each of its `gpus`, a part of one below 1; None where there is none.
+        """Returns the memory limit of a trial on each of its `gpus` (below 1: a share); None without a GPU.
 
-        That is its share of what others leave, and less where the context needs it.
+        The limit is the trial's share of the free memory, reduced if the CUDA context needs the room.
         """
         if not self.hardware.gpus:
             return None
@@ -71,9 +68,9 @@ class Training:
         return room.beside_context(self._share_bytes(gpus), self.context_bytes)
 
     def order(self, config: Config, place: TrialDir, *, number: int = 0, seed: int = 0) -> Order:
-        """The order to train `config` over all samples of its trial, with a device to itself.
+        """Returns the order to train `config` for all samples of its trial, with a device to itself.
 
-        `seed` is added to the settings' own.
+        `seed` is added to the seed in the settings.
         """
         budget, goal, samples = self.space.budget, self.space.objective, self.space.samples(config)
         settings = self.workload.for_trial(
@@ -92,9 +89,9 @@ class Training:
         return self.on_gpu(order, config, math.ceil(self.options.gpus_per_trial) or 1.0)
 
     def whole(self, config: Config, place: TrialDir) -> Order:
-        """The order to train with `config` to the training's own end, at its own cadence.
+        """Returns the order to train `config` to its own end, evaluating at its own cadence, without caps.
 
-        Nothing is capped, since nothing runs alongside it. Raises InputError where that cannot be done.
+        Raises InputError if the workload cannot do that.
         """
         space = self.space
         share = space.samples(config) / space.budget.samples_per_trial if LENGTH in space.knobs else 1.0
@@ -112,7 +109,7 @@ class Training:
     def _made(
         self, config: Config, place: TrialDir, settings: dict[str, Setting], given: dict[str, Any]
     ) -> Order:
-        """What every order has; 0 samples until they are set."""
+        """Returns the fields common to all orders; `samples` is 0 until set."""
         return Order(
             number=0,
             workload=self.workload.value,
@@ -128,7 +125,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Setup:
-    """What the trials of a session are: of which space and workload, on what hardware."""
+    """The session, space, workload and hardware of a search."""
 
     session: Session
     space: Space
@@ -142,23 +139,23 @@ class Setup:
 
     @property
     def memory_limit_bytes(self) -> int:
-        """What a trial of the search may take: of its GPU, or of the host where it has none."""
+        """The memory limit of a trial: on its GPU, or on the host if it has none."""
         hardware, options = self.hardware, self.options
         limit_bytes = self._training(self.space).gpu_limit_bytes(options.gpus_per_trial)
         if limit_bytes is not None:
             return limit_bytes
-        beside = hardware.cpus // (options.cpus_per_trial or hardware.cpus)
-        return options.memory_limit_bytes or hardware.host_memory_bytes // max(1, beside)
+        concurrent = hardware.cpus // (options.cpus_per_trial or hardware.cpus)
+        return options.memory_limit_bytes or hardware.host_memory_bytes // max(1, concurrent)
 
     def _training(self, space: Space) -> Training:
         return Training(space, self.workload, self.hardware, self.options, self.context_bytes)
 
     def order(self, trial: Trial) -> Order:
-        """What a supervisor needs to run `trial`.
+        """Returns the order to run `trial`.
 
-        A repeat has a seed of its round's, and a confirming one the device to itself, as an ablation step
-        has. Only a trial of a new configuration can be beaten, a step included: its speed is known by then.
-        The others are measured to the end.
+        Repeats have their round's seed. Confirming trials and ablation steps have the device to themselves.
+        Only a trial of a new configuration can be stopped early as beaten, ablation steps included, since the
+        speed is known by then; all others are measured to the end.
         """
         place, goal = self.session.trial_dir(trial.number), self.space.objective
         training, gpus = self._training(self.space), self.options.gpus_per_trial
@@ -182,10 +179,10 @@ class Setup:
         )
 
     def race(self, trial: Trial, members: Sequence[Trial]) -> RaceOrder:
-        """What a supervisor needs to run the race `trial` between the settings of `members`.
+        """Returns the order to race the settings of `members`, as the trial `trial`.
 
-        Each has the settings of its trial, its seed too, and the device to itself; it is not evaluated: what
-        its trial has shown of that is added where it counts. All are alive at once where there is room.
+        Each member has the settings and seed of its trial and the device to itself. No member is evaluated:
+        the cost of evaluations in its trial is added if it counts. All are alive at once if memory allows.
         """
         place, together = self.session.trial_dir(trial.number), self._fit_together(members)
         orders = [
@@ -207,7 +204,7 @@ class Setup:
         )
 
     def _endless(self, member: Trial, place: TrialDir) -> Order:
-        """The order to train a member of a race, with no evaluation, and no end before that of the race."""
+        """Returns the order of a member that neither evaluates nor ends before the race does."""
         longer = lengths.endless(self.space, member.config, _TIMES_IN_RACE)
         changes = {"evaluations_per_trial": 1}
         if longer is member.config:
@@ -217,10 +214,10 @@ class Setup:
         return replace(training.order(longer, place, number=member.number), samples=_NEVER)
 
     def _fit_together(self, members: Sequence[Trial]) -> bool:
-        """Whether all members of a race can be held in memory at once, by the peaks that they had as trials.
+        """Returns True if all members fit into memory at once, judged by their peaks as trials.
 
-        What is too little to be measured as a peak was still seen from outside, with all that it shares. A
-        GPU in exclusive compute mode holds one at a time.
+        A peak too small to be measured is replaced by the RSS seen from outside, shared pages included. A GPU
+        in exclusive compute mode holds one process at a time.
         """
         if any(gpu.exclusive for gpu in self.hardware.gpus):
             return False
@@ -229,7 +226,7 @@ class Setup:
         return None not in peaks and sum(peak or 0 for peak in peaks) <= _ROOM_SHARE * room_bytes
 
     def _capped_together(self, orders: Sequence[Order], members: Sequence[Trial]) -> list[Order]:
-        """The orders of members that share a GPU at once: none takes what another one is known to hold."""
+        """Returns the orders of members that share a GPU, each capped in proportion to its known peak."""
         if not self.hardware.gpus:
             return list(orders)
         held, room_bytes = [_held_bytes(trial) or 0 for trial in members], self._race_room_bytes(members)
@@ -242,18 +239,18 @@ class Setup:
         return capped
 
     def _race_room_bytes(self, members: Sequence[Trial]) -> int:
-        """The memory that the members of a race share: the GPU's without their contexts, or the host's.
+        """Returns the memory that the members share: of the GPU, less their contexts, or of the host.
 
-        A limit of the host's memory is each trial's own, and says nothing about several.
+        A host memory limit applies to each trial by itself, so it does not count here.
         """
         if self.hardware.free_device_bytes is None:
             return self.hardware.host_memory_bytes
-        beside_bytes = sum(trial.measurement.context_bytes or self.context_bytes for trial in members)
-        return max(0, self.hardware.free_device_bytes - beside_bytes)
+        contexts_bytes = sum(trial.measurement.context_bytes or self.context_bytes for trial in members)
+        return max(0, self.hardware.free_device_bytes - contexts_bytes)
 
 
 def _held_bytes(trial: Trial) -> int | None:
-    """What a trial was seen to hold at most, on a GPU what its allocator had only cached included."""
-    shown = trial.measurement
-    seen_bytes = shown.telemetry.get("host_rss_bytes")
-    return shown.peak_reserved_bytes or shown.peak_memory_bytes or (int(seen_bytes) if seen_bytes else None)
+    """Returns the peak memory of a trial; on a GPU including what its allocator only cached."""
+    m = trial.measurement
+    seen_bytes = m.telemetry.get("host_rss_bytes")
+    return m.peak_reserved_bytes or m.peak_memory_bytes or (int(seen_bytes) if seen_bytes else None)

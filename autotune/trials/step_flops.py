@@ -1,4 +1,4 @@
-"""What a step of a training in this process computes and trains: seen in its first steps, by torch's hook."""
+"""FLOPs and trained parameters of a training in this process, from a hook on the optimizer's first steps."""
 
 import math
 import sys
@@ -12,26 +12,26 @@ from autotune.inside.site.autotune_figures import trained_parameters
 from autotune.inside.site.autotune_flops import Flops
 from autotune.storage.records import FLOPS
 
-PARAMETERS = "trained_parameters"  # of the first record after the optimizer is known: how many it trains
-_OTHERS = 20  # steps of other optimizers in a row, after which the first one is not waited for
-_MOST_STEPS = 100_000  # between two records
-_clock_s = time.monotonic  # kept here: a workload that replaces the module's clock replaces its own alone
+PARAMETERS = "trained_parameters"  # key in the first record after the optimizer is known
+_OTHERS = 20  # consecutive steps of other optimizers after which the first one is given up
+_MOST_STEPS = 100_000  # kept between two records
+_clock_s = time.monotonic  # bound here, because a workload may patch time.monotonic
 
 
 class StepFlops:
-    """Counts from the first record on; the first optimizer that steps then says when a step has ended."""
+    """Counts the FLOPs of steps, which end when the first optimizer seen after the first record steps."""
 
     def __init__(self) -> None:
         self._flops = Flops()
-        # When each step since the last record has ended, and what was counted of it.
+        # The end of each step since the last record, and its FLOPs by number format.
         self._steps: deque[tuple[float, Mapping[str, int]]] = deque(maxlen=_MOST_STEPS)
         self._has_begun = self._is_attached = False
-        self._optimizer: Any = None  # a reference to it
-        self._parameters = 0  # that it trains, until that is reported
+        self._optimizer: Any = None  # a weak reference
+        self._parameters = 0  # trained by the optimizer; 0 once reported
         self._others = 0
 
     def attach(self) -> None:
-        """Begins to listen, as soon as torch is there."""
+        """Registers the hook as soon as torch is loaded."""
         optimizers = sys.modules.get("torch.optim.optimizer")
         if not self._is_attached and optimizers is not None:
             optimizers.register_optimizer_step_post_hook(self._stepped)
@@ -49,16 +49,16 @@ class StepFlops:
             return
         self._others += 1
         if self._optimizer() is None or self._others >= _OTHERS:
-            self._flops.leave()  # or else all that comes would be counted, which takes time
+            self._flops.leave()  # counting costs time, and would never end
 
     def taken(self, until_s: float = math.inf) -> Mapping[str, Any]:
-        """What the steps up to `until_s` have computed, and once what they train, for their record.
+        """Returns the FLOPs of the steps up to `until_s`, and once the number of trained parameters.
 
-        Those that were not counted have computed as much as the one that was.
+        Steps that were not counted are assumed to take as many FLOPs as the counted one.
         """
-        self._has_begun, count, found = True, 0, dict[str, int]()
+        self._has_begun, count, step_flops = True, 0, dict[str, int]()
         while self._steps and self._steps[0][0] <= until_s:
-            count, found = count + 1, dict(self._steps.popleft()[1]) or found
-        computed = {FLOPS: {kind: count * flops for kind, flops in found.items()}} if found else {}
+            count, step_flops = count + 1, dict(self._steps.popleft()[1]) or step_flops
+        figures = {FLOPS: {kind: count * flops for kind, flops in step_flops.items()}} if step_flops else {}
         trained, self._parameters = self._parameters, 0
-        return {**computed, PARAMETERS: trained} if trained else computed
+        return {**figures, PARAMETERS: trained} if trained else figures

@@ -1,20 +1,20 @@
-"""Of a long training's records those that its figures need. Pure: the clock is in the records."""
+"""Thins out the records of a long training. Pure: timestamps come with the records."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from autotune.storage.records import COMPILING, STANDS_FOR, steps_of
 
-_ALL_S = 3600.0  # after which no more are kept than one in that time; until then, more the sooner it is
+_ALL_S = 3600.0  # the interval between kept steps grows from 0 to `every_s` over this time
 
 
 class Thinner:
-    """Lets every evaluation through, and of the steps in between after an hour one every `every_s` seconds.
+    """Passes every evaluation, and of the steps in between one every `every_s` seconds after the first hour.
 
-    Before that it is one in as much less time as less has passed, so that a short training keeps its steps.
-    The last step before an evaluation goes through as well, since the evaluation's time begins there; so does
-    what was compiled, which no speed is measured across. What is left out is reported by the step after it:
-    that has all samples so far, and says for how many steps it stands where that is more than itself.
+    During the first hour the interval grows linearly from 0, so that a short training keeps its steps. Two
+    more kinds of step always pass: the last one before an evaluation, where the evaluation's time begins, and
+    one that compiled, across which no speed is measured. A step that passes has all samples so far, and says
+    for how many steps it stands if that is more than one.
     """
 
     def __init__(self, quality: str, every_s: float) -> None:
@@ -25,16 +25,16 @@ class Thinner:
         self._samples = self._steps = 0  # of all records so far; since the last one that went through
 
     def __call__(self, records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        through: list[dict[str, Any]] = []
+        passed: list[dict[str, Any]] = []
         for record in records:
             if self._is_break(record):
-                through += self.rest()
+                passed += self.rest()
             self._steps += steps_of(record) if record["samples"] > self._samples else 0
             self._samples, self._held = record["samples"], record
             if self._is_break(record) or self._is_due(record["at_s"]):
                 self._last_s = record["at_s"]
-                through += self.rest()
-        return through
+                passed += self.rest()
+        return passed
 
     def _is_due(self, at_s: float) -> bool:
         return at_s - self._last_s >= self._apart_s(at_s)
@@ -48,7 +48,7 @@ class Thinner:
         return self._quality in record or record.get(COMPILING) is True
 
     def rest(self) -> list[dict[str, Any]]:
-        """The step that was held back last, where no other one has come since."""
+        """Returns the step that is held back, if there is one."""
         held, steps = self._held, self._steps
         self._held, self._steps = None, 0
         if held is None:
