@@ -1,4 +1,4 @@
-"""What the control groups around this process allow it: a container's share of the machine (v1 and v2)."""
+"""Control groups (v1 and v2) of this process: the CPU and memory limits of a container."""
 
 import os
 from collections.abc import Iterator
@@ -7,45 +7,45 @@ from pathlib import Path
 
 _ROOT = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
-_NO_LIMIT_BYTES = 2**60  # v1 says for none the largest number of whole pages; v2 says "max"
+_NO_LIMIT_BYTES = 2**60  # without a limit, v1 has the largest number of whole pages; v2 has "max"
 
 
 @dataclass(frozen=True)
 class Memory:
-    """A limit, and what is used of it without the page cache that the kernel would drop first."""
+    """A memory limit and its use, without page cache that the kernel would reclaim first."""
 
     limit_bytes: int
     used_bytes: int
 
 
 def cpu_quota(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> float | None:
-    """How many CPUs the tightest quota is worth, None where there is no quota."""
+    """Returns the tightest CPU quota in CPUs, None if there is no quota."""
     quotas = [q for group in _groups("cpu", root, membership) if (q := _quota(group))]
     return min(quotas, default=None)
 
 
 def memory(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> Memory | None:
-    """The tightest memory limit and its use, None where there is no limit."""
+    """Returns the tightest memory limit and its use, None if there is no limit."""
     group = tightest_group(root, membership)
     return None if group is None else memory_of(group)
 
 
 def tightest_group(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> Path | None:
-    """The group with the tightest memory limit, None where there is no limit."""
+    """Returns the group with the tightest memory limit, None if there is no limit."""
     limits = {g: limit for g in _groups("memory", root, membership) if (limit := _limit_bytes(g)) is not None}
     return min(limits, key=lambda group: limits[group], default=None)
 
 
 def own_group(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> Path | None:
-    """The group that counts this process's memory, None where that cannot be seen."""
+    """Returns the group that counts this process's memory, None if it is not visible."""
     return next(_groups("memory", root, membership), None)
 
 
 def group_for_trials(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> Path | None:
-    """The group in which this process can make others for memory, None where there is none.
+    """Returns the group in which this process can create memory groups, None if there is none.
 
-    Its own; in v2 that cannot have processes and groups in it, so that it is the nearest one above, but none
-    beyond a limit that a trial would get around.
+    In v1 that is its own group. In v2 a group cannot contain both processes and groups, so it is the nearest
+    one above, unless a trial would escape a limit by moving there.
     """
     for group in _groups("memory", root, membership):
         if _can_hold_groups(group):
@@ -65,15 +65,15 @@ def _can_hold_groups(group: Path) -> bool:
 
 
 def _limits(group: Path) -> bool:
-    """Whether a group of v2 sets a limit of its own."""
+    """Returns True if a v2 group sets a limit of its own."""
     limits = (_read(group / name) for name in ("memory.max", "memory.high", "cpu.max"))
     return any(limit and limit.split()[0] != "max" for limit in limits)
 
 
 def kills(group: Path, *, below: bool = True) -> int:
-    """How many of its processes the kernel has killed for memory since it was made.
+    """Returns how many processes the kernel has killed for memory in the group since its creation.
 
-    In v2 those of groups `below` it count, too, unless that is not asked for; in v1 they never do.
+    In v2 kills in groups `below` count too, unless `below` is False; in v1 they never do.
     """
     events = "memory.events" if below else "memory.events.local"
     text = _read(group / (events if is_v2(group) else "memory.oom_control"))
@@ -82,14 +82,14 @@ def kills(group: Path, *, below: bool = True) -> int:
 
 
 def _groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
-    """The directories of this process's groups for `controller`, from its own up to the outermost."""
+    """Yields the directories of this process's groups for `controller`, from its own to the outermost."""
     for line in _read(membership).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
         top = root / controller if controllers else root  # v2 has one tree and names no controller
         group = top / path.lstrip("/")
-        # A container without its own cgroup namespace sees the host's path here, which is not mounted in it.
+        # In a container without its own cgroup namespace this is the host's path, which is not mounted.
         yield from (g for g in (group, *group.parents) if g.is_relative_to(top) and g.is_dir())
 
 
@@ -98,13 +98,13 @@ def _quota(group: Path) -> float | None:
     if not text:
         text = f"{_read(group / 'cpu.cfs_quota_us')} {_read(group / 'cpu.cfs_period_us')}"
     match text.split():
-        case [quota, period] if quota.isdigit():  # v2 says "max", v1 says -1 where there is none
+        case [quota, period] if quota.isdigit():  # "max" in v2 and -1 in v1 mean no quota
             return int(quota) / int(period)
     return None
 
 
 def memory_of(group: Path) -> Memory | None:
-    """The memory limit of a group and its use, None where it has no limit."""
+    """Returns the memory limit of a group and its use, None if it has no limit."""
     v2, limit_bytes = _limits_as_v2(group), _limit_bytes(group)
     used = _read(group / ("memory.current" if v2 else "memory.usage_in_bytes"))
     if limit_bytes is None or not used.isdigit():

@@ -1,7 +1,7 @@
-"""Lists the NVIDIA devices, by NVML. Without a driver there are none, and nothing raises.
+"""Lists NVIDIA devices by NVML, none without a driver; nothing raises.
 
-A device may refuse to answer, because it has fallen off the bus or this process may not open it. Then it says
-why, and the others are listed all the same.
+A device that cannot be queried, because it fell off the bus or is not accessible to this process, is listed
+with its error, and does not hide the others.
 """
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
@@ -16,19 +16,19 @@ from autotune.system import nvml
 from autotune.system.nvml import Gpu
 
 _EXCLUSIVE = {pynvml.NVML_COMPUTEMODE_EXCLUSIVE_THREAD, pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS}
-_NO_DEVICE = {"", "-1", "NoDevFiles"}  # in CUDA_VISIBLE_DEVICES: no device is wanted; the last is Slurm's
+_NO_DEVICE = {"", "-1", "NoDevFiles"}  # values of CUDA_VISIBLE_DEVICES for no device; the last is Slurm's
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
 class Device:
-    """A visible device; a MIG slice is one of its own."""
+    """A visible device; a MIG slice is a device of its own."""
 
     label: str  # with nvidia-smi's number
     uuid: str | None = None
     name: str | None = None
-    gpu: Gpu | None = None  # None if NVML does not tell all of it
+    gpu: Gpu | None = None  # None if NVML cannot fully query it
     refused: str | None = None  # why not, in the driver's words
 
 
@@ -44,30 +44,31 @@ class _Found:
 
 
 def number_alike(environment: MutableMapping[str, str]) -> None:
-    """Makes CUDA number GPUs by their buses, as NVML and Ray do; its own way begins with the fastest."""
+    """Makes CUDA number GPUs by PCI bus, as NVML and Ray do; by default it starts with the fastest."""
     environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
 
 
 def show(environment: MutableMapping[str, str], gpus: Iterable[Gpu]) -> None:
-    """Makes CUDA show just these GPUs."""
+    """Makes only these GPUs visible to CUDA."""
     environment[VISIBLE] = ",".join(gpu.uuid for gpu in gpus)
 
 
 def visible(names: str | None) -> tuple[Device, ...]:
-    """Returns the devices that CUDA_VISIBLE_DEVICES names, in that order, and what it names that is none.
+    """Returns the devices in `names`, a value of CUDA_VISIBLE_DEVICES, in that order; None: all.
 
-    A number is nvidia-smi's, in the order of PCI buses, without the devices that this process may not open.
-    All MIG slices are devices, although CUDA shows only one. A driver at fault is a device that refuses.
+    Numbers are those of nvidia-smi, by PCI bus, without devices that this process may not open. All MIG
+    slices are listed, although CUDA shows only one. An invalid entry, or a faulty driver, is listed as a
+    device that refuses.
     """
-    with nvml.library() as found:
-        if found:
+    with nvml.library() as is_available:
+        if is_available:
             return tuple(_describe(one) for one in _visible(names))
     fault = nvml.fault() if names is None or names.split(",")[0].strip() not in _NO_DEVICE else None
     return (Device("NVIDIA driver", refused=fault),) if fault else ()
 
 
 def handles(names: str | None) -> list[Any]:
-    """Returns NVML's handles of the visible devices that have one; valid while `nvml.library` is open."""
+    """Returns the NVML handles of the visible devices that have one, valid while NVML is open."""
     return [one.handle for one in _visible(names) if one.handle is not None]
 
 
@@ -78,7 +79,7 @@ def _visible(names: str | None) -> list[_Found]:
 
 
 def _chosen(names: str, every: Sequence[_Found]) -> Iterator[_Found]:
-    """Yields the devices that CUDA_VISIBLE_DEVICES names, up to an entry that is none, as CUDA does."""
+    """Yields the devices in `names` up to the first invalid entry, as CUDA does."""
     labels = set()
     for entry in (part.strip() for part in names.split(",")):
         one = _named(entry, every)
@@ -91,7 +92,7 @@ def _chosen(names: str, every: Sequence[_Found]) -> Iterator[_Found]:
 
 
 def _named(entry: str, every: Sequence[_Found]) -> _Found | None:
-    """Returns the device that `entry` names by its number, its UUID or the beginning of that."""
+    """Returns the device that `entry` names by number, UUID or a unique prefix of a UUID."""
     if entry.startswith("MIG-"):
         return _slice_of(entry)
     if entry.isdecimal():
@@ -102,7 +103,7 @@ def _named(entry: str, every: Sequence[_Found]) -> _Found | None:
 
 
 def _every() -> tuple[list[_Found], list[_Found]]:
-    """Returns all devices, and apart from them those that this process may not open; CUDA counts without."""
+    """Returns all devices, and separately those that this process may not open, which CUDA skips."""
     every: list[_Found] = []
     forbidden: list[_Found] = []
     try:
@@ -122,7 +123,7 @@ def _every() -> tuple[list[_Found], list[_Found]]:
 
 
 def _answer(query: Callable[..., Any], handle: Any, otherwise: Any) -> Any:
-    """Returns what NVML answers, or `otherwise` of a device that does not support the question."""
+    """Returns NVML's answer, or `otherwise` if the device does not support the query."""
     try:
         return query(handle)
     except pynvml.NVMLError:
@@ -130,7 +131,7 @@ def _answer(query: Callable[..., Any], handle: Any, otherwise: Any) -> Any:
 
 
 def _parts(found: _Found) -> list[_Found]:
-    """Returns the slices of a device in MIG mode, which alone can be used; otherwise the device."""
+    """Returns the slices of a device in MIG mode, where only they are usable; otherwise the device."""
     if found.handle is None or found.parent is not None:
         return [found]
     if not _answer(pynvml.nvmlDeviceGetMigMode, found.handle, (0, 0))[0]:
@@ -147,7 +148,7 @@ def _slices(found: _Found) -> Iterator[_Found]:
 
 
 def _slice_of(uuid: str) -> _Found:
-    """Returns the MIG slice that CUDA_VISIBLE_DEVICES names."""
+    """Returns the MIG slice with the UUID `uuid`."""
     try:
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
         parent = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
@@ -173,7 +174,7 @@ def _describe(found: _Found) -> Device:
 
 
 def _memory_bytes(handle: Any) -> tuple[int, int]:
-    """Returns all of a device's memory, and what of it is in use."""
+    """Returns the total and the used memory of a device."""
     try:
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
         return int(memory.total), int(memory.used)

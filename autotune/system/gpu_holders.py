@@ -1,4 +1,4 @@
-"""What holds memory of the visible GPUs, and how much of them is in use, as far as NVML reports it."""
+"""The memory in use on the visible GPUs and the processes that hold it, as NVML reports them."""
 
 import os
 from collections import Counter
@@ -11,14 +11,14 @@ from autotune.system import devices, nvml
 
 
 def used_bytes() -> int:
-    """What is in use of all visible GPUs together; 0 where that cannot be had."""
+    """Returns the memory in use on all visible GPUs together, 0 if unknown."""
     return sum(_each(lambda gpu: [int(pynvml.nvmlDeviceGetMemoryInfo(gpu).used)]))
 
 
 def held_bytes() -> dict[int, int]:
-    """The processes that hold memory of a visible GPU, by id, and how much; 0 where NVML does not say.
+    """Returns the memory on visible GPUs by process ID, 0 for a process if NVML does not tell.
 
-    In a container these may be other ids than its own.
+    In a container the IDs may be those of the host.
     """
     held: Counter[int] = Counter()
     for process in _each(pynvml.nvmlDeviceGetComputeRunningProcesses):
@@ -27,10 +27,10 @@ def held_bytes() -> dict[int, int]:
 
 
 def _each(ask: Callable[[Any], list[Any]]) -> list[Any]:
-    """What `ask` finds on all visible GPUs; nothing where one of them cannot be asked."""
-    with nvml.library() as found:
+    """Returns what `ask` returns for all visible GPUs, [] if one of them cannot be queried."""
+    with nvml.library() as is_available:
         try:
-            handles = devices.handles(os.environ.get(devices.VISIBLE)) if found else []
+            handles = devices.handles(os.environ.get(devices.VISIBLE)) if is_available else []
             return [one for handle in handles for one in ask(handle)]
-        except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError):  # the latter of a driver that is too old
+        except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError):  # mismatch: the driver is too old
             return []

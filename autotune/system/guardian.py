@@ -1,9 +1,9 @@
-"""Nothing outlives its command: a process of its own, below which the daemons of a search run.
+"""The guardian: a process that runs the daemons of a search below it and ends them with the search.
 
-It has a session of its own, so that a signal to the driver's group or from its terminal reaches the driver
-alone. Every orphan below it becomes its child (it is a subreaper), so that it can find and end all there is,
-and nothing else. It watches the driver by a pipe, which the kernel closes however the driver ends, and in
-which the driver says what to start. Only the standard library is imported here: it runs as a script.
+It has a session of its own, so that a signal to the driver's process group or terminal does not reach it. As
+a subreaper it becomes the parent of every orphan below it, so that it can find and end all of them, and
+nothing else. A pipe carries the driver's orders and is closed by the kernel however the driver ends. The
+module runs as a script and imports only the standard library.
 """
 
 import ctypes
@@ -25,30 +25,30 @@ from typing import IO, cast
 _PR_SET_CHILD_SUBREAPER = 36
 _READY, _FAILED, _END, _ENDED = "ready", "failed", "end", "ended"
 _LOOK_S = 0.1
-_WATCH_S = 0.5  # of Ray once it runs: every look takes time from the trials
+_WATCH_S = 0.5  # for watching Ray, because every look takes time from the trials
 _SETTLE_S = 2.0
-_END_S = 10.0  # what hangs in a driver or a file system cannot be killed, nor waited for
+_END_S = 10.0  # limit, because a process stuck in a driver or file system cannot be killed
 _LAST_WORDS = 500
-_TRIES, _BETWEEN_S = 40, 0.05  # a control group is busy for a moment after the last one has left it
-# Only what multiprocessing and torch name themselves: a user may keep data of their own there.
+_TRIES, _BETWEEN_S = 40, 0.05  # a control group stays busy for a moment after its last process
+# Only names given by multiprocessing and torch: users may keep data of their own there.
 _SHARED_MEMORY = ("/dev/shm/psm_", "/dev/shm/torch_")  # noqa: S108 - looked for, not made
 
-GROUP = "autotune-"  # what the control groups of trials are called before the process that has made them
+GROUP = "autotune-"  # prefix of the names of trials' control groups, before the ID of their maker
 
 
 class StartError(Exception):
-    """What was to be started ended with an error; the text is the last line of what it said."""
+    """The command to start failed; the text is the last line of its output."""
 
 
 class Guardian:
-    """Ends all that runs below it when this process has ended, however that ends, and removes `directory`.
+    """Ends everything below it and removes `directory` when this process ends, however it ends.
 
-    So it does with the trials' control groups in `groups`. It keeps the descriptors `held` open as long as it
+    It also removes the trials' control groups in `groups`, and keeps the descriptors `held` open while it
     lives.
     """
 
     def __init__(self, directory: Path, groups: Path | None = None, held: Collection[int] = ()) -> None:
-        _adopt_orphans()  # of the guardian, should it be killed
+        _adopt_orphans()  # those of the guardian, if it is killed
         self._directory, self._groups = directory, groups
         self._process = subprocess.Popen(  # noqa: S603 - a command of ours
             [sys.executable, "-I", __file__, str(directory), *map(str, filter(None, [groups]))],
@@ -63,17 +63,17 @@ class Guardian:
 
     @property
     def directory(self) -> Path:
-        """Where what it starts may write: it goes with the guardian."""
+        """The directory for files of the processes it starts; removed with the guardian."""
         return self._directory
 
     @contextmanager
     def running(
         self, start: Sequence[str], environment: Mapping[str, str], lost: Callable[[], None]
     ) -> Iterator[None]:
-        """Runs the command `start`, which leaves daemons behind; they are ended in the end.
+        """Runs the command `start`, which leaves daemons behind, and ends them when the block is left.
 
-        Should a daemon die before, `lost` is called in a thread, and everything is ended, the guardian
-        included. Raises StartError where `start` fails.
+        If a daemon dies before, `lost` is called in a thread and everything is ended, the guardian included.
+        Raises StartError if `start` fails.
         """
         leaving = threading.Event()
 
@@ -83,14 +83,14 @@ class Guardian:
                 self.end_what_it_left()
 
         watching = threading.Thread(target=watch, name="guardian", daemon=True)
-        self._say(json.dumps([list(start), dict(environment)]))  # its command line could be seen by any user
+        self._say(json.dumps([list(start), dict(environment)]))  # a command line would be visible to any user
         try:
             self._await_start()
             watching.start()
             yield
         except Exception:
             if watching.ident is not None:
-                watching.join(_SETTLE_S)  # what a daemon's death breaks is noticed before the death itself
+                watching.join(_SETTLE_S)  # the error may arrive before the report of the daemon's death
             raise
         finally:
             leaving.set()
@@ -105,12 +105,12 @@ class Guardian:
             print(line, file=self._orders, flush=True)
 
     def _await_start(self) -> None:
-        answer, _, said = self._words.readline().strip().partition(" ")
+        answer, _, error = self._words.readline().strip().partition(" ")
         if answer != _READY:
-            raise StartError(json.loads(said)[:_LAST_WORDS] if said else "it was killed")
+            raise StartError(json.loads(error)[:_LAST_WORDS] if error else "it was killed")
 
     def close(self) -> None:
-        """Waits until nothing is left of what ran below it, nor of its directory."""
+        """Waits until all processes below it and its directory are gone."""
         with suppress(OSError):
             self._orders.close()
         with suppress(subprocess.TimeoutExpired):
@@ -120,15 +120,15 @@ class Guardian:
             self.end_what_it_left()
 
     def end_what_it_left(self) -> None:
-        """Ends all that runs below this process, to which the orphans of a guardian come that was killed."""
+        """Ends all descendants of this process, which adopts the orphans of a killed guardian."""
         end_descendants(_END_S)
         _clear(self._directory, self._groups)
 
 
 def end_descendants(timeout_s: float) -> None:
-    """Kills all that this process has started, and what that has started, until nothing is left.
+    """Kills all descendants of this process until none is left, or for `timeout_s`.
 
-    Shared memory that they alone had goes with them.
+    Removes the shared memory that only they used.
     """
     deadline, shared = time.monotonic() + timeout_s, set[str]()
     while time.monotonic() < deadline:
@@ -140,24 +140,24 @@ def end_descendants(timeout_s: float) -> None:
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        except ChildProcessError:  # orphans become children: without a child nothing is left
+        except ChildProcessError:  # orphans become children, so nothing is left
             remove_shared_memory(shared)
             return
         time.sleep(_LOOK_S / 10)
 
 
 def shared_memory(pids: Iterable[int]) -> set[str]:
-    """The files of named shared memory that processes have mapped; those of multiprocessing and torch alone.
+    """Returns the shared-memory files that processes have mapped, of multiprocessing and torch only.
 
-    A process that is killed leaves them behind, and with them the memory.
+    A killed process leaves them, and so their memory, behind.
     """
-    found = set()
+    files = set()
     for pid in pids:
         with suppress(OSError):
             maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
             fields = (line.split(maxsplit=5) for line in maps.splitlines() if "/dev/shm/" in line)  # noqa: S108
-            found |= {name for *_, name in fields if name.startswith(_SHARED_MEMORY)}
-    return {name for name in found if not name.endswith(" (deleted)")}
+            files |= {name for *_, name in fields if name.startswith(_SHARED_MEMORY)}
+    return {name for name in files if not name.endswith(" (deleted)")}
 
 
 def remove_shared_memory(files: Collection[str]) -> None:
@@ -172,29 +172,29 @@ def _adopt_orphans() -> None:
 
 
 def descendants(ancestors: Collection[int]) -> set[int]:
-    """The processes `ancestors` and all below them; those that have ended and are not waited for included."""
-    parents, found = _parents(), set(ancestors)
-    while below := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= below
-    return found
+    """Returns `ancestors` and all processes below them, zombies included."""
+    parents, family = _parents(), set(ancestors)
+    while below := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= below
+    return family
 
 
 def _parents() -> dict[int, int]:
-    """The parent of every process."""
-    found = {int(entry.name): _stat(entry) for entry in Path("/proc").iterdir() if entry.name.isdecimal()}
-    return {pid: int(fields[1]) for pid, fields in found.items() if fields}
+    """Returns the parent of every process."""
+    stats = {int(entry.name): _stat(entry) for entry in Path("/proc").iterdir() if entry.name.isdecimal()}
+    return {pid: int(fields[1]) for pid, fields in stats.items() if fields}
 
 
 def _stat(process: Path) -> list[str]:
-    """The state of a process, its parent and what follows in its `stat`; nothing where there is none."""
+    """Returns state, parent and the following fields of a process's `stat`, [] if there is none."""
     with suppress(OSError):
-        # The name, in parentheses, may hold anything.
+        # The name, in parentheses, may contain anything.
         return (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
     return []
 
 
 def _serve(directory: Path, orders: FileIO) -> None:
-    """Starts what the driver says until the driver, or one of the daemons, has ended."""
+    """Starts what the driver orders until the driver, or one of the daemons, ends."""
     while line := orders.readline():
         start, environment = json.loads(line)
         if not _run(directory, start, environment, orders):
@@ -204,14 +204,14 @@ def _serve(directory: Path, orders: FileIO) -> None:
 
 
 def _run(directory: Path, start: Sequence[str], environment: Mapping[str, str], orders: FileIO) -> bool:
-    """Starts the daemons and says so; returns whether it was the driver that asked for their end."""
+    """Starts the daemons and reports that; returns True if the driver asked for their end."""
     log = directory / "start.log"
     with log.open("w") as output:
         starting = subprocess.Popen(  # noqa: S603 - a command of the driver's
             start, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
     while starting.poll() is None:
-        if _is_said(orders, _LOOK_S):
+        if _is_readable(orders, _LOOK_S):
             return bool(orders.readline())
     daemons = set[int]()
     if starting.returncode:
@@ -220,18 +220,19 @@ def _run(directory: Path, start: Sequence[str], environment: Mapping[str, str], 
     else:
         daemons = {pid for pid, parent in _parents().items() if parent == os.getpid()}
         print(_READY, flush=True)
-    while not _is_said(orders, _WATCH_S):
+    while not _is_readable(orders, _WATCH_S):
         if _has_ended(daemons):
             return False
     return bool(orders.readline())
 
 
-def _is_said(orders: FileIO, timeout_s: float) -> bool:
-    """Whether the driver says something, or closes its end of the pipe, within that time."""
+def _is_readable(orders: FileIO, timeout_s: float) -> bool:
+    """Returns True if the driver writes, or closes its end of the pipe, within that time."""
     return bool(select.select([orders], [], [], timeout_s)[0])
 
 
 def _has_ended(daemons: Collection[int]) -> bool:
+    """Reaps ended children; returns True if one of `daemons` is among them."""
     with suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG)[0]) != 0:
             if ended in daemons:
@@ -240,9 +241,9 @@ def _has_ended(daemons: Collection[int]) -> bool:
 
 
 def remove_groups(place: Path) -> None:
-    """Removes the control groups in `place` that were made for trials by processes that have ended.
+    """Removes the control groups in `place` that belong to trials of processes that have ended.
 
-    These may not have been waited for: what started Ray inherits children that it knows nothing of.
+    Such a process may be a zombie: the parent of Ray's daemons inherits children that it does not wait for.
     """
     for group in place.glob(f"{GROUP}*"):
         maker = group.name.removeprefix(GROUP).partition("-")[0]
@@ -255,12 +256,12 @@ def _remove_group(group: Path) -> None:
     for _ in range(_TRIES):
         with suppress(OSError):
             group.rmdir()
-        if not group.exists() or _holds_somebody(group):
+        if not group.exists() or _has_processes(group):
             return
         time.sleep(_BETWEEN_S)
 
 
-def _holds_somebody(group: Path) -> bool:
+def _has_processes(group: Path) -> bool:
     with suppress(OSError):
         return bool((group / "cgroup.procs").read_text().strip())
     return False
@@ -274,10 +275,10 @@ def _clear(directory: Path, groups: Path | None) -> None:
 
 def main(directory: str, groups: str | None = None) -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)  # it ends with the driver; a handler is not inherited
+        signal.signal(number, lambda *_: None)  # it ends with the driver; children do not inherit a handler
     _adopt_orphans()
     try:
-        # Unbuffered: what is said must not stay unseen in a buffer.
+        # Unbuffered, because select does not see what is in a buffer.
         with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as orders:
             _serve(Path(directory), orders)
     finally:

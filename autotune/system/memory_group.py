@@ -1,4 +1,4 @@
-"""A control group of a trial's own: the kernel caps a family's memory in it, and counts its kills."""
+"""A control group per trial, in which the kernel caps the memory of a process family and counts OOM kills."""
 
 import itertools
 import os
@@ -13,18 +13,18 @@ from autotune.system import cgroup
 from autotune.system.guardian import GROUP, remove_groups
 
 _COUNT = itertools.count()
-_TRIES, _BETWEEN_S = 40, 0.05  # a killed process leaves its group a moment later
+_TRIES, _BETWEEN_S = 40, 0.05  # a killed process takes a moment to leave its group
 
 
 @dataclass(frozen=True)
 class MemoryGroup:
-    """A group in `directory`: a process that joins is in it with all that it starts from then on."""
+    """The control group in `directory`; a process that joins brings all its later children."""
 
     directory: Path
 
     @classmethod
     def made(cls) -> Self | None:
-        """A new group without a limit; None where this process may make none."""
+        """Creates a group without a limit; returns None if this process may not create one."""
         place = cgroup.group_for_trials()
         if place is None:
             return None
@@ -37,38 +37,38 @@ class MemoryGroup:
         return cls(directory)
 
     def join(self) -> None:
-        """Puts this process into the group. Raises OSError where it may not."""
+        """Puts this process into the group; raises OSError if it may not."""
         self._set("cgroup.procs", 0)
 
     def cap(self, limit_bytes: int) -> None:
-        """Has the kernel kill within the group rather than let it hold more than `limit_bytes`.
+        """Makes the kernel kill processes of the group once it needs more than `limit_bytes`, swap included.
 
-        Raises OSError where that cannot be set.
+        Raises OSError if the limit cannot be set.
         """
         if cgroup.is_v2(self.directory):
             self._set("memory.max", limit_bytes)
             self._set("memory.swap.max", 0)
         else:
             self._set("memory.limit_in_bytes", limit_bytes)
-            self._set("memory.memsw.limit_in_bytes", limit_bytes)  # swap counts
+            self._set("memory.memsw.limit_in_bytes", limit_bytes)  # memory and swap together
 
     def _set(self, name: str, value: int) -> None:
         file = self.directory / name
-        if file.exists():  # a kernel may know no swap
+        if file.exists():  # absent in a kernel without swap
             file.write_text(str(value), encoding="ascii")
 
     def kills(self) -> int:
-        """How many of its processes the kernel has killed for memory."""
+        """Returns how many of its processes the kernel has killed for memory."""
         return cgroup.kills(self.directory)
 
     def pids(self) -> list[int]:
-        """The processes in it; none where it has been removed."""
+        """Returns the processes in it, [] if it has been removed."""
         with suppress(OSError):
             return [int(pid) for pid in (self.directory / "cgroup.procs").read_text(encoding="ascii").split()]
         return []
 
     def end(self) -> None:
-        """Kills the processes in it, and removes it."""
+        """Kills its processes and removes it."""
         for _ in range(_TRIES):
             for pid in self.pids():
                 with suppress(OSError):

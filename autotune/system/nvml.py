@@ -1,4 +1,4 @@
-"""What NVML says of a GPU while it works. Without an NVIDIA driver there is none, and nothing raises."""
+"""Figures of GPUs at work, from NVML. Without an NVIDIA driver there are none; nothing raises."""
 
 import re
 import time
@@ -14,9 +14,9 @@ Reading = Mapping[str, float]
 
 _OF_ONE = re.compile(r"^gpu_(\d+)_")
 _NO_DRIVER = (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded)
-_NODES = ("/dev/nvidiactl", "/dev/dxg")  # the second one is Windows' own, under WSL: of any make of GPU
+_NODES = ("/dev/nvidiactl", "/dev/dxg")  # the latter exists under WSL, for GPUs of any vendor
 
-# Slowdowns that need attention. A software power cap is none: under load it is the normal state.
+# Slowdowns that need attention. A software power cap is not one: it is normal under load.
 _THROTTLED = (
     pynvml.nvmlClocksEventReasonSwThermalSlowdown
     | pynvml.nvmlClocksEventReasonHwThermalSlowdown
@@ -39,24 +39,20 @@ _QUERIES: dict[str, Callable[[Any], float]] = {
 
 @dataclass(frozen=True)
 class Gpu:
-    """A CUDA device. `memory_bytes` is all of it, what the driver keeps for itself included.
-
-    Of that `used_bytes` were in use when the device was asked. An `exclusive` one has room for one process at
-    a time, and `label` is what nvidia-smi calls it.
-    """
+    """A CUDA device."""
 
     name: str
-    memory_bytes: int
+    memory_bytes: int  # all of it, including what the driver reserves
     compute_capability: tuple[int, int]
     uuid: str
-    exclusive: bool = False
-    label: str = ""
-    used_bytes: int = 0
+    exclusive: bool = False  # admits one process at a time
+    label: str = ""  # nvidia-smi's
+    used_bytes: int = 0  # when the device was queried
 
 
 @contextmanager
 def library() -> Iterator[bool]:
-    """Keeps NVML open; False where there is no NVIDIA driver to ask."""
+    """Keeps NVML open; yields False if there is no NVIDIA driver to query."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
@@ -70,18 +66,18 @@ def library() -> Iterator[bool]:
 
 
 def missing() -> str | None:
-    """Why no GPU can be asked, in the driver's words; None where one can."""
+    """Returns the driver's error if no GPU can be queried, None otherwise."""
     error = _init_error()
     return None if error is None else str(error)
 
 
 def fault() -> str | None:
-    """What is wrong with a driver that is here, as where it was replaced while the machine ran."""
+    """Returns the error of a driver that is installed but faulty, such as one replaced while running."""
     return None if isinstance(_init_error(), _NO_DRIVER) else missing()
 
 
 def is_hidden() -> bool:
-    """Whether NVML is lacking where there may be a GPU, as in a container without the driver's tools."""
+    """Returns True if a GPU may exist without NVML, as in a container without the driver's tools."""
     return isinstance(_init_error(), _NO_DRIVER) and any(Path(node).exists() for node in _NODES)
 
 
@@ -95,14 +91,14 @@ def _init_error() -> pynvml.NVMLError | None:
 
 
 def driver() -> str | None:
-    """The driver's version, None without one."""
-    with library() as found, suppress(pynvml.NVMLError):
-        return str(pynvml.nvmlSystemGetDriverVersion()) if found else None
+    """Returns the driver's version, None without a driver."""
+    with library() as is_available, suppress(pynvml.NVMLError):
+        return str(pynvml.nvmlSystemGetDriverVersion()) if is_available else None
     return None
 
 
 def read(handle: Any) -> dict[str, float]:
-    """A device's figures now, without those that it does not support."""
+    """Returns a device's current figures, without those that it does not support."""
     values = {}
     for name, query in _QUERIES.items():
         with suppress(pynvml.NVMLError):
@@ -111,10 +107,10 @@ def read(handle: Any) -> dict[str, float]:
 
 
 def others(handle: Any, own: Collection[int], seconds: float) -> dict[str, float]:
-    """`others_gpu_percent`: how busy others than the processes `own` kept a device in the last `seconds`.
+    """Returns `others_gpu_percent`, the load by processes other than `own` in the last `seconds`.
 
-    Nothing where the driver does not tell processes apart, or names none of `own` as running there: then it
-    may know them by other numbers than this process does, as it does of a container's.
+    Returns {} if the driver does not tell processes apart, or lists none of `own`: then its process IDs may
+    differ from those seen here, as in a container.
     """
     try:
         running = {process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)}
@@ -131,14 +127,14 @@ def others(handle: Any, own: Collection[int], seconds: float) -> dict[str, float
 
 def _process_samples(handle: Any, since_us: int) -> Sequence[Any]:
     try:
-        found: Sequence[Any] = pynvml.nvmlDeviceGetProcessUtilization(handle, since_us)
+        samples: Sequence[Any] = pynvml.nvmlDeviceGetProcessUtilization(handle, since_us)
     except pynvml.NVMLError_NotFound:  # no process was busy
         return ()
-    return found
+    return samples
 
 
 def energy_j(before: Reading, after: Reading, seconds: float) -> float | None:
-    """What a device used between two readings: its counter's difference, else power times time."""
+    """Returns the energy used between two readings, from the counter or else as power times time."""
     if "energy_counter_j" in before and "energy_counter_j" in after:
         return max(0.0, after["energy_counter_j"] - before["energy_counter_j"])
     if "gpu_power_w" in before and "gpu_power_w" in after:
@@ -147,10 +143,10 @@ def energy_j(before: Reading, after: Reading, seconds: float) -> float | None:
 
 
 def combine(readings: Sequence[Reading]) -> dict[str, float]:
-    """Several devices as one: power is their sum, memory the fullest's, throttled when any is; else means.
+    """Combines several devices into one: power is summed, memory is that of the fullest device.
 
-    Of other programs' use it is the device that they use most: the slowest holds all of them up. In addition,
-    each of several has its own figures, by its place among them: `gpu_0_power_w`.
+    Throttled if any is; otherwise means, except `others_gpu_percent`: the largest, since the slowest device
+    holds up the others. With several devices, each also has figures of its own by index: `gpu_0_power_w`.
     """
     combined = {}
     for name in {*_QUERIES, "others_gpu_percent"} - {"energy_counter_j"}:
@@ -169,16 +165,16 @@ def _apart(readings: Sequence[Reading]) -> dict[str, float]:
 
 
 def of_each(values: Reading) -> dict[int, dict[str, float]]:
-    """The figures of each of several GPUs, by its place among them, under the names that one alone has."""
-    found: dict[int, dict[str, float]] = {}
+    """Returns the figures of each of several GPUs, by index, under the names of a single GPU."""
+    figures: dict[int, dict[str, float]] = {}
     for name, value in values.items():
         if one := _OF_ONE.match(name):
-            found.setdefault(int(one[1]), {})[of_all(name)] = value
-    return dict(sorted(found.items()))
+            figures.setdefault(int(one[1]), {})[of_all(name)] = value
+    return dict(sorted(figures.items()))
 
 
 def of_all(name: str) -> str:
-    """What a figure of one GPU is called of all of them: `gpu_power_w` of `gpu_0_power_w`."""
+    """Returns the combined name of one GPU's figure: `gpu_power_w` for `gpu_0_power_w`."""
     return _OF_ONE.sub("gpu_", name)
 
 

@@ -1,4 +1,4 @@
-"""What processes that are not this search's take of the CPUs, by the kernel's own clocks."""
+"""CPU time taken by processes outside this search, by the kernel's own clocks."""
 
 import os
 import time
@@ -14,15 +14,15 @@ from autotune.system import guardian
 
 _STAT = Path("/proc/stat")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# Columns of a CPU in /proc/stat (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq, steal, and
-# then what guests took, which is in user and nice already.
+# Columns of a CPU in /proc/stat (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq, steal. Guest
+# time follows, which user and nice already include.
 _BUSY, _ALL = (0, 1, 2, 5, 6, 7), range(8)
-# By how much the clocks of a sample may disagree: they are not read at one moment, and those of CPUs tick.
+# How far the clocks of a sample may disagree: they are read one after another, and CPU clocks tick coarsely.
 _CLOCKS_APART_S = 2.0
 
 
 class Spent(NamedTuple):
-    """CPU seconds of a process, and of those of its descendants that have ended and were waited for."""
+    """CPU seconds of a process, and of its descendants that have ended and were waited for."""
 
     own_s: float
     reaped_s: float
@@ -40,10 +40,10 @@ class _Reading:
 
 
 def top() -> psutil.Process | None:
-    """The process below which all of this search runs: its driver.
+    """Returns the root process of this search, its driver.
 
-    That is what started the guardian above this process; without one, and without Ray, this process itself.
-    None in a cluster that the user named: there the search's processes have no root of their own.
+    That is the process that started the guardian above this one; without guardian and Ray, this process. None
+    in a cluster that the user named: there the search's processes have no common root.
     """
     is_in_cluster = False
     for process in psutil.Process().parents():
@@ -55,34 +55,34 @@ def top() -> psutil.Process | None:
 
 
 class Others:
-    """Samples how busy the CPUs are that this process may run on, with work that is not done below `top`.
+    """Samples the load that others put on the CPUs that this process may use; `top` is the search's root.
 
-    Kernel threads count as others, and what another guest of the machine has stolen does. Without a `top` it
-    has no figures.
+    Kernel threads and time stolen by other guests of the machine count as others. If `top` is None, there are
+    no figures.
     """
 
     def __init__(self, top: psutil.Process | None) -> None:
         self._top = top
         self._before: _Reading | None = None
-        self._ahead_s = 0.0  # how much more the search's clocks have said than the CPUs' did
+        self._ahead_s = 0.0  # how far the search's clocks are ahead of the CPUs'
 
     @property
     def below(self) -> list[psutil.Process]:
-        """The search's processes as of the last sample, parents first."""
+        """The search's processes at the last sample, parents first."""
         return list(self._before.clocks) if self._before else []
 
     @property
     def own(self) -> frozenset[int]:
-        """The search's processes as of the last sample, by their ids."""
+        """The IDs of the search's processes at the last sample."""
         return frozenset(p.pid for p in self._before.clocks) if self._before else frozenset()
 
     def sample(self) -> dict[str, float]:
-        """`others_cpu_percent` (100 is one CPU kept busy) since the sample before, and of `allowed_cpus`."""
+        """Returns `others_cpu_percent` (100: one CPU busy) since the last sample, and `allowed_cpus`."""
         if self._top is None:
             return {}
         cpus = os.sched_getaffinity(0)
         before, self._before = self._before, _reading(self._top, cpus)
-        if before is None or self._before.all_s <= before.all_s:  # a sandbox may show clocks that stand still
+        if before is None or self._before.all_s <= before.all_s:  # clocks may stand still in a sandbox
             return {}
         spent_s = search_spent_s(before.clocks, self._before.clocks)
         left_s = self._before.busy_s - before.busy_s - spent_s - self._ahead_s
@@ -97,10 +97,7 @@ def _reading(top: psutil.Process, cpus: Collection[int]) -> _Reading:
 
 
 def busy_seconds(stat: str, cpus: Collection[int]) -> tuple[float, float]:
-    """How long `cpus` were busy since the machine was started, and how long they were there, from /proc/stat.
-
-    Seconds, added up over the CPUs.
-    """
+    """Returns the busy and the total seconds of `cpus` since boot, summed over them; `stat`: /proc/stat."""
     busy = total = 0
     wanted = {f"cpu{number}" for number in cpus}
     for name, *ticks in (line.split() for line in stat.splitlines() if line.startswith("cpu")):
@@ -111,7 +108,7 @@ def busy_seconds(stat: str, cpus: Collection[int]) -> tuple[float, float]:
 
 
 def _clocks(top: psutil.Process) -> dict[psutil.Process, Spent]:
-    """The clocks of all processes from `top` down that are there to be asked."""
+    """Returns the clocks of `top` and its descendants, as far as they can be read."""
     clocks = {}
     with suppress(psutil.Error):
         for process in (top, *top.children(recursive=True)):
@@ -123,10 +120,10 @@ def _clocks(top: psutil.Process) -> dict[psutil.Process, Spent]:
 
 
 def search_spent_s(before: Clocks, now: Clocks) -> float:
-    """CPU seconds that a family of processes took between two readings of their clocks.
+    """Returns the CPU seconds that a process family took between two readings of its clocks.
 
-    Of one that has ended in between the kernel gives all its time to the process that waited for it: what was
-    known of it before is subtracted again. The time of one that was not waited for is given to none.
+    The kernel adds all the time of an ended process to the parent that waits for it, so the part already
+    counted before is subtracted. Time of a process that nobody waited for is lost.
     """
     nothing = Spent(0.0, 0.0)
     alive_s = sum(spent.own_s - before.get(p, nothing).own_s for p, spent in now.items())

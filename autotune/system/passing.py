@@ -1,4 +1,4 @@
-"""Directories for a while: of one process each, and gone with it, however that ends."""
+"""Temporary directories that are tied to a process, and removed after it however it ends."""
 
 import fcntl
 import os
@@ -11,28 +11,28 @@ from pathlib import Path
 
 @contextmanager
 def directory(prefix: str, beside: Path) -> Iterator[Path]:
-    """A new directory in `beside` for as long as the block lasts, its name beginning with `prefix`.
+    """Creates a directory in `beside` for the duration of the block, its name beginning with `prefix`.
 
-    Those that killed processes have left there are removed.
+    Removes the directories that killed processes have abandoned there.
     """
-    for left in beside.glob(f"{prefix}*"):
+    for abandoned in beside.glob(f"{prefix}*"):
         with suppress(OSError):  # another user's, or in use
-            _remove(left)
+            _remove(abandoned)
     with tempfile.TemporaryDirectory(prefix=prefix, dir=beside) as name:
         lock = os.open(name, os.O_RDONLY)
         try:
-            with suppress(OSError):  # without locks, nobody removes it while it is in use either
-                fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel releases it when this process has ended
+            with suppress(OSError):  # without locks, no process removes it either
+                fcntl.flock(lock, fcntl.LOCK_EX)  # released by the kernel when this process ends
             yield Path(name)
         finally:
             os.close(lock)
 
 
-def _remove(left: Path) -> None:
-    """Raises OSError where a process holds it."""
-    lock = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+def _remove(abandoned: Path) -> None:
+    """Removes the directory; raises OSError if a process holds its lock."""
+    lock = os.open(abandoned, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(abandoned, ignore_errors=True)
     finally:
         os.close(lock)

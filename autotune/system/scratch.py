@@ -1,7 +1,7 @@
-"""The private directory of a search: all temporary files of its processes lie there, and go with it.
+"""The scratch directory of a search: holds all temporary files of its processes, and is removed with it.
 
-Ray's sockets and files, multiprocessing's sockets, W&B's and whatever a workload puts into the temporary
-directory. No other user may look into it. It identifies its processes, too: it is in their environment.
+These are Ray's sockets and files, multiprocessing's sockets, and temporary files of W&B and the workload. No
+other user can enter it. It also identifies the search's processes: it is in their environment.
 """
 
 import fcntl
@@ -18,17 +18,17 @@ from autotune.core.errors import InputError
 from autotune.system import cgroup
 from autotune.system.guardian import Guardian, descendants, remove_groups, remove_shared_memory, shared_memory
 
-_PREFIX = "autotune_"  # releases before this had directories autotune-*, which nothing shows to be in use
-_LONGEST = 36  # bytes: of the 107 of a socket's name Ray takes 64, and a directory of its own
-_FALLBACK = Path("/tmp")  # noqa: S108 - a directory is made in it that nobody else can enter
+_PREFIX = "autotune_"  # not autotune-*, as in older releases, which did not lock their directories
+_LONGEST = 36  # bytes: a socket's path has at most 107, of which Ray uses 64 and a directory of its own
+_FALLBACK = Path("/tmp")  # noqa: S108 - only private directories are made in it
 _VARIABLE = "TMPDIR"
 _END_S, _LOOK_S = 10.0, 0.02
 
 
 class Scratch:
-    """A private directory in use: this process's temporary directory, and that of all that it starts.
+    """A scratch directory in use, the temporary directory of this process and all its children.
 
-    `guardian` removes it when this process has ended, however that ends.
+    `guardian` removes it when this process ends, however it ends.
     """
 
     def __init__(self) -> None:
@@ -39,15 +39,15 @@ class Scratch:
 
     @property
     def outside(self) -> dict[str, str]:
-        """The environment with the temporary directory of before: for whatever takes this process's place.
+        """The environment with the previous temporary directory, for a command that replaces this process.
 
-        This process keeps its own, because what a thread still makes of it goes with this directory.
+        This process keeps its own, so that files its threads still create are removed with the directory.
         """
         before = {} if self._before is None else {_VARIABLE: self._before}
         return {name: value for name, value in os.environ.items() if name != _VARIABLE} | before
 
     def close(self) -> None:
-        """Removes the directory, and ends what the guardian has started."""
+        """Removes the directory, and ends everything the guardian has started."""
         _use(self._before)
         self.guardian.close()
         os.close(self._lock)
@@ -55,7 +55,7 @@ class Scratch:
 
 @contextmanager
 def private() -> Iterator[Scratch]:
-    """A private directory for as long as the block lasts. What killed searches have left behind is ended."""
+    """Provides a scratch directory for the duration of the block, after ending what killed searches left."""
     end_orphans()
     scratch = Scratch()
     try:
@@ -69,11 +69,11 @@ def _use(directory: str | None) -> None:
         os.environ.pop(_VARIABLE, None)
     else:
         os.environ[_VARIABLE] = directory
-    tempfile.tempdir = None  # or else Python remembers the one before
+    tempfile.tempdir = None  # clears Python's cached value
 
 
 def _make() -> tuple[Path, int]:
-    """A new directory, and the descriptor whose lock says that it is in use; the kernel releases it.
+    """Creates a directory and locks it; returns it and its descriptor. The kernel releases the lock.
 
     Raises InputError if no temporary directory can be locked.
     """
@@ -85,7 +85,7 @@ def _make() -> tuple[Path, int]:
 
 
 def _made_in(base: Path) -> tuple[Path, int] | None:
-    """The same in `base`; None if its name is too long for sockets, or its file system does not lock."""
+    """Does so in `base`; returns None if its path is too long for sockets, or it does not support locks."""
     directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
     lock = os.open(directory, os.O_RDONLY)
     with suppress(OSError):
@@ -93,14 +93,14 @@ def _made_in(base: Path) -> tuple[Path, int] | None:
         if len(os.fsencode(directory)) <= _LONGEST and directory.exists():
             return directory, lock
     os.close(lock)
-    if not directory.exists():  # it was taken for an orphan's before it was locked
+    if not directory.exists():  # another process removed it as an orphan before it was locked
         return _made_in(base)
     directory.rmdir()
     return None
 
 
 def end_orphans() -> None:
-    """Ends what searches of this user have left behind whose driver and guardian were killed together."""
+    """Ends this user's searches whose driver and guardian were killed together."""
     for base in {Path(tempfile.gettempdir()), _FALLBACK}:
         for directory in base.glob(f"{_PREFIX}*"):
             with suppress(OSError):  # another user's, or in use
@@ -108,7 +108,7 @@ def end_orphans() -> None:
 
 
 def _end_orphan(directory: Path) -> None:
-    """Ends the processes of `directory` and removes it; raises OSError where that is not for this process."""
+    """Ends the processes of `directory` and removes it; raises OSError if it is in use or inaccessible."""
     if directory.lstat().st_uid != os.getuid():
         return
     lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -123,7 +123,7 @@ def _end_orphan(directory: Path) -> None:
 
 
 def _end_processes(directory: Path) -> None:
-    """Kills every process of `directory`, and what they have started, until there is none."""
+    """Kills the processes of `directory` and their descendants until none is left, for 10 s at most."""
     deadline, shared = time.monotonic() + _END_S, set[str]()
     while (pids := descendants(_processes(directory))) and time.monotonic() < deadline:
         shared |= shared_memory(pids)
@@ -135,16 +135,16 @@ def _end_processes(directory: Path) -> None:
 
 
 def _processes(directory: Path) -> set[int]:
-    """The processes that have `directory` for their temporary one, or write what they print into it.
+    """Returns the processes whose temporary directory is `directory`, or whose output goes there.
 
-    Some of Ray's overwrite their environment with a title.
+    The second sign is for some of Ray's processes, which overwrite their environment with a title.
     """
     numbers = {int(process.name) for process in Path("/proc").iterdir() if process.name.isdecimal()}
     return {pid for pid in numbers - {os.getpid()} if _is_of(Path("/proc", str(pid)), directory)}
 
 
 def _is_of(process: Path, directory: Path) -> bool:
-    with suppress(OSError):  # it is another user's, or has ended
+    with suppress(OSError):  # another user's, or ended
         if f"{_VARIABLE}={directory}".encode() in (process / "environ").read_bytes().split(b"\0"):
             return True
         printed = [(process / "fd" / number).readlink() for number in ("1", "2")]

@@ -1,4 +1,4 @@
-"""What this machine has, and what a running trial makes of it: psutil and NVML, without torch."""
+"""The hardware of this machine, and its use by a running trial: psutil and NVML, without torch."""
 
 import logging
 import os
@@ -22,7 +22,7 @@ from autotune.system.others import Others
 
 logger = logging.getLogger(__name__)
 
-# Where the highest value of a trial is what counts; energy only grows, so that its highest is its total.
+# Summarised by their maximum; energy only grows, so that its maximum is the total.
 _PEAKS = {
     "host_rss_bytes",
     "children_uss_bytes",
@@ -31,35 +31,32 @@ _PEAKS = {
     "gpu_memory_used_bytes",
     "gpu_energy_j",
 }
-_LOWS = {"host_memory_free_bytes", "gpu_memory_free_bytes"}  # where the lowest does
-_SHELL_BYTES = 2**20  # the guard of a trial's process group is a child of it as well, and takes less
+_LOWS = {"host_memory_free_bytes", "gpu_memory_free_bytes"}  # summarised by their minimum
+_SHELL_BYTES = 2**20  # more than the guard of a trial's process group takes, which is a child too
 _JOIN_S = 5.0
-# A sample takes some ten milliseconds of CPU time: the next one waits for a quarter of the time since the
-# first, but at most ten times as long as at first.
+# A sample takes some ten milliseconds of CPU time, so the interval grows with the age of the trial, to a
+# quarter of it, but at most to ten times the first interval.
 _SHARE_OF_AGE, _LONGEST = 0.25, 10.0
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """What this process may use: its share of the CPUs and of the memory, and the GPUs that it can see.
-
-    Those that NVML does not tell all of are `refused`.
-    """
+    """The hardware that this process may use: its share of CPUs and memory, and the visible GPUs."""
 
     cpus: int
     host_memory_bytes: int
     gpus: tuple[Gpu, ...]
     driver: str | None
-    refused: tuple[Device, ...] = ()
+    refused: tuple[Device, ...] = ()  # visible devices that NVML cannot fully query
 
     @property
     def device_bytes(self) -> int | None:
-        """The memory of the smallest GPU, which every trial has to do with; None where there is none."""
+        """The memory of the smallest GPU, the most that a trial can count on; None without GPUs."""
         return min((gpu.memory_bytes for gpu in self.gpus), default=None)
 
     @property
     def free_device_bytes(self) -> int | None:
-        """The same without what others use of it."""
+        """The smallest free memory of a GPU, without what others use; None without GPUs."""
         return min((gpu.memory_bytes - gpu.used_bytes for gpu in self.gpus), default=None)
 
     @property
@@ -71,21 +68,21 @@ class Hardware:
 
 
 def hardware() -> Hardware:
-    """This machine as this process may use it: affinity, container limits and CUDA_VISIBLE_DEVICES count."""
+    """Returns the hardware within affinity, container limits and CUDA_VISIBLE_DEVICES."""
     cpus = len(os.sched_getaffinity(0))
     if quota := cgroup.cpu_quota():
         cpus = min(cpus, max(1, int(quota)))
     memory_bytes = psutil.virtual_memory().total
     if limit := cgroup.memory():
         memory_bytes = min(memory_bytes, limit.limit_bytes)
-    found = devices.visible(_visible())
-    gpus = tuple(gpu for device in found if (gpu := device.gpu))
-    refused = tuple(device for device in found if device.gpu is None)
+    visible = devices.visible(_visible())
+    gpus = tuple(gpu for device in visible if (gpu := device.gpu))
+    refused = tuple(device for device in visible if device.gpu is None)
     return Hardware(cpus, memory_bytes, gpus, nvml.driver(), refused)
 
 
 def device() -> str:
-    """What a trial of this process runs on: its GPUs, by name where NVML knows it, or the CPU's model."""
+    """Returns the names of the visible GPUs, or the CPU model if there are none."""
     return ", ".join(one.name or one.label for one in devices.visible(_visible())) or cpu_model()
 
 
@@ -102,16 +99,17 @@ def _visible() -> str | None:
 
 
 class Telemetry:
-    """Samples a process, its descendants, and the GPUs visible to this process while the context is open.
+    """Samples a process, its descendants and the visible GPUs while the context is open.
 
-    It does so every `interval_s`, and in the end every ten of them.
+    It samples every `interval_s` at first, and at least every ten intervals later.
 
-    Of the processes: `cpu_percent` (100 is one CPU kept busy), `host_rss_bytes` (pages that several share
-    count in each), `children_uss_bytes` (what the descendants hold that is not shared, mapped files left
-    out). Of the machine: `host_memory_percent`, `host_memory_used_bytes` and `host_memory_free_bytes`, of a
-    container's limit where that is nearer, and the figures of `others.Others` for what does not run below the
-    process `search`. Of the GPUs: the figures of `nvml.combine`, and `gpu_energy_j`, what all used since the
-    start. What cannot be had here is left out. Nothing raises into the caller: a trial outlives its
+    Processes: `cpu_percent` (100: one CPU busy), `host_rss_bytes` (shared pages count once per process),
+    `children_uss_bytes` (unshared memory of the descendants, without mapped files).
+    Machine: `host_memory_percent`, `host_memory_used_bytes`, `host_memory_free_bytes`, relative to the limit
+    of a container if that is closer; and the figures of `others.Others`, for processes not below `search`.
+    GPUs: the figures of `nvml.combine`, and `gpu_energy_j`, the total energy since the start.
+
+    Figures that are not available are left out. Nothing raises into the caller: a trial outlives its
     telemetry.
     """
 
@@ -133,21 +131,23 @@ class Telemetry:
         self._thread.join(_JOIN_S)  # NVML can hang on a GPU that fell off the bus
 
     def latest(self) -> dict[str, float]:
-        """The newest sample; empty before the first."""
+        """Returns the newest sample, {} before the first."""
         with self._lock:
             return dict(self._series.latest)
 
     def summary(self) -> dict[str, float]:
-        """Means over time; of memory the peaks, of what was free of it the lowest, of energy the total, of
-        `gpu_throttled` the share of time.
+        """Returns one value per figure: a mean over time unless noted.
+
+        Used memory: the peak. Free memory: the minimum. Energy: the total. `gpu_throttled`: the share of
+        time.
         """
         with self._lock:
             return self._series.summary()
 
     def _run(self) -> None:
         try:
-            with nvml.library() as found:
-                gpus = _Gpus(devices.handles(_visible()) if found else [])
+            with nvml.library() as is_available:
+                gpus = _Gpus(devices.handles(_visible()) if is_available else [])
                 self._sample_until_stopped(_Processes(self._pid), Others(self._search), gpus)
         except Exception:
             logger.exception("telemetry of process %d ended early; the trial continues", self._pid)
@@ -170,7 +170,7 @@ class Telemetry:
 
 
 class _Series:
-    """The latest values, their means weighted by time, their peaks and their lowest."""
+    """The latest values, time-weighted means, peaks and minima of a series of samples."""
 
     def __init__(self) -> None:
         self.latest: dict[str, float] = {}
@@ -188,9 +188,9 @@ class _Series:
             self._lows[name] = min(value, self._lows.get(name, value))
 
     def summary(self) -> dict[str, float]:
-        return {name: self._summed_up(name) for name in self._peaks}
+        return {name: self._summary_of(name) for name in self._peaks}
 
-    def _summed_up(self, name: str) -> float:
+    def _summary_of(self, name: str) -> float:
         kind = nvml.of_all(name)
         if kind in _PEAKS:
             return self._peaks[name]
@@ -202,7 +202,7 @@ class _Series:
 
 
 class _Processes:
-    """A process and its descendants, as they come and go."""
+    """A process and its descendants, which may come and go."""
 
     def __init__(self, pid: int) -> None:
         self._root: psutil.Process | None = None
@@ -211,26 +211,26 @@ class _Processes:
             self._root = psutil.Process(pid)
 
     def sample(self, seconds: float, listed: Sequence[psutil.Process] = ()) -> dict[str, float]:
-        """`listed` are processes among which its descendants are, parents first; else they are looked for."""
+        """Returns the figures; descendants come from `listed` (parents first) if given, else from /proc."""
         usage = _usage(_family(self._root, listed)) if self._root else {}
         before, self._cpu_s = self._cpu_s, {process: cpu_s for process, (cpu_s, _) in usage.items()}
         if not usage:
             return {}
         values = {"host_rss_bytes": float(sum(rss for _, rss in usage.values()))}
-        # A process just forked, and about to run something else, still shows its parent's memory.
+        # Not those just forked: before exec, a process still shows its parent's memory.
         stayed = usage.keys() & (before or {}).keys() - {self._root}
         children_bytes = sum(_unshared_bytes(process) for process in stayed)
         if children_bytes > _SHELL_BYTES:
             values["children_uss_bytes"] = float(children_bytes)
         if before is not None and seconds > 0:
-            # One that was not there before was born in between, with its clock at 0.
+            # A process that is new was born in between, with its clock at 0.
             spent_s = sum(cpu_s - before.get(process, 0.0) for process, cpu_s in self._cpu_s.items())
             values["cpu_percent"] = 100 * max(0.0, spent_s) / seconds
         return values
 
 
 def _family(root: psutil.Process, listed: Sequence[psutil.Process]) -> list[psutil.Process]:
-    """A process and all below it, by a look at all processes only if none are `listed`."""
+    """Returns a process and its descendants; scans all processes only if none are `listed`."""
     if not listed:
         with suppress(psutil.Error):
             return [root, *root.children(recursive=True)]
@@ -243,7 +243,7 @@ def _family(root: psutil.Process, listed: Sequence[psutil.Process]) -> list[psut
 
 
 def _usage(family: Iterable[psutil.Process]) -> dict[psutil.Process, tuple[float, int]]:
-    """CPU seconds and resident bytes of each process that is there to be asked."""
+    """Returns CPU seconds and RSS of the processes that can be read."""
     usage = {}
     for process in family:
         with suppress(psutil.Error):
@@ -253,9 +253,9 @@ def _usage(family: Iterable[psutil.Process]) -> dict[psutil.Process, tuple[float
 
 
 def _unshared_bytes(process: psutil.Process) -> int:
-    """What a process holds by itself: pages that it still shares with its parent do not count.
+    """Returns the memory of a process that it shares with no other, such as its parent.
 
-    Nor do those of files that it maps: the kernel takes them back when it needs room.
+    Pages of mapped files do not count: the kernel can reclaim them.
     """
     with suppress(OSError):
         lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
@@ -276,7 +276,7 @@ def _machine() -> dict[str, float]:
 
 
 class _Gpus:
-    """GPUs under NVML's handles, and the energy that they used since the first sample."""
+    """The GPUs of some NVML handles, and their energy since the first sample."""
 
     def __init__(self, handles: list[Any]) -> None:
         self._handles = handles
@@ -284,7 +284,7 @@ class _Gpus:
         self._energy_j: float | None = None
 
     def sample(self, seconds: float, own: frozenset[int]) -> dict[str, float]:
-        """`own` are the processes of the search, by their ids."""
+        """Returns the combined figures since the last sample; `own`: IDs of the search's processes."""
         readings = [nvml.read(handle) | nvml.others(handle, own, seconds) for handle in self._handles]
         for before, after in zip(self._before or [], readings, strict=False):
             used_j = nvml.energy_j(before, after, seconds)
