@@ -1,5 +1,4 @@
-"""Predicts what fits in memory: needs, peaks, and the border of what fits. Pure.
+"""Predicts which configurations fit in memory: their needs, peaks, and the border of what fits. Pure.
 
-May import `core`.
-It reads no file and asks no machine.
+May import `core`. It reads no file and queries no machine.
 """

@@ -1,7 +1,7 @@
-"""Where memory ends, as far as trials show that only fitted or did not: no peak is known.
+"""Estimates the largest micro-batch that fits, from trials of which only success or failure is known.
 
-The largest micro-batch that fits is a position in doublings: log2(micro-batch * what a sample is expected to
-need). Groups share one, from which each deviates a little; the posterior of both is computed on a grid.
+Sizes are positions in doublings: log2(micro-batch * expected need per sample). All groups share one border,
+from which each deviates a little; the posterior of both is computed on a grid.
 """
 
 import math
@@ -14,22 +14,22 @@ from autotune.memory.memory_needs import Label, Need, per_sample
 
 Array = NDArray[np.float64]
 
-_OWN_SD = 0.5  # doublings: how far a group's border is from where the expected needs put it
-_SLACK = 0.1  # doublings: the same size may fit once and fail once, with accumulation or by fragmentation
+_OWN_SD = 0.5  # doublings: deviation of a group's border from the shared one
+_SLACK = 0.1  # doublings: the same size may fit or fail, by accumulation or fragmentation
 _STEP = 0.125
-_BEYOND = 10.0  # doublings that the grid reaches beyond what was tried
+_BEYOND = 10.0  # doublings by which the grid extends beyond the sizes tried
 
 _Group = tuple[frozenset[Label], bool]
 
 
 class Border:
-    """The chance that a size fits, from trials that fitted and others that ran out of memory.
+    """The probability that a size fits, from trials that fitted or ran out of memory.
 
     Accumulation is ignored: it moves the border by the gradients, which are small next to activations.
     """
 
     def __init__(self, tried: Iterable[tuple[Need, bool]]) -> None:
-        """What was tried, at least one, and whether it fitted."""
+        """`tried`: at least one size, each with True if it fitted."""
         cells = dict.fromkeys((_group(need), _position(need), fitted) for need, fitted in tried)
         positions = np.array([position for _, position, _ in cells])
         self._grid = np.arange(positions.min() - _BEYOND, positions.max() + _BEYOND, _STEP)
@@ -43,10 +43,10 @@ class Border:
         logs = np.zeros((len(self._index), len(self._grid)))
         np.add.at(logs, [self._index[group] for group, _, _ in cells], seen)
         self._own = np.exp(logs)
-        # Of the border that all share: what every group says about it, and what all of them do.
-        said = np.log(self._own @ spread.T)
-        total = said.sum(axis=0)
-        self._elsewhere = _posterior(total - said) @ spread
+        # Log-likelihood of the shared border: per group, and of all groups.
+        by_group = np.log(self._own @ spread.T)
+        total = by_group.sum(axis=0)
+        self._elsewhere = _posterior(total - by_group) @ spread
         self._unknown = _posterior(total) @ spread
 
     def chance(self, need: Need) -> float:
@@ -55,7 +55,7 @@ class Border:
         return float(place @ self._fits(_position(need)))
 
     def _fits(self, position: Array | float) -> Array:
-        """The chance that `position` fits for every place of the border."""
+        """Returns the probability that `position` fits for each grid point as the border."""
         return np.asarray(0.5 + 0.5 * np.tanh((self._grid - position) / (2 * _SLACK)))
 
 

@@ -1,4 +1,4 @@
-"""What of a configuration moves the peak memory of its training, and which needs no less than which."""
+"""The settings that move the peak memory of a training, and which configuration needs no less than which."""
 
 from typing import NamedTuple
 
@@ -16,13 +16,13 @@ from autotune.core.settings import (
     Setting,
 )
 
-# What is kept for the backward pass with checkpointing, as a share of what is kept without: from a tenth to
-# three quarters in practice, depending on what is checkpointed.
+# Activations kept for the backward pass with checkpointing, relative to without: a tenth to three quarters in
+# practice, depending on what is checkpointed.
 _RECOMPUTED_SHARE = 0.5
 
 
 class Label(NamedTuple):
-    """A setting that moves memory; `kind` is its type, because 1 is not True, and `power` that of `Known`."""
+    """A setting that moves memory; `kind` is its type (1 is not True), `power` that of `Known`."""
 
     name: str
     value: Setting
@@ -31,10 +31,10 @@ class Label(NamedTuple):
 
 
 class Need(NamedTuple):
-    """A configuration as the memory sees it.
+    """A configuration reduced to what moves memory.
 
-    `group` holds every setting that moves memory but has no order. Checkpointing and accumulation are apart,
-    because it is known which way they move it.
+    `group` holds the settings without a known order. Checkpointing and accumulation are separate, because
+    their direction is known.
     """
 
     group: frozenset[Label]
@@ -44,14 +44,16 @@ class Need(NamedTuple):
 
     @property
     def labels(self) -> frozenset[Label]:
-        """All that moves memory besides the micro-batch."""
+        """All settings that move memory, except the micro-batch."""
         ordered = (Label("recomputes", self.recomputes, bool), Label("accumulates", self.accumulates, bool))
         return self.group.union(ordered)
 
 
 def of(config: Config, known: Knowledge = COMMON) -> Need:
-    """Accumulating keeps the gradients alive during the forward passes, but not more of them with more steps:
-    so only whether it accumulates at all counts.
+    """Returns the memory need of `config`.
+
+    Only whether it accumulates counts, not how often: gradients stay allocated during the forward passes, but
+    no more of them with more steps.
     """
     labels = [_label(name, value, known) for name, value in config.items()]
     return Need(
@@ -63,7 +65,7 @@ def of(config: Config, known: Knowledge = COMMON) -> Need:
 
 
 def _label(name: str, value: Setting, known: Knowledge) -> Label | None:
-    """A setting as a part of a group; None where it moves no memory of the process, or has a known order."""
+    """Returns the label of a setting, None if it moves no memory of the process or has a known order."""
     if known[name].moves_memory in {Memory.NOT, Memory.LOADER} or _is_ordered(name, value):
         return None
     if name == PRECISION and value in PRECISIONS:
@@ -72,7 +74,7 @@ def _label(name: str, value: Setting, known: Knowledge) -> Label | None:
 
 
 def _is_ordered(name: str, value: Setting) -> bool:
-    """Whether it is apart from the group; of checkpointing by name, modes of it have no known order."""
+    """Returns True for settings outside the group; named checkpointing modes have no known order."""
     is_switch = value is None or isinstance(value, bool)
     return name in BATCH or (name == CHECKPOINTING and is_switch)
 
@@ -83,7 +85,7 @@ def number(config: Config, name: str, otherwise: float) -> float:
 
 
 def no_less(need: Need, other: Need) -> bool:
-    """Whether `need` is known to be at least `other`, whatever the model and the data."""
+    """Returns True if `need` is known to be at least `other`, for any model and data."""
     return (
         need.micro_batch_size >= other.micro_batch_size
         and need.accumulates >= other.accumulates
@@ -93,10 +95,10 @@ def no_less(need: Need, other: Need) -> bool:
 
 
 def per_sample(need: Need) -> float:
-    """What a sample is expected to need, relative to fp32 without checkpointing at length and side 1.
+    """Returns the expected need per sample, relative to fp32 without checkpointing at length and side 1.
 
-    It is the guess before any trial has shown it: storage width times the share that is kept, times the
-    numeric settings to their powers; everything else is expected to leave it alone.
+    This prior guess is the product of storage width, share of activations kept, and the numeric settings to
+    their powers; other settings are assumed to have no effect.
     """
     ratio = _RECOMPUTED_SHARE if need.recomputes else 1.0
     for name, value, _, power in need.group:

@@ -1,9 +1,9 @@
-"""Peak memory as an affine function of the micro-batch in every group, fitted to the peaks of trials.
+"""Models peak memory per group as an affine function of the micro-batch, fitted to the peaks of trials.
 
 Bayesian linear regression with conjugate priors (Gelman et al., "Bayesian Data Analysis", 3rd ed., chapters
-14 and 15): peak = a + b * x, where x is the micro-batch times what a sample is expected to need. A group's
-(a, b) are what all have in common, plus what each of its settings adds, plus what is the group's own; so a
-group without a trial is predicted from the others, with the doubt that is due.
+14 and 15): peak = a + b * x, with x = micro-batch * expected need per sample. The (a, b) of a group are the
+sum of a common part, an effect of each of its settings, and a part of its own, so a group without trials is
+predicted from the others, with wider intervals.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,21 +17,21 @@ from autotune.memory.memory_needs import Label, Need, per_sample
 
 Array = NDArray[np.floating]
 
-_NOISE = 0.02  # of a peak: what differs from run to run, and how far a peak is off a straight line
+_NOISE = 0.02  # relative: variation from run to run, and deviation from a straight line
 _NOISE_BYTES = 16 * 2**20
-_RISING_NOISE = 0.15  # of a peak that was still rising: it says no more than about where the peak will be
-_WIDTH = 3.0  # half an interval, in standard deviations: 99.7% of a normal, 99% of a t with 8 degrees
-_CENTRE, _COMMON_SD = 0.5, 0.5  # of a and b, in units of the smallest and of the largest peak
-_OWN_SD = np.array([0.03, 0.06])  # of what is a group's own
-_SETTING_SD = np.array([0.15, 0.25])  # of what one value of a setting adds
-_NUMBER_SD = np.array([1.0, 1.0])  # of one value of a number of which nothing is known: layers, widths
-_MOST_VALUES = 8  # a setting with more values than that has no effect by value, but is the group's own
-_DOUBT = 4.0  # how many peaks the prior's word on the noise is worth
+_RISING_NOISE = 0.15  # relative, of a peak that was still rising and so is only a rough guide
+_WIDTH = 3.0  # half-width of an interval in SDs: 99.7% of a normal, 99% of a t with 8 degrees
+_CENTRE, _COMMON_SD = 0.5, 0.5  # prior mean and SD of a and b, in units of the smallest and largest peak
+_OWN_SD = np.array([0.03, 0.06])  # prior SD of a group's own part
+_SETTING_SD = np.array([0.15, 0.25])  # prior SD of the effect of one value of a setting
+_NUMBER_SD = np.array([1.0, 1.0])  # the same for a number of unknown effect: layers, widths
+_MOST_VALUES = 8  # with more values, the effect of a setting belongs to the group's own part
+_DOUBT = 4.0  # weight of the prior on the noise, in peaks
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Peak memory in bytes: what is expected, and the bounds between which it almost certainly lies."""
+    """Expected peak memory in bytes, and bounds between which it almost certainly lies."""
 
     expected_bytes: float
     low_bytes: float
@@ -39,7 +39,7 @@ class Prediction:
 
 
 class Peak(NamedTuple):
-    """The peak of a trial in bytes; `is_rising` says that it was still growing when the trial ended."""
+    """The peak of a trial in bytes; `is_rising`: it was still growing when the trial ended."""
 
     need: Need
     peak_bytes: float
@@ -47,20 +47,20 @@ class Peak(NamedTuple):
 
 
 class _Affine(NamedTuple):
-    """Mean and covariance of (a, b), of one group or of each of several."""
+    """Mean and covariance of (a, b), of one group or stacked for several."""
 
     mean: Array
     covariance: Array
 
 
 class Peaks:
-    """The peaks of trials, one for each group and micro-batch, and what they say about others.
+    """A regression on the peaks of trials, one peak per group and micro-batch.
 
-    Runs of the same size repeat their deviation from the line too: their mean counts as one peak.
+    Runs of the same size repeat the same deviation from the line, so their mean counts as one peak.
     """
 
     def __init__(self, peaks: Iterable[Peak]) -> None:
-        """`peaks`, at least one. One that was still rising says little, and nothing next to a settled one."""
+        """`peaks`: at least one. A rising one weighs little, and nothing beside a settled one of its size."""
         cells: dict[tuple[frozenset[Label], float], list[Peak]] = {}
         needs: dict[frozenset[Label], Need] = {}
         for peak in peaks:
@@ -74,22 +74,22 @@ class Peaks:
         self._x_scale = x.max()
         self._units = np.array([y.min(), y.max()])
         self._values = _values(self._index)
-        several = [found for found in self._values.values() if 2 <= len(found) <= _MOST_VALUES]
-        telling = sorted((label for found in several for label in found), key=repr)
+        several = [values for values in self._values.values() if 2 <= len(values) <= _MOST_VALUES]
+        telling = sorted((label for values in several for label in values), key=repr)
         self._columns = {label: i for i, label in enumerate(telling, start=1)}
         prior_sd = np.array([np.full(2, _COMMON_SD), *(_sd(label) for label in telling)])
         group = np.array([self._index[labels] for labels, _ in cells])
         self._fit(self._line(x), y, 1 / _noise_variance(y, noise), group, prior_sd)
 
     def _fit(self, lines: Array, y: Array, weight: Array, group: NDArray[np.int64], prior_sd: Array) -> None:
-        """The posterior of what is common and of what settings add, and with it of every group's (a, b)."""
+        """Computes the posterior of the common part and the settings' effects, and of each group's (a, b)."""
         residual = y - lines @ np.full(2, _CENTRE)
         information = np.zeros((len(self._index), 2, 2))
         np.add.at(information, group, np.einsum("n,ni,nj->nij", weight, lines, lines))
         pull = np.zeros((len(self._index), 2))
         np.add.at(pull, group, (weight * residual)[:, None] * lines)
 
-        # A group's own part is integrated out first: what is left has a column for each setting's value.
+        # The groups' own parts are integrated out first, which leaves one column per value of a setting.
         own = np.diag(_OWN_SD**-2)
         apart = np.linalg.inv(information + own)
         shrink = apart @ own
@@ -111,18 +111,18 @@ class Peaks:
         off = y - (lines * self._groups.mean[group]).sum(axis=1)
         taken = weight * np.einsum("ni,nij,nj->n", lines, self._groups.covariance[group], lines)
         free = len(y) - taken.sum()
-        # Peaks that the prior did not expect, or that scatter more than assumed around what was fitted, widen
-        # every interval; ones that scatter less narrow none.
+        # Peaks that the prior did not expect, or that scatter around the fit more than assumed, widen all
+        # intervals; less scatter does not narrow them.
         unexpected = (_DOUBT + surprise) / (_DOUBT + len(y))
         scattered = (_DOUBT + weight @ off**2) / (_DOUBT + free)
         self._inflation = max(1.0, float(unexpected), float(scattered))
 
     def _line(self, x: Array) -> Array:
-        """What (a, b), in units of the peaks, are multiplied with to give the peak at `x`."""
+        """Returns the factors of (a, b), in units of the peaks, whose weighted sum is the peak at `x`."""
         return np.asarray(np.stack([np.ones_like(x), x / self._x_scale], axis=-1) * self._units)
 
     def _rows(self, groups: Iterable[frozenset[Label]]) -> Array:
-        """Which of the common effects add up to every group's a, and which to its b."""
+        """Returns the design matrix (groups, 2, effects): which effects add up to each group's a and b."""
         places = [[0, *map(self._columns.__getitem__, labels & self._columns.keys())] for labels in groups]
         width = 1 + len(self._columns)
         rows = np.zeros((len(places), 2, 2 * width))
@@ -146,23 +146,23 @@ class Peaks:
         return Prediction(expected, max(0.0, expected - half), expected + half)
 
     def _unseen(self, labels: frozenset[Label]) -> _Affine:
-        """A group without a peak. A value that is new adds doubt, unless most trials have their own."""
+        """Returns (a, b) of a group without peaks; new values add uncertainty, unless most trials differ."""
         row = self._rows([labels])[0]
         variance = _OWN_SD**2
         for label in labels:
             values = self._values.get(label.name, set())
             if label not in values and len(values) <= _MOST_VALUES:
-                variance = variance + 2 * _sd(label) ** 2  # it may be off, and so may the values seen so far
+                variance = variance + 2 * _sd(label) ** 2  # its own effect, and that of the values seen
         return _Affine(
             _CENTRE + row @ self._common.mean, row @ self._common.covariance @ row.T + np.diag(variance)
         )
 
 
 def _cell(peaks: Sequence[Peak]) -> tuple[float, float]:
-    """The mean of the peaks of one size, and how uncertain each is; only settled ones count."""
+    """Returns the mean of the peaks of one size and its relative noise; settled peaks only, if any."""
     settled = [peak for peak in peaks if not peak.is_rising]
-    found = settled or peaks
-    return sum(p.peak_bytes for p in found) / len(found), _NOISE if settled else _RISING_NOISE
+    counted = settled or peaks
+    return sum(p.peak_bytes for p in counted) / len(counted), _NOISE if settled else _RISING_NOISE
 
 
 def _noise_variance(peak: Array | float, share: Array | float = _NOISE) -> Array:
