@@ -1,7 +1,8 @@
-"""Ray Tune runs the trials of a search. Ray is only the executor: what happened is in the study.
+"""Runs the trials of a search with Ray Tune. Ray only executes; the study is the record.
 
-A supervisor (an actor, reused from trial to trial) attends to one child process at a time. Tune can abort
-as a whole - when Ray's memory monitor kills a supervisor, say - so it is started again from the study.
+A supervisor, an actor that is reused from trial to trial, attends to one child process at a time. Tune can
+abort as a whole, for instance if Ray's memory monitor kills a supervisor; it is then restarted from the
+study.
 """
 
 import math
@@ -32,24 +33,24 @@ from autotune.trials.order import Order, RaceOrder
 from autotune.trials.reported import Report
 from autotune.trials.setup import Setup
 
-_SILENT_S = 600.0  # of a supervisor, which reports every second but while a workload starts or closes
+_SILENT_S = 600.0  # limit for a supervisor, silent only while a workload starts or closes
 _LOW_ON_MEMORY = re.compile(r"running low on memory|OutOfMemoryError")
 _KILLED_BY_RAY = "Ray's memory monitor killed it: the machine was running out of memory"
-_CLOSE_S = 75.0  # a trial has a minute to close
-MOST_ABORTS = 3  # without a trial ending in between
+_CLOSE_S = 75.0  # a trial may take a minute to close
+MOST_ABORTS = 3  # in a row, without a trial ending in between
 
 
 class _Bridge:
-    """What Tune's searcher, callback and stopper share. An error of ours in one of them ends the run.
+    """The state shared by Tune's searcher, callback and stopper; an internal error in one ends the run.
 
-    Tune pickles and copies what it is given, for a restoring that is never used: this comes back as itself.
+    Tune pickles and copies them for a restore that is never used. A bridge pickles as a plain object.
     """
 
     def __init__(self, search: Search, setup: Setup, slots: int, cpus: int) -> None:
         self.search, self.slots, self.cpus = search, slots, cpus
         self._setup = setup
         self.error: Exception | None = None
-        self.failing: set[str] = set()  # Ray's IDs of trials that have failed, until Ray has heard of it
+        self.failing: set[str] = set()  # Ray's IDs of failed trials, until Ray knows
         self._closes_until_s: float | None = None
 
     def __reduce__(self) -> tuple[type[object], tuple[()]]:
@@ -64,10 +65,10 @@ class _Bridge:
             self.search.stop("an internal error")
 
     def has_closed(self) -> bool:
-        """Whether the trials of a search that is over have closed, or have had the time to.
+        """Returns True once the trials of a finished search have closed, or their time to close is over.
 
-        They are asked to first: where Tune ends them itself, it waits for five seconds, and a step that takes
-        longer, or a checkpoint, is lost.
+        The first call asks them to. Otherwise Tune would end them after five seconds, which loses a longer
+        step or a checkpoint.
         """
         if not self.search.running():
             return True
@@ -78,14 +79,14 @@ class _Bridge:
     def _ask_to_close(self) -> bool:
         try:
             self._setup.session.stop_file.touch()
-        except OSError:  # no trial would see it: Tune ends them
+        except OSError:  # trials cannot see it, so Tune ends them
             return False
         press = "a second Ctrl-C" if self.search.is_interrupted else "Ctrl-C, pressed twice,"
         self.search.say(f"running trials write their checkpoints; {press} does not wait for that")
         return True
 
     def suggest(self) -> dict[str, Any] | str | None:
-        """What Tune runs next; None: ask later; FINISHED: nothing will follow."""
+        """Returns Tune's next trial, None to be asked later, or FINISHED if none will follow."""
         if len(self.search.running()) >= self.slots:
             return None
         trial = self.search.next()
@@ -94,22 +95,22 @@ class _Bridge:
         order = self._order(trial)
         gpu = self._setup.options.gpus_per_trial
         if trial.runs_alone:
-            gpu = float(math.ceil(gpu))  # a part of a GPU could get a neighbour
+            gpu = float(math.ceil(gpu))  # a share of a GPU could be given a neighbour
         return {
             "number": trial.number,
             "config": order.settings,
             "order": order.to_dict(),
             "preload": self._setup.workload.preload,
-            "cpu": self.cpus,  # however many loaders it has: else no supervisor could take another trial
+            "cpu": self.cpus,  # fixed, whatever its loaders need, so that any supervisor can take any trial
             "gpu": gpu,
         }
 
     def _order(self, trial: Trial) -> Order | RaceOrder:
-        setup = replace(self._setup, space=self.search.space)  # as it is settled by now
+        setup = replace(self._setup, space=self.search.space)  # with what the search has settled by now
         if trial.kind is not TrialKind.RACE:
             return setup.order(trial)
-        known = {one.number: one for one in self.search.trials()}
-        return setup.race(trial, [known[number] for number in trial.race])
+        by_number = {one.number: one for one in self.search.trials()}
+        return setup.race(trial, [by_number[number] for number in trial.race])
 
 
 class _StudySearcher(Searcher):
@@ -118,7 +119,7 @@ class _StudySearcher(Searcher):
         self._bridge = bridge
 
     def suggest(self, trial_id: str) -> Any:
-        """A dict, None, or FINISHED, which Ray's own annotation forgets."""
+        """Returns a dict, None or FINISHED; Ray's annotation omits the last."""
         with self._bridge.guarded():
             return self._bridge.suggest()
         return Searcher.FINISHED
@@ -126,17 +127,17 @@ class _StudySearcher(Searcher):
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Nothing: the callback has told the search already."""
+        """Does nothing: the callback has told the search already."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing: the study is the record."""
+        """Does nothing: the study is the record."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """Nothing: a search is resumed from the study."""
+        """Does nothing: a search is resumed from the study."""
 
 
 class _Recorder(tune.Callback):
-    """Tells the search of supervisors that have died, and kills those that have fallen silent."""
+    """Tells the search about supervisors that died, and kills silent ones."""
 
     def __init__(self, bridge: _Bridge) -> None:
         self._bridge = bridge
@@ -144,9 +145,9 @@ class _Recorder(tune.Callback):
         self._looked_s = time.monotonic()
 
     def on_step_begin(self, iteration: int, trials: Any, **_: Any) -> None:
-        """Kills a supervisor that hangs, for which Tune would wait for ever: its trial is then lost.
+        """Kills a hanging supervisor, for which Tune would wait forever: its trial is lost.
 
-        A suspended driver has received no reports in that time: a look counts a second at most.
+        Each call counts a second at most, because a driver that was suspended received no reports meanwhile.
         """
         now_s = time.monotonic()
         passed_s, self._looked_s = min(now_s - self._looked_s, REPORT_S), now_s
@@ -167,24 +168,24 @@ class _Recorder(tune.Callback):
         ray_internals.forget_reports(trial)
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
-        """Tells the search of a supervisor that has died; of a trial's own failure it has heard already."""
+        """Tells the search about a dead supervisor; a trial's own failure was in its last report."""
         self._bridge.failing.discard(trial.trial_id)
         has_ended = ray_internals.last_report(trial).get("outcome") is not None
         ray_internals.forget_reports(trial)
         if has_ended:
             return
         with self._bridge.guarded():
-            said = Path(trial.error_file).read_text(errors="replace") if trial.error_file else ""
-            if _LOW_ON_MEMORY.search(said):
+            error_text = Path(trial.error_file).read_text(errors="replace") if trial.error_file else ""
+            if _LOW_ON_MEMORY.search(error_text):
                 self._bridge.search.lose(trial.config["number"], _KILLED_BY_RAY, out_of_memory=True)
             else:
                 self._bridge.search.lose(trial.config["number"], "its supervisor died")
 
 
 class _Stopper(tune.Stopper):
-    """Tells the search what trials report. Stops a trial that has ended, and all when the search is over.
+    """Passes reports to the search; stops ended trials, and everything once the search is over.
 
-    A failed trial is not stopped: its next step raises an error, so that it has failed for Ray too.
+    A failed trial is not stopped: its next step raises an error, so that Ray counts it as failed too.
     """
 
     def __init__(self, bridge: _Bridge) -> None:
@@ -217,11 +218,11 @@ def run(
 ) -> None:
     """Runs `search` until it is over or interrupted (Ctrl-C, SIGTERM), on a Ray below the `guardian`.
 
-    Where nothing remains to be run, no Ray is started. Raises SearchAborted when Ray Tune aborts again and
-    again without a trial ending in between. When Ray itself dies, `lost` is called, perhaps in another
-    thread, and nothing more can be expected of this one.
+    Starts no Ray if nothing remains to run. Raises SearchAborted if Ray Tune aborts repeatedly without a
+    trial ending in between. If Ray dies, `lost` is called, perhaps in another thread, and this thread may
+    hang.
     """
-    # In this order: Ray takes SIGTERM for itself.
+    # In this order, because Ray installs its own SIGTERM handler.
     cluster = _cluster(setup, guardian, lost) if search.remaining > 0 else nullcontext()
     with cluster, _signals(search):
         try:
@@ -231,7 +232,7 @@ def run(
             with suppress(OSError):
                 setup.session.stop_file.unlink(missing_ok=True)
             for callback in callbacks:
-                callback.on_experiment_end([])  # Tune forgets it when it aborts; twice does no harm
+                callback.on_experiment_end([])  # Tune skips it when it aborts; calling it twice is harmless
 
 
 def _cluster(setup: Setup, guardian: Guardian, lost: Callable[[str], None]) -> AbstractContextManager[None]:
@@ -259,7 +260,7 @@ def _run(search: Search, setup: Setup, callbacks: Sequence[tune.Callback]) -> No
 
 
 def _directory_name(trial: Any) -> str:
-    """Of Ray's scratch: it would make one of the settings, which no file may be able to be called by."""
+    """Names Ray's scratch directory by trial ID: the default, of the settings, may be no valid file name."""
     return str(trial.trial_id)
 
 
@@ -289,9 +290,9 @@ def _tune(storage: Path, bridge: _Bridge, callbacks: Sequence[tune.Callback]) ->
 
 
 def _after_abort(search: Search, error: Exception) -> None:
-    """Gives up the trial that Ray's memory monitor killed; the others that were running are run again.
+    """Gives up the trial that Ray's memory monitor killed, and puts the other running trials back.
 
-    None of them is blamed: Ray aborts for reasons of its own.
+    None of these is to blame: Ray aborts for reasons of its own.
     """
     running = sorted(search.running(), key=lambda t: search.host_memory_bytes(t.number), reverse=True)
     for rank, trial in enumerate(running):
@@ -308,22 +309,22 @@ def _line(error: BaseException) -> str:
 def _bridge(search: Search, setup: Setup) -> _Bridge:
     options, hardware = setup.options, setup.hardware
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    has = [node["Resources"] for node in nodes if node["Alive"]]
+    resources = [node["Resources"] for node in nodes if node["Alive"]]
     gpu = options.gpus_per_trial
     if gpu:
         per_device = int(1 / gpu) if gpu < 1 else 1 / gpu
-        slots = sum(int(node.get("GPU", 0) * per_device) for node in has)
-        most = max(int(node.get("GPU", 0) * per_device) for node in has)
+        slots = sum(int(node.get("GPU", 0) * per_device) for node in resources)
+        most = max(int(node.get("GPU", 0) * per_device) for node in resources)
         cpus = max(1, hardware.cpus // max(1, most))
     else:
-        cpus = min(options.cpus_per_trial or hardware.cpus, hardware.cpus)  # those of one node
-        slots = sum(int(node.get("CPU", 0)) // cpus for node in has)
+        cpus = min(options.cpus_per_trial or hardware.cpus, hardware.cpus)  # at most one node's
+        slots = sum(int(node.get("CPU", 0)) // cpus for node in resources)
     return _Bridge(search, setup, max(1, slots), cpus)
 
 
 @contextmanager
 def _signals(search: Search) -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM ends the search in good order, the second one at once."""
+    """Ends the search gracefully on the first Ctrl-C or SIGTERM, at once on the second."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

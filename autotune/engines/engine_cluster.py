@@ -1,4 +1,4 @@
-"""Starts Ray on this machine alone and in silence, or connects to the cluster that the user named."""
+"""Starts a private, silent Ray on this machine, or connects to the cluster that the user named."""
 
 import logging
 import os
@@ -24,8 +24,8 @@ TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of the variable
 _MODE = "RAY_AUTH_MODE"
 _START = str(Path(__file__).with_name("own_ray.py"))
 _ROOM_BYTES = 2**20  # for Ray's first logs
-# Ray listens on loopback, and a GCS server that is lost stays lost. What the daemons do ten times a second by
-# default is of no use to a search on one machine and takes time from trials: they do it seldom.
+# Ray listens on loopback, and a lost GCS server stays lost. Work that the daemons do ten times a second by
+# default is useless to a search on one machine and takes time from trials, so it is made rare.
 _ALONE = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "20",
@@ -41,17 +41,17 @@ _ALONE = {
     "RAY_enable_metrics_collection": "0",
     "RAY_event_stats": "0",
 }
-_OBJECT_STORE_BYTES = 128 * 2**20  # nothing but small reports passes through it
+_OBJECT_STORE_BYTES = 128 * 2**20  # only small reports pass through it
 
-# Ray's own voice, network and habits: silent, loopback only, no killing of trials on its own judgement.
+# Makes Ray silent, and keeps it from killing trials by its own judgement.
 _ENVIRONMENT = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
     "RAY_memory_monitor_refresh_ms": "0",
-    "RAY_prestart_worker_first_driver": "0",  # supervisors have workers of their own: these would stay idle
-    "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "0",  # or else every trial is on the first GPU
-    "RAY_worker_niceness": "0",  # or else trials give way to whatever else runs, and measure that
+    "RAY_prestart_worker_first_driver": "0",  # these would stay idle: supervisors get workers of their own
+    "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "0",  # otherwise every trial uses the first GPU
+    "RAY_worker_niceness": "0",  # otherwise trials yield to other processes, which distorts their speed
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": "inf",  # no snapshots: they grow with the trials, and the study is the record
@@ -62,7 +62,7 @@ _ENVIRONMENT = {
 
 
 def hardware(address: str) -> Hardware:
-    """Returns what trials may use in the cluster at `address`: all GPUs, and the CPUs of its smallest node.
+    """Returns the hardware of the cluster at `address`: all its GPUs, and the CPUs of its smallest node.
 
     Raises InputError if there is no cluster.
     """
@@ -70,19 +70,19 @@ def hardware(address: str) -> Hardware:
         nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
         ask = ray.remote(num_cpus=0)(telemetry.hardware)
         on = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
-        found: list[Hardware] = ray.get([ask.options(scheduling_strategy=node).remote() for node in on])
+        each: list[Hardware] = ray.get([ask.options(scheduling_strategy=node).remote() for node in on])
     return Hardware(
-        cpus=min(node.cpus for node in found),
-        host_memory_bytes=min(node.host_memory_bytes for node in found),
-        gpus=tuple(gpu for node in found for gpu in node.gpus),
-        driver=next((node.driver for node in found if node.driver), None),
-        refused=tuple(device for node in found for device in node.refused),
+        cpus=min(node.cpus for node in each),
+        host_memory_bytes=min(node.host_memory_bytes for node in each),
+        gpus=tuple(gpu for node in each for gpu in node.gpus),
+        driver=next((node.driver for node in each if node.driver), None),
+        refused=tuple(device for node in each for device in node.refused),
     )
 
 
 @contextmanager
 def connected(address: str) -> Iterator[None]:
-    """Connects to the cluster at `address` with the user's own token; raises InputError if it refuses us."""
+    """Connects to the cluster at `address` with the user's token; raises InputError if refused."""
     _be_quiet()
     ray_internals.use_known_token()
     _require_reachable(address)
@@ -90,8 +90,8 @@ def connected(address: str) -> Iterator[None]:
         ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL)
         ray_internals.silence()
     except (ConnectionError, ValueError, SystemExit) as error:
-        said = " ".join(str(error).split())
-        raise InputError(f"--address {address}: no Ray cluster answers there: {said}") from None
+        message = " ".join(str(error).split())
+        raise InputError(f"--address {address}: no Ray cluster answers there: {message}") from None
     try:
         yield
     finally:
@@ -99,7 +99,7 @@ def connected(address: str) -> Iterator[None]:
 
 
 def warning(address: str) -> list[str]:
-    """Returns a line if this process has reached the cluster at `address` without a token."""
+    """Returns a warning if this process has reached the cluster at `address` without a token, else []."""
     if ray_internals.has_token():
         return []
     open_to_all = "whoever reaches it can run code as its user"
@@ -115,13 +115,13 @@ def _be_quiet() -> None:
 def own(
     hardware: Hardware, guardian: Guardian, lost: Callable[[str], None] = lambda _: None
 ) -> Iterator[None]:
-    """Runs a Ray of our own on this machine, with its `hardware`, below the `guardian`.
+    """Runs a private Ray with `hardware` on this machine, below the `guardian`.
 
-    It listens on loopback only, obeys no other program, and leaves nothing behind. If it dies or does not
+    It listens on loopback only, accepts no other program, and leaves nothing behind. If it dies or fails to
     start, `lost` is called, perhaps in another thread.
     """
     _be_quiet()
-    directory = guardian.directory / "ray"  # which Ray opens to everybody; the one above it stays closed
+    directory = guardian.directory / "ray"  # world-readable by Ray; its parent stays private
     amounts = hardware.cpus, len(hardware.gpus), _OBJECT_STORE_BYTES
     start = [sys.executable, "-P", _START, str(directory), *map(str, amounts)]
     try:
@@ -145,7 +145,7 @@ def own(
 
 
 def _require_room(directory: Path) -> None:
-    """Raises InputError if `directory` has no room for a file: Ray waits for its own until it is killed."""
+    """Raises InputError if `directory` has no room: Ray would wait for its own files until killed."""
     probe = directory / "room"
     try:
         probe.write_bytes(bytes(_ROOM_BYTES))
@@ -158,9 +158,9 @@ def _require_room(directory: Path) -> None:
 
 @contextmanager
 def _known_to_ray(token: Mapping[str, str]) -> Iterator[None]:
-    """Holds `token` in the environment while Ray connects: Ray reads it there, and keeps it.
+    """Puts `token` into the environment while Ray connects, which reads and keeps it.
 
-    Not for longer: what this process starts besides has no use for it.
+    Afterwards it is removed: other children of this process do not need it.
     """
     names = (*token, f"{TOKEN}_PATH")
     before = {name: os.environ.pop(name) for name in names if name in os.environ}
@@ -175,10 +175,10 @@ def _known_to_ray(token: Mapping[str, str]) -> Iterator[None]:
 
 
 def _require_reachable(address: str) -> None:
-    """Raises InputError if nothing listens at `address` or it refuses us; Ray would try for minutes."""
+    """Raises InputError if nothing answers at `address`, or it refuses; Ray would try for minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
-        return  # "auto", or what Ray refuses at once
+        return  # "auto", or invalid, which Ray refuses at once
     try:
         socket.create_connection((host, int(port)), _CONNECT_S).close()
     except (OSError, OverflowError, ValueError) as error:

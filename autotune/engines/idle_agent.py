@@ -1,6 +1,6 @@
-"""Stands in for one of the two agents that a raylet insists on: it serves nothing, and ends with the raylet.
+"""Stands in for the two agents that a raylet requires: serves nothing, and ends with the raylet.
 
-It runs as a script, in every search: it imports nothing but what Python has imported already, or all but.
+It runs as a script in every search, so it imports next to nothing that Python has not imported already.
 """
 
 import os
@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-# The files in which the raylet and its clients read where an agent listens; -1: nowhere.
+# The files from which the raylet and its clients read the ports of an agent; -1: none.
 _PORTS = (
     "metrics_agent_port",
     "metrics_export_port",
@@ -18,7 +18,7 @@ _PORTS = (
 _LOOK_S = 1.0
 
 
-def _say_that_nothing_listens(session: Path, node: str) -> None:
+def _publish_no_ports(session: Path, node: str) -> None:
     for name in _PORTS:
         file = session / f"{name}_{node}"
         whole = file.with_name(f"{file.name}.{os.getpid()}")
@@ -29,7 +29,7 @@ def _say_that_nothing_listens(session: Path, node: str) -> None:
 def main() -> None:
     raylet = os.getppid()
     given = dict(argument.removeprefix("--").split("=", 1) for argument in sys.argv if "=" in argument)
-    _say_that_nothing_listens(Path(given["session-dir"]), given["node-id"])
+    _publish_no_ports(Path(given["session-dir"]), given["node-id"])
     while os.getppid() == raylet:
         time.sleep(_LOOK_S)
 

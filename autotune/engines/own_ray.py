@@ -1,7 +1,7 @@
-"""Starts Ray on this machine, as `ray start --head` does, with no more of it than a search makes use of.
+"""Starts Ray on this machine like `ray start --head`, but only the parts that a search needs.
 
-It runs as a script: DIRECTORY CPUS GPUS OBJECT_STORE_BYTES. Ray listens on loopback only. Its address is then
-in the file `ray_current_cluster` in the directory. Like `ray_internals`, it is written for Ray 2.60.
+Runs as a script with arguments DIRECTORY CPUS GPUS OBJECT_STORE_BYTES. Ray listens on loopback only and
+writes its address to `ray_current_cluster` in DIRECTORY. Like `ray_internals`, it is written for Ray 2.60.
 """
 
 import sys
@@ -16,10 +16,9 @@ _IDLE = str(Path(__file__).with_name("idle_agent.py"))
 
 
 def _idle(*_: object, **__: object) -> list[str]:
-    """Returns the command of both agents of the raylet, in place of two that import Ray, listen, and wait.
+    """Returns the command for both agents of the raylet, in place of two that import Ray and listen.
 
-    One would show metrics, which are not used; the other would make environments for actors, and ours have
-    none.
+    They would serve metrics, which nobody reads, and runtime environments, which our actors do not have.
     """
     return [sys.executable, "-I", "-S", _IDLE]
 

@@ -1,4 +1,4 @@
-"""The actor that attends to a trial, in a process of its own: what is imported here is imported there."""
+"""The actor that attends to a trial. It runs in a process of its own, with the imports of this module."""
 
 import os
 import time
@@ -18,25 +18,24 @@ from autotune.trials.race import Race
 from autotune.workloads import registry
 
 REPORT_S = 1.0
-_LATER_S, _LATE_S = 2.0, 20.0  # between two reports of a trial that is so old: each takes time from it
+_LATER_S, _LATE_S = 2.0, 20.0  # report interval from that age on: each report takes time from the trial
 
 
 class Supervisor(tune.Trainable):
-    """Runs one order at a time in a child process of its own.
+    """Runs one order at a time, in a child process.
 
-    An order is begun by the first step, and not before: Tune makes a supervisor for a trial that another one,
-    which has become free in the meantime, then takes from it.
-
-    The last report has the outcome. If the trial has failed, the driver asks for one more step, which raises.
+    An order starts with the first step and not before, because Tune may create a supervisor for a trial and
+    then give the trial to one that has become free. The last report has the outcome. If the trial failed, the
+    driver asks for one more step, which raises.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
         if not config["gpu"]:
-            os.environ[devices.VISIBLE] = ""  # Ray hides GPUs only from actors that asked for some
+            os.environ[devices.VISIBLE] = ""  # Ray does not hide the GPUs from actors that asked for none
         devices.number_alike(os.environ)
-        os.environ["PL_DISABLE_FORK"] = "1"  # as Tune has it: Lightning must not fork what Ray has threads in
-        os.environ.pop(TOKEN, None)  # Ray has read it, and no trial may print it
-        registry.look_here_last()  # Ray puts it first
+        os.environ["PL_DISABLE_FORK"] = "1"  # as in Tune: Lightning must not fork Ray's threads
+        os.environ.pop(TOKEN, None)  # Ray has read it, and no trial should be able to print it
+        registry.look_here_last()  # Ray puts it first on the path
         self._server = ForkServer(config["preload"])
         self._attempt: Attempt | Race | None = None
         self._ended, self._begun_s = "", 0.0
@@ -47,8 +46,8 @@ class Supervisor(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         if self._order is not None:
-            begun, self._order = self._order, None
-            self._attempt, self._begun_s = _begun(begun, self._server), time.monotonic()
+            values, self._order = self._order, None
+            self._attempt, self._begun_s = _begun(values, self._server), time.monotonic()
         if self._attempt is None:
             raise TrialFailedError(self._ended)
         is_young = time.monotonic() - self._begun_s < _LATE_S
@@ -71,10 +70,10 @@ class Supervisor(tune.Trainable):
             self._attempt = None
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Nothing: the workload keeps its own checkpoint."""
+        """Does nothing: the workload keeps its own checkpoint."""
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Nothing: the workload keeps its own checkpoint."""
+        """Does nothing: the workload keeps its own checkpoint."""
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
@@ -82,6 +81,6 @@ class Supervisor(tune.Trainable):
 
 
 def _begun(values: Mapping[str, Any], server: ForkServer) -> Attempt | Race:
-    """What runs the order that Ray has carried as `values`."""
+    """Starts the order that Ray has carried as `values`."""
     given = order.from_dict(values)
     return Race(given, server) if isinstance(given, RaceOrder) else Attempt(given, server)
