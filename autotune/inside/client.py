@@ -1,4 +1,4 @@
-"""What a training calls from its own loop: it reports, asks whether to stop, and where and what it is."""
+"""The API for a training's own loop: report, should_stop, workdir, settings."""
 
 import json
 import os
@@ -12,11 +12,11 @@ _wire, _pace = wire.Wire(), autotune_gpu.Pace()
 
 
 def report(**record: Any) -> None:
-    """Tells the tuner of a step, or of an evaluation: `samples` so far, and whatever else was measured.
+    """Reports a step or an evaluation to the tuner: `samples` so far, and any other measurements.
 
-    From any thread and subprocess of a trial; of a distributed training's ranks the first one counts. Outside
-    of a trial, and when the tuner is gone, it does nothing. It raises nothing: a record that cannot be sent
-    ends the trial with one line.
+    May be called from any thread and subprocess of a trial; of a distributed training's ranks, only the first
+    counts. Does nothing outside of a trial, or if the tuner is gone. Raises nothing: a record that cannot be
+    sent ends the trial with a one-line error.
     """
     if wire.SOCKET not in os.environ or wire.rank():
         return
@@ -28,17 +28,17 @@ def report(**record: Any) -> None:
 
 
 def should_stop() -> bool:
-    """Whether the trial should end now: it has seen enough, or has been stopped. False outside of a trial."""
+    """Returns True if the trial should end now, False outside of a trial."""
     return _wire.is_stopped()
 
 
 def workdir() -> Path | None:
-    """The trial's directory for its checkpoint; None outside of a trial."""
+    """Returns the trial's directory for its checkpoint, None outside of a trial."""
     directory = os.environ.get(wire.WORKDIR)
     return Path(directory) if directory else None
 
 
 def settings() -> dict[str, Any]:
-    """The trial's settings; empty outside of a trial."""
-    found: dict[str, Any] = json.loads(os.environ.get(wire.SETTINGS, "{}"))
-    return found
+    """Returns the trial's settings, {} outside of a trial."""
+    values: dict[str, Any] = json.loads(os.environ.get(wire.SETTINGS, "{}"))
+    return values

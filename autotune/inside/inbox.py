@@ -1,4 +1,4 @@
-"""Where a trial's processes report: a socket that no other user can reach, and a thread that serves it."""
+"""The inbox of a trial: a private socket to which its processes report, and a thread that serves it."""
 
 import json
 import math
@@ -34,16 +34,16 @@ from autotune.inside.site.autotune_wire import (
 
 __all__ = ["SITE", "Inbox", "Message", "Stamped", "of_trial"]
 
-SITE = Path(__file__).parent / "site"  # what a script finds there is put first on its PYTHONPATH
+SITE = Path(__file__).parent / "site"  # put first on a script's PYTHONPATH
 _LONGEST_ADDRESS = 100  # bytes; Linux takes 107
 _CHUNK_BYTES = 2**18
-_MOST_WAITING = 200_000  # messages; then their senders wait
-_SWEEP_CHUNKS = 16  # a socket holds less
+_MOST_WAITING = 200_000  # messages; beyond that their senders block
+_SWEEP_CHUNKS = 16  # more than a socket buffers
 _WAIT_S = 0.02
 _CATCH_UP_S = 0.5
-# Between two looks. A socket holds some 250 messages; one that fills up would make its script wait.
+# Pauses between reads. A socket buffers some 250 messages; a full one would block its script.
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S, _MESSAGES_PER_PAUSE = 0.005, 0.25, 64
-_clock_s = time.monotonic  # kept here: a workload that replaces the module's clock replaces its own alone
+_clock_s = time.monotonic  # bound here, because a workload may patch time.monotonic
 
 
 def of_trial(
@@ -56,10 +56,10 @@ def of_trial(
     gpus: float = 0.0,
     whole: bool = False,
 ) -> dict[str, str]:
-    """The variables by which a process knows its trial, of so many samples, or other `unit`, altogether.
+    """Returns the environment variables from which a process learns about its trial.
 
-    0 samples are as many as it trains by itself, as a `whole` training may. `memory_cap_bytes` is what its
-    allocator may take of each of its `gpus`; None for whatever is free.
+    `samples`, counted in `unit`, is the length of the trial; 0 if it ends by itself, as a `whole` training
+    may. `memory_cap_bytes` is the allocator's cap on each of its `gpus`; None: no cap.
     """
     cap = {} if memory_cap_bytes is None else {MEMORY_CAP_BYTES: str(memory_cap_bytes)}
     return {
@@ -74,9 +74,9 @@ def of_trial(
 
 
 class Inbox:
-    """A context: while it is open, its `environment` tells processes where to report.
+    """A context that receives reports; `environment` tells processes where to send them.
 
-    Nothing that they send harms it: a line that is no message, or too long, is left out.
+    No input can harm it: an invalid or overlong line is dropped.
     """
 
     def __init__(self) -> None:
@@ -84,13 +84,13 @@ class Inbox:
         self._address = str(self._directory / "s")
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._clients: dict[socket.socket, _Lines] = {}
-        self._lock = threading.Lock()  # of the clients: one that connects late is told to stop, too
-        self._held: list[Message] = []  # what others may have sent something before
+        self._lock = threading.Lock()  # guards the clients, so that a late one is told to stop too
+        self._held: list[Message] = []  # messages that an unread earlier one may have to precede
         self._is_stopping = self._is_finished = False
         self._heard_s, self._has_heard = -math.inf, threading.Condition()
         self._wake, self._woken = socket.socketpair()
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
-        self._alarm: selectors.BaseSelector = selectors.DefaultSelector()  # hears `_wake` alone
+        self._alarm: selectors.BaseSelector = selectors.DefaultSelector()  # for `_wake` only
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._thread = threading.Thread(target=self._listen, name="inbox", daemon=True)
 
@@ -108,17 +108,17 @@ class Inbox:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def environment(self) -> dict[str, str]:
-        """The variables by which a process finds this inbox."""
+        """Returns the variables from which a process finds this inbox."""
         return {SOCKET: self._address}
 
     def get(self, timeout_s: float) -> Message | None:
-        """The next message, in the order of stamps, waiting at most `timeout_s`; None: there is none."""
+        """Returns the next message by timestamp, waiting up to `timeout_s`; None if there is none."""
         with suppress(queue.Empty):
             return self._messages.get(timeout=timeout_s) if timeout_s > 0 else self._messages.get_nowait()
         return None
 
     def heard_s(self) -> float:
-        """The moment up to which all can be got that was sent; now, unless there is very much of it."""
+        """Returns the time up to which all messages are available: now, unless there is a large backlog."""
         asked_s = _clock_s()
         with self._has_heard:
             if not self._is_finished:
@@ -127,14 +127,14 @@ class Inbox:
             return self._heard_s
 
     def tell_to_stop(self) -> None:
-        """Tells all clients to end, including those that connect later."""
+        """Tells all clients to stop, including those that connect later."""
         with self._lock:
             self._is_stopping = True
             for client in self._clients:
                 _tell(client)
 
     def finish(self) -> None:
-        """Listens no more. What was sent until now can still be got; without waiting, for all has come."""
+        """Stops listening; messages sent until now can still be read, without waiting."""
         if not self._is_finished:
             self._is_finished = True
             self._wake.close()
@@ -158,12 +158,12 @@ class Inbox:
             end.close()
 
     def _hear(self, timeout_s: float | None) -> None:
-        """Takes what is there; a client that has come counts as well."""
+        """Reads what is available, and accepts new clients."""
         for key, _ in self._selector.select(timeout_s):
             key.data()
 
     def _publish(self, known_s: float) -> None:
-        """Lets the messages be got that were sent up to `known_s`: nothing that was sent before is unread."""
+        """Releases the messages up to `known_s`, before which nothing is left unread."""
         while self._messages.qsize() >= _MOST_WAITING and not self._is_finished:
             time.sleep(_WAIT_S)
         self._held.sort(key=lambda message: message.at_s)
@@ -176,7 +176,7 @@ class Inbox:
             self._has_heard.notify_all()
 
     def _sweep(self) -> None:
-        """Takes what has been sent until now, and no more from clients that keep sending."""
+        """Reads what was sent until now, but no more from clients that keep sending."""
         self._accept_all()
         for client in list(self._clients):
             for _ in range(_SWEEP_CHUNKS):
@@ -189,12 +189,12 @@ class Inbox:
             pass
 
     def _accept(self) -> bool:
-        """Whether another client has come."""
+        """Accepts a client; returns False if none is waiting."""
         try:
             client, _ = self._server.accept()
         except BlockingIOError:
             return False
-        except OSError:  # out of descriptors, say: it waits in the queue
+        except OSError:  # out of descriptors, say; the client stays in the queue
             time.sleep(_WAIT_S)
             return False
         client.setblocking(False)
@@ -207,15 +207,15 @@ class Inbox:
         return True
 
     def _read(self, client: socket.socket) -> bool:
-        """Whether `client` may have said more than was read now."""
+        """Reads from `client`; returns True if there may be more."""
         try:
             chunk = client.recv(_CHUNK_BYTES)
         except BlockingIOError:
             return False
-        except OSError:  # it was killed, and its socket reset
+        except OSError:  # the client was killed
             chunk = b""
-        said, now_s = map(parse, self._clients[client].of(chunk)), _clock_s()
-        self._held += [_until(now_s, message) for message in said if message is not None]
+        messages, now_s = map(parse, self._clients[client].of(chunk)), _clock_s()
+        self._held += [_until(now_s, message) for message in messages if message is not None]
         if not chunk:
             self._forget(client)
         return bool(chunk)
@@ -228,14 +228,14 @@ class Inbox:
 
 
 class _Lines:
-    """Puts one client's lines together, in linear time; what is longer than a line may be is left out."""
+    """Assembles the lines of one client in linear time; overlong lines are dropped."""
 
     def __init__(self) -> None:
         self._begun: list[bytes] = []
         self._bytes = 0
 
     def of(self, chunk: bytes) -> list[bytes]:
-        """The lines that are whole with `chunk`."""
+        """Returns the lines that `chunk` completes."""
         *ends, rest = chunk.split(b"\n")
         lines = []
         for end in ends:
@@ -251,28 +251,28 @@ class _Lines:
 
 
 def _pause_s(before_s: float, messages: int, passed_s: float) -> float:
-    """How long senders are left alone after so many `messages` in the time that has passed.
+    """Returns how long to leave senders alone after so many `messages` in the last `passed_s`.
 
-    Being woken by every one of them would take time from the training.
+    Waking up for each of them would take time from the training.
     """
-    if not messages or passed_s > 2 * _LONGEST_PAUSE_S:  # many may follow one another now
+    if not messages or passed_s > 2 * _LONGEST_PAUSE_S:  # a burst may begin
         return _SHORTEST_PAUSE_S
     as_many_s = _MESSAGES_PER_PAUSE * passed_s / messages
     return min(max(2 * before_s, _SHORTEST_PAUSE_S), as_many_s, _LONGEST_PAUSE_S)
 
 
 def _until(now_s: float, message: Message) -> Message:
-    """The message, which cannot have been sent later than it is read."""
+    """Returns the message with its timestamp clipped to `now_s`, the time it was read."""
     return message if message.at_s <= now_s else replace(message, at_s=now_s)
 
 
 def _tell(client: socket.socket) -> None:
-    with suppress(OSError):  # it has gone, or has not read what it was told before
+    with suppress(OSError):  # gone, or its buffer is full
         client.send(STOP_LINE, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 
 def _private_directory() -> Path:
-    """A directory that no other user can enter, and whose name leaves room for a socket's."""
+    """Creates a directory that only this user can enter, with a name short enough for a socket in it."""
     directory = Path(tempfile.mkdtemp(prefix="inbox_"))
     if len(os.fsencode(directory)) > _LONGEST_ADDRESS:
         directory.rmdir()

@@ -1,4 +1,4 @@
-"""What is said in a line that comes from inside a training. Pure: no process, no socket."""
+"""The messages from inside a training, one JSON line each. Pure: no process, no socket."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Step:
-    """One optimizer step seen by a hook, and its measurements: samples and tokens are None where unknown."""
+    """An optimizer step seen by a hook, with its figures; samples and tokens are None if unknown."""
 
     samples: int | None
     figures: Mapping[str, Any] = field(default_factory=dict)
@@ -18,7 +18,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Logged:
-    """Scores logged to TensorBoard or W&B in the directory `place`, by their names there."""
+    """Scores logged to TensorBoard or W&B in the directory `place`, by the names used there."""
 
     scores: Mapping[str, float]
     place: str
@@ -26,22 +26,19 @@ class Logged:
 
 @dataclass(frozen=True)
 class ScriptError:
-    """The exception that has ended a script, or a record that could not be sent: its type's full name."""
+    """The exception that ended a script, or made a record unsendable; `type` is its qualified name."""
 
     type: str
     message: str
 
 
 class GpuLostError(RuntimeError):
-    """A trial does not train on its GPU: what it measured would pass for figures of that."""
+    """A trial does not train on its GPU, so its measurements would be wrong."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """The sender, the time by the machine's monotonic clock, and one of the fields that are None by default.
-
-    `taken` are arguments that replaced the script's own: `loader.num_workers`.
-    """
+    """The sender, the time by the machine's monotonic clock, and exactly one kind of content."""
 
     at_s: float
     pid: int
@@ -51,15 +48,15 @@ class Message:
     logged: Logged | None = None
     error: ScriptError | None = None
     gpu_lost: str = ""  # why a process does not train on the GPU that its trial has, and what to do
-    taken: tuple[str, ...] = ()
-    is_queued: bool = False  # the GPU had not done yet what it was given: a record's step ends later
+    taken: tuple[str, ...] = ()  # arguments that replaced the script's own: `loader.num_workers`
+    is_queued: bool = False  # the GPU had not finished: the step of the record ends later
 
 
 class Stamped(dict[str, Any]):
-    """A record that says when it was: at `at_s` of the machine's monotonic clock, `time.monotonic()`.
+    """A record of another process with its time: `at_s` of the machine's `time.monotonic()`.
 
-    It may stand for so many `steps`, the last of which it describes. What it carries under the tuner's own
-    names is of the process that it speaks of, and wins.
+    It may stand for several `steps`, of which it describes the last. Figures under the tuner's own names are
+    those of that process and override the tuner's.
     """
 
     def __init__(self, record: Mapping[str, Any], at_s: float, steps: int = 1) -> None:
@@ -68,35 +65,35 @@ class Stamped(dict[str, Any]):
 
 
 def parse(line: bytes) -> Message | None:
-    """The message in a line; None where it is none."""
+    """Returns the message in a line, None if it is invalid."""
     try:
         return _message(json.loads(line))
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
         return None
 
 
-def _message(said: Mapping[str, Any]) -> Message:
-    at_s, pid, rank = float(said["at_s"]), int(said["pid"]), int(said["rank"])
+def _message(content: Mapping[str, Any]) -> Message:
+    at_s, pid, rank = float(content["at_s"]), int(content["pid"]), int(content["rank"])
     if not math.isfinite(at_s):
         raise ValueError("a stamp must be finite")
-    if "record" in said:
-        is_queued = said.get("queued") is True
-        return Message(at_s, pid, rank, record=_mapping(said["record"]), is_queued=is_queued)
-    if "step" in said:
-        return Message(at_s, pid, rank, step=_step(_mapping(said["step"])))
-    if "logged" in said:
-        return Message(at_s, pid, rank, logged=_logged(_mapping(said["logged"])))
-    if "gpu_lost" in said:
-        return Message(at_s, pid, rank, gpu_lost=str(said["gpu_lost"]))
-    if "taken" in said:
-        return Message(at_s, pid, rank, taken=tuple(map(str, said["taken"])))
-    error = _mapping(said["error"])
+    if "record" in content:
+        is_queued = content.get("queued") is True
+        return Message(at_s, pid, rank, record=_mapping(content["record"]), is_queued=is_queued)
+    if "step" in content:
+        return Message(at_s, pid, rank, step=_step(_mapping(content["step"])))
+    if "logged" in content:
+        return Message(at_s, pid, rank, logged=_logged(_mapping(content["logged"])))
+    if "gpu_lost" in content:
+        return Message(at_s, pid, rank, gpu_lost=str(content["gpu_lost"]))
+    if "taken" in content:
+        return Message(at_s, pid, rank, taken=tuple(map(str, content["taken"])))
+    error = _mapping(content["error"])
     return Message(at_s, pid, rank, error=ScriptError(str(error["type"]), str(error["message"])))
 
 
-def _step(said: Mapping[str, Any]) -> Step:
-    figures = _mapping(said.get("figures", {}))
-    return Step(_count(said["samples"]), figures, _count(said.get("tokens")))
+def _step(content: Mapping[str, Any]) -> Step:
+    figures = _mapping(content.get("figures", {}))
+    return Step(_count(content["samples"]), figures, _count(content.get("tokens")))
 
 
 def _count(value: object) -> int | None:
@@ -105,9 +102,9 @@ def _count(value: object) -> int | None:
     return value
 
 
-def _logged(said: Mapping[str, Any]) -> Logged:
-    scores = _mapping(said["scores"])
-    return Logged({name: float(score) for name, score in scores.items()}, str(said["place"]))
+def _logged(content: Mapping[str, Any]) -> Logged:
+    scores = _mapping(content["scores"])
+    return Logged({name: float(score) for name, score in scores.items()}, str(content["place"]))
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

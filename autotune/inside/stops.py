@@ -1,14 +1,14 @@
-"""Whether this process was asked to stop: for a workload that would else learn it with its next record."""
+"""The request to stop this process, for workloads that would otherwise notice it only at a record."""
 
 _signals: list[int] = []
 
 
 class StoppedError(Exception):
-    """A workload was asked to stop, and has reported all that it did until it ended."""
+    """A workload was asked to stop, and has reported everything it did until it ended."""
 
 
 def note(number: int, _: object = None) -> None:
-    """A signal's handler: it takes no lock."""
+    """Handles a signal, without taking a lock."""
     _signals.append(number)
 
 

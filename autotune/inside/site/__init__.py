@@ -1,5 +1,5 @@
-"""Modules that a script finds on its path when it runs as a command. They need only Python 3.8.
+"""Modules on the path of a script that runs as a command, for Python 3.8 and newer.
 
-The directory itself is on that path, so a module imports another one by its bare name.
-May import only the standard library: the script's environment need not have the tuner.
+The directory itself is on that path, so modules import each other by bare names. They may import only the
+standard library: the script's environment need not have the tuner.
 """

@@ -1,4 +1,4 @@
-"""What a search puts into a script that uses Accelerate, and what such a script logs."""
+"""Puts a search's settings into a script that uses Accelerate, and reports what it logs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import autotune_wire
 from autotune_imports import After
 from autotune_overrides import Overrides, around_init
 
-_UNMIXED = {"fp32": "highest", "tf32": "high"}  # the precision of products of matrices, as torch calls it
+_UNMIXED = {"fp32": "highest", "tf32": "high"}  # torch's names for the precision of matrix products
 _STEPS, _STEPS_OF_LAUNCHER = "gradient_accumulation_steps", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"
-_COUNTED = {"samples", "tokens"}  # by the hook, from the beginning of a trial
+_COUNTED = {"samples", "tokens"}  # counted by the hook, from the beginning of a trial
 
 
 def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire) -> None:
-    """Wraps what makes an Accelerator, and in a trial what logs, as soon as it is imported."""
+    """Wraps the Accelerator once imported, and in a trial its `log`."""
 
     def accelerators(module: Any) -> None:
         made = module.Accelerator
@@ -30,21 +30,21 @@ def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire) -> None
 
 
 def _translated(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """`known` as Accelerate has it: of precisions it has no word for those of one format alone."""
+    """Translates the search's arguments `known`: Accelerate has no names for fp32 and tf32."""
     values, plugin = dict(known), given.get("gradient_accumulation_plugin")
     precision, steps = values.get("mixed_precision"), values.get(_STEPS)
     if precision in _UNMIXED:
         sys.modules["torch"].set_float32_matmul_precision(_UNMIXED[precision])
         values["mixed_precision"] = "no"
     if steps is not None and plugin is not None:
-        plugin.num_steps, values[_STEPS] = steps, 1  # next to a plugin nothing else is allowed
+        plugin.num_steps, values[_STEPS] = steps, 1  # only 1 is allowed beside a plugin
     elif steps is not None:
-        os.environ[_STEPS_OF_LAUNCHER] = str(steps)  # which would win
+        os.environ[_STEPS_OF_LAUNCHER] = str(steps)  # would override the argument
     return values
 
 
 def _around_log(log: Callable[..., None], wire: autotune_wire.Wire) -> Callable[..., None]:
-    """What a script logs is a record, where it has numbers; trackers need not be there."""
+    """Reports what a script logs as a record, if it has numbers; needs no tracker."""
 
     @functools.wraps(log)
     def logged(self: Any, values: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:

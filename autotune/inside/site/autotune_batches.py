@@ -1,4 +1,4 @@
-"""What an optimizer step has seen, by what the data loaders gave. Pure: no torch, no clock."""
+"""Counts the samples and tokens of optimizer steps from the batches of data loaders. No torch, no clock."""
 
 from __future__ import annotations
 
@@ -8,55 +8,55 @@ from collections.abc import Mapping
 from typing import Any, Callable, Iterator, NamedTuple  # noqa: UP035 - for Python 3.8
 
 _DEEPEST = 3
-_MOST_UNFED = 100  # steps in a row without a new batch: then they train on what no loader gives
-_STEADY = 3  # steps in a row of which something holds that is said of all
+_MOST_UNFED = 100  # steps in a row without a new batch, after which their data comes from no loader
+_STEADY = 3  # consecutive steps after which a doubt is reported
 
 
 class Seen(NamedTuple):
-    """Of a batch, or of a step: its samples and its tokens, None where they are not known."""
+    """The samples and tokens of a batch or a step, None if unknown."""
 
     samples: int | None
     tokens: int | None = None
 
 
 class Tally:
-    """Counts the samples and tokens that each step trains on, by what the data loaders gave.
+    """Counts the samples and tokens of each step, from the batches of data loaders.
 
-    A step trains on what its loader gave since the last step. What a loop fetches ahead counts with the
-    backward pass that uses it; what no pass came after, up to the end of an iterator, was an evaluation's. If
-    a step draws from several loaders, as with labelled and unlabelled data, it is counted by the one that
-    steps have drawn from most often, or that gives nearest to what the training's settings say.
+    A step trains on the batches given since the last step. Batches fetched ahead count with the backward pass
+    that uses them. Batches followed by no pass before their iterator ended were an evaluation's. If a step
+    draws from several loaders, as with labelled and unlabelled data, it is counted by the one that most steps
+    have drawn from, or else by the one closest to the samples that the settings imply.
     """
 
     def __init__(self) -> None:
-        self._feeds: dict[Any, _Feed] = {}  # by references to loaders that are still there
+        self._feeds: dict[Any, _Feed] = {}  # by weak references to loaders
         self._counted: _Feed | None = None  # the feed of the last step
-        self._passes = self._unfed = self._doubtful = 0  # passes since the last step; steps in a row
-        self.note = ""  # what is doubtful about the counts
+        self._passes = self._unfed = self._doubtful = 0  # passes since the last step; consecutive steps
+        self.note = ""  # a doubt about the counts, for the user
 
     def fetched(self, loader: Any, iterator: Any, samples: int, tokens: int | None = None) -> None:
-        """An iterator of a loader gave a batch."""
+        """Counts a batch that an iterator of a loader gave."""
         feed = self._feeds.get(weakref.ref(loader))
         if feed is None:
             feed = self._feeds[weakref.ref(loader, self._forget)] = _Feed()
         feed.give(iterator, Seen(samples, tokens))
 
     def ended(self, loader: Any, iterator: Any) -> None:
-        """An iterator of a loader has no more to give."""
+        """Notes that an iterator of a loader is exhausted."""
         feed = self._feeds.get(weakref.ref(loader))
         if feed is not None:
             feed.end(iterator)
 
     def backward(self) -> None:
-        """A backward pass begins."""
+        """Notes that a backward pass begins."""
         self._passes += 1
-        for feed in list(self._feeds.values()):  # a loader may go at any moment
+        for feed in list(self._feeds.values()):  # a loader may be collected at any moment
             feed.use()
 
     def stepped(self, expected: int = 0) -> Seen:
-        """Returns what the step that ends now has seen; its samples are None if they come from no loader.
+        """Returns the samples and tokens of the step that ends now; samples are None if from no loader.
 
-        `expected` are the samples of a step by the training's settings, 0 if they say nothing.
+        `expected`: samples of a step according to the training's settings, 0 if unknown.
         """
         drawn = [feed for feed in list(self._feeds.values()) if feed.new]
         self._counted = self._chosen(drawn, expected) or self._counted
@@ -76,7 +76,7 @@ class Tally:
         self._feeds.pop(loader, None)
 
     def _chosen(self, drawn: list[_Feed], expected: int) -> _Feed | None:
-        """Returns the feed by which a step is counted that has `drawn` from these."""
+        """Returns the feed by which to count a step that has `drawn` from these."""
         if len(drawn) < 2:
             return drawn[0] if drawn else None
         steady = [feed for feed in drawn if feed.steps == max(feed.steps for feed in drawn)]
@@ -96,38 +96,38 @@ class Tally:
 
 
 class _Feed:
-    """The batches of one loader, in the order in which it gave them, until steps have trained on them."""
+    """The batches of one loader, in order, until steps have trained on them."""
 
     def __init__(self) -> None:
-        self.steps = 0  # that have drawn from it
-        self.new: list[tuple[_Iterated, Seen]] = []  # since the last step
-        self._ahead: list[tuple[_Iterated, Seen]] = []  # from before it
-        self._iterated: _Iterated | None = None  # by the iterator that gave the last batch
-        self._left = 0  # batches that were left when a step drew again, the last time
-        self._growths: list[int] = []  # of what was left, from one such step to the next
-        self._depth: int | None = None  # batches that the loop holds ahead, if it uses all the others at once
+        self.steps = 0  # number of steps that have drawn from it
+        self.new: list[tuple[_Iterated, Seen]] = []  # given since the last step
+        self._ahead: list[tuple[_Iterated, Seen]] = []  # given before, not yet used
+        self._iterated: _Iterated | None = None  # iteration that gave the last batch
+        self._left = 0  # unused batches when a step last drew again
+        self._growths: list[int] = []  # growth of that from one such step to the next
+        self._depth: int | None = None  # batches held ahead by a loop that uses all others in one pass
 
     def give(self, iterator: Any, batch: Seen) -> None:
-        """An iterator gave a batch. Earlier ones of another iterator, if no pass followed, were not used."""
+        """Adds a batch; drops those of an earlier iterator that no pass followed, as unused."""
         if self._iterated is None or self._iterated.of() is not iterator:
             self._drop(lambda iterated: not iterated.is_used)
             self._iterated = _Iterated(weakref.ref(iterator))
         self.new.append((self._iterated, batch))
 
     def end(self, iterator: Any) -> None:
-        """An iterator has ended; if no pass has come since it began, its batches were an evaluation's."""
+        """Drops the batches of an ended iterator if no pass followed them: they were an evaluation's."""
         self._drop(lambda iterated: iterated.of() is iterator and not iterated.is_used)
 
     def use(self) -> None:
-        """A backward pass begins."""
+        """Marks all batches as used: a backward pass begins."""
         for iterated, _ in (*self._ahead, *self.new):
             iterated.is_used = True
 
     def take(self, passes: int) -> list[Seen]:
-        """Returns the batches of a step that made so many `passes`.
+        """Returns the batches of a step with so many `passes`.
 
-        One for each pass: a loop that fetches ahead uses the rest later. If more is left each time that it
-        draws again, it trains on several batches in one pass.
+        One batch per pass, because a loop that fetches ahead uses the rest later. If more is left each time
+        the loop draws, it trains on several batches per pass.
         """
         waiting = [*self._ahead, *self.new]
         if self.new and self._depth is None:
@@ -140,7 +140,7 @@ class _Feed:
         return [batch for _, batch in waiting[:count]]
 
     def next_step(self, *, is_counted: bool) -> None:
-        """Begins the next step; what one drew that is counted by another feed is of no more use."""
+        """Begins the next step; discards batches of a step that another feed has counted."""
         self.steps += 1
         self.new = []
         if not is_counted:
@@ -155,19 +155,19 @@ class _Iterated:
     """One iteration over a loader."""
 
     def __init__(self, of: Any) -> None:
-        self.of = of  # a reference to its iterator
-        self.is_used = False  # whether a backward pass has come since its first batch that is left
+        self.of = of  # a weak reference to its iterator
+        self.is_used = False  # a backward pass followed its first remaining batch
 
 
 def _ratio(samples: int, expected: int) -> float:
-    """Returns how far off samples are, as a factor; 1 if nothing is expected."""
+    """Returns the factor between `samples` and `expected`, at least 1; 1 if nothing is expected."""
     if not expected or not samples:
         return 1.0 if not expected else float("inf")
     return max(samples / expected, expected / samples)
 
 
 class Total:
-    """All that a training has seen up to now; `seen` is by the `unit` of its length: samples or tokens."""
+    """The totals of a training so far; `seen` is in the `unit` of its length, samples or tokens."""
 
     def __init__(self, unit: str, begun: Seen) -> None:
         self._unit = unit
@@ -178,21 +178,21 @@ class Total:
         return getattr(self, self._unit) or 0
 
     def add(self, seen: Seen) -> None:
-        """A step has ended."""
+        """Adds a step."""
         self.samples += seen.samples or 0
         if seen.tokens is not None:
             self.tokens = (self.tokens or 0) + seen.tokens
 
 
 def size(batch: Any, usual: int | None = None) -> int | None:
-    """How many samples a batch has; None where unknown.
+    """Returns the number of samples in a batch, None if unknown.
 
-    That is `usual` where something in it has as many, or what the first dimension of most of its tensors is;
-    where it has none, the length of most of its sequences.
+    That is `usual` if any length in the batch equals it; otherwise the most common first dimension of its
+    tensors, or length of its sequences if it has no tensors.
     """
-    found = list(_lengths(batch))
-    tensors = [length for is_tensor, length in found if is_tensor]
-    lengths = [length for _, length in found]
+    every = list(_lengths(batch))
+    tensors = [length for is_tensor, length in every if is_tensor]
+    lengths = [length for _, length in every]
     if usual in lengths:
         return usual
     counted = Counter(tensors or lengths).most_common(1)
@@ -200,7 +200,7 @@ def size(batch: Any, usual: int | None = None) -> int | None:
 
 
 def _lengths(value: Any, depth: int = 0) -> Iterator[tuple[bool, int]]:
-    """The lengths of what is in a batch, and whether they are a tensor's; one without dimensions is 1."""
+    """Yields the lengths in a batch, each with True if it is a tensor's; a scalar tensor has length 1."""
     if hasattr(value, "shape"):
         yield True, int(value.shape[0]) if len(value.shape) else 1
     elif isinstance(value, (Mapping, list, tuple)) and depth < _DEEPEST:

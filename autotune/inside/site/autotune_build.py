@@ -13,7 +13,7 @@ _FRAMEWORKS = {"lightning": "autotune_lightning", "transformers": "autotune_tran
 
 
 def main() -> None:
-    """The module of the kind of framework says what is done with what was built: its `train`."""
+    """Builds with the function, then trains with the `train` function of the framework KIND."""
     kind, build = sys.argv[1:]
     module, _, function = build.partition(":")
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a script's directory, before any of its imports

@@ -1,4 +1,4 @@
-"""Whether a training uses the GPU that its trial has: figures of the CPU would pass for the GPU's."""
+"""Checks that a training uses its trial's GPU; otherwise figures of the CPU would pass for the GPU's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import autotune_wire
 
-_LONGEST = 100  # characters of CUDA's words: what to do comes after them
+_LONGEST = 100  # characters of CUDA's error, before the advice
 
 
 def tell_if_lost(wire: autotune_wire.Wire, optimizer: Any = None) -> None:
@@ -32,12 +32,12 @@ def _why_lost(torch: Any) -> str | None:
     try:
         torch.cuda.init()
     except Exception as error:  # noqa: BLE001 - whatever CUDA says is the answer
-        said = str(error)[:_LONGEST].split(". ")[0].split("\n")[0] or type(error).__name__
-        return f"{build} cannot use the trial's GPU: {said}: see nvidia-smi"
+        message = str(error)[:_LONGEST].split(". ")[0].split("\n")[0] or type(error).__name__
+        return f"{build} cannot use the trial's GPU: {message}: see nvidia-smi"
     return None
 
 
 def _is_used(cuda: Any, optimizer: Any) -> bool:
-    """Whether this process has tensors on a GPU: those of an optimizer alone may be offloaded to the CPU."""
+    """Returns True if this process has tensors on a GPU: the optimizer's may be offloaded to the CPU."""
     trained = (parameter for group in optimizer.param_groups for parameter in group["params"])
     return any(p.is_cuda for p in trained) or any(map(cuda.max_memory_reserved, range(cuda.device_count())))

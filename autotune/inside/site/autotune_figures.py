@@ -1,4 +1,4 @@
-"""What a step of a PyTorch script shows of itself: its loss, its memory, whether it is like others."""
+"""Figures of a PyTorch step: loss, memory, learning rate, and whether it compiled."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import sys
 import time
 from typing import Any
 
-_EVERY_S = 1.0  # the loss has to be fetched from the GPU, and the memory's figures take a while
-_SOON_S = 0.05  # at first: a trial may be over within a second
-_clock_s = time.monotonic  # kept here: a script that replaces the module's clock replaces its own alone
+_EVERY_S = 1.0  # the loss must be fetched from the GPU, and memory figures are slow
+_SOON_S = 0.05  # at first, because a trial may be over within a second
+_clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
 
 
 class Figures:
     """The figures of the steps of this process."""
 
     def __init__(self) -> None:
-        self._peak_bytes = 0  # on the host
+        self._peak_bytes = 0  # host memory
         self._memory_s = self._loss_s = -math.inf
         self._loss: Any = None
         self._rate: float | None = None
@@ -24,15 +24,14 @@ class Figures:
         self._compilations = compilations()
 
     def note_loss(self, loss: Any) -> None:
-        """A backward pass begins at `loss`, a tensor or several."""
+        """Notes the loss of a backward pass, a tensor or several."""
         if _clock_s() - self._loss_s >= self._loss_every_s:
             self._loss = (loss if hasattr(loss, "shape") else loss[0]).detach()
 
     def of_step(self, scale: Any, optimizer: Any = None, *, has_settled: bool) -> dict[str, Any]:
-        """Returns the figures of the step that ends now; `scale()` is what its loss was multiplied by.
+        """Returns the figures of the step that ends now; `scale()` is the factor on its loss.
 
-        Its loss and the memory are among them once a second, the learning rate of the `optimizer` that has
-        made it if it has changed.
+        Loss and memory are included once a second, the learning rate of `optimizer` if it has changed.
         """
         before, self._compilations = self._compilations, compilations()
         figures: dict[str, Any] = self._memory_if_due()
@@ -44,14 +43,14 @@ class Figures:
         if rate is not None and rate != self._rate:
             self._rate = rate
             figures["rate"] = rate
-        if has_settled and self._loss is not None:  # or else it would be waited for
+        if has_settled and self._loss is not None:  # otherwise reading it would wait for the GPU
             figures["loss"] = float(self._loss.float().mean()) / scale()
             self._loss, self._loss_s = None, _clock_s()
             self._loss_every_s = self._until_next_s(figures["loss"])
         return figures
 
     def _until_next_s(self, loss: float) -> float:
-        """How long the next loss may be left unread: not at all, once one is no number."""
+        """Returns how long to leave the loss unread; 0 once it is not finite."""
         return min(_EVERY_S, max(_SOON_S, 2 * self._loss_every_s)) if math.isfinite(loss) else 0.0
 
     def _memory_if_due(self) -> dict[str, int]:
@@ -61,33 +60,33 @@ class Figures:
         return _gpu_memory() or self._host_memory()
 
     def _host_memory(self) -> dict[str, int]:
-        """Pages of files that are mapped do not count: the kernel takes them back when it needs room."""
+        """Returns peak host memory without mapped files, whose pages the kernel can reclaim."""
         self._peak_bytes = max(self._peak_bytes, host_bytes("VmHWM") - host_bytes("RssFile"))
         return {"memory_script_bytes": self._peak_bytes}
 
 
 def _rate(optimizer: Any) -> float | None:
-    """Returns the highest learning rate of an optimizer; None for one on a GPU, which would be waited for."""
+    """Returns the highest learning rate of an optimizer, ignoring tensors, which may be on a GPU."""
     groups = getattr(optimizer, "param_groups", ())
     rates = [group.get("lr") for group in groups]
     return max((float(rate) for rate in rates if isinstance(rate, (int, float))), default=None)
 
 
 def trained_parameters(optimizer: Any) -> int:
-    """How many numbers an optimizer trains, those of this process; 0 where that cannot be counted.
+    """Returns how many parameters an optimizer trains in this process, 0 if they cannot be counted.
 
-    A lazy module that no step has used has none yet.
+    A lazy module that was not used yet has none.
     """
     try:
         is_lazy = sys.modules["torch"].nn.parameter.is_lazy
-        found = (parameter for group in optimizer.param_groups for parameter in group["params"])
-        return sum(int(p.numel()) for p in found if p.requires_grad and not is_lazy(p))
-    except Exception:  # noqa: BLE001 - a figure of a report: no training is to end of it
+        parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+        return sum(int(p.numel()) for p in parameters if p.requires_grad and not is_lazy(p))
+    except Exception:  # noqa: BLE001 - a mere figure must not end a training
         return 0
 
 
 def _gpu_memory() -> dict[str, int]:
-    """The allocator's figures in bytes; nothing where it has never been used."""
+    """Returns the allocator's figures in bytes, {} if it was never used."""
     cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is None or not cuda.is_initialized() or not cuda.max_memory_allocated():
         return {}
@@ -100,16 +99,16 @@ def _gpu_memory() -> dict[str, int]:
 
 
 def host_bytes(name: str) -> int:
-    """A figure of /proc/self/status, 0 where it is not there."""
+    """Returns a figure of /proc/self/status in bytes, 0 if it is missing."""
     try:
         with open("/proc/self/status", "rb") as lines:  # noqa: PTH123 - a script may have no pathlib yet
-            found = [line for line in lines if line.startswith(name.encode() + b":")]
+            matches = [line for line in lines if line.startswith(name.encode() + b":")]
     except OSError:
         return 0
-    return int(found[0].split()[1]) * 1024 if found else 0
+    return int(matches[0].split()[1]) * 1024 if matches else 0
 
 
 def compilations() -> int:
-    """How often torch has compiled something in this process, or tried to; 0 where it never was asked to."""
+    """Returns how often torch has compiled, or tried to, in this process."""
     counters: Any = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
     return counters["frames"].get("total", 0) + counters["stats"].get("unique_graphs", 0) if counters else 0

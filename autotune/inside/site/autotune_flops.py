@@ -1,8 +1,8 @@
-"""Counts the floating-point operations of a training's first steps, and then leaves it alone.
+"""Counts the floating-point operations of a training's first steps.
 
-As torch.utils.flop_counter does, whose formulas these are: of matrix products, convolutions and attention, a
-multiplication and an addition being two. What a checkpoint computes again counts again: they are those of
-the hardware, and not of the model alone.
+It uses the formulas of torch.utils.flop_counter for matrix products, convolutions and attention, in which a
+multiply-add counts as two. Recomputation by activation checkpointing counts too: these are the FLOPs of the
+hardware, not of the model.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import sys
 from collections import Counter
 from typing import Any
 
-_STEPS = 2  # the first ones after the first: they are none of the steady state anyway
+_STEPS = 2  # from the second on: these are not part of the steady state anyway
 _KINDS = {"float64": "fp64", "bfloat16": "bf16", "float16": "fp16"}
 _DISPATCH = "torch.utils._python_dispatch"
-_OF_CPU = "_for_cpu"  # attention, which has formulas for GPUs alone
+_OF_CPU = "_for_cpu"  # suffix of attention on the CPU, whose formulas exist only for GPUs
 
 
 class Flops:
-    """What each step has computed, by the kind of its numbers: fp64, fp32, tf32, bf16, fp16, fp8.
+    """Counts the FLOPs of each step by number format: fp64, fp32, tf32, bf16, fp16, fp8.
 
-    Of a compiled training nothing is known: what is counted are calls from Python.
+    A compiled training cannot be counted, because only calls from Python are seen.
     """
 
     def __init__(self) -> None:
         self._left = _STEPS
         self._mode: Any = None
-        # A process forked from one that trains is a loader's worker, or whatever else: it does not count.
+        # A fork of the training process is a loader worker or the like, and does not count.
         os.register_at_fork(after_in_child=self.leave)
 
     def leave(self) -> None:
-        """Counts no more."""
+        """Stops counting."""
         if self._mode is not None:
             _leave(self._mode)
         self._left, self._mode = 0, None
@@ -42,30 +42,30 @@ class Flops:
         return not self._left
 
     def stepped(self) -> dict[str, int]:
-        """What the step has computed that has just ended in this thread; nothing where it was not counted."""
+        """Returns the FLOPs of the step that just ended in this thread, {} if they were not counted."""
         if self.is_done:
             return {}
         try:
-            found = self._counted()
-        except Exception:  # noqa: BLE001 - whatever torch has changed, a training is not to end of it
-            self._left, found = 0, {}
-        return found
+            flops = self._counted()
+        except Exception:  # noqa: BLE001 - a change in torch must not end a training
+            self._left, flops = 0, {}
+        return flops
 
     def _counted(self) -> dict[str, int]:
-        found = {}
+        flops = {}
         if self._mode is not None:
             self._left -= 1
-            found = _leave(self._mode)
+            flops = _leave(self._mode)
             self._mode = None
         if not self.is_done:
             self._mode = _entered()
         if self._mode is None:
             self._left = 0
-        return found
+        return flops
 
 
 def _entered() -> Any:
-    """What counts from now on in this thread; None where it could not, or would be in the way."""
+    """Starts counting in this thread; returns the mode, None if impossible or in the way of torch.compile."""
     torch: Any = sys.modules["torch"]
     dynamo: Any = sys.modules.get("torch._dynamo.utils")
     if dynamo is not None and dynamo.counters["frames"]["total"]:
@@ -92,7 +92,7 @@ def _entered() -> Any:
                 try:
                     flops = formula(*args, **(kwargs or {}), out_val=returned)
                     self.counted[_kind(torch, name, args)] += int(flops)
-                except Exception:  # noqa: BLE001 - a formula that does not know this form
+                except Exception:  # noqa: BLE001 - the formula does not support these arguments
                     self.is_on = False
             return returned
 
@@ -101,7 +101,7 @@ def _entered() -> Any:
     return mode
 
 
-# What a tensor of another layout asks of itself, which is no operation.
+# Queries of tensors with a custom layout about themselves, which are no operations.
 _QUERIES = frozenset(
     f"aten.{name}"
     for name in (
@@ -113,19 +113,19 @@ _QUERIES = frozenset(
 
 
 def _leave(mode: Any) -> dict[str, int]:
-    """What was counted; nothing where a formula was lacking.
+    """Ends counting and returns the counts, {} if a formula failed.
 
-    A mode that something was entered after stays, and does nothing any more.
+    If another mode was entered after this one, it stays, without effect.
     """
-    found = dict(mode.counted) if mode.is_on else {}
+    flops = dict(mode.counted) if mode.is_on else {}
     mode.is_on = False
     if sys.modules[_DISPATCH]._get_current_dispatch_mode() is mode:
         mode.__exit__(None, None, None)
-    return found
+    return flops
 
 
 def _kind(torch: Any, name: str, args: Any) -> str:
-    """What the numbers are that an operation multiplies."""
+    """Returns the number format that an operation multiplies in."""
     tensor = next(value for value in args if isinstance(value, torch.Tensor))
     dtype = str(tensor.dtype).replace("torch.", "")
     if dtype.startswith("float8") or type(tensor).__name__.startswith("Float8"):
@@ -140,5 +140,5 @@ def _allows_tf32(torch: Any, *, is_convolution: bool) -> bool:
     backend = torch.backends.cudnn if is_convolution else torch.backends.cuda.matmul
     try:
         return bool(backend.allow_tf32)
-    except RuntimeError:  # the newer words for it were used, and the older ones may not be asked then
+    except RuntimeError:  # set by the newer API, after which the older one raises
         return str(backend.conv.fp32_precision if is_convolution else backend.fp32_precision) == "tf32"

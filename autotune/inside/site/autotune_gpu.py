@@ -1,4 +1,4 @@
-"""When a GPU has done what it was given: a training that runs ahead of it is made to wait now and then."""
+"""Tells when a GPU has finished its queue, by occasionally making a training wait for it."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import sys
 import time
 from typing import Any
 
-_WAIT_EVERY_S, _WAIT_EVERY = 0.5, 16  # and steps: short ones may all be given to a GPU within half a second
-_clock_s = time.monotonic  # kept here: a script that replaces the module's clock replaces its own alone
+_WAIT_EVERY_S, _WAIT_EVERY = 0.5, 16  # and steps: half a second of short ones may all be queued
+_clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
 
 
 class Pace:
-    """Asks the GPU that a process uses, where it uses one, whether its last step has ended.
+    """Tells whether the last step has ended on the GPU of a process, if it uses one.
 
-    It is made to wait rarely, because a training that waits loses the time in which both work; only at first
-    more often, or a short one would show nothing.
+    Waits are rare, because they cost the time in which CPU and GPU overlap; they are more frequent at first,
+    or a short training would show nothing.
     """
 
     def __init__(self) -> None:
         self._waited_s, self._unwaited, self._wait_every = 0.0, 0, 1
 
     def has_settled(self) -> bool:
-        """Whether now is when the last step has ended."""
+        """Returns True if the last step ends now."""
         cuda = gpu()
         if cuda is None:
             return True
@@ -35,12 +35,12 @@ class Pace:
         return True
 
     def evaluated(self) -> None:
-        """Starts the timing anew."""
+        """Restarts the timing."""
         self._wait_every = 1
 
 
 def gpu() -> Any:
-    """torch.cuda where this process uses it and may ask it now, else None."""
+    """Returns torch.cuda if this process uses it and may query it now, else None."""
     cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is None or not cuda.is_initialized() or cuda.is_current_stream_capturing():
         return None
@@ -48,13 +48,13 @@ def gpu() -> Any:
 
 
 def is_capturing() -> bool:
-    """Whether what is done now is only recorded, into a CUDA graph."""
+    """Returns True if work is being captured into a CUDA graph, not executed."""
     cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
     return cuda is not None and cuda.is_initialized() and bool(cuda.is_current_stream_capturing())
 
 
 def cap(cuda: Any, cap_bytes: int) -> None:
-    """Lets the allocator of every GPU have at most `cap_bytes`."""
+    """Caps the allocator at `cap_bytes` on every GPU."""
     for index in range(cuda.device_count()):
-        total_bytes = cuda.get_device_properties(index).total_memory  # NVML's is more
+        total_bytes = cuda.get_device_properties(index).total_memory  # NVML reports more
         cuda.set_per_process_memory_fraction(min(1.0, cap_bytes / total_bytes), index)

@@ -1,4 +1,4 @@
-"""Does something to a module as soon as it has been imported, and imports nothing by itself."""
+"""Runs actions on a module as soon as it has been imported, without importing it."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ Action = Callable[[Any], None]
 
 
 class After:
-    """A finder that finds nothing itself: it adds actions to the modules that the others find."""
+    """A meta-path finder that finds no module itself, but adds actions to those that others find."""
 
     def __init__(self) -> None:
         self._actions: dict[str, list[Action]] = {}
         sys.meta_path.insert(0, self)
 
     def do(self, name: str, action: Action) -> None:
-        """Calls `action` with the module `name` once that has been imported; at once where it has been."""
+        """Calls `action` with the module `name` once it is imported, immediately if it already is."""
         if name in sys.modules:
             attempt(action, sys.modules[name])
         else:
             self._actions.setdefault(name, []).append(action)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """A module's spec as the others find it, whose loader then calls the actions."""
+        """Returns a module's spec as others find it, with a loader that runs the actions."""
         actions = self._actions.get(name)
         if not actions:
             return None
         for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)  # old ones have another way
+            find = getattr(finder, "find_spec", None)  # absent in old finders
             spec = find(name, path, target) if find and finder is not self else None
             if spec is not None:
                 attempt(lambda loader: _call_after(loader, actions), spec.loader)
@@ -48,9 +48,9 @@ def _call_after(loader: Any, actions: list[Action]) -> None:
 
 
 def attempt(action: Action, what: Any, lacking: str = "") -> None:
-    """Does it to a module, or anything else; where it fails, it says what is `lacking` and continues."""
+    """Calls `action(what)`; if it fails, prints what is `lacking` and continues."""
     try:
         action(what)
-    except Exception as error:  # noqa: BLE001 - never the script's
+    except Exception as error:  # noqa: BLE001 - must never end the script
         lacking = lacking or f"{getattr(what, '__name__', what)} is as it is"
         print(f"autotune: {lacking}: {type(error).__name__}: {error}", file=sys.stderr)

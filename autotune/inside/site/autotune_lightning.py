@@ -1,7 +1,7 @@
-"""What a search asks of Lightning's trainer, under either of its names, and what it learns from it.
+"""Follows Lightning's trainer, under both of its package names, and applies a search's settings to it.
 
-Arguments replace the script's own; a callback, which Lightning finds by an entry point, reports what a
-validation has found, and saves the checkpoint from which the next `fit` resumes.
+Arguments replace the script's own. A callback, which Lightning finds by an entry point, reports validations
+and saves the checkpoint from which the next `fit` resumes.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from autotune_overrides import Overrides
 _LIGHTNING, _PYTORCH_LIGHTNING = "lightning.pytorch", "pytorch_lightning"
 _CHECKPOINT = "autotune.ckpt"
 _UNSAVED = "no checkpoint was saved"
-_SAVED_SHARE = 0.05  # of a trial's time, at most, goes into checkpoints that are for a kill alone
-_clock_s = time.monotonic  # kept here: a script that replaces the module's clock replaces its own alone
-# What a trial has no use for, where a function has built what is trained.
+_SAVED_SHARE = 0.05  # largest share of a trial's time for checkpoints that only a kill would need
+_clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
+# Useless in a trial; applies if a function builds what is trained.
 _QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
-_wires: list[autotune_wire.Wire] = []  # to the tuner, where there is one
-_begun: list[None] = []  # once a fit was
+_wires: list[autotune_wire.Wire] = []  # to the tuner, if there is one
+_begun: list[None] = []  # not empty once a fit has begun
 
 
 def arm(after: After, overrides: Overrides, wire: autotune_wire.Wire) -> None:
-    """From now on trainers take the arguments of the search, and where there is a tuner they are watched."""
+    """Makes trainers take the search's arguments, and watches them if there is a tuner."""
     _wires[:] = [wire] if autotune_wire.SOCKET in os.environ else []
     for package in (_LIGHTNING, _PYTORCH_LIGHTNING):
         after.do(f"{package}.trainer.trainer", functools.partial(_attach, overrides=overrides))
 
 
 def of_lightning() -> list[Any]:
-    """What Lightning adds to every trainer's callbacks; nothing without a tuner."""
+    """Returns the callbacks that Lightning adds to every trainer, [] without a tuner."""
     return _callbacks(_LIGHTNING)
 
 
 def of_pytorch_lightning() -> list[Any]:
-    """The same for the package of Lightning's older name."""
+    """Does so for Lightning's older package name."""
     return _callbacks(_PYTORCH_LIGHTNING)
 
 
 def train(built: Sequence[Any], settings: Mapping[str, Any]) -> None:
-    """Fits what a function has built: a module, its data, and a trainer where it should not be made here.
+    """Fits what a function has built: a module, its data, and optionally a trainer.
 
-    The data are a data module, a loader, or a loader to train and one to validate with.
+    The data are a data module, a loader, or a pair of a training and a validation loader.
     """
     module, data, *rest = built
     trainer = rest[0] if rest else _trainer_of(module)(**_arguments(settings))
@@ -57,10 +57,10 @@ def train(built: Sequence[Any], settings: Mapping[str, Any]) -> None:
 
 
 def _trainer_of(module: Any) -> Any:
-    """The trainer of the package that the module's class comes from."""
+    """Returns the Trainer class of the package that the module's class comes from."""
     names = [cls.__module__ for cls in type(module).__mro__ if cls.__name__ == "LightningModule"]
-    found = [package for package in (_LIGHTNING, _PYTORCH_LIGHTNING) if names[0].startswith(package + ".")]
-    return sys.modules[found[0]].Trainer
+    packages = [package for package in (_LIGHTNING, _PYTORCH_LIGHTNING) if names[0].startswith(package + ".")]
+    return sys.modules[packages[0]].Trainer
 
 
 def _arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,9 +76,9 @@ def _attach(module: Any, overrides: Overrides) -> None:
 
 
 def _around_init(init: Callable[..., None], overrides: Overrides) -> Callable[..., None]:
-    """A trainer's own files go where the trial's are, unless the script says where.
+    """Puts a trainer's own files into the trial's directory, unless the script names one.
 
-    In a trial it validates nothing before it has trained.
+    In a trial, it also disables the validation before training.
     """
     takes = inspect.signature(init).parameters
 
@@ -98,7 +98,7 @@ def _around_init(init: Callable[..., None], overrides: Overrides) -> Callable[..
 
 
 def _around_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """The first one resumes from the last checkpoint, wherever the script itself would begin."""
+    """Makes the first fit resume from the last checkpoint, wherever the script would begin."""
     takes = inspect.signature(fit)
 
     @functools.wraps(fit)
@@ -114,12 +114,12 @@ def _around_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_in_trial() -> bool:
-    """Rather than in a whole training, which is as its script has it, or without a tuner."""
+    """Returns True in a trial; False in a whole training, which is unchanged, or without a tuner."""
     return bool(_wires) and not autotune_wire.is_whole()
 
 
 def _directory() -> str:
-    """For what is written in this process: `LightningCLI` refuses a directory that has its config already."""
+    """Returns a directory per process, because `LightningCLI` refuses one that has its config already."""
     return os.path.join(os.environ[autotune_wire.WORKDIR], f"lightning-{os.getpid()}")  # noqa: PTH118
 
 
@@ -128,7 +128,7 @@ def _checkpoint() -> str:
 
 
 def _callbacks(package: str) -> list[Any]:
-    """A callback of the package's own class, which the trainer has imported that asks for it."""
+    """Returns a callback of the package's own class; the trainer that asks has imported the package."""
     if not _wires:
         return []
     base = sys.modules[f"{package}.callbacks"].Callback
@@ -136,40 +136,40 @@ def _callbacks(package: str) -> list[Any]:
 
 
 class _Watch:
-    """Tells of validations, saves checkpoints, and ends the training when the tuner asks for it."""
+    """Reports validations, saves checkpoints, and ends the training if the tuner asks for it."""
 
     package: str
 
     def __init__(self, wire: autotune_wire.Wire) -> None:
         self._wire = wire
-        self._before: Mapping[str, Any] = {}  # what had been logged before a validation
-        self._told: Mapping[str, Any] = {}  # by the validation that has just ended
-        self._save_again_s = 0.0  # when another checkpoint is worth its time
+        self._before: Mapping[str, Any] = {}  # metrics logged before a validation
+        self._told: Mapping[str, Any] = {}  # metrics of the validation that has just ended
+        self._save_again_s = 0.0  # when the next checkpoint is worth its time
 
     def __reduce__(self) -> Any:
-        """A launcher that spawns its processes sends the trainer to them."""
+        """Pickles the callback for launchers that send the trainer to spawned processes."""
         return _only, (self.package,)
 
     def state_dict(self) -> dict[str, Any]:
-        """Part of the checkpoint."""
+        """Returns the callback's part of a checkpoint."""
         return {"told": dict(self._told)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores its part of a checkpoint that is resumed."""
+        """Restores the callback's part of a checkpoint."""
         self._told = state["told"]
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
-        """Reports once more what the checkpoint's validation has found: the first report may be lost."""
+        """Reports the checkpoint's validation again, because the first report may have been lost."""
         del trainer, module
         self._tell()
 
     def on_validation_start(self, trainer: Any, module: Any) -> None:
-        """Remembers what has been logged."""
+        """Remembers the metrics logged so far."""
         del module
         self._before = dict(trainer.callback_metrics)
 
     def on_validation_end(self, trainer: Any, module: Any) -> None:
-        """Reports what has been logged since, and saves a checkpoint."""
+        """Reports the metrics logged since, and saves a checkpoint."""
         del module
         if trainer.sanity_checking or trainer.state.fn != "fit":
             return
@@ -180,12 +180,12 @@ class _Watch:
             attempt(self._save, trainer, _UNSAVED)
 
     def on_train_batch_start(self, *args: Any) -> None:
-        """From here on a checkpoint is not the one of a validation."""
+        """Forgets the validation: a checkpoint from here on does not follow one."""
         del args
         self._told = {}
 
     def on_train_batch_end(self, trainer: Any, *args: Any) -> None:
-        """Has a trial validated at its very end; ends the script when it should stop, after a checkpoint."""
+        """Has a trial validated at its very end; if it should stop, saves a checkpoint and exits."""
         del args
         if _is_in_trial() and _is_over(trainer):
             trainer.val_check_batch = 1
@@ -194,18 +194,18 @@ class _Watch:
             raise SystemExit(0)
 
     def on_validation_batch_end(self, trainer: Any, *args: Any) -> None:
-        """Ends the script when it should stop: a validation may take longer than the time given for that.
+        """Exits if it should stop, because a validation may take longer than the time allowed for that.
 
-        It restarts at the last checkpoint: one from the middle of a validation cannot be resumed.
+        The trial resumes at the last checkpoint: one from the middle of a validation cannot be resumed.
         """
         del args
         if self._is_to_stop(trainer):
             raise SystemExit(0)
 
     def _is_to_stop(self, trainer: Any) -> bool:
-        """Several processes would have to agree on a batch: they are left to Lightning and to a kill."""
-        is_told = self._wire.is_stopped() or bool(trainer.received_sigterm)
-        return is_told and int(trainer.world_size) == 1
+        """Returns True if a single process should stop; several, which must agree, are left to Lightning."""
+        is_asked = self._wire.is_stopped() or bool(trainer.received_sigterm)
+        return is_asked and int(trainer.world_size) == 1
 
     def _note(self, trainer: Any) -> None:
         logged = trainer.callback_metrics.items()
@@ -217,7 +217,7 @@ class _Watch:
             self._wire.tell({"record": self._told})
 
     def _save(self, trainer: Any) -> None:
-        """Never half a checkpoint: a kill may come at any moment."""
+        """Saves a checkpoint atomically, because a kill may come at any moment."""
         begun_s, part = _clock_s(), _checkpoint() + ".part"
         trainer.save_checkpoint(part, weights_only=False)
         if not autotune_wire.rank():
@@ -227,14 +227,14 @@ class _Watch:
 
 
 def _is_over(trainer: Any) -> bool:
-    """Whether the batch that has ended is the last one of a training."""
+    """Returns True if the last batch of a training has ended."""
     has_all_steps = 0 < trainer.max_steps <= trainer.global_step
     epochs = trainer.max_epochs or -1
     return has_all_steps or (bool(trainer.is_last_batch) and 0 < epochs <= trainer.current_epoch + 1)
 
 
 def _replace(part: str, whole: str) -> None:
-    """Puts a checkpoint where the last one was; a directory cannot take another one's place at once."""
+    """Replaces a checkpoint; a directory cannot be replaced atomically."""
     if os.path.isdir(whole):  # noqa: PTH112 - a script may have no pathlib
         before = whole + ".before"
         shutil.rmtree(before, ignore_errors=True)

@@ -1,6 +1,6 @@
-"""Says in a script's output when each line was printed; its reader takes that out again.
+"""Marks each line of a script's output with the time it was printed; the reader removes the marks.
 
-A line of its own clock, as a step is: read a moment later, it would be taken for one of the next steps'.
+The time comes from the script, as that of a step does: on reading, the line might fall among later steps.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import time
 from typing import Any
 
 _MARK = re.compile("\x1b_autotune ([0-9.e+-]+)\x1b\\\\")
-_clock_s = time.monotonic  # kept here: a script that replaces the module's clock replaces its own alone
+_clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
 
 
 def name_of(descriptor: int) -> str:
-    """What identifies the file or pipe of a descriptor."""
+    """Returns an identifier of the file or pipe behind a descriptor."""
     status = os.fstat(descriptor)
     return f"{status.st_dev}:{status.st_ino}"
 
 
 def stamp_lines(stream: Any, own: str) -> None:
-    """Stamps what is written to a text `stream` as long as it goes straight to the pipe called `own`.
+    """Marks text written to `stream` as long as it leads straight to the pipe called `own`.
 
-    Into a file, or through another program, it goes as it is.
+    Text that goes to a file, or through another program, is unchanged.
     """
     write, descriptor = stream.write, stream.fileno()
 
@@ -37,9 +37,10 @@ def stamp_lines(stream: Any, own: str) -> None:
 
 
 def marked(text: str, at_s: float) -> str:
-    """`text` with the moment at the end of each line, which a carriage return may end, too, and of the rest.
+    """Returns `text` with the time `at_s` marked at the end of each line, and of an unfinished last one.
 
-    As an application program command of ECMA-48, which no terminal shows.
+    The mark is an application program command of ECMA-48, which terminals do not show. A final carriage
+    return ends a line too.
     """
     mark = f"\x1b_autotune {at_s!r}\x1b\\"
     line = text[:-1] if text.endswith(("\n", "\r")) else text
@@ -47,7 +48,7 @@ def marked(text: str, at_s: float) -> str:
 
 
 def unmarked(line: str) -> tuple[str, float | None]:
-    """A line as it was printed, and when that was; None where it does not say so."""
+    """Returns a line as it was printed, and when, None if it has no mark."""
     if "\x1b_" not in line:
         return line, None
     moments = _MARK.findall(line)

@@ -1,4 +1,4 @@
-"""Arguments that a search puts in place of a script's own, wherever it makes a loader or an optimizer."""
+"""Replaces arguments of a script's loaders and optimizers by those of a search."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any, Callable, Mapping  # noqa: UP035 - for Python 3.8
 
 import autotune_wire
 
-# What only a loader with workers can have.
+# Arguments that only a loader with workers may have, and their defaults.
 _OF_WORKERS = {
     "persistent_workers": False,
     "prefetch_factor": None,
     "timeout": 0,
     "multiprocessing_context": None,
 }
-# What batches are made of: an evaluation keeps its own, or it would not be comparable.
+# Arguments that shape batches: an evaluation keeps its own, to stay comparable.
 _OF_TRAINING = ("batch_size", "drop_last", "shuffle")
 Arguments = Mapping[str, Any]
-# `(arguments of the search, those of the script)` -> those that are taken, in the form to pass on
+# (arguments of the search, arguments of the script) -> arguments to pass on
 Choice = Callable[[Arguments, Arguments], Arguments]
 
 
 class Overrides:
-    """The arguments that the environment names, by what they are arguments of: `{"loader": {...}}`.
+    """The arguments named by the environment, by the object they are for: `{"loader": {...}}`.
 
-    The tuner is told the names of those that were taken: `loader.num_workers`.
+    The tuner is told the names of those that were applied: `loader.num_workers`.
     """
 
     def __init__(self, wire: autotune_wire.Wire) -> None:
@@ -38,11 +38,11 @@ class Overrides:
         self._taken: set[str] = set()
 
     def of(self, name: str) -> Mapping[str, Any]:
-        """The arguments of what is called `name`; empty where there are none."""
+        """Returns the arguments for `name`, {} if there are none."""
         return self._values.get(name) or {}
 
     def tell(self, name: str, taken: Any) -> None:
-        """Something that is called `name` has taken these arguments."""
+        """Reports that an object called `name` has taken these arguments."""
         new = {f"{name}.{key}" for key in taken} - self._taken
         if new:
             self._taken |= new
@@ -50,7 +50,7 @@ class Overrides:
 
 
 def attach(torch: Any, overrides: Overrides) -> None:
-    """Wraps what makes loaders and optimizers, where there is something to be put into them."""
+    """Wraps the constructors of loaders and optimizers for which there are arguments."""
     if overrides.of("loader"):
         loader, data = torch.utils.data.DataLoader, torch.utils.data
         loader.__init__ = around_init(loader.__init__, "loader", overrides, functools.partial(_loader, data))
@@ -62,14 +62,14 @@ def attach(torch: Any, overrides: Overrides) -> None:
 def around_init(
     init: Callable[..., None], name: str, overrides: Overrides, choose: Choice
 ) -> Callable[..., None]:
-    """`init` of what is called `name`, with what is chosen of the search's arguments among the script's."""
+    """Wraps the `init` of `name`, to apply the arguments that `choose` selects from the search's."""
     takes = inspect.signature(init)
 
     @functools.wraps(init)
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
         try:
             given = takes.bind(self, *args, **kwargs)
-        except TypeError:  # the script's own mistake: it should be reported by its name
+        except TypeError:  # the script's own mistake: let its call report it
             init(self, *args, **kwargs)
             return
         known = {key: value for key, value in overrides.of(name).items() if key in takes.parameters}
@@ -82,7 +82,7 @@ def around_init(
 
 
 def _loader(data: Any, known: Arguments, given: Arguments) -> Arguments:
-    """Of a loader that is not to train with only how it loads; without workers nothing that needs some."""
+    """Selects all arguments for a training loader, others only for loading; drops useless worker options."""
     is_of_training = _is_of_training(given, data)
     taken = {name: value for name, value in known.items() if is_of_training or name not in _OF_TRAINING}
     if taken.get("num_workers", given.get("num_workers", 0)):
@@ -91,17 +91,20 @@ def _loader(data: Any, known: Arguments, given: Arguments) -> Arguments:
 
 
 def _is_of_training(given: Arguments, data: Any) -> bool:
-    """Whether a loader draws its batches at random, and makes them itself: one to train with."""
+    """Returns True for a training loader: it batches by itself, in random order."""
     if given.get("batch_sampler") is not None or given.get("batch_size", 1) is None:
         return False
     sampler = given.get("sampler")
     if sampler is None or isinstance(sampler, data.SequentialSampler):
         return bool(given.get("shuffle"))
-    return bool(getattr(sampler, "shuffle", True))  # that of several processes says whether it does
+    return bool(getattr(sampler, "shuffle", True))  # a distributed sampler says whether it shuffles
 
 
 def _around_optimizer(init: Callable[..., None], overrides: Overrides) -> Callable[..., None]:
-    """Learning rates keep their ratio to the first optimizer's: groups of its own, and other optimizers'."""
+    """Applies the optimizer's arguments; learning rates of groups and further optimizers are scaled.
+
+    The factor is the one that takes the first optimizer's rate to the search's.
+    """
     ratio: list[float] = []
 
     @functools.wraps(init)
@@ -120,6 +123,6 @@ def _around_optimizer(init: Callable[..., None], overrides: Overrides) -> Callab
 
 
 def _scaled(group: Any, ratio: float) -> Any:
-    """A group of parameters with its own learning rate, where it has one, `ratio` times as high."""
+    """Returns a parameter group with its own learning rate, if it has one, multiplied by `ratio`."""
     has_own = isinstance(group, dict) and group.get("lr") is not None
     return {**group, "lr": group["lr"] * ratio} if has_own else group

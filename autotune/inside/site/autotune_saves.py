@@ -1,8 +1,8 @@
-"""The samples behind every checkpoint that a script has saved, so that a trial resumes at the right count.
+"""Records the samples behind every checkpoint of a script, so that a trial resumes at the right count.
 
-The script notes each file that it saves, the tuner looks the trial's checkpoint up. A file is recognized by
-its content: scripts rename checkpoints, copy them with old times, and save them from threads and over
-networks whose clocks differ.
+The script notes each file it saves; the tuner looks up the trial's checkpoint. Files are recognized by
+content, because scripts rename checkpoints, copy them with old timestamps, and save them from threads and
+over networks whose clocks differ.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import json
 import os
 from typing import Any, Iterable, NamedTuple  # noqa: UP035 - for Python 3.8
 
-_TAIL_BYTES = 2**18  # a file of torch.save ends with the checksums of all its tensors
-_PIECES, _PIECE_BYTES = 16, 4096  # spread over the rest of it, for formats without checksums
+_TAIL_BYTES = 2**18  # a file of torch.save ends with checksums of all its tensors
+_PIECES, _PIECE_BYTES = 16, 4096  # spread over the rest, for formats without checksums
 
 
 class Saved(NamedTuple):
-    """The samples and tokens that a checkpoint has in it; None: not counted."""
+    """The samples and tokens that went into a checkpoint; None: not counted."""
 
     samples: int
     tokens: int | None = None
@@ -30,7 +30,7 @@ def file_of(workdir: str) -> str:
 
 
 def digest_of(target: Any) -> str | None:
-    """Returns the digest of what is in `target`, a path or an open file; None if it cannot be read."""
+    """Returns the digest of `target`, a path or an open file; None if it cannot be read."""
     if hasattr(target, "getbuffer"):
         return digest(io.BytesIO(target.getbuffer()))
     if hasattr(target, "flush"):
@@ -43,24 +43,24 @@ def digest_of(target: Any) -> str | None:
 
 
 def digest(stream: Any) -> str:
-    """Returns a digest of a seekable binary stream: of its size, its end, and pieces of the rest."""
+    """Returns a digest of a seekable binary stream: its size, its end, and samples of the rest."""
     size = stream.seek(0, os.SEEK_END)
-    found = hashlib.blake2b(str(size).encode(), digest_size=16)
+    checksum = hashlib.blake2b(str(size).encode(), digest_size=16)
     for begin, length in _sampled(size):
         stream.seek(begin)
-        found.update(stream.read(length))
-    return found.hexdigest()
+        checksum.update(stream.read(length))
+    return checksum.hexdigest()
 
 
 def _sampled(size: int) -> Iterable[tuple[int, int]]:
-    """Yields where to read, and how many bytes."""
+    """Yields the offsets and lengths of the pieces to read."""
     tail = max(0, size - _TAIL_BYTES)
     yield from ((tail * piece // _PIECES, _PIECE_BYTES) for piece in range(_PIECES if tail else 0))
     yield tail, _TAIL_BYTES
 
 
 def note(file: str, digest: str, saved: Saved) -> None:
-    """Adds a checkpoint to the notes, in one write: several processes may save."""
+    """Appends a checkpoint to the notes in a single write, since several processes may save."""
     line = json.dumps({"digest": digest, **saved._asdict()}) + "\n"
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     try:
@@ -70,14 +70,14 @@ def note(file: str, digest: str, saved: Saved) -> None:
 
 
 def noted(file: str) -> dict[str, Saved]:
-    """Returns all notes by digest; a line that a kill or a full disk has cut off is left out."""
-    found = {}
+    """Returns all notes by digest, without lines cut short by a kill or a full disk."""
+    notes = {}
     try:
         with open(file, encoding="utf-8") as lines:  # noqa: PTH123 - as above
             for line in lines:
                 if line.endswith("}\n"):
                     one = json.loads(line)
-                    found[one["digest"]] = Saved(one["samples"], one["tokens"])
+                    notes[one["digest"]] = Saved(one["samples"], one["tokens"])
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    return found
+    return notes

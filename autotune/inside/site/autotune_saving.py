@@ -1,4 +1,4 @@
-"""Notes what each file has seen that a script saves with `torch.save`, and when its state was taken."""
+"""Notes the samples behind each file that a script saves with `torch.save`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autotune_saves import Saved, digest_of, file_of, note
 
 
 class Saving:
-    """Notes what each file of `torch.save` has seen, of a training that has seen `total` up to now."""
+    """Notes the samples behind each file of `torch.save`; `total` counts those trained so far."""
 
     def __init__(self, total: Any) -> None:
         self._total = total
@@ -20,26 +20,26 @@ class Saving:
         os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
-        self._thread: int | None = None  # the one that trains in this process
-        self._snapshots: list[Saved] = []  # what it had seen when it took an optimizer's state; not saved yet
+        self._thread: int | None = None  # the training thread of this process
+        self._snapshots: list[Saved] = []  # totals when optimizer states were taken that are not saved yet
 
     def trains(self) -> None:
-        """The running thread trains."""
+        """Notes that the calling thread trains."""
         self._thread = threading.get_ident()
 
     def around_state(self, state_dict: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns an optimizer's `state_dict`, whose result another thread may save while this one trains."""
+        """Wraps an optimizer's `state_dict`: another thread may save the result while this one trains."""
 
         @functools.wraps(state_dict)
         def taken(*args: Any, **kwargs: Any) -> Any:
             if threading.get_ident() == self._thread:
-                self._snapshots = [*self._snapshots[-1:], self._now()]  # more than one is as good as many
+                self._snapshots = [*self._snapshots[-1:], self._now()]  # two are ambiguous already
             return state_dict(*args, **kwargs)
 
         return taken
 
     def around_save(self, save: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns torch's `save`, which notes what had been seen before it began to write."""
+        """Wraps torch's `save`, to note the total at the time when writing began."""
 
         @functools.wraps(save)
         def saved(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
@@ -51,9 +51,9 @@ class Saving:
         return saved
 
     def _seen(self) -> Saved | None:
-        """Returns what a file that this thread saves has seen; None if that is not known.
+        """Returns the total behind a file that this thread saves, None if unknown.
 
-        In a thread or process that only saves it is known by the one state that was taken and not saved yet.
+        A thread or process that only saves must have exactly one state that was taken and not saved yet.
         """
         snapshots, self._snapshots = self._snapshots, []
         if self._thread == threading.get_ident():
@@ -65,9 +65,9 @@ class Saving:
 
 
 def record(target: Any, seen: Saved) -> None:
-    """Notes what is in a file, a path or open, so that the trial of this process can resume from it."""
+    """Notes the total behind a file, a path or open, so that the trial can resume from it."""
     try:
         if digest := digest_of(target):
             note(file_of(os.environ[autotune_wire.WORKDIR]), digest, seen)
-    except Exception:  # noqa: BLE001, S110 - a full disk, a file of some kind: its trial begins anew then
+    except Exception:  # noqa: BLE001, S110 - a full disk or an odd file: the trial then restarts from scratch
         pass

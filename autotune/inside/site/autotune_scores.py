@@ -10,26 +10,26 @@ from typing import Any, Callable, Dict, Iterator, Tuple  # noqa: UP035 - for Pyt
 import autotune_wire
 from autotune_imports import After
 
-Logged = Tuple[str, Dict[str, Any]]  # noqa: UP006 - the same; where it is written, and the values by name
+Logged = Tuple[str, Dict[str, Any]]  # noqa: UP006 - the same; the directory, and values by name
 
 
 def tell_logged(after: After, wire: autotune_wire.Wire, names: frozenset[str]) -> None:
-    """Reports, from now on, the numbers that are logged under one of the `names`."""
+    """Starts to report numbers that are logged under one of the `names`."""
 
-    def told(owner: Any, method: str, read: Callable[..., Logged]) -> None:
+    def wrap(owner: Any, method: str, read: Callable[..., Logged]) -> None:
         write = getattr(owner, method)
 
         @functools.wraps(write)
         def tells(self: Any, *args: Any, **kwargs: Any) -> Any:
-            with suppress(Exception):  # the writer says what is wrong with it
+            with suppress(Exception):  # the writer reports what is wrong
                 _tell(wire, names, *read(self, *args, **kwargs))
             return write(self, *args, **kwargs)
 
         setattr(owner, method, tells)
 
     for module in ("torch.utils.tensorboard.writer", "tensorboardX.writer"):
-        after.do(module, lambda module: told(module.FileWriter, "add_summary", _of_summary))
-    after.do("wandb.sdk.wandb_run", lambda module: told(module.Run, "log", _of_run))
+        after.do(module, lambda module: wrap(module.FileWriter, "add_summary", _of_summary))
+    after.do("wandb.sdk.wandb_run", lambda module: wrap(module.Run, "log", _of_run))
 
 
 def _tell(wire: autotune_wire.Wire, names: frozenset[str], place: str, values: dict[str, Any]) -> None:
@@ -42,9 +42,9 @@ def _tell(wire: autotune_wire.Wire, names: frozenset[str], place: str, values: d
 
 
 def _of_summary(writer: Any, summary: Any, *_: Any, **__: Any) -> Logged:
-    """Returns what a writer of TensorBoard's event files is given: a summary's scalars by tag."""
-    found = {value.tag: _scalars(value) for value in summary.value}
-    return writer.get_logdir(), {tag: scalars[0] for tag, scalars in found.items() if len(scalars) == 1}
+    """Returns the directory and scalars of a summary for TensorBoard's event files."""
+    by_tag = {value.tag: _scalars(value) for value in summary.value}
+    return writer.get_logdir(), {tag: scalars[0] for tag, scalars in by_tag.items() if len(scalars) == 1}
 
 
 def _scalars(value: Any) -> list[Any]:
@@ -54,7 +54,7 @@ def _scalars(value: Any) -> list[Any]:
 
 
 def _of_run(run: Any, data: Any, *_: Any, **__: Any) -> Logged:
-    """Returns what a run of W&B is given. Its own directory is the one above that of its files."""
+    """Returns the directory and values of a log of W&B; `run.dir` is the run's `files` directory."""
     return os.path.dirname(run.dir), dict(_flat(data))  # noqa: PTH120 - a script may have no pathlib yet
 
 

@@ -1,4 +1,4 @@
-"""Another seed for a script that takes none: an offset to what it seeds its process's generators with."""
+"""Changes the seed of a script without a seed argument, by an offset to each call that seeds."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import functools
 import threading
 from typing import Any
 
-_SEEDS = 2**32  # NumPy takes no more
-_thread = threading.local()  # `is_seeding`: it is within a call whose seed was moved
+_SEEDS = 2**32  # NumPy's limit
+_thread = threading.local()  # `is_seeding`: inside a call whose seed was shifted
 
 
 def add(module: Any, name: str, offset: int) -> None:
-    """Makes the function `name` of a module, which takes a seed first, take it with `offset` added.
+    """Makes the function `name` of a module add `offset` to the seed, its first argument.
 
-    A call made within another such one passes through as it is: torch's seeds the GPUs with its own.
+    A call within such a call is left alone: torch's seeds the GPUs with the shifted seed.
     """
     original = getattr(module, name)
 

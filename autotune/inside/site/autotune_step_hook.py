@@ -1,9 +1,8 @@
-"""Tells the tuner of every step of a PyTorch script that knows nothing of it, and of what its checkpoints
-have seen.
+"""Reports every step of a PyTorch script that knows nothing of the tuner, and notes its checkpoints.
 
-PyTorch (2.0 or newer) calls a hook of the process after each step of each optimizer. Wrapped backward passes
-and data loaders show what the step has seen; a script that updates its weights by hand is told by its
-backward passes. A failure in here is reported once, and the script continues.
+PyTorch (2.0 or newer) calls a process-wide hook after each step of each optimizer. Wrapped backward passes
+and data loaders tell what the step trained on; in a script that updates its weights by hand, backward passes
+are the steps. A failure in here is printed once, and the script continues.
 """
 
 from __future__ import annotations
@@ -40,27 +39,27 @@ from autotune_saving import Saving
 from autotune_steps import Steps
 
 _LONGEST_MESSAGE = 10_000
-_clock_s = time.monotonic  # kept here: a script that replaces the module's clock replaces its own alone
+_clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
 
 
 def arm() -> None:
-    """From now on, as soon as the script has imported torch, it does what a search asks for.
+    """Applies a search's settings to the script as soon as it imports torch.
 
-    Where a tuner listens, its steps and what ends it are reported, too; and, of a trial that hangs, where it
-    stands when the tuner asks. Its lines say when they were printed.
+    If a tuner listens, also reports the steps and a fatal exception, marks lines with their time, and writes
+    the stacks of a hanging trial on the tuner's signal.
     """
     wire, after = autotune_wire.Wire(), After()
     overrides = Overrides(wire)
     after.do("torch", lambda torch: autotune_overrides.attach(torch, overrides))
     begun = Seen(**json.loads(os.environ.get(autotune_wire.BEGUN) or '{"samples": 0}'))
     total = Total(os.environ.get(autotune_wire.UNIT, "samples"), begun)
-    if autotune_wire.OVERRIDES in os.environ:  # a command of no framework is left as it is
+    if autotune_wire.OVERRIDES in os.environ:  # commands without a framework are unchanged
         autotune_lightning.arm(after, overrides, wire)
         autotune_transformers.attach(after, overrides, wire, total)
     if autotune_wire.SOCKET not in os.environ:
         return
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, OSError, ValueError, KeyError):  # there is none, or it has no file
+        with suppress(AttributeError, OSError, ValueError, KeyError):  # no stream, or one without a file
             autotune_output.stamp_lines(stream, os.environ[autotune_wire.OUTPUT])
     with suppress(AttributeError, OSError, RuntimeError, ValueError):  # no stderr, or one without a file
         faulthandler.register(signal.SIGUSR1)
@@ -74,15 +73,15 @@ def arm() -> None:
 
 
 def _telling(hook: Callable[..., Any], wire: autotune_wire.Wire) -> Callable[..., Any]:
-    """What is called with the exception that ends the script: `hook`, after the tuner has been told."""
+    """Returns an excepthook that tells the tuner about the exception before it calls `hook`."""
 
     def excepthook(kind: Any, error: Any, trace: Any) -> None:
         try:
             module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-            said = {"type": module + kind.__qualname__, "message": str(error)[:_LONGEST_MESSAGE]}
-            wire.tell({"error": said})
+            description = {"type": module + kind.__qualname__, "message": str(error)[:_LONGEST_MESSAGE]}
+            wire.tell({"error": description})
             autotune_device.tell_if_lost(wire)
-        except Exception:  # noqa: BLE001, S110 - an exception's own class can do anything; its end is printed
+        except Exception:  # noqa: BLE001, S110 - an exception's own class can do anything
             pass
         hook(kind, error, trace)
 
@@ -90,7 +89,7 @@ def _telling(hook: Callable[..., Any], wire: autotune_wire.Wire) -> Callable[...
 
 
 class Teller:
-    """What is known of the running step, and reported when it ends."""
+    """Collects what is known about the running step, and reports it when the step ends."""
 
     def __init__(self, torch: Any, wire: autotune_wire.Wire, total: Total) -> None:
         self._torch, self._wire, self._total = torch, wire, total
@@ -104,18 +103,18 @@ class Teller:
         )
         self._is_in_backward = self._has_told = self._is_mute = False
         self._scaler: Any = None
-        self._note = ""  # what is doubtful about the steps
+        self._note = ""  # a doubt about the steps, for the user
         self._wrappers: list[Callable[..., Any]] = []
-        self._hidden: dict[str, Callable[..., Any]] = {}  # methods as torch.compile may see them
-        self._compiler: Callable[[], Any] = lambda: None  # returns what compiles this thread's calls now
+        self._hidden: dict[str, Callable[..., Any]] = {}  # methods that torch.compile does not enter
+        self._compiler: Callable[[], Any] = lambda: None  # returns the active compiler of this thread
         os.register_at_fork(after_in_child=self._begin_anew)
 
     def _begin_anew(self) -> None:
-        """A process forked from one that trains is a loader's worker, or whatever else; it does not tell."""
+        """Mutes a fork of a training process, such as a loader worker."""
         self._is_mute |= self._has_told
 
     def guarded(self, name: str) -> Callable[..., None]:
-        """Returns the method `name`; if it fails, it says so, and nothing is reported from then on."""
+        """Wraps the method `name`: if it fails, prints the error and reports nothing from then on."""
         method = getattr(self, name)
 
         def call(*args: Any) -> None:
@@ -126,20 +125,20 @@ class Teller:
                     method(*args)
                 else:
                     self._hidden.get(name, method)(*args)
-            except Exception as error:  # noqa: BLE001 - never the script's
+            except Exception as error:  # noqa: BLE001 - must never end the script
                 self._is_mute = True
                 print(f"autotune: steps are told no more: {type(error).__name__}: {error}", file=sys.stderr)
 
         return self.beside(call)
 
     def hide(self, dynamo: Any) -> None:
-        """Keeps torch.compile from compiling what is done here within a step that it was given whole.
+        """Keeps torch.compile from compiling these methods as part of a step that it compiles as a whole.
 
-        That takes a while at each call, and so is done only where something is compiled, if torch tells that.
+        Hiding costs time at each call, so it is done only while something is compiled, if torch can tell.
         """
         for name in ("drew", "fetched", "ended", "begins_backward", "ends_backward", "stepped"):
             self._hidden[name] = dynamo.disable(getattr(self, name))
-        skip: Any = getattr(getattr(dynamo, "decorators", None), "skip", None)  # older ones need it less
+        skip: Any = getattr(getattr(dynamo, "decorators", None), "skip", None)  # older versions need it less
         frames: Any = sys.modules.get("torch._C._dynamo.eval_frame")
         asked: Any = getattr(frames, "get_eval_frame_callback", None)
         self._compiler = asked if skip and asked else lambda: True
@@ -147,18 +146,18 @@ class Teller:
             skip(wrapper)
 
     def beside(self, wrapper: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, which from now on takes the place of one of torch's."""
+        """Registers a function that replaces one of torch's, and returns it."""
         self._wrappers.append(wrapper)
         return wrapper
 
     def drew(self, iterator: Any, index: Any) -> None:
-        """A loader's iterator has drawn the samples of its next batch."""
-        if getattr(iterator, "_autotune_of", None) is not iterator._sampler_iter:  # it begins a new epoch
+        """Notes that a loader's iterator has drawn the indices of its next batch."""
+        if getattr(iterator, "_autotune_of", None) is not iterator._sampler_iter:  # a new epoch
             iterator._autotune_of, iterator._autotune_drawn = iterator._sampler_iter, deque()
         iterator._autotune_drawn.append(len(index) if isinstance(index, (list, tuple)) else None)
 
     def fetched(self, iterator: Any, batch: Any) -> None:
-        """A loader's iterator gives a batch; None: it has failed."""
+        """Counts a batch that a loader's iterator gave; None if it failed."""
         drawn = getattr(iterator, "_autotune_drawn", None)
         usual = drawn.popleft() if drawn else None
         if batch is None or not self._torch.is_grad_enabled():
@@ -169,31 +168,31 @@ class Teller:
             self._tally.fetched(_loader_of(iterator), iterator, samples, autotune_tokens.count(batch))
 
     def ended(self, iterator: Any) -> None:
-        """A loader's iterator has no more to give."""
+        """Notes that a loader's iterator is exhausted."""
         self._tally.ended(_loader_of(iterator), iterator)
 
     def begins_backward(self, loss: Any) -> None:
-        """A backward pass begins at `loss`."""
+        """Notes that a backward pass begins at `loss`."""
         self.saving.trains()
         self._tally.backward()
         self._figures.note_loss(loss)
 
     def ends_backward(self) -> None:
-        """A backward pass has ended."""
+        """Notes that a backward pass has ended, and counts it as a step if there is no optimizer."""
         if self._steps.passed():
             if not self._has_told:
                 self._note = "no optimizer is seen: each backward pass counts as a step"
             self._end_step()
 
     def stepped(self, optimizer: Any) -> None:
-        """An optimizer has made a step."""
+        """Notes that an optimizer has stepped, and ends the training's step if it counts."""
         if not self._is_no_step(optimizer) and self._steps.stepped(optimizer):
             self._end_step(optimizer)
 
     def _end_step(self, optimizer: Any = None) -> None:
-        """Counts a step and tells it; `optimizer` has made it."""
-        rank, of_all = self._ranks()
-        seen = self._seen(of_all)
+        """Counts and reports a step; `optimizer` has made it, None for a backward pass."""
+        rank, processes = self._ranks()
+        seen = self._seen(processes)
         self._total.add(seen)
         if rank:
             return
@@ -202,28 +201,28 @@ class Teller:
         has_settled = self._pace.has_settled()
         at_s, figures = _clock_s(), self._figures.of_step(self._scale, optimizer, has_settled=has_settled)
         if flops := self._flops.stepped():
-            figures["flops"] = {kind: counted * of_all for kind, counted in flops.items()}
+            figures["flops"] = {kind: counted * processes for kind, counted in flops.items()}
         is_first = optimizer is not None and not self._has_told
-        is_alone = of_all == 1  # of several each may hold a part
+        is_alone = processes == 1  # with several, each may hold a part
         if is_first and is_alone and (trained := trained_parameters(optimizer)):
             figures["trained_parameters"] = trained
-        if said := self._note or self._tally.note:
+        if note := self._note or self._tally.note:
             self._note = self._tally.note = ""
-            figures["note"] = said
-            print(f"autotune: {said}", file=sys.stderr)
+            figures["note"] = note
+            print(f"autotune: {note}", file=sys.stderr)
         self._wire.tell_step(at_s, rank, seen.samples, seen.tokens, figures)
         self._has_told = True
 
-    def _seen(self, of_all: int) -> Seen:
-        """What the step that has ended has seen, in all processes."""
-        own = self._tally.stepped((self._step_samples or 0) // of_all)
-        samples, tokens = own.samples and own.samples * of_all, own.tokens and own.tokens * of_all
+    def _seen(self, processes: int) -> Seen:
+        """Returns the samples and tokens of the step that has ended, in all processes."""
+        own = self._tally.stepped((self._step_samples or 0) // processes)
+        samples, tokens = own.samples and own.samples * processes, own.tokens and own.tokens * processes
         return Seen(self._step_samples if samples is None else samples, tokens)
 
     def _is_no_step(self, optimizer: Any) -> bool:
-        """Whether it was recorded only, belongs to a loader's worker, or left the weights as they were.
+        """Returns True if it was only captured, belongs to a loader worker, or skipped the update.
 
-        A fused optimizer leaves out what overflowed by itself; on a GPU it would have to be waited for.
+        A fused optimizer itself skips a step that overflowed; on a GPU, asking would mean waiting for it.
         """
         overflow = getattr(optimizer, "found_inf", None)
         return (
@@ -236,11 +235,11 @@ class Teller:
         return float(self._scaler.get_scale()) if self._scaler is not None else 1.0
 
     def around_backward(self, backward: Callable[..., Any]) -> Callable[..., Any]:
-        """torch's backward, which tells when it begins; one within another, a checkpoint's, is part of it."""
+        """Wraps torch's backward; a nested one, by activation checkpointing, is part of the outer."""
         begins, ends = self.guarded("begins_backward"), self.guarded("ends_backward")
 
         @functools.wraps(backward)
-        def told(*args: Any, **kwargs: Any) -> None:
+        def wrapper(*args: Any, **kwargs: Any) -> None:
             if self._is_in_backward:
                 backward(*args, **kwargs)
                 return
@@ -252,42 +251,42 @@ class Teller:
                 self._is_in_backward = False
             ends()
 
-        return self.beside(told)
+        return self.beside(wrapper)
 
     def around_init(self, init: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns an optimizer's `__init__` that tells that it is called."""
+        """Wraps an optimizer's `__init__`, to note its creation."""
         made = self.guarded("made")
 
         @functools.wraps(init)
-        def told(*args: Any, **kwargs: Any) -> None:
+        def wrapper(*args: Any, **kwargs: Any) -> None:
             made()
             init(*args, **kwargs)
 
-        return told
+        return wrapper
 
     def made(self) -> None:
-        """The script makes an optimizer."""
+        """Notes that the script creates an optimizer."""
         self._steps.made()
 
     def around_scaled_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """A gradient scaler's step, in which the loss is known to have been multiplied."""
+        """Wraps a gradient scaler's step, during which the scale of the loss is known."""
 
         @functools.wraps(step)
-        def told(scaler: Any, *args: Any, **kwargs: Any) -> Any:
+        def wrapper(scaler: Any, *args: Any, **kwargs: Any) -> Any:
             self._scaler = scaler
             try:
                 return step(scaler, *args, **kwargs)
             finally:
                 self._scaler = None
 
-        return self.beside(told)
+        return self.beside(wrapper)
 
 
 def _attach(torch: Any, teller: Teller, offset: int, after: After) -> None:
-    """Wraps what a step is known by, caps the GPU's memory, and moves torch's seed by `offset`."""
+    """Installs the hooks, caps the GPU's memory, and shifts torch's seed by `offset`."""
     after.do("torch._dynamo", teller.hide)
     stepped = teller.guarded("stepped")
-    optimizers = importlib.import_module("torch.optim.optimizer")  # torch.optim hides it
+    optimizers = importlib.import_module("torch.optim.optimizer")  # shadowed in torch.optim
     optimizers.register_optimizer_step_post_hook(lambda optimizer, *_: stepped(optimizer))
     optimizers.Optimizer.__init__ = teller.around_init(optimizers.Optimizer.__init__)
     if autotune_wire.WORKDIR in os.environ:
@@ -303,10 +302,10 @@ def _attach(torch: Any, teller: Teller, offset: int, after: After) -> None:
         torch.cuda._lazy_call(lambda: attempt(cap, torch.cuda))  # once the script uses a GPU
     if offset:
         autotune_seed.add(torch, "manual_seed", offset)
-        for name in ("manual_seed", "manual_seed_all"):  # many a script calls them, too
+        for name in ("manual_seed", "manual_seed_all"):  # scripts may call these too
             autotune_seed.add(torch.cuda, name, offset)
         torch.random.manual_seed = torch.manual_seed
-        torch.manual_seed(0)  # a script that seeds nothing has the same seed every time
+        torch.manual_seed(0)  # gives a script that seeds nothing a fixed seed
 
 
 def _count_batches(iterator: Any, teller: Teller) -> None:
@@ -314,7 +313,7 @@ def _count_batches(iterator: Any, teller: Teller) -> None:
     drew, fetched, ended = map(teller.guarded, ("drew", "fetched", "ended"))
 
     @functools.wraps(begin)
-    def __init__(self: Any, loader: Any) -> None:  # noqa: N807 - it takes that one's place
+    def __init__(self: Any, loader: Any) -> None:  # noqa: N807 - replaces the original
         self._autotune_loader = weakref.ref(loader)
         begin(self, loader)
 
@@ -325,7 +324,7 @@ def _count_batches(iterator: Any, teller: Teller) -> None:
         return index
 
     @functools.wraps(give)
-    def __next__(self: Any) -> Any:  # noqa: N807 - it takes that one's place
+    def __next__(self: Any) -> Any:  # noqa: N807 - replaces the original
         try:
             batch = give(self)
         except StopIteration:
@@ -342,8 +341,6 @@ def _count_batches(iterator: Any, teller: Teller) -> None:
 
 
 def _loader_of(iterator: Any) -> Any:
-    """Returns the loader of an iterator; one that is gone, or not known, is the iterator itself."""
+    """Returns the loader of an iterator, or the iterator itself if that is gone or unknown."""
     loader = getattr(iterator, "_autotune_loader", lambda: None)()
-    return (
-        iterator if loader is None else loader
-    )  # one of an iterable data set has no length, and no truth value
+    return iterator if loader is None else loader  # `or` would ask for a length, which it may not have

@@ -1,45 +1,43 @@
-"""Decides which calls of an optimizer, or which backward passes, are a training's steps. Pure: no torch."""
+"""Decides which optimizer calls or backward passes are a training's steps. Pure: no torch."""
 
 from __future__ import annotations
 
 import weakref
 from typing import Any
 
-_OTHERS = 20  # passes in a row that end in a step of another optimizer: GANs make up to ten
-_UNSEEN = 16  # steps in a row without a backward pass that is seen
-_BY_HAND = 10  # passes: some scripts make a few before they train, for a summary of the model say
+_OTHERS = 20  # consecutive passes that end in another optimizer's step: GANs make up to ten
+_UNSEEN = 16  # consecutive steps without a visible backward pass
+_BY_HAND = 10  # passes: some scripts make a few before training, to summarise the model, say
 
 
 class Steps:
     """Counts backward passes, and picks the optimizer whose steps are the training's.
 
-    That is the first one that steps. Another one takes over if that is gone, or has had no part in many
-    passes.
+    That is the first one that steps. Another takes over if it is gone, or had no part in many passes.
     """
 
     def __init__(self) -> None:
         self.passes = 0
-        self._leader: Any = _nothing  # a reference to the optimizer whose steps count
-        self._ended_at = -1  # the pass of the last step
-        self._others, self._other_at = 0, -1  # passes without the leader, the last of them
+        self._leader: Any = _nothing  # a weak reference to the optimizer whose steps count
+        self._ended_at = -1  # number of passes at the last step
+        self._others, self._other_at = 0, -1  # passes without the leader; the last of them
         self._unseen = 0
         self._has_optimizer = False
 
     def made(self) -> None:
-        """Notes that the script has made an optimizer."""
+        """Notes that the script has created an optimizer."""
         self._has_optimizer = True
 
     def passed(self) -> bool:
-        """Notes the end of a backward pass; returns True if passes are the steps: there is no optimizer."""
+        """Notes the end of a backward pass; returns True if it is a step, because no optimizer exists."""
         self.passes += 1
         return not self._has_optimizer and self.passes >= _BY_HAND
 
     def stepped(self, optimizer: Any) -> bool:
         """Returns True if this call of an optimizer ends a step of the training.
 
-        A second call after the same pass ends none: optimizers that step within a pass, one for each
-        parameter, make one step. If passes are not seen at all (`torch.func`, the replay of a CUDA graph),
-        each call does.
+        A second call after the same pass does not: optimizers that step within a pass, one per parameter,
+        make one step. If passes are invisible (`torch.func`, replay of a CUDA graph), each call counts.
         """
         self._has_optimizer = True
         if self._leader() is not optimizer and not self._takes_over(optimizer):
@@ -61,4 +59,4 @@ class Steps:
 
 
 def _nothing() -> None:
-    """Stands for a reference to nothing."""
+    """Stands for a dead weak reference."""

@@ -1,11 +1,11 @@
-"""When several processes tell each other how far they are. Pure: no torch, no clock."""
+"""Schedules when processes synchronize their progress. Pure: no torch, no clock."""
 
 
 class SyncSchedule:
-    """At which steps they do, until the next evaluation is due: each time they wait for the GPU.
+    """The steps at which processes synchronize before the next evaluation; each waits for the GPU.
 
-    That is after half of the steps that are left by the pace up to now, and so at the very step in the end,
-    as long as the pace does not double.
+    The next is after half of the steps that are left at the current pace, so that the last one hits the very
+    step, unless the pace doubles.
     """
 
     def __init__(self, every: int) -> None:
@@ -16,7 +16,7 @@ class SyncSchedule:
         return step >= self._next
 
     def synced(self, step: int, seen: int) -> None:
-        """They have done so at a `step`, when so much had been `seen` in all."""
+        """Notes a synchronization at `step`, when `seen` had been trained in all."""
         pace = (seen - self._seen) / max(1, step - self._step)
         left = self._every - seen % self._every
         self._step, self._seen = step, seen

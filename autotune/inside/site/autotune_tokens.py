@@ -1,24 +1,24 @@
-"""The tokens of a batch that are no padding: counted before it goes to a GPU, they cost no waiting."""
+"""Counts the non-padding tokens of a batch, on the CPU, before a GPU would have to be waited for."""
 
 from __future__ import annotations
 
 from typing import Any, Mapping  # noqa: UP035 - Python 3.8 cannot subscript the one of collections.abc
 
-_ROWS = 2  # dimensions of a mask that says it token by token; one of more says which token attends to which
-_padding: list[int] = []  # the tokens that only fill a batch up
+_ROWS = 2  # dimensions of a mask per token; with more, it says which tokens attend to which
+_padding: list[int] = []  # the padding token, if known
 
 
 def pads_with(token: int | None) -> None:
-    """The batches to come are padded with `token`; None where unknown."""
+    """Sets the padding token of the following batches, None if unknown."""
     _padding[:] = [] if token is None else [token]
 
 
 def count(batch: Any) -> int | None:
-    """The tokens of a mapping that has `input_ids`, by its `attention_mask` where it has one.
+    """Returns the tokens of a mapping with `input_ids`, by its `attention_mask` if it has one.
 
-    None for any other batch, and for one that lies on a device already.
+    None for any other batch, and for one that is on a GPU already.
     """
-    if isinstance(batch, (list, tuple)) or not isinstance(batch, Mapping):  # the former is said at once
+    if isinstance(batch, (list, tuple)) or not isinstance(batch, Mapping):  # the first test is the faster one
         return None
     ids: Any = batch.get("input_ids")
     mask: Any = batch.get("attention_mask")

@@ -1,4 +1,4 @@
-"""How a Trainer of Transformers is followed: its evaluations, how it stops, and how it resumes."""
+"""Follows a Trainer of Transformers: reports its evaluations, and lets it stop and resume."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from autotune_saves import Saved
 from autotune_saving import record
 from autotune_sync import SyncSchedule
 
-_STATE = "trainer_state.json"  # the last that is written of a checkpoint
+_STATE = "trainer_state.json"  # written last in a checkpoint
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
-_MOST_SAVING = 1 / 20  # of the time: what is saved now and then may take no more
+_MOST_SAVING = 1 / 20  # share of the time that occasional saves may take
 _STOPPED = 128 + signal.SIGTERM
-_clock_s = time.monotonic  # kept here: a script that replaces the module's clock replaces its own alone
+_clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
 
 
 def attach(module: Any, wire: autotune_wire.Wire, total: Total, every: int | None) -> None:
-    """Wraps what makes a Trainer, what evaluates it and what trains it.
+    """Wraps the Trainer's `__init__`, `evaluate` and `train`.
 
-    There is an evaluation `every` so many samples, or tokens, of the `total`; None: as the script has it.
+    `every`: samples or tokens of the `total` between evaluations; None: as in the script.
     """
     made = module.Trainer
     watch = type("AutotuneCallback", (_Watch, module.TrainerCallback), {})
@@ -49,7 +49,7 @@ def _around_init(init: Callable[..., None], callback: Callable[..., Any]) -> Cal
 
 
 def _padding(trainer: Any) -> int | None:
-    """The token that its batches are padded with, by what has made them."""
+    """Returns the token that pads a Trainer's batches, from its tokenizer; None if unknown."""
     maker = getattr(trainer, "processing_class", None)
     maker = getattr(maker, "tokenizer", maker)
     token: int | None = getattr(maker, "pad_token_id", None)
@@ -57,7 +57,7 @@ def _padding(trainer: Any) -> int | None:
 
 
 def _around_evaluate(evaluate: Callable[..., Any], wire: autotune_wire.Wire) -> Callable[..., Any]:
-    """Tells what it returns; an evaluation of several data sets is one, made of several."""
+    """Reports the result; the parts of an evaluation on several data sets are not reported."""
     depth: list[None] = []
 
     @functools.wraps(evaluate)
@@ -75,21 +75,21 @@ def _around_evaluate(evaluate: Callable[..., Any], wire: autotune_wire.Wire) -> 
 
 
 def _tell(wire: autotune_wire.Wire, state: Any, metrics: Mapping[str, Any]) -> None:
-    """An evaluation before the first step is none of the training."""
+    """Reports the numbers of an evaluation, unless it came before the first step."""
     scalars = {name: value for name, value in metrics.items() if isinstance(value, (int, float))}
     if state.global_step and not autotune_wire.rank():
         wire.tell({"record": scalars})
 
 
 def _around_train(train: Callable[..., Any]) -> Callable[..., Any]:
-    """The first one resumes from the trial's own checkpoint; without one, it begins where the script says."""
+    """Makes the first training resume from the trial's checkpoint, if any, else as the script says."""
     begun: list[None] = []
 
     @functools.wraps(train)
     def trained(self: Any, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
         own, begin = self.args.output_dir, resume_from_checkpoint
         if begin is True or (isinstance(begin, str) and os.path.dirname(begin) == own):  # noqa: PTH120
-            begin = None  # what may not be whole
+            begin = None  # a checkpoint that may be incomplete
         newest = None if begun else _newest(own)
         begun.append(None)
         return train(self, newest or begin, *args, **kwargs)
@@ -98,27 +98,27 @@ def _around_train(train: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _newest(directory: str) -> str | None:
-    """The newest whole checkpoint in there."""
+    """Returns the newest complete checkpoint in `directory`, None if there is none."""
     names = os.listdir(directory) if os.path.isdir(directory) else []  # noqa: PTH112, PTH208
-    found = [(int(match.group(1)), name) for name in names if (match := _CHECKPOINT.fullmatch(name))]
-    places = [os.path.join(directory, name) for _, name in sorted(found)]  # noqa: PTH118
+    checkpoints = [(int(match.group(1)), name) for name in names if (match := _CHECKPOINT.fullmatch(name))]
+    places = [os.path.join(directory, name) for _, name in sorted(checkpoints)]  # noqa: PTH118
     whole = [place for place in places if os.path.exists(os.path.join(place, _STATE))]  # noqa: PTH110, PTH118
     return whole[-1] if whole else None
 
 
 def _evaluations(history: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
-    """What was logged of every evaluation, by the step that it came after."""
-    found: dict[int, dict[str, Any]] = {}
+    """Returns what each evaluation has logged, by step."""
+    evaluations: dict[int, dict[str, Any]] = {}
     for logged in history:
         if logged.get("step") and any(name.startswith("eval_") for name in logged):
-            found.setdefault(logged["step"], {}).update(logged)
-    return found
+            evaluations.setdefault(logged["step"], {}).update(logged)
+    return evaluations
 
 
 class _Watch:
-    """Evaluates when it is time, saves then and when the tuner asks for an end, and ends.
+    """Evaluates when due, saves a checkpoint then and on a request to end, and ends.
 
-    Several processes would have to agree on when to save: they do at every evaluation, and at no end.
+    Several processes would have to agree on a checkpoint: they save at every evaluation, and end without.
     """
 
     def __init__(self, trainer: Any, wire: autotune_wire.Wire, total: Total, every: int | None) -> None:
@@ -131,7 +131,7 @@ class _Watch:
         self._saved_s = -float("inf")
 
     def on_train_begin(self, args: Any, state: Any, _control: Any, **_: Any) -> None:
-        """Reports again what may have been lost, or makes up for a missed evaluation."""
+        """Reports the checkpoint's evaluation again, or makes up for a missed one."""
         self._listen()
         self._evaluated = self._times(state.global_step)
         evaluations = _evaluations(state.log_history)
@@ -141,7 +141,7 @@ class _Watch:
             args.eval_on_start = True
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Evaluates when it is time; saves at the end of this step, and does nothing else, at the end."""
+        """Evaluates if due; on a request to end, saves instead."""
         before, self._evaluated = self._evaluated, self._times(state.global_step)
         control.should_evaluate |= self._evaluated > before
         if self._is_to_end():
@@ -149,13 +149,13 @@ class _Watch:
             self._saving_s = _clock_s()
 
     def _times(self, step: int) -> int:
-        """How many evaluations are due by now."""
+        """Returns how many evaluations are due by now."""
         if not self._every:
             return 0
         return self._evaluated if (seen := self._seen(step)) is None else seen // self._every
 
     def _seen(self, step: int) -> int | None:
-        """Several processes evaluate together: what the first has seen counts. None: it was not asked now."""
+        """Returns the total, of the first process if there are several; None if not synchronized now."""
         if self._is_alone:
             return int(self._total.seen)
         if not self._schedule.is_due(step):
@@ -167,21 +167,21 @@ class _Watch:
         return int(seen)
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """An evaluation that is cut short is made when the training is resumed."""
+        """On a request to end, saves in the middle of an evaluation, which is repeated on resuming."""
         if self._listens and self._is_to_end():
             self._saving_s = _clock_s()
             self._trainer._save_checkpoint(self._trainer.model, None)
-            self._trainer.callback_handler.on_save(args, state, control)  # which ends it
+            self._trainer.callback_handler.on_save(args, state, control)  # exits
 
     def on_evaluate(self, args: Any, _state: Any, control: Any, **_: Any) -> None:
-        """Saves where the script does not do so by itself, but rarely where that takes long."""
+        """Saves if the script does not do so itself, and not too often if saving is slow."""
         self._saving_s = _clock_s()
         is_due = self._saving_s - self._saved_s >= self._took_s / _MOST_SAVING
         if args.save_strategy == "no":
             control.should_save |= is_due or not self._is_alone
 
     def on_save(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
-        """Notes what the checkpoint has seen; a training that is asked to end does so now."""
+        """Notes the total behind the checkpoint, and exits if asked to."""
         file = os.path.join(args.output_dir, f"checkpoint-{state.global_step}", _STATE)  # noqa: PTH118
         if autotune_wire.WORKDIR in os.environ:
             record(file, Saved(self._total.samples, self._total.tokens))
@@ -191,13 +191,13 @@ class _Watch:
             raise SystemExit(_STOPPED)
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
-        """A signal is again what it was."""
+        """Restores the default SIGTERM handler."""
         if self._listens:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._listens = False
 
     def _listen(self) -> None:
-        """From here on a SIGTERM is a request, unless the script has made something else of it."""
+        """Treats SIGTERM as a request to end, unless the script handles it."""
         is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         if self._is_alone and is_free and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._ask)

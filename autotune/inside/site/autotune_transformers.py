@@ -1,4 +1,4 @@
-"""What a search puts into a script that trains with Transformers' Trainer, or with one that is made of it."""
+"""Puts a search's settings into a script that trains with Transformers' Trainer or a subclass."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _PRECISIONS: Mapping[str, Mapping[str, Any]] = {
     "bf16": {"bf16": True, "fp16": False},
     "fp16": {"bf16": False, "fp16": True},
 }
-# Other names of an argument: the older ones are deprecated, and the newer ones win.
+# New names of arguments: the old ones are deprecated, and the new ones win.
 _ALIASES = {
     "gradient_checkpointing": "activation_checkpointing",
     "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
 }
 _OF_WORKERS = {"dataloader_persistent_workers": False, "dataloader_prefetch_factor": None}
-# To resume from its checkpoint, in a directory that has files of the tuner's.
+# To resume from a checkpoint in a directory that contains files of the tuner.
 _RESUMABLE = {"save_only_model": False, "overwrite_output_dir": True}
-_OF_THE_TUNER = {"save_strategy": "no", "save_total_limit": 1}  # checkpoints: it asks for them
-# In a trial, whose batch is the one that is measured.
+_OF_THE_TUNER = {"save_strategy": "no", "save_total_limit": 1}  # the tuner requests checkpoints
+# In a trial; `auto_find_batch_size` would change the batch size that is measured.
 _OF_TRIAL = {
     **_RESUMABLE,
     **_OF_THE_TUNER,
@@ -40,12 +40,12 @@ _OF_TRIAL = {
     "auto_find_batch_size": False,
     "enable_jit_checkpoint": False,
 }
-_EVALUATED = {"eval_strategy": "steps", "eval_steps": 10**9}  # by the callback, when it is time
-_LOCAL = "tensorboard"  # the one place to log to that needs no account
+_EVALUATED = {"eval_strategy": "steps", "eval_steps": 10**9}  # the callback evaluates when it is due
+_LOCAL = "tensorboard"  # the only tracker kept: it needs no account
 
 
 def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire, total: Total) -> None:
-    """Wraps what takes a search's settings, as soon as it is imported; for a tuner what trains as well."""
+    """Wraps arguments and models once imported, to apply overrides; with a tuner, the Trainer too."""
     is_heard = autotune_wire.SOCKET in os.environ
     every = overrides.of(autotune_wire.IN_TRIAL).get("evaluate_every") if is_heard else None
 
@@ -66,7 +66,7 @@ def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire, total: 
 
 
 def train(built: Any, settings: Mapping[str, Any]) -> None:
-    """Trains what a function has built, a Trainer, and saves its model into its directory."""
+    """Trains the Trainer that a function has built, and saves its model to its output directory."""
     del settings
     built.train()
     built.save_model()
@@ -93,7 +93,7 @@ def _around_arguments(
 
 
 def _of_trial(arguments: Any) -> dict[str, Any]:
-    """With the best model of a training that is never ended there is nothing to be done."""
+    """Returns arguments for a trial; loading the best model makes no sense if training never ends."""
     best: dict[str, Any] = {}
     if arguments.load_best_model_at_end:
         metric = arguments.metric_for_best_model or "loss"
@@ -102,13 +102,13 @@ def _of_trial(arguments: Any) -> dict[str, Any]:
 
 
 def _of_whole(arguments: Any) -> dict[str, Any]:
-    """Its place alone, and that it can be resumed there; of one that saves nothing itself the newest."""
+    """Returns arguments for a whole training: its directory, and the ability to resume there."""
     kept = _OF_THE_TUNER if arguments.save_strategy == "no" else {}
     return {**_RESUMABLE, **kept, "output_dir": os.environ[autotune_wire.WORKDIR]}
 
 
 def _put(arguments: Any, names: set[str], values: Mapping[str, Any]) -> list[str]:
-    """Sets those of the `values` that `arguments` has by one of their `names`; returns what was taken."""
+    """Sets those `values` whose names are in `names`, the fields of `arguments`; returns their names."""
     taken = [name for name in values if name in names or name == "precision"]
     for name in taken:
         given = _precision(values[name]) if name == "precision" else {name: values[name]}
@@ -122,7 +122,7 @@ def _put(arguments: Any, names: set[str], values: Mapping[str, Any]) -> list[str
 
 
 def _precision(name: str) -> dict[str, Any]:
-    """The arguments for it; raises ValueError for one that the Trainer has not."""
+    """Returns the arguments for a precision; raises ValueError if the Trainer does not have it."""
     if name not in _PRECISIONS:
         raise ValueError(f"trainer.precision: one of {', '.join(_PRECISIONS)}: got {name!r}")
     is_on_cpu = name == "bf16" and not sys.modules["torch"].cuda.is_available()
@@ -130,7 +130,7 @@ def _precision(name: str) -> dict[str, Any]:
 
 
 def _around_model(init: Callable[..., None], overrides: Overrides) -> Callable[..., None]:
-    """It is given its attention before it is made: what it cannot do is then told by its own words."""
+    """Sets the attention before the model is built, so that the model itself reports what it lacks."""
     values = overrides.of("model")
 
     @functools.wraps(init)

@@ -1,4 +1,4 @@
-"""This process's connection to the tuner: lines of JSON out, and whether to stop back."""
+"""A process's connection to the tuner: sends lines of JSON, and receives the request to stop."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ import threading
 import time
 from typing import Any, Mapping  # noqa: UP035 - Python 3.8 cannot subscript the ones of collections.abc
 
-SOCKET = "AUTOTUNE_SOCKET"  # the variables of the environment that a trial's processes have
+SOCKET = "AUTOTUNE_SOCKET"  # the environment variables of a trial's processes
 WORKDIR = "AUTOTUNE_WORKDIR"
 SETTINGS = "AUTOTUNE_SETTINGS"
 TRIAL_SAMPLES = "AUTOTUNE_TRIAL_SAMPLES"
-WHOLE = "AUTOTUNE_WHOLE"  # set where it is no trial, but the whole training
+WHOLE = "AUTOTUNE_WHOLE"  # set in a whole training, unset in a trial
 MEMORY_CAP_BYTES = "AUTOTUNE_MEMORY_CAP_BYTES"
-GPUS = "AUTOTUNE_GPUS"  # that a trial has, a part of one below 1; not set if it has none
+GPUS = "AUTOTUNE_GPUS"  # number for the trial, below 1 a share of one; unset without GPUs
 SEED = "AUTOTUNE_SEED"
-LOGGED = "AUTOTUNE_LOGGED"  # the names of scores that a script logs into a file, as JSON
-OUTPUT = "AUTOTUNE_OUTPUT"  # the pipe that the tuner reads, by its name
+LOGGED = "AUTOTUNE_LOGGED"  # names of the scores that a script logs into a file, as JSON
+OUTPUT = "AUTOTUNE_OUTPUT"  # name of the pipe that the tuner reads
 OVERRIDES = "AUTOTUNE_OVERRIDES"
 UNIT = "AUTOTUNE_UNIT"
-BEGUN = "AUTOTUNE_BEGUN"  # samples and tokens seen by the checkpoint that a trial resumes from, as JSON
-STEP_SAMPLES = "AUTOTUNE_STEP_SAMPLES"  # of a step whose batches are not seen
+BEGUN = "AUTOTUNE_BEGUN"  # samples and tokens behind the checkpoint to resume from, as JSON
+STEP_SAMPLES = "AUTOTUNE_STEP_SAMPLES"  # samples of a step, if its batches are not visible
 
-IN_TRIAL = "in_trial"  # of the overrides: what a framework needs to know in a trial, and nothing else takes
+IN_TRIAL = "in_trial"  # key of the overrides: what a framework needs to know in a trial
 
 STOP_LINE = b'{"stop": true}\n'
-LONGEST_BYTES = 16 * 2**20  # of a line
-_LOOKED_UP_AT_FIRST, _LOOK_UP_EVERY_S = 10, 1.0  # of the ranks: in steps, and later
-_SEND_S = 60  # that a tuner may take no byte, before it is given up
-_clock_s = time.monotonic  # kept here: a script that replaces the module's clock replaces its own alone
+LONGEST_BYTES = 16 * 2**20  # longest line
+_LOOKED_UP_AT_FIRST, _LOOK_UP_EVERY_S = 10, 1.0  # looking up the ranks: at each of the first steps, and then
+_SEND_S = 60  # time without a byte taken, after which the tuner is given up
+_clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
 
 
 class Wire:
-    """Reports to the tuner, where the environment names one. It raises nothing where the tuner is gone.
+    """Reports to the tuner named by the environment, if there is one; raises nothing if it is gone.
 
-    It is opened with the first call, and not again once it has failed. A forked child opens its own.
+    Connects with the first call, and not again after a failure. A forked child connects by itself.
     """
 
     def __init__(self) -> None:
@@ -47,22 +47,22 @@ class Wire:
         os.register_at_fork(after_in_child=self._begin_anew)
 
     def _begin(self) -> None:
-        self._lock = threading.RLock()  # a signal's handler may report while its thread does
+        self._lock = threading.RLock()  # reentrant: a signal handler may interrupt a report
         self._socket: socket.socket | None = None
         self._has_failed = self._is_stopped = False
         self._pid = os.getpid()
 
     def _begin_anew(self) -> None:
         if self._socket is not None:
-            self._socket.close()  # this process's descriptor alone
+            self._socket.close()  # closes only this process's descriptor
         self._begin()
 
     def tell(self, message: Mapping[str, Any], at_s: float | None = None, of: int | None = None) -> None:
-        """Sends `message`, stamped now or `at_s`; raises TypeError or ValueError where it is not JSON's.
+        """Sends `message`, stamped now or `at_s`; raises TypeError or ValueError if it is no JSON value.
 
-        `of` is this process's rank, where that is known.
+        `of` is this process's rank, if known.
         """
-        if self._socket is None and SOCKET not in os.environ:  # to look there takes a while
+        if self._socket is None and SOCKET not in os.environ:  # os.environ is slow
             return
         at_s, of = _clock_s() if at_s is None else at_s, rank() if of is None else of
         self._send(_json({"at_s": at_s, "pid": self._pid, "rank": of, **message}))
@@ -70,13 +70,13 @@ class Wire:
     def tell_step(
         self, at_s: float, of: int, samples: int | None, tokens: int | None, figures: Mapping[str, Any]
     ) -> None:
-        """Sends a step's message, without most of what an encoder does: there may be hundreds a second."""
-        seen = (
+        """Sends a step, mostly without a JSON encoder, because there may be hundreds a second."""
+        counts = (
             f'"samples": {"null" if samples is None else samples}, '
             f'"tokens": {"null" if tokens is None else tokens}'
         )
         measured = f', "figures": {_json(figures)}' if figures else ""
-        self._send(f'{{"at_s": {at_s!r}, "pid": {self._pid}, "rank": {of}, "step": {{{seen}{measured}}}}}')
+        self._send(f'{{"at_s": {at_s!r}, "pid": {self._pid}, "rank": {of}, "step": {{{counts}{measured}}}}}')
 
     def _send(self, text: str) -> None:
         line = text.encode() + b"\n"
@@ -91,7 +91,7 @@ class Wire:
                 self._give_up()
 
     def is_stopped(self) -> bool:
-        """Whether the tuner has asked to stop."""
+        """Returns True if the tuner has asked to stop."""
         if self._is_stopped or (self._socket is None and SOCKET not in os.environ):
             return self._is_stopped
         with self._lock:
@@ -100,14 +100,14 @@ class Wire:
                 if connection is not None and not self._take(connection.recv(4096, socket.MSG_DONTWAIT)):
                     self._give_up()
             except BlockingIOError:
-                pass  # nothing has been said
+                pass  # no request
             except OSError:
                 self._give_up()
         return self._is_stopped
 
-    def _take(self, said: bytes) -> bool:
-        self._is_stopped |= STOP_LINE in said
-        return bool(said)
+    def _take(self, received: bytes) -> bool:
+        self._is_stopped |= STOP_LINE in received
+        return bool(received)
 
     def _opened(self) -> socket.socket | None:
         if self._socket is None and not self._has_failed:
@@ -127,38 +127,38 @@ class Wire:
 
 
 def is_whole() -> bool:
-    """Whether this is a whole training, which keeps its own cadence and reaches its own end."""
+    """Returns True in a whole training, which keeps its own cadence and end."""
     return WHOLE in os.environ
 
 
 def rank() -> int:
-    """This process's among those of a distributed training, 0 where it is none."""
+    """Returns the rank of this process in a distributed training, 0 if it is none."""
     return _number_of("RANK", 0, "get_rank", _distributed())
 
 
 def world_size() -> int:
-    """The number of processes of a distributed training, 1 where it is none."""
+    """Returns the number of processes of a distributed training, 1 if it is none."""
     return _number_of("WORLD_SIZE", 1, "get_world_size", _distributed())
 
 
 class Ranks:
-    """A process's rank and the world's size, which can be asked for at every step.
+    """Returns rank and world size when called, cheaply enough for every step.
 
-    They are looked up once a second, and at each of the first steps.
+    They are looked up at each of the first steps, and then once a second.
     """
 
     def __init__(self) -> None:
-        self._found, self._looked_s, self._left = (0, 1), -math.inf, _LOOKED_UP_AT_FIRST
+        self._ranks, self._looked_s, self._left = (0, 1), -math.inf, _LOOKED_UP_AT_FIRST
 
     def __call__(self) -> tuple[int, int]:
         if self._left or _clock_s() - self._looked_s >= _LOOK_UP_EVERY_S:
             self._left = max(0, self._left - 1)
-            self._found, self._looked_s = (rank(), world_size()), _clock_s()
-        return self._found
+            self._ranks, self._looked_s = (rank(), world_size()), _clock_s()
+        return self._ranks
 
 
 def _distributed() -> Any:
-    """torch.distributed where it is in use, else None."""
+    """Returns torch.distributed if it is in use, else None."""
     distributed: Any = sys.modules.get("torch.distributed")
     try:
         is_used = distributed is not None and distributed.is_available() and distributed.is_initialized()
@@ -168,7 +168,7 @@ def _distributed() -> Any:
 
 
 def _number_of(variable: str, otherwise: int, question: str, distributed: Any) -> int:
-    """What torch.distributed says where it is in use, else what its launcher has put into the environment."""
+    """Returns torch.distributed's answer if it is in use, else the launcher's environment variable."""
     try:
         if distributed is not None:
             return int(getattr(distributed, question)())
@@ -178,16 +178,16 @@ def _number_of(variable: str, otherwise: int, question: str, distributed: Any) -
 
 
 def unwrapped(value: Any) -> Any:
-    """NumPy's and torch's scalars as Python's, and any other value as it is."""
+    """Converts a scalar of NumPy or torch to Python; returns any other value unchanged."""
     return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
 
 
 def plain(value: Any) -> Any:
-    """NumPy's and torch's scalars as Python's; raises TypeError for any other value."""
-    found = unwrapped(value)
-    if found is value:
+    """Converts a scalar of NumPy or torch to Python; raises TypeError for any other value."""
+    scalar = unwrapped(value)
+    if scalar is value:
         raise TypeError(f"a record's values must be JSON's, got {type(value).__name__}")
-    return found
+    return scalar
 
 
-_json = json.JSONEncoder(default=plain).encode  # made once: each call of `json.dumps` would make one
+_json = json.JSONEncoder(default=plain).encode  # created once: `json.dumps` would create one per call

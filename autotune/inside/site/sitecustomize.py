@@ -1,4 +1,4 @@
-"""Python imports this before a script begins: it arms the hook after the environment's own sitecustomize."""
+"""Imported by Python before a script: runs the environment's own sitecustomize, then arms the hook."""
 
 import importlib.machinery
 import importlib.util
@@ -9,7 +9,7 @@ _HERE = os.path.realpath(os.path.dirname(__file__))  # noqa: PTH120 - pathlib wo
 
 
 def _run_the_environments_own() -> None:
-    """Runs the next one on the path, as Python had done without us; what it raises is Python's to say."""
+    """Runs the next sitecustomize on the path, as Python would have; its errors are left to Python."""
     path = [entry for entry in sys.path if os.path.realpath(entry) != _HERE]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
     if spec is not None and spec.loader is not None:
