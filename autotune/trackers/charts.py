@@ -1,4 +1,4 @@
-"""Under which names the figures of a trial are charted: groups of metrics over samples and seconds. Pure."""
+"""Names and groups of the metrics charted for a trial, over samples or seconds. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -31,21 +31,20 @@ _GROUPS = {"train_": "train/", "val_": "val/", "memory_": "memory/", "gpu_": "gp
 _OF_ONE_GPU = re.compile(r"gpu_(\d+)_(\w+)")
 _OVER_SAMPLES, _OVER_SECONDS = ("train/*", "val/*", "perf/*"), ("memory/*", "gpu/*", "system/*")
 _CLOCK = "at_s"
-_NO_FIGURES = frozenset({_CLOCK, STANDS_FOR, PARAMETERS})  # the last one is no curve, but in the summary
+_NO_FIGURES = frozenset({_CLOCK, STANDS_FOR, PARAMETERS})  # the last one is in the summary, not a curve
 _LARGEST = 2**63
 
 
 def axes(unit: str) -> dict[str, tuple[str, ...]]:
-    """Which groups are charted over the work done, in its `unit`, and which over seconds."""
+    """Returns the metric groups by x-axis: the work done, in its `unit`, or seconds."""
     return {unit: _OVER_SAMPLES, "seconds": _OVER_SECONDS}
 
 
 def metrics(values: Mapping[str, Any], quality: str, unit: str) -> dict[str, float]:
-    """The numbers in a record, or among a report's own figures, under the names that the charts have.
+    """Returns the numbers in a record, or in a report's own figures, by chart name.
 
-    An unknown name is a validation score, but a training metric next to a `train_loss` without the `quality`:
-    with that a record is an evaluation. The work done, which a record has as its samples, is called by its
-    `unit`.
+    An unknown name is a training metric if the record has a `train_loss` but no `quality`, else a validation
+    score. `samples` is renamed to the `unit`.
     """
     other = "train/" if "train_loss" in values and quality not in values else "val/"
     return {
@@ -56,7 +55,7 @@ def metrics(values: Mapping[str, Any], quality: str, unit: str) -> dict[str, flo
 
 
 def _is_figure(value: object) -> bool:
-    """Whether it can be charted; what is no number as the value of a number can, and shows as that."""
+    """Returns True for numbers that can be charted, NaN and infinity included."""
     if isinstance(value, int) and not isinstance(value, bool):
         return abs(value) <= _LARGEST
     return isinstance(value, float)
@@ -74,12 +73,12 @@ def _name(key: str, other: str) -> str:
 
 
 def score(name: str) -> str:
-    """Under which name the charts have a score of an evaluation."""
+    """Returns the chart name of an evaluation score."""
     return _name(name, "val/")
 
 
 def rows(report: Report, quality: str, unit: str) -> list[dict[str, float]]:
-    """A report as lines of the run's history: one for each record, then one for the trial as a whole."""
+    """Returns a report as rows of the run's history: one per record, then one for the whole trial."""
     records, shown = report.records, report.measurement
     last_at_s = records[-1].get(_CLOCK, 0.0) if records else 0.0
     own = {
@@ -98,9 +97,9 @@ def rows(report: Report, quality: str, unit: str) -> list[dict[str, float]]:
 
 
 def summary(outcome: Outcome, shown: Measurement | None, quality: str, unit: str) -> dict[str, Any]:
-    """The run's summary: how the trial ended and why, and its figures over the whole trial.
+    """Returns the run's summary: how and why the trial ended, and its figures over the whole trial.
 
-    Of a lost one nothing is `shown`.
+    `shown` is None if the trial's process was lost.
     """
     verdict = {
         "status": outcome.status,
@@ -116,7 +115,7 @@ def summary(outcome: Outcome, shown: Measurement | None, quality: str, unit: str
 def _figures(shown: Measurement, quality: str, unit: str) -> dict[str, Any]:
     peak, limit = shown.peak_memory_bytes, shown.memory_limit_bytes
     figures = {
-        **shown.scores,  # those of an evaluation have its samples
+        **shown.scores,  # may contain the samples of the evaluation; overwritten below
         **_speed(shown),
         "samples": shown.samples,
         "peak_memory_bytes": peak,
@@ -140,7 +139,7 @@ def _speed(shown: Measurement) -> dict[str, float | None]:
 
 
 def thinned(rows: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:
-    """The evaluations among a report's rows, and of all the others one with the latest of each figure."""
+    """Returns the evaluations among the rows, and one row with the latest value of every other figure."""
     evaluations: list[Mapping[str, float]] = []
     rest: dict[str, float] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""TensorBoard's event files: those of a search's trials, or of a training. Nothing waits for them."""
+"""TensorBoard event files for a search's trials or for a training; writing never blocks or fails them."""
 
 import logging
 import time
@@ -22,14 +22,14 @@ from autotune.trials.reported import Report
 
 logger = logging.getLogger(__name__)
 
-_PREFIX = "events.out.tfevents."  # with the moment of its making: TensorBoard reads files in that order
+_PREFIX = "events.out.tfevents."  # followed by the creation time in ns: TensorBoard reads files in that order
 
 
 class EventFiles:
-    """Runs below `directory`, by their names, whose work is counted in `unit`.
+    """Event files of runs below `directory`, one folder per run; steps are counted in `unit`.
 
-    What cannot be written is left out: `whose` runs they are does not notice, and the log says so once. Of a
-    disk that takes nothing more it says nothing: that stops a search, or a training, with a line of its own.
+    A run that cannot be written is dropped, with one warning; `whose` runs they are goes on. A full disk is
+    not reported here: it stops the search or training with a message of its own.
     """
 
     def __init__(self, directory: Path, quality: str, unit: str, whose: str = "search") -> None:
@@ -43,7 +43,7 @@ class EventFiles:
         return {**self.__dict__, "_open": {}}
 
     def begin(self, name: str, knobs: Mapping[str, Any]) -> None:
-        """A run, or an attempt to resume it."""
+        """Starts a run, or an attempt that resumes it."""
         if name in self._open:
             return
         with self._excused(name):
@@ -66,10 +66,10 @@ class EventFiles:
 
     @contextmanager
     def _excused(self, name: str) -> Iterator[None]:
-        """A run that cannot be written is closed and no longer written."""
+        """Closes and drops a run that cannot be written."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - whatever it is, it goes on
+        except Exception as error:  # noqa: BLE001 - no failure to log may end a search
             if file := self._open.pop(name, None):
                 with suppress(OSError):
                     file.close()
@@ -79,10 +79,10 @@ class EventFiles:
 
 
 class _File:
-    """A trial's event file, a new one for every attempt. Its steps are samples, its clock is the trial's.
+    """Event file of one attempt at a trial; steps are samples, the clock is the trial's.
 
-    RecordWriter is used by itself: EventFileWriter has a thread, which a full disk ends, and then every
-    caller waits for ever. It is never flushed: what a kill can lose is the last 8 KiB.
+    Uses RecordWriter alone: a full disk ends EventFileWriter's thread, and every caller then blocks forever.
+    It is never flushed, so a kill loses up to 8 KiB.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -101,7 +101,7 @@ class _File:
         self._writer.write(event.SerializeToString())
 
     def describe(self, knobs: Mapping[str, Any], figures: Sequence[str]) -> None:
-        """What the trial has in the table of hyperparameters; its figures are the last of their charts."""
+        """Writes the trial's row in the HParams table; its metrics are the last values of their charts."""
         known = {name: value for name, value in secrecy.cleaned(knobs).items() if value is not None}
         experiment = api_pb2.Experiment(
             hparam_infos=[api_pb2.HParamInfo(name=name, type=_type(value)) for name, value in known.items()],
@@ -116,7 +116,7 @@ class _File:
             samples = int(values.pop(unit, self._samples))
             self._seconds = values.pop("seconds", self._seconds)
             is_behind, self._samples = samples < self._samples, samples
-            if is_behind or self._goes_on:  # from its checkpoint: what was beyond is done again
+            if is_behind or self._goes_on:  # resumed from a checkpoint: later steps are repeated
                 self._goes_on = False
                 self._write(session_log=SessionLog(status=SessionLog.START))
             charted = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
@@ -125,7 +125,7 @@ class _File:
             self._end(report.outcome.status)
 
     def _end(self, status: Status) -> None:
-        """Says in the table of hyperparameters how the trial ended; one that may be resumed has not."""
+        """Writes the final status into the HParams table; none if interrupted, as it may be resumed."""
         if status is Status.INTERRUPTED:
             return
         word = "STATUS_FAILURE" if status is Status.FAILED else "STATUS_SUCCESS"
@@ -137,12 +137,12 @@ class _File:
 
 
 def _type(value: Any) -> Any:
-    """The type of a hyperparameter as TensorBoard's table has it."""
+    """Returns the HParams data type of a value."""
     word = {bool: "DATA_TYPE_BOOL", str: "DATA_TYPE_STRING"}.get(type(value), "DATA_TYPE_FLOAT64")
     return api_pb2.DataType.Value(word)
 
 
 def _hparams(tag: str, **content: Any) -> Summary:
-    """What the table of hyperparameters finds under `tag`."""
+    """Returns a summary of the HParams plugin under `tag`."""
     data = plugin_data_pb2.HParamsPluginData(**content)
     return Summary(value=[Summary.Value(tag=tag, metadata=metadata.create_summary_metadata(data))])

@@ -1,4 +1,4 @@
-"""A training as TensorBoard and W&B show it: one run, with the charts of a trial."""
+"""Logs a whole training to TensorBoard and W&B: one run, with the charts of a trial."""
 
 import os
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _WHOSE = "training"
 
 @dataclass(frozen=True)
 class Shown:
-    """What a run is known by: its `group`, such as the session whose winner is trained, and its `tags`."""
+    """Identity of a run: its `group`, such as the session whose winner is trained, settings and `tags`."""
 
     group: str
     settings: Mapping[str, Any]
@@ -30,10 +30,10 @@ class Shown:
 
 
 class Following:
-    """Logs a training's reports into its directory, to W&B unless that `mode` is off.
+    """Logs a training's reports into its directory, and to W&B unless `mode` is off.
 
-    Resuming a training resumes its run. What was logged is with W&B, or on the disk, when the `with` is left;
-    until then nothing waits for it, and a failure to log is reported once.
+    Resuming a training resumes its run. Logging does not block; leaving the `with` waits until everything is
+    uploaded or on disk. A failure to log is reported once.
     """
 
     def __init__(self, place: TrainingDir, shown: Shown, mode: str) -> None:
@@ -43,11 +43,11 @@ class Following:
         self._worker = None if mode == "off" else _worker(place, shown, mode)
 
     def hear(self, report: Report) -> None:
-        """An attempt's outcome is not the training's, which may continue."""
+        """Logs a report without its outcome: the training may continue after the attempt."""
         self._log(replace(report, outcome=None))
 
     def ended(self, last: Report) -> None:
-        """With the last report, whose records were taken."""
+        """Logs the last report with its outcome; its records were logged before."""
         self._log(replace(last, records=()))
 
     def _log(self, report: Report) -> None:

@@ -1,4 +1,4 @@
-"""The result of a session as rows and figures, for services that keep it elsewhere. Pure."""
+"""A session's results as tables and figures for external trackers. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ Value = str | bool | int | float | None
 
 @dataclass(frozen=True)
 class Rows:
-    """A table: the names of its columns, and a value for each of them in every row."""
+    """Table with named columns and one value per column in every row."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Value, ...], ...]
 
 
 def table(trials: Sequence[Trial], history: History) -> Rows:
-    """Every one of `trials`; a column has values of one kind, or None.
+    """Returns one row per trial; the values of a column have one type, or are None.
 
-    Figures are what is known of a trial's settings, over all runs that count, of a repeat its run's;
-    `run_` is what its own run has read.
+    Figures cover all valid runs of a trial's settings, or the single run of a repeat; columns with the prefix
+    `run_` are measured in the trial's own run.
     """
     space = history.space
     columns = (
@@ -64,7 +64,7 @@ def _shown(value: Setting, *, as_text: bool) -> Value:
 
 
 def figures(history: History) -> dict[str, Value]:
-    """The winner's figures and the baseline's, and the gain; only how trials ended before there is any."""
+    """Returns the winner's and the baseline's figures, and the gain; without a winner only outcome counts."""
     found: dict[str, Value] = {"outcomes": view.counts(history.trials)}
     baseline, best = history.baseline, confirm.recommended(history)
     if baseline is None or best is None:

@@ -1,4 +1,4 @@
-"""W&B's runs, and the thread that talks to W&B: when that is away, slow or broken, nothing else suffers."""
+"""W&B runs, written from a thread, so that an unreachable or slow W&B never delays a search."""
 
 import logging
 import os
@@ -39,9 +39,9 @@ _EXIT_CODES = {Status.FAILED: 1, Status.INTERRUPTED: 255}  # 255 is W&B's own co
 
 
 class Worker:
-    """Calls the methods of a `Runs` one after the other in a thread; what they raise is logged once.
+    """Calls the methods of a `Runs` in order on a thread; logs the first exception only.
 
-    Where they raise because W&B's service has died, it is restarted and the method called again.
+    If W&B's service has died, restarts it and repeats the call.
     """
 
     def __init__(self, runs: "Runs") -> None:
@@ -59,18 +59,18 @@ class Worker:
             self._complain("does not keep up; what comes now is not logged")
 
     def leave(self) -> None:
-        """Waits for W&B to have everything, but not for ever; nothing of it is left."""
+        """Waits for uploads to finish; kills W&B's service after a timeout."""
         if not self._close(_DRAIN_TIMEOUT_S):
             kept_in = self._runs.kept.wandb_dir
             logger.warning("W&B did not receive everything; `wandb sync` of %s uploads it", kept_in)
             self._abandon()
 
     def break_off(self) -> None:
-        """From now on W&B's service may be ended: nothing is said of it, and it is not restarted."""
+        """Expects W&B's service to be killed: suppresses warnings and restarts from now on."""
         self._complained = self._abandoned = True
 
     def _close(self, timeout_s: float) -> bool:
-        """Lets what waits be done and open runs be finished; whether that was done in time."""
+        """Drains the queue and finishes open runs; returns False if that timed out."""
         deadline = time.monotonic() + timeout_s
         try:
             self._waiting.put(("close", ()), timeout=timeout_s)
@@ -81,7 +81,7 @@ class Worker:
         return not self._thread.is_alive()
 
     def _abandon(self) -> None:
-        """Kills W&B's service, on which the thread hangs; W&B would wait for it when this process ends."""
+        """Kills W&B's service, on which the thread hangs: W&B would wait for it at exit."""
         self.break_off()
         for service in _services():
             with suppress(psutil.Error):  # it has ended by itself
@@ -99,7 +99,7 @@ class Worker:
     def _does(self, what: str, args: tuple[Any, ...] = ()) -> bool:
         try:
             getattr(self._runs, what)(*args)
-        except Exception as error:  # noqa: BLE001 - whatever W&B raises, the search goes on
+        except Exception as error:  # noqa: BLE001 - no error of W&B may end a search
             self._complain(_line(error))
             return False
         return True
@@ -112,19 +112,15 @@ class Worker:
 
 @dataclass(frozen=True)
 class Kept:
-    """Where runs lie, and what they are known by: all have the `tags`, and are of the group `session`.
-
-    They are those of a search's trials, or the one of a training: `whose` says which. The `key_file`
-    distinguishes them from another's of the same name.
-    """
+    """Location and identity of a set of W&B runs."""
 
     directory: Path
-    key_file: Path
-    session: str
+    key_file: Path  # keeps a random key, so that run IDs differ from those of another session of this name
+    session: str  # W&B group of all runs
     quality: str
     unit: str
-    tags: tuple[str, ...]
-    whose: str = "search"
+    tags: tuple[str, ...]  # of every run
+    whose: str = "search"  # or "training", which has a single run
 
     @property
     def wandb_dir(self) -> Path:
@@ -132,25 +128,25 @@ class Kept:
 
     @property
     def key(self) -> str:
-        """Random, and kept next to the runs."""
+        """Random prefix of run IDs, created on first use and stored next to the runs."""
         if not self.key_file.exists():
             self.wandb_dir.mkdir(parents=True, exist_ok=True)
             self.key_file.write_text(secrets.token_hex(4), encoding="ascii")
         return files.read(self.key_file)
 
     def which(self, number: int) -> str:
-        """The name of a trial's run, or of the training's."""
+        """Returns the name of a trial's run, or of the training's."""
         return f"{number:04d}" if self.whose == "search" else self.whose
 
 
 class Runs:
-    """The W&B runs of the trials that are running, by number; and the session's own."""
+    """Open W&B runs of trials, by number, and the session's summary run."""
 
     def __init__(self, kept: Kept, online: bool) -> None:
         self.kept, self._online = kept, online
-        # Or else W&B's service calls home, even when every run is offline.
+        # Otherwise W&B's service reports errors home even if every run is offline.
         os.environ["WANDB_ERROR_REPORTING"] = "false"
-        os.environ.setdefault("WANDB_DATA_DIR", str(kept.wandb_dir))  # or else reports lie in the home
+        os.environ.setdefault("WANDB_DATA_DIR", str(kept.wandb_dir))  # not the home directory
         self._open: dict[int, wandb.Run] = {}
         self._ends: dict[int, tuple[Outcome, Measurement | None]] = {}
 
@@ -159,7 +155,7 @@ class Runs:
             self._open[number] = self._begin(self.kept.which(number), config)
 
     def _begin(self, which: str, config: Mapping[str, Any]) -> wandb.Run:
-        """A run that is new or resumed; offline where W&B cannot be reached."""
+        """Starts or resumes a run; switches to offline if W&B cannot be reached."""
         try:
             return self._init(which, config)
         except Exception as error:
@@ -171,13 +167,13 @@ class Runs:
             return self._init(which, config)
 
     def start_anew(self) -> None:
-        """Restarts W&B's service, and every open run: the service holds on to one that failed to start."""
-        with suppress(OSError):  # it is gone
+        """Restarts W&B's service and all open runs: the service keeps a run that failed to start."""
+        with suppress(OSError):  # it has ended
             wandb.teardown()
         self._open = {n: self._init(self.kept.which(n), dict(run.config)) for n, run in self._open.items()}
 
     def _init(self, which: str, config: Mapping[str, Any]) -> wandb.Run:
-        wandb.setup(settings=wandb.Settings(silent=True))  # or else the login speaks
+        wandb.setup(settings=wandb.Settings(silent=True))  # otherwise the login prints
         run = wandb.init(
             id=f"{self.kept.key}-{which}",
             name=f"{self.kept.session}-{which}",
@@ -206,9 +202,9 @@ class Runs:
                 run.log(row)
 
     def end(self, number: int, failed: bool) -> None:
-        """Finishes a run: as its last report says, and if that has no outcome, as lost or interrupted.
+        """Finishes a run with the outcome of its last report, by default as lost or interrupted.
 
-        A trial that has `failed` was given up, even if its last report says interrupted.
+        If the trial `failed`, its run is marked failed even if the last report says interrupted.
         """
         broken_off = Outcome(Status.INTERRUPTED, reason=f"the {self.kept.whose} was stopped")
         outcome, shown = self._ends.get(number, (_LOST if failed else broken_off, None))
@@ -221,7 +217,7 @@ class Runs:
         self._ends.pop(number, None)
 
     def summarise(self, history: History, report: Path) -> None:
-        """Logs the winner and the baseline, the trials, their front, and the `report` as an artifact."""
+        """Logs winner, baseline, trials, Pareto front, and the `report` as an artifact."""
         run = self._begin(_SUMMARY, spaces.to_values(history.space))
         try:
             run.summary.update(overview.figures(history))
@@ -234,7 +230,7 @@ class Runs:
             run.finish()
 
     def close(self) -> None:
-        """Finishes the runs of trials that have not ended, and W&B's service."""
+        """Finishes all open runs and stops W&B's service."""
         try:
             for number in list(self._open):
                 self.end(number, failed=False)
@@ -243,7 +239,7 @@ class Runs:
 
 
 def _tables(history: History) -> dict[str, Any]:
-    """The trials, their front, and a chart of the two objectives, under their names in the session's run."""
+    """Returns the tables of trials and Pareto front, and a scatter plot of the two objectives, by name."""
     trials, quality = history.trials, history.space.objective.quality
     points = [t for t in trials if t.samples_per_s is not None and t.quality is not None]
     return {
@@ -261,18 +257,18 @@ def _table(trials: Sequence[Trial], history: History) -> wandb.Table:
 
 
 def _services() -> list[psutil.Process]:
-    """W&B's own processes that this one has started and that are alive."""
+    """Returns the live W&B service processes started by this process."""
     return [child for child in psutil.Process().children() if _is_service(child)]
 
 
 def _is_service(process: psutil.Process) -> bool:
-    with suppress(psutil.Error):  # it has ended since it was found
+    with suppress(psutil.Error):  # it has ended meanwhile
         return process.name() == "wandb-core" and process.status() != psutil.STATUS_ZOMBIE
     return False
 
 
 def _settings() -> wandb.Settings:
-    """Silent, and with nothing about the machine, its user or their code."""
+    """Returns settings that keep W&B silent and send nothing about machine, user or code."""
     return wandb.Settings(
         console="off",
         silent=True,

@@ -1,4 +1,4 @@
-"""What runs are found by in W&B: workload, device, precision, and the user's own tags. Pure."""
+"""Tags of W&B runs: workload, device, precision, and the user's own. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,23 +8,23 @@ from autotune.core.errors import InputError
 from autotune.core.secrecy import cleaned, refuse
 
 _PRECISION = "precision"
-_LONGEST = 64  # characters that W&B takes
+_LONGEST = 64  # characters in a W&B tag
 
 
 def of_session(workload: str, device: str, own: Sequence[str]) -> tuple[str, ...]:
-    """The tags of every run of a session: its workload, its device, and its user's `own`."""
+    """Returns the tags of every run of a session: workload, device, and the user's `own`."""
     said = (str(cleaned(text)).strip()[:_LONGEST] for text in (workload, device, *own))
     return tuple(dict.fromkeys(filter(None, said)))
 
 
 def of_trial(session: Sequence[str], config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The tags of a trial's run: its session's, and its precision where it has one."""
+    """Returns the tags of a trial's run: its session's, and its precision if it has one."""
     precision = config.get(_PRECISION)
     return tuple(dict.fromkeys((*session, *([str(precision)] if precision else ()))))
 
 
 def check(own: Sequence[str]) -> tuple[str, ...]:
-    """What was given with --tag; raises InputError for what W&B would not take, and for keys."""
+    """Returns the values of --tag; raises InputError for tags that W&B rejects and for API keys."""
     refuse({"--tag": own}, "command line")
     for tag in own:
         if not 0 < len(tag.strip()) <= _LONGEST:

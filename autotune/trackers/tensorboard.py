@@ -1,4 +1,4 @@
-"""TensorBoard: one run for each trial, in event files below the session."""
+"""TensorBoard logging of a search: one run per trial, below the session."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from autotune.trials.reported import Report
 
 
 class Board(LoggerCallback):
-    """Logs every trial to `directory`, in a run that is called by its number."""
+    """Logs every trial to `directory`, in a run named by the trial number."""
 
     def __init__(self, directory: Path, space: Space) -> None:
         self._files = EventFiles(directory, space.objective.quality, space.unit)

@@ -1,4 +1,4 @@
-"""Weights & Biases: one run for each trial and one for the session, written in the driver."""
+"""W&B logging of a search: one run per trial and one for the session, written by the driver."""
 
 import os
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from autotune.trials.reported import Report
 
 
 class Tracker(WandbLoggerCallback):
-    """Ray's W&B callback, except that its runs live in this process, in `directory`/wandb.
+    """Ray's W&B callback, with its runs in this process, in `directory`/wandb.
 
-    A run is known by the session and the trial's number: resuming a trial resumes its run. A thread
-    talks to W&B: when that is away, slow or broken, the search does not notice and the log says so once. What
-    was logged is with W&B, or on the disk, when the `with` is left.
+    A run's ID is made of session and trial number, so resuming a trial resumes its run. A thread talks to
+    W&B: if W&B is unreachable or fails, the search goes on and one warning is logged. Leaving the `with`
+    waits until everything is uploaded or on disk.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Tracker(WandbLoggerCallback):
         self._worker.put(what, *args)
 
     def setup(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing: the base class would ask for a key."""
+        """Does nothing: the base class would ask for an API key."""
 
     def log_trial_start(self, trial: Any) -> None:
         number = trial.config["number"]
@@ -62,17 +62,17 @@ class Tracker(WandbLoggerCallback):
         self._do("end", trial.config["number"], failed)
 
     def log_trial_save(self, trial: Any) -> None:
-        """Nothing: checkpoints stay in the session."""
+        """Does nothing: checkpoints stay in the session."""
 
     def on_experiment_end(self, trials: Sequence[Any], **info: Any) -> None:
-        """Nothing: Tune may be started again, and the session's own run is still to come."""
+        """Does nothing: Tune may be started again, and the session's own run is written later."""
 
     def summarise(self, history: History, report: Path) -> None:
-        """Brings the session's own run up to date; with the `report`, if there is one."""
+        """Updates the session's own run, with the `report` if that file exists."""
         self._do("summarise", history, report)
 
     def break_off(self) -> None:
-        """From now on W&B's service may be ended: what is logged then is not said to be lost."""
+        """Expects W&B's service to be killed: later losses are not reported."""
         if self._worker is not None:
             self._worker.break_off()
 
@@ -82,10 +82,10 @@ class Tracker(WandbLoggerCallback):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Waits for W&B to have everything, but not for ever; nothing of it is left."""
+        """Waits for uploads to finish; kills W&B's service after a timeout."""
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.leave()
 
     def __del__(self) -> None:
-        """Nothing: the base class would ask Ray about actors that are not there."""
+        """Does nothing: the base class would ask Ray about actors that do not exist."""
