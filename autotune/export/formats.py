@@ -1,4 +1,4 @@
-"""Every format by its name, which of them a workload has, and the text of each."""
+"""Export formats by name, and their rendering."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,34 +11,31 @@ from autotune.export import frameworks
 from autotune.export.winner import Exported, Values, Winner, commented
 from autotune.workloads.base import Workload
 
-EVIDENCE = "_autotune"  # the field of it in JSON, which has no comments
+EVIDENCE = "_autotune"  # key of the evidence in JSON, which has no comments
 
 
 @dataclass(frozen=True)
 class Format:
-    """The `values` of a winner in a file that is usually called best.`suffix`.
+    """Format of an exported file."""
 
-    Without them it is what the workload's own trainer reads. `reads` is what does, with `{file}` in it.
-    """
-
-    suffix: str
-    values: Callable[[Winner], Values] | None = None
-    reads: str = ""
+    suffix: str  # the default name is best.`suffix`
+    values: Callable[[Winner], Values] | None = None  # None: the file of the workload's own trainer
+    reads: str = ""  # call that reads the file, with the placeholder {file}
 
     @property
     def is_own(self) -> bool:
-        """Returns whether it is the trainer's own config or command line."""
+        """True for the trainer's own config or command line."""
         return self.values is None
 
     def render(self, winner: Winner) -> Exported:
-        """Returns a file with the evidence in it; raises InputError if it has none of the settings."""
+        """Returns the file, evidence included; raises InputError if the format can express no setting."""
         if self.values is None:
             return Exported(winner.comment + winner.workload.own_file.text(winner.settings))
         values, unsaid = self.values(winner)
         if self.suffix == "json":
             evidence = {name: printable(fact) for name, fact in winner.evidence.items()}
-            told = {**evidence, **({"not said": unsaid} if unsaid else {})}
-            return Exported(json.dumps({**values, EVIDENCE: told}, indent=2) + "\n", unsaid)
+            notes = {**evidence, **({"not said": unsaid} if unsaid else {})}
+            return Exported(json.dumps({**values, EVIDENCE: notes}, indent=2) + "\n", unsaid)
         head = ("what this file has no place for:", *(f"  {line}" for line in unsaid)) if unsaid else ()
         text = winner.comment + commented(head) + yaml.safe_dump(dict(values), sort_keys=False)
         return Exported(text, unsaid)
@@ -65,16 +62,16 @@ FORMATS: Mapping[str, Format] = {
 def named(name: str | None, workload: Workload) -> Format:
     """Returns the format called `name`, by default the workload's own.
 
-    Raises InputError if there is no such format, or if it is another workload's.
+    Raises InputError if there is no such format, or if it belongs to another workload.
     """
     own = workload.own_file.format
     if name is None:
         return FORMATS[own]
     if name not in FORMATS:
         raise InputError(f"--format: no such format: got {name!r}{instead(name, list(FORMATS))}")
-    had = [one for one, form in FORMATS.items() if one == own or not form.is_own]
-    if name not in had:
+    offered = [one for one, form in FORMATS.items() if one == own or not form.is_own]
+    if name not in offered:
         raise InputError(
-            f"--format {name}: the workload {workload.entry_point} has no such file, but {', '.join(had)}"
+            f"--format {name}: the workload {workload.entry_point} has no such file, but {', '.join(offered)}"
         )
     return FORMATS[name]

@@ -1,4 +1,4 @@
-"""Settings in the words of a framework: Lightning's and Transformers'. Pure."""
+"""Settings translated into the names and values of Lightning and Transformers. Pure."""
 
 import json
 import re
@@ -12,17 +12,17 @@ from autotune.export.winner import OFF, Given, Values, Winner
 from autotune.space.naming import nest
 from autotune.workloads.frameworks.transformers import TRANSFORMERS
 
-# Returns values by their paths in a file for a value of the tuner's; None: the framework has no word for it.
+# Translates a value of the tuner into values by path in a file; None: the framework cannot express it.
 Says = Callable[[Any], Mapping[str, Any] | None]
 
 
 class _Words(NamedTuple):
-    """The words of the format `name` for what settings mean."""
+    """Vocabulary of the format `name`."""
 
     name: str
-    says: Mapping[str, str | Says]  # by what is meant; a text is the path of the value itself
-    notes: Mapping[str, str]  # by what is meant, or by `precision=tf32`: where it is said instead, or as well
-    own: str  # a pattern for settings with the framework's names; its group is their path in the file
+    says: Mapping[str, str | Says]  # by meaning; a text is the path that takes the value unchanged
+    notes: Mapping[str, str]  # by meaning, or by `precision=tf32`: where else the setting has to be made
+    own: str  # regex of settings under the framework's own names; its group is their path in the file
 
 
 _LOADER = "an argument of your DataLoader, or of the data module that makes it"
@@ -62,13 +62,13 @@ _LIGHTNING = _Words(
 def lightning(winner: Winner) -> Values:
     """Returns the config of a LightningCLI (lightning.ai/docs/pytorch/stable/cli).
 
-    That is its trainer, and what the user's own settings have below `data`, `model` and `lr_scheduler`.
+    Contains the trainer's settings, and the user's own below `data`, `model` and `lr_scheduler`.
     """
-    is_anothers = winner.workload.entry_point == TRANSFORMERS.kind  # below `trainer` are another's names
+    is_anothers = winner.workload.entry_point == TRANSFORMERS.kind  # has its own `trainer`
     return _said(winner, _LIGHTNING._replace(own="") if is_anothers else _LIGHTNING)
 
 
-# What goes with workers alone, as a trial without them has it: no loader is made with anything else.
+# Values that a DataLoader requires of worker settings if it has no workers.
 WITHOUT_WORKERS: Mapping[str, Any] = {
     "dataloader_prefetch_factor": None,
     "dataloader_persistent_workers": False,
@@ -94,7 +94,7 @@ def _compile(value: Any) -> Mapping[str, Any]:
 
 
 def _checkpointing(value: Any) -> Mapping[str, Any]:
-    """Uses the name that every version knows, of which newer ones warn; off is what it is by default."""
+    """Uses the name that every version knows, though newer ones warn; off is the default and left out."""
     return {} if value in OFF else {"gradient_checkpointing": True}
 
 
@@ -116,7 +116,7 @@ _TRANSFORMERS = _Words(
         f"{settings.PRECISION}=fp8": "of the Accelerator",
         "model.attn_implementation": "of from_pretrained in the script",
     },
-    own=r"trainer\.(?!precision$)(.*)",  # `trainer.precision` is a name of the tuner's
+    own=r"trainer\.(?!precision$)(.*)",  # `trainer.precision` is the tuner's own name
 )
 
 
@@ -126,11 +126,11 @@ def transformers(winner: Winner) -> Values:
     values, unsaid = _said(winner, _TRANSFORMERS if is_own else _TRANSFORMERS._replace(own=""))
     off = {} if values.get("dataloader_num_workers") else WITHOUT_WORKERS
     there = {name: value for name, value in off.items() if name in values}
-    return Values({"output_dir": "trained", **values, **there}, unsaid)  # older versions ask for the first
+    return Values({"output_dir": "trained", **values, **there}, unsaid)  # older versions require output_dir
 
 
 def _said(winner: Winner, words: _Words) -> Values:
-    """Returns what a framework has words for; raises InputError if that is nothing."""
+    """Returns the settings that a framework can express; raises InputError if there are none."""
     own: dict[str, Any] = {}
     by_meaning: dict[str, Any] = {}
     unsaid: list[str] = []

@@ -1,4 +1,4 @@
-"""The user's own YAML or JSON with what was searched replaced in place, and all else as it is."""
+"""Replaces the searched settings in the user's own YAML or JSON, and keeps everything else."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ _COMMENTS = {".yaml", ".yml"}
 _NOTHING = "(not there)"
 _BYTE_ORDER = "\ufeff"
 _SWITCHES = ("bf16", "fp16", "tf32")
-_FULL = ("fp32", "torch-default", "tf32")  # with others it stays as it is whether matrices are in TF32
-# What a file calls precisions, by the name that it has for them, and what else it may have there.
+_FULL = ("fp32", "torch-default", "tf32")  # other precisions leave `tf32` as it is
+# Spellings of precisions by the key in the file, and further values that the key may have.
 _WORDS: Mapping[str, Mapping[str, str]] = {
     "mixed_precision": {**ACCELERATES, "fp8": "fp8"},
     "dtype": TORCHS,
@@ -36,22 +36,22 @@ _OTHERS: Mapping[str, Sequence[Any]] = {
 
 @dataclass(frozen=True)
 class Patched:
-    """The `text` of a file, a line for each value that is another now, and for each that was `left_out`."""
+    """A file's new text, with one line for each changed value and each setting left out."""
 
     text: str
     replaced: tuple[str, ...]
     left_out: tuple[str, ...]
 
 
-class _NoPlace(Exception):  # noqa: N818 - no error: it is told
-    """Says why a setting has no place in a file."""
+class _NoPlace(Exception):  # noqa: N818 - reported, not an error
+    """The reason that a setting has no place in a file."""
 
 
 def patched(document: Document, winner: Winner) -> Patched:
-    """Returns the text of a file with the values of a winner; raises InputError if it has none of them.
+    """Returns the text of a file with a winner's values; raises InputError if none has a place in it.
 
-    A file that the workload writes for its trials gets what a trial got. In another one a value goes where
-    the file has its path, or one name that commonly means the same. YAML begins with the evidence.
+    A file that the workload writes for its trials gets what a trial got. In any other, a value goes to its
+    own path, or to the only key that commonly means the same. YAML begins with the evidence as comments.
     """
     known = dict(document.root.leaves())
     values, left_out = _of_workload(document.file, winner) or _by_name(known, winner)
@@ -59,17 +59,17 @@ def patched(document: Document, winner: Winner) -> Patched:
         raise InputError(f"has no place for any of: {'; '.join(left_out)}")
     head = winner.comment if document.file.suffix.lower() in _COMMENTS else ""
     made = document.replaced(values).text
-    told = tuple(
+    replaced = tuple(
         f"{path}: {known.get(path, _NOTHING)} -> {value}"
         for path, value in values.items()
         if not is_same(known.get(path, _NOTHING), value)
     )
-    mark = _BYTE_ORDER if made.startswith(_BYTE_ORDER) else ""  # it counts at the beginning alone
-    return Patched(mark + head + made.removeprefix(mark), told, tuple(left_out))
+    mark = _BYTE_ORDER if made.startswith(_BYTE_ORDER) else ""  # valid only at the beginning of a file
+    return Patched(mark + head + made.removeprefix(mark), replaced, tuple(left_out))
 
 
 def _of_workload(file: Path, winner: Winner) -> tuple[Mapping[str, Any], list[str]] | None:
-    """Returns what the workload puts into `file`, and what it does not; None if it does not know the file."""
+    """Returns the workload's values for `file`, and the settings left out; None for a file of others."""
     if (found := winner.workload.own_file.put_in(file, winner.settings)) is None:
         return None
     lacking = [given for given in _searched(winner) if not _is_in(given.path, found.names)]
@@ -81,7 +81,7 @@ def _is_in(path: str, settings: Sequence[str]) -> bool:
 
 
 def _by_name(known: Mapping[str, Any], winner: Winner) -> tuple[Mapping[str, Any], list[str]]:
-    """Returns the new values of a file with these `known` ones, by path, and what has no place in it."""
+    """Returns the new values by path in a file with the `known` values, and the settings left out."""
     values: dict[str, Any] = {}
     left_out: list[str] = []
     for given in _searched(winner):
@@ -94,7 +94,7 @@ def _by_name(known: Mapping[str, Any], winner: Winner) -> tuple[Mapping[str, Any
 
 
 def _searched(winner: Winner) -> list[Given]:
-    """Returns what was searched, as a trial had it: off if it goes with workers, and the Trainer had none."""
+    """Returns the searched settings; if the Transformers Trainer had no workers, theirs are off."""
     has_workers = any(given.ours for given in winner.every if given.meaning == WORKERS)
     off = {} if has_workers or winner.workload.entry_point != TRANSFORMERS.kind else WITHOUT_WORKERS
     return [
@@ -124,9 +124,9 @@ def _places(given: Given, known: Mapping[str, Any], winner: Winner) -> dict[str,
 
 
 def _in_words_of(path: str, old: Any, given: Given, own: Sequence[Any]) -> Any:
-    """Returns a value for the place at `path`: a precision in the file's words, if `old` is one of them.
+    """Returns the value to write at `path`: a precision in the file's spelling, if `old` is spelled so.
 
-    A word that is one of the user's `own` is none of the file's.
+    The user's `own` words do not count as the file's spelling.
     """
     name = _last(path)
     words = _WORDS.get(name, {}) if given.meaning == PRECISION else {}
@@ -143,11 +143,11 @@ def _last(path: str) -> str:
 
 
 def _switches(precision: Any, known: Mapping[str, Any]) -> dict[str, bool]:
-    """Returns which of `bf16`, `fp16` and `tf32`, or of `bf16.enabled` and the like, is on, if it matters."""
+    """Returns the switches `bf16`, `fp16` and `tf32` (or `bf16.enabled` ...) of a file for a precision."""
     found = {path: name for path in known if (name := _last(path.removesuffix(".enabled"))) in _SWITCHES}
     if not found or precision not in PRECISIONS:
         return {}
-    if precision in _SWITCHES and precision not in found.values():  # next to another one
+    if precision in _SWITCHES and precision not in found.values():  # added beside an existing switch
         path, name = next(iter(found.items()))
         found[precision.join(path.rsplit(name, 1))] = precision
     return {path: name == precision for path, name in found.items() if name != "tf32" or precision in _FULL}

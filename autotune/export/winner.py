@@ -1,4 +1,4 @@
-"""What to write of a trial: its settings, and where its figures come from."""
+"""The exported trial: its settings, and the evidence for them."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -12,47 +12,43 @@ from autotune.judging.history import History
 from autotune.space.naming import Naming, flatten
 from autotune.workloads.base import Workload
 
-OFF = (False, None, "off", "none", "no")  # values of a switch
+OFF = (False, None, "off", "none", "no")  # values that switch a setting off
 
 
 class Exported(NamedTuple):
-    """A file's text, and a line for each setting that it has no place for."""
+    """File text, with one line for each setting that the format cannot express."""
 
     text: str
     unsaid: tuple[str, ...] = ()
 
 
 class Values(NamedTuple):
-    """What a file has, nested, and a line for each setting that it has no place for."""
+    """Nested values of a file, with one line for each setting that the format cannot express."""
 
     values: Mapping[str, Any]
     unsaid: tuple[str, ...] = ()
 
 
 class Given(NamedTuple):
-    """A setting: where the user has it, the user's value, and the tuner's name and value."""
+    """Setting under the user's path and value, and under the tuner's name and value."""
 
     path: str
     theirs: Any
     name: str
     ours: Any
-    meaning: str  # one of `common_names`, or else its own name
+    meaning: str  # one of `common_names`, else its own name
 
 
 @dataclass(frozen=True)
 class Winner:
-    """A trial's `settings` in the user's shape, names and words, which `naming` translates.
+    """Settings and evidence of the trial to export."""
 
-    `searched` are the paths of those that were searched, and that follow from these. `evidence` has what was
-    measured, by name. A trial had so many `gpus`: 0 is a training on the CPU.
-    """
-
-    settings: Mapping[str, Any]
-    naming: Naming
-    searched: frozenset[str]
-    evidence: Mapping[str, str]
+    settings: Mapping[str, Any]  # in the user's shape, names and words
+    naming: Naming  # translates them
+    searched: frozenset[str]  # paths of the knobs, and of settings that follow them
+    evidence: Mapping[str, str]  # what was measured, by name
     workload: Workload
-    gpus: int = 0
+    gpus: int = 0  # per trial; 0: trained on the CPU
 
     @property
     def every(self) -> list[Given]:
@@ -66,12 +62,12 @@ class Winner:
 
     @property
     def comment(self) -> str:
-        """The evidence as the first lines of a file."""
+        """The evidence as comment lines for the head of a file."""
         return commented(f"{name}: {fact}" for name, fact in self.evidence.items())
 
 
 def _meaning(name: str, values: Mapping[str, Any]) -> str:
-    """Returns what the setting `name` means; `values` of all settings say how Lightning clips."""
+    """Returns the meaning of the setting `name`; Lightning's clipping depends on the other `values`."""
     if ends_with(name, ["gradient_clip_val"]):
         algorithms = (v for key, v in values.items() if ends_with(key, ["gradient_clip_algorithm"]))
         return CLIP_VALUE if "value" in algorithms else CLIP_NORM
@@ -79,19 +75,19 @@ def _meaning(name: str, values: Mapping[str, Any]) -> str:
 
 
 def ends_with(path: str, names: Collection[str]) -> bool:
-    """Returns whether `path` is one of the `names`, or is below something and ends so."""
+    """Returns True if `path` is one of the `names`, or ends with one after a dot."""
     return any(path == name or path.endswith(f".{name}") for name in names)
 
 
 def commented(lines: Iterable[str]) -> str:
-    """A comment of YAML or a shell, a line each."""
+    """Returns the lines as comments of YAML or a shell."""
     return "".join(f"# {printable(line)}\n" for line in lines)
 
 
 def of(
     trial: Trial, history: History, workload: Workload, provenance: Mapping[str, Any], gpus: int = 0
 ) -> Winner:
-    """What to write of `trial`."""
+    """Returns the winner to export for `trial`."""
     space = history.space
     settings = space.for_workload(space.settings(trial.config))
     before = dict(flatten(space.for_workload(space.settings({}))))
