@@ -1,4 +1,4 @@
-"""What to do about the end of an attempt: to resume, with what changed, or to end the training. Pure."""
+"""Decides if an ended attempt is resumed, and with which changes, or ends the training. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 300.0
 
 @dataclass(frozen=True)
 class GoOn:
-    """The training is resumed from its checkpoint, after a while, with `changes` to its settings."""
+    """Decision to resume from the checkpoint after `wait_s`, with `changes` to the settings."""
 
     wait_s: float
     text: str
@@ -21,22 +21,22 @@ class GoOn:
 
 @dataclass(frozen=True)
 class Tried:
-    """How often in a row the training was resumed without getting any further."""
+    """Count of consecutive attempts without progress."""
 
     times: int = 0
     samples: int = 0
 
     def after(self, samples: int) -> "Tried":
-        """Once more, with the training at `samples`: a training that got further begins to count anew."""
+        """Returns the count after another attempt, ended at `samples`; progress resets it to 1."""
         return Tried(1 if samples > self.samples else self.times + 1, max(samples, self.samples))
 
 
 def answer(outcome: Outcome, settings: Mapping[str, Setting], tried: Tried, most: int) -> GoOn | None:
-    """How to resume after an attempt that ended so; None where that is the end.
+    """Returns how to resume after an attempt with `outcome`; None if the training is over.
 
-    It is resumed `most` times without getting any further. An attempt that ran out of its own memory is not
-    repeated as it was. One that ran out of the machine's is, because other programs may have held it; only
-    when that does not help is less memory needed.
+    Allows `most` resumptions without progress. An attempt that ran out of its own memory is resumed with
+    smaller micro-batches. If the machine ran out of memory, other programs may have used it: the attempt is
+    repeated unchanged first.
     """
     if outcome.status is Status.COMPLETED or outcome.failure is Failure.DIVERGED:
         return None
@@ -49,7 +49,7 @@ def answer(outcome: Outcome, settings: Mapping[str, Setting], tried: Tried, most
 
 
 def _may_come_further(outcome: Outcome) -> bool:
-    """Whether another attempt may: this one was ended from outside, hung, or met a passing fault."""
+    """Returns True if the attempt was interrupted, hung, or met a transient fault."""
     was_ended = outcome.status is Status.INTERRUPTED
     return was_ended or outcome.is_passing or outcome.failure in {Failure.TIMEOUT, Failure.OOM}
 
@@ -59,7 +59,7 @@ def _wait_s(times: int) -> float:
 
 
 def _smaller(settings: Mapping[str, Setting]) -> GoOn | None:
-    """Half of the micro-batch, and twice as many of them in a step; None where that cannot be done."""
+    """Halves the micro-batch and doubles the accumulation steps; None if it is odd or unknown."""
     size, accumulated = settings.get(MICRO_BATCH), settings.get(ACCUMULATION)
     if not isinstance(size, int) or not isinstance(accumulated, int) or size < 2 or size % 2:
         return None

@@ -82,7 +82,7 @@ def _figures(standing: Standing) -> Table:
 
 
 def _throughput(standing: Standing) -> Text:
-    """Of now, and of all so far."""
+    """Returns the current throughput and the mean so far."""
     unit, so_far, mfu = standing.plan.unit, _so_far(standing), standing.measurement.mfu
     parts = {
         f"{words.rate(standing.recent_per_s)} {unit}/s now": standing.recent_per_s,
@@ -98,7 +98,7 @@ def _so_far(standing: Standing) -> Figure | None:
 
 
 def _promised(standing: Standing) -> Text:
-    """The throughput, with how far from it that of now is, and the quality."""
+    """Returns the promised throughput, how the current one compares, and the promised quality."""
     plan, known, text = standing.plan, standing.plan.promise, Text()
     if known is None:
         return text
@@ -115,14 +115,14 @@ def _promised(standing: Standing) -> Text:
 
 
 def _comparable_per_s(standing: Standing) -> float | None:
-    """Its throughput of now; of all so far where evaluations count, which those steps are without."""
+    """Returns the current throughput; the mean so far if evaluations count, as step windows exclude them."""
     so_far = _so_far(standing)
     now = None if standing.plan.counts_evaluations else standing.recent_per_s
     return now or (so_far.value if so_far else None)
 
 
 def _quality(standing: Standing) -> Text:
-    """The last evaluation, the best where that is another one, and the curve."""
+    """Returns the last evaluation, the best if it differs, and the curve."""
     name, best = printable(standing.plan.quality), standing.best
     if best is None:
         return Text(f"no evaluation has {name} yet", style=draw.HINT)
@@ -182,7 +182,7 @@ def _cpus(seen: Mapping[str, float]) -> str:
 
 
 def _gpus(seen: Mapping[str, float]) -> dict[str, Text]:
-    """A line for each GPU."""
+    """Returns one line per GPU."""
     each = {f"GPU {index}": Text(_gpu(figures)) for index, figures in nvml.of_each(seen).items()}
     return each or {"GPU": Text(_gpu(seen))}
 
@@ -194,8 +194,8 @@ def _gpu(seen: Mapping[str, float]) -> str:
         "gpu_power_w": "{:.0f} W",
         "gpu_sm_clock_mhz": "{:.0f} MHz",
     }
-    told = [text.format(seen[name]) for name, text in figures.items() if name in seen]
-    return ", ".join([*told[:1], *filter(None, [_share(seen, "gpu_memory")]), *told[1:]])
+    parts = [text.format(seen[name]) for name, text in figures.items() if name in seen]
+    return ", ".join([*parts[:1], *filter(None, [_share(seen, "gpu_memory")]), *parts[1:]])
 
 
 def _meanwhile(seen: Mapping[str, float]) -> str:

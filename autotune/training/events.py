@@ -1,4 +1,4 @@
-"""What happened to a training, line by line, next to its records."""
+"""Log of a training's events, one JSON line each, next to its records."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from autotune.storage.records import lines_of, open_lines
 
 
 class Kind(StrEnum):
-    """What an event is."""
+    """Kind of an event."""
 
     BEGUN = "begun"
     CONTINUED = "continued"
@@ -25,22 +25,22 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Event:
-    """What happened `at` so many seconds since 1970, after so many samples; `text` is a line for people."""
+    """Something that happened to a training; `text` is one line for people."""
 
-    at: float
+    at: float  # seconds since 1970
     samples: int
     kind: Kind
     text: str
 
 
 def write(file: Path, event: Event) -> None:
-    """Appends an event; a kill loses none that was written."""
+    """Appends an event; written events survive a kill."""
     with open_lines(file) as stream:
         stream.write(json.dumps(asdict(event)) + "\n")
 
 
 def read(file: Path) -> Iterator[Event]:
-    """The events in `file`; none where there is no file, and without lines that are spoilt."""
+    """Yields the events in `file`, skipping corrupt lines; nothing if there is no file."""
     known = [str(kind) for kind in Kind]
     for line in lines_of(file):
         if not isinstance(line, dict) or line.get("kind") not in known:

@@ -1,4 +1,4 @@
-"""Micro-batches halved for lack of memory: noticed, and reported. Pure except for what it remembers."""
+"""Detects and reports micro-batches that the trainer halved for lack of memory. Stateful, no I/O."""
 
 import math
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ _SAME = "the same effective batch; statistics of batch norms are of smaller batc
 
 
 class MicroBatch:
-    """The smallest micro-batch that a training with `settings` had in two records in a row.
+    """Tracks the smallest micro-batch seen in two consecutive records.
 
-    Of one record alone it may be the last batch of an epoch.
+    A single smaller one may be the last batch of an epoch.
     """
 
     def __init__(self, settings: Mapping[str, Setting]) -> None:
@@ -22,7 +22,7 @@ class MicroBatch:
         self._last: float | None = None
 
     def hear(self, record: Mapping[str, object]) -> str | None:
-        """What to say of a `record`: that the micro-batch is smaller from the one before it on."""
+        """Returns a message if `record` and the one before it have a smaller micro-batch, else None."""
         if (size := units.number(record.get(MICRO_BATCH))) is None:
             return None
         was, (before, self._last) = self._smallest, (self._last, size)
@@ -33,6 +33,6 @@ class MicroBatch:
 
 
 def instead(size: float, was: float, effective: float) -> str:
-    """Micro-batches of `size` instead of what it `was`, as many as add up to the `effective` batch."""
+    """Returns e.g. `8x4 instead of 16x2: ...`, size x accumulation at the same `effective` batch."""
     now, before = (f"{one:g}x{math.ceil(effective / one)}" for one in (size, was))
     return f"{now} instead of {before}: {_SAME}"

@@ -1,4 +1,4 @@
-"""What is trained, and what was promised of it: written before a training begins, read when it is resumed."""
+"""The plan of a training: written before it begins, read when it is resumed."""
 
 import json
 from collections.abc import Mapping
@@ -14,36 +14,30 @@ from autotune.judging.promise import Promise
 from autotune.space.sections import Objective
 from autotune.storage.trial_dir import TrainingDir
 
-_SAME = ("workload", "quality", "minimize", "unit")  # for as long as a training lasts, besides its settings
+_SAME = ("workload", "quality", "minimize", "unit")  # fixed for a whole training, as are its settings
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A training with `config`, the values of the knobs.
-
-    `settings` are all that the workload gets, under the tuner's names, and `changes` those that the training
-    has changed by itself since. `samples` are those of the whole training, None where nothing says how many,
-    counted in the `unit`. Lower is better of a `quality` to `minimize`. It runs on the `device`. Where its
-    speed `counts_evaluations` there is one after every `samples_per_evaluation`, None for as many as come.
-    """
+    """Configuration and length of a whole training, and what its session promised."""
 
     workload: str
-    config: Config
-    settings: Mapping[str, Setting]
-    samples: int | None
+    config: Config  # the values of the knobs
+    settings: Mapping[str, Setting]  # all that the workload gets, under the tuner's names
+    samples: int | None  # of the whole training, in `unit`; None: unknown
     promise: Promise | None = None
-    changes: Mapping[str, Setting] = field(default_factory=dict)
+    changes: Mapping[str, Setting] = field(default_factory=dict)  # made since, by recovery
     _: KW_ONLY
     quality: str
-    minimize: bool
+    minimize: bool  # lower is better
     unit: str
     device: str
-    counts_evaluations: bool = False
-    samples_per_evaluation: int | None = None
+    counts_evaluations: bool = False  # in the speed
+    samples_per_evaluation: int | None = None  # None: as often as the training evaluates
 
     @property
     def goal(self) -> Objective:
-        """By what its evaluations are judged."""
+        """The objective that judges its evaluations."""
         return Objective.model_validate({"minimize" if self.minimize else "quality": self.quality})
 
 
@@ -55,7 +49,7 @@ def write(place: TrainingDir, plan: Plan) -> None:
 
 
 def read(place: TrainingDir) -> Plan | None:
-    """The plan of the training in `place`, None where there is none; raises InputError where it is spoilt."""
+    """Returns the plan in `place`, None if there is none; raises InputError if it is corrupt."""
     try:
         return _PLAN.validate_python(json.loads(files.read(place.plan_file)))
     except FileNotFoundError:
@@ -65,15 +59,15 @@ def read(place: TrainingDir) -> Plan | None:
 
 
 def is_training(root: Path) -> bool:
-    """Whether a training was begun in `root`."""
+    """Returns True if a training was begun in `root`."""
     place = TrainingDir(root)
     return place.plan_file.is_file() and place.events_file.is_file()
 
 
 def gone_on_with(known: Plan, plan: Plan, place: TrainingDir) -> Plan:
-    """`plan` as it is resumed in `place`, where `known` was begun: with the changes that were made since.
+    """Returns `plan` with the promise and changes of `known`, the plan that was begun in `place`.
 
-    What was promised then counts. Raises InputError where another training was begun there.
+    Raises InputError if `known` is another training.
     """
     names = {**known.settings, **plan.settings}
     pairs = [

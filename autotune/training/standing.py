@@ -14,36 +14,30 @@ from autotune.training.watch import Watch
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 
-_LARGEST = 1e30  # of a figure that is drawn: differences and sums are numbers, too
-_FINE = 1 / 64  # of the samples so far, between two points of a curve that is only looked at
+_LARGEST = 1e30  # drawn figure: sums and differences stay finite
+_FINE = 1 / 64  # least distance of two points of the loss curve, as a share of the samples so far
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The training that `plan` has, in a `phase` after `seconds` of all its attempts and so many `samples`.
-
-    It may have come `furthest` before it went back to its checkpoint. An `epoch` is so many samples, None
-    where that is not known. `curve` has the quality of every evaluation, in the user's own sign, and `losses`
-    some of the losses of its steps. `recent_per_s` and `step_shares` are of the last minutes, `measurement`
-    of all so far, `telemetry` of now.
-    """
+    """Everything that is shown of a running training."""
 
     plan: Plan
-    epoch: int | None = None
+    epoch: int | None = None  # samples of an epoch; None: unknown
     phase: Phase = Phase.START
-    seconds: float = 0.0
+    seconds: float = 0.0  # over all attempts
     samples: int = 0
-    furthest: int = 0
-    recent_per_s: float | None = None
-    step_shares: Mapping[str, float] = field(default_factory=dict)
-    curve: tuple[Point, ...] = ()
-    losses: tuple[Point, ...] = ()
-    loss: float | None = None
-    measurement: Measurement = field(default_factory=Measurement)
-    telemetry: Mapping[str, float] = field(default_factory=dict)
+    furthest: int = 0  # samples reached before any return to a checkpoint
+    recent_per_s: float | None = None  # over the last minutes
+    step_shares: Mapping[str, float] = field(default_factory=dict)  # of the step's phases, last minutes
+    curve: tuple[Point, ...] = ()  # quality of every evaluation, in the user's sign
+    losses: tuple[Point, ...] = ()  # thinned training losses
+    loss: float | None = None  # latest
+    measurement: Measurement = field(default_factory=Measurement)  # over the whole training so far
+    telemetry: Mapping[str, float] = field(default_factory=dict)  # latest
 
     def with_records(self, records: Iterable[Mapping[str, Any]]) -> Self:
-        """With what these have shown; those of a training of weeks are never held at once."""
+        """Returns the status updated with records, which are consumed one by one."""
         curve, losses, loss, samples, furthest = [*self.curve], [*self.losses], self.loss, 0, self.furthest
         for record in records:
             samples = record.get("samples", samples)
@@ -61,7 +55,7 @@ class Standing:
         )
 
     def after(self, report: Report, watch: Watch) -> Self:
-        """With a report of the process that `watch` hears."""
+        """Returns the status updated with a report that `watch` has heard."""
         return replace(
             self.with_records(report.records),
             phase=report.phase,
@@ -89,12 +83,12 @@ class Standing:
 
 
 def _add(points: list[Point], samples: int, value: object, apart: float = 0.0) -> None:
-    """Adds a point where `value` is a number. Of the points before the last one, each is so far `apart`."""
+    """Appends a point if `value` is a number; all but the last stay at least `apart` samples apart."""
     found = units.number(value)
     if found is None or abs(found) > _LARGEST:
         return
     while points and points[-1].samples >= samples:
-        points.pop()  # a training resumed from its checkpoint yields what came after it again
+        points.pop()  # a resumed training repeats what came after its checkpoint
     if len(points) > 1 and samples - points[-2].samples < apart:
         points.pop()
     points.append(Point(samples, found))

@@ -1,4 +1,4 @@
-"""Attempts at a training, one after the other, until it is over: what can be answered does not end it."""
+"""Repeats attempts at a training until it ends; recoverable failures are resumed."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -25,31 +25,31 @@ def run(
     going_on: Callable[[Report, GoOn], None],
     is_stopping: Callable[[], bool],
 ) -> Report:
-    """The last report of a training, which has its outcome; `hear` gets every report.
+    """Runs a training to its end and returns its last report, with the outcome; `hear` gets every report.
 
-    `order_with` makes the order with the changes that were made to its settings so far. `going_on` is called
-    after a failed attempt, with how the training is resumed, before it is. As soon as it `is_stopping`, the
-    workload may write its checkpoint; unless that is the training's end anyway, the outcome is INTERRUPTED.
+    `order_with` builds the order from all changes to the settings so far. `going_on` is called before an
+    attempt is resumed. Once `is_stopping` is True, the workload may still write its checkpoint, and the
+    outcome is INTERRUPTED unless the training has ended.
     """
     changes: dict[str, Setting] = {}
     tried = Tried()
     while True:
         order = order_with(changes)
-        with closing(alone.reports(order, server, is_stopping)) as told:
-            for last in told:
+        with closing(alone.reports(order, server, is_stopping)) as reports:
+            for last in reports:
                 hear(last)
         outcome = last.outcome or Outcome(Status.INTERRUPTED)
         tried = tried.after(last.samples)
-        found = answer(outcome, order.settings, tried, retries)
-        if found is None:
+        resumption = answer(outcome, order.settings, tried, retries)
+        if resumption is None:
             return last
         if not is_stopping():
-            going_on(last, found)
-            changes |= found.changes
-            if found.changes:
-                tried = Tried(0, tried.samples)  # the smaller one has not been tried yet
-            _sleep(found.wait_s, is_stopping)
-        if is_stopping():  # whatever ended the attempt: it is resumed another day
+            going_on(last, resumption)
+            changes |= resumption.changes
+            if resumption.changes:
+                tried = Tried(0, tried.samples)  # the smaller micro-batch has not been tried yet
+            _sleep(resumption.wait_s, is_stopping)
+        if is_stopping():  # whatever ended the attempt, it can be resumed later
             return replace(last, outcome=Outcome(Status.INTERRUPTED, reason=outcome.reason))
 
 

@@ -1,4 +1,4 @@
-"""A training as lines for people. Pure."""
+"""Messages about a training, one line each. Pure."""
 
 from collections.abc import Mapping
 

@@ -1,6 +1,6 @@
 """Says of a running training that it became slower, and why, and that its memory will be full.
 
-Pure except for what it remembers: reports in, lines out, each once.
+Stateful, no I/O: reports in, messages out.
 """
 
 import math
@@ -20,11 +20,11 @@ from autotune.trials.reported import Report
 
 _WINDOW_S = 10.0
 _RECENT = 30  # windows
-_AS_LONG_AGAIN = 3  # times what was trained so far: the assumed rest of a training of unknown length
+_AS_LONG_AGAIN = 3  # assumed rest of a training of unknown length, in multiples of the samples so far
 
 
 class Said(NamedTuple):
-    """An event, as one line for people."""
+    """Event with its message, one line for people."""
 
     kind: Kind
     text: str
@@ -39,16 +39,16 @@ class Length(NamedTuple):
 
 
 class Watch:
-    """Hears the reports of one process of a training.
+    """Watches the reports of one process of a training.
 
-    The next one holds memory of its own, and may have other settings, which have a speed of their own.
+    Every process needs a new one: its memory starts over, and other settings have another speed.
     """
 
     def __init__(self, quality: str, length: Length) -> None:
         self._length = length
         self._steps, self._windows = StepWindows(quality), list[Window]()
         self._held = {memory: Series() for memory in MEMORIES}
-        self._since = math.inf  # the samples that this process began with
+        self._since = math.inf  # samples at the start of this process
         self._told: set[Memory] = set()
 
     def hear(self, report: Report) -> list[Said]:
@@ -62,7 +62,7 @@ class Watch:
 
     @property
     def recent_per_s(self) -> float | None:
-        """The throughput of the last five minutes of steps, or since it changed; None at first."""
+        """Throughput over the last five minutes of steps, or since it changed; None at first."""
         recent = self._windows[-_RECENT:]
         return sum(w.trained for w in recent) / sum(w.seconds for w in recent) if recent else None
 
@@ -88,7 +88,7 @@ class Watch:
         return [Said(Kind.DRIFT, _of_drift(found, self._length.unit))]
 
     def _leaking(self, report: Report) -> list[Said]:
-        """Asked only after a whole epoch of this process: until then a cache may be filling."""
+        """Waits for one full epoch of this process first, because caches fill during it."""
         if report.samples - self._since <= (self._length.epoch or 0):
             return []
         found = {memory: self._leak(memory, report) for memory in self._held.keys() - self._told}
@@ -108,11 +108,11 @@ class Watch:
         return f"{rises}; at this slope it is full after {when}, {self._how_soon(full.samples - samples)}"
 
     def _end(self, samples: int) -> float:
-        """After how many samples it ends, or is taken to end where that is unknown."""
+        """Returns the samples at which the training ends, assumed if its length is unknown."""
         return self._length.samples or samples + _AS_LONG_AGAIN * (samples - self._since)
 
     def _how_soon(self, left: float) -> str:
-        """When so many more samples are trained."""
+        """Returns when memory will be full, `left` samples from now, in words."""
         if self._length.samples is not None:
             return "before the training ends"
         return f"in about {units.format_seconds(left / (self.recent_per_s or math.inf))} of training"

@@ -1,4 +1,4 @@
-"""A whole training in its directory: run, or resumed, until it is over."""
+"""Runs or resumes a whole training in its directory until it ends."""
 
 import json
 import time
@@ -25,15 +25,14 @@ from autotune.trials.order import Order
 from autotune.trials.reported import Report
 from autotune.trials.setup import Training
 
-_TELEMETRY_EVERY_S = 10.0  # a day of it is some thousand samples
+_TELEMETRY_EVERY_S = 10.0  # 8,640 lines a day
 
 
 class Whole:
-    """Trains as planned in `place`, whose lock is held.
+    """Trains as planned in `place`, whose lock must be held.
 
-    `shows` gets what users should know, `follow` every report. What happens is kept next to the records, as
-    events, and changes to its settings in its plan, unless the disk is full: the training handles that
-    itself, and must not end because of it.
+    `shows` gets messages for users, `follow` every report. Writes events next to the records, and changes of
+    settings into the plan; skips both if the disk is full, which must not end the training.
     """
 
     def __init__(
@@ -54,15 +53,15 @@ class Whole:
         self._standing = standing.with_records(self._earlier())
 
     def _earlier(self) -> Iterator[dict[str, Any]]:
-        """The records of earlier processes, whose micro-batches are noted as they are taken."""
+        """Yields the records of earlier processes, and notes their micro-batches."""
         for record in read_records(self._place):
             self._micro_batch.hear(record)
             yield record
 
     def run(self, *, retries: int, is_stopping: Callable[[], bool]) -> Report:
-        """The last report, which has the outcome.
+        """Runs the training and returns its last report, with the outcome.
 
-        Once it `is_stopping`, the outcome is INTERRUPTED, unless the training has ended.
+        Once `is_stopping` is True, the outcome is INTERRUPTED unless the training has ended.
         """
         begun = Kind.CONTINUED if self._place.records_file.exists() else Kind.BEGUN
         self._happened(begun, told.begun(self._plan))
@@ -79,7 +78,7 @@ class Whole:
         return last
 
     def _order(self, changes: Mapping[str, Setting]) -> Order:
-        """The order with what was changed since the training began, in this process and in those before."""
+        """Returns the order with all changes of settings since the training began."""
         if changes:
             self._plan = replace(self._plan, changes={**self._plan.changes, **changes})
             self._micro_batch = MicroBatch({**self._plan.settings, **self._plan.changes})
@@ -109,7 +108,7 @@ class Whole:
         self._keep_telemetry(report)
         halved = [text for record in report.records if (text := self._micro_batch.hear(record))]
         if halved:
-            self._watch = self._new_watch()  # other micro-batches have a speed and a memory of their own
+            self._watch = self._new_watch()  # speed and memory change with the micro-batch
         said = [*(Said(Kind.HALVED, text) for text in halved), *self._watch.hear(report)]
         self._standing = self._standing.after(report, self._watch)
         for kind, text in said:
@@ -131,6 +130,6 @@ class Whole:
 
 
 def is_done(place: TrainingDir) -> bool:
-    """Whether the training in `place` has reached its own end."""
+    """Returns True if the training in `place` has completed."""
     verdict = read_verdict(place)
     return verdict is not None and verdict[0].status is Status.COMPLETED
