@@ -6,27 +6,27 @@ from typing import TYPE_CHECKING
 
 from autotune.core.errors import InputError
 
-if TYPE_CHECKING:  # or else completing a name would ask for the GPUs
+if TYPE_CHECKING:  # otherwise shell completion would query the GPUs
     from autotune.system.telemetry import Hardware
 
 _LAPTOP_BYTES = 12 * 2**30
 
 
 def spaces_dir() -> Path:
-    """The directory of the search spaces: inside the installed package, or next to it in a checkout."""
+    """Returns the directory of search spaces: in the installed package, or next to it in a checkout."""
     here = Path(__file__).parents[1]
     return here / "search_spaces" if (here / "search_spaces").is_dir() else here.parent / "search_spaces"
 
 
 def names() -> list[str]:
-    """The search spaces that come with the tuner."""
+    """Returns the names of the search spaces that come with the tuner."""
     return sorted(file.stem for file in spaces_dir().glob("*.yaml"))
 
 
 def space_for(hardware: "Hardware", *, drawn: bool = False) -> Path:
-    """The search space for this machine: by its smallest GPU, or for the CPU.
+    """Returns the search space for this machine, chosen by its smallest GPU, or that for the CPU.
 
-    Over `drawn` data it is that of a small model, whose search takes minutes.
+    `drawn` (synthetic) data takes a small model on a GPU, whose search takes minutes.
     """
     if hardware.device_bytes is None:
         return spaces_dir() / "cpu.yaml"
@@ -36,7 +36,7 @@ def space_for(hardware: "Hardware", *, drawn: bool = False) -> Path:
 
 
 def space_file(name: str) -> Path:
-    """The file of a search space given by path, or by the name of one that comes with the tuner."""
+    """Returns the file of a search space given by path or by built-in name; raises InputError if neither."""
     with suppress(OSError):  # a name that is too long for a file
         if Path(name).is_file():
             return Path(name)

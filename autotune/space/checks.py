@@ -1,4 +1,4 @@
-"""What is wrong with a search space that no single value of it shows. Pure."""
+"""Checks of a search space that involve several of its values. Pure."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -19,16 +19,16 @@ from autotune.core.settings import (
 from autotune.space import following
 from autotune.space.knobs import Distribution, KeptBatch, ScaledLearningRate
 
-if TYPE_CHECKING:  # which asks for these checks
+if TYPE_CHECKING:  # imports this module
     from autotune.space.space import Space
 
 UNCOUNTED = "the evaluation interval counts only with objective.speed: wall"
-_RATES = (1e-20, 1e20)  # what the sampler and the arithmetic carry
-_MOST_TOLD = 5  # of values that are wrong
+_RATES = (1e-20, 1e20)  # representable by the sampler
+_MOST_TOLD = 5  # wrong values in a message
 
 
 def of_settings(space: "Space") -> list[str]:
-    """What settings and knobs are declared to be, and are not."""
+    """Returns mistakes in the declarations of settings and knobs."""
     wrong = [*space.naming.mistakes(COMMON.by_name, space.baseline), *_of_steps(space)]
     wrong += [*_of_evaluations(space), *_of_accumulation(space)]
     return [*wrong, *_of_learning_rate(space), *_of_other_rates(space), *_not_numbers(space)]
@@ -73,7 +73,7 @@ def _of_other_rates(space: "Space") -> Iterator[str]:
 
 
 def _rates(space: "Space") -> Iterator[Setting]:
-    """The baseline's learning rate, and those that a knob can choose."""
+    """Yields the baseline's learning rate, and those that a knob can choose."""
     if LEARNING_RATE in space.baseline:
         yield space.baseline[LEARNING_RATE]
     if isinstance(knob := space.knobs.get(LEARNING_RATE), Distribution):
@@ -85,13 +85,13 @@ def _lacking(role: str) -> str:
 
 
 def _of_steps(space: "Space") -> Iterator[str]:
-    """What is said to count optimizer steps, and does not."""
-    told = {"counted_in_steps": space.counted_in_steps}
-    told |= {"evaluate_every": (space.evaluate_every,)} if space.evaluate_every else {}
+    """Yields settings declared to count optimizer steps that cannot."""
+    declared = {"counted_in_steps": space.counted_in_steps}
+    declared |= {"evaluate_every": (space.evaluate_every,)} if space.evaluate_every else {}
     if space.evaluate_every and space.unit != "samples":
         rule = f"how many {space.unit} an optimizer step has is not known"
         yield f"evaluate_every: {rule}: leave it out, or leave out the unit"
-    for where, names in told.items():
+    for where, names in declared.items():
         if names and MICRO_BATCH not in space.baseline:
             yield f"{where}: needs {_lacking(MICRO_BATCH)}"
         for name in names:
@@ -106,7 +106,7 @@ def _of_steps(space: "Space") -> Iterator[str]:
 
 
 def _of_evaluations(space: "Space") -> Iterator[str]:
-    """What is outside of a step where nothing counts it, or where it cannot be counted."""
+    """Yields mistakes about evaluations: an unusable interval knob, or too few for `wall`."""
     name, goal, fewest = space.evaluate_every or "", space.objective, 2
     knob, path = space.knobs.get(name), space.naming.path(name)
     if knob and not goal.counts_evaluations:
@@ -119,7 +119,7 @@ def _of_evaluations(space: "Space") -> Iterator[str]:
 
 
 def _not_numbers(space: "Space") -> list[str]:
-    """What the tuner itself computes with, where it is no number: batches, loaders, the learning rate."""
+    """Returns mistakes in settings that must be numbers: batches, loaders, learning rate."""
     found = []
     for name, (low, high) in space.known.whole.items():
         knob = space.knobs.get(name)
@@ -135,18 +135,18 @@ def _not_numbers(space: "Space") -> list[str]:
 
 
 def _given(knob: Distribution) -> Sequence[Setting]:
-    """The values, or the bounds, of a knob."""
+    """Returns the values of a choice, or the bounds."""
     return knob.choice or knob.bounds
 
 
 def _is_whole(value: Setting, low: int, high: int) -> bool:
     if value is None:
-        return low == 0  # nothing said: the trainer's own
+        return low == 0  # unset: the trainer's default
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
 def of_limits(space: "Space") -> list[str]:
-    """The effective batch, where no combination of knobs can meet its limit, or keep it."""
+    """Returns mistakes if no combination of knobs can meet the limits of the effective batch, or keep it."""
     if MICRO_BATCH not in space.baseline:
         return []
     if following.keeps_batch(space):
@@ -170,19 +170,19 @@ def _of_kept_batch(space: "Space") -> list[str]:
 
 
 def _not_dividing(space: "Space", name: str, other: str) -> list[str]:
-    """The values of the setting `name` that divide the kept batch with no value of the `other` one."""
+    """Returns a mistake if values of `name` divide the kept batch with no value of `other`."""
     size = space.effective_batch_size({})
     at_once = {value for value in _values(space, other) if size % value == 0}
     wrong = (v for v in _values(space, name) if all(size % (v * each) for each in at_once))
-    if not (told := list(itertools.islice(wrong, _MOST_TOLD))):
+    if not (first := list(itertools.islice(wrong, _MOST_TOLD))):
         return []
     allowed = " or ".join(str(size // each) for each in sorted(at_once)[:_MOST_TOLD])
     rule = f"{ACCUMULATION} keeps the effective batch of {size}: divisors of {allowed}"
-    return [f"knob {space.naming.path(name)}: {rule}: got {', '.join(map(str, told))}"]
+    return [f"knob {space.naming.path(name)}: {rule}: got {', '.join(map(str, first))}"]
 
 
 def _has_between(values: Sequence[int], low: int, high: int) -> bool:
-    """Whether one of `values` is from `low` to `high`; a range may have billions of them."""
+    """Returns True if one of `values` is in [low, high]; a range, which may be huge, is not iterated."""
     if isinstance(values, range):
         return max(values[0], low) <= min(values[-1], high)
     return any(low <= value <= high for value in values)

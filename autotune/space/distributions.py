@@ -1,4 +1,4 @@
-"""The knobs as Optuna draws them: a parameter for each, and the way from a configuration there and back."""
+"""Conversion between configurations and Optuna parameters."""
 
 from optuna.distributions import (
     BaseDistribution,
@@ -14,12 +14,12 @@ from autotune.space.space import Space
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
-    """What Optuna draws from: a parameter for every knob that follows no other."""
+    """Returns an Optuna distribution for every knob that is searched, by parameter name."""
     return {_parameter(name, knob): distribution(knob.drawn_from) for name, knob in space.drawn_knobs.items()}
 
 
 def configuration(params: dict[str, CategoricalChoiceType], space: Space) -> dict[str, Setting]:
-    """The configuration at `params`."""
+    """Returns the configuration of the parameters."""
     drawn: dict[str, Setting] = {}
     for name, knob in space.drawn_knobs.items():
         value = params[_parameter(name, knob)]
@@ -28,7 +28,7 @@ def configuration(params: dict[str, CategoricalChoiceType], space: Space) -> dic
 
 
 def parameters(config: Config, space: Space) -> dict[str, Setting]:
-    """Where `config` lies: the parameters that it would have been drawn with."""
+    """Returns the parameters from which `config` would have been drawn."""
     drawn, positions = space.drawn(config), {}
     for name, knob in space.drawn_knobs.items():
         value = drawn[name]
@@ -39,7 +39,7 @@ def parameters(config: Config, space: Space) -> dict[str, Setting]:
 
 
 def distribution(knob: Distribution) -> BaseDistribution:
-    """What Optuna draws a knob from: of consecutive powers of two the exponent."""
+    """Returns the Optuna distribution of a knob; over exponents if it has consecutive powers of two."""
     if knob.exponents:
         return IntDistribution(*knob.exponents)
     if knob.choice:
@@ -52,6 +52,6 @@ def distribution(knob: Distribution) -> BaseDistribution:
 
 
 def _parameter(name: str, knob: Drawn) -> str:
-    """The name of the Optuna parameter behind a knob: what is searched where that is not the value itself."""
+    """Returns the Optuna parameter of a knob; its name tells if a multiplier or log2 is searched instead."""
     scaled = f"{name}_multiplier" if isinstance(knob, ScaledLearningRate) else name
     return f"log2_{scaled}" if knob.drawn_from.exponents else scaled

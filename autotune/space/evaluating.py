@@ -1,6 +1,6 @@
-"""How the records of a training are counted, and how often its own settings have it evaluated. Pure.
+"""The metric of a training's records, and how often its own settings have it evaluated. Pure.
 
-A trial is evaluated when the tuner wants to know its quality, which says nothing of that.
+The tuner schedules the evaluations of a trial itself; the cadence here is that of the user's training.
 """
 
 from dataclasses import dataclass
@@ -10,23 +10,23 @@ from autotune.core.settings import Config
 from autotune.space import following
 from autotune.workloads import registry
 
-if TYPE_CHECKING:  # whose checks ask here
+if TYPE_CHECKING:  # would be a cycle
     from autotune.space.space import Space
 
 
 @dataclass(frozen=True)
 class Counting:
-    """How the records of a trial are counted, as its search space says it."""
+    """The search space's rules for reading the records of a trial."""
 
     quality: str  # the key that only the record of an evaluation has
     minimize: bool  # lower qualities are better
     unit: str  # counted as samples
-    counts_evaluations: bool  # they are part of the speed
+    counts_evaluations: bool  # evaluations are part of the speed
     samples_per_evaluation: int | None  # in the user's own training; None: as in the trial
 
 
 def counting(space: "Space", config: Config) -> Counting:
-    """Returns how the records of a trial of `config` are counted."""
+    """Returns the rules for reading the records of a trial of `config`."""
     goal = space.objective
     return Counting(
         quality=goal.quality,
@@ -38,15 +38,15 @@ def counting(space: "Space", config: Config) -> Counting:
 
 
 def setting(space: "Space") -> str | None:
-    """The setting that says how often a training is evaluated, by the tuner's name; None where none does."""
+    """Returns the tuner's name of the setting for the evaluation interval; None if there is none."""
     return space.evaluate_every or registry.cadence(registry.label(space.workload)).setting
 
 
 def samples(space: "Space", config: Config) -> int | None:
-    """Samples, or another unit of work, between two evaluations of a training with `config`.
+    """Returns the work between two evaluations with `config`, in the space's unit; None if unknown.
 
-    None where that is not known. `evaluate_every` counts steps of the baseline's effective batch: with
-    another one it is rescaled. A workload's own setting is taken as it is, and counts no unit but samples.
+    `evaluate_every` counts steps of the baseline's effective batch, whatever batch `config` has. A workload's
+    own setting is taken unchanged, and only counts samples.
     """
     return _by_settings(space, config) or space.training.samples_per_evaluation
 
@@ -63,7 +63,7 @@ def _by_settings(space: "Space", config: Config) -> int | None:
 
 
 def interval(space: "Space", config: Config) -> tuple[str, int | float] | None:
-    """The setting's name to its user, and its value in a training with `config`; None where there is none."""
+    """Returns the user's name of the interval setting and its value under `config`; None if there is none."""
     name, settings = setting(space), space.settings(config)
-    said = {**settings, **following.steps(space, settings)}.get(name) if name else None
-    return (space.naming.path(name), said) if name and isinstance(said, int | float) and said else None
+    value = {**settings, **following.steps(space, settings)}.get(name) if name else None
+    return (space.naming.path(name), value) if name and isinstance(value, int | float) and value else None

@@ -1,4 +1,4 @@
-"""Settings that follow others: steps, further learning rates, the accumulation that keeps the batch. Pure."""
+"""Settings derived from others: step counts, further learning rates, batch-keeping accumulation. Pure."""
 
 from typing import TYPE_CHECKING
 
@@ -13,18 +13,18 @@ from autotune.core.settings import (
 )
 from autotune.space.knobs import KeptBatch
 
-if TYPE_CHECKING:  # which asks here
+if TYPE_CHECKING:  # imports this module
     from autotune.space.space import Space
 
 
 def settings(space: "Space", given: Config) -> dict[str, Setting]:
-    """The settings that are `given`, and what follows from them in place of what the baseline says."""
+    """Returns the `given` settings, with step counts and learning rates derived from them."""
     known = {name: value for name, value in given.items() if name != LENGTH or name not in space.knobs}
     return {**known, **steps(space, given), **_other_rates(space, given)}
 
 
 def steps(space: "Space", given: Config) -> dict[str, Setting]:
-    """What counts steps, with as many samples as in the baseline."""
+    """Returns rescaled step counts, which span as many samples as in the baseline."""
     ratio = space.effective_batch_size({}) / effective_batch(given)
     return {
         name: max(1, round(value * ratio))
@@ -34,10 +34,10 @@ def steps(space: "Space", given: Config) -> dict[str, Setting]:
 
 
 def _other_rates(space: "Space", given: Config) -> dict[str, Setting]:
-    """The learning rates that keep their ratio to the one that is `given`."""
+    """Returns further learning rates, scaled by the ratio of the given learning rate to the baseline's."""
     if not space.follow_learning_rate:
         return {}
-    ours, theirs = (float(of.get(LEARNING_RATE) or 0) for of in (given, space.baseline))
+    ours, theirs = (float(each.get(LEARNING_RATE) or 0) for each in (given, space.baseline))
     if ours == theirs:
         return {}
     rates = {name: float(given.get(name) or 0) * ours / theirs for name in space.follow_learning_rate}
@@ -45,14 +45,14 @@ def _other_rates(space: "Space", given: Config) -> dict[str, Setting]:
 
 
 def resized(space: "Space", config: Config, micro_batch_size: int) -> dict[str, Setting]:
-    """`config` with another micro-batch, and with what follows from it."""
+    """Returns `config` with another micro-batch, and with the settings that follow it."""
     return space.config({**space.drawn(config), MICRO_BATCH: micro_batch_size})
 
 
 def regrouped(space: "Space", config: Config, micro_batch_size: int) -> dict[str, Setting] | None:
-    """`config` with another micro-batch, and as many of them as leave the effective batch what it is.
+    """Returns `config` with another micro-batch at the same effective batch.
 
-    None where they do not divide it, or the space has no such accumulation.
+    None if it does not divide that, or the space does not contain the accumulation.
     """
     knob, whole = space.drawn_knobs.get(ACCUMULATION), space.effective_batch_size(config)
     one = space.effective_batch_size({**config, MICRO_BATCH: micro_batch_size, ACCUMULATION: 1})
@@ -63,14 +63,14 @@ def regrouped(space: "Space", config: Config, micro_batch_size: int) -> dict[str
 
 
 def keeps_batch(space: "Space") -> bool:
-    """Whether the accumulation follows the micro-batch, so that the effective batch is the baseline's."""
+    """Returns True if the accumulation follows the micro-batch to keep the baseline's effective batch."""
     return isinstance(space.knobs.get(ACCUMULATION), KeptBatch)
 
 
 def accumulation(space: "Space", config: Config) -> int:
-    """How many micro-batches of `config` make the baseline's effective batch.
+    """Returns the accumulation steps that give `config` the baseline's effective batch.
 
-    Rounded down, to 1 at least, where they do not divide it: the configuration is then outside the limits.
+    Rounds down, to at least 1, if it is no multiple: the configuration is then outside the limits.
     """
     at_once = space.effective_batch_size({**config, ACCUMULATION: 1})
     return max(1, space.effective_batch_size({}) // at_once)

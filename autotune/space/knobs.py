@@ -1,4 +1,4 @@
-"""A knob of the search space: where its values come from, and the rules for those that follow others."""
+"""Knobs of the search space: distributions, and rules for knobs that follow others."""
 
 import math
 import random
@@ -22,14 +22,14 @@ from autotune.core.errors import instead
 from autotune.core.settings import LARGEST_INT, Setting
 
 STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-# What the sampler and the arithmetic carry.
+# Representable by the sampler.
 _LARGEST = 1e30
 _MULTIPLIERS = (1e-6, 1e6)
-_LARGEST_SHARE = 16.0  # of a length
+_LARGEST_SHARE = 16.0  # of the baseline's length
 
 
 def _one_of_the_fields(schema: dict[str, Any]) -> None:
-    """In JSON Schema, what the validators below say: one of the sources, and what is there is not null."""
+    """Repeats the validators below in JSON Schema: exactly one source, and no nulls."""
     for field in schema["properties"].values():
         field.update(next(form for form in field.pop("anyOf") if form != {"type": "null"}))
     schema["oneOf"] = [{"required": [name]} for name in schema["properties"] if name != "moves"]
@@ -84,24 +84,24 @@ class Distribution(BaseModel):
 
     @property
     def bounds(self) -> tuple[float, float] | tuple[int, int]:
-        """The lowest and the highest value of what is no choice."""
+        """Lowest and highest value; (0, 0) for a choice."""
         return self.uniform or self.loguniform or self.randint or (0, 0)
 
     def of(self, values: Sequence[Setting]) -> "Distribution":
-        """A choice of `values` for the same setting."""
+        """Returns a choice of `values` for the same setting."""
         return Distribution(choice=tuple(values), moves=self.moves)
 
     def including(self, value: Setting) -> "Distribution":
-        """The choice with one more value; numbers stay in their order."""
+        """Returns the choice with one more value; numbers are sorted."""
         everything = (*(self.choice or ()), value)
         numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in everything)
         return self.of(sorted(everything, key=_number) if numeric else everything)
 
     @property
     def exponents(self) -> tuple[int, int] | None:
-        """Lowest and highest exponent where the values are consecutive powers of two, else None.
+        """Lowest and highest exponent if the values are consecutive powers of two, else None.
 
-        Such a knob is searched by its exponent: the sampler then knows that 32 lies next to 64.
+        Such a knob is searched by its exponent, so that the sampler knows 32 and 64 as neighbours.
         """
         if not self.choice or len(self.choice) < 2 or not all(map(_is_power_of_two, self.choice)):
             return None
@@ -110,11 +110,11 @@ class Distribution(BaseModel):
 
     @property
     def drawn_from(self) -> "Distribution":
-        """Where the value that is searched for comes from: here, the knob's own."""
+        """The searched distribution: the knob's own."""
         return self
 
     def beside(self, value: Setting) -> list[Setting]:
-        """The values next to `value`: of numbers the one below and the one above, of names all others."""
+        """Returns the neighbours of `value`: the next lower and higher number, or all other names."""
         if self.randint:
             low, high = self.randint
             return [v for v in (int(value or 0) - 1, int(value or 0) + 1) if low <= v <= high]
@@ -127,7 +127,7 @@ class Distribution(BaseModel):
         return [v for v in (below, above) if v is not None]
 
     def draw(self, rng: random.Random) -> Setting:
-        """A value at random."""
+        """Returns a random value."""
         if self.choice:
             return rng.choice(self.choice)
         if self.randint:
@@ -172,7 +172,7 @@ class ScaledLearningRate(BaseModel):
 
     @property
     def drawn_from(self) -> Distribution:
-        """Where the value that is searched for comes from: here, the multiplier's."""
+        """The searched distribution: the multiplier's."""
         return self.multiplier
 
 
@@ -226,16 +226,16 @@ class PlannedLength(BaseModel):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The settings that make up the length, that at which the training ends first."""
+        """Settings of the length; the first one ends the training."""
         return self.steps or self.epochs or self.samples
 
     def renamed(self, name: Callable[[str], str]) -> Self:
-        """Returns the same with other names for its settings."""
+        """Returns the knob with its settings renamed."""
         unit = next(unit for unit in ("steps", "epochs", "samples") if getattr(self, unit))
         return self.model_copy(update={unit: tuple(map(name, self.names))})
 
 
-Drawn = Distribution | ScaledLearningRate  # what the sampler has a parameter for
+Drawn = Distribution | ScaledLearningRate  # has a parameter in the sampler
 Knob = Drawn | KeptBatch | PlannedLength
 _FORMS: Mapping[str, type[BaseModel]] = {
     "scale": ScaledLearningRate,
@@ -245,7 +245,7 @@ _FORMS: Mapping[str, type[BaseModel]] = {
 
 
 def read_knob(name: str, spec: Any) -> BaseModel:
-    """The knob in `spec`, of the class that its form names; raises ValueError with every mistake."""
+    """Returns the knob in `spec`, of the class that its keys select; raises ValueError with every mistake."""
     if not isinstance(spec, dict):
         rule = "a distribution such as {choice: [1, 2]}"
         raise ValueError(f"{name}: {rule}: got {units.shown(spec)}")  # noqa: TRY004 - pydantic collects ValueErrors
@@ -257,15 +257,15 @@ def read_knob(name: str, spec: Any) -> BaseModel:
 
 
 def mistakes(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
-    """What is wrong with the values of a `model`, a line each, with its place."""
+    """Yields the mistakes in values of a `model`, each with its location."""
     for e in error.errors():
         where = ".".join(str(part) for part in e["loc"])
-        says_its_name = (where, e["type"]) == ("knobs", "value_error")  # of `read_knob`
+        says_its_name = (where, e["type"]) == ("knobs", "value_error")  # raised by `read_knob`
         yield f"{where}: {explained(e, model)}" if where and not says_its_name else explained(e, model)
 
 
 def explained(error: ErrorDetails, model: type[BaseModel]) -> str:
-    """What is wrong with a value of a `model`, without its place."""
+    """Returns the mistake in a value of a `model`, without its location."""
     match error["type"]:
         case "extra_forbidden":
             return f"no such key{instead(error['loc'][-1], _keys(error['loc'], model))}"
@@ -277,7 +277,7 @@ def explained(error: ErrorDetails, model: type[BaseModel]) -> str:
 
 
 def _keys(place: Sequence[int | str], model: type[BaseModel]) -> list[str]:
-    """The keys that there are where `place` leads to, from a `model` down."""
+    """Returns the valid keys at `place` below a `model`."""
     for part in place[:-1]:
         inner = model.model_fields[str(part)].annotation
         if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
@@ -287,7 +287,7 @@ def _keys(place: Sequence[int | str], model: type[BaseModel]) -> list[str]:
 
 
 def as_number(value: Any) -> Any:
-    """A float written as 1e-4, which YAML 1.1 reads as text."""
+    """Converts a float written as 1e-4, which YAML 1.1 reads as text."""
     return (
         float(value)
         if isinstance(value, str) and re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", value)
@@ -296,7 +296,7 @@ def as_number(value: Any) -> Any:
 
 
 def _number(value: Setting) -> int | float:
-    """A number as it is: a whole one may be too large for a float, and is refused elsewhere."""
+    """Returns a number unconverted: an int may be too large for a float, and is rejected elsewhere."""
     return value if isinstance(value, int | float) else 0
 
 

@@ -1,4 +1,4 @@
-"""How long a training is planned to be: in samples here, in the words of its own settings outside. Pure."""
+"""Planned length of a training, in samples here and in its own settings outside. Pure."""
 
 import math
 from collections.abc import Iterator
@@ -8,20 +8,20 @@ from autotune.core.errors import instead
 from autotune.core.settings import LENGTH, Config, Setting, effective_batch
 from autotune.space.knobs import PlannedLength
 
-if TYPE_CHECKING:  # which asks here
+if TYPE_CHECKING:  # imports this module
     from autotune.space.space import Space
 
-_ROUNDING = 0.02  # by which steps and epochs, which are whole, may miss a share
+_ROUNDING = 0.02  # tolerance of a share, as steps and epochs are whole
 
 
 def knob(space: "Space") -> PlannedLength | None:
-    """Returns how the space says how long a training is; None if it does not."""
+    """Returns the knob for the length of a training; None if there is none."""
     found = space.knobs.get(LENGTH)
     return found if isinstance(found, PlannedLength) else None
 
 
 def own(space: "Space") -> int | None:
-    """Returns the samples of the user's own training, by the settings that say its length."""
+    """Returns the samples of the user's own training, by its length settings; None if unknown."""
     of = knob(space)
     value = space.baseline.get(of.names[0]) if of else None
     if of is None or not isinstance(value, int | float) or value <= 0:
@@ -31,24 +31,24 @@ def own(space: "Space") -> int | None:
 
 
 def _samples_each(space: "Space", of: PlannedLength, settings: Config) -> int | None:
-    """Returns the samples of what the settings of a length count one of: a step, an epoch, a sample."""
+    """Returns the samples per unit that the length settings count: a step, an epoch, or a sample."""
     if of.steps:
         return effective_batch(settings)
     return space.training.samples_per_epoch if of.epochs else 1
 
 
 class OwnCadence(NamedTuple):
-    """After which steps a training is evaluated by itself: the `first`, and then one `every` so many."""
+    """Steps at which a training evaluates by itself: the `first`, then one `every` so many."""
 
     first: int
     every: int
 
 
 def planned(space: "Space", config: Config, samples: float, own: OwnCadence | None = None) -> int:
-    """Returns the length next to so many `samples` that `config` can have, within the bounds of its share.
+    """Returns the feasible length of `config` closest to `samples`, within the bounds of the knob's share.
 
-    Steps and epochs are whole. The last evaluation is at the end: if the search says how often a trial is
-    evaluated, by that; else by the training's `own` cadence, None if that is not known.
+    Steps and epochs are whole, and the last evaluation is at the end: by the trial's own evaluations if the
+    space has `evaluate_every`, else by the training's `own` cadence if that is known.
     """
     of, whole = knob(space), space.budget.samples_per_trial
     if of is None:
@@ -66,7 +66,7 @@ def planned(space: "Space", config: Config, samples: float, own: OwnCadence | No
 
 
 def is_within(space: "Space", config: Config) -> bool:
-    """Returns True if the length of `config` is one that may be planned."""
+    """Returns True if the length of `config` may be planned."""
     of, length = knob(space), config.get(LENGTH)
     if of is None or not isinstance(length, int):
         return False
@@ -76,10 +76,10 @@ def is_within(space: "Space", config: Config) -> bool:
 
 
 def settings(space: "Space", given: Config, *, is_whole: bool = False) -> dict[str, Setting]:
-    """Returns the user's settings for the length of `given`: all of them change by the same share.
+    """Returns the user's length settings for the length of `given`, all scaled by the same factor.
 
-    Of a miniature they are a trial's; if `is_whole`, those of the training that it stands for, which is
-    evaluated as often as the baseline's: a shorter one would come to its end without.
+    They are those of a trial, which may be a miniature. If `is_whole`, they are those of the training that it
+    stands for, with `evaluate_every` scaled too: a shorter training would otherwise end unevaluated.
     """
     of, length, whole = knob(space), given.get(LENGTH), own(space)
     each = _samples_each(space, of, given) if of else None
@@ -90,12 +90,12 @@ def settings(space: "Space", given: Config, *, is_whole: bool = False) -> dict[s
     found = {name: scaled(space.baseline.get(name), times) for name in of.names}
     every = space.evaluate_every if is_whole and of.steps else None
     if every is not None and every not in space.knobs and isinstance(usual := space.baseline.get(every), int):
-        found[every] = max(1, math.floor(usual * times))  # so that the last one is not after the end
+        found[every] = max(1, math.floor(usual * times))  # the last one is not after the end
     return found
 
 
 def scaled(value: Setting, times: float) -> Setting:
-    """Returns a setting of a length so many times as long; a whole number stays one, and above 0."""
+    """Returns a length setting multiplied by `times`; an int stays an int, and positive if it was."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     found = value * times
@@ -103,12 +103,12 @@ def scaled(value: Setting, times: float) -> Setting:
 
 
 def endless(space: "Space", config: Config, times: int) -> Config:
-    """Returns `config` with so many times its length: it is not over before its race is."""
+    """Returns `config` with a multiple of its length, so that it does not end before its race."""
     return {**config, LENGTH: space.samples(config) * times} if knob(space) else config
 
 
 def completed(space: "Space") -> "Space":
-    """Returns the space with trials as long as the user's own training, unless it says how long they are."""
+    """Returns the space with trials as long as the user's training, unless `samples_per_trial` is given."""
     of = knob(space)
     if of is None:
         return space
@@ -126,7 +126,7 @@ def _with_samples(space: "Space", samples: int) -> "Space":
 
 
 def mistakes(space: "Space") -> Iterator[str]:
-    """Yields what is wrong with the settings of a length."""
+    """Yields mistakes in the length settings."""
     of = space.knobs.get(LENGTH)
     if of is None:
         return

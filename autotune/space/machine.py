@@ -1,4 +1,4 @@
-"""What this machine can run of a search space."""
+"""Restricts a search space to what this machine can run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,23 +13,21 @@ _TRITON_CAPABILITY = (7, 0)  # torch.utils._triton
 
 @dataclass(frozen=True)
 class Machine:
-    """What decides which settings can run here: facts only, so that the rules below are pure.
-
-    `fails` says of a precision why no GPU computes in it, though it has the compute capability.
-    """
+    """Facts about a machine that decide which settings can run on it."""
 
     cpus: int
     compute_capability: tuple[int, int] | None = None  # None: no CUDA device
     has_torchao: bool = False
-    has_compiler: bool = True  # of C++, with which torch.compile makes code for the CPU
-    has_triton: bool = True  # with which it makes code for a GPU; that takes a compiler of C, and Python.h
+    has_compiler: bool = True  # C++ compiler, which torch.compile needs on a CPU
+    has_triton: bool = True  # needed on a GPU, with a C compiler and Python.h
     has_c_compiler: bool = True
     has_headers: bool = True
+    # Why a precision fails on the GPU although it has the compute capability, by precision.
     fails: Mapping[Setting, str] = field(default_factory=dict)
 
 
 def why_not(name: str, value: Setting, machine: Machine, known: Knowledge = COMMON) -> str | None:
-    """Why the search should not try the setting on this machine, None if it may."""
+    """Returns a reason not to try the setting on this machine, None if it may be tried."""
     if reason := why_impossible(name, value, machine, known):
         return reason
     if known[name].at_most_cpus and isinstance(value, int) and value > machine.cpus:
@@ -40,7 +38,7 @@ def why_not(name: str, value: Setting, machine: Machine, known: Knowledge = COMM
 
 
 def why_impossible(name: str, value: Setting, machine: Machine, known: Knowledge = COMMON) -> str | None:
-    """Why this machine cannot run the setting at all, None if it can."""
+    """Returns the reason that this machine cannot run the setting at all, None if it can."""
     needs, capability = known[name].needs_for(value), machine.compute_capability
     if needs.cuda and capability is None:
         return "needs a CUDA device"
@@ -54,14 +52,14 @@ def why_impossible(name: str, value: Setting, machine: Machine, known: Knowledge
 
 
 def require(what: str, settings: Mapping[str, Setting], machine: Machine, known: Knowledge = COMMON) -> None:
-    """Raises InputError where this machine cannot run the `settings` of `what`, with all that it cannot."""
+    """Raises InputError, which lists them all, if this machine cannot run `settings` of `what`."""
     refused = {name: why_impossible(name, value, machine, known) for name, value in settings.items()}
     if mistakes := [f"{name} {settings[name]!r} {why}" for name, why in refused.items() if why]:
         raise InputError(f"this machine cannot run {what}: {'; '.join(mistakes)}")
 
 
 def _why_not_compiled(machine: Machine) -> str | None:
-    """What torch.compile lacks: for a CPU as Inductor needs it, for a GPU as Triton does."""
+    """Returns what torch.compile lacks: on a CPU for Inductor, on a GPU for Triton; None if nothing."""
     if machine.compute_capability is None:
         return None if machine.has_compiler else "needs a C++ compiler"
     if machine.compute_capability < _TRITON_CAPABILITY:
@@ -74,23 +72,23 @@ def _why_not_compiled(machine: Machine) -> str | None:
 
 
 def fit_to(space: Space, machine: Machine) -> tuple[Space, list[str]]:
-    """`space` without what this machine cannot run, and a line for each value dropped.
+    """Returns `space` without values that this machine cannot run, and a line for each dropped value.
 
-    Raises InputError when the baseline itself cannot run here.
+    Raises InputError if the baseline itself cannot run here.
     """
     require("the baseline", space.baseline, machine, space.known)
     knobs, dropped = {}, []
     for name, knob in space.knobs.items():
         kept = knob
         if isinstance(knob, Distribution) and knob.choice:
-            today = space.baseline[name]  # stays, wise or not: the search starts from it
+            today = space.baseline[name]  # always stays: the search starts from it
             judged = [
                 (v, None if v == today else why_not(name, v, machine, space.known)) for v in knob.choice
             ]
             dropped += [f"{name} {value}: dropped, {why}" for value, why in judged if why]
             values = tuple(value for value, why in judged if not why)
             if not values:
-                continue  # nothing left to choose: the setting stays the baseline's
+                continue  # nothing left to choose: keeps the baseline's value
             kept = knob.of(values)
         knobs[name] = kept
     return space.model_copy(update={"knobs": knobs}), dropped

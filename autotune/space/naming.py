@@ -1,7 +1,7 @@
-"""A user's settings and the tuner's: nested and flat, by their names and by their roles, in their words.
+"""Translation between a user's nested settings and the tuner's flat ones, in names and values.
 
-Inside the tuner a configuration is flat. A setting that has a role is called by it, every other one by its
-path, such as `optim.betas[0]`. What is translated comes in and goes out here.
+Inside the tuner a configuration is flat. A setting is named by its role if it has one, else by its path,
+such as `optim.betas[0]`.
 """
 
 import json
@@ -21,27 +21,24 @@ Translations = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Naming:
-    """`roles` are the paths of settings by what the tuner calls them; `values` the user's words for values.
+    """Names and words of a user's settings."""
 
-    Words are by the setting as the tuner calls it, and by the text of the tuner's value: `{fp16: 16-mixed}`.
-    """
-
-    roles: Mapping[str, str] = field(default_factory=dict)
-    values: Translations = field(default_factory=dict)
+    roles: Mapping[str, str] = field(default_factory=dict)  # the user's path by the tuner's name
+    values: Translations = field(default_factory=dict)  # user's words by name and value: {fp16: 16-mixed}
 
     def name(self, path: str) -> str:
-        """What the tuner calls the setting at `path`."""
+        """Returns the tuner's name of the setting at `path`."""
         return next((role for role, theirs in self.roles.items() if theirs == path), path)
 
     def path(self, name: str) -> str:
-        """Where the user has the setting that the tuner calls `name`."""
+        """Returns the user's path of the setting `name`."""
         return self.roles.get(name, name)
 
     def named(self, nested: Mapping[str, Any]) -> dict[str, Any]:
-        """`nested` settings as the tuner has them; raises ValueError for a path that is none."""
+        """Returns `nested` settings in the tuner's form; raises ValueError for ambiguous or invalid paths."""
         flat: dict[str, Any] = {}
         for path, value in flatten(nested):
-            if len(flat) == _MOST:  # aliases of YAML can stand for billions
+            if len(flat) == _MOST:  # YAML aliases can expand to billions
                 raise ValueError(f"at most {_MOST} settings: got more")
             name = self.name(path)
             if name in flat or (name == path and path in self.roles):
@@ -51,11 +48,11 @@ class Naming:
         return flat
 
     def shaped(self, flat: Mapping[str, Setting]) -> dict[str, Any]:
-        """What `named` was given for `flat`, but for the words of its values."""
+        """Inverts `named`, except that values stay the tuner's."""
         return nest({self.path(name): value for name, value in flat.items()})
 
     def value(self, name: str, theirs: Any) -> Any:
-        """The tuner's value for what may be a word of the user's."""
+        """Returns the tuner's value for `theirs`, which may be one of the user's words."""
         words = self.values.get(name, {})
         if not isinstance(theirs, list | dict) and text_of(theirs) in words:
             return theirs
@@ -63,12 +60,12 @@ class Naming:
         return theirs if found is None else _of_text(found)
 
     def as_given(self, flat: Mapping[str, Setting]) -> dict[str, Any]:
-        """`flat` settings with the user's names, in their shape and in their words."""
+        """Returns `flat` settings in the user's names, shape and words."""
         words = {name: self.values.get(name, {}).get(text_of(value), value) for name, value in flat.items()}
         return nest({self.path(name): value for name, value in words.items()})
 
     def mistakes(self, known: Mapping[str, Any], baseline: Mapping[str, Any]) -> Iterator[str]:
-        """What of the roles and the words belongs to no setting of the `baseline`."""
+        """Yields roles and words that belong to no setting of the `baseline`."""
         for role, path in self.roles.items():
             if role not in known:
                 yield f"roles: no such role {role!r}{instead(role, list(known))}"
@@ -83,12 +80,12 @@ class Naming:
 
 
 def text_of(value: Setting) -> str:
-    """A value as a key of JSON or YAML: `fp16`, `true`, `8`."""
+    """Returns a value as a key of JSON or YAML: `fp16`, `true`, `8`."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _of_text(text: str) -> Setting:
-    """The value whose `text_of` that is."""
+    """Inverts `text_of`."""
     try:
         value = json.loads(text)
     except ValueError:
@@ -98,12 +95,12 @@ def _of_text(text: str) -> Setting:
 
 
 def is_same(value: Any, other: Any) -> bool:
-    """Whether they are equal, and of one type: 1 is not True."""
+    """Returns True if the values are equal and of one type: 1 is not True."""
     return bool(value == other) and type(value) is type(other)
 
 
 def flatten(nested: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Every leaf of `nested` with its path; a mapping or a list that is empty is a leaf of its own kind."""
+    """Yields path and value of every leaf; empty mappings and lists are leaves, with suffix `{}` or `[]`."""
     for key, value in nested.items():
         if not isinstance(key, str):
             raise ValueError(f"{above or 'baseline'}: names must be text: got {key!r}")  # noqa: TRY004 - pydantic collects ValueErrors
@@ -123,7 +120,7 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """The mapping whose leaves are `flat`; raises ValueError where paths do not go together."""
+    """Inverts `flatten`; raises ValueError if paths conflict."""
     root: dict[str | int, Any] = {}
     for path, value in flat.items():
         *above, (last, empty) = _steps(path)
@@ -141,13 +138,13 @@ def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Leaf:
-    """A value that is no level of its own, even where it is a mapping."""
+    """Value that is not descended into, even if it is a mapping."""
 
     value: Any
 
 
 def _steps(path: str) -> list[tuple[str | int, str]]:
-    """The names and indices of a path; the last with `[]` or `{}` where what is there is empty."""
+    """Returns names and indices of a path, each with "", or `[]` or `{}` for an empty leaf."""
     steps: list[tuple[str | int, str]] = []
     end = 0
     for match in _STEP.finditer(path):

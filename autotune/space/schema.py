@@ -1,4 +1,4 @@
-"""The search space as JSON Schema, from which editors complete, explain and check a search space's YAML."""
+"""JSON Schema of search spaces, for completion and checks in editors."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from autotune.core.settings import LENGTH
 from autotune.space.space import Space
 from autotune.workloads import registry
 
-_DIALECT = "http://json-schema.org/draft-07/schema#"  # the one that every editor reads
+_DIALECT = "http://json-schema.org/draft-07/schema#"  # supported by every editor
 
 
 def write(output: Path | None) -> int:
@@ -23,7 +23,7 @@ def write(output: Path | None) -> int:
 
 
 def of_spaces() -> dict[str, Any]:
-    """Returns the schema of every search space; it knows the built-in workload's settings by name."""
+    """Returns the schema of every search space, which knows the built-in workload's settings."""
     schema = {"$schema": _DIALECT, **Space.model_json_schema()}
     settings = registry.load(registry.BUILTIN).settings_model()
     if settings is None:

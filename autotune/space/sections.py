@@ -1,4 +1,4 @@
-"""The sections of a search space beside its knobs: limits, objective, budget."""
+"""Sections of a search space other than knobs: limits, objective, training, budget."""
 
 import re
 from typing import Any, Literal, Self
@@ -111,7 +111,7 @@ class Objective(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _one_of_each(cls, values: Any) -> Any:
-        """`minimize` names the quality, `maximize` is another name for it, and `within` replaces `keep`."""
+        """Copies `minimize` to `quality`, takes `maximize` as its alias, and drops `keep` for `within`."""
         if not isinstance(values, dict):
             return values
         if "maximize" in values and "quality" not in values:
@@ -150,27 +150,27 @@ class Objective(BaseModel):
         return self
 
     def turned(self, value: float) -> float:
-        """A quality of the tuner's own, where higher is better, in the user's sign; and the reverse."""
+        """Converts a quality between the user's sign and the tuner's, in which higher is better."""
         return turned(value, minimize=self.minimize is not None)
 
     @property
     def aim(self) -> float | None:
-        """The target as the tuner compares it: higher is better."""
+        """Target in the tuner's sign: higher is better."""
         return None if self.target is None else self.turned(self.target)
 
     @property
     def counts_evaluations(self) -> bool:
-        """Whether evaluations are part of the speed."""
+        """True if evaluations are part of the speed."""
         return self.speed == "wall"
 
     @property
     def takes_any_quality(self) -> bool:
-        """Whether nothing of the baseline's quality must be kept."""
+        """True if the winner may have any quality."""
         return self.within is None and not self.keep
 
     @property
     def asks_for_speed_alone(self) -> bool:
-        """Whether a trial's quality decides nothing, so that it may end as soon as its speed is known."""
+        """True if quality decides nothing, so that a trial may end once its speed is known."""
         is_free = self.select == "same-training" or (
             self.select == "same-quality" and self.target is None and self.takes_any_quality
         )
@@ -178,12 +178,12 @@ class Objective(BaseModel):
 
 
 def turned(value: float, *, minimize: bool) -> float:
-    """`value` with its sign turned where lower is better, so that higher is; and the reverse."""
-    return 0.0 - value if minimize else value  # not -value: -0.0000 must not be shown
+    """Flips the sign of `value` if lower is better, so that higher is; its own inverse."""
+    return 0.0 - value if minimize else value  # -value would show -0.0000
 
 
 def comparison(text: str) -> tuple[str, float] | None:
-    """The sign and the number of a constraint such as `>= 0.5`, None where it is none."""
+    """Returns operator and bound of a constraint such as `>= 0.5`, None if it is not one."""
     match = _CONSTRAINT.fullmatch(text)
     return (match[1], float(match[2])) if match else None
 

@@ -1,4 +1,4 @@
-"""The search space: YAML in, knobs, limits, objective and budget out."""
+"""The search space, and its YAML."""
 
 import itertools
 import json
@@ -92,7 +92,7 @@ class Space(BaseModel):
     @field_validator("values", mode="before")
     @classmethod
     def _by_text(cls, value: Any) -> Any:
-        """Words by the text of the tuner's value: a key of YAML may be a number or a switch."""
+        """Converts keys to text: a YAML key may be a number or a boolean."""
         if not isinstance(value, dict):
             return value
         return {
@@ -103,7 +103,7 @@ class Space(BaseModel):
     @field_validator("baseline", mode="before")
     @classmethod
     def _as_ours(cls, value: Any, info: ValidationInfo) -> Any:
-        """Flat, and under the tuner's names."""
+        """Flattens the baseline, under the tuner's names."""
         if not isinstance(value, dict):
             return value
         return {k: as_number(v) for k, v in _naming(info.data).named(value).items()}
@@ -111,7 +111,7 @@ class Space(BaseModel):
     @field_validator("knobs", mode="before")
     @classmethod
     def _by_form(cls, value: Any, info: ValidationInfo) -> Any:
-        """Each knob as the class that its form names, so that a mistake is explained by that class alone."""
+        """Reads each knob as the class that its keys select, so that errors are about that class alone."""
         if not isinstance(value, dict):
             return value
         naming = _naming(info.data)
@@ -131,31 +131,31 @@ class Space(BaseModel):
         return value and _naming(info.data).name(value)
 
     def effective_batch_size(self, config: Config) -> int:
-        """Samples per optimizer step under `config`; settings that it lacks are the baseline's."""
+        """Returns the samples per optimizer step under `config`, completed with the baseline."""
         return effective_batch(self.settings(config))
 
     def settings(self, config: Config) -> dict[str, Setting]:
-        """Every setting of a run: the baseline's, overridden by `config`."""
+        """Returns every setting of a run: the baseline's, overridden by `config`."""
         return {**self.baseline, **config}
 
     @property
     def naming(self) -> Naming:
-        """How the user's settings are called and shaped."""
+        """The translation to and from the user's settings."""
         return Naming(self.roles, self.values)
 
     def for_workload(self, settings: Config) -> dict[str, Any]:
-        """`settings` as the workload takes them: with the user's names, in their shape and in their words.
+        """Returns `settings` for the whole training, in the user's names, shape and words.
 
-        What is counted in steps of the baseline's effective batch is rescaled to those of `settings`, and a
-        length that was planned for a share of the whole training is that share of it.
+        Step counts are rescaled from the baseline's effective batch to that of `settings`, and the planned
+        length from a trial to the whole training.
         """
         whole = lengths.settings(self, settings, is_whole=True)
         return self.naming.as_given({**following.settings(self, settings), **whole})
 
     def for_trial(self, settings: Config) -> dict[str, Any]:
-        """The same for a trial, which has its evaluations evenly over its samples.
+        """Returns `settings` for a trial, with evaluations evenly spaced over its samples.
 
-        The last one is not before its end: the trial would run until the next one.
+        The last one is not before the end: the trial would otherwise run until the next one.
         """
         given = {**following.settings(self, settings), **lengths.settings(self, settings)}
         if self.evaluate_every is not None:
@@ -170,21 +170,21 @@ class Space(BaseModel):
 
     @property
     def known(self) -> Knowledge:
-        """What is known of settings, those included that are the workload's own."""
+        """Knowledge of common settings, the workload's own, and those declared with `moves`."""
         knobs = {name: knob for name, knob in self.knobs.items() if isinstance(knob, Distribution)}
-        said = tuple((name, knob.moves) for name, knob in knobs.items() if knob.moves is not None)
+        declared = tuple((name, knob.moves) for name, knob in knobs.items() if knob.moves is not None)
         workload = registry.label(self.workload)
-        return _knowledge(workload, said) if said else registry.known_settings(workload)
+        return _knowledge(workload, declared) if declared else registry.known_settings(workload)
 
     @property
     def drawn_knobs(self) -> dict[str, Drawn]:
-        """The knobs that are searched: those that have a value of their own, and follow no other."""
+        """Knobs that are searched: those that do not follow others."""
         drawn = Distribution | ScaledLearningRate
         return {name: knob for name, knob in self.knobs.items() if isinstance(knob, drawn)}
 
     @property
     def micro_batch_sizes(self) -> list[int]:
-        """The micro-batches to choose from, ascending; empty where they are no choice."""
+        """Micro-batch sizes to choose from, ascending; empty if the knob is no choice."""
         knob = self.drawn_knobs.get(MICRO_BATCH)
         choice = knob.drawn_from.choice if knob else None
         return sorted(size for size in choice or () if isinstance(size, int))
@@ -199,20 +199,20 @@ class Space(BaseModel):
         return float(self.baseline[LEARNING_RATE] or 0) * math.sqrt(ratio) * multiplier
 
     def config(self, drawn: Mapping[str, Setting]) -> dict[str, Setting]:
-        """The configuration of `drawn`: every knob's value, and of a scaled learning rate the multiplier."""
+        """Returns the configuration for `drawn` values, with any scaled learning rate resolved."""
         config = {n: drawn[n] for n, knob in self.knobs.items() if isinstance(knob, Distribution)}
         if following.keeps_batch(self):
             config[ACCUMULATION] = following.accumulation(self, config)
         for name, knob in self.knobs.items():
             if isinstance(knob, ScaledLearningRate):
                 rate = self.learning_rate(config, float(drawn[name] or 0))
-                config[name] = float(f"{rate:.4g}")  # run what is shown
+                config[name] = float(f"{rate:.4g}")  # rounded as it is shown
         if LENGTH in self.knobs:
             config[LENGTH] = lengths.planned(self, config, self.budget.samples_per_trial)
         return {name: config[name] for name in self.knobs}
 
     def every(self) -> list[dict[str, Setting]] | None:
-        """All configurations within the limits, None where they are not finite, or more than 20,000."""
+        """Returns all configurations within the limits; None if infinite, or more than 20,000 combinations."""
         choices = [knob.drawn_from.choice for knob in self.drawn_knobs.values()]
         finite = [choice for choice in choices if choice is not None]
         if len(finite) < len(choices) or math.prod(map(len, finite)) > _MOST_LISTED:
@@ -222,7 +222,7 @@ class Space(BaseModel):
         return [config for config in configs if self.violation(config) is None]
 
     def neighbours(self, config: Config) -> list[dict[str, Setting]]:
-        """The configurations that differ from `config` by one step of one knob."""
+        """Returns the configurations that differ from `config` by one step of one knob."""
         drawn = self.drawn(config)
         return [
             self.config({**drawn, name: value})
@@ -231,7 +231,7 @@ class Space(BaseModel):
         ]
 
     def shuffled(self, rng: random.Random) -> Iterator[dict[str, Setting]]:
-        """Configurations at random: every one of a finite space once; of another some hundred draws."""
+        """Yields random configurations: a small finite space once, else 500 draws."""
         listed = self.every()
         if listed is not None:
             rng.shuffle(listed)
@@ -241,7 +241,7 @@ class Space(BaseModel):
             yield self.config({name: knob.drawn_from.draw(rng) for name, knob in self.drawn_knobs.items()})
 
     def drawn(self, config: Config) -> dict[str, Setting]:
-        """What `config` would draw, near enough where a learning rate was rounded."""
+        """Inverts `config`; approximately, as scaled learning rates are rounded."""
         return {n: self._drawn(config, n, knob) for n, knob in self.drawn_knobs.items()}
 
     def _drawn(self, config: Config, name: str, knob: Drawn) -> Setting:
@@ -254,7 +254,7 @@ class Space(BaseModel):
         return min(max(multiplier, low), high)
 
     def contains(self, config: Config) -> bool:
-        """Whether `config` says every knob, and each with a value that it may have."""
+        """Returns True if `config` has exactly the knobs, each with a valid value."""
         if config.keys() != self.knobs.keys():
             return False
         if following.keeps_batch(self) and config[ACCUMULATION] != following.accumulation(self, config):
@@ -265,7 +265,7 @@ class Space(BaseModel):
         return all(knob.drawn_from.contains(drawn[name]) for name, knob in self.drawn_knobs.items())
 
     def violation(self, config: Config) -> str | None:
-        """Why `config` is outside the limits, None if it is inside. The baseline is never asked."""
+        """Returns the reason that `config` is outside the limits, None if inside; not for the baseline."""
         low, high = self.limits.effective_batch_size
         if MICRO_BATCH not in self.baseline:
             return None
@@ -276,18 +276,18 @@ class Space(BaseModel):
 
 
 @cache
-def _knowledge(workload: str, said: tuple[tuple[str, tuple[str, ...]], ...]) -> Knowledge:
-    """What is known of a workload's settings, and what its user has said of some."""
-    return registry.known_settings(workload).with_own(Known.said(*one) for one in said)
+def _knowledge(workload: str, declared: tuple[tuple[str, tuple[str, ...]], ...]) -> Knowledge:
+    """Returns the knowledge of a workload's settings, with the user's `moves` declarations."""
+    return registry.known_settings(workload).with_own(Known.said(*one) for one in declared)
 
 
 def _naming(read: Mapping[str, Any]) -> Naming:
-    """How settings are called, as far as a space was `read`."""
+    """Returns the naming from the fields validated so far."""
     return Naming(read.get("roles", {}), read.get("values", {}))
 
 
 def _in_our_words(knob: BaseModel, name: str, naming: Naming) -> BaseModel:
-    """The knob with the tuner's names and values for the user's."""
+    """Returns the knob with the user's names and words replaced by the tuner's."""
     if isinstance(knob, PlannedLength):
         return knob.renamed(naming.name)
     if not isinstance(knob, Distribution) or not knob.choice:
@@ -300,34 +300,34 @@ def _in_their_words(knob: Knob, naming: Naming) -> Knob:
 
 
 def parse(text: str, source: str) -> Space:
-    """The search space in YAML `text`; raises InputError with every mistake, naming `source`."""
+    """Returns the search space in YAML `text`; raises InputError with every mistake, naming `source`."""
     return from_values(read(text, source), source)
 
 
 def read(text: str, source: str) -> dict[str, Any]:
-    """The mapping in YAML `text`; raises InputError where it is none."""
+    """Returns the mapping in YAML `text`; raises InputError if it is not one."""
     return yaml_text.mapping(text, f"search space {source}")
 
 
 def from_values(values: Mapping[str, Any], source: str) -> Space:
-    """The search space in `values`; raises InputError with every mistake, naming `source`."""
+    """Returns the search space in `values`; raises InputError with every mistake, naming `source`."""
     try:
         space = Space.model_validate(registry.completed(values))
         json.dumps(to_values(space), ensure_ascii=False).encode()
     except ValidationError as error:
         raise InputError(f"search space {source}: {'; '.join(mistakes(error, Space))}") from None
-    except UnicodeEncodeError:  # half of a pair, which YAML can name
+    except UnicodeEncodeError:  # a lone surrogate, which YAML can escape
         raise InputError(f"search space {source}: must be text that UTF-8 can hold") from None
     return space
 
 
 def dump(space: Space) -> str:
-    """`space` as YAML that `parse` reads back."""
+    """Returns `space` as YAML that `parse` reads back."""
     return yaml.safe_dump(to_values(space), sort_keys=False)
 
 
 def to_values(space: Space) -> dict[str, Any]:
-    """`space` as plain values that `from_values` reads back."""
+    """Returns `space` as plain values that `from_values` reads back."""
     values = space.model_dump(mode="json", exclude_none=False)
     naming = space.naming
     values["baseline"] = naming.shaped(space.baseline)
@@ -344,9 +344,9 @@ def to_values(space: Space) -> dict[str, Any]:
 
 
 def complete(space: Space, source: str) -> Space:
-    """`space` with the baseline's own value among every choice, so that the search can start from it.
+    """Returns `space` with the baseline's value in every choice, so that the search can start from it.
 
-    Raises InputError when the knobs and limits cannot be met, with every mistake in one line.
+    Raises InputError, with every mistake in one line, if knobs and limits cannot be met.
     """
     mistakes = [
         f"knob {n}: the baseline must say its value{instead(n, space.baseline)}"

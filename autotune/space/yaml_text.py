@@ -1,4 +1,4 @@
-"""YAML from outside."""
+"""Safe reading of users' YAML."""
 
 from typing import Any, NoReturn
 
@@ -8,7 +8,7 @@ from autotune.core.errors import InputError
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads the values that JSON has, too: nothing else is a setting."""
+    """Accepts only JSON-like values, as nothing else is a setting."""
 
 
 def _refuse(loader: _Loader, node: yaml.Node) -> NoReturn:
@@ -25,14 +25,14 @@ for _kind in ("binary", "omap", "pairs", "set", "timestamp"):
 
 
 def mapping(text: str, what: str) -> dict[str, Any]:
-    """The mapping in YAML `text`; raises InputError that says what is wrong with `what`."""
+    """Returns the mapping in YAML `text`; raises InputError, beginning with `what`, if it is not one."""
     try:
         values = _Loader(text).get_single_data()
-    except yaml.MarkedYAMLError as error:  # told without the line itself: it may hold a password
+    except yaml.MarkedYAMLError as error:  # without the line itself, which may hold a password
         at = error.problem_mark or error.context_mark
         where = f" in line {at.line + 1}, column {at.column + 1}" if at else ""
         raise InputError(f"{what}: not YAML: {error.problem or error.context}{where}") from None
-    except Exception as error:  # noqa: BLE001 - PyYAML lets pass what int, datetime and deep nesting raise
+    except Exception as error:  # noqa: BLE001 - PyYAML passes on errors of int, datetime and deep nesting
         raise InputError(f"{what}: not YAML: {type(error).__name__}") from None
     if not isinstance(values, dict):
         raise InputError(f"{what}: must be a mapping, got {type(values).__name__}")
