@@ -1,4 +1,4 @@
-"""The least that is known of any workload: its entry point. Other kinds say more by overriding."""
+"""Base class of workloads, with defaults for one of which only the entry point is known."""
 
 import importlib
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -20,7 +20,7 @@ from autotune.workloads.program import Program
 Fit = Callable[[Mapping[str, Any], Path], Iterator[Mapping[str, Any]] | None]
 
 
-# `(settings, samples of an epoch)` -> samples between two evaluations; None for what is not known.
+# `(settings, samples of an epoch)` -> samples between two evaluations; None if unknown.
 BetweenEvaluations = Callable[[Mapping[str, Setting], int | None], int | None]
 
 
@@ -31,167 +31,164 @@ def _not_said(settings: Mapping[str, Setting], epoch: int | None) -> int | None:
 
 @dataclass(frozen=True)
 class Cadence:
-    """How often a training is evaluated by its own settings, of which one is called `setting`."""
+    """Interval between evaluations under the training's own settings."""
 
-    setting: str | None = None
+    setting: str | None = None  # the name of the one that sets it
     samples: BetweenEvaluations = _not_said
 
 
 @dataclass(frozen=True)
 class Workload:
-    """`entry_point` names a function `fit(config, workdir)` that trains and yields records."""
+    """A training, run through `entry_point`, a function `fit(config, workdir)` that yields records."""
 
     entry_point: str
 
     @property
     def value(self) -> str | dict[str, Any]:
-        """What a search space calls it, whole: the process of a trial loads it by that."""
+        """The workload as a search space specifies it, from which a trial's process loads it."""
         return self.entry_point
 
     @property
     def fit(self) -> Fit:
-        """What trains with settings, in the user's names and shape, and a directory for its checkpoint."""
+        """The training function; takes settings in the user's names and shape, and a checkpoint directory."""
         module, _, function = self.entry_point.partition(":")
         fit: Fit = getattr(importlib.import_module(module), function)
         return fit
 
     @property
     def preload(self) -> tuple[str, ...]:
-        """Modules that the trials' fork server imports once, so that a trial starts without importing."""
+        """Modules that the fork server imports once, so that trials start without importing them."""
         return (self.entry_point.partition(":")[0],)
 
     def python_with_torch(self, settings: Mapping[str, Setting]) -> Call | None:
-        """The Python that imports torch within a trial's memory limit; None if a trial is born with torch."""
+        """Returns the Python that imports torch within a trial's memory; None if trials fork with torch."""
         del settings
         return None
 
     @property
     def python(self) -> str | None:
-        """The Python that its script has of its own; None: this one."""
+        """Path of the script's own Python; None: this one."""
         return None
 
     @property
     def places(self) -> frozenset[str]:
-        """Settings that say where something lies on this machine."""
+        """Names of settings that are paths on this machine."""
         return frozenset()
 
     @property
     def known_settings(self) -> tuple[Known, ...]:
-        """What is known of its own settings, or of common ones better: see `settings.Known`."""
+        """Knowledge of its own settings, and overrides for common ones: see `settings.Known`."""
         return ()
 
     @property
     def models(self) -> Mapping[str, Mapping[str, Setting]]:
-        """The settings of each model that can be asked for by its name."""
+        """Settings of each model, by the name that users may ask for."""
         return {}
 
     @property
     def validation_size(self) -> str | None:
-        """The score that says over how many samples an evaluation was; None: none does."""
+        """Name of the score that holds the number of evaluated samples; None if there is none."""
         return None
 
     @property
     def program(self) -> Program | None:
-        """What scores its models on the test split; None where nothing does."""
+        """Program that scores its models on the test split; None if there is none."""
         return None
 
     @property
     def own_file(self) -> OwnFile:
-        """What trains with its settings again, without the tuner."""
+        """File that repeats a training without the tuner."""
         return OwnFile()
 
     def report_section(self, place: Path, reports: Mapping[str, Path], samples: int) -> OwnSection | None:
-        """Returns its own section of a session's report; None if it has none.
+        """Returns the workload's section of a session's report; None if it has none.
 
-        `reports` are the files that `Program.evaluate` has written, by model, and lie below `place`, a
-        directory that the user may add files to. The section shows so many `samples` of the test split.
+        `reports` are the files that `Program.evaluate` wrote, by model, below `place`, a directory to which
+        the user may add files. `samples` is the number of test samples to show.
         """
         del place, reports, samples
         return None
 
     def revision(self) -> str:
-        """A fingerprint of the code: see `code.revision_of_module`."""
+        """Returns a fingerprint of the code: see `code.revision_of_module`."""
         return code.revision_of_module(self.entry_point.partition(":")[0])
 
     def data_fingerprint(self, settings: Mapping[str, Setting]) -> str | None:
-        """What identifies the data of `settings`; None where that is not known. It has to be quick."""
+        """Returns a fingerprint of the data in `settings`; None if unknown. Must be quick."""
         del settings
         return None
 
     def training_samples(self, settings: Mapping[str, Setting]) -> int | None:
-        """Samples of the whole training that `settings` are for; None: not known. It has to be quick."""
+        """Returns the samples of the whole training under `settings`; None if unknown. Must be quick."""
         del settings
         return None
 
     @property
     def cadence(self) -> Cadence:
-        """How often the user's own training is evaluated."""
+        """Evaluation interval of the user's own training."""
         return Cadence()
 
     def samples_per_epoch(self, settings: Mapping[str, Setting]) -> int | None:
-        """Samples of an epoch; None: not known. It has to be quick."""
+        """Returns the samples of an epoch; None if unknown. Must be quick."""
         del settings
         return None
 
     def lasting(self, settings: Mapping[str, Setting], epochs: int) -> dict[str, Setting]:
-        """`settings` of a training of so many `epochs`; unchanged where none of them says how many."""
+        """Returns `settings` for a training of `epochs` epochs; unchanged if no setting counts epochs."""
         del epochs
         return dict(settings)
 
     def with_seed(self, settings: Mapping[str, Setting], repeat: int) -> dict[str, Setting]:
-        """`settings` with the seed of the `repeat`-th run, 0 for their own."""
+        """Returns `settings` with the seed raised by `repeat`."""
         return {**settings, SEED: int(settings.get(SEED) or 0) + repeat} if repeat else dict(settings)
 
     def fill(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
-        """`baseline` with what it cannot do without and the workload can give: data to try it on, say."""
+        """Returns `baseline` with required settings that the workload can supply, such as synthetic data."""
         return dict(baseline)
 
     def complete(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
-        """Every setting of the baseline, defaults filled in; raises InputError for a wrong one."""
+        """Returns the baseline with defaults filled in; raises InputError if a setting is invalid."""
         return dict(baseline)
 
     def check(self, settings: Mapping[str, Setting]) -> list[str]:
-        """What the user should know before a run with `settings`; raises InputError where it cannot start."""
+        """Returns notes for the user about a run with `settings`; raises InputError if it cannot start."""
         del settings
         return []
 
     def settings_model(self) -> type[BaseModel] | None:
-        """The settings that it takes, with their types; None where they are not known."""
+        """Returns the model of its settings and their types; None if unknown."""
         return None
 
     def takes(self, name: str) -> bool:
-        """Whether it is known to make use of a setting that the user calls `name`."""
+        """Returns True if it is known to use the user's setting `name`."""
         model = self.settings_model()
         return model is not None and name in model.model_fields
 
     def require_gpus(self, count: float) -> None:
-        """Raises InputError where the workload cannot make use of `count` GPUs a trial."""
+        """Raises InputError if a trial cannot use `count` GPUs."""
 
     def require_unit(self, unit: str) -> None:
-        """Raises InputError where nothing counts work in that `unit`."""
+        """Raises InputError if nothing counts work in `unit`."""
 
     def require_comparable(self, knobs: Collection[str], quality: str, *, minimize: bool = False) -> None:
-        """Raises InputError where nothing measures `quality`, or a knob would change its references.
-
-        `minimize` says that less of it is better.
-        """
+        """Raises InputError if nothing measures `quality`, or if a knob changes its references."""
 
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
     ) -> dict[str, Setting]:
-        """The settings of a trial of `samples` samples, whose `quality` is asked for `evaluations` times."""
+        """Returns the settings of a trial over `samples`, with `evaluations` evaluations of `quality`."""
         del samples, evaluations, quality
         return dict(settings)
 
     @property
     def ends_itself(self) -> bool:
-        """Whether its training comes to an end; else it may run until it is stopped."""
+        """True if its training ends by itself; else it may run until stopped."""
         return False
 
     def for_training(self, settings: Mapping[str, Setting], samples: int | None) -> dict[str, Setting]:
-        """The settings of the whole training, of `samples` samples where that is known.
+        """Returns the settings of the whole training over `samples` samples.
 
-        Raises InputError where it has to be known, and is not.
+        Raises InputError if `samples` is None and the training does not end by itself.
         """
         if samples is None and not self.ends_itself:
             rule = "has to say how long the whole training is"

@@ -1,4 +1,4 @@
-"""Fingerprints of what a workload is made of: the modules that a function imports, files, data."""
+"""Fingerprints of a workload's code and data."""
 
 import ast
 import hashlib
@@ -17,20 +17,19 @@ _DIGITS = 12
 _TUNER = __name__.partition(".")[0]
 _LIBRARIES = {"site-packages", "dist-packages"}
 _LEFT_OUT = {"node_modules", "__pycache__"}
-# What a training is made of, by suffix or name: neither its documentation nor its data.
+# Suffixes and names of code and configs, without documentation and data.
 _READ = {".py", ".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".sh", "Makefile"}
 _MAGIC = "*?["
-_LARGE_BYTES = 2**24  # a file beyond that is data, which is identified by its size and time
-_MOST_FILES = 10_000  # of a directory of data whose sizes and times are looked at
+_LARGE_BYTES = 2**24  # larger files count as data, identified by size and time
+_MOST_FILES = 10_000  # inspected per data directory
 
 
 def revision_of_module(module: str) -> str:
-    """What identifies the code of `module`: 12 hex digits, "" where there is no such module.
+    """Returns a fingerprint of the code of `module`: 12 hex digits, "" if there is no such module.
 
-    That code is the whole package that `module` is in, and every module of the user's own that one of its
-    files imports, at whatever depth: wherever the import is written, and nothing is run to find out. Neither
-    the standard library, nor what is installed, nor the tuner is of the user's own. An import whose name is
-    computed is not seen. Where nothing outside of the package is imported, the package's bytes alone count.
+    Covers the whole package of `module` and, transitively, every module of the user's own that it imports:
+    not the standard library, installed packages, or the tuner. Imports are found in the source, at any place
+    in a file, without running it; computed names are missed.
     """
     package = _package(module.partition(".")[0])
     if not package:
@@ -44,7 +43,7 @@ def revision_of_module(module: str) -> str:
 
 
 def _package(top: str) -> dict[str, Path]:
-    """The Python files of the package, or of the single module, `top`, by the names of their modules."""
+    """Returns the Python files of the package or single module `top`, by module name."""
     spec = _spec(top)
     if spec is None:
         return {}
@@ -61,7 +60,7 @@ def _name(top: str, file: Path) -> str:
 
 
 def _followed(package: Mapping[str, Path]) -> dict[str, Path]:
-    """The user's own modules outside of `package` that it imports, and that those import, and so on."""
+    """Returns the user's modules outside of `package` that it imports, transitively."""
     found: dict[str, Path] = {}
     looked_at, waiting = set(package), list(package.items())
     while waiting:
@@ -74,7 +73,7 @@ def _followed(package: Mapping[str, Path]) -> dict[str, Path]:
 
 
 def _imported(name: str, file: Path) -> Iterator[str]:
-    """The names that the module called `name` may import, and the packages that they are in."""
+    """Yields the names that the module `name` may import, and their parent packages."""
     package = name.split(".") if file.name == "__init__.py" else name.split(".")[:-1]
     for level, imported in _imports(_content(file)):
         above = package[: len(package) + 1 - level] if level else []
@@ -82,11 +81,11 @@ def _imported(name: str, file: Path) -> Iterator[str]:
         yield from (".".join(parts[: n + 1]) for n in range(len(parts)))
 
 
-@lru_cache(maxsize=4096)  # asked for with every order of a trial, and parsed in a tenth of a second
+@lru_cache(maxsize=4096)  # needed for every trial; parsing takes 0.1 s
 def _imports(source: bytes) -> frozenset[tuple[int, str]]:
-    """The names that Python `source` imports, and how many dots are before each.
+    """Returns (leading dots, name) of every import in Python `source`.
 
-    Of `from a import b` that is `a.b`, which may be a module or not.
+    `from a import b` gives `a.b`, which need not be a module.
     """
     found: set[tuple[int, str]] = set()
     for node in ast.walk(_parsed(source)):
@@ -98,12 +97,12 @@ def _imports(source: bytes) -> frozenset[tuple[int, str]]:
 
 
 def imports(file: Path, module: str) -> bool:
-    """Whether a Python `file` imports `module`, or a part of it."""
+    """Returns True if a Python `file` imports the top-level `module` or a part of it."""
     return any(level == 0 and name.split(".")[0] == module for level, name in _imports(_content(file)))
 
 
 def _parsed(source: bytes) -> ast.AST:
-    """Its tree; an empty one where it is no Python, or for another version."""
+    """Returns the syntax tree; an empty one if `source` does not parse."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -113,7 +112,7 @@ def _parsed(source: bytes) -> ast.AST:
 
 
 def _source(name: str) -> Path | None:
-    """The file of the module `name`, where there is one and it is the user's own."""
+    """Returns the file of the module `name`; None if there is none, or it is not the user's own."""
     top, *rest = name.split(".")
     spec = _spec(top) if top != _TUNER else None
     if spec is None:
@@ -127,7 +126,7 @@ def _source(name: str) -> Path | None:
 
 
 def _spec(top: str) -> ModuleSpec | None:
-    """Where the module or package `top` is; to find that out runs nothing of it, as it has no parent."""
+    """Returns the spec of a top-level module or package, without running any of its code."""
     try:
         return importlib.util.find_spec(top)
     except (ImportError, ValueError, AttributeError):
@@ -135,9 +134,9 @@ def _spec(top: str) -> ModuleSpec | None:
 
 
 def may_be_the_users(word: Path) -> bool:
-    """Whether a word of a command line may name a program or config of the user's own.
+    """Returns True if a word of a command line may name the user's own program or config.
 
-    An absolute one may also be an interpreter or a launcher: these are known by their names, or their places.
+    An absolute path without a code suffix, or to an installed file, is an interpreter or launcher.
     """
     return not word.is_absolute() or (word.suffix in _READ and not _is_installed(word))
 
@@ -152,9 +151,9 @@ def _is_installed(file: Path) -> bool:
 
 
 def revision_of_files(directory: Path, patterns: Sequence[str] = (), besides: Sequence[Path] = ()) -> str:
-    """What identifies the files below `directory` that `files` names, and those `besides`.
+    """Returns a fingerprint, 12 hex digits, of the files that match `patterns`, and those `besides`.
 
-    These are 12 hex digits, of their names and of what they hold; of one beyond 16 MiB of its size and time.
+    Covers names and contents; size and time instead of contents for files above 16 MiB.
     """
     digest = hashlib.sha256()
     for file in sorted({*files(directory, patterns), *besides}):
@@ -166,12 +165,11 @@ def revision_of_files(directory: Path, patterns: Sequence[str] = (), besides: Se
 
 
 def files(directory: Path, patterns: Sequence[str] = ()) -> list[Path]:
-    """The files that one of the glob `patterns` names, relative to `directory`, in a stable order.
+    """Returns the files that match a glob pattern relative to `directory`, sorted.
 
-    `**` stands for any directories except hidden ones, virtual environments, node_modules and __pycache__,
-    which have to be named; a pattern that names a directory means the Python files below it. Without patterns
-    they are the programs and configs that git tracks below `directory`, with the Python files that it does
-    not ignore; without git, every Python file.
+    `**` skips hidden directories, virtual environments, node_modules and __pycache__ unless they are named. A
+    pattern of a directory means the Python files below it. The default is the programs and configs that git
+    tracks below `directory`, with Python files that it does not ignore; without git, every Python file.
     """
     if not patterns:
         tracked = [file for file in _tracked(directory) if file.suffix in _READ or file.name in _READ]
@@ -199,14 +197,14 @@ def _fits(parts: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 def _tracked(directory: Path) -> list[Path]:
-    """What git tracks below `directory`, and the Python files that are new; none without git."""
+    """Returns the files that git tracks below `directory`, and new Python files; none without git."""
     listed = ["git", "-C", str(directory), "ls-files", "-z"]
     asked = [[*listed, "--recurse-submodules"], [*listed, "--others", "--exclude-standard", "--", "*.py"]]
     try:
-        said = [subprocess.run(command, capture_output=True, check=True).stdout for command in asked]  # noqa: S603
+        outputs = [subprocess.run(command, capture_output=True, check=True).stdout for command in asked]  # noqa: S603
     except (OSError, subprocess.CalledProcessError):
         return []
-    names = {os.fsdecode(name) for text in said for name in text.split(b"\0") if name}
+    names = {os.fsdecode(name) for text in outputs for name in text.split(b"\0") if name}
     return [directory / name for name in names]
 
 
@@ -220,17 +218,17 @@ def _is_searched(place: Path) -> bool:
 
 
 def _below(directory: Path, is_searched: Callable[[Path], bool]) -> Iterator[Path]:
-    """The files in `directory` and in those below it, in a stable order. Links to others are not followed."""
+    """Yields all files below `directory`, in a stable order; links to directories are not followed."""
     for place, below, names in os.walk(directory):
         below[:] = sorted(name for name in below if is_searched(Path(place, name)))
         yield from (Path(place, name) for name in sorted(names))
 
 
 def fingerprint_of_data(directory: Path, names: Iterable[str]) -> str:
-    """What identifies the data of such `names` in a `directory` by name, size and time, unread.
+    """Returns a fingerprint, 12 hex digits, of data by name, size and time; contents are not read.
 
-    These are 12 hex digits, the same wherever `directory` is. Of data that is a directory it looks at the
-    first 10,000 files, which takes a tenth of a second.
+    It does not depend on the location of `directory`. At most the first 10,000 files of each directory in
+    `names` count, which takes 0.1 s.
     """
     digest = hashlib.sha256()
     for name in names:
@@ -244,7 +242,7 @@ def fingerprint_of_data(directory: Path, names: Iterable[str]) -> str:
 
 
 def _size_and_time(file: Path) -> tuple[int, int]:
-    """Bytes and nanoseconds; -1 of a file that is not there."""
+    """Returns size in bytes and mtime in ns; both -1 if there is no such file."""
     try:
         found = file.stat()
     except OSError:
@@ -253,7 +251,7 @@ def _size_and_time(file: Path) -> tuple[int, int]:
 
 
 def _content(file: Path) -> bytes:
-    """The bytes of `file`; none where it is gone, or no file."""
+    """Returns the bytes of `file`; empty if it cannot be read."""
     try:
         return file.read_bytes()
     except OSError:

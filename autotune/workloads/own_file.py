@@ -1,4 +1,4 @@
-"""The file that trains with settings again without the tuner: a trainer's own config, or a script."""
+"""A file that repeats a training without the tuner: a trainer's own config, or a script."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,40 +8,40 @@ import yaml
 
 
 class InFile(NamedTuple):
-    """What is put into a file: `values` by path, made of the settings that have these `names`."""
+    """Values by path for a file, and the `names` of the settings that they come from."""
 
     values: Mapping[str, Any]
     names: Sequence[str]
 
 
 class OwnFile:
-    """The settings as YAML, which no program is known to read. Other workloads say more by overriding."""
+    """Settings as plain YAML; the default for workloads without a config format."""
 
     @property
     def format(self) -> str:
-        """The export format that is taken where the user asks for none."""
+        """Default export format."""
         return "yaml"
 
     @property
     def name(self) -> str:
-        """What the file is usually called."""
+        """Default file name."""
         return "best.yaml"
 
     def text(self, settings: Mapping[str, Any]) -> str:
-        """The file's text; `settings` are in the user's names and shape."""
+        """Returns the file's text; `settings` are in the user's names and shape."""
         return yaml.safe_dump(dict(settings), sort_keys=False)
 
     def recognises(self, values: Mapping[str, Any]) -> bool:
-        """Whether a file with these `values` is one, so that a training needs nothing else."""
+        """Returns True if a file with these `values` is such a file, which suffices for a training."""
         del values
         return False
 
     def trains_with(self, file: Path) -> str | None:
-        """The command line that trains with `file`; None where none is known."""
+        """Returns the command line that trains with `file`; None if unknown."""
         del file
         return None
 
     def put_in(self, file: Path, settings: Mapping[str, Any]) -> InFile | None:
-        """What a trial puts into `file`, one of the user's own; None where the workload does not know it."""
+        """Returns a trial's values for the user's `file`; None if the workload does not write it."""
         del file, settings
         return None

@@ -1,11 +1,11 @@
-"""A workload's own section of a session's report, such as what its compared models have written."""
+"""A workload's own section of a session's report, such as the outputs of compared models."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 
 class OwnTable(Protocol):
-    """Figures as text, row by row; the columns numbered in `numeric` are set flush right."""
+    """Table of text cells; the columns with an index in `numeric` are right-aligned."""
 
     @property
     def title(self) -> str: ...
@@ -21,15 +21,15 @@ class OwnTable(Protocol):
 
     @property
     def note(self) -> str:
-        """Returns what a reader has to know of the figures, or nothing."""
+        """Explanation of the figures, or nothing."""
 
     @property
     def is_detail(self) -> bool:
-        """Says that the page folds the table, and that the Markdown leaves it out."""
+        """True if the page folds the table and the Markdown omits it."""
 
 
 class OwnSection(Protocol):
-    """The section: a dataclass, whose fields are in the report's JSON."""
+    """Section of a report; a dataclass, whose fields go into the report's JSON."""
 
     @property
     def title(self) -> str: ...
@@ -38,4 +38,4 @@ class OwnSection(Protocol):
     def tables(self) -> Sequence[OwnTable]: ...
 
     def html(self) -> str:
-        """Returns what the page shows below the tables, with everything from outside escaped."""
+        """Returns the HTML below the tables, with untrusted text escaped."""

@@ -1,4 +1,4 @@
-"""The command line of a trainer that scores a model."""
+"""Interface of a trainer's scoring program."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,15 +8,13 @@ from autotune.core.settings import Setting
 
 
 class Program(Protocol):
-    """A trainer that can be called without the tuner."""
+    """Command-line trainer, callable without the tuner."""
 
     def evaluate(self, workdir: Path, settings: Mapping[str, Setting], reports: Path) -> list[str]:
-        """The command that scores the best checkpoint in `workdir` on the test split.
+        """Returns the command that scores the best checkpoint in `workdir` on the test split.
 
-        It writes what the model has written to `reports`, for `Workload.report_section`, and prints a JSON
-        object, whose numbers are scores, but that `studies`, `seconds`, `reports_per_s` and
-        `peak_memory_bytes` are what writing them took, and `parameters` how many the model has.
-        `<score>_items` are numbers whose mean the score is, one a study, and `collapsed` says that the model
-        writes the same whatever it sees. A score is named as in the records of evaluations, but for a `val_`
-        before it.
+        The command writes the model's outputs to `reports`, for `Workload.report_section`, and prints a JSON
+        object of scores, named as in evaluation records without `val_`. Other keys are costs (`studies`,
+        `seconds`, `reports_per_s`, `peak_memory_bytes`), `parameters` (count), `<score>_items` (one value per
+        study, whose mean is the score), and `collapsed` (the output does not depend on the input).
         """

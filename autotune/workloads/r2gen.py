@@ -1,4 +1,4 @@
-"""R2Gen as a workload. The one module of the tuner that imports the trainer."""
+"""R2Gen as a workload; the only module of the tuner that imports the trainer."""
 
 import math
 import sys
@@ -19,7 +19,7 @@ from autotune.workloads.program import Program
 from r2gen import config as trainer
 from r2gen import errors
 
-# So small, and without dropout, it learns to write what it sees on the drawn data within 2,000 samples.
+# Small and without dropout: learns to describe the synthetic data within 2,000 samples.
 _SMALL: dict[str, Setting] = {
     "visual_extractor": "small",
     "image_size": 64,
@@ -31,7 +31,7 @@ _SMALL: dict[str, Setting] = {
     "dropout": 0.0,
     "drop_prob_lm": 0.0,
 }
-# Of the optimizer alone: a step takes as long, and as much memory, whatever they are.
+# Optimizer settings, which do not change the time or memory of a step.
 _OPTIMIZER = (
     *("grad_clip_value", "lr_gamma", "lr_step_epochs", "visual_learning_rate_ratio"),
     *("schedule", "warmup_samples"),
@@ -55,7 +55,7 @@ class R2GenWorkload(Workload):
 
     @property
     def preload(self) -> tuple[str, ...]:
-        """The trainer, and what a first training step would import besides."""
+        """The trainer, and what its first training step would import."""
         return ("r2gen.train", "torch._dynamo")
 
     @property
@@ -69,7 +69,7 @@ class R2GenWorkload(Workload):
 
     @property
     def models(self) -> Mapping[str, Mapping[str, Setting]]:
-        """Sizes of the model."""
+        """Settings of each model size."""
         return _MODELS
 
     @property
@@ -115,7 +115,7 @@ class R2GenWorkload(Workload):
             annotation = load_annotation(config)
         except errors.InputError as error:
             raise InputError(str(error)) from None
-        for split in ("train", "val"):  # now, and not in the time of the first trial
+        for split in ("train", "val"):  # fills the cache before the first trial is timed
             load_images(annotation.splits[split], config, training=split == "train")
         sizes = ", ".join(f"{len(studies)} {split}" for split, studies in annotation.splits.items())
         left_out = f"; {annotation.skipped} bad studies are left out" if annotation.skipped else ""
@@ -177,7 +177,7 @@ class R2GenWorkload(Workload):
 
 
 class R2GenConfig(OwnFile):
-    """The trainer's config."""
+    """Config file of the trainer."""
 
     @property
     def format(self) -> str:
@@ -187,7 +187,7 @@ class R2GenConfig(OwnFile):
         return trainer.dump(trainer.parse(settings))
 
     def recognises(self, values: Mapping[str, Any]) -> bool:
-        """One that says its data, and is mostly settings: a misspelt one must be named."""
+        """Recognizes a file with `data` and mostly known settings, so that a misspelt one is reported."""
         return "data" in values and 2 * len(values.keys() & trainer.Config.model_fields) > len(values)
 
     def trains_with(self, file: Path) -> str:
@@ -195,7 +195,7 @@ class R2GenConfig(OwnFile):
 
 
 class R2GenProgram:
-    """`python -m r2gen`."""
+    """The program `python -m r2gen`."""
 
     def evaluate(self, workdir: Path, settings: Mapping[str, Setting], reports: Path) -> list[str]:
         program = [sys.executable, "-m", "r2gen", "evaluate", "--checkpoint", str(workdir / "best.pt")]
@@ -203,13 +203,13 @@ class R2GenProgram:
 
 
 def _between_evaluations(settings: Mapping[str, Setting], epoch: int | None) -> int | None:
-    """What the setting says; without it there is one after every epoch."""
-    said = settings.get(_EVALUATED)
-    return said if isinstance(said, int) else epoch
+    """Returns the interval setting; the default is one epoch."""
+    interval = settings.get(_EVALUATED)
+    return interval if isinstance(interval, int) else epoch
 
 
 def _epoch(settings: Mapping[str, Setting]) -> tuple[trainer.Config, int]:
-    """The configuration of `settings`, and how many studies it trains in an epoch."""
+    """Returns the configuration, and the number of training studies in an epoch."""
     from r2gen.annotation import load_annotation  # noqa: PLC0415
 
     try:
@@ -220,7 +220,7 @@ def _epoch(settings: Mapping[str, Setting]) -> tuple[trainer.Config, int]:
 
 
 def _drawn_data() -> Path:
-    """A small data set of drawn X-rays, for users without one; made once, kept in the user's cache."""
+    """Returns a small synthetic data set for users without one; made once, in the user's cache."""
     from r2gen import synthetic  # noqa: PLC0415
     from r2gen.cache import directory  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The workload that a search space names: found by its name, or by its kind and what that takes."""
+"""Finds the workload that a search space specifies, by name or by kind."""
 
 import importlib.util
 import os
@@ -19,14 +19,14 @@ from autotune.workloads.frameworks.known import FRAMEWORKS
 
 BUILTIN = "r2gen"
 _RUN = (spec.KIND, *FRAMEWORKS)  # the kinds that run a command line
-_OWN_KEYS = {"function": "call", "r2gen": None}  # what says which one, where there are several
+_OWN_KEYS = {"function": "call", "r2gen": None}  # key that identifies the workload within its kind
 
 
 def load(value: str | Mapping[str, Any]) -> Workload:
-    """The workload that a search space calls `value`, to be run.
+    """Returns the workload specified by `value`, to be run.
 
-    That is the built-in one, an entry point `package.module:function`, or a mapping with its kind and what
-    that kind takes. Raises InputError where it is none, or its code cannot be found.
+    `value` is the built-in's name, an entry point `package.module:function`, or a mapping with a kind and its
+    keys. Raises InputError if it is none of these, or the code cannot be found.
     """
     name = label(value)
     if name in {BUILTIN, *_RUN}:
@@ -45,7 +45,7 @@ def load(value: str | Mapping[str, Any]) -> Workload:
 
 
 def label(value: str | Mapping[str, Any]) -> str:
-    """What a workload is called where there is a line for it; raises InputError for a mapping of no kind."""
+    """Returns a workload's one-line name; raises InputError for a mapping of unknown kind."""
     if isinstance(value, str):
         return value
     kind, kinds = value.get("kind"), (*_OWN_KEYS, *_RUN)
@@ -57,7 +57,7 @@ def label(value: str | Mapping[str, Any]) -> str:
 
 
 def _one_of_its_kind(value: Mapping[str, Any], kind: str) -> str:
-    """What the key says that a kind has besides its name."""
+    """Returns the workload named by the one further key of a kind, or the kind if it has none."""
     own = _OWN_KEYS[kind]
     keys = ["kind", *([own] if own else [])]
     if unknown := sorted(set(map(str, value)) - set(keys)):
@@ -70,16 +70,16 @@ def _one_of_its_kind(value: Mapping[str, Any], kind: str) -> str:
 
 
 def located(value: Any, directory: Path) -> Any:
-    """`value` with its paths absolute, of which relative ones are below the `directory` of a search space.
+    """Returns `value` with absolute paths, resolved against the `directory` of a search space.
 
-    What is not a workload is left as it is, for `load` to refuse.
+    Anything invalid is left as it is, for `load` to reject.
     """
     is_run = isinstance(value, Mapping) and value.get("kind") in _RUN
     return spec.located(value, directory) if is_run else value
 
 
 def completed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a search space with the roles and words that its kind of workload has by default."""
+    """Returns a search space's values with the default roles and words of its kind of workload."""
     workload = values.get("workload")
     framework = FRAMEWORKS.get(str(workload.get("kind"))) if isinstance(workload, Mapping) else None
     return framework.completed(values) if framework else dict(values)
@@ -87,40 +87,40 @@ def completed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def known_settings(name: str) -> Knowledge:
-    """What is known of the settings of the workload called `name`, which `load` need not find."""
+    """Returns the knowledge of settings of the workload `name`, whose code need not exist."""
     framework = FRAMEWORKS.get(name)
     return COMMON.with_own(framework.known if framework else named(name).known_settings)
 
 
 @cache
 def cadence(name: str) -> Cadence:
-    """How often a training of the workload called `name` is evaluated, which `load` need not find."""
+    """Returns the evaluation cadence of the workload `name`, whose code need not exist."""
     framework = FRAMEWORKS.get(name)
     return framework.cadence if framework else named(name).cadence
 
 
 def named(value: str | Mapping[str, Any]) -> Workload:
-    """What is known of the workload called `value`, whose code need not be here: to show what it has done."""
+    """Returns the workload for `value` without checking that its code exists, for showing past sessions."""
     name = label(value)
     if not isinstance(value, str) and name in FRAMEWORKS:
-        from autotune.workloads.frameworks.workload import FrameworkWorkload  # noqa: PLC0415 - it is slow
+        from autotune.workloads.frameworks.workload import FrameworkWorkload  # noqa: PLC0415 - slow
 
         return FrameworkWorkload.of(value, Path())
     if not isinstance(value, str) and name == spec.KIND:
-        from autotune.workloads.command.workload import CommandWorkload  # noqa: PLC0415 - it is slow
+        from autotune.workloads.command.workload import CommandWorkload  # noqa: PLC0415 - slow
 
         return CommandWorkload.of(value, Path())
     if name != BUILTIN:
         return Workload(name)
-    from autotune.workloads.r2gen import R2GenWorkload  # noqa: PLC0415 - it imports the trainer
+    from autotune.workloads.r2gen import R2GenWorkload  # noqa: PLC0415 - imports the trainer
 
     return R2GenWorkload()
 
 
 def look_here_last() -> list[str]:
-    """Lets a workload in the working directory be found, but nothing in it hide what is installed.
+    """Puts the working directory last on `sys.path`, so that it does not shadow installed modules.
 
-    Returns what is last on the path for that; nothing if Python is to leave it out, or PYTHONPATH names it.
+    Returns the added entry; nothing in safe-path mode, or if PYTHONPATH names the directory.
     """
     with suppress(OSError):  # the directory is gone
         here = str(Path.cwd())
@@ -131,7 +131,7 @@ def look_here_last() -> list[str]:
 
 
 def _require_unhidden(module: str, here: list[str], name: str) -> None:
-    """Raises InputError if another `module` is found than the one that is `here`."""
+    """Raises InputError if the `module` in `here` is shadowed by another one."""
     found, own = _origin(importlib.util.find_spec(module)), _origin(PathFinder.find_spec(module, here))
     if own and found != own:
         raise InputError(
@@ -147,5 +147,5 @@ def _origin(spec: ModuleSpec | None) -> Path | None:
 def _exists(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError, AttributeError):  # a package that is none, or __main__
+    except (ImportError, ValueError, AttributeError):  # the parent is not a package, or __main__
         return False

@@ -1,4 +1,4 @@
-"""What is started for a trial: a command's words, its directory and its environment."""
+"""Arguments, directory and environment of a trial's command."""
 
 import glob
 import json
@@ -21,7 +21,7 @@ from autotune.workloads.command.spec import Spec
 
 @dataclass(frozen=True)
 class Call:
-    """A command with its settings, ready to be started."""
+    """Command ready to be started."""
 
     arguments: list[str]
     directory: Path
@@ -29,7 +29,7 @@ class Call:
 
 
 def call(spec_: Spec, directory: Path, values: Mapping[str, Any], *, resumes: bool) -> Call:
-    """The command of `spec_` with `values` for its placeholders; it has this process's environment, too."""
+    """Returns the command with placeholders filled from `values`; it inherits this process's environment."""
     more = spec_.resume.arguments if resumes and spec_.resume else ()
     arguments = [*line.words(spec_.run, values), *line.flags(spec_.flags, values), *line.words(more, values)]
     python = spec_.python or sys.executable
@@ -44,7 +44,7 @@ def call(spec_: Spec, directory: Path, values: Mapping[str, Any], *, resumes: bo
 
 
 def values_of(spec_: Spec, settings: Mapping[str, Any], workdir: Path | str) -> dict[str, Any]:
-    """What every placeholder stands for."""
+    """Returns the value of every placeholder."""
     trial = (
         {} if (samples := os.environ.get(wire.TRIAL_SAMPLES)) is None else {spec.TRIAL_SAMPLES: int(samples)}
     )
@@ -54,20 +54,20 @@ def values_of(spec_: Spec, settings: Mapping[str, Any], workdir: Path | str) -> 
 
 
 def place(directory: Path, path: str, values: Mapping[str, Any]) -> str:
-    """`path` with `values` for its placeholders, in which only its own `*` stands for any characters."""
+    """Returns `path` with placeholders filled, as a glob pattern; a `*` in a value is literal."""
     escaped = {name: glob.escape(v) if isinstance(v, str) else v for name, v in values.items()}
     return str(directory / line.word(path, escaped))
 
 
 def put_in(settings: Mapping[str, Any], objects: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """The settings that are arguments of the `objects` that a script makes."""
+    """Returns the settings that are arguments of the `objects` that a script makes."""
     return {name: found for name in objects if isinstance(found := settings.get(name), Mapping)}
 
 
 def _is_seeded_from_outside(spec_: Spec, settings: Mapping[str, Any]) -> bool:
-    """Whether the hook sets the seed: if that is asked for, or a repeat has one that nothing else takes.
+    """Returns True if the hook sets the seed: on request, or if nothing else takes the seed of a repeat.
 
-    Repeats of the very same training would show no noise, and confirm by that what is only luck.
+    Repeats with one seed would show no noise, and confirm what is only luck.
     """
     names = (name for names in spec_.placeholders().values() for name in names)
     return spec_.seed is not None or (SEED in settings and SEED not in names and SEED not in spec_.flags)
@@ -76,18 +76,18 @@ def _is_seeded_from_outside(spec_: Spec, settings: Mapping[str, Any]) -> bool:
 def of_trial(
     spec_: Spec, settings: Mapping[str, Any], workdir: Path, *, path: str | None, begun: Counts, batch: int
 ) -> dict[str, str]:
-    """The variables by which a script has the hook in it, and the hook knows the trial.
+    """Returns the variables that load the hook into a script and describe the trial to it.
 
-    `path` is the script's own PYTHONPATH. `begun` is what its checkpoint had seen, and `batch` are the
-    samples of a step.
+    `path` is the script's own PYTHONPATH, `begun` the counts of its checkpoint, and `batch` the samples of a
+    step.
     """
     samples = int(values_of(spec_, settings, workdir).get(spec.TRIAL_SAMPLES) or 0)
-    is_told = spec_.file is not None and spec_.file[0] in LOGS
+    is_logged = spec_.file is not None and spec_.file[0] in LOGS
     return {
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, (str(SITE), path))),
         **({wire.SEED: str(settings.get(SEED) or 0)} if _is_seeded_from_outside(spec_, settings) else {}),
-        **({wire.LOGGED: json.dumps(list(spec_.scores.values()))} if is_told else {}),
+        **({wire.LOGGED: json.dumps(list(spec_.scores.values()))} if is_logged else {}),
         **inbox.of_trial(workdir, settings, samples, unit=os.environ.get(wire.UNIT, "samples")),
         wire.BEGUN: json.dumps(begun._asdict()),
         wire.STEP_SAMPLES: str(batch),

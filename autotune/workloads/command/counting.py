@@ -1,4 +1,4 @@
-"""How far a command has come: samples counted from its steps, and kept for when it is resumed."""
+"""Counts a command's samples, and notes those of its checkpoint for resuming."""
 
 import json
 import math
@@ -15,49 +15,49 @@ from autotune.core import files
 from autotune.inside.site import autotune_saves as saves
 from autotune.workloads.command.follow import matching, written_s
 
-_NOTE = ".samples"  # in the workdir: what the checkpoint was saved at, if the hook does not know it
-_BY_SCRIPT = "by script"  # in place of a stamp: the script says what its checkpoints have seen
-_REJECTED = ".rejected"  # a directory in it: the checkpoint that could not be resumed
+_NOTE = ".samples"  # file in the workdir: counts of the checkpoint, if the hook does not note them
+_BY_SCRIPT = "by script"  # instead of a stamp: the script counts its samples itself
+_REJECTED = ".rejected"  # directory in the workdir for a checkpoint that could not be resumed
 _STEPS_KEPT = 100_000
 
 
 class Counts(NamedTuple):
-    """Samples in all, and their tokens, None where not counted."""
+    """Total samples, and tokens; None if not counted."""
 
     samples: int
     tokens: int | None = None
 
 
 class Counter:
-    """Samples in all: those of the checkpoint that a command resumes from, and those of its steps since.
+    """Counts total samples: those of the checkpoint (`begun`), and of the steps since.
 
-    `begun` is what the checkpoint had seen; `batch` are the samples of a step that says nothing of them.
+    `batch` is the number of samples of a step that does not report it.
     """
 
     def __init__(self, begun: Counts, batch: int) -> None:
         self.begun, self.samples, self.tokens = begun.samples, begun.samples, begun.tokens
-        self.steps = self._stepped = 0  # and the samples that steps have counted
+        self.steps = self._stepped = 0  # number of steps; samples after the last of them
         self._batch = batch
         self._past: deque[tuple[float, Counts]] = deque([(float("-inf"), begun)], maxlen=_STEPS_KEPT)
         self._own_begin: int | None = None
 
     @property
     def counts(self) -> dict[str, int]:
-        """What a record has of it now."""
+        """Current counts, as fields of a record."""
         known = {} if self.tokens is None else {"tokens": self.tokens}
         return {"samples": self.samples, **known}
 
     def step(self, at_s: float, samples: int | None, tokens: int | None = None) -> None:
-        """Counts a step that ended at `at_s` of the monotonic clock."""
+        """Counts a step that ended at `at_s` on the monotonic clock."""
         if tokens is not None:
             self.tokens = (self.tokens or 0) + tokens
         self._reached(at_s, self.samples + (self._batch if samples is None else samples))
         self._stepped = self.samples
 
     def said(self, at_s: float, samples: int) -> bool:
-        """Takes what the script itself says that it has seen; whether that is more than before.
+        """Takes the script's own sample count; returns True if the total has grown.
 
-        A resumed script may have restarted its own count.
+        A resumed script may count from zero again.
         """
         if self._own_begin is None:
             self._own_begin = self.begun if samples < self.begun else 0
@@ -68,9 +68,9 @@ class Counter:
         return True
 
     def reported(self, at_s: float, record: Mapping[str, Any]) -> dict[str, Any]:
-        """A `record` of the script's own, with the samples that it says, or else those until now.
+        """Returns the script's own `record` with its samples, by default the current count.
 
-        Until it has passed what its steps have counted before, that stands: samples never decrease.
+        Samples never decrease: they stay at the step count until the script's own count exceeds it.
         """
         samples = record.get("samples")
         if not isinstance(samples, int):
@@ -85,7 +85,7 @@ class Counter:
         self._past.append((at_s, Counts(total, self.tokens)))
 
     def at(self, moment_s: float) -> Counts:
-        """What there was up to a moment of the monotonic clock."""
+        """Returns the counts at a moment on the monotonic clock."""
         past = list(self._past)
         after = bisect_right(past, moment_s, key=lambda entry: entry[0])
         return past[max(0, after - 1)][1]
@@ -97,11 +97,10 @@ class _Noted(NamedTuple):
 
 
 class Checkpoint:
-    """A command's checkpoint: files or directories that match `pattern`; and the samples that it has seen.
+    """A command's checkpoint, files or directories that match `pattern`, and its sample count.
 
-    The hook in a script notes them as it saves. For a command whose steps come from its output, or that
-    reports its samples itself, they are those at the moment at which the checkpoint was last written, noted a
-    little later.
+    Normally the hook notes the count as the script saves. If steps are read from the output, or the script
+    reports its samples, it is derived shortly afterwards from the time at which the checkpoint was written.
     """
 
     def __init__(self, pattern: str | None, workdir: Path) -> None:
@@ -114,21 +113,21 @@ class Checkpoint:
         return self._pattern is not None and bool(matching(self._pattern))
 
     def counts(self) -> Counts | None:
-        """Returns what it was saved at; zero if there is no checkpoint, None if that is not known."""
+        """Returns the counts it was saved at; zero if there is no checkpoint, None if unknown."""
         if not self.exists:
             return Counts(0)
         noted = self._noted()
         if noted and noted.stamp not in {self._written, _BY_SCRIPT}:
-            noted = None  # of an earlier one
+            noted = None  # of an earlier checkpoint
         return self._saved() or (noted and noted.counts)
 
     def least(self) -> Counts:
-        """Returns what it was saved at, or else what is known of the last one."""
+        """Returns the counts it was saved at, or else those noted for an earlier one."""
         noted = self._noted()
         return self.counts() or (noted.counts if noted else Counts(0))
 
     def _saved(self) -> Counts | None:
-        """Returns what the hook has noted of its files; of several the most."""
+        """Returns the most that the hook noted for its files; None if nothing."""
         noted = saves.noted(saves.file_of(str(self._workdir)))
         digests = filter(None, map(_digest, self._files())) if noted else ()
         found = [Counts(*noted[digest]) for digest in digests if digest in noted]
@@ -136,18 +135,18 @@ class Checkpoint:
 
     def _noted(self) -> _Noted | None:
         with suppress(OSError, ValueError, KeyError, TypeError):
-            said = json.loads(self._note.read_text(encoding="utf-8"))
-            tokens = None if said["tokens"] is None else int(said["tokens"])
-            return _Noted(Counts(int(said["samples"]), tokens), str(said["stamp"]))
+            note = json.loads(self._note.read_text(encoding="utf-8"))
+            tokens = None if note["tokens"] is None else int(note["tokens"])
+            return _Noted(Counts(int(note["samples"]), tokens), str(note["stamp"]))
         return None
 
     def forget(self) -> None:
-        """Removes the note of a checkpoint that is not there any more."""
+        """Removes the note of a checkpoint that no longer exists."""
         with suppress(OSError):
             self._note.unlink()
 
     def set_aside(self) -> bool:
-        """Moves it to where it is no checkpoint any more; returns False if it lies outside of the workdir."""
+        """Moves a rejected checkpoint aside; returns False if it is outside of the workdir."""
         places = matching(self._pattern) if self._pattern else []
         if not all(place.is_relative_to(self._workdir) for place in places):
             return False
@@ -163,13 +162,13 @@ class Checkpoint:
         return (self._workdir / _REJECTED).exists()
 
     def trust(self, counter: Counter) -> None:
-        """Notes that the script counts its samples itself: what it says as it goes on is right."""
+        """Notes that the script counts its samples itself, so that its own count is used after resuming."""
         self._write(counter.at(math.inf), _BY_SCRIPT)
 
     def look(self, counter: Counter, until_s: float) -> None:
-        """Notes the samples of a checkpoint that is new, by `counter`, which has all steps up to `until_s`.
+        """Notes the counts of a new checkpoint by `counter`, which has all steps up to `until_s`.
 
-        It was written since the last look, whatever the clock of its file system says.
+        The time of writing is clamped to the interval since the last look: file system clocks differ.
         """
         before_s, self._looked_s = self._looked_s, time.monotonic()
         if (stamp := self._stamp()) != self._newest:
@@ -180,19 +179,19 @@ class Checkpoint:
             self._write(counter.at(self._newest_s), stamp)
 
     def _write(self, counts: Counts, stamp: str) -> None:
-        with suppress(OSError):  # a full disk is for the script to tell
+        with suppress(OSError):  # a full disk is reported by the script
             files.write_whole(self._note, json.dumps({**counts._asdict(), "stamp": stamp}) + "\n")
 
     def _stamp(self) -> str:
-        """Returns what changes whenever it is written, its latest time first; nothing if it is not there."""
-        with suppress(OSError):  # it was there a moment ago
+        """Returns latest mtime in ns and total size, which change with every write; "" without files."""
+        with suppress(OSError):  # removed meanwhile
             found = [file.stat() for file in self._files()]
             newest = max((one.st_mtime_ns for one in found), default=None)
             return "" if newest is None else f"{newest} {sum(one.st_size for one in found)}"
         return ""
 
     def _files(self) -> list[Path]:
-        """Returns the files that it is made of; a directory is all that is in it, and itself."""
+        """Returns the files and directories of the checkpoint, with everything below them."""
         places = matching(self._pattern) if self._pattern else []
         return [*places, *(file for place in places if place.is_dir() for file in place.rglob("*"))]
 

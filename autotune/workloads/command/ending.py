@@ -1,4 +1,4 @@
-"""What the end of a command means: the exception to raise, which says in one line why. Pure."""
+"""Turns the exit of a command into an exception with a one-line reason. Pure."""
 
 import builtins
 import re
@@ -8,26 +8,26 @@ from typing import NamedTuple
 
 from autotune.core.errors import printable, without_trace
 
-_QUOTED = 100  # characters of its output; a reason is one line
+_QUOTED = 100  # characters of the output in a reason
 _LINES_QUOTED = 3
-_LINES_OF_MEMORY = 20  # C++ code that cannot allocate says so shortly before it aborts
+_LINES_OF_MEMORY = 20  # C++ code reports a failed allocation shortly before it aborts
 _TRACEBACK = "Traceback (most recent call last):"
 _RAISED = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?")
 _ERRNO = re.compile(r"\[Errno (\d+)\] ([^:]*)(?:: '(.*)')?$")
-_BY_SHELLS = 128  # a shell exits with the number of the signal that ended its command, plus this
+_BY_SHELLS = 128  # a shell exits with this plus the signal that ended its command
 _KILLED = 9
-# Of whose errors the text says whether memory ran out: what C++ code, the loader and the system raise.
+# Errors of C++ code, the loader and the system: their text tells if memory ran out.
 _TOLD_BY_TEXT = (RuntimeError, SystemError, ImportError, OSError)
 
 
 class CommandError(RuntimeError):
-    """A command that did not do what it should: how it ended, or what it lacks."""
+    """Failure of a command: how it ended, or what it did not do."""
 
 
 class ResumeError(CommandError):
-    """A command that was meant to resume from a checkpoint, and ended before its first step.
+    """Failure of a command that should resume from a checkpoint, before its first step.
 
-    One that `was_killed` may do better another time; of any other the checkpoint may be the cause.
+    The checkpoint may be the cause, unless the command `was_killed`.
     """
 
     def __init__(self, error: Exception, code: int) -> None:
@@ -37,21 +37,22 @@ class ResumeError(CommandError):
 
 
 class OutputError(RuntimeError):
-    """A line of a command's output, as the cause of its end."""
+    """Line of a command's output, as a cause of its failure."""
 
 
 class Told(NamedTuple):
-    """The exception that ended a script, by its own words."""
+    """Exception that ended a script, by type name and message."""
 
     type_name: str
     message: str
 
 
 def of_exit(code: int, pid: int, told: Told | None, tail: Sequence[str]) -> Exception:
-    """Why a command failed that has exited with `code`, negative for a signal.
+    """Returns the error of a command that exited with `code`, negative for a signal.
 
-    The script's own exception where there is one, `told` or at the end of its output; else how it ended, and
-    the last line of its output. Its causes are then further lines: one may say that memory ran out.
+    It is the script's own exception if the hook has `told` it, or if the output ends with a traceback. Else
+    it is a CommandError with the last line of the output. Its causes are the last lines, one of which may say
+    that memory ran out.
     """
     if code in {-_KILLED, _BY_SHELLS + _KILLED}:
         return without_trace(CommandError(f"command (pid {pid}) is killed by signal: Killed"))
@@ -63,7 +64,7 @@ def of_exit(code: int, pid: int, told: Told | None, tail: Sequence[str]) -> Exce
 
 
 def line_of(error: Exception) -> str:
-    """The text of `error`, with its type's name where that is the script's."""
+    """Returns the text of `error`, after its type's name if the script raised it."""
     return str(error) if isinstance(error, CommandError) else f"{type(error).__name__}: {error}"
 
 
@@ -91,7 +92,7 @@ def _causes(lines: Iterable[str]) -> OutputError | None:
 
 
 def _raised_in(tail: Sequence[str]) -> Told | None:
-    """The exception of the last traceback in the output."""
+    """Returns the exception of the last traceback in the output; None if there is none."""
     starts = [i for i, line in enumerate(tail) if line.strip().endswith(_TRACEBACK)]
     after = tail[starts[-1] + 1 :] if starts else []
     match = next((m for line in after if line[:1].strip() and (m := _RAISED.fullmatch(line.strip()))), None)
@@ -99,7 +100,7 @@ def _raised_in(tail: Sequence[str]) -> Told | None:
 
 
 def _as_raised(told: Told) -> Exception:
-    """An exception of the same name and words, by which it is judged as if it had been raised here."""
+    """Returns an exception of the same name and text, to be classified as if it had been raised here."""
     module, _, name = told.type_name.rpartition(".")
     known = getattr(builtins, name, None) if module in {"", "builtins"} else None
     known = known if isinstance(known, type) else Exception
@@ -111,20 +112,20 @@ def _as_raised(told: Told) -> Exception:
 
 
 def of_nothing(lacks: Sequence[str], tail: Sequence[str]) -> CommandError:
-    """What a command did not show that has ended as it should; what it printed last is quoted."""
+    """Returns the error for a command that succeeded but `lacks` output; quotes its last lines."""
     quote = _quote(tail, _LINES_QUOTED)
     said = f"the last lines of its output: {quote}" if quote else "it printed nothing"
     return CommandError("; ".join([*lacks, said]))
 
 
 def short(text: str, most: int = _QUOTED) -> str:
-    """`text` as one printable line of at most `most` characters, and three dots."""
+    """Returns `text` as one printable line, cut with three dots after `most` characters."""
     line = " ".join(printable(text).split())
     return line if len(line) <= most else f"{line[:most]}..."
 
 
 def _quote(tail: Sequence[str], most_lines: int) -> str:
-    """The last lines that have anything in them."""
+    """Returns the last non-blank lines, joined."""
     lines = [line for text in tail if (line := " ".join(printable(text).split()))]
     kept = [short(line, _QUOTED if most_lines == 1 else _QUOTED // 2) for line in lines[-most_lines:]]
     return " | ".join(kept)

@@ -1,4 +1,4 @@
-"""Files of a user's own that a command reads, with the settings of a trial in them."""
+"""The user's files that a command reads, filled with a trial's settings."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -31,11 +31,11 @@ class FilledFile(BaseModel):
         return Path(self.base).suffix
 
     def names(self) -> list[str]:
-        """Returns the settings and other placeholders in the values."""
+        """Returns the placeholders in the values, settings included."""
         return list(dict.fromkeys(name for value in self.values.values() for name in _names(value)))
 
     def mistakes(self) -> Iterator[str]:
-        """Yields the mistakes in it, whatever is in the base."""
+        """Yields mistakes that do not depend on the contents of the base."""
         try:
             form_of(Path(self.base))
         except InputError as error:
@@ -57,9 +57,9 @@ def _names(value: Any) -> list[str]:
 
 
 def text_of(name: str, own: FilledFile, directory: Path, values: Mapping[str, Any]) -> str:
-    """Returns the text of the file called `name` for a trial whose placeholders stand for `values`.
+    """Returns the text of the file `name` for a trial, with placeholders filled from `values`.
 
-    Raises InputError if its base cannot be read, has no place for a value, or holds a key or a password.
+    Raises InputError if its base cannot be read, has no place for a value, or contains a key or password.
     """
     base = directory / own.base
     try:
@@ -71,7 +71,7 @@ def text_of(name: str, own: FilledFile, directory: Path, values: Mapping[str, An
 
 
 def filled(own: FilledFile, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values that the file gets, by path."""
+    """Returns the file's new values by path, with placeholders filled."""
     return {path: _value(value, values) for path, value in own.values.items()}
 
 
@@ -100,7 +100,7 @@ def write(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, A
 
 
 def script(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, Any], workdir: Path) -> str:
-    """Returns the lines of a shell script that write the same files."""
+    """Returns shell commands that write the same files."""
     made = f"mkdir -p {quoted(workdir)}\n" if own else ""
     return made + "".join(
         _here(Path(path), text_of(name, own[name], directory, values))

@@ -1,4 +1,4 @@
-"""How many processes a command line starts, each of which trains with batches of its own. Pure."""
+"""Number of data-parallel processes that a command line starts. Pure."""
 
 import itertools
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ _OPTIONS = ("nproc_per_node", "nproc-per-node", "num_processes", "num-processes"
 
 
 def processes(run: Sequence[str]) -> str | None:
-    """How a launcher in the words of `run` is given their number; None: it is not given."""
+    """Returns the launcher's process count as written in `run`, maybe a placeholder; None if not given."""
     launcher = next((place for place, word in enumerate(run) if word.rpartition("/")[2] in _LAUNCHERS), None)
     if launcher is None:
         return None
     words = [word for whole in run[launcher + 1 :] for word in whole.split("=", 1)]
-    found = (number for word, number in itertools.pairwise(words) if _is_option(word))
-    return next(found, None)
+    counts = (number for word, number in itertools.pairwise(words) if _is_option(word))
+    return next(counts, None)
 
 
 def _is_option(word: str) -> bool:

@@ -1,29 +1,29 @@
-"""Puts short steps together: every record takes time from the training on its way to the driver. Pure."""
+"""Merges records of short steps, because sending each one costs training time. Pure."""
 
 from autotune.inside.messages import Stamped
 
-# Of a record, as `storage.records` has them.
+# Keys of a record, as in `storage.records`.
 QUEUED, COMPILING, FLOPS = "is_queued", "is_compiling", "step_flops"
 
 
 _APART_S = 0.05
-_FIRST_STEPS = 200  # each in a record of its own: a trial may be short
+_FIRST_STEPS = 200  # not merged: a trial may be short
 
 
 class Merger:
-    """Puts consecutive steps together until 50 ms have passed since the record before them.
+    """Merges consecutive steps until 50 ms have passed since the previous record.
 
-    No step is put together with an evaluation. A step whose end is not known, because the GPU had not done
-    it, ends with the next one whose end is.
+    Never merges a step with an evaluation. A step still queued on the GPU is merged with the next one whose
+    end is known.
     """
 
     def __init__(self) -> None:
         self._steps = 0
         self._held: Stamped | None = None
-        self._last_s = float("-inf")  # of the record that was given out last
+        self._last_s = float("-inf")  # of the last released record
 
     def add(self, record: Stamped, *, is_step: bool) -> list[Stamped]:
-        """Returns what can be given out now that `record` has come, in order."""
+        """Adds a record and returns those that are complete, in order."""
         self._steps += is_step
         is_alone = not is_step or self._steps <= _FIRST_STEPS or COMPILING in record or FLOPS in record
         has_settled = self._held is not None and QUEUED not in self._held
@@ -33,7 +33,7 @@ class Merger:
         return [*before, *(self.rest() if is_due else [])]
 
     def rest(self) -> list[Stamped]:
-        """Returns the steps that are still held back."""
+        """Returns the steps still held back."""
         held, self._held = self._held, None
         if held is None:
             return []

@@ -1,4 +1,4 @@
-"""The process of a command: started without a shell, listened to, and ended with all that it has started."""
+"""Runs a command without a shell, reads its output, and ends it with all its descendants."""
 
 import ctypes
 import math
@@ -24,19 +24,19 @@ from autotune.workloads.command.readers import plain
 
 _LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 _CHUNK_BYTES = 65536
-_PIPE_BYTES = 2**20  # the most that Linux lets a pipe hold
-_LONGEST_BYTES = 8192  # of a line; the rest is another one
+_PIPE_BYTES = 2**20  # largest capacity of a Linux pipe
+_LONGEST_BYTES = 8192  # of a line; longer ones are split
 _LINES_KEPT = 50
 _LISTEN_MS = 100
-_BAR_MS = 50  # after which a line that may be overwritten is taken for whole, too
+_BAR_MS = 50  # after which an unfinished progress bar is read as a line
 _LOOK_S = 0.05
 _LAST_LOOK_S = 2.0
 
 
 class Line(NamedTuple):
-    """A line of the output without colours, and when it was printed.
+    """Line of the output without color codes, and the time of printing.
 
-    That is exact where it `is_stamped`: another one may have been read a while after.
+    Unless it `is_stamped`, that is the time of reading, which may be later.
     """
 
     text: str
@@ -45,7 +45,7 @@ class Line(NamedTuple):
 
 
 class Lines:
-    """Chunks of bytes in, whole lines out: none is empty, or longer than 8 KiB. Pure."""
+    """Splits chunks of bytes into nonempty lines of at most 8 KiB. Pure."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -53,11 +53,11 @@ class Lines:
 
     @property
     def bar(self) -> str:
-        """What a progress bar shows now: it is begun by a carriage return, and ended by the next one."""
+        """Current text of a progress bar: that after a carriage return without line end."""
         return _text(self._rest) if self._is_after_return else ""
 
     def add(self, chunk: bytes) -> list[str]:
-        """The lines that are whole with `chunk`."""
+        """Returns the lines completed by `chunk`."""
         if b"\r" in chunk or b"\n" in chunk:
             self._is_after_return = chunk.rfind(b"\r") > chunk.rfind(b"\n")
         *whole, rest = (self._rest + chunk.replace(b"\r", b"\n")).split(b"\n")
@@ -66,7 +66,7 @@ class Lines:
         return [_text(piece) for line in [*whole, rest[:cut]] for piece in _pieces(line)]
 
     def end(self) -> list[str]:
-        """What is left when nothing more comes."""
+        """Returns the unfinished last line at the end of the output."""
         rest, self._rest = self._rest, b""
         return [_text(rest)] if rest else []
 
@@ -80,10 +80,10 @@ def _text(line: bytes) -> str:
 
 
 class Process:
-    """A command that runs in `directory`, in the process group of its parent.
+    """Running command, in the process group of its parent.
 
-    Its output is passed on to our own; `heard` gets every line, in a thread, and says whether it has found
-    anything in it. Its family is recognized by `mark`, a variable that it alone has in its `environment`.
+    Its output is forwarded to ours; `heard` gets every line, on a thread, and returns True if it used it. All
+    its descendants are recognized by the variable `mark` in their `environment`, whose value is unique.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Process:
     ) -> None:
         self._mark = (mark, environment[mark])
         self._heard, self._is_enough = heard, Event()
-        self.heard_s = -math.inf  # the moment up to which all printed lines have been read
+        self.heard_s = -math.inf  # time up to which all printed lines have been read
         self.tail: deque[str] = deque(maxlen=_LINES_KEPT)
         self._output, theirs = os.pipe()
         try:
@@ -116,16 +116,16 @@ class Process:
 
     @property
     def code(self) -> int | None:
-        """Its exit code, negative for a signal; None while it runs."""
+        """Exit code, negative for a signal; None while it runs."""
         return self._process.poll()
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, and all that it has started."""
+        """True if it and all its descendants have ended."""
         return self.code is not None and not self._listener.is_alive() and not self.family()
 
     def wait(self, timeout_s: float) -> float:
-        """Waits for so long, or until its output ends, as it does with it; returns for how long."""
+        """Waits until its output ends, at most `timeout_s`; returns the seconds waited."""
         begun_s = time.monotonic()
         if self._listener.is_alive():
             self._listener.join(timeout_s)
@@ -134,14 +134,14 @@ class Process:
         return time.monotonic() - begun_s
 
     def family(self) -> list[psutil.Process]:
-        """The command and all that it has started, orphans included."""
+        """Returns the command and all its descendants, orphans included."""
         return [one for one in psutil.process_iter() if _is_marked(one, *self._mark)]
 
     def end(self, grace_s: float) -> None:
-        """Ends the family: the command by a SIGTERM first, and after `grace_s` all that are left.
+        """Ends the command with SIGTERM, and kills what is left of its family after `grace_s`.
 
-        The others get no SIGTERM as long as the command lives: a loader whose workers vanish could not write
-        a checkpoint. What was printed is then passed on.
+        Descendants get no SIGTERM while the command lives: without loader workers it might not be able to
+        write a checkpoint. Waits until all output is forwarded.
         """
         deadline = time.monotonic() + grace_s
         if self.code is None:
@@ -153,7 +153,7 @@ class Process:
             with suppress(psutil.Error):
                 one.terminate()
         self._wait_for(family, deadline)
-        while left := self.family():  # again, because one may have been born meanwhile
+        while left := self.family():  # repeated, because new processes may have started
             for one in left:
                 with suppress(psutil.Error):
                     one.kill()
@@ -166,7 +166,7 @@ class Process:
 
     def _wait_for(self, family: Sequence[psutil.Process], deadline: float) -> None:
         while any(_is_alive(one) for one in family) and time.monotonic() < deadline:
-            self._process.poll()  # or else it stays a zombie
+            self._process.poll()  # reaps the zombie
             time.sleep(_LOOK_S)
 
     def _listen(self) -> None:
@@ -175,7 +175,7 @@ class Process:
             poll.register(pipe, select.POLLIN)
             has_bar, left_bytes = False, _PIPE_BYTES
             while left_bytes > 0:
-                # A process that could not be found may hold it open, and keep writing.
+                # An unrecognized process may keep the pipe open and write on.
                 is_enough = self._is_enough.is_set()
                 before_s, looked_s = looked_s, time.monotonic()
                 if poll.poll(0 if is_enough else _BAR_MS if has_bar else _LISTEN_MS):
@@ -204,7 +204,7 @@ class Process:
     def _show(self, texts: Sequence[str]) -> None:
         shown = [text for marked in texts if (text := unmarked(marked)[0])]
         self.tail.extend(map(plain, shown))
-        with suppress(OSError, ValueError):  # nothing listens any more
+        with suppress(OSError, ValueError):  # nobody reads our output any more
             sys.stdout.buffer.write("".join(f"{text}\n" for text in shown).encode(errors="replace"))
             sys.stdout.buffer.flush()
 
@@ -217,9 +217,9 @@ def _line(text: str, read_s: float) -> Line:
 def started(
     arguments: Sequence[str], directory: Path, environment: Mapping[str, str], output: int
 ) -> "subprocess.Popen[bytes]":
-    """The process of `arguments`; raises InputError where there is no such program, or it cannot be run."""
+    """Starts a process; raises InputError if the program does not exist or cannot be run."""
     try:
-        return subprocess.Popen(  # noqa: S603 - what the user has written, and no shell
+        return subprocess.Popen(  # noqa: S603 - the user's own command, without a shell
             arguments,
             cwd=directory,
             env=dict(environment),
@@ -227,15 +227,15 @@ def started(
             stdout=output,
             stderr=subprocess.STDOUT,
             bufsize=0,
-            preexec_fn=_die_with_us,  # noqa: PLW1509 - a system call alone: it takes no lock of another thread
+            preexec_fn=_die_with_us,  # noqa: PLW1509 - only a system call, which takes no locks
         )
     except (OSError, ValueError) as error:  # ValueError: a zero byte
-        said = error.strerror if isinstance(error, OSError) else str(error)
-        raise InputError(f"workload.run: {arguments[0]} cannot be started in {directory}: {said}") from None
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError(f"workload.run: {arguments[0]} cannot be started in {directory}: {reason}") from None
 
 
 def _is_marked(process: psutil.Process, name: str, value: str) -> bool:
-    with suppress(psutil.Error, OSError):  # another user's, or it has ended
+    with suppress(psutil.Error, OSError):  # of another user, or ended
         return process.environ().get(name) == value and _is_alive(process)
     return False
 
@@ -247,5 +247,5 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def _die_with_us() -> None:
-    """A command without a listener is killed: what it trained would be in its checkpoint, in no record."""
+    """Has the kernel kill the command if we die: its progress would be in a checkpoint but in no record."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

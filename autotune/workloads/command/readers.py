@@ -1,4 +1,4 @@
-"""Figures in what a script writes: in the lines of its output, and in rows of its files. Pure."""
+"""Parses figures from a script's output lines and file rows. Pure."""
 
 import csv
 import json
@@ -12,19 +12,22 @@ _GROUPED = re.compile(r"[,_](?=\d)")  # in 12,000
 
 
 class Parsed(NamedTuple):
-    """The rows of a file, and where the next ones begin: a byte, or a line of a CSV file."""
+    """Rows of a file, and the offset of the next: in bytes, or in lines of a CSV file."""
 
     rows: list[dict[str, float]]
     end: int
 
 
 def plain(line: str) -> str:
-    """`line` without what colours it."""
+    """Returns `line` without color codes."""
     return _COLOURS.sub("", line) if "\x1b" in line else line
 
 
 class Patterns:
-    """Patterns by name, looked for in lines; `missing` were never found, `no_number` has what was none."""
+    """Named patterns to search in lines.
+
+    `missing` has those never found, `no_number` the last match of each that was not a number.
+    """
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
         self._patterns = {name: re.compile(pattern) for name, pattern in patterns.items()}
@@ -32,7 +35,7 @@ class Patterns:
         self.no_number: dict[str, str] = {}
 
     def find(self, line: str) -> dict[str, float]:
-        """The numbers in `line`, by name: a pattern's first group that took part, of its last match."""
+        """Returns the numbers in `line` by name: the first matched group of a pattern's last match."""
         found: dict[str, float] = {}
         for name, pattern in self._patterns.items():
             if pattern.groups == 0:
@@ -51,7 +54,7 @@ class Patterns:
 
 
 def number_in(text: str) -> float | None:
-    """The number that `text` is, `nan` included; None where it is none."""
+    """Returns `text` as a number, `nan` included; None if it is not one."""
     try:
         return float(_GROUPED.sub("", text.strip()))
     except ValueError:
@@ -59,7 +62,7 @@ def number_in(text: str) -> float | None:
 
 
 def json_lines(data: bytes, start: int) -> Parsed:
-    """The numbers of every object that is a whole line from byte `start` on; nested ones by dotted name."""
+    """Returns the numbers in complete JSON lines from byte `start` on; nested ones by dotted name."""
     end = data.rfind(b"\n") + 1
     rows = []
     for line in data[start:end].splitlines():
@@ -77,10 +80,10 @@ def _numbers(value: Any, name: str = "") -> list[tuple[str, float]]:
 
 
 def csv_rows(data: bytes, start: int) -> Parsed:
-    """The numbers of every row after the first `start` lines, by the first line's names.
+    """Returns the numbers in rows after the first `start` lines, by the header's names.
 
-    Lines are counted, and not bytes: a logger that gets another column rewrites all of them. Where there are
-    fewer than before, all are new.
+    Counts lines, not bytes, because loggers rewrite the file to add a column. If there are fewer lines than
+    before, all are new.
     """
     lines = data[: data.rfind(b"\n") + 1].splitlines() or [b""]
     names = _cells(lines[0])

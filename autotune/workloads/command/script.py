@@ -1,4 +1,4 @@
-"""A shell script that runs the command line again, with settings in it."""
+"""Shell script that repeats a command line with given settings."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ TRAINED = Path("trained")
 
 @dataclass(frozen=True)
 class Script(OwnFile):
-    """Runs what `command_line` makes of settings; `spec` is the command's, run in `directory`."""
+    """Script of the command line that `command_line` returns for settings."""
 
     spec: Spec
     directory: Path
@@ -30,7 +30,7 @@ class Script(OwnFile):
         return "best.sh"
 
     def text(self, settings: Mapping[str, Any]) -> str:
-        """The command line, behind what makes the directory it trains into and the files that it reads."""
+        """Returns commands that create workdir and input files, and then the command line."""
         workdir = TRAINED.absolute()
         values = calls.values_of(self.spec, settings, workdir)
         written = files.script(self.spec.files, self.directory, values, workdir)
@@ -47,7 +47,7 @@ class Script(OwnFile):
         return f"sh {quoted(file)}"
 
     def put_in(self, file: Path, settings: Mapping[str, Any]) -> InFile | None:
-        """What the specification puts into a trial's copy of `file`."""
+        """Returns the values for a trial's copy of `file`; None if it is not in the specification."""
         values = calls.values_of(self.spec, settings, TRAINED.absolute())
         bases = {(self.directory / own.base).resolve(): own for own in self.spec.files.values()}
         own = bases.get(file.resolve())

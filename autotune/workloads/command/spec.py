@@ -1,4 +1,4 @@
-"""What a search space says of a command: its keys, and every mistake in them in one line."""
+"""Specification of a command in a search space, and its validation."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,8 +14,8 @@ from autotune.workloads.command import line
 from autotune.workloads.command.files import FilledFile
 
 KIND = "command"
-REPORTED = "reported"  # the script calls autotune.report: nothing has to be read
-# Placeholders that are no settings.
+REPORTED = "reported"  # the script calls autotune.report
+# Placeholders that are not settings.
 WORKDIR, TRIAL_SAMPLES, TRAINING_SAMPLES = "workdir", "trial_samples", "training_samples"
 EFFECTIVE_BATCH = "effective_batch_size"
 GIVEN = (WORKDIR, TRIAL_SAMPLES, TRAINING_SAMPLES, EFFECTIVE_BATCH)
@@ -25,7 +25,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
 def _split(given: Any) -> Any:
-    """The words of a line; a number among them is written as YAML has it."""
+    """Splits a line into words; numbers in a list become text."""
     if isinstance(given, str):
         return line.split(given)
     if isinstance(given, list | tuple) and all(isinstance(word, str | int | float) for word in given):
@@ -34,14 +34,14 @@ def _split(given: Any) -> Any:
 
 
 def _keys_as_json(by_value: Any) -> Any:
-    """Keys as they are after JSON: YAML's `true` and `1` are no texts."""
+    """Converts keys to JSON text, because YAML keys such as `true` and `1` are not strings."""
     return (
         {line.key_of(key): text for key, text in by_value.items()} if isinstance(by_value, dict) else by_value
     )
 
 
 def _as_texts(values: Any) -> Any:
-    """Values of the environment: a number is written as YAML has it."""
+    """Converts numbers in environment values to text."""
     if not isinstance(values, dict):
         return values
     return {name: line.written(v) if isinstance(v, int | float) else v for name, v in values.items()}
@@ -52,7 +52,7 @@ ByValue = Annotated[dict[str, Words], BeforeValidator(_keys_as_json)]
 
 
 class Resume(BaseModel):
-    """What resumes a training: `arguments` for the line, once there is the `file`."""
+    """Arguments that resume a training once the checkpoint `file` exists."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -64,7 +64,7 @@ _INNER_KEYS: Mapping[str | int, Sequence[str]] = {"resume": ("file", "arguments"
 
 
 def _as_resume(value: Any) -> Any:
-    """A text is the arguments; the checkpoint is the path in them."""
+    """Reads a text as arguments that contain the checkpoint's path."""
     if not isinstance(value, str):
         return value
     if (path := line.path_in(line.split(value))) is None:
@@ -82,7 +82,7 @@ def named_scores(value: Any) -> Any:
 
 
 class Spec(BaseModel):
-    """A command and what is known of it."""
+    """Specification of a command."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -175,7 +175,7 @@ class Spec(BaseModel):
             yield from self._wrong_name(name)
 
     def _wrong_name(self, name: str) -> Iterator[str]:
-        """What is wrong with the name of a file."""
+        """Yields a mistake in the name of a file."""
         if not name.isidentifier() or name in GIVEN:
             yield f"files: a name of letters that is none of {', '.join(GIVEN)}: got {units.shown(name)}"
         elif name not in self._names_in_line():
@@ -183,31 +183,31 @@ class Spec(BaseModel):
 
     @property
     def file(self) -> tuple[str, str] | None:
-        """The kind of the file that has the scores, and its path; None where they are not in a file."""
+        """Kind and path of the file with the scores; None if they are not in a file."""
         return next(((name, path) for name in _FILES if (path := getattr(self, name)) is not None), None)
 
     @property
     def scores(self) -> Mapping[str, str]:
-        """Where each score is; nothing where the script reports them."""
+        """Pattern or key of each score; empty if the script reports them."""
         return {} if isinstance(self.quality, str) else self.quality
 
     @property
     def patterns(self) -> Mapping[str, str]:
-        """The patterns of scores in the output."""
+        """Patterns of scores in the output; empty if they are in a file."""
         return {} if self.file else self.scores
 
     @property
     def counts_by_output(self) -> bool:
-        """Whether patterns find the steps in the output: the hook's are then not counted."""
+        """True if steps are counted by patterns in the output, not by the hook."""
         return self.samples is not None or self.steps is not None
 
     def _names_in_line(self) -> set[str]:
-        """The names that the command sees the values of."""
+        """Returns the names whose values reach the command."""
         names = self.placeholders()
         return {name for key in ("run", "environment", "flags", "resume") for name in names[key]}
 
     def placeholders(self) -> dict[str, list[str]]:
-        """The names in braces, by the key that they are in."""
+        """Returns the placeholders by the key that contains them."""
         by_key = {
             "run": self.run,
             "setup": self.setup,
@@ -222,17 +222,16 @@ class Spec(BaseModel):
         return {key: line.names_in(texts) for key, texts in by_key.items()} | in_files
 
     def require_settings(self, settings: Mapping[str, Any], told: tuple[str, ...] = ()) -> None:
-        """Raises InputError for a placeholder or flag without one of the `settings`, and for one of these
-        that nothing uses.
+        """Raises InputError for placeholders and flags without a setting, and for unused settings.
 
-        They are nested, or have dotted names, as the user calls them; `told` are those that the tuner uses.
+        `settings` are nested or have dotted names; `told` are those that the tuner itself uses.
         """
         wrong = [*self.without_setting(settings), *self.unused(settings, told)]
         if wrong:
             raise InputError("; ".join(wrong))
 
     def without_setting(self, settings: Mapping[str, Any]) -> list[str]:
-        """What is wrong with the placeholders and flags for which `settings` have nothing."""
+        """Returns mistakes about placeholders and flags that match none of the `settings`."""
         known = [path for path, _ in line.flat(settings)]
         named = [
             (f"workload.{key}: {{{name}}}", name)
@@ -251,7 +250,7 @@ class Spec(BaseModel):
         ]
 
     def unused(self, settings: Mapping[str, Any], told: tuple[str, ...]) -> list[str]:
-        """What is wrong with the `settings` that nothing uses; `told` are those that the tuner uses."""
+        """Returns mistakes about unused `settings`; `told` are those that the tuner itself uses."""
         used = [
             *self.flags,
             *told,
@@ -268,7 +267,7 @@ _S = TypeVar("_S", bound=Spec)
 
 
 def read(values: Mapping[str, Any], model: type[_S]) -> _S:
-    """The specification in `values`; raises InputError with every mistake, in one line."""
+    """Returns the specification in `values`; raises InputError with every mistake, in one line."""
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
@@ -277,7 +276,7 @@ def read(values: Mapping[str, Any], model: type[_S]) -> _S:
 
 
 def _explained(error: ErrorDetails, keys: Sequence[str]) -> str:
-    """What is wrong with a value, and where."""
+    """Returns a validation error in plain words, with its location."""
     where = ".".join(str(part) for part in error["loc"] if not str(part).startswith(("dict[", "literal[")))
     match error["type"]:
         case "extra_forbidden":
@@ -287,13 +286,13 @@ def _explained(error: ErrorDetails, keys: Sequence[str]) -> str:
         case "missing":
             return f"{where}: required"
         case "value_error":
-            said = error["msg"].removeprefix("Value error, ")
-            return f"{where}: {said}" if where else said
+            message = error["msg"].removeprefix("Value error, ")
+            return f"{where}: {message}" if where else message
     return f"{where}: {error['msg'][0].lower()}{error['msg'][1:]}, got {units.shown(error['input'])}"
 
 
 def _shell_in(run: tuple[str, ...]) -> Iterator[str]:
-    """What only a shell would understand."""
+    """Yields mistakes about words that only a shell understands."""
     if found := next((word for word in run if word in _OF_SHELLS), None):
         yield f"run: no shell reads it: put {found!r} and what it is for into a script, and run that"
     if run and _ASSIGNMENT.match(run[0]):
@@ -313,10 +312,10 @@ def _wrong_pattern(where: str, pattern: str | None, groups: int) -> Iterator[str
 
 
 def located(values: Mapping[str, Any], directory: Path) -> dict[str, Any]:
-    """`values` of a specification with absolute paths in place of those relative to `directory`."""
+    """Returns `values` with absolute paths; relative ones are below `directory`."""
     paths = {"directory": values.get("directory", "."), "python": values.get("python")}
     return {
         **values,
-        # Not resolved: the Python of a virtual environment is a link to one that knows nothing of it.
+        # Not resolved: the Python of a virtual environment is a link to one outside of it.
         **{key: str((directory / path).absolute()) for key, path in paths.items() if isinstance(path, str)},
     }

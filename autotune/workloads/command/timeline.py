@@ -1,4 +1,4 @@
-"""What several sources say of a command, put into the order in which it happened. Pure."""
+"""Merges events of a command from several sources into order of time. Pure."""
 
 import heapq
 import itertools
@@ -8,16 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-_ON_ITS_WAY_S, _LATE_S = 0.05, 0.2  # of what was printed or sent, usually and on a busy machine
-# What is shorter may be a process that had to wait for a core. Taken for an evaluation, it would have the
-# scores a step too early, and a trial that ends with them would miss its end.
+_ON_ITS_WAY_S, _LATE_S = 0.05, 0.2  # delay of printed or sent events: usual, and on a busy machine
+# A shorter gap may be a process waiting for a core. Mistaken for an evaluation, it would date the scores a
+# step too early, and a trial that ends with them would miss its end.
 _LONG_STEPS, _LONG_S = 10, 0.2
-_TOGETHER_S = 0.5  # scores of one evaluation are printed within that
+_TOGETHER_S = 0.5  # scores of one evaluation are printed within this time
 
 
 @dataclass(frozen=True)
 class Step:
-    """An optimizer step: its samples and tokens, None where unknown, and its figures."""
+    """Optimizer step with its figures; samples and tokens are None if unknown."""
 
     samples: int | None
     figures: Mapping[str, Any] = field(default_factory=dict)
@@ -26,21 +26,21 @@ class Step:
 
 @dataclass(frozen=True)
 class SamplesSeen:
-    """The samples so far, as the script says."""
+    """Samples so far, as printed by the script."""
 
     samples: int
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What an evaluation has found."""
+    """Scores of an evaluation."""
 
     scores: Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class Reported:
-    """A record that the script has reported by itself."""
+    """Record that the script has reported itself."""
 
     record: Mapping[str, Any]
 
@@ -49,11 +49,10 @@ Happened = Step | SamplesSeen | Scores | Reported
 
 
 def evaluated_s(now_s: float, steps_s: Sequence[float]) -> float | None:
-    """When an evaluation had ended whose scores may be read only now, where steps had ended at `steps_s`.
+    """Returns the end of an evaluation whose scores are read at `now_s`, after steps that ended at `steps_s`.
 
-    On a busy machine a line may be read only after the step that followed it. That step then seems to have
-    taken several times as long as others, for the evaluation is in it; many a step of milliseconds seems so
-    for other reasons. None: there was no such step shortly before.
+    On a busy machine, scores may be read only after the next step, which then seems several times as long as
+    others because it contains the evaluation. None if no recent step was clearly that long.
     """
     gaps = [(end_s - begin_s, end_s) for begin_s, end_s in itertools.pairwise(steps_s) if end_s <= now_s]
     late = [gap for gap in gaps if gap[1] > now_s - _LATE_S]
@@ -65,14 +64,14 @@ def evaluated_s(now_s: float, steps_s: Sequence[float]) -> float | None:
 
 
 def known_s(now_s: float, steps_s: Sequence[float]) -> float:
-    """Up to which moment all that happened has been received, except what is very late."""
+    """Returns the time up to which all events have arrived, except very late ones."""
     return now_s - (_LATE_S if evaluated_s(now_s, steps_s) is not None else _ON_ITS_WAY_S)
 
 
 class Timeline:
-    """Takes in what `happened` and when, and gives it out in that order.
+    """Queue of events, released in order of time.
 
-    Scores that follow one another within half a second are of one evaluation, at the time of the last.
+    Scores that follow one another within 0.5 s belong to one evaluation, at the time of the last.
     """
 
     def __init__(self) -> None:
@@ -85,7 +84,7 @@ class Timeline:
         heapq.heappush(self._heap, (at_s, next(self._order), happened))
 
     def until(self, moment_s: float) -> Iterator[tuple[float, Happened]]:
-        """What happened up to a moment; its moments never decrease."""
+        """Yields the events up to a moment; their times never decrease."""
         while self._heap and self._heap[0][0] <= moment_s:
             at_s, _, happened = heapq.heappop(self._heap)
             self._last_s = at_s = max(at_s, self._last_s)

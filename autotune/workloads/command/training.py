@@ -1,4 +1,4 @@
-"""A command that trains: run, followed by every source, and reported as records."""
+"""Runs a training command, and turns its output, files and hook messages into records."""
 
 import json
 import math
@@ -33,18 +33,18 @@ from autotune.workloads.command.timeline import (
     known_s,
 )
 
-# Between two looks, each of which takes time from the training: soon at first, since a trial may be short.
+# Polling interval and its growth: short at first for short trials, later longer, as it costs training time.
 _SOON_S, _LATE_S, _LATER = 0.05, 0.2, 1.05
 _STEPS_REMEMBERED = 50
-# To write a checkpoint in: a trial that is asked to stop has a minute, and a whole training ten.
+# Time to write a checkpoint: a trial that is asked to stop has a minute, a whole training ten.
 _SAVING_S, _WHOLE_SAVING_S = 50.0, 590.0
-_GRACE_S = 10.0  # for what nothing is expected of any more, and what is left behind, to end by itself
+_GRACE_S = 10.0  # for finished commands and processes left behind to end by themselves
 _FAILED_GRACE_S = 1.0
-# A little before a trial without an evaluation is given up: here it is known what was looked for.
+# Slightly before the tuner gives up a trial without evaluation: here the missing pattern is known.
 _OVERDUE_TIMES, _OVERDUE_STEPS = 2.7, 90
-_MOST_UNSTEPPED = 10  # evaluations: some scripts begin with a few
+_MOST_UNSTEPPED = 10  # evaluations before the first step: some scripts begin with a few
 _STEPS, _SAMPLES = "steps", "samples"
-# What the hook calls it, and what the tuner does.
+# The hook's names of figures, and the tuner's.
 _NAMES = {
     "loss": "train_loss",
     "rate": "learning_rate",
@@ -63,18 +63,18 @@ _NO_STEP = (
 def fit(
     spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path, objects: Sequence[str] = ()
 ) -> Iterator[Stamped]:
-    """Runs the command and yields what it does: steps, evaluations, and what it reports by itself.
+    """Runs the command and yields its steps, evaluations, and the records it reports itself.
 
-    Settings below one of the `objects` replace the arguments of such, wherever it makes one. A trial that
-    cannot resume from its checkpoint begins anew, once in a workdir. Raises what the script has raised, or
-    why nothing is known of it. Closed, it ends all that was started; asked to stop, it does so, too, yields
-    what the command has done until then, and raises StoppedError.
+    Settings below one of the `objects` replace arguments of every such object in the script. A trial that
+    cannot resume from its checkpoint restarts from scratch, once per workdir. Raises the script's exception,
+    or CommandError if the output lacks steps or scores. Closing it ends all processes. If asked to stop, it
+    ends them, yields the remaining records, and raises StoppedError.
     """
-    workdir = workdir.absolute()  # the command runs elsewhere
+    workdir = workdir.absolute()  # the command runs in another directory
     try:
         yield from _attempt(spec_, directory, settings, workdir, objects)
     except ending.ResumeError as error:
-        is_kept = error.was_killed or wire.is_whole()  # days of training are not restarted unasked
+        is_kept = error.was_killed or wire.is_whole()  # a whole training is not restarted unasked
         checkpoint = _checkpoint(spec_, directory, settings, workdir)
         if is_kept or checkpoint.was_set_aside or not checkpoint.set_aside():
             raise
@@ -91,9 +91,9 @@ def _checkpoint(spec_: Spec, directory: Path, settings: Mapping[str, Any], workd
 
 
 def _begun(checkpoint: Checkpoint) -> Counts | None:
-    """Returns the samples to resume from; None: it begins anew.
+    """Returns the counts to resume from; None to start from scratch.
 
-    A trial whose checkpoint is not known would be measured wrongly; a whole training is resumed nevertheless.
+    A checkpoint with unknown counts would falsify a trial's measurement; a whole training resumes anyway.
     """
     if not checkpoint.exists:
         checkpoint.forget()
@@ -117,7 +117,7 @@ def _begun(checkpoint: Checkpoint) -> Counts | None:
 def _attempt(
     spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path, objects: Sequence[str]
 ) -> Iterator[Stamped]:
-    """What the command does from its checkpoint on, where it has one."""
+    """Runs the command once, from its checkpoint if there is one, and yields its records."""
     values = calls.values_of(spec_, settings, workdir)
     files.write(spec_.files, directory, values, workdir)
     checkpoint = _checkpoint(spec_, directory, settings, workdir)
@@ -145,13 +145,13 @@ def _attempt(
 
 
 def _paths(arguments: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
-    """The names of all arguments that something has to take, such as `loader.num_workers`."""
-    own = {name: found for name, found in arguments.items() if name != wire.IN_TRIAL}
-    return frozenset(f"{name}.{key}" for name, found in own.items() for key in found)
+    """Returns the paths of all arguments that an object must take, such as `loader.num_workers`."""
+    own = {name: values for name, values in arguments.items() if name != wire.IN_TRIAL}
+    return frozenset(f"{name}.{key}" for name, values in own.items() for key in values)
 
 
 class _Run:
-    """Hears a command from its output, its files and the hook in it, and makes records of that."""
+    """Collects events of a command from output, files and hook, and makes records of them."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class _Run:
         *,
         to_take: frozenset[str],
     ) -> None:
-        self._to_take = to_take  # arguments that nothing has taken yet
+        self._to_take = to_take  # arguments that no object has taken yet
         self._spec, self._inbox = spec_, inbox
         self._counter, self._checkpoint, self._follower = counter, checkpoint, follower
         progress = {_SAMPLES: spec_.samples, _STEPS: spec_.steps}
@@ -173,12 +173,12 @@ class _Run:
         self._timeline, self._merger = Timeline(), Merger()
         self._steps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
         self._told: ending.Told | None = None
-        self._resumes = checkpoint.exists  # one that is not resumed was set aside
+        self._resumes = checkpoint.exists  # otherwise it was set aside
         self._evaluations = 0
         self._reports = self._counts_itself = False
 
     def hear(self, line_: Line) -> bool:
-        """Takes a line of the output, in the thread that reads it; whether anything was found in it."""
+        """Takes a line of the output, on the reader thread; returns True if it matched a pattern."""
         progress = self._progress.find(line_.text)
         if _STEPS in progress:
             self._lines.put((line_, Step(None)))
@@ -189,7 +189,7 @@ class _Run:
         return bool(progress or scores)
 
     def records(self, process: Process, trial_samples: int) -> Iterator[Stamped]:
-        """The records, until the command has ended; raises what its end means."""
+        """Yields records until the command has ended; raises its error, if any."""
         until_s, look_s = math.inf, _SOON_S
         while not process.is_over and time.monotonic() < until_s:
             if stops.is_asked():
@@ -197,9 +197,9 @@ class _Run:
                 process.end(_WHOLE_SAVING_S if wire.is_whole() else _SAVING_S)
                 yield from self._rest()
                 raise stops.StoppedError
-            waited_s = process.wait(look_s)  # what came meanwhile has stamps of its own
-            has_stood = waited_s > 2 * look_s + _SOON_S  # suspended, as between two turns of a race
-            look_s = _SOON_S if has_stood else min(_LATE_S, _LATER * look_s)
+            waited_s = process.wait(look_s)  # events that arrive meanwhile have their own timestamps
+            was_suspended = waited_s > 2 * look_s + _SOON_S  # as between two turns of a race
+            look_s = _SOON_S if was_suspended else min(_LATE_S, _LATER * look_s)
             heard_s = min(process.heard_s, self._inbox.heard_s())
             self._listen()
             yield from self._ready(min(heard_s, known_s(time.monotonic(), self._steps_s)))
@@ -215,23 +215,23 @@ class _Run:
             raise ending.of_nothing([*lacks, *found], tuple(process.tail))
 
     def _rest(self) -> Iterator[Stamped]:
-        """The records of all that a command has done that has ended."""
+        """Yields the remaining records of an ended command."""
         self._inbox.finish()
         self._listen()
         yield from self._ready(math.inf)
 
     def _of_exit(self, process: Process, code: int) -> Exception:
-        """Why the command has failed, and whether it was resuming from a checkpoint."""
+        """Returns the error of a failed command; a ResumeError if it failed to resume."""
         error = ending.of_exit(code, process.pid, self._told, tuple(process.tail))
         has_begun = self._counter.steps or not self._resumes
         return error if has_begun else ending.ResumeError(error, code)
 
     def conclude(self) -> None:
-        """Counts what has come since, for resuming from the checkpoint."""
+        """Counts the remaining events, for resuming from the checkpoint."""
         deque(self._rest(), maxlen=0)
 
     def _listen(self) -> None:
-        """Takes what was said until now, and what was written."""
+        """Takes all pending messages, output lines and file rows."""
         while (message := self._inbox.get(0.0)) is not None:
             self._take(message)
         with suppress(Empty):
@@ -247,7 +247,7 @@ class _Run:
         self._to_take -= set(message.taken)
         if message.gpu_lost:
             raise GpuLostError(message.gpu_lost)
-        if message.error is not None:  # of several processes the first one fails, the others for its failing
+        if message.error is not None:  # the first failing process causes the others to fail
             self._told = self._told or ending.Told(message.error.type, message.error.message)
         elif message.record is not None:
             self._timeline.add(message.at_s, Reported(message.record))
@@ -259,7 +259,7 @@ class _Run:
             self._timeline.add(message.at_s, Step(**vars(message.step)))
 
     def _ready(self, moment_s: float) -> Iterator[Stamped]:
-        """The records of what had happened up to a moment."""
+        """Yields the records of events up to a moment."""
         for at_s, happened in self._timeline.until(moment_s):
             if (record := self._record(at_s, happened)) is not None:
                 is_step = isinstance(happened, Step)
@@ -290,9 +290,9 @@ class _Run:
                 return counter.reported(at_s, happened.record)
 
     def _require_sense(self, process: Process, trial_samples: int) -> None:
-        """Raises where a command trains on, and there is nothing to be learnt of it any more."""
+        """Raises CommandError if a running command cannot yield a usable measurement any more."""
         counter = self._counter
-        if counter.steps and self._to_take:  # what takes them is made before the first step
+        if counter.steps and self._to_take:  # their objects are made before the first step
             raise ending.of_nothing([self._untaken()], tuple(process.tail))
         is_far = trial_samples and counter.samples >= _OVERDUE_TIMES * trial_samples
         unscored = is_far and counter.steps >= _OVERDUE_STEPS and not self._evaluations and not self._reports
@@ -302,7 +302,7 @@ class _Run:
             raise ending.of_nothing([far, *lacks] if unscored else lacks, tuple(process.tail))
 
     def _lacks(self) -> list[str]:
-        """What a trial has not shown that began at the beginning; a whole training need not be evaluated."""
+        """Returns missing steps or scores; none after resuming, or for a whole training with steps."""
         if self._counter.begun or (self._counter.steps and wire.is_whole()):
             return []
         lacks = [] if self._counter.steps or self._reports else [self._no_step()]

@@ -1,4 +1,4 @@
-"""A command line as a workload."""
+"""Workload that runs a command line."""
 
 import functools
 import os
@@ -22,12 +22,12 @@ from autotune.workloads.command.script import TRAINED, Script
 from autotune.workloads.command.spec import Spec
 from autotune.workloads.own_file import OwnFile
 
-_TOLD = (SEED, *EFFECTIVE_BATCH)  # settings that the tuner itself makes use of
+_TOLD = (SEED, *EFFECTIVE_BATCH)  # settings that the tuner itself uses
 
 
 @dataclass(frozen=True)
 class CommandWorkload(Workload):
-    """`spec` says what is run; its paths are absolute."""
+    """Workload that runs the command of `spec`, whose paths are absolute."""
 
     entry_point: str
     spec: Spec
@@ -35,17 +35,17 @@ class CommandWorkload(Workload):
 
     @classmethod
     def of(cls, values: Mapping[str, Any], directory: Path) -> Self:
-        """The workload that `values` specify, in a search space's file in `directory`.
+        """Returns the workload specified by `values`; relative paths are below `directory`.
 
-        Raises InputError with every mistake in them, in one line.
+        Raises InputError with every mistake in one line.
         """
-        spec.read(values, Spec)  # before paths are made of what may be none
+        spec.read(values, Spec)  # before invalid values are taken for paths
         whole = spec.located(values, directory)
         return cls(spec.KIND, spec.read(whole, Spec), whole)
 
     @property
     def value(self) -> dict[str, Any]:
-        """What a search space calls it, whole: the process of a trial loads it by that."""
+        """The specification, from which a trial's process loads it."""
         return dict(self.values)
 
     @property
@@ -54,29 +54,29 @@ class CommandWorkload(Workload):
 
     @property
     def fit(self) -> Fit:
-        """`fit(settings, workdir)` runs the command, with settings in the user's names and shape."""
+        """`fit(settings, workdir)`, which runs the command; settings are in the user's names and shape."""
         return functools.partial(training.fit, self.spec, self.directory)
 
     @property
     def preload(self) -> tuple[str, ...]:
-        """Nothing: the command is a process of its own."""
+        """Empty: the command is a separate process."""
         return ()
 
     @property
     def python(self) -> str | None:
-        """The Python that the command begins with, named by its path, or that is given for it."""
+        """Path of the Python at the start of the command, else the `python` of the specification."""
         first = self.spec.run[0]
         is_named = os.sep in first and Path(first).name.startswith("python")
         return str(self.directory / first) if is_named else self.spec.python
 
     @property
     def needs_torch(self) -> bool:
-        """Whether torch counts its steps, or a file in its command line imports torch."""
+        """True if steps are counted through torch, or a file in the command line imports torch."""
         counts_itself = self.spec.counts_by_output or self.spec.quality == spec.REPORTED
         return not counts_itself or any(code.imports(file, "torch") for file in self._named())
 
     def python_with_torch(self, settings: Mapping[str, Any]) -> calls.Call | None:
-        """The command's own Python, if it names one and needs torch."""
+        """Returns a call of the command's Python, if it runs one and needs torch."""
         made = calls.call(self.spec, self.directory, calls.values_of(self.spec, settings, ""), resumes=False)
         python = made.arguments[0]
         is_known = self.needs_torch and Path(python).name.startswith("python")
@@ -87,31 +87,31 @@ class CommandWorkload(Workload):
         return Script(self.spec, self.directory, self.command_line)
 
     def complete(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
-        """With the processes that train together, where a launcher in the command line says how many."""
-        said = launch.processes(self.spec.run)
-        if said is None or PROCESSES in baseline:
+        """Adds the number of processes, if a launcher in the command line sets it."""
+        given = launch.processes(self.spec.run)
+        if given is None or PROCESSES in baseline:
             return dict(baseline)
-        if names := line.names_in([said]):
+        if names := line.names_in([given]):
             rule = f"{{{names[0]}}} is how many processes train together"
             raise InputError(f"workload.run: {rule}: say so in roles: {{{PROCESSES}: {names[0]}}}")
-        count = units.whole(said)
+        count = units.whole(given)
         return dict(baseline) if count is None else {**baseline, PROCESSES: count}
 
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
     ) -> dict[str, Setting]:
-        """With its length, and the samples of a step, for scripts that do not show their batches."""
+        """Adds the trial's length, and the samples of a step for scripts that do not report them."""
         del evaluations, quality
         own = {spec.TRIAL_SAMPLES: samples, spec.EFFECTIVE_BATCH: effective_batch(settings)}
         return {**settings, **own}
 
     @property
     def ends_itself(self) -> bool:
-        """As a script does that does not ask `autotune.should_stop`."""
+        """True unless the script reports itself, and may wait for `autotune.should_stop`."""
         return self.spec.quality != spec.REPORTED
 
     def for_training(self, settings: Mapping[str, Setting], samples: int | None) -> dict[str, Setting]:
-        """As for a trial of as many samples; raises InputError where the command needs their number."""
+        """Sets the length as for a trial; raises InputError if it is unknown but the command needs it."""
         given = {**super().for_training(settings, samples), spec.EFFECTIVE_BATCH: effective_batch(settings)}
         if samples is not None:
             return {**given, spec.TRIAL_SAMPLES: samples}
@@ -125,7 +125,7 @@ class CommandWorkload(Workload):
         return code.revision_of_files(self.directory, self.spec.code, [*bases, *self._named()])
 
     def _named(self) -> list[Path]:
-        """The user's own files in the command line."""
+        """Returns the user's own files in the command line."""
         named = [self.directory / word for word in self.spec.run if code.may_be_the_users(Path(word))]
         return [file for file in named if file.is_file()]
 
@@ -151,10 +151,10 @@ class CommandWorkload(Workload):
             raise InputError(f"unit: {rule}: got {unit!r}")
 
     def check(self, settings: Mapping[str, Any]) -> list[str]:
-        """Runs the set-up; what the user should know of that.
+        """Checks settings, paths and files, runs the set-up, and returns a note on it.
 
-        Raises InputError for a placeholder without a setting, and for a setting that nothing uses; where the
-        directory or a program is not there, where a file cannot be written, and where the set-up fails.
+        Raises InputError for placeholders without a setting, unused settings, a missing directory or program,
+        files that cannot be filled, and a failing set-up.
         """
         self.spec.require_settings(settings, self._used(settings))
         self._require_places(settings)
@@ -167,7 +167,7 @@ class CommandWorkload(Workload):
         return not self.spec.unused({name: None}, self._used({name: None}))
 
     def _used(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
-        """The settings that are made use of, besides those that the specification names."""
+        """Returns settings that are used although the specification does not name them."""
         del settings
         return _TOLD
 
@@ -201,9 +201,9 @@ class CommandWorkload(Workload):
         return [f"setup: {shown} ({time.monotonic() - begun_s:.0f} s)"]
 
     def command_line(self, settings: Mapping[str, Any], workdir: Path = TRAINED) -> str:
-        """The command with `settings`, in the user's names and shape, as a line for a shell.
+        """Returns the command as a shell line that trains with `settings`, in the user's names and shape.
 
-        It trains into `workdir`. A trial's samples are the training's; what is not known stays in braces.
+        {trial_samples} becomes the length of the whole training; unknown placeholders stay in braces.
         """
         samples = self.spec.training_samples
         whole = {} if samples is None else {spec.TRIAL_SAMPLES: samples}
@@ -213,7 +213,7 @@ class CommandWorkload(Workload):
         return f"cd {quoted(self.directory)} && {words}"
 
     def _assignments(self, settings: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
-        """What the environment has to have, with `values` for the placeholders, as words for a shell."""
+        """Returns environment variables, with placeholders filled, as shell assignments."""
         del settings
         variables = {name: line.word(text, values) for name, text in self.spec.environment.items()}
         return [f"{name}={word(text)}" for name, text in variables.items()]

@@ -1,4 +1,4 @@
-"""What is known of a framework: whose arguments are settings, and what they are to the tuner."""
+"""Description of a framework: the objects whose arguments are settings, and their roles."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from autotune.core.settings import Known, Setting
 from autotune.workloads.base import Cadence
 
 _NOTHING = object()
-# `(settings, samples, evaluations, quality)` of a trial -> what it is given besides, by the tuner's names.
+# `(settings, samples, evaluations, quality)` of a trial -> further settings, by the tuner's names.
 ForTrial = Callable[[Mapping[str, Setting], int, int, str], Mapping[str, Setting]]
 
 
@@ -21,35 +21,28 @@ def _nothing(
 
 @dataclass(frozen=True)
 class Framework:
-    """A `kind` of workload.
-
-    Settings below one of the `objects` are arguments of such an object, wherever the script makes one.
-    `roles` are the paths of settings by what the tuner calls them, and `words` what the framework calls the
-    tuner's values, each in every spelling that it takes: both hold where a search space says nothing else. A
-    baseline without the path of a role may have one of the `other_roles`. A training writes its `checkpoint`,
-    a path in the trial's directory or a pattern of one, and resumes from it by itself. `cadence` is how often
-    it evaluates, by its own arguments.
-    """
+    """A `kind` of workload. `roles` and `words` are defaults that a search space may override."""
 
     kind: str
-    objects: tuple[str, ...]
-    roles: Mapping[str, str]
-    checkpoint: str
+    objects: tuple[str, ...]  # settings below one of these are arguments of every such object in the script
+    roles: Mapping[str, str]  # path of a setting by the tuner's name
+    checkpoint: str  # path or pattern in the trial's directory, from which a training resumes by itself
+    # The framework's spellings of the tuner's values, by role and value.
     words: Mapping[str, Mapping[str, Sequence[Setting]]] = field(default_factory=dict)
     known: tuple[Known, ...] = ()
-    units: tuple[str, ...] = ("samples",)  # of work, in which it can be counted when there is an evaluation
-    other_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    units: tuple[str, ...] = ("samples",)  # of work, in which evaluations can be scheduled
+    other_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # paths if `roles` has no match
     for_trial: ForTrial = _nothing
-    cadence: Cadence = field(default_factory=Cadence)
+    cadence: Cadence = field(default_factory=Cadence)  # of evaluations, by its own arguments
 
     def completed(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The `values` of a search space with the roles and words that it leaves out.
+        """Returns a search space's `values` with default roles and words added.
 
-        A setting has a role by default where the baseline has it, and no other setting has the role.
+        A setting gets its default role if the baseline has the setting, and no other has the role.
         """
         given, baseline = values.get("roles", {}), values.get("baseline")
         if not isinstance(given, Mapping) or not isinstance(baseline, Mapping):
-            return dict(values)  # for the search space to refuse
+            return dict(values)  # rejected by the search space
         roles = {
             role: path
             for role, path in self._paths(baseline).items()
@@ -58,7 +51,7 @@ class Framework:
             and role not in baseline
             and _has(baseline, path)
         }
-        said, whole = values.get("values", {}), {**roles, **given}
+        own, whole = values.get("values", {}), {**roles, **given}
         words = {
             role: _spelt(found, _mentioned(values, whole[role]))
             for role, found in self.words.items()
@@ -67,11 +60,11 @@ class Framework:
         return {
             **values,
             "roles": whole,
-            "values": {**words, **said} if isinstance(said, Mapping) else said,
+            "values": {**words, **own} if isinstance(own, Mapping) else own,
         }
 
     def _paths(self, baseline: Mapping[str, Any]) -> dict[str, str]:
-        """The path of each role that the baseline may have: one that it has, where there are several."""
+        """Returns the path of each role: the first alternative in the baseline, else the default."""
         return {
             role: next((either for either in self._either(role) if _has(baseline, either)), path)
             for role, path in self.roles.items()
@@ -86,7 +79,7 @@ def _has(nested: Any, path: str) -> bool:
 
 
 def _at(nested: Any, path: str) -> Any:
-    """What is at a dotted path, whose names may be nested or written in one."""
+    """Returns the value at a dotted path, whose names may be nested or joined in one key."""
     if not isinstance(nested, Mapping):
         return _NOTHING
     if path in nested:
@@ -100,7 +93,7 @@ def _above(nested: Mapping[str, Any], path: str) -> list[tuple[str, Any]]:
 
 
 def _mentioned(values: Mapping[str, Any], path: str) -> list[Any]:
-    """The words that a search space has for the setting at `path`."""
+    """Returns the values of the setting at `path` in the baseline and in its knob."""
     knobs = values.get("knobs")
     knob = knobs.get(path) if isinstance(knobs, Mapping) else None
     choice = knob.get("choice") if isinstance(knob, Mapping) else None
@@ -108,9 +101,9 @@ def _mentioned(values: Mapping[str, Any], path: str) -> list[Any]:
 
 
 def _spelt(words: Mapping[str, Sequence[Setting]], mentioned: Sequence[Any]) -> dict[str, Setting]:
-    """One word for each of the tuner's values: a spelling that is mentioned, else the first."""
-    said = set(map(repr, mentioned))  # the text "32" is another spelling than the number
+    """Returns one word for each of the tuner's values: a mentioned spelling, else the first."""
+    used = set(map(repr, mentioned))  # the text "32" is another spelling than the number
     return {
-        ours: next((word for word in spellings if repr(word) in said), spellings[0])
+        ours: next((word for word in spellings if repr(word) in used), spellings[0])
         for ours, spellings in words.items()
     }

@@ -1,4 +1,4 @@
-"""The frameworks that are known, by the kind of workload that each is."""
+"""Known frameworks, by their kind of workload."""
 
 from collections.abc import Mapping
 

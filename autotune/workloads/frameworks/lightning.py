@@ -1,4 +1,4 @@
-"""PyTorch Lightning, by either of its names."""
+"""PyTorch Lightning, as `lightning` or `pytorch_lightning`."""
 
 import math
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from autotune.workloads.frameworks.framework import Framework
 
 _INTERVAL, _EPOCHS = "trainer.val_check_interval", "trainer.check_val_every_n_epoch"
 _OF_THE_OPTIMIZER = ("trainer.gradient_clip_val", "trainer.gradient_clip_algorithm")
-# What a training does besides its steps, and how its batches come: the steps themselves stay the same.
+# Settings of work between steps, which leave the steps themselves unchanged.
 _BESIDE = {
     "trainer.log_every_n_steps": "how often metrics are written",
     "trainer.enable_progress_bar": "drawn between steps",
@@ -38,10 +38,10 @@ _BESIDE = {
 def _for_trial(
     settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
 ) -> dict[str, Setting]:
-    """Validations evenly over a trial, counted in batches through all epochs.
+    """Spaces validations evenly over a trial, in batches counted across epochs.
 
-    Each comes after a whole optimizer step, and the last one not before the end. Without a micro-batch it is
-    not known how many batches a trial has: they come when the script has them.
+    Each follows a whole optimizer step, and the last is not before the end. If the micro-batch is unknown, so
+    is the number of batches, and the script's own schedule stays.
     """
     del quality
     if MICRO_BATCH not in settings:
@@ -52,10 +52,10 @@ def _for_trial(
 
 
 def _between_evaluations(settings: Mapping[str, Setting], epoch: int | None) -> int | None:
-    """A whole `val_check_interval` counts batches of each process, a fraction is that of an epoch.
+    """Returns the samples between two validations.
 
-    `check_val_every_n_epoch` counts epochs. Arguments that the search space does not name are the script's
-    own, and not known.
+    An int `val_check_interval` counts batches of each process, a float is a fraction of an epoch;
+    `check_val_every_n_epoch` counts epochs. None if the search space has neither.
     """
     interval, epochs = settings.get(_INTERVAL), settings.get(_EPOCHS, 1)
     if isinstance(interval, int):
@@ -66,7 +66,7 @@ def _between_evaluations(settings: Mapping[str, Setting], epoch: int | None) -> 
 
 
 def _batches_of_all(settings: Mapping[str, Setting]) -> int:
-    """The samples of a micro-batch of every process."""
+    """Returns the samples of a micro-batch over all processes."""
     return int(settings[MICRO_BATCH] or 1) * int(settings.get(PROCESSES) or 1)
 
 

@@ -1,4 +1,4 @@
-"""What a search space says of a framework's trainer: the keys of a command, or a function."""
+"""Specification of a framework's trainer in a search space: that of a command, or a function."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
@@ -10,11 +10,11 @@ from autotune.workloads.command import spec
 from autotune.workloads.command.spec import Resume, Spec, Words, named_scores
 from autotune.workloads.frameworks.framework import Framework
 
-_BUILDER = "autotune_build"  # a module that the hook's directory has
+_BUILDER = "autotune_build"  # a module in the hook's directory
 
 
 class FrameworkSpec(Spec):
-    """A script that makes a trainer, or a function that does, and what is known of it."""
+    """A script or function that makes a trainer."""
 
     kind: str = Field(description="`lightning` or `transformers`")  # type: ignore[assignment]
     run: Words = Field((), description="the command line of a script that makes the trainer itself")
@@ -35,7 +35,7 @@ class FrameworkSpec(Spec):
 
 
 def read(framework: Framework, values: Mapping[str, Any]) -> FrameworkSpec:
-    """The specification in `values`, whole; raises InputError with every mistake, in one line."""
+    """Returns the completed specification in `values`; raises InputError with every mistake, in one line."""
     read_ = spec.read(values, FrameworkSpec)
     run = ("python", "-m", _BUILDER, framework.kind, read_.build) if read_.build else read_.run
     file = Resume(file=f"{{{spec.WORKDIR}}}/{framework.checkpoint}", arguments=())

@@ -1,4 +1,4 @@
-"""Transformers' trainer, those that are made of it, and scripts that use Accelerate."""
+"""Transformers' Trainer, trainers derived from it, and scripts that use Accelerate."""
 
 import math
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ _OF_CUDA: dict[Setting, Needs] = {True: Needs(is_for_cuda=True)}
 
 
 def _beside(name: str, about: str, result: Result = Result.EQUAL) -> Known:
-    """What is done besides the steps: it takes time, and none of the memory that they need."""
+    """Describes work between steps, which takes time but no memory."""
     return Known(f"trainer.{name}", about=about, moves_result=result, moves_memory=Memory.NOT)
 
 
 def _of_optimizer(name: str, about: str) -> Known:
-    """What changes the weights' way alone."""
+    """Describes a setting that changes only the result."""
     return Known(f"trainer.{name}", about=about, moves_speed=False, moves_memory=Memory.NOT)
 
 
-# What is not said moves everything, as of any setting: optim, max_length, packing, auto_find_batch_size, ...
+# Unlisted settings may change everything: optim, packing, auto_find_batch_size, ...
 _KNOWN = (
     _of_optimizer("warmup_steps", "the schedule is that of the whole training"),
     _of_optimizer("warmup_ratio", "the schedule is that of the whole training"),
@@ -72,13 +72,16 @@ _KNOWN = (
 def _for_trial(
     settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
 ) -> dict[str, Setting]:
-    """Its evaluations come when the samples, or tokens, are seen: the hook counts them."""
+    """Schedules evaluations by samples or tokens, which the hook counts."""
     del settings, quality
     return {f"{IN_TRIAL}.evaluate_every": math.ceil(samples / evaluations)}
 
 
 def _between_evaluations(settings: Mapping[str, Setting], epoch: int | None) -> int | None:
-    """`eval_steps` counts optimizer steps where `eval_strategy` is steps; below 1 it is a part of all."""
+    """Returns the samples between two evaluations: an epoch, or `eval_steps` optimizer steps.
+
+    None if unknown, as for a fractional `eval_steps`, a share of all steps.
+    """
     match settings.get("trainer.eval_strategy"), settings.get(_EVAL_STEPS):
         case "epoch", _:
             return epoch
@@ -113,7 +116,7 @@ TRANSFORMERS = Framework(
         "activation_checkpointing": ("trainer.activation_checkpointing",),
     },
     words={"precision": {"fp32": ("fp32", ACCELERATES["fp32"])}},
-    checkpoint="checkpoint-*/trainer_state.json",  # the last file of it that is written
+    checkpoint="checkpoint-*/trainer_state.json",  # the last file written of a checkpoint
     known=_KNOWN,
     for_trial=_for_trial,
     cadence=Cadence(_EVAL_STEPS, _between_evaluations),

@@ -1,4 +1,4 @@
-"""A framework's trainer as a workload: a script that makes one, or a function that does."""
+"""A framework's trainer as a workload, made by a script or a function."""
 
 import functools
 import json
@@ -23,20 +23,20 @@ from autotune.workloads.frameworks.known import FRAMEWORKS
 
 @dataclass(frozen=True)
 class FrameworkWorkload(CommandWorkload):
-    """A command in whose process settings are put into what a framework makes."""
+    """Command in whose process settings replace arguments of the framework's objects."""
 
     framework: Framework
 
     @classmethod
     def of(cls, values: Mapping[str, Any], directory: Path) -> Self:
         framework = FRAMEWORKS[values["kind"]]
-        spec.read(framework, values)  # before paths are made of what may be none
+        spec.read(framework, values)  # before invalid values are taken for paths
         whole = commands.located(values, directory)
         return cls(framework.kind, spec.read(framework, whole), whole, framework)
 
     @property
     def fit(self) -> Fit:
-        """`fit(settings, workdir)` runs the script, with settings in the user's names and shape."""
+        """`fit(settings, workdir)`, which runs the script; settings are in the user's names and shape."""
         return functools.partial(training.fit, self.spec, self.directory, objects=self.framework.objects)
 
     @property
@@ -55,7 +55,7 @@ class FrameworkWorkload(CommandWorkload):
 
     @property
     def ends_itself(self) -> bool:
-        """As its script does, which nothing but a trial ends."""
+        """True: the script ends by itself, unless a trial stops it."""
         return True
 
     def for_trial(
@@ -69,14 +69,14 @@ class FrameworkWorkload(CommandWorkload):
         return True
 
     def _used(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
-        """With what is put in; a function gets every setting."""
+        """Includes the framework's objects; a build function uses every setting."""
         is_built = isinstance(self.spec, spec.FrameworkSpec) and self.spec.build
         return (*super()._used(settings), *(settings if is_built else self.framework.objects))
 
     def _assignments(self, settings: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
-        """With those by which a script has the winner's settings, and need not be changed.
+        """Adds the variables by which the unchanged script gets the winner's settings.
 
-        The hook comes first on the path, before that of the specification or else of the shell.
+        The hook comes first on PYTHONPATH, before the specification's or the shell's own.
         """
         own = self.spec.environment.get("PYTHONPATH")
         behind = '"${PYTHONPATH:+:$PYTHONPATH}"' if own is None else word(f":{line.word(own, values)}")

@@ -1,4 +1,4 @@
-"""Edits a user's own YAML or JSON: replaces values by their paths, and keeps every other byte.
+"""Edits a user's own YAML or JSON: replaces values by path, and keeps every other byte.
 
-`nodes` finds the values of a text, and `document` is a text that can be edited.
+`nodes` finds the values in a text, and `document` edits them.
 """

@@ -1,4 +1,4 @@
-"""A user's own YAML or JSON, in which values are replaced and every other byte is kept."""
+"""YAML or JSON text whose values can be replaced while every other byte is kept."""
 
 import json
 import math
@@ -14,14 +14,14 @@ from autotune.workloads.in_place.nodes import Node, Step, path_of, read_json, re
 
 
 class Form(NamedTuple):
-    """Reads a text, and writes a value that takes the place of another text."""
+    """Reader of a text, and writer of a value that replaces another text."""
 
     read: Callable[[str], Node]
     write: Callable[[Any, str], str]
 
 
 class _Edit(NamedTuple):
-    """`text` takes the place of the characters from `start` to `end`."""
+    """Replacement of the characters from `start` to `end` by `text`."""
 
     start: int
     end: int
@@ -29,7 +29,7 @@ class _Edit(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """The node that a path leads to by the steps `above`; the `rest` leads no further."""
+    """Deepest existing node of a path, reached by the steps `above`; the `rest` does not exist yet."""
 
     node: Node
     above: list[Step]
@@ -37,12 +37,12 @@ class _Place(NamedTuple):
 
 
 def _as_yaml(value: Any, before: str = "") -> str:
-    """Returns a line that may stand anywhere; a text is quoted as the text `before`, which it replaces."""
+    """Returns a one-line value valid in any context; a string is quoted like the replaced text `before`."""
     quote = before[:1] if before[:1] in {"'", '"'} else '"' if "\n" in str(value) else None
     style = quote if isinstance(value, str) else None
     options: dict[str, Any] = {"width": math.inf, "allow_unicode": True, "sort_keys": False}
     text: str = yaml.safe_dump([value], default_flow_style=True, default_style=style, **options)
-    return text.strip()[1:-1]  # in a list, because what is plain there is plain everywhere
+    return text.strip()[1:-1]  # dumped in a list, because text that is plain there is plain everywhere
 
 
 _YAML = Form(read_yaml, _as_yaml)
@@ -50,14 +50,14 @@ _FORMS = {".json": Form(read_json, lambda value, _: json.dumps(value)), ".yaml":
 
 
 def form_of(file: Path) -> Form:
-    """Returns how `file` is read and written; raises InputError if it is neither YAML nor JSON."""
+    """Returns the form of `file`; raises InputError if it is neither YAML nor JSON."""
     if (form := _FORMS.get(file.suffix.lower())) is None:
         raise InputError(f"{file}: a file must be {', '.join(_FORMS)}")
     return form
 
 
 class Document:
-    """The `text` of a `file`, whose suffix says what it is; raises InputError if it cannot be parsed."""
+    """Parsed `text` of a `file`, whose suffix selects the format; raises InputError if invalid."""
 
     def __init__(self, file: Path, text: str) -> None:
         self.file, self.text = file, text
@@ -75,10 +75,10 @@ class Document:
             raise InputError("must be UTF-8") from None
 
     def replaced(self, values: Mapping[str, Any]) -> Self:
-        """Returns the document with `values` at their paths; what is there already stays as it is written.
+        """Returns the document with `values` at their paths; equal values keep their spelling.
 
-        A name that a mapping does not have is added behind its last one. Raises InputError, which names the
-        path, if there is no place for a value, or if it would change another one as well.
+        New names are added at the end of their mapping. Raises InputError, which names the path, if a value
+        has no place, or if setting it would change another value too.
         """
         document = self
         for path, value in values.items():
@@ -101,7 +101,7 @@ class Document:
         raise InputError(f"{rule}: write the value there in another way")
 
     def _place(self, path: list[Step]) -> _Place:
-        """Finds the node of a path by the names in the text, which may have dots in them."""
+        """Finds the deepest node of a path; names in the text may contain dots."""
         node, above = self.root, []
         while found := _longest(node.inner or {}, path):
             name, node, path = found
@@ -109,7 +109,7 @@ class Document:
         return _Place(node, above, path)
 
     def _in_place(self, node: Node, value: Any) -> Iterator[_Edit]:
-        """Yields as little as makes `value` of a node: of a list of as many values those that are others."""
+        """Yields minimal edits that turn a node into `value`: only changed items of an equally long list."""
         if repr(node.data) == repr(value):
             return
         is_list = node.is_list and isinstance(value, list)
@@ -124,7 +124,7 @@ class Document:
             yield _Edit(node.start, node.end, text if node.start < node.end else f" {text}")
 
     def _added(self, place: _Place, value: Any) -> Iterator[_Edit]:
-        """Yields what gives the node that was found the next name."""
+        """Yields the edit that adds the missing names below an existing node."""
         node, (name, *below) = place.node, place.rest
         _require_names(place)
         for step in reversed(below):
@@ -135,18 +135,18 @@ class Document:
             yield self._below(node, end, pair) if node.is_block else self._behind(node, end, pair)
         elif self.text[: node.end].strip():
             yield _Edit(node.start, node.end, ("" if node.end > node.start else " ") + f"{{{pair}}}")
-        else:  # nothing but comments, which stay above it
+        else:  # only comments, which stay above
             before = "" if self.text[-1:] in {"", "\n"} else self._newline
             yield _Edit(len(self.text), len(self.text), f"{before}{pair}{self._newline}")
 
     def _behind(self, node: Node, end: int, pair: str) -> _Edit:
-        """Adds a name behind the last value, on a line of its own if the last name has one."""
+        """Adds a name after the last value, on its own line if the last name has one."""
         line = self._line_before(node.last_key)
         has_its_own = not line.strip() and node.start < node.last_key - len(line)
         return _Edit(end, end, f",{self._newline}{line}{pair}" if has_its_own else f", {pair}")
 
     def _below(self, node: Node, end: int, pair: str) -> _Edit:
-        """Adds a name below the line in which the last value ends, and a comment behind it."""
+        """Adds a name below the line of the last value and its trailing comment."""
         end = self.text.find("\n", end) if "\n" in self.text[end:] else len(self.text)
         end -= self.text[:end].endswith("\r")
         return _Edit(end, end, f"{self._newline}{' ' * self._column(node.last_key)}{pair}")
@@ -159,12 +159,12 @@ class Document:
         return self.text[self.text.rfind("\n", 0, at) + 1 : at]
 
     def _column(self, at: int) -> int:
-        """Counts the characters before `at` in its line; a byte order mark is none."""
+        """Returns the column of `at`, not counting a byte order mark."""
         return len(self._line_before(at).lstrip("\ufeff"))
 
 
 def _longest(inner: Mapping[Step, Node], path: list[Step]) -> tuple[Step, Node, list[Step]] | None:
-    """Returns the longest name that a path begins with, its node, and the rest of the path."""
+    """Returns the longest name at the start of a path, its node, and the rest of the path."""
     for count in range(len(path), 0, -1):
         name = path[0] if count == 1 else ".".join(map(str, path[:count]))
         if name in inner:
@@ -173,7 +173,7 @@ def _longest(inner: Mapping[Step, Node], path: list[Step]) -> tuple[Step, Node, 
 
 
 def _require_names(place: _Place) -> None:
-    """Raises InputError if no name can be added where a path ends."""
+    """Raises InputError if no name can be added at `place`."""
     node, what = place.node, path_of(place.above) or "the file"
     if any(isinstance(step, int) for step in place.rest):
         have = len(node.inner or ()) if node.is_list else 0
@@ -190,7 +190,7 @@ def _spliced(text: str, edits: list[_Edit]) -> str:
 
 
 def _changed(data: Any, path: list[Step], value: Any) -> Any:
-    """Returns `data` with `value` at a path: what a reader must get."""
+    """Returns `data` with `value` at a path: the expected result of an edit."""
     if not path:
         return value
     step, *below = path

@@ -1,4 +1,4 @@
-"""The values of a YAML or JSON text with their places in it, and the paths to them. Pure."""
+"""Values of a YAML or JSON text with their positions and paths. Pure."""
 
 import json
 import re
@@ -16,27 +16,27 @@ Step = str | int
 _STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]")
 _PATH = re.compile(f"(?:{_STEP.pattern})+")
 _DECODER = json.JSONDecoder()
-_BETWEEN = re.compile(r"[ \t\n\r,:]*")  # what is between two values of JSON
+_BETWEEN = re.compile(r"[ \t\n\r,:]*")  # between two JSON values
 _ANCHOR = re.compile(r"(?:&\S*\s+)?")
 _ANCHOR_AND_TAG = re.compile(r"(?:[&!]\S*\s+)*")
-_MOST = 100_000  # values in a YAML text: aliases can stand for billions
+_MOST = 100_000  # values in a YAML text: aliases can expand to billions
 
 
 @dataclass(frozen=True)
 class Node:
-    """A value, and where it is: the characters from `start` to `end` of a text."""
+    """Value at the characters from `start` to `end` of a text."""
 
     start: int
     end: int
     value: Any = None  # of a scalar
-    inner: Mapping[Step, "Node"] | None = None  # of a mapping by name, of a list from 0 on
+    inner: Mapping[Step, "Node"] | None = None  # children by name or list index
     is_list: bool = False
-    is_block: bool = False  # YAML shows it by its lines, and not by brackets
-    last_key: int = 0  # where the last name in a mapping begins
+    is_block: bool = False  # YAML block style, without brackets
+    last_key: int = 0  # start of the last name in a mapping
 
     @property
     def data(self) -> Any:
-        """Returns what a reader of the text gets."""
+        """The parsed value."""
         if self.inner is None:
             return self.value
         data = {name: node.data for name, node in self.inner.items()}
@@ -62,13 +62,13 @@ def path_of(found: Sequence[Step]) -> str:
 
 
 def read_json(text: str) -> Node:
-    """Returns the value of `text`; raises InputError if it is not JSON."""
+    """Parses `text`; raises InputError if it is not JSON."""
     try:
         json.loads(text)
         return _json_node(text, _after(text, 0))
     except json.JSONDecodeError as error:
         raise InputError(f"not JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
-    except (ValueError, RecursionError) as error:  # a number of too many digits, or nested too deep
+    except (ValueError, RecursionError) as error:  # a number with too many digits, or nesting too deep
         raise InputError(f"not JSON: {type(error).__name__}") from None
 
 
@@ -78,7 +78,7 @@ def _after(text: str, at: int) -> int:
 
 
 def _json_node(text: str, start: int) -> Node:
-    """Returns the value that begins at `start`, in what is known to be JSON."""
+    """Parses the value at `start` of valid JSON."""
     if text[start] not in "{[":
         value, end = _DECODER.raw_decode(text, start)
         return Node(start, end, value)
@@ -96,7 +96,7 @@ def _json_node(text: str, start: int) -> Node:
 
 
 def read_yaml(text: str) -> Node:
-    """Returns the value of `text`; raises InputError if it is not one YAML document."""
+    """Parses `text`; raises InputError if it is not one YAML document."""
     try:
         root = yaml.compose(text, Loader=_AliasLoader)
         return Node(0, 0) if root is None else _Reader(text).node(root)
@@ -109,7 +109,7 @@ def read_yaml(text: str) -> Node:
 
 
 class _AliasLoader(yaml.SafeLoader):
-    """Gives an alias its own place: PyYAML returns the node that it stands for."""
+    """Gives an alias its own position: PyYAML returns the node of the anchor."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
@@ -123,7 +123,7 @@ class _AliasLoader(yaml.SafeLoader):
 
 
 class _Reader:
-    """Makes nodes of PyYAML's, whose marks say where they begin, with their properties, and end."""
+    """Converts PyYAML nodes, whose start mark lies before anchor and tag."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -140,30 +140,30 @@ class _Reader:
         is_block = isinstance(theirs, yaml.CollectionNode) and not theirs.flow_style
         pairs = enumerate(theirs.value) if is_list else ((_name(key), value) for key, value in theirs.value)
         inner: dict[Step, Node] = {name: self.node(value) for name, value in pairs}
-        if is_block and inner:  # its own mark is at the beginning of what follows it
+        if is_block and inner:  # the end mark of a block is at the next token
             end = max(node.end for node in inner.values())
         last_key = theirs.value[-1][0].start_mark.index if inner and not is_list else start
         return Node(start, end, inner=inner, is_list=is_list, is_block=is_block, last_key=last_key)
 
     def _start(self, theirs: yaml.Node) -> int:
-        """Returns the place behind the anchor; the tag of a scalar is a part of it, that of others is not."""
+        """Returns the position after the anchor and, except for scalars, after the tag."""
         pattern = _ANCHOR if isinstance(theirs, yaml.ScalarNode) else _ANCHOR_AND_TAG
         properties = pattern.match(self._text, theirs.start_mark.index)
         return min(properties.end() if properties else 0, theirs.end_mark.index)
 
     def _scalar_end(self, start: int, end: int) -> int:
-        """Returns the end of a scalar; a text with lines of its own ends before the next line begins."""
+        """Returns the end of a scalar; a block scalar ends before its trailing whitespace."""
         has_lines = start < end and self._text[start] in "|>"
         return start + len(self._text[start:end].rstrip()) if has_lines else end
 
 
 def _name(key: yaml.Node) -> str:
-    """Returns a key's text; any other key has no path, and is identified by its place."""
+    """Returns the text of a scalar key; any other key is identified by its position."""
     return str(key.value) if isinstance(key, yaml.ScalarNode) else f"?{key.start_mark.index}"
 
 
 def _value(scalar: yaml.ScalarNode) -> Any:
-    """Returns what PyYAML makes of it; if only another reader knows its tag, the tag and the text."""
+    """Returns PyYAML's value; for an unknown tag, the tag and the text."""
     try:
         return yaml.constructor.SafeConstructor().construct_object(scalar)
     except (yaml.YAMLError, ValueError):
