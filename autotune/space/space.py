@@ -212,7 +212,7 @@ class Space(BaseModel):
         return {name: config[name] for name in self.knobs}
 
     def every(self) -> list[dict[str, Setting]] | None:
-        """Returns all configurations within the limits; None if infinite, or more than 20,000 combinations."""
+        """Returns all configurations within the limits; None if infinite, or over 20,000 combinations."""
         choices = [knob.drawn_from.choice for knob in self.drawn_knobs.values()]
         finite = [choice for choice in choices if choice is not None]
         if len(finite) < len(choices) or math.prod(map(len, finite)) > _MOST_LISTED:
