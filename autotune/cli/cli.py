@@ -1,4 +1,4 @@
-"""The command line: what every command takes. What runs a search is imported when one begins."""
+"""The commands and their options. Slow imports wait until a command needs them."""
 
 import inspect
 from pathlib import Path
@@ -59,7 +59,7 @@ def check(
     time: Annotated[str, typer.Option(help="how long it may take, such as 90s or 30m")] = "5m",
 ) -> int:
     """Try a search space, and say what a search would see. Example: autotune check space.yaml"""
-    from autotune.cli.space_check import command  # noqa: PLC0415 - it imports what runs trials
+    from autotune.cli.space_check import command  # noqa: PLC0415 - imports the trial engine
 
     return command.main(Tuned(space=space, data=data, baseline=baseline), time)
 
@@ -68,7 +68,7 @@ def check(
 @grouped
 def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Running) -> int:
     """Search for the fastest settings. Example: autotune search --data data/iu_xray --trials 40 --time 2h"""
-    from autotune.cli import cli_start  # noqa: PLC0415 - it asks the machine, which `status` does not
+    from autotune.cli import cli_start  # noqa: PLC0415 - queries the machine, which `status` does not
 
     return cli_start.search(tuned, output, length, goal, running)
 
@@ -179,6 +179,6 @@ def schema(
 app.command()(cli_session.doctor)
 
 
-for command in app.registered_commands:  # the list of commands has a line with the example, its help two
+for command in app.registered_commands:  # in the list of commands the example is on the same line
     command.short_help = inspect.getdoc(command.callback)
     command.help = (command.short_help or "").replace(" Example: ", "\n\nExample: ")

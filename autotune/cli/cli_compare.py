@@ -1,4 +1,4 @@
-"""The command that compares precisions: compare."""
+"""The command `compare`, which compares precisions."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,9 +38,9 @@ _SHOWN_SCORES = ("bleu_1", "bleu_4", "meteor", "rouge_l", "cider")
 
 
 def compare(session: Path, asked: Models) -> int:
-    """Trains and scores models of each precision, and says which one to take; the exit code.
+    """Trains and scores models of each precision, and prints which one to take.
 
-    It is 1 where a model could not be trained or scored.
+    Returns the exit code: 1 if a model could not be trained or scored.
     """
     opened = Session.open(session)
     given = opened.space()
@@ -68,8 +68,8 @@ def compare(session: Path, asked: Models) -> int:
     found = results.found(opened, space.objective)
     compared = comparison.compared(found.models, space.objective)
     _print_tables(compared, space, writes_reports=workload.program is not None)
-    if said := verdict(found.models, found.goal, search_noise(history)):
-        _say(said.sentence)
+    if decided := verdict(found.models, found.goal, search_noise(history)):
+        _say(decided.sentence)
     print(printable(f"See them side by side: python -m autotune report {quoted(session)}"))
     if failed:
         _say(f"{len(failed)} of {len(models)} models failed: {', '.join(failed)}")
@@ -77,9 +77,9 @@ def compare(session: Path, asked: Models) -> int:
 
 
 def _length(asked: Models, space: Space, workload: Workload, known: Length | None) -> Length:
-    """Of each model's training, as of those that are `known` where nothing else is asked for.
+    """Returns the length of each model's training, by default that of the `known` models, or of a trial.
 
-    Raises InputError where epochs are asked for whose size is not known.
+    Raises InputError if it is given in epochs of unknown size.
     """
     if asked.epochs_per_model is None:
         if asked.samples_per_model is not None:
@@ -102,7 +102,7 @@ def _length(asked: Models, space: Space, workload: Workload, known: Length | Non
 def _facts(
     opened: Session, space: Space, workload: Workload, here: Hardware
 ) -> tuple[dict[str, Any], list[str], list[str]]:
-    """What figures depend on besides settings, what has changed since the search, and notes for the user."""
+    """Returns the facts that results depend on, changes since the search, and notes for the user."""
     notes = workload.check(space.for_workload(space.baseline))
     then, seed = opened.provenance(), opened.options().seed
     now = provenance.collect(opened.name, space, workload, here, seed)
@@ -113,15 +113,15 @@ def _facts(
 
 
 def _equal(wanted: list[str], asked: list[Contender]) -> list[str]:
-    """A line for each precision that is no model of its own."""
+    """Returns a line for each precision that equals the baseline."""
     labels = {contender.label for contender in asked}
     return [f"{PRECISION} {name}: is the baseline itself" for name in wanted if name not in labels]
 
 
 def _precisions(text: str | None, space: Space, here: Machine) -> tuple[list[str], list[str]]:
-    """The precisions to compare, and a line for each that is left out because this machine cannot run it.
+    """Returns the precisions to compare, and a line for each that this machine cannot run.
 
-    Raises InputError where one does not exist, or where none of those that were named can run here.
+    Raises InputError if one does not exist, or if none can run here.
     """
     if PRECISION not in space.baseline:
         raise InputError(f"compare: the workload {space.workload} has no setting called {PRECISION}")
@@ -140,12 +140,12 @@ def _say(line: str) -> None:
 
 
 def _print_tables(found: Sequence[Compared], space: Space, *, writes_reports: bool) -> None:
-    """The models' results: speed and scores, and below that what else is known of them."""
+    """Prints speed and scores of the models, and a second table with further figures."""
     console = Console()
     console.print(_table(_scores(found, space, writes_reports=writes_reports)))
-    if beside := tables.beside(found):
+    if further := tables.beside(found):
         console.print()
-        console.print(_table(beside))
+        console.print(_table(further))
 
 
 def _table(shown: Figures) -> Table:
@@ -160,9 +160,9 @@ def _table(shown: Figures) -> Table:
 
 
 def _scores(found: Sequence[Compared], space: Space, *, writes_reports: bool) -> Figures:
-    """One row a model: its training, and its scores over the test split; the training's where it has none.
+    """Returns one row per model: its training, and its scores on the test split, else the training's quality.
 
-    A memory that was still rising has a `>`: the row must fit into 80 columns.
+    `>` marks memory that was still rising: rows must fit into 80 columns.
     """
     known = {name for each in found for name in each.scores}
     shown = dict.fromkeys((*_SHOWN_SCORES, results.on_test(space.objective.quality)))

@@ -1,4 +1,4 @@
-"""The command that writes the winner: export."""
+"""The command `export`, which writes the winner."""
 
 import math
 import sys
@@ -18,7 +18,7 @@ from autotune.workloads.in_place.document import Document
 
 
 def export(root: Path, output: Path | None, number: int | None, name: str | None, own: Path | None) -> int:
-    """Writes a trial, the winner where none is named, in the format `name`, or into a copy of `own`."""
+    """Writes a trial, by default the winner, in the format `name`, or into a copy of the file `own`."""
     if name is not None and own is not None:
         raise InputError("--format, --patch: at most one of them: a file is patched in its own format")
     session, _, workload = cli_session.opened(root)
@@ -42,9 +42,9 @@ def export(root: Path, output: Path | None, number: int | None, name: str | None
 
 
 def wanted(shown: Snapshot, number: int | None) -> Trial:
-    """The trial of that number, the winner if none is given.
+    """Returns the trial of that number, by default the winner.
 
-    Raises UnconfirmedError if a winner is not confirmed yet.
+    Raises UnconfirmedError if the winner is not confirmed yet, and InputError if there is no such trial.
     """
     history = shown.history
     if history.baseline is None:
@@ -65,7 +65,7 @@ def wanted(shown: Snapshot, number: int | None) -> Trial:
 
 
 def _patch(found: Winner, own: Path, file: Path) -> list[str]:
-    """Writes a copy of `own` to `file`; what to say of that."""
+    """Writes a patched copy of `own` to `file`; returns lines that describe the changes."""
     try:
         done = patch.patched(Document.read(own), found)
     except InputError as error:
@@ -77,7 +77,7 @@ def _patch(found: Winner, own: Path, file: Path) -> list[str]:
 
 
 def _unsaid(written: Exported, found: Winner, file: Path) -> list[str]:
-    """What was searched and is not in a file; of the rest how much."""
+    """Returns lines on searched settings missing from a file, and a count of the others."""
     lines = [line for line in written.unsaid if line.partition(":")[0] in found.searched]
     rest = len(written.unsaid) - len(lines)
     others = [f"{words.plural(rest, 'setting')} not searched: named in {file}"] if rest else []
@@ -85,7 +85,7 @@ def _unsaid(written: Exported, found: Winner, file: Path) -> list[str]:
 
 
 def _reads(found: Winner, form: formats.Format, file: Path) -> str | None:
-    """What trains with `file`, as a line; None where that is not known."""
+    """Returns a line on how to train with `file`, or read it; None if unknown."""
     if form.is_own:
         train = found.workload.own_file.trains_with(file)
         return None if train is None else f"Train with: {train}"

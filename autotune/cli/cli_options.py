@@ -1,4 +1,4 @@
-"""The options of a search, those that belong together as one value."""
+"""Command-line options, in groups."""
 
 import functools
 import inspect
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-_LARGEST_SEED = 2**31 - 1  # of NumPy's generators, with room for a seed of its own in every run
+_LARGEST_SEED = 2**31 - 1  # leaves room below NumPy's limit for the seeds of all runs
 
 _what = partial(typer.Option, rich_help_panel="What is tuned")
 _output = partial(typer.Option, rich_help_panel="Where it goes")
@@ -27,7 +27,7 @@ Json = Annotated[bool, _output("--json", help="one JSON object per event, and no
 
 @dataclass(frozen=True)
 class Tuned:
-    """The search space, and what is said of its baseline; None if it was not said, here as below."""
+    """The search space and its baseline; in all groups, None means not given."""
 
     data: Annotated[Path | None, _what(help="data set in R2Gen's layout; default: drawn X-rays")] = None
     space: Annotated[
@@ -51,7 +51,7 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Output:
-    """The place of a search, and the form of its output."""
+    """Location and format of a search's output."""
 
     session: Annotated[Path | None, _output(help="directory of the search; default: a new one in runs/")] = (
         None
@@ -65,7 +65,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Length:
-    """The length of a search and of its trials."""
+    """Length of a search and of its trials."""
 
     trials: Annotated[int | None, _budget(min=1, help="configurations to try")] = None
     time: Annotated[str | None, _budget(help="time limit, such as 90m or 2h")] = None
@@ -76,7 +76,7 @@ class Length:
 
 @dataclass(frozen=True)
 class Goal:
-    """The rule that decides which configuration wins, and the evidence that it takes."""
+    """Rule for the winner, and the evidence that it takes."""
 
     keep: Annotated[float | None, _goal(min=0, max=1, help="share to keep of what the baseline gains")] = None
     within: Annotated[
@@ -107,7 +107,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Running:
-    """The resources and limits of each trial."""
+    """Resources and limits of each trial."""
 
     gpus_per_trial: Annotated[float | None, _trials(min=0, help="GPUs per trial, such as 0.25, 0.5 or 1")] = (
         None
@@ -126,7 +126,7 @@ class Running:
 
 @dataclass(frozen=True)
 class Trained:
-    """The settings and limits of a whole training; `data` and `baseline` go with a search space."""
+    """Settings and limits of a whole training; `data` and `baseline` go with a search space."""
 
     workdir: Annotated[
         Path | None,
@@ -165,7 +165,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Priced:
-    """The prices of a training."""
+    """Prices for the cost of a training."""
 
     price_per_hour: Annotated[
         float | None, _prices(help="price of an hour on the machine; adds the cost of the full training")
@@ -176,7 +176,7 @@ class Priced:
 
 @dataclass(frozen=True)
 class Models:
-    """The models that are trained to be compared, and the quality that they have to keep."""
+    """Models to train and compare, and the quality that they must keep."""
 
     precisions: Annotated[
         str | None,
@@ -199,9 +199,9 @@ class Models:
 
 
 def grouped(command: Callable[..., int]) -> Callable[..., int]:
-    """`command` with an argument for every field of each of its arguments that is a dataclass.
+    """Expands dataclass arguments of `command` into one argument per field.
 
-    typer makes an option of every argument, and knows no groups of them.
+    typer makes an option of every argument, and knows no groups.
     """
     signature = inspect.signature(command, eval_str=True)
     groups: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The command that says what fits where there is another memory: predict."""
+"""The command `predict`, which forecasts what fits into other GPU memories."""
 
 import json
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from autotune.core.errors import InputError, printable
 from autotune.display import snapshot, view
 from autotune.judging import confirm, elsewhere
 from autotune.judging.elsewhere import Elsewhere
-from autotune.reports import elsewhere as told
+from autotune.reports import elsewhere as forecasts
 
 FORMAT = 1
 
 
 def predict(root: Path, memory: str | None, *, as_json: bool) -> int:
-    """Prints what of the recommended settings fits into each memory; the exit code."""
+    """Prints which of the recommended settings fit into each memory size; returns the exit code."""
     sizes = elsewhere.SIZES_BYTES if memory is None else _sizes_bytes(memory)
     session, _, _ = opened(root)
     history = snapshot.take(session, root).history
@@ -37,7 +37,7 @@ def predict(root: Path, memory: str | None, *, as_json: bool) -> int:
 
 
 def _sizes_bytes(text: str) -> Sequence[int]:
-    """The sizes in `text`, each once; raises InputError where one is none."""
+    """Returns the distinct sizes in `text`, in bytes; raises InputError if one is invalid."""
     try:
         return tuple(dict.fromkeys(units.size_bytes(part) for part in text.split(",")))
     except InputError as error:
@@ -45,7 +45,7 @@ def _sizes_bytes(text: str) -> Sequence[int]:
 
 
 def _print(found: Elsewhere) -> None:
-    console, shown = Console(), told.table(found)
+    console, shown = Console(), forecasts.table(found)
     console.print(f"trial {found.trial}: {view.knobs(found.config)}", markup=False, highlight=False)
     grid = Table(box=None, padding=(0, 1, 0, 0), header_style="")
     for place, name in enumerate(shown.head):
@@ -55,5 +55,5 @@ def _print(found: Elsewhere) -> None:
     for row in shown.rows:
         grid.add_row(*map(printable, row))
     console.print(grid)
-    for line in told.notes(found):
+    for line in forecasts.notes(found):
         console.print(line, markup=False, highlight=False)

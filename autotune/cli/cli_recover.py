@@ -1,4 +1,4 @@
-"""The command that rebuilds the study of a session: recover."""
+"""The command `recover`, which rebuilds the study of a session."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,9 +12,9 @@ from autotune.storage.store import anew, going_on, listed
 
 
 def recover(session: Path) -> int:
-    """Rebuilds the study of a session where that cannot be relied on; the exit code.
+    """Rebuilds the study of a session if it is damaged; returns the exit code.
 
-    Raises InputError where nothing is left that it could be rebuilt from.
+    Raises InputError if nothing is left to rebuild it from.
     """
     opened, space, _ = cli_session.opened(session)
     with opened.lock():
@@ -27,7 +27,7 @@ def recover(session: Path) -> int:
                     f"session {session}: neither its study nor its trials say what was run; start a new "
                     f"search of its space with: {anew(session)}"
                 ) from None
-            for line in _told(found, recovery.rebuild(opened, space, found)):
+            for line in _summary(found, recovery.rebuild(opened, space, found)):
                 print(printable(line))
         else:
             print(printable(f"session {session}: its study is intact; there is nothing to recover"))
@@ -35,11 +35,11 @@ def recover(session: Path) -> int:
     return 0
 
 
-def _told(found: Found, aside: Sequence[Path]) -> Iterator[str]:
-    """What a rebuilt study has, what it lacks, and where the one is that it replaces."""
+def _summary(found: Found, aside: Sequence[Path]) -> Iterator[str]:
+    """Yields lines on what a rebuilt study contains and lacks, and where the replaced one is."""
     ended = sum(trial.outcome is not None for trial in found.trials)
-    had = words.plural(ended, "trial")
-    yield f"The study is rebuilt: {had} had ended, still to be run: {len(found.trials) - ended}"
+    counted = words.plural(ended, "trial")
+    yield f"The study is rebuilt: {counted} had ended, still to be run: {len(found.trials) - ended}"
     if found.lost:
         yield f"Lost: the settings and results of trials {listed(found.lost)}"
     if found.plan is None:

@@ -1,4 +1,4 @@
-"""The command that shows a session in one file: report."""
+"""The command `report`, which shows a session in one file."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ _STDOUT = Path("-")
 
 
 def report(session: Path, form: str, output: Path | None, samples: int, prices: Prices | None = None) -> int:
-    """Writes the report of a session, or of a training, in one of the formats; the exit code."""
+    """Writes the report of a session or training in a format; returns the exit code."""
     option_values.one_of("--format", form, FORMATS)
     if plan.is_training(session):
         if prices is not None:
@@ -42,7 +42,7 @@ def report(session: Path, form: str, output: Path | None, samples: int, prices: 
 
 
 def conclude_training(place: TrainingDir) -> Iterator[str]:
-    """Writes the page of a training that does not run any more; its verdict, and where that page is."""
+    """Writes the page of a training that is over; yields its verdict and the page's path as lines."""
     try:
         found = training.read(place.root, is_over=True)
         yield from wording.printed(found)
@@ -52,7 +52,7 @@ def conclude_training(place: TrainingDir) -> Iterator[str]:
 
 
 def prices(said: Priced) -> Prices | None:
-    """The prices to pay, None where not given; raises InputError for what is not a price."""
+    """Returns the prices, None if not given; raises InputError for invalid ones."""
     per_hour, per_kwh, currency = said.price_per_hour, said.price_per_kwh, said.currency
     for option, price in (("--price-per-hour", per_hour), ("--price-per-kwh", per_kwh)):
         if price is not None and not (math.isfinite(price) and price >= 0):
@@ -65,9 +65,9 @@ def prices(said: Priced) -> Prices | None:
 
 
 def conclude(session: Path, trials: Sequence[Trial]) -> list[str]:
-    """Writes the page of a search that has ended, once its baseline has; returns what to say of it.
+    """Writes the page of an ended search; returns lines on it, none if the baseline has not ended.
 
-    A failure is only reported: nothing that was found is lost by it.
+    A known fault becomes a line, since the results are safe without the page.
     """
     if not any(t.number == 0 and t.outcome for t in trials):
         return []

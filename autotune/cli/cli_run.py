@@ -1,4 +1,4 @@
-"""A session run to its end: what runs it, what shows it, and what came out. It takes Ray and Optuna."""
+"""Runs a session to its end: search, engine, display and trackers. Imports Ray and Optuna."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -46,7 +46,7 @@ _GONE = "session {}: its directory was deleted, moved or replaced during the sea
 
 
 def run(job: Job, scratch: Scratch) -> int:
-    """Runs a session to its end and says what came out; the exit code."""
+    """Runs a session to its end and reports its result; returns the exit code."""
     session, space, shown, hardware = job.session, job.space, job.shown, job.hardware
     with _in_place(job.held, shown), _wandb(session) as tracker:
         study = _opened(session, space)
@@ -75,7 +75,7 @@ def run(job: Job, scratch: Scratch) -> int:
 
 
 def _opened(session: Session, space: Space) -> optuna.Study:
-    """The study of a session; raises DamagedError where Optuna finds what it cannot have written."""
+    """Returns the study of a session; raises DamagedError if Optuna cannot read it."""
     try:
         study = studies.open_study(session.study_file, space, session.key)
         studies.read(study)
@@ -88,24 +88,24 @@ def _opened(session: Session, space: Space) -> optuna.Study:
 
 @contextmanager
 def _in_place(held: Held, shown: Path) -> Iterator[None]:
-    """Raises InputError where the session was deleted or replaced meanwhile, whatever that has led to."""
+    """Raises InputError, in place of any other error, if the session was deleted or replaced meanwhile."""
     try:
         yield
     except Exception:
         if held.is_in_place:
             raise
     if not held.is_in_place:
-        with suppress(OSError):  # of Ray Tune, which makes the directory of its own again
+        with suppress(OSError):  # left by Ray Tune, which creates its directory again
             held.root.rmdir()
         raise InputError(_GONE.format(shown))
 
 
 def _wandb(session: Session) -> AbstractContextManager["Tracker | None"]:
-    """What logs a session to W&B, None where it was told not to."""
+    """Returns a context with the session's W&B tracker, None if W&B is off."""
     mode = session.options().wandb
     if mode == "off":
         return nullcontext()
-    from autotune.trackers.tracking import Tracker  # noqa: PLC0415 - W&B takes a while, and may not be asked for
+    from autotune.trackers.tracking import Tracker  # noqa: PLC0415 - importing W&B is slow, and it may be off
 
     space, device = session.space(), str(session.provenance().get("device") or "")
     found = tags.of_session(registry.label(space.workload), device, session.options().tags)
@@ -152,7 +152,7 @@ def _search(setup: Setup, study: optuna.Study, shows: Screen, held: Held) -> Sea
 
 
 def _earlier(setup: Setup, shows: Screen) -> list[Trial]:
-    """What a session was told to learn from; it continues without what is gone since, or has changed."""
+    """Returns the trials to warm-start from; none, with a note, if they are gone or no longer comparable."""
     if (warm_start := setup.options.warm_start) is None:
         return []
     try:
@@ -172,16 +172,16 @@ def _execute(
     scratch: Scratch,
     shows: Screen,
 ) -> None:
-    """Runs the trials of a search; if its Ray dies meanwhile, another process continues it."""
+    """Runs the trials of a search; if Ray dies, another process continues it."""
     shown = job.shown
 
     def after_a_loss(reason: str) -> None:
         if tracker:
-            tracker.break_off()  # before W&B's service is ended
+            tracker.break_off()  # before W&B's service is killed
         shows.close()
         if running.is_interrupted:
-            said = f"interrupted; {revival.how_to_go_on(shown)}"
-            revival.give_up(said, EXIT_INTERRUPTED, scratch.guardian)
+            message = f"interrupted; {revival.how_to_go_on(shown)}"
+            revival.give_up(message, EXIT_INTERRUPTED, scratch.guardian)
         options, left = ["--json"] if job.as_json else [], running.remaining
         revival.begin_anew(shown, options, left, reason, shows.note, scratch=scratch, held=job.held)
 
@@ -193,7 +193,7 @@ def _execute(
 
 
 def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) -> int:
-    """Says what came out of a search that has ended, and how to resume; returns the exit code."""
+    """Reports the result of a search, and how to resume it; returns the exit code."""
     if search.fault:
         raise InputError(f"{search.fault}; nothing is lost. Fix that, then run: {going_on(shown)}")
     history = search.history
@@ -217,8 +217,8 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
         view.summary(history, workload, shown, "" if is_interrupted else go_on) if best or not why else []
     )
     if why and not advice.is_unconfirmed(history):
-        is_told = best is not None and not best[0].number  # with the baseline, in the summary
-        lines += ["What may help:" if is_told else f"{why}. What may help:", *_told(tries)]
+        is_in_summary = best is not None and not best[0].number  # the baseline, with the reason
+        lines += ["What may help:" if is_in_summary else f"{why}. What may help:", *_advice(tries)]
     lines += cli_report.conclude(shown, history.trials)
     if not why and search.remaining:
         lines.append(f"Continue with: {go_on}")
@@ -233,7 +233,7 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
     return code
 
 
-def _told(tries: Sequence[Try]) -> Iterator[str]:
+def _advice(tries: Sequence[Try]) -> Iterator[str]:
     for one in tries:
         yield f"- {one.what}{':' if one.command else ''}"
         if one.command:
@@ -241,16 +241,16 @@ def _told(tries: Sequence[Try]) -> Iterator[str]:
 
 
 def _ending(search: Search) -> list[str]:
-    """Why no further trial was started, where that was not for their number."""
+    """Returns lines on why no further trial was started, unless all planned ones were."""
     if search.stopping == TIME_UP:
-        told = [view.out_of_time(search.history.trials, search.plan.trials)]
+        lines = [view.out_of_time(search.history.trials, search.plan.trials)]
     else:
-        told = [f"Stopped: {search.stopping}"] if search.stopping else []
+        lines = [f"Stopped: {search.stopping}"] if search.stopping else []
     if search.kept_time:
-        told.append("Fewer trials than planned: time was kept for confirming what was found.")
+        lines.append("Fewer trials than planned: time was kept for confirming what was found.")
     if search.is_exhausted:
-        told.append("Every configuration was tried, or is known not to fit or not to win.")
-    return told
+        lines.append("Every configuration was tried, or is known not to fit or not to win.")
+    return lines
 
 
 def _require_a_baseline(history: History, shown: Path) -> None:
@@ -262,6 +262,6 @@ def _require_a_baseline(history: History, shown: Path) -> None:
 
 
 def _extended(plan: Plan, job: Job) -> Plan:
-    """The plan of a search that is resumed."""
+    """Returns the plan extended by the job's trials and time."""
     limit = plan.time_s if job.time_s is None else plan.spent_s + job.time_s
     return replace(plan, trials=plan.trials + job.more, time_s=limit, ended=False)

@@ -1,4 +1,4 @@
-"""The commands that look at what is there, and start nothing: status, export, doctor."""
+"""The commands that start no trial: status, export, doctor."""
 
 import gc
 from pathlib import Path
@@ -21,7 +21,7 @@ SessionArgument = Annotated[Path, typer.Argument(help="the session's directory")
 
 
 def opened(root: Path) -> tuple[Session, Space, Workload]:
-    """The session in `root`, its search space, and its workload, whose code need not be here."""
+    """Returns the session in `root`, its search space and its workload, whose code need not exist."""
     session = Session.open(root)
     space = session.space()
     return session, space, registry.named(space.workload)
@@ -33,7 +33,7 @@ def status(
 ) -> int:
     """Show what a session has found so far, running or not. Example: autotune status runs/iu"""
     scratch.end_orphans()
-    gc.disable()  # of thousands of trials, all of which stay, it would take a quarter of the time
+    gc.disable()  # collecting among thousands of live trials would take a quarter of the time
     try:
         _show(session, as_json=as_json)
     finally:
@@ -65,7 +65,7 @@ def go_on(shown: Snapshot) -> str:
 
 
 def _counts(shown: Snapshot, session: Session) -> str:
-    """How the trials ended, how many were never started, and the room that all of it takes."""
+    """Returns outcome counts, the number of rejected suggestions, and disk usage, as a line."""
     count = shown.passed_over
     passed = f"; {count} suggestion{'s' * (count > 1)} not started" if count else ""
     state = RUNNING if shown.state == RUNNING else INTERRUPTED
@@ -99,7 +99,7 @@ def export(
 
 def doctor() -> int:
     """Say what this machine can run, and what to do about the rest. Example: autotune doctor"""
-    from autotune.cli import doctor as doctors  # noqa: PLC0415 - it asks the machine, which `status` does not
+    from autotune.cli import doctor as doctors  # noqa: PLC0415 - queries the machine, which `status` does not
 
     scratch.end_orphans()
     Console().print(doctors.table(doctors.examine()))

@@ -1,4 +1,4 @@
-"""How a search begins: what was given becomes a session, or a session is opened again."""
+"""Starts a search: creates a session from the options, or opens an existing one."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ from autotune.workloads.base import Workload
 
 
 def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Running) -> int:
-    """Makes a new session and runs it; nothing is made where something given is wrong."""
+    """Creates a session and runs it; creates nothing if an option is invalid."""
     root = output.session or Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")
     require_utf8(root)
     check_wandb(output.wandb)
@@ -49,9 +49,9 @@ def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Ru
 
 
 def prepared(tuned: Tuned, asked: Space, file: Path, here: Usable) -> tuple[Space, Workload, list[str]]:
-    """The space that was `asked` for in `file`, complete, its workload, and notes.
+    """Returns the completed space of `file`, its workload, and notes for the user.
 
-    Raises InputError where a training of its baseline cannot start.
+    Raises InputError if a training of its baseline cannot start.
     """
     prepare.require_said(asked, file)
     workload = registry.load(asked.workload)
@@ -70,20 +70,20 @@ def prepared(tuned: Tuned, asked: Space, file: Path, here: Usable) -> tuple[Spac
 
 
 def space_file(tuned: Tuned, found: Hardware) -> Path:
-    """The file of the search space: the one that is named, or the one for this machine."""
+    """Returns the file of the named search space, or of the built-in one for this machine."""
     if tuned.space:
         return builtin.space_file(tuned.space)
     return builtin.space_for(found, drawn=_is_demonstration(tuned))
 
 
 def _is_demonstration(tuned: Tuned) -> bool:
-    """Whether nothing was said of what is tuned, so that the data are drawn."""
+    """Returns True if no space, data or baseline is given, so that a demonstration on synthetic data runs."""
     given = (tuned.space, tuned.data, tuned.baseline)
     return all(one is None for one in given) and tuned.model != "full"
 
 
 def _demonstration(tuned: Tuned, found: Hardware) -> list[str]:
-    """How to continue with the published model, where a GPU would have been for it."""
+    """Returns a note on tuning the published model, if this is a demonstration on a GPU."""
     if not found.gpus or not _is_demonstration(tuned):
         return []
     return [
@@ -92,7 +92,7 @@ def _demonstration(tuned: Tuned, found: Hardware) -> list[str]:
 
 
 def _options(tuned: Tuned, output: Output, running: Running, here: Usable) -> Options:
-    """What is kept with the session of how its trials run."""
+    """Returns the options that are stored with the session."""
     return Options(
         gpus_per_trial=here.gpus_per_trial,
         cpus_per_trial=option_values.cpus_per_trial(running.cpus_per_trial, here.hardware),
@@ -108,7 +108,7 @@ def _options(tuned: Tuned, output: Output, running: Running, here: Usable) -> Op
 
 
 def _overrides(length: Length, goal: Goal) -> dict[str, dict[str, Any]]:
-    """What the command line says instead of the search space, by its sections."""
+    """Returns the values that override those of the search space, by section."""
     time_s = option_values.duration_s("--time", length.time)
     budget = {"trials": length.trials, "time": time_s, **option_values.samples(length.samples)}
     rule = option_values.select(goal.promise, goal.select)
@@ -125,13 +125,13 @@ def _overrides(length: Length, goal: Goal) -> dict[str, dict[str, Any]]:
 
 
 def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
-    """Opens a session again and runs what is left of it, or more."""
+    """Opens a session and runs its remaining trials, and `more`."""
     time_s = option_values.duration_s("--time", time)
     opened = Session.open(session)
     require_utf8(session)
     space = opened.space()
     workload = registry.load(space.workload)
-    with opened.lock() as held:  # a second process is told so at once
+    with opened.lock() as held:  # a second process fails at once
         options, then = opened.options(), opened.provenance()
         notes = workload.check(space.for_workload(space.baseline))
         here = hardware(options.address, options.gpus_per_trial)
@@ -146,33 +146,33 @@ def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
 
 
 def _run(job: Job) -> int:
-    """Runs a session in a private directory of its own; the exit code."""
-    with scratch.private() as place:  # before W&B is imported, which makes directories there
-        from autotune.cli import cli_run  # noqa: PLC0415 - Ray and Optuna take seconds: what is wrong is said before
+    """Runs a session with a private scratch directory; returns the exit code."""
+    with scratch.private() as place:  # before importing W&B, which creates directories there
+        from autotune.cli import cli_run  # noqa: PLC0415 - Ray and Optuna take seconds to import; errors come first
 
         return cli_run.run(job, place)
 
 
 def _warnings(address: str | None) -> list[str]:
-    """What to say of the cluster at `address`, where one was named."""
+    """Returns warnings about the cluster at `address`, if given."""
     if address is None:
         return []
-    from autotune.engines import engine_cluster  # noqa: PLC0415 - it is there already
+    from autotune.engines import engine_cluster  # noqa: PLC0415 - imported already
 
     return engine_cluster.warning(address)
 
 
 def hardware(address: str | None, gpus_per_trial: float | None) -> Usable:
-    """What trials may use, here or in the cluster at `address`, and the GPUs of each."""
+    """Returns the hardware for trials, here or in the cluster at `address`."""
     if address is None:
         return gpus.usable(gpus_per_trial)
-    from autotune.engines import engine_cluster  # noqa: PLC0415 - Ray takes a second
+    from autotune.engines import engine_cluster  # noqa: PLC0415 - importing Ray takes a second
 
     return gpus.of_cluster(engine_cluster.hardware(address), gpus_per_trial)
 
 
 def require_utf8(session: Path) -> None:
-    """Raises InputError if a directory that a search works in has a name that Ray cannot take."""
+    """Raises InputError if a directory of the search is not valid UTF-8, which Ray requires."""
     encoding = sys.getfilesystemencoding()
     hint = "" if encoding == "utf-8" else f" (Python reads names as {encoding}: unset LC_ALL and PYTHONUTF8)"
     for place in (Path.cwd(), session.resolve(), Path(tempfile.gettempdir())):
@@ -183,6 +183,6 @@ def require_utf8(session: Path) -> None:
 
 
 def check_wandb(mode: str) -> None:
-    """Raises InputError where runs cannot be kept as they are asked for."""
+    """Raises InputError if `mode` is unknown, or online without a key."""
     option_values.one_of("--wandb", mode, WANDB_MODES)
     secrecy.wandb_is_online(mode, os.environ)

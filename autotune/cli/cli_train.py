@@ -1,4 +1,4 @@
-"""The command of the whole training: train."""
+"""The command `train`, which runs a whole training."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ _STOPPING = (
 
 
 class Found(NamedTuple):
-    """What to train, and what the user should know of it before."""
+    """The training to run, and notes for the user."""
 
     training: Training
     config: Config
@@ -52,7 +52,7 @@ class Found(NamedTuple):
 
 
 def train(target: str, asked: Trained) -> int:
-    """Trains with a session's winner, a search space's baseline, or a trainer's config; the exit code."""
+    """Trains a session's winner, a space's baseline, or a trainer's config; returns the exit code."""
     scratch.end_orphans()
     root = Path(target) if is_session(Path(target)) else None
     found = _of_space(target, asked) if root is None else _of_session(root, asked)
@@ -69,7 +69,7 @@ def train(target: str, asked: Trained) -> int:
             _say(f"{place.root}: has completed already")
             _conclude(shown)
             return 0
-        if asked.resume and is_new:  # a job that is queued again gives it every time
+        if asked.resume and is_new:  # requeued jobs always pass --resume
             _say(f"{shown}: no training to continue; this is its first attempt")
         for note in found.notes:
             _say(note)
@@ -89,7 +89,7 @@ def train(target: str, asked: Trained) -> int:
 
 
 def _of_session(root: Path, asked: Trained) -> Found:
-    """The winner of a session, or the trial that was asked for, and what was promised of it."""
+    """Returns the training of a session's winner or given trial, with its promise."""
     if of_space := [f"--{name}" for name in ("data", "baseline") if getattr(asked, name) is not None]:
         raise InputError(f"{', '.join(of_space)}: only with a search space: {root} is a session")
     session = Session.open(root)
@@ -118,7 +118,7 @@ def _conclude(directory: Path) -> None:
 
 
 def _of_space(name: str, asked: Trained) -> Found:
-    """The baseline of a search space, or what a trainer's own config says."""
+    """Returns the training of a search space's baseline, or of a trainer's own config."""
     given, file = train_target.space(name, asked.data)
     if asked.trial is not None:
         raise InputError(f"--trial {asked.trial}: needs a session: {name} is none")
@@ -133,9 +133,9 @@ def _of_space(name: str, asked: Trained) -> Found:
 
 
 def _options(asked: Trained, kept: Options) -> Options:
-    """How the training runs: as it was asked for, and in everything else as was `kept` with its session.
+    """Returns the session's options, `kept`, with those given for the training.
 
-    W&B's server, which the session logged to, is asked where there is a key for it today.
+    If the session logged to W&B online, the training does so only if there is still a key.
     """
     wandb = asked.wandb or ("auto" if kept.wandb == "online" else kept.wandb)
     cli_start.check_wandb(wandb)
@@ -157,7 +157,7 @@ def _make(place: TrainingDir) -> None:
 
 
 def _planned(found: Found, place: TrainingDir, *, resume: bool) -> Plan:
-    """What is trained in `place`; raises InputError where it is in use for something else."""
+    """Returns the plan of the training in `place`; raises InputError if that holds anything else."""
     space = found.training.space
     planned = Plan(
         workload=registry.label(space.workload),
@@ -179,7 +179,7 @@ def _planned(found: Found, place: TrainingDir, *, resume: bool) -> Plan:
 
 
 def _shown(planned: Plan, place: TrainingDir, own: tuple[str, ...]) -> Shown:
-    """What its runs are known by: in the group of the session that has promised something."""
+    """Returns the identity of its tracker runs; the group is the session that made the promise."""
     return Shown(
         group=planned.promise.session if planned.promise else place.root.name,
         settings={**planned.settings, **planned.changes},
@@ -191,7 +191,7 @@ def _shown(planned: Plan, place: TrainingDir, own: tuple[str, ...]) -> Shown:
 
 @contextmanager
 def _stop_signals(stopping: Callable[[str], None]) -> Iterator[list[int]]:
-    """The first Ctrl-C or SIGTERM is only noted, so that a checkpoint is written; its second ends all."""
+    """Records the first Ctrl-C or SIGTERM, so that a checkpoint is written; a second one ends the process."""
     noted: list[int] = []
     before: dict[int, Any] = {}
 

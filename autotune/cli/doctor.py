@@ -1,4 +1,4 @@
-"""Examines what this machine can run and what is missing, each with what to do about it."""
+"""Examines what this machine can run and what is missing, with remedies."""
 
 import os
 import platform
@@ -30,15 +30,15 @@ from autotune.system.telemetry import Hardware, hardware
 from autotune.trials.memory_watch import LOOK_S
 
 _SHM = Path("/dev/shm")  # noqa: S108 - measured, not written to
-_SHM_BYTES = 2**30  # a few prefetched batches for each of a handful of loader workers
-_DISK_BYTES = 10 * 2**30  # the checkpoints of trials that run at once, 1.3 GB each with the full model
+_SHM_BYTES = 2**30  # a few prefetched batches for each of several loader workers
+_DISK_BYTES = 10 * 2**30  # checkpoints of concurrent trials, 1.3 GB each for the full model
 _TIMEOUT_S = 120.0
 _MORE_SHM = f"loader workers may crash: start the container with --shm-size=8g, or search only {WORKERS}: 0"
 _MORE_DISK = "checkpoints may not fit: free some space, or use another disk"
 _DASHBOARD = "shows a study: optuna-dashboard sqlite:///SESSION/study.db"
 _TENSORBOARD = "shows the curves: tensorboard --logdir SESSION/tensorboard"
 
-# The remedies, by what is lacking. If anything else lacks, a search does not compile.
+# Remedies by what is missing. If anything else is missing, a search does not compile.
 _TO_COMPILE = {
     "C++ compiler": "install one, such as g++, and search again",
     "C compiler": "install one, such as gcc, and search again",
@@ -48,18 +48,18 @@ _TO_COMPILE = {
 
 @dataclass(frozen=True)
 class Capability:
-    """Something that a search can make use of, and whether it is here."""
+    """Something that a search can use, and whether it is available."""
 
     name: str
     ok: bool
-    detail: str  # what was found
-    remedy: str = ""  # what to do if it is not here
+    detail: str  # finding
+    remedy: str = ""  # what to do if it is missing
 
 
 def examine() -> list[Capability]:
-    """Examines all that matters for a search on this machine, in this environment and this directory."""
+    """Examines this machine, environment and directory for everything that a search uses."""
     found = hardware()
-    with ThreadPoolExecutor() as pool:  # two processes: torch's takes seconds
+    with ThreadPoolExecutor() as pool:  # in parallel: importing torch takes seconds
         asked, java = pool.submit(gpus.look_at, found), pool.submit(_java)
         look = asked.result()
         machine = gpus.machine(replace(found, gpus=look.gpus or found.gpus), look)
@@ -84,7 +84,7 @@ def examine() -> list[Capability]:
 
 
 def package(name: str, use: str = "") -> Capability:
-    """Says whether a package is installed, and what it is for."""
+    """Checks for an installed package; `use` describes its purpose."""
     try:
         found = version(name)
     except PackageNotFoundError:
@@ -93,7 +93,7 @@ def package(name: str, use: str = "") -> Capability:
 
 
 def torch(look: Look) -> Capability:
-    """Says whether torch can be imported."""
+    """Checks that torch can be imported."""
     if isinstance(look.torch, Fault):
         return Capability("torch", False, look.torch.what, look.torch.remedy)
     return Capability("torch", True, look.torch.build)
@@ -107,7 +107,7 @@ def _driver(found: Hardware) -> Capability:
 
 
 def devices(look: Look, found: Hardware, visible: str | None) -> Iterator[Capability]:
-    """Says what every GPU is, and whether a search can use it."""
+    """Yields every GPU, and whether a search can use it."""
     for one in look.verdicts:
         what, remedy = (one.fault.what, one.fault.remedy) if one.fault else ("", "")
         described = _described(one.gpu) if one.gpu else ""
@@ -125,7 +125,7 @@ def _described(gpu: Gpu) -> str:
 
 
 def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capability]:
-    """Says which precisions a trial can train in here, and why it cannot in the others."""
+    """Yields every precision, and why trials cannot train in it here."""
     for precision in PRECISIONS:
         reason = why_not(PRECISION, precision, machine)
         detail, _, missing = (reason or "trials can train in it").partition(": pip install ")
@@ -137,7 +137,7 @@ def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capab
 
 
 def compiling(machine: Machine) -> Capability:
-    """Says whether a trial can use torch.compile."""
+    """Checks that trials can use torch.compile."""
     reason = why_not(COMPILE, "default", machine)
     if reason is None:
         return Capability("torch.compile", True, "trials can compile the model")
@@ -148,7 +148,7 @@ def compiling(machine: Machine) -> Capability:
 
 
 def memory_limit(group: Path | None) -> Capability:
-    """Says how `--memory-limit` is kept here: by the kernel, in groups below `group`, or by looking."""
+    """Checks if the kernel enforces `--memory-limit`, in control groups below `group`, or polling does."""
     if group is not None:
         version = "v2" if cgroup.is_v2(group) else "v1"
         detail = f"enforced by the kernel: a control group ({version}) per trial"
@@ -168,7 +168,7 @@ def _cpu_features() -> frozenset[str]:
 
 
 def space_left(name: str, where: Path, wanted_bytes: int, remedy: str) -> Capability:
-    """Says whether the file system that holds `where` has room."""
+    """Checks the free space of the file system of `where`."""
     try:
         free_bytes = shutil.disk_usage(where).free
     except OSError as error:
@@ -191,7 +191,7 @@ def _java() -> Capability:
 
 
 def wandb_key(environment: Mapping[str, str]) -> Capability:
-    """Says whether runs can go online; the key itself is not looked at."""
+    """Checks if W&B runs go online; the key itself is not verified."""
     if secrecy.wandb_is_online("auto", environment):
         return Capability("W&B online", True, "WANDB_API_KEY is set: runs go online")
     if environment.get("WANDB_API_KEY"):
@@ -202,14 +202,14 @@ def wandb_key(environment: Mapping[str, str]) -> Capability:
 
 
 def table(capabilities: Iterable[Capability]) -> Table:
-    """Lays out one line a capability, and one more for what to do about it."""
+    """Returns a table of one line per capability, and one more for a remedy."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     for one in capabilities:
-        told = Text(printable(one.detail))
+        detail = Text(printable(one.detail))
         if not one.ok:
-            told.append(f"\nto do: {printable(one.remedy)}", style="bold")
-        grid.add_row(Text("yes", style="green") if one.ok else Text("no", style="red"), one.name, told)
+            detail.append(f"\nto do: {printable(one.remedy)}", style="bold")
+        grid.add_row(Text("yes", style="green") if one.ok else Text("no", style="red"), one.name, detail)
     return grid

@@ -1,4 +1,4 @@
-"""Counts the samples of an epoch, if the length of a training is planned in epochs and nobody says them."""
+"""Measures the samples of an epoch, if a training's length counts epochs of unknown size."""
 
 import sys
 from collections.abc import Mapping
@@ -20,17 +20,17 @@ from autotune.workloads.base import Workload
 
 
 def is_lacking(space: Space, baseline: Mapping[str, Setting], workload: Workload) -> bool:
-    """Returns True if the length of a training counts epochs, and nothing says how many samples one has."""
-    of = lengths.knob(space)
-    if of is None or not of.epochs or space.training.samples_per_epoch:
+    """Returns True if the length of a training counts epochs of unknown size."""
+    length = lengths.knob(space)
+    if length is None or not length.epochs or space.training.samples_per_epoch:
         return False
     return workload.samples_per_epoch(baseline) is None
 
 
 def of_one_epoch(space: Space) -> Space:
-    """Returns a space whose baseline trains for one epoch, and that plans no length."""
+    """Returns the space with a baseline of one epoch and without the length knob."""
     knobs = {name: knob for name, knob in space.knobs.items() if name != LENGTH}
-    names = of.names if (of := lengths.knob(space)) else ()
+    names = length.names if (length := lengths.knob(space)) else ()
     epochs = space.baseline.get(names[0]) if names else None
     shorter: dict[str, Setting] = {}
     if isinstance(epochs, int | float) and epochs > 0:
@@ -39,15 +39,15 @@ def of_one_epoch(space: Space) -> Space:
 
 
 def with_samples(space: Space, samples: int) -> Space:
-    """Returns a space whose epochs have so many samples."""
+    """Returns the space with the number of samples of an epoch."""
     training = space.training.model_copy(update={"samples_per_epoch": samples})
     return space.model_copy(update={"training": training})
 
 
 def counted(space: Space, workload: Workload, here: Usable) -> int:
-    """Trains the baseline of a complete `space` of one epoch to its end; returns the samples that it saw.
+    """Trains the one-epoch baseline of a complete `space` to its end; returns the samples that it saw.
 
-    Raises InputError if it does not come to its end, or shows no samples.
+    Raises InputError if it does not complete, or no samples were seen.
     """
     print("The baseline trains for an epoch, to count its samples ...", file=sys.stderr, flush=True)
     with passing.directory(".epoch-", Path.cwd()) as place:

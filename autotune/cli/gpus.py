@@ -1,6 +1,6 @@
-"""Which GPUs trials can compute on: the devices that NVML lists, each tried by torch.
+"""Finds the GPUs that trials can compute on: those that NVML lists and torch can use.
 
-A device that fails is left out and named, with what helps. `doctor` and every command that trains ask here.
+A failing device is left out and reported with a remedy. Used by `doctor` and every command that trains.
 """
 
 import json
@@ -29,13 +29,13 @@ _TIMEOUT_S = 120.0
 _LOCALLY = "https://pytorch.org/get-started/locally has the command"
 # The last build for GPUs before compute capability 7.5.
 _OLDER_BUILD = "--force-reinstall 'torch<2.15' --index-url https://download.pytorch.org/whl/cu126"
-_NO_KERNELS = "no kernel image"  # in CUDA's words for a GPU that a build of torch is not for
+_NO_KERNELS = "no kernel image"  # CUDA's error for a GPU that the torch build does not support
 _PLAIN = "fp32"  # a device that cannot compute in fp32 computes in nothing else
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong, and what to do about it."""
+    """A fault and its remedy."""
 
     what: str
     remedy: str
@@ -46,7 +46,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Torch:
-    """What torch says of itself and of the devices that it sees: the facts of `torch_check`."""
+    """Facts about torch and the devices that it sees, as printed by `torch_check`."""
 
     version: str
     cuda: str | None
@@ -63,30 +63,30 @@ class Torch:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A device. A `fault` keeps trials from it; `fails` says why it cannot compute in some precisions."""
+    """Result of checking a device."""
 
     label: str
     gpu: Gpu | None = None
-    fault: Fault | None = None
-    fails: Mapping[str, str] = field(default_factory=dict)
+    fault: Fault | None = None  # excludes it from trials
+    fails: Mapping[str, str] = field(default_factory=dict)  # reasons, by unusable precision
 
 
 @dataclass(frozen=True)
 class Look:
-    """What torch made of a machine's GPUs. They are `named` if CUDA would not show all of them by itself."""
+    """Results of checking a machine's GPUs with torch."""
 
     torch: Torch | Fault
     verdicts: tuple[Verdict, ...] = ()
-    named: bool = False
+    named: bool = False  # by UUID, because CUDA would not show all of them by default
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs that trials can compute on."""
+        """GPUs that trials can compute on."""
         return tuple(one.gpu for one in self.verdicts if one.gpu and not one.fault)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A line for each fault, with all devices that have it."""
+        """One line per fault, with all devices that have it."""
         labels: dict[Fault, list[str]] = {}
         for one in self.verdicts:
             if one.fault:
@@ -97,19 +97,19 @@ class Look:
 
 @dataclass(frozen=True)
 class Usable:
-    """What trials may use of a machine, the GPUs of each trial, and what the user should know of the rest."""
+    """Hardware for trials, the GPUs of each trial, and notes on excluded devices."""
 
     hardware: Hardware
     machine: Machine
     gpus_per_trial: float
     notes: tuple[str, ...] = ()
-    is_asked: bool = False  # torch was asked about the GPUs, and trials use them
+    is_asked: bool = False  # trials use GPUs, and torch has checked them
 
 
 def usable(asked: float | None) -> Usable:
-    """Returns what trials of `asked` GPUs each may use here; from now on, this process sees nothing else.
+    """Returns the hardware for trials of `asked` GPUs each, and hides all other GPUs from this process.
 
-    Raises InputError if there are GPUs and trials can compute on none, unless no GPU is asked for.
+    Raises InputError if there are GPUs but none is usable, unless `asked` is 0.
     """
     found, look = telemetry.hardware(), None
     if asked != 0 and (found.gpus or found.refused or nvml.is_hidden()):
@@ -126,10 +126,7 @@ def usable(asked: float | None) -> Usable:
 
 
 def require_script(python: str | None, here: Usable) -> None:
-    """Raises InputError if the torch of a script's own Python cannot use the trials' GPUs.
-
-    That Python need not have torch.
-    """
+    """Raises InputError if the torch of a script's own Python, if any, cannot use the trials' GPUs."""
     if python is None or not here.is_asked or Path(python) == Path(sys.executable):
         return
     look = look_at(here.hardware, python)
@@ -138,12 +135,12 @@ def require_script(python: str | None, here: Usable) -> None:
 
 
 def show_one_trial(here: Usable) -> None:
-    """Makes this process see only as many GPUs as a trial has."""
+    """Limits this process to as many GPUs as a trial has."""
     devices.show(os.environ, here.hardware.gpus[: math.ceil(here.gpus_per_trial)])
 
 
 def of_cluster(found: Hardware, asked: float | None) -> Usable:
-    """Returns what trials of `asked` GPUs each may use of a cluster's machines; there, only NVML is asked."""
+    """Returns the hardware of a cluster for trials of `asked` GPUs each; torch does not check it."""
     count = option_values.gpus_per_trial(asked, found)
     here = found if count else replace(found, gpus=())
     notes = tuple(f"{one.label} of the cluster: {one.refused}" for one in found.refused)
@@ -158,7 +155,7 @@ def _require_some(look: Look, whose: str = "") -> tuple[Gpu, ...]:
 
 
 def machine(found: Hardware, look: Look | None) -> Machine:
-    """Returns the facts about `found` that decide which settings can run, with what its GPUs failed at."""
+    """Returns the facts that decide which settings can run, with the precisions that fail on its GPUs."""
     known = prepare.machine(found)
     if look is None or isinstance(look.torch, Fault) or not found.gpus:
         return known
@@ -172,10 +169,10 @@ def machine(found: Hardware, look: Look | None) -> Machine:
 
 
 def look_at(found: Hardware, python: str = sys.executable) -> Look:
-    """Asks the torch of `python` about the devices of `found`.
+    """Checks the devices of `found` with the torch of `python`.
 
-    One process tries them all. If CUDA would not show them all by itself, because one is lost or is a slice,
-    each is named to a process of its own.
+    One process checks them all, unless CUDA would not show all by default because one is lost or is a MIG
+    slice: then each gets a process that sees it by UUID.
     """
     there = [*(Device(gpu.label, gpu.uuid, gpu.name, gpu) for gpu in found.gpus), *found.refused]
     known = [device for device in there if device.uuid]
@@ -200,12 +197,12 @@ def _hidden(told: Torch | Fault) -> Iterator[Verdict]:
 
 
 def ask(environment: Mapping[str, str], python: str = sys.executable) -> Torch | Fault:
-    """Returns what the torch of `python` says with `environment` added to this process's; takes seconds."""
-    safe = {"PYTHONSAFEPATH": "1"}  # a json.py in the working directory is not run
+    """Runs `torch_check` in `python` with `environment` added to this process's; takes seconds."""
+    safe = {"PYTHONSAFEPATH": "1"}  # a json.py in the working directory must not be imported
     whole = {**os.environ, **environment, **safe}
     devices.number_alike(whole)
     try:
-        done = subprocess.run(  # noqa: S603 - this very Python, or the user's own
+        done = subprocess.run(  # noqa: S603 - this Python, or the user's own
             [python, "-"],
             input=_CHECK.read_text(encoding="utf-8"),
             env=whole,
@@ -218,13 +215,13 @@ def ask(environment: Mapping[str, str], python: str = sys.executable) -> Torch |
         remedy = "see what keeps the disk or the GPU busy"
         return Fault(f"`import torch` has not ended within {_TIMEOUT_S:.0f} s", remedy)
     if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        return Fault(f"`import torch` fails: {said[-1]}", pip_install("--force-reinstall torch"))
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        return Fault(f"`import torch` fails: {lines[-1]}", pip_install("--force-reinstall torch"))
     return Torch(**json.loads(done.stdout.splitlines()[-1]))
 
 
 def matched(known: Sequence[Device], told: Torch | Fault) -> list[tuple[Device, Mapping[str, Any] | None]]:
-    """Pairs devices with what torch says of them: by UUID or, if torch gives others or none, in turn."""
+    """Pairs devices with torch's facts by UUID; by order if no UUID matches."""
     seen = [] if isinstance(told, Fault) else told.devices
     by_uuid: dict[str | None, Mapping[str, Any]] = {f"GPU-{one['uuid']}": one for one in seen}
     if not any(device.uuid in by_uuid for device in known):
@@ -233,7 +230,7 @@ def matched(known: Sequence[Device], told: Torch | Fault) -> list[tuple[Device, 
 
 
 def judge(device: Device, seen: Mapping[str, Any] | None, told: Torch | Fault) -> Verdict:
-    """Judges a device by what torch has `seen` of it and `told` of itself."""
+    """Returns the verdict on a device from torch's facts about it and about itself."""
     if seen is None or isinstance(told, Fault):
         return Verdict(device.label, device.gpu, _unseen(device, told))
     gpu, why = device.gpu or _as_seen(device, seen), seen["fails"].get(_PLAIN)
@@ -241,7 +238,7 @@ def judge(device: Device, seen: Mapping[str, Any] | None, told: Torch | Fault) -
 
 
 def _as_seen(device: Device, seen: Mapping[str, Any]) -> Gpu:
-    """Returns a GPU of which NVML does not tell everything."""
+    """Returns a GPU from torch's facts, for which NVML lacks some."""
     major, minor = seen["compute_capability"]
     return Gpu(seen["name"], seen["memory_bytes"], (major, minor), device.uuid or "", label=device.label)
 

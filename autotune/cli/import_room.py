@@ -1,4 +1,4 @@
-"""Refuses a memory limit that importing torch alone exceeds."""
+"""Rejects a memory limit that importing torch alone exceeds."""
 
 import subprocess
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ for line in open("/proc/self/status"):
     if line.startswith("{}:"):
         print(line.split()[1])
 """
-# What a trial's limit counts: on a GPU what its processes hold, elsewhere also what one has only asked for.
+# Field of /proc/self/status that a trial's limit counts: resident memory with a GPU, else reserved memory.
 _ON_GPU, _ON_CPU = "RssAnon", "VmData"
 
 
 def require(given: str | None, workload: Workload, settings: Mapping[str, Any], gpus: float) -> None:
-    """Raises InputError if a trial with `settings` could not even import torch within the limit `given`."""
+    """Raises InputError if a trial with `settings` cannot import torch within the limit `given`."""
     limit_bytes = option_values.size_bytes("--memory-limit", given)
     if limit_bytes is None or (python := workload.python_with_torch(settings)) is None:
         return
@@ -34,7 +34,7 @@ def require(given: str | None, workload: Workload, settings: Mapping[str, Any], 
 
 
 def taken_bytes(python: Call, *, on_gpu: bool) -> int | None:
-    """Returns what a process of `python` takes once it has imported torch; None if it cannot import it."""
+    """Returns the bytes that a process of `python` takes after importing torch; None if that fails."""
     measure = _IMPORTED.format(_ON_GPU if on_gpu else _ON_CPU)
     with suppress(OSError, subprocess.TimeoutExpired, ValueError, IndexError):
         done = subprocess.run(  # noqa: S603 - the Python that the trials use

@@ -1,4 +1,4 @@
-"""A session to run: `cli_start` opens it, `cli_run` runs it."""
+"""A session to run, opened by `cli_start` for `cli_run`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,18 +13,15 @@ from autotune.workloads.base import Workload
 
 @dataclass(frozen=True)
 class Job:
-    """A `session` whose lock is `held`, and which the user calls `shown`; `notes` are to be said first.
-
-    Its plan gets `more` trials, and `time_s` from now on; None leaves it what it has.
-    """
+    """A session to run, with the resources that it needs."""
 
     session: Session
-    shown: Path
+    shown: Path  # as the user names it
     space: Space
     workload: Workload
     hardware: Hardware
-    held: Held
-    notes: Sequence[str]
-    more: int = 0
-    time_s: float | None = None
+    held: Held  # its lock
+    notes: Sequence[str]  # printed first
+    more: int = 0  # further trials
+    time_s: float | None = None  # new time limit, from now on; None: as planned
     as_json: bool = False

@@ -1,4 +1,4 @@
-"""What the options of the command line say, in the tuner's own terms: numbers, units, names, one by one."""
+"""Parses and checks values of command-line options."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,13 +17,13 @@ _SECTIONS: dict[str, type[BaseModel]] = {"budget": Budget, "objective": Objectiv
 
 
 def one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Raises InputError where an option has a value that is not `allowed`."""
+    """Raises InputError if the value of an option is not `allowed`."""
     if value not in allowed:
         raise InputError(f"{option}: one of {', '.join(allowed)}: got {value!r}")
 
 
 def duration_s(option: str, text: str | None) -> float | None:
-    """The seconds that an option says, None where it was not given; raises InputError that names it."""
+    """Returns an option's duration in seconds, None if not given; raises InputError that names the option."""
     try:
         return None if text is None else units.seconds(text)
     except InputError as error:
@@ -31,7 +31,7 @@ def duration_s(option: str, text: str | None) -> float | None:
 
 
 def size_bytes(option: str, text: str | None) -> int | None:
-    """The bytes that an option says, None where it was not given; raises InputError that names it."""
+    """Returns an option's size in bytes, None if not given; raises InputError that names the option."""
     try:
         return None if text is None else units.size_bytes(text)
     except InputError as error:
@@ -39,7 +39,7 @@ def size_bytes(option: str, text: str | None) -> int | None:
 
 
 def samples(given: str | None) -> dict[str, Any]:
-    """The samples of a trial as values of the budget: a number, or `auto`."""
+    """Returns the budget values of --samples: a number, or `auto`."""
     if given == _AUTO:
         return {"until_learnt": True}
     if given is None:
@@ -51,7 +51,7 @@ def samples(given: str | None) -> dict[str, Any]:
 
 
 def select(promise: str | None, rule: str | None) -> str | None:
-    """The rule that decides what wins, by either of the options that name it; None where neither is given."""
+    """Returns the rule for the winner from --promise or --select; None if neither is given."""
     if promise is None:
         return rule
     one_of("--promise", promise, PROMISES)
@@ -61,7 +61,7 @@ def select(promise: str | None, rule: str | None) -> str | None:
 
 
 def gpus_per_trial(asked: float | None, hardware: Hardware) -> float:
-    """GPUs of a trial: what was asked for, else one where there is one."""
+    """Returns the GPUs of a trial, by default one if there is one; raises InputError if impossible."""
     available = len(hardware.gpus)
     if asked is None:
         return float(min(1, available))
@@ -82,9 +82,9 @@ def cpus_per_trial(asked: int | None, hardware: Hardware) -> int | None:
 
 
 def require_options(overrides: Mapping[str, Mapping[str, Any]], called: Mapping[str, str]) -> None:
-    """Raises InputError, by the options' names, where they contradict one another or their section's rules.
+    """Raises InputError, naming the options, if values violate the rules of their section.
 
-    A value is `called` by the option that it came from, `--keep` for `keep` unless another one is named.
+    `called` has the options of values whose name differs, such as --promise for `select`.
     """
     mistakes = [one for section, given in overrides.items() for one in _of_options(section, given, called)]
     if mistakes:

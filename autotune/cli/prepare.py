@@ -1,4 +1,4 @@
-"""From what the user gave to a search space that is complete, and that this machine can run."""
+"""Completes a search space from the user's options, and fits it to this machine."""
 
 import math
 import os
@@ -27,26 +27,26 @@ from autotune.system.telemetry import Hardware
 from autotune.workloads import registry
 from autotune.workloads.base import Workload
 
-_IN_PLACE_OF = {"keep": "within", "within": "keep"}  # of these a search has one
-_LOOKS = 4  # times the samples of a trial, at most, where the length of the training is not known
+_IN_PLACE_OF = {"keep": "within", "within": "keep"}  # mutually exclusive
+_LOOKS = 4  # longest trial of unknown training length, in multiples of samples_per_trial
 
 
 def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
-    """The search space in `file`; `overrides` replace single values, by section."""
+    """Returns the search space in `file`, with single values of its sections replaced by `overrides`."""
     values = spaces.read(_text(file), str(file))
     secrecy.refuse(values, f"search space {file}")
     if "workload" in values:
         values["workload"] = registry.located(values["workload"], file.parent)
     for section, changes in overrides.items():
         given = {name: value for name, value in changes.items() if value is not None}
-        if given and isinstance(said := values.setdefault(section, {}), dict):
-            kept = {name: value for name, value in said.items() if _IN_PLACE_OF.get(name) not in given}
+        if given and isinstance(own := values.setdefault(section, {}), dict):
+            kept = {name: value for name, value in own.items() if _IN_PLACE_OF.get(name) not in given}
             values[section] = kept | given
     return spaces.from_values(values, str(file))
 
 
 def require_said(space: Space, file: Path) -> None:
-    """Raises InputError for the settings that `init` could not know, and that are still not given."""
+    """Raises InputError if settings that `init` could not find are still placeholders."""
     unsaid = [space.naming.path(name) for name, value in space.baseline.items() if value == UNSAID]
     if unsaid:
         raise InputError(
@@ -55,7 +55,7 @@ def require_said(space: Space, file: Path) -> None:
 
 
 def settings_file(file: Path, given_to: str) -> dict[str, Setting]:
-    """The settings in a YAML file that is `given_to` an option, or to a command."""
+    """Returns the settings in a YAML file that is `given_to` an option or command."""
     values = yaml_text.mapping(_text(file), f"{given_to} {file}")
     secrecy.refuse(values, f"{given_to} {file}")
     return values
@@ -70,7 +70,7 @@ def settings(
     *,
     skip_bad_samples: bool = False,
 ) -> dict[str, Setting]:
-    """What the command line says about the baseline of `space`, the more specific the later.
+    """Returns the baseline settings from the command line; --data overrides --baseline, and that --model.
 
     Raises InputError for an option whose setting neither the workload nor the baseline has.
     """
@@ -89,10 +89,10 @@ def settings(
     return given | options
 
 
-def _require_known(options: Collection[str], workload: Workload, said: Collection[str]) -> None:
-    """Raises InputError for an option that is no setting of the `workload`, and none that was `said`."""
+def _require_known(options: Collection[str], workload: Workload, given: Collection[str]) -> None:
+    """Raises InputError for an option that is neither a setting of the `workload` nor `given`."""
     for name in options:
-        if name not in said and not workload.takes(name):
+        if name not in given and not workload.takes(name):
             raise InputError(
                 f"--{name.replace('_', '-')}: must be a setting of the workload or of the baseline: "
                 f"neither {workload.entry_point} nor the baseline has {name}"
@@ -100,7 +100,7 @@ def _require_known(options: Collection[str], workload: Workload, said: Collectio
 
 
 def without(space: Space, names: Collection[str]) -> Space:
-    """`space`, its baseline without the settings called `names`."""
+    """Returns `space` without the settings `names` in its baseline."""
     kept = {name: value for name, value in space.baseline.items() if name not in names}
     return space.model_copy(update={"baseline": kept})
 
@@ -117,9 +117,9 @@ def _text(file: Path) -> str:
 def complete(
     space: Space, settings: Mapping[str, Setting], workload: Workload, machine: Machine, source: str
 ) -> tuple[Space, list[str]]:
-    """`space` with the whole baseline, without what cannot run here, and what the user should know of that.
+    """Returns `space` with the whole baseline and without values that cannot run here, and notes on it.
 
-    Raises InputError where the baseline, its data or a knob is wrong.
+    Raises InputError if the baseline, its data or a knob is invalid.
     """
     baseline = whole_baseline(space, settings, workload)
     workload.require_unit(space.unit)
@@ -136,15 +136,15 @@ def complete(
 
 
 def whole_baseline(space: Space, settings: Mapping[str, Setting], workload: Workload) -> dict[str, Setting]:
-    """Returns the baseline of `space` with the `settings` given besides, and all that the workload adds.
+    """Returns the baseline of `space`, updated with `settings` and completed by the workload.
 
-    Raises InputError if it is wrong.
+    Raises InputError if it is invalid.
     """
     return workload.complete(workload.fill({**space.baseline, **_named(settings, space)}))
 
 
 def _planned(space: Space) -> list[str]:
-    """What a trial of the baseline will be, where the space says how its evaluations are asked for."""
+    """Returns a note on steps and evaluations of a baseline trial, if the space has `evaluate_every`."""
     if space.evaluate_every is None:
         return []
     budget, size = space.budget, space.effective_batch_size({})
@@ -155,9 +155,9 @@ def _planned(space: Space) -> list[str]:
 
 
 def _uncounted(space: Space) -> list[str]:
-    """What of evaluations cannot be counted: a knob that could never win, a training whose own are not known.
+    """Returns notes on evaluations that the speed cannot count: a useless knob, or an unknown interval.
 
-    Raises InputError where a trial's own say nothing either, because the tuner decides when it has them.
+    Raises InputError if the interval is unknown although a setting for it exists.
     """
     name = evaluating.setting(space)
     if not space.objective.counts_evaluations:
@@ -171,7 +171,7 @@ def _uncounted(space: Space) -> list[str]:
 
 
 def _named(settings: Mapping[str, Any], space: Space) -> dict[str, Setting]:
-    """What was said of the baseline outside the search space, in the tuner's names."""
+    """Returns settings from outside the search space, in the tuner's names."""
     try:
         return space.naming.named(settings)
     except ValueError as error:
@@ -179,7 +179,7 @@ def _named(settings: Mapping[str, Any], space: Space) -> dict[str, Setting]:
 
 
 def _whole_training(training: Training, baseline: Mapping[str, Setting], workload: Workload) -> Training:
-    """What is said of the whole training, and what the workload knows of it besides."""
+    """Returns the training section, completed with what the workload knows."""
     known = {
         "samples": training.samples or workload.training_samples(baseline),
         "samples_per_epoch": training.samples_per_epoch or workload.samples_per_epoch(baseline),
@@ -188,9 +188,9 @@ def _whole_training(training: Training, baseline: Mapping[str, Setting], workloa
 
 
 def _open_ended(budget: Budget, training_samples: int | None) -> Budget:
-    """`budget`, where a trial ends when the baseline has learnt, with the most that it may take.
+    """Returns `budget` with the upper limit of samples, if trials end once the baseline has learnt.
 
-    That is the whole training, where its length is known.
+    The limit is the whole training if its length is known.
     """
     if not budget.until_learnt:
         return budget
@@ -203,9 +203,9 @@ def _open_ended(budget: Budget, training_samples: int | None) -> Budget:
 def _as_taken(
     space: Space, baseline: Mapping[str, Setting], workload: Workload, source: str
 ) -> dict[str, Knob]:
-    """The knobs, every value as the workload takes it with the baseline's other settings.
+    """Returns the knobs with values as the workload converts them, next to the baseline's other settings.
 
-    Raises InputError with every value that it refuses: hours later, it would be a failed trial.
+    Raises InputError with every value that it rejects, which would otherwise fail a trial hours later.
     """
     knobs, mistakes = dict(space.knobs), []
     for name, knob in space.knobs.items():
@@ -225,12 +225,12 @@ def _as_taken(
 
 
 def _alone(error: InputError, name: str) -> str:
-    """What is wrong with a value of the setting `name`, whose place is known already."""
+    """Returns the text of an error without the prefix that names the setting."""
     return str(error).removeprefix("baseline: ").removeprefix(f"{name}: ")
 
 
 def machine(hardware: Hardware) -> Machine:
-    """The facts about `hardware` that decide which settings can run."""
+    """Returns the facts about `hardware` that decide which settings can run."""
     return Machine(
         cpus=hardware.cpus,
         compute_capability=min((gpu.compute_capability for gpu in hardware.gpus), default=None),
@@ -243,13 +243,13 @@ def machine(hardware: Hardware) -> Machine:
 
 
 def _c_compilers(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """What Triton takes for one (triton/runtime/build.py)."""
+    """Returns the C compilers that Triton looks for (triton/runtime/build.py)."""
     named = environment.get("CC")
     return (named,) if named else ("gcc", "clang")
 
 
 def warm_start(earlier: Session, now: Mapping[str, Any], places: Collection[str]) -> list[Trial]:
-    """The trials of an `earlier` session; raises InputError where they teach nothing to a search of `now`."""
+    """Returns the trials of an `earlier` session; raises InputError if they are not comparable with `now`."""
     if why := provenance.warm_start(earlier.provenance(), now, places):
         raise InputError(f"--warm-start {earlier.root}: {why}")
     return [t for t in earlier.study().trials if t.kind is TrialKind.SEARCHED]

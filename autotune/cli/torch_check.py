@@ -1,8 +1,8 @@
-"""Prints what torch can do here as a line of JSON: its build, and whether the devices that it sees compute.
+"""Prints facts about torch and its devices as a line of JSON: the build, and which precisions compute.
 
-It is a process of its own, because importing torch takes a second and may crash, and asking a GPU takes
-memory of it. `autotune/cli/gpus` starts it and judges what it says. It also runs in a script's own Python,
-which may be 3.8, and may have an older torch and no autotune.
+Runs as a separate process, because importing torch takes a second and may crash, and using a GPU takes some
+of its memory. `autotune/cli/gpus` starts it and evaluates the output. It also runs in a script's own Python,
+which may be 3.8, with an older torch and without autotune.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-_SIZE = 16  # channels, pixels, rows and columns: a size that can be multiplied in every number format
+_SIZE = 16  # channels, pixels, rows and columns: a valid size in every number format
 _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def facts() -> dict[str, Any]:
-    """Returns all that is known; nothing raises."""
+    """Returns all facts; never raises."""
     devices: list[dict[str, Any]] = []
-    fault = _why_not(torch.cuda.init) if torch.version.cuda else None  # it says why there is none
+    fault = _why_not(torch.cuda.init) if torch.version.cuda else None  # tells why there is no device
     for index in range(0 if fault else torch.cuda.device_count()):
         with suppress(RuntimeError):  # torch does not see this one
             devices.append(_device(index))
@@ -40,14 +40,14 @@ def facts() -> dict[str, Any]:
 
 
 def _cudnn_version() -> int | None:
-    """Returns None if cuDNN does not support one of the GPUs: the others may still compute."""
+    """Returns None if cuDNN does not support one of the GPUs, although others may compute."""
     with suppress(RuntimeError):
         return torch.backends.cudnn.version()  # type: ignore[no-untyped-call, no-any-return]
     return None
 
 
 def _device(index: int) -> dict[str, Any]:
-    """Returns a device as torch sees it, with the reason for each precision that it cannot compute in."""
+    """Returns torch's properties of a device, with the reason for each precision that fails."""
     properties = torch.cuda.get_device_properties(index)
     return {
         "uuid": str(getattr(properties, "uuid", "")),
@@ -59,13 +59,13 @@ def _device(index: int) -> dict[str, Any]:
 
 
 def failures(device: str) -> dict[str, str]:
-    """Returns why a device cannot compute in some precisions: it must convolve and multiply in each."""
+    """Returns the reason for each precision in which a device fails to convolve or multiply."""
     tried = {name: _why_not(partial(_compute, name, device)) for name in (*_DTYPES, "fp8")}
     return {name: why for name, why in tried.items() if why is not None}
 
 
 def _compute(precision: str, device: str) -> None:
-    """Computes sums of ones, which are exact in every format; raises if the device does, or is wrong."""
+    """Computes sums of ones, which are exact in every format; raises if that fails or is inexact."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     found = _scaled_product(device) if precision == "fp8" else _products(_DTYPES[precision], device)
     if set(found) != {float(_SIZE)}:
@@ -87,10 +87,10 @@ def _scaled_product(device: str) -> list[float]:
 
 
 def _why_not(ask: Callable[[], object]) -> str | None:
-    """Returns the first line of what was raised; CUDA's errors go on for a paragraph."""
+    """Returns the first line of the error that `ask` raises, None if it does not; CUDA's errors are long."""
     try:
         ask()
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+    except Exception as error:  # noqa: BLE001 - any error is the answer
         return (str(error).strip().splitlines() or [type(error).__name__])[0]
     return None
 

@@ -1,4 +1,4 @@
-"""What `train` is given that is no session: a search space, or a trainer's own config."""
+"""Targets of `train` other than sessions: a search space, or a trainer's own config."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,9 +18,9 @@ _MOST_LISTED = 5
 
 
 def space(name: str, data: Path | None) -> tuple[Space, Path]:
-    """The search space called `name`, and its file. Of a trainer's own config it has no knobs.
+    """Returns the search space `name` and its file; a trainer's own config becomes a space without knobs.
 
-    `data` take the place of the config's own. Raises InputError where it is neither.
+    `data` replaces the config's own. Raises InputError if the file is neither.
     """
     file = _file(name)
     values = prepare.settings_file(file, "train")
@@ -44,7 +44,7 @@ def _file(name: str) -> Path:
 
 
 def _why_not(name: str) -> str:
-    """What is wrong with a name of nothing that can be trained, and what can."""
+    """Returns the reason that `name` cannot be trained, and what can."""
     with suppress(OSError):  # a name that is too long for a file
         if plan.is_training(Path(name)):
             how = f"with --workdir {quoted(name)} --resume"

@@ -1,4 +1,4 @@
-"""`init`: finds out about a training project without running it, and writes a first search space.
+"""`init`: analyzes a training project without training, and writes a first search space.
 
-It reads text and syntax trees. Only `helped` runs the script, to ask for its `--help`.
+It reads text and syntax trees. Only `helped` runs the script, with `--help`.
 """

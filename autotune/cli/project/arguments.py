@@ -1,4 +1,4 @@
-"""Command lines as parsers define them: argparse, click, dataclasses of Transformers. Read, not run."""
+"""Reads the options that argparse, click and HfArgumentParser define, from syntax trees."""
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,18 +28,18 @@ _OF_TRANSFORMERS = (
 
 
 def takes_arguments(sources: Iterable[Source]) -> bool:
-    """Whether something in it parses a command line, so that asking for `--help` starts no training."""
+    """Returns True if a command line is parsed, so that `--help` does not start a training."""
     parsers = ("ArgumentParser", "HfArgumentParser", "LightningCLI")
     return any(True for one in sources for _ in (*syntax.calls(one.tree, *parsers), *_click(one.tree)))
 
 
 def is_transformers(sources: Iterable[Source]) -> bool:
-    """Whether the arguments of Transformers' `Trainer` are among them."""
+    """Returns True if a parser takes the arguments of Transformers' `Trainer`."""
     return any("TrainingArguments" in _names(call) for s in sources for call in _hf_parsers(s.tree))
 
 
 def options(sources: Sequence[Source]) -> list[Option]:
-    """Every setting that the parsers in `sources` take, the first of each name."""
+    """Returns every option of the parsers in `sources`, the first of each name."""
     found = [one for source in sources for one in _of(source)]
     for call in (call for source in sources for call in _hf_parsers(source.tree)):
         found += _of_dataclasses(_names(call), sources)
@@ -72,19 +72,19 @@ def _changed_defaults(tree: ast.Module) -> dict[str, Any]:
 
 
 def _argument(call: ast.Call, changed: dict[str, Any]) -> Option | None:
-    """What `add_argument` or `click.option` says of a setting; None where it is none."""
-    said = [name for arg in call.args if isinstance(name := syntax.value(arg), str)]
+    """Returns the option that `add_argument` or `click.option` defines; None if it is not a setting."""
+    given = [name for arg in call.args if isinstance(name := syntax.value(arg), str)]
     action = syntax.value(syntax.keyword(call, "action"))
     is_flag = action in _SWITCHES or syntax.value(syntax.keyword(call, "is_flag")) is True
-    if not said or action in _NO_SETTINGS or any("/" in name for name in said):
+    if not given or action in _NO_SETTINGS or any("/" in name for name in given):
         return None
-    flags = sorted((name for name in said if name.startswith("-")), key=len)
-    spelled = next((name for name in said if name.startswith("--")), flags[-1] if flags else "")
+    flags = sorted((name for name in given if name.startswith("-")), key=len)
+    spelled = next((name for name in given if name.startswith("--")), flags[-1] if flags else "")
     dest = syntax.value(syntax.keyword(call, "dest"))
-    name = dest if isinstance(dest, str) else (spelled or said[0]).lstrip("-").replace("-", "_")
+    name = dest if isinstance(dest, str) else (spelled or given[0]).lstrip("-").replace("-", "_")
     default = changed.get(name, syntax.value(syntax.keyword(call, "default")))
     if action == "store_false":
-        return None  # what it turns off has a name of its own, or none
+        return None  # the setting that it turns off has another name, or none
     optional = syntax.value(syntax.keyword(call, "nargs")) in {"?", "*"}
     return Option(
         name=name,
@@ -101,7 +101,7 @@ def _scalar(value: Any) -> Setting:
 
 
 def _choices(node: ast.expr | None) -> tuple[Setting, ...]:
-    """The values that are listed: by argparse as they are, by click in a `Choice`."""
+    """Returns the listed choices: argparse's directly, click's in a `Choice`."""
     if isinstance(node, ast.Call) and syntax.last(node) == "Choice" and node.args:
         node = node.args[0]
     values = syntax.value(node)
@@ -118,12 +118,12 @@ def _hf_parsers(tree: ast.Module) -> Iterator[ast.Call]:
 
 
 def _names(call: ast.Call) -> list[str]:
-    """The classes that a parser is made of."""
+    """Returns the names of the classes in a parser's arguments."""
     return [syntax.last(node) for arg in call.args for node in ast.walk(arg) if syntax.last(node)]
 
 
 def _of_dataclasses(names: Sequence[str], sources: Iterable[Source]) -> Iterator[Option]:
-    """The fields of classes of the project: each is an option of its own name."""
+    """Yields an option for each field of the project's dataclasses with such `names`."""
     for node in (node for source in sources for node in ast.walk(source.tree)):
         if isinstance(node, ast.ClassDef) and node.name in names:
             for one in node.body:
@@ -132,12 +132,12 @@ def _of_dataclasses(names: Sequence[str], sources: Iterable[Source]) -> Iterator
 
 
 def _field(node: ast.AnnAssign, name: str) -> Option:
-    given, told = node.value, None
+    given, metadata = node.value, None
     if isinstance(given, ast.Call) and syntax.last(given) == "field":
-        told = syntax.value(syntax.keyword(given, "metadata"))
+        metadata = syntax.value(syntax.keyword(given, "metadata"))
         has_default = any(one.arg in {"default", "default_factory"} for one in given.keywords)
         given = syntax.keyword(given, "default")
     else:
         has_default = given is not None
-    help_text = told.get("help", "") if isinstance(told, dict) else ""
+    help_text = metadata.get("help", "") if isinstance(metadata, dict) else ""
     return Option(name, f"--{name} {{}}", _scalar(syntax.value(given)), (), not has_default, str(help_text))

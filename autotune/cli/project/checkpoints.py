@@ -1,4 +1,4 @@
-"""How a script resumes from a checkpoint, as far as that can be read."""
+"""Guesses from the code how a script resumes from a checkpoint."""
 
 import ast
 import re
@@ -14,7 +14,7 @@ _USUAL = re.compile(r"last|latest|current|checkpoint|ckpt", re.IGNORECASE)
 
 
 def resuming(sources: Sequence[Source], options: Sequence[Option]) -> str | dict[str, str] | None:
-    """What a search space has for `resume`; None where it cannot be read how the script resumes."""
+    """Returns the value of `resume` for a search space; None if it cannot be derived."""
     file = next(
         iter(sorted(_saved(sources), key=lambda name: (_is_best(name), not _USUAL.search(name)))), None
     )
@@ -37,13 +37,13 @@ def _is_best(name: str) -> bool:
 
 
 def _saved(sources: Sequence[Source]) -> Iterator[str]:
-    """The names of files that are saved, those alone that are always the same."""
+    """Yields constant names of files that are saved."""
     for source in sources:
         for call in syntax.calls(source.tree, *_SAVING):
             yield from (text for text in syntax.strings(call) if _FILE.fullmatch(text))
 
 
 def _is_compared(tree: ast.AST, name: str) -> bool:
-    """Whether the setting `name` is compared with the word `resume`."""
+    """Returns True if the setting `name` is compared with the text `resume`."""
     compares = (node for node in ast.walk(tree) if isinstance(node, ast.Compare))
     return any(syntax.last(one.left) == name and "resume" in syntax.strings(one) for one in compares)

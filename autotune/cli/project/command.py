@@ -1,4 +1,4 @@
-"""`init`: looks at a project, and writes what it found as a first search space."""
+"""`init`: analyzes a project and writes a first search space."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ _OWN_PYTHONS = (".venv/bin/python", "venv/bin/python", "env/bin/python")
 
 
 def main(directory: Path, output: Path, script: Path | None, python: Path | None, *, has_gpu: bool) -> int:
-    """Writes `output`, and says what to do next; raises InputError where nothing can be written."""
+    """Writes `output` and prints the next steps; raises InputError if it cannot be written."""
     if not directory.is_dir():
         raise InputError(f"{directory}: must be the directory of a project")
     if output.exists():
@@ -34,7 +34,7 @@ def main(directory: Path, output: Path, script: Path | None, python: Path | None
 
 
 def look(directory: Path, script: Path, python: Path | None, *, has_gpu: bool) -> Found:
-    """What can be known of the `script` of a project without training anything."""
+    """Returns what is known of a project's `script` without training."""
     own = next((directory / name for name in _OWN_PYTHONS if (directory / name).exists()), None)
     runs_with = python or own
     read = sources.read(directory, script)
@@ -54,7 +54,7 @@ def look(directory: Path, script: Path, python: Path | None, *, has_gpu: bool) -
 
 
 def _data(options: Sequence[Option]) -> Iterator[str]:
-    """The values of settings that name data."""
+    """Yields the values of options that name data."""
     for one in options:
         if (
             isinstance(one.value, str)
@@ -65,7 +65,7 @@ def _data(options: Sequence[Option]) -> Iterator[str]:
 
 
 def told(found: Found, output: Path, text: str) -> Iterator[str]:
-    """What was written, and what comes next."""
+    """Yields lines on what was written, and on the next steps."""
     knobs = [one.name for one in found.proposal.settings if one.knob]
     yield f"{output}: {found.script} with {len(knobs)} knobs: {', '.join(knobs)}"
     if not any(one.role == MICRO_BATCH for one in found.proposal.settings):

@@ -1,4 +1,4 @@
-"""Settings that stand in files: constants that a script lets be overridden, and Hydra's YAML."""
+"""Reads settings from overridable constants in a script, and from Hydra's YAML."""
 
 import ast
 import re
@@ -19,7 +19,7 @@ _OVERRIDES = re.compile(r"^([\w.-]*conf\w*)\.py$")
 
 
 def overridden(source: Source) -> list[Option]:
-    """The constants at the top of a script that runs a file to override them by `--name=value`."""
+    """Returns the constants of a script that `exec`s a configurator to override them by `--name=value`."""
     calls = [
         (call.lineno, text) for call in syntax.calls(source.tree, "exec") for text in syntax.strings(call)
     ]
@@ -43,7 +43,7 @@ def _constant(node: ast.Assign) -> Iterator[Option]:
 
 
 def _alternatives(node: ast.expr) -> tuple[Setting, ...]:
-    """`a` and `b` of `a if ... else b`."""
+    """Returns `a` and `b` of `a if ... else b`."""
     if not isinstance(node, ast.IfExp):
         return ()
     values = (syntax.value(node.body), syntax.value(node.orelse))
@@ -52,24 +52,24 @@ def _alternatives(node: ast.expr) -> tuple[Setting, ...]:
 
 @dataclass(frozen=True)
 class Hydra:
-    """The `values` of a configuration in `root`, as Hydra composes it where nothing is chosen."""
+    """Default configuration that Hydra composes from the files in `root`."""
 
     root: Path
     values: Mapping[str, Any]
 
     @property
     def options(self) -> list[Option]:
-        """Its scalars, under their dotted names."""
+        """Its scalars, by dotted name."""
         return list(_flat(self.values))
 
     @property
     def targets(self) -> list[str]:
-        """The modules of the classes that it makes."""
+        """Modules of its `_target_` classes."""
         return [name.rpartition(".")[0] for name in _targets(self.values)]
 
 
 def hydra(directory: Path, source: Source) -> Hydra | None:
-    """The configuration of a script; None where Hydra does not start it."""
+    """Returns the configuration of a script; None if it does not use Hydra."""
     for call in syntax.calls(source.tree, "main"):
         place, name = (syntax.value(syntax.keyword(call, n)) for n in ("config_path", "config_name"))
         if syntax.dotted(call).endswith("hydra.main"):
@@ -87,7 +87,7 @@ def _targets(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _composed(root: Path, name: Path, package: tuple[str, ...], depth: int) -> dict[str, Any]:
-    """What the file `name` and its defaults say, the later over the earlier."""
+    """Returns the values of the file `name` merged over its defaults list."""
     file = (root / name).with_suffix(".yaml")
     if depth > _DEEPEST or not file.is_file():
         return {}
@@ -106,21 +106,21 @@ def _composed(root: Path, name: Path, package: tuple[str, ...], depth: int) -> d
 
 def _mapping(text: str) -> dict[str, Any]:
     try:
-        said = yaml.safe_load(text)
-    except Exception:  # noqa: BLE001 - what is no YAML to us, its own reader may still read
+        values = yaml.safe_load(text)
+    except Exception:  # noqa: BLE001 - its own reader may accept what PyYAML rejects
         return {}
-    return dict(said) if isinstance(said, dict) else {}
+    return dict(values) if isinstance(values, dict) else {}
 
 
 def read(file: Path) -> list[Option]:
-    """The settings in a YAML file, nothing where there is none."""
+    """Returns the settings in a YAML file; none if it does not exist."""
     if file.suffix not in {".yaml", ".yml"} or not file.is_file():
         return []
     return list(_flat(_mapping(file.read_text(encoding="utf-8", errors="replace"))))
 
 
 def _defaults(listed: Any) -> Iterator[tuple[str, str]]:
-    """The group and the choice of every entry of a defaults list; of none where nothing is chosen."""
+    """Yields group and choice of every entry of a defaults list that has a choice."""
     for entry in listed if isinstance(listed, list) else ():
         if isinstance(entry, str):
             yield ("_self_", "") if entry == "_self_" else ("", entry)
@@ -146,7 +146,7 @@ def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> None:
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[Option]:
-    """Every scalar under its dotted name; what is computed from others is left to Hydra."""
+    """Yields every scalar by dotted name, except interpolated values."""
     for name, value in values.items():
         path = f"{prefix}{name}"
         if isinstance(value, dict):

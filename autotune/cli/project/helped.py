@@ -1,4 +1,4 @@
-"""`python SCRIPT --help`: the one thing of a project that is run, where its script parses a command line."""
+"""Runs `python SCRIPT --help` and parses the options in its output."""
 
 import os
 import re
@@ -29,17 +29,17 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Help:
-    """What a script printed when asked for help; or, where it printed none, the `fault`."""
+    """Help text of a script, or the `fault` if it printed none."""
 
     text: str = ""
     fault: str = ""
 
 
 def ask(python: str, directory: Path, script: Path, limit_s: float) -> Help:
-    """Asks for help, for `limit_s` seconds at most; whatever the script has started ends with it."""
+    """Runs the script with --help for at most `limit_s`; on a timeout, kills its process group."""
     command, environment = [python, str(script), "--help"], {**os.environ, **_ENVIRONMENT}
     try:
-        process = subprocess.Popen(  # noqa: S603 - the user has named the script, and what runs it
+        process = subprocess.Popen(  # noqa: S603 - the user chose script and interpreter
             command,
             cwd=directory,
             env=environment,
@@ -70,7 +70,7 @@ def _last_line(text: str) -> str:
 
 
 def confirmed(options: Sequence[Option], text: str) -> list[Option]:
-    """`options` without those that the help `text` lacks, and with those that it has besides."""
+    """Drops options missing from the help `text`, and adds those found only there."""
     shown = {one.form.split()[0]: one for one in _shown(text)}
     kept = [_filled(one, shown) for one in options if not one.form.startswith("--") or _flag(one) in shown]
     known = {_flag(one) for one in options}
@@ -82,7 +82,7 @@ def _flag(option: Option) -> str:
 
 
 def _filled(option: Option, shown: dict[str, Option]) -> Option:
-    """An option with the default that help shows, where none was read."""
+    """Returns the option with default and choices from the help text, if unknown."""
     other = shown.get(_flag(option))
     if other is None:
         return option
@@ -91,15 +91,15 @@ def _filled(option: Option, shown: dict[str, Option]) -> Option:
 
 
 def _shown(text: str) -> list[Option]:
-    """The options in a help text of argparse, with the defaults that it shows."""
+    """Returns the options, with defaults, in a help text of argparse."""
     found = list(_FLAG.finditer(text))
     ends = [match.start() for match in found[1:]] + [len(text)]
     return [_of(match, text[match.end() : end]) for match, end in zip(found, ends, strict=True)]
 
 
-def _of(match: re.Match[str], told: str) -> Option:
+def _of(match: re.Match[str], description: str) -> Option:
     flag, metavar = match[1], match[2]
-    default = _DEFAULT.search(" ".join(told.split()))
+    default = _DEFAULT.search(" ".join(description.split()))
     choices = tuple(map(_value, metavar[1:-1].split(","))) if metavar and metavar.startswith("{") else ()
     name = flag.lstrip("-").replace("-", "_")
     form = f"{flag} {{}}" if metavar else flag
@@ -107,7 +107,7 @@ def _of(match: re.Match[str], told: str) -> Option:
 
 
 def _value(text: str) -> str | bool | int | float | None:
-    """A default as Python prints it."""
+    """Parses a default as Python prints it."""
     if text == "None" or not text:
         return None
     with suppress(Exception):

@@ -1,4 +1,4 @@
-"""The command line that `LightningCLI` makes of classes: their arguments, and the trainer's."""
+"""Options that `LightningCLI` derives from classes of the project, and those of the trainer."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _PARTS = {"LightningModule": "model", "LightningDataModule": "data"}
 
 
 def options(sources: Sequence[Source]) -> list[Option]:
-    """What the command line of a `LightningCLI` takes; nothing where there is none."""
+    """Returns the options of a `LightningCLI`; none if the project has none."""
     if not any(True for source in sources for _ in syntax.calls(source.tree, "LightningCLI")):
         return []
     nodes = [node for source in sources for node in ast.walk(source.tree)]
@@ -27,7 +27,7 @@ def options(sources: Sequence[Source]) -> list[Option]:
 
 
 def _of_class(node: ast.ClassDef) -> Iterator[Option]:
-    """The arguments of a model's, or of a data module's, constructor."""
+    """Yields the constructor arguments of a model or data module."""
     part = next((_PARTS[name] for base in node.bases if (name := syntax.last(base)) in _PARTS), None)
     makers = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
     for maker in makers if part else ():

@@ -1,4 +1,4 @@
-"""What a setting is to the tuner, by what it is called. The names are those that projects use."""
+"""Common names of settings in projects, and the roles that they imply."""
 
 from collections.abc import Iterable
 
@@ -25,7 +25,7 @@ DEVICE = ("device", "accelerator")
 
 
 def role_of(options: Iterable[Option], role: str) -> Option | None:
-    """The option that has a role: the one with the most usual name, and that has a value."""
+    """Returns the option with the most common name for a role; None if there is none."""
     names = NAMES[role]
     found = [one for one in options if one.key in names]
     if role == LEARNING_RATE:
@@ -34,13 +34,13 @@ def role_of(options: Iterable[Option], role: str) -> Option | None:
 
 
 def _rates(options: Iterable[Option]) -> list[Option]:
-    """The largest of several learning rates, such as `lr_encoder` and `lr_decoder`."""
+    """Returns the largest of several learning rates, such as `lr_encoder` and `lr_decoder`, in a list."""
     rates = [one for one in options if is_rate(one)]
     return sorted(rates, key=lambda one: -float(one.value or 0))[:1]
 
 
 def is_rate(option: Option) -> bool:
-    """Whether it is the learning rate of a part of the model."""
+    """Returns True for the learning rate of a part of the model."""
     is_number = isinstance(option.value, float | int) and not isinstance(option.value, bool)
     return (
         is_number

@@ -1,4 +1,4 @@
-"""A setting that a script takes on its command line."""
+"""Option on a script's command line."""
 
 from dataclasses import dataclass
 
@@ -7,15 +7,11 @@ from autotune.core.settings import Setting
 
 @dataclass(frozen=True)
 class Option:
-    """A setting called `name`, which may be dotted, and `form`: how it is given, `{}` where its value goes.
+    """Setting that a script takes as an option."""
 
-    A switch has no `{}`: it is given, or not. `value` is what it has when nothing is said, None where there
-    is none or it is not known. One that is `required` has to be given.
-    """
-
-    name: str
-    form: str
-    value: Setting = None
+    name: str  # may be dotted
+    form: str  # as written on the command line, with `{}` for the value; a switch has no `{}`
+    value: Setting = None  # default; None: none, or unknown
     choices: tuple[Setting, ...] = ()
     required: bool = False
     help: str = ""
@@ -26,5 +22,5 @@ class Option:
 
     @property
     def key(self) -> str:
-        """The last part of its name, as it is compared with others."""
+        """Last part of the name, normalized for comparison."""
         return self.name.rpartition(".")[2].lower().replace("-", "_")

@@ -1,4 +1,4 @@
-"""The lines that a script prints, with holes where values go: from f-strings, `format`, `%` and `print`."""
+"""Finds the lines that a script prints, as text with holes for values."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ _ROUNDING = {"str", "float", "round", "int", "item"}
 
 @dataclass(frozen=True)
 class Hole:
-    """A value in a line, by the `words` of the expression that it comes from; of a `len()` it is a count."""
+    """Value in a line, with the `words` of its expression; a `len()` is a count."""
 
     words: tuple[str, ...]
     is_count: bool = False
@@ -25,7 +25,7 @@ class Hole:
 
 @dataclass(frozen=True)
 class Line:
-    """A line that is printed in a function called `function`, at `place` of the project."""
+    """Line that is printed in the function `function`, at `place` in the project."""
 
     parts: tuple[str | Hole, ...]
     function: str
@@ -36,29 +36,29 @@ class Line:
 
 
 def lines(source: Source) -> Iterator[Line]:
-    """Every line that `source` prints and that has a value in it."""
+    """Yields every line with a value that `source` prints."""
     for function, node in _within(source.tree, ""):
         if isinstance(node, ast.Call) and _PRINTING.fullmatch(syntax.last(node)) and node.args:
-            for parts in _split(_told(node)):
+            for parts in _split(_printed(node)):
                 if any(isinstance(part, Hole) for part in parts):
                     yield Line(parts, function, f"{source.path}:{node.lineno}")
 
 
 def words(text: str) -> list[str]:
-    """The words of a name or a label, in lower case, without digits."""
+    """Returns the words of a name or label, in lower case, without digits."""
     return re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).lower())
 
 
 def _within(node: ast.AST, function: str) -> Iterator[tuple[str, ast.AST]]:
-    """Every node with the name of the function that it is in."""
+    """Yields every node with the name of its enclosing function."""
     for child in ast.iter_child_nodes(node):
         yield function, child
         is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
         yield from _within(child, child.name if is_function else function)  # type: ignore[attr-defined]
 
 
-def _told(call: ast.Call) -> list[str | Hole]:
-    """What a call prints: `print`'s arguments with blanks between, a logger's first with the others in it."""
+def _printed(call: ast.Call) -> list[str | Hole]:
+    """Returns what a call prints: `print`'s arguments joined by blanks, or a logger's filled format."""
     first, *others = call.args
     text = syntax.value(first)
     if (
@@ -68,10 +68,10 @@ def _told(call: ast.Call) -> list[str | Hole]:
         and not syntax.last(call).startswith("print")
     ):
         return _filled(text, others)
-    told: list[str | Hole] = []
+    parts: list[str | Hole] = []
     for number, argument in enumerate(call.args):
-        told += [" "] * (number > 0) + _parts(argument)
-    return told
+        parts += [" "] * (number > 0) + _parts(argument)
+    return parts
 
 
 def _parts(node: ast.expr) -> list[str | Hole]:
@@ -102,7 +102,7 @@ def _hole(node: ast.AST) -> Hole:
 
 
 def _filled(text: str, given: list[ast.expr]) -> list[str | Hole]:
-    """`text` with a hole at each `%`."""
+    """Returns `text` with a hole at each `%` conversion."""
     parts, at, waiting = list[str | Hole](), 0, list(given)
     for match in _PERCENT.finditer(text):
         parts.append(text[at : match.start()])
@@ -115,7 +115,7 @@ def _filled(text: str, given: list[ast.expr]) -> list[str | Hole]:
 
 
 def _formatted(text: str, call: ast.Call) -> list[str | Hole]:
-    """`text` with a hole at each `{}`."""
+    """Returns `text` with a hole at each `{}` field."""
     parts, position = list[str | Hole](), 0
     named = {one.arg: one.value for one in call.keywords}
     try:
@@ -138,7 +138,7 @@ def _formatted(text: str, call: ast.Call) -> list[str | Hole]:
 
 
 def _split(parts: list[str | Hole]) -> Iterator[tuple[str | Hole, ...]]:
-    """The parts of each line, texts side by side joined."""
+    """Splits parts at newlines, and joins adjacent texts."""
     line: list[str | Hole] = []
     for part in parts:
         if isinstance(part, Hole):

@@ -1,4 +1,4 @@
-"""From the settings of a script to those of a first search space: roles, baselines, knobs. Pure."""
+"""Proposes roles, baseline and knobs of a first search space from a script's options. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ from autotune.core.settings import (
     Setting,
 )
 
-ASK = "? "  # what begins so, only the user can know
+ASK = "? "  # prefix of comments that ask the user
 UNSAID = "?"
 _RATE = {"scale": "sqrt", "multiplier": {"loguniform": [0.5, 8.0]}}
 _SCALED_BY_ITSELF = {"blr", "base_lr"}
@@ -47,35 +47,28 @@ _MOST_SAID = 100
 
 @dataclass(frozen=True)
 class Proposed:
-    """A setting of the space, by the user's name, with the tuner's `value`; `form` is how `run` has it.
+    """Proposed setting of a search space."""
 
-    `flags` are given instead, by value. `words` are the user's for the tuner's values. `note` is a comment.
-    """
-
-    name: str
-    value: Setting
-    form: str = ""
+    name: str  # the user's
+    value: Setting  # the tuner's
+    form: str = ""  # in the command line
     role: str = ""
     knob: Mapping[str, Any] | None = None
-    words: Mapping[str, Setting] = field(default_factory=dict)
-    flags: Mapping[str, str] = field(default_factory=dict)
-    note: str = ""
+    words: Mapping[str, Setting] = field(default_factory=dict)  # the user's, by the tuner's value
+    flags: Mapping[str, str] = field(default_factory=dict)  # instead of `form`, by value
+    note: str = ""  # comment
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a first search space has of a script's settings.
-
-    `fixed` stands in `run` as it is; `notes` are for readers of the file. The settings of the `length` count
-    steps, that at which the training ends first; without such a one they are `counted_in_steps` alone.
-    """
+    """Proposed settings of a search space, and further parts of its file."""
 
     settings: tuple[Proposed, ...]
-    fixed: tuple[str, ...] = ()
-    length: tuple[str, ...] = ()
-    counted_in_steps: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()  # constant arguments in `run`
+    length: tuple[str, ...] = ()  # step counts, first the one that ends the training
+    counted_in_steps: tuple[str, ...] = ()  # step counts, if none of them ends the training
     evaluate_every: str | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # comments at the top
 
     @property
     def has_seed(self) -> bool:
@@ -83,7 +76,7 @@ class Proposal:
 
     @property
     def effective_batch(self) -> int:
-        """Samples of an optimizer step of the baseline."""
+        """Samples per optimizer step of the baseline."""
         size = 1
         for one in self.settings:
             if one.role in {MICRO_BATCH, ACCUMULATION} and isinstance(one.value, int):
@@ -92,7 +85,7 @@ class Proposal:
 
 
 def proposal(options: Sequence[Option], fixed: Sequence[str] = (), *, has_gpu: bool) -> Proposal:
-    """The settings that a tuner can use, those that have to be said, and where the script may write."""
+    """Returns the settings to tune, required ones to ask for, and output directories of the script."""
     found = list[Proposed](_with_roles(options))
     steps = [o for o in options if o.key in names.STEPS and _is_count(o.value)]
     steps.sort(key=lambda one: ENDS.index(one.key) if one.key in ENDS else len(ENDS))
@@ -122,7 +115,7 @@ def proposal(options: Sequence[Option], fixed: Sequence[str] = (), *, has_gpu: b
 
 
 def _evaluated(options: Sequence[Option]) -> Option | None:
-    """The option that says after how many steps the script evaluates."""
+    """Returns the option for the evaluation interval in steps."""
     by_name = {one.key: one for one in options if not one.is_switch}
     return next((by_name[name] for name in names.EVERY if name in by_name), None)
 
@@ -132,14 +125,14 @@ def _is_count(value: Setting) -> bool:
 
 
 def _switches(one: Proposed, options: Sequence[Option]) -> Iterator[str]:
-    """The options that a setting gives by its flags."""
+    """Yields the names of options that a setting's flags use."""
     yield from (option.name for option in options if option.form in one.flags.values())
 
 
 def _asked(option: Option) -> Proposed:
-    """A setting without which the script does not start."""
-    told = f": {option.help[:_MOST_SAID]}" if option.help else ""
-    return Proposed(option.name, UNSAID, option.form, note=f"{ASK}it has to be given{told}")
+    """Returns a required setting, with a question for its value."""
+    description = f": {option.help[:_MOST_SAID]}" if option.help else ""
+    return Proposed(option.name, UNSAID, option.form, note=f"{ASK}it has to be given{description}")
 
 
 def _with_roles(options: Sequence[Option]) -> Iterator[Proposed]:
@@ -153,7 +146,7 @@ def _with_roles(options: Sequence[Option]) -> Iterator[Proposed]:
 
 
 def _number(option: Option, role: str) -> Proposed:
-    """A setting whose value is a number, with values around it to try."""
+    """Returns a numeric setting with a knob around its value."""
     known = isinstance(option.value, int | float) and not isinstance(option.value, bool)
     value = option.value if known else _GUESSES[role]
     note = "" if known or role == SEED else f"{ASK}no default was found: say what you train with"
@@ -177,7 +170,7 @@ def _knob(role: str, key: str, value: Any) -> Mapping[str, Any] | None:
 
 
 def _precision(options: Sequence[Option]) -> Iterator[Proposed]:
-    """Number formats: an option with a word for each, or a switch for each but the widest."""
+    """Yields the precision: an option with a word per format, or switches for all but the widest."""
     given = [one for one in options if one.key in NAMES[PRECISION]]
     for one in given:
         words = None if one.is_switch or isinstance(one.value, bool) else _words(one)
@@ -198,7 +191,7 @@ def _precision(options: Sequence[Option]) -> Iterator[Proposed]:
 
 
 def _words(option: Option) -> dict[str, Setting] | None:
-    """The option's words for the formats; None where its values are no formats."""
+    """Returns the option's words for the formats; None if its values are not formats."""
     for words in _WORDS:
         known = [word for word in words if not option.choices or word in option.choices]
         if option.value in known or (option.choices and len(known) > 1):
@@ -228,7 +221,7 @@ def _checkpointed(option: Option) -> Iterator[Proposed]:
 
 
 def _device(options: Sequence[Option], *, has_gpu: bool) -> Iterator[Proposed]:
-    """The CPU where there is nothing else, and the script would look for a GPU."""
+    """Yields the CPU as device if there is no GPU but the script's default is one."""
     for one in options:
         wants_gpu = isinstance(one.value, str) and one.value.startswith(("cuda", "gpu"))
         if one.key in names.DEVICE and wants_gpu and not has_gpu:
@@ -238,7 +231,7 @@ def _device(options: Sequence[Option], *, has_gpu: bool) -> Iterator[Proposed]:
 
 
 def _notes(options: Sequence[Option], found: Sequence[Proposed]) -> Iterator[str]:
-    """What is left as it is, and might be expected to be tuned."""
+    """Yields notes on learning rates that are not tuned."""
     taken = {one.name for one in found}
     for one in options:
         if one.name not in taken and names.is_rate(one) and not one.key.startswith("min"):

@@ -1,4 +1,4 @@
-"""What a script says of its model's quality, and the pattern that finds it in what it prints."""
+"""Finds the quality metrics that a script prints, and regular expressions for them."""
 
 import ast
 import re
@@ -55,7 +55,7 @@ _SPLITS: Mapping[str, tuple[str, int]] = {
     **dict.fromkeys(("test", "testing", "tests"), ("test", 30)),
 }
 _TRAIN = {"train", "training"}
-_BEST = {"best", "max", "min", "lowest", "highest"}  # not what this evaluation has found
+_BEST = {"best", "max", "min", "lowest", "highest"}  # not the value of this evaluation
 _WITH_DIGITS = re.compile(r"(?i)\b(bleu|rouge|f|acc|top|hit|recall)[-_@]?(\d)\b")
 _NO_SPLIT, _OF_TRANSFORMERS, _ASKED_FOR = 10, 39, 60
 _MONITORED = {"monitor_metric", "metric", "monitor", "metric_for_best_model"}
@@ -64,21 +64,18 @@ _OF_TRAINER = r"'eval_loss': '?" + NUMBER
 
 @dataclass(frozen=True)
 class Score:
-    """A quality called `name`, found by `pattern`; `points` say how much speaks for it being the one.
-
-    It is seen at `place`. One that is `guessed` is not printed in these words.
-    """
+    """Candidate for the quality metric."""
 
     name: str
-    pattern: str
+    pattern: str  # regular expression, or column
     minimize: bool
-    points: int
-    place: str
-    guessed: bool = False
+    points: int  # higher is likelier
+    place: str  # in the code
+    guessed: bool = False  # the name itself is not in the code
 
 
 def scores(sources: Sequence[Source], options: Sequence[Option]) -> list[Score]:
-    """What may be the quality, the likeliest first."""
+    """Returns candidates for the quality, the likeliest first."""
     printed = [line for source in sources for line in lines(source)]
     found = [score for line in printed for score in _of_line(line, printed)]
     found += _monitored(sources, options, printed)
@@ -96,7 +93,7 @@ def scores(sources: Sequence[Source], options: Sequence[Option]) -> list[Score]:
 
 
 def logged(sources: Sequence[Source]) -> list[Score]:
-    """What modules of Lightning log, by the names that the columns of its CSV files have."""
+    """Returns the metrics that Lightning modules log, by column name of its CSV files."""
     found = []
     for source in sources:
         for call in syntax.calls(source.tree, "log", "log_dict"):
@@ -108,7 +105,7 @@ def logged(sources: Sequence[Source]) -> list[Score]:
 
 
 def _ranked(found: Iterable[Score]) -> list[Score]:
-    """One of each name, the likeliest first. A loss of no split is the training's, where there is another."""
+    """Returns the best score of each name, the likeliest first; drops those of no split if others exist."""
     unique = {score.name: score for score in sorted(found, key=lambda one: one.points)}
     of_split = [score for score in unique.values() if score.points != _NO_SPLIT]
     return sorted(of_split or unique.values(), key=lambda one: -one.points)
@@ -119,7 +116,7 @@ def _clean(text: str) -> str:
 
 
 def _of_line(line: Line, printed: Sequence[Line]) -> Iterator[Score]:
-    """The scores among the values of a line."""
+    """Yields the scores among the values of a line."""
     for number, part in enumerate(line.parts):
         label = line.parts[number - 1] if number else ""
         if isinstance(part, Hole) and isinstance(label, str) and (own := _label(label)):
@@ -130,16 +127,16 @@ def _of_line(line: Line, printed: Sequence[Line]) -> Iterator[Score]:
 
 
 def _label(text: str) -> str:
-    """The last clause of what stands before a value."""
+    """Returns the last clause before a value."""
     return re.split(r"[,;|]\s|\t|\s{2,}", text.lstrip(" \t,;|-()[]%"))[-1].lstrip(" \t,;:|-()[]%*=>")
 
 
 def _named(label: str, hole: Hole, before: str, function: str) -> tuple[str, bool, int] | None:
-    """Name, direction and points of a value; None where it is no score of an evaluation."""
+    """Returns name, direction and points of a value; None if it is not an evaluation score."""
     own, expression = words(label), list(hole.words)
     metric = next((w for w in (*reversed(own), *expression) if w in _LOWER | _HIGHER), None)
-    told = (*own, *expression, *words(before), *words(function))
-    split = next((word for word in told if word in _SPLITS or word in _TRAIN), None)
+    context = (*own, *expression, *words(before), *words(function))
+    split = next((word for word in context if word in _SPLITS or word in _TRAIN), None)
     if metric is None or not own or split in _TRAIN or hole.is_count:
         return None
     kind, points = _SPLITS[split] if split else ("", _NO_SPLIT)
@@ -150,7 +147,7 @@ def _named(label: str, hole: Hole, before: str, function: str) -> tuple[str, boo
 
 
 def _pattern(line: Line, number: int, label: str, printed: Sequence[Line]) -> str:
-    """What finds the value: its label, where no other line has that, else the line from its beginning."""
+    """Returns a pattern for a value: its label if unique, else the line from its beginning."""
     short = _beginning(label) + _regex(label) + NUMBER
     others = {one.text("1.0") for one in printed if one.parts != line.parts}
     twice = len(re.findall(short, line.text("1.0"))) > 1
@@ -170,14 +167,14 @@ def _beginning(label: str) -> str:
 
 
 def _regex(text: str) -> str:
-    """`text` as a pattern, in which any blanks are as good."""
+    """Returns `text` as a pattern that accepts any amount of blanks."""
     return r"\s+".join(map(re.escape, text.split())) + r"\s*"
 
 
 def _monitored(
     sources: Sequence[Source], options: Sequence[Option], printed: Sequence[Line]
 ) -> Iterator[Score]:
-    """The quality that an option names, where names and values are printed as pairs."""
+    """Yields the metric that an option names, if names and values are printed as pairs."""
     pairs = [line for line in printed if re.fullmatch(r"\s*\0\s*[:=]\s*\0\s*", line.text("\0"))]
     mode = next((str(one.value) for one in options if one.key in {"monitor_mode", "mode"}), "")
     for option in options:
@@ -190,5 +187,5 @@ def _monitored(
 
 
 def _prefixes(tree: ast.Module) -> Iterator[str]:
-    """`val_` and the like, which names of scores are given."""
+    """Yields prefixes of metric names in the code, such as `val_`."""
     yield from (text for text in syntax.strings(tree) if re.fullmatch(r"(val|valid|eval|dev)[_/]", text))

@@ -1,4 +1,4 @@
-"""The Python files of a project: which of them trains, and what that one imports from the others."""
+"""Finds the training script of a project, and the modules that it imports."""
 
 import ast
 import re
@@ -21,21 +21,21 @@ _NAMED = (
 )
 _PARSERS = ("ArgumentParser", "HfArgumentParser", "LightningCLI", "main", "command", "exec")
 _TRAINING = ("backward", "fit", "train", "Trainer", "LightningCLI", "Accelerator")
-_LEAST, _LEAD = 4, 2  # points for being named at all, and more than the next one has
+_LEAST, _LEAD = 4, 2  # least points of a candidate, and least lead over the next
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file of a project, by its `path` in it."""
+    """Python file, by its `path` in the project."""
 
     path: Path
     tree: ast.Module
 
 
 def chosen(directory: Path, script: Path | None) -> Path:
-    """The script that trains, by its path in `directory`; raises InputError where it has to be named."""
+    """Returns the training script by its path in `directory`; raises InputError if it is not clear."""
     if script is not None:
-        return _said(directory, script)
+        return _given(directory, script)
     found = sorted(_candidates(directory), key=lambda one: (-one[0], str(one[1])))
     if not found:
         raise InputError(f"{directory}: no script that trains was found: name it with --script")
@@ -48,8 +48,8 @@ def chosen(directory: Path, script: Path | None) -> Path:
     return leaders[0]
 
 
-def _said(directory: Path, script: Path) -> Path:
-    """A script may be given from here, or from the project's directory."""
+def _given(directory: Path, script: Path) -> Path:
+    """Returns the project path of a script given relative to the project or to the working directory."""
     for file in (directory / script, script):
         if file.is_file():
             if not file.resolve().is_relative_to(directory.resolve()):
@@ -59,7 +59,7 @@ def _said(directory: Path, script: Path) -> Path:
 
 
 def _candidates(directory: Path) -> Iterator[tuple[int, Path]]:
-    """Scripts that may be the one, each with how much speaks for it."""
+    """Yields points and path of candidates for the training script."""
     for path in _files(directory):
         tree = _tree(directory / path)
         if tree is not None and (points := _points(path, tree)) >= _LEAST:
@@ -67,7 +67,7 @@ def _candidates(directory: Path) -> Iterator[tuple[int, Path]]:
 
 
 def _files(directory: Path) -> list[Path]:
-    """Every Python file of the project itself, nearest first."""
+    """Returns the Python files of the project itself, breadth first."""
     found: list[Path] = []
     waiting = [directory]
     while waiting and len(found) < _MOST_FILES:
@@ -86,7 +86,7 @@ def _is_passed_over(place: Path) -> bool:
 
 
 def _points(path: Path, tree: ast.Module) -> int:
-    """How much speaks for a file being the one that is run to train; 0 where it is not run at all."""
+    """Returns points for a file being the training script; 0 if it is not run at all."""
     if not _is_run(tree):
         return 0
     named = next((points for name, points in _NAMED if re.fullmatch(name, path.stem)), 0)
@@ -96,7 +96,7 @@ def _points(path: Path, tree: ast.Module) -> int:
 
 
 def _is_run(tree: ast.Module) -> bool:
-    """Whether a file does something when it is run, besides defining what others import."""
+    """Returns True if a file does more than define things when it is run."""
     return any(
         (isinstance(node, ast.If) and "__main__" in syntax.strings(node.test))
         or isinstance(node, ast.For | ast.While)
@@ -110,7 +110,7 @@ def _is_run(tree: ast.Module) -> bool:
 
 
 def is_hydra(tree: ast.Module) -> bool:
-    """Whether it is started by Hydra."""
+    """Returns True if the script uses `hydra.main`."""
     return any(syntax.dotted(call).endswith("hydra.main") for call in syntax.calls(tree, "main"))
 
 
@@ -124,7 +124,7 @@ def _tree(file: Path) -> ast.Module | None:
 
 
 def read(directory: Path, script: Path) -> list[Source]:
-    """The script, and then all that it imports from the project; raises InputError where it is no Python."""
+    """Returns the script and all project files that it imports; raises InputError if it does not parse."""
     tree = _tree(directory / script)
     if tree is None:
         raise InputError(f"{directory / script}: cannot be read as Python")
@@ -139,7 +139,7 @@ def read(directory: Path, script: Path) -> list[Source]:
 
 
 def located(directory: Path, script: Path, modules: Iterable[str]) -> Iterator[Path]:
-    """The files of the project that `modules` are: next to the script, or from the project's top."""
+    """Yields the project files of `modules`, next to the script or from the top directory."""
     for module in modules:
         for base in dict.fromkeys((script.parent, Path())):
             stem = base.joinpath(*module.split("."))
@@ -149,7 +149,7 @@ def located(directory: Path, script: Path, modules: Iterable[str]) -> Iterator[P
 
 
 def _modules(source: Source) -> Iterator[str]:
-    """The names of all modules that may be imported; of `from a import b` both `a` and `a.b`."""
+    """Yields the modules that may be imported; `from a import b` gives `a` and `a.b`."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

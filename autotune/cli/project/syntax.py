@@ -1,4 +1,4 @@
-"""Python as it is written: small questions to a syntax tree. Nothing of what is asked about is run."""
+"""Queries on syntax trees; no code is run."""
 
 import ast
 import operator
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-UNKNOWN = object()  # what only running it would tell
+UNKNOWN = object()  # not a constant
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -18,9 +18,9 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def parsed(text: str) -> ast.Module | None:
-    """The tree of `text`, None where it is not Python of this version."""
+    """Returns the tree of `text`, None if it does not parse in this version of Python."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of escapes in other people's strings
+        warnings.simplefilter("ignore")  # about invalid escapes
         try:
             return ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -28,7 +28,7 @@ def parsed(text: str) -> ast.Module | None:
 
 
 def dotted(node: ast.AST) -> str:
-    """`a.b.c` of a name, or of the function that is called; empty where it is none."""
+    """Returns the dotted name of a node, or of the function that it calls; "" if it has none."""
     match node:
         case ast.Call(func=function):
             return dotted(function)
@@ -40,28 +40,28 @@ def dotted(node: ast.AST) -> str:
 
 
 def last(node: ast.AST) -> str:
-    """`c` of `a.b.c`."""
+    """Returns `c` of `a.b.c`."""
     return dotted(node).rpartition(".")[2]
 
 
 def calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:
-    """The calls of functions whose last name is one of `names`, from top to bottom."""
+    """Yields the calls of functions whose last name is one of `names`, in source order."""
     yield from (call for name, call in _calls(tree) if name in names)
 
 
-@lru_cache(maxsize=1024)  # it is asked a dozen questions about the same files
+@lru_cache(maxsize=1024)  # the same files are queried a dozen times
 def _calls(tree: ast.AST) -> tuple[tuple[str, ast.Call], ...]:
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     return tuple((last(call), call) for call in sorted(found, key=lambda one: (one.lineno, one.col_offset)))
 
 
 def keyword(call: ast.Call, name: str) -> ast.expr | None:
-    """The argument that was given by `name`."""
+    """Returns the keyword argument `name` of a call; None if not given."""
     return next((one.value for one in call.keywords if one.arg == name), None)
 
 
 def value(node: ast.expr | None) -> Any:
-    """A literal, or arithmetic of literals; UNKNOWN where only running it would tell."""
+    """Returns the value of a literal or of arithmetic on literals, else UNKNOWN."""
     if node is None:
         return UNKNOWN
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
@@ -82,7 +82,7 @@ def _computed(how: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
 
 
 def strings(node: ast.AST) -> Iterator[str]:
-    """Every string in it."""
+    """Yields every string literal below a node."""
     for one in ast.walk(node):
         if isinstance(one, ast.Constant) and isinstance(one.value, str):
             yield one.value

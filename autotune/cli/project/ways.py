@@ -1,4 +1,4 @@
-"""The ways in which scripts take their settings; each says what it takes, and where it writes its scores."""
+"""Determines how a script takes its settings, and where it writes its scores."""
 
 import re
 import sys
@@ -25,21 +25,18 @@ _OF_TRAINER = ("--do_train", "--do_eval", "--eval_strategy steps", "--report_to 
 
 @dataclass(frozen=True)
 class Way:
-    """The settings that a script takes, behind its `subcommand`, and the arguments that are `fixed`.
-
-    Its scores are in what it prints, or in a `file`: the kind of file, and its path.
-    """
+    """Command-line interface of a script."""
 
     options: Sequence[Option]
     scores: Sequence[Score]
-    fixed: tuple[str, ...] = ()
-    subcommand: str | None = None
-    file: tuple[str, str] | None = None
+    fixed: tuple[str, ...] = ()  # constant arguments
+    subcommand: str | None = None  # before the options
+    file: tuple[str, str] | None = None  # kind and path of the file with scores; None: they are printed
     notes: tuple[str, ...] = ()
 
 
 def way(directory: Path, read: Sequence[Source], python: str | None) -> Way:
-    """How the script, the first that was `read`, takes its settings; a parser is asked for `--help`."""
+    """Returns the interface of the script, the first in `read`; runs it with `--help` if it has a parser."""
     script = read[0]
     if (hydra := configs.hydra(directory, script)) is not None:
         return _hydra(directory, hydra, read)
@@ -63,18 +60,18 @@ def way(directory: Path, read: Sequence[Source], python: str | None) -> Way:
 
 
 def _with_file(directory: Path, options: Sequence[Option]) -> tuple[list[Option], tuple[str, ...]]:
-    """The options with the values of the YAML file that one of them names; and what to say of that."""
+    """Returns the options with defaults from a YAML file that one of them names, and a note on it."""
     named = next((str(one.value) for one in options if one.key in _FILES and one.value), None)
     values = {one.key: one.value for one in configs.read(directory / named)} if named else {}
     if not values:
         return list(options), ()
-    told = f"{named} has settings, too: a command can change those alone that the script takes as arguments"
+    note = f"{named} has settings, too: a command can change those alone that the script takes as arguments"
     changed = [replace(one, value=values[one.key]) if one.key in values else one for one in options]
-    return changed, (f"{ASK}{told}",)
+    return changed, (f"{ASK}{note}",)
 
 
 def _hydra(directory: Path, hydra: Hydra, read: Sequence[Source]) -> Way:
-    """Hydra's settings; where there is a CSV logger of Lightning to choose, the scores are its columns."""
+    """Returns the interface of a Hydra script; scores are columns of Lightning's CSV logger if configured."""
     options = [*hydra.options, Option("hydra.run.dir", "hydra.run.dir={}")]
     made = sources.located(directory, read[0].path, hydra.targets)
     read = [*read, *(one for path in made for one in sources.read(directory, path))]

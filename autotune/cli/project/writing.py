@@ -1,4 +1,4 @@
-"""A first search space as text: YAML with comments, of which those with a `?` ask its user something."""
+"""Writes a first search space as YAML; comments with a `?` are questions to the user."""
 
 import math
 import os
@@ -24,26 +24,22 @@ _MOST_OTHERS = 3
 
 @dataclass(frozen=True)
 class Found:
-    """All that was found of a project: what its space is written from.
-
-    Its settings come behind a `subcommand`, where it has one. The scores are in what it prints or, where
-    there is one, in a `file`: its kind, and its path.
-    """
+    """Findings about a project, from which its search space is written."""
 
     directory: Path
     script: Path
     python: Path | None
     proposal: Proposal
     scores: Sequence[Score]
-    subcommand: str | None = None
-    file: tuple[str, str] | None = None
+    subcommand: str | None = None  # before the settings
+    file: tuple[str, str] | None = None  # kind and path of the file with scores; None: they are printed
     resume: str | Mapping[str, str] | None = None
     data: Sequence[str] = ()
     notes: Sequence[str] = ()
 
 
 def space(found: Found, output: Path) -> str:
-    """The text of the file `output`."""
+    """Returns the YAML text for the file `output`, to which its paths are relative."""
     sections = [
         _header(found, output),
         _workload(found, output),
@@ -89,13 +85,13 @@ def _workload(found: Found, output: Path) -> Iterator[str]:
 
 
 def _python(python: Path, directory: Path, output: Path) -> str:
-    """The project's own Python relative to `output`, as the directory is; any other as it is here."""
+    """Returns the project's own Python relative to `output`, any other as an absolute path."""
     inside = python.absolute().is_relative_to(directory.absolute())
     return os.path.relpath(python, output.parent) if inside else str(python.absolute())
 
 
 def _run(found: Found) -> Iterator[str]:
-    """The command line, an argument a line."""
+    """Yields the command line, one argument per line."""
     yield " ".join(filter(None, (f"python {shlex.quote(str(found.script))}", found.subcommand)))
     for one in found.proposal.settings:
         if one.form:
@@ -104,7 +100,7 @@ def _run(found: Found) -> Iterator[str]:
 
 
 def _quality(scores: Sequence[Score]) -> Iterator[str]:
-    """The likeliest score, and others as comments."""
+    """Yields the likeliest score, and others as comments."""
     if not scores:
         yield f"  quality: reported  # {ASK}nothing was found that prints a quality: give a pattern,"
         yield "  # such as {val_loss: 'val loss ([0-9.]+)'}, or call autotune.report(val_loss=...)"
@@ -141,7 +137,7 @@ def _baseline(proposal: Proposal) -> Iterator[str]:
 
 
 def _nested(settings: Sequence[Proposed], above: str = "") -> Iterator[str]:
-    """The settings as a mapping of mappings, by their dotted names."""
+    """Yields settings with dotted names as nested mappings."""
     done = set[str]()
     for one in settings:
         name, _, below = one.name.removeprefix(above).partition(".")
@@ -164,8 +160,8 @@ def _knobs(proposal: Proposal) -> Iterator[str]:
     yield "knobs:" if knobs else f"knobs: {{}}  # {ASK}no setting was found that changes the speed"
     yield from (f"  {inline(one.name)}: {inline(one.knob)}" for one in knobs)
     if knobs and proposal.length:
-        of = inline({"steps": list(proposal.length)})
-        yield f"  {LENGTH}: {of}  # how long the training is: its schedule ends with it"
+        knob = inline({"steps": list(proposal.length)})
+        yield f"  {LENGTH}: {knob}  # how long the training is: its schedule ends with it"
 
 
 def _rest(found: Found) -> Iterator[str]:
@@ -192,12 +188,12 @@ def _objective(scores: Sequence[Score]) -> dict[str, Any]:
 
 
 def _rounded(value: int) -> int:
-    """To two digits."""
+    """Rounds to two significant digits."""
     step: int = 10 ** max(0, len(str(value)) - 2)
     return round(value / step) * step
 
 
 def inline(value: Any) -> str:
-    """`value` as YAML on one line."""
+    """Returns `value` as YAML on one line."""
     text = yaml.safe_dump(value, default_flow_style=True, width=math.inf, allow_unicode=True, sort_keys=False)
     return text.removesuffix("...\n").strip()

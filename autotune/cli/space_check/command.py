@@ -1,4 +1,4 @@
-"""`check`: prepares a space as a search does, runs its baseline a few times, and says what was seen."""
+"""`check`: prepares a space as a search does, runs its baseline a few times, and prints findings."""
 
 import multiprocessing.util
 import signal
@@ -26,16 +26,16 @@ from autotune.trials.reported import Report
 from autotune.trials.setup import Training
 
 EXIT_FAILED = 1
-_FIRST_SHARE, _SECOND_SHARE = 0.5, 0.9  # of the time: when the first run has to end, and the second
-_PATIENT_SHARE = 0.25  # of the time: for so long the first run may continue for a second evaluation
+_FIRST_SHARE, _SECOND_SHARE = 0.5, 0.9  # of the time: deadlines of the first and second run
+_PATIENT_SHARE = 0.25  # of the time: limit for the first run to reach a second evaluation
 _FEWEST_EVALUATIONS = 2
-_KNOWN_SHARE = 0.1  # of a throughput: an interval as narrow as that says how long a search takes
+_KNOWN_SHARE = 0.1  # of a throughput: half-width of an interval that suffices to predict a search's duration
 
 
 def main(tuned: Tuned, most: str) -> int:
-    """Checks a search space for `most` of time; the exit code, 1 where the baseline's trial did not work.
+    """Checks a search space within the time `most`; returns the exit code, 1 if a search could not start.
 
-    Raises InputError where a search would.
+    Raises InputError if a search would.
     """
     most_s = option_values.duration_s("--time", most) or 0.0
     here = cli_start.hardware(None, None)
@@ -45,7 +45,7 @@ def main(tuned: Tuned, most: str) -> int:
     for note in [*here.notes, *notes]:
         console.print(note, markup=False, highlight=False)
     options = Options(gpus_per_trial=here.gpus_per_trial)
-    multiprocessing.util.get_temp_dir()  # which removes itself when Python ends: not in what is gone by then
+    multiprocessing.util.get_temp_dir()  # created now, outside the scratch directory: it is removed at exit
     with (
         scratch.private(),
         _ended_by_sigterm(),
@@ -62,7 +62,7 @@ def main(tuned: Tuned, most: str) -> int:
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Lets SIGTERM end it as Ctrl-C does, so that no trial is left behind."""
+    """Handles SIGTERM like Ctrl-C, so that no trial is left running."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -71,7 +71,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 def _check(asked: Runs, console: Console, most_s: float, among: int) -> Checked:
-    """Runs the baseline, the same again, which is stopped and started again, and with another seed."""
+    """Runs the baseline; again, stopped and resumed; and with another seed."""
     space, begun_s = asked.training.space, time.monotonic()
     quality = space.objective.quality
     first_s, second_s, end_s = (begun_s + share * most_s for share in (_FIRST_SHARE, _SECOND_SHARE, 1.0))
@@ -104,10 +104,10 @@ def _likeness(one: Run, other: Run, quality: str) -> seen.Likeness | None:
 
 
 class _Enough:
-    """Whether a run has shown enough: an evaluation, and a step after it, when a checkpoint is written.
+    """Stop condition of a run: an evaluation and a step after it, by which a checkpoint is written.
 
-    Until `patient_s` of the monotonic clock it takes two evaluations, and a speed that is known. One before
-    the first step does not count: there is nothing to keep by then.
+    Before `patient_s` on the monotonic clock it needs two evaluations and a precise speed. Evaluations before
+    the first step do not count.
     """
 
     def __init__(self, quality: str, patient_s: float) -> None:
@@ -134,7 +134,7 @@ def _has_records(report: Report) -> bool:
 
 
 def slots(hardware: Hardware, options: Options) -> int:
-    """How many trials a search runs at a time."""
+    """Returns the number of concurrent trials of a search."""
     if options.gpus_per_trial:
         per_device = 1 / options.gpus_per_trial
         return max(1, int(len(hardware.gpus) * per_device))

@@ -1,4 +1,4 @@
-"""What was seen, as a search would use it: a line each, and what to do where something lacks. Pure."""
+"""Findings of a check as lines, with remedies for what is missing. Pure."""
 
 import math
 from collections.abc import Iterator
@@ -12,30 +12,26 @@ from autotune.core.settings import SEED
 from autotune.core.trial import Status
 from autotune.space.space import Space
 
-_RUNS = 6  # times what the first evaluation takes: three runs, one of them to a second evaluation, and room
+_RUNS = 6  # time of a check, in multiples of one evaluation interval: three runs, and a margin
 _FEWEST_EVALUATIONS = 2
 _MOST_SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Checked:
-    """All that a check has found out; what was not asked, because the time was over, is None.
-
-    `again` is how alike a second run with the same seed was, `other` one with another seed; `resumed` is what
-    the second one did when it was stopped, and started again.
-    """
+    """Results of a check; None for those that the time did not suffice for."""
 
     space: Space
     run: Run
     seen: Seen
     slots: int
-    again: Likeness | None = None
-    other: Likeness | None = None
-    resumed: Resumed | None = None
+    again: Likeness | None = None  # of the first run and one with the same seed
+    other: Likeness | None = None  # of the first run and one with another seed
+    resumed: Resumed | None = None  # the second run, stopped and resumed
 
 
 def is_ready(checked: Checked) -> bool:
-    """Whether a search could start: its first trial would have a speed and a quality."""
+    """Returns True if a search could start: its first trial would have a speed and a quality."""
     return (
         not checked.run.has_failed
         and checked.run.measurement.throughput is not None
@@ -44,7 +40,7 @@ def is_ready(checked: Checked) -> bool:
 
 
 def findings(checked: Checked) -> Iterator[Capability]:
-    """Every point, in the order in which a search meets them."""
+    """Yields all findings, in the order in which a search depends on them."""
     yield _start(checked)
     if checked.run.has_failed or not checked.seen.steps:
         return
@@ -60,7 +56,7 @@ def findings(checked: Checked) -> Iterator[Capability]:
 
 
 def _longer(seen: Seen) -> str:
-    """How to ask for the time that all runs take, as far as the first one has shown it."""
+    """Returns advice on a time limit for all runs, estimated from the first."""
     rate = seen.samples / seen.seconds if seen.seconds else 0.0
     if not (seen.every and rate and seen.start_s is not None):
         return "check for longer, such as --time 30m"
@@ -81,8 +77,8 @@ def _start(checked: Checked) -> Capability:
 
 def _steps(seen: Seen, space: Space) -> Capability:
     size = f", {seen.step_samples} {space.unit} each" if seen.step_samples else ""
-    told = f"{seen.steps} in {seconds(seen.seconds)}{size}"
-    return Capability("steps", True, "; ".join([told, *seen.notes]))
+    counted = f"{seen.steps} in {seconds(seen.seconds)}{size}"
+    return Capability("steps", True, "; ".join([counted, *seen.notes]))
 
 
 def _speed(checked: Checked) -> Capability:
@@ -123,7 +119,7 @@ def _evaluation(checked: Checked) -> Capability:
 
 
 def evaluations(checked: Checked) -> int:
-    """How many a trial has: it ends with the first one after its samples."""
+    """Returns the number of evaluations of a trial, which ends with the first one after its samples."""
     every = checked.seen.every or checked.space.budget.samples_per_trial
     return math.ceil(checked.space.budget.samples_per_trial / every)
 
@@ -167,7 +163,7 @@ def _resume(checked: Checked) -> Capability:
 
 
 def trial_s(checked: Checked) -> float:
-    """How long a trial of the baseline takes."""
+    """Returns the estimated seconds of a baseline trial."""
     found, seen = checked.run.measurement.throughput, checked.seen
     samples = evaluations(checked) * (seen.every or 0)
     training_s = samples / found.samples_per_s if found else 0.0
@@ -175,7 +171,7 @@ def trial_s(checked: Checked) -> float:
 
 
 def _length(checked: Checked) -> Capability:
-    """How long the search takes if each trial takes as long as the baseline's: many take less."""
+    """Returns the longest duration of a search, with every trial as long as the baseline's."""
     budget, one_s = checked.space.budget, trial_s(checked)
     listed = checked.space.every()
     trials = min(budget.trials, len(listed) if listed is not None else budget.trials)
@@ -189,5 +185,5 @@ def _length(checked: Checked) -> Capability:
 
 
 def seconds(value_s: float) -> str:
-    """`value_s` for people, short times with their fraction."""
+    """Formats seconds, short times with a fraction."""
     return f"{value_s:.2g} s" if value_s < 10 else units.format_seconds(value_s)

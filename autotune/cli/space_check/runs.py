@@ -1,4 +1,4 @@
-"""Short runs of a baseline, each a trial's process without Ray, until enough was seen or its time is over."""
+"""Short runs of a baseline without Ray, until enough was seen or the time is over."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +16,13 @@ from autotune.trials.reported import Report
 from autotune.trials.setup import Training
 
 _POLL_S = 0.2
-_ENDLESS = 2**31  # samples: it ends when enough was seen
+_ENDLESS = 2**31  # samples; the run is stopped earlier
 _LINES = 20
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run so far: every record and mark of its attempts, and how it ended, None where it was stopped."""
+    """Records and marks of a run's attempts, and its outcome; None if it was stopped."""
 
     records: Sequence[Mapping[str, Any]] = ()
     outcome: Outcome | None = None
@@ -36,20 +36,20 @@ class Run:
 
 @dataclass(frozen=True)
 class Runs:
-    """What is run: the baseline of a `training`, in directories below `root`, forked from `server`."""
+    """Runs the baseline of a `training` in directories below `root`, forked from `server`."""
 
     training: Training
     root: Path
     server: ForkServer
 
     def order(self, name: str, seed: int) -> Order:
-        """The order of a search's first trial; what it leaves behind stays, to be resumed."""
+        """Returns the order of a search's first trial, with its checkpoint kept for resuming."""
         place = TrialDir(self.root / name)
         order = self.training.order(self.training.space.baseline_config, place, seed=seed)
         return replace(order, keep_work=True)
 
     def run(self, order: Order, is_enough: Callable[[Report], bool], until_s: float) -> Run:
-        """Runs it until `is_enough` says so of a report, or until `until_s` of the monotonic clock."""
+        """Runs an order until `is_enough` is True for a report, or until `until_s` on the monotonic clock."""
         attempt, outcome = Attempt(order, self.server), None
         try:
             while outcome is None and time.monotonic() < until_s:
@@ -63,12 +63,12 @@ class Runs:
 
 
 def endless(order: Order) -> Order:
-    """The same, but that it does not end when it has its samples."""
+    """Returns the order without its limit of samples."""
     return replace(order, samples=_ENDLESS)
 
 
 def tail(log: Path) -> list[str]:
-    """The last lines that were printed."""
+    """Returns the last nonblank lines of a log."""
     if not log.is_file():
         return []
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -1,4 +1,4 @@
-"""What the records of a run show: how it starts, steps, evaluates, and whether it resumes. Pure."""
+"""Evaluates the records of a run: start, steps, evaluations, and resuming. Pure."""
 
 import itertools
 import statistics
@@ -14,26 +14,22 @@ Records = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Seen:
-    """Of a run's first attempt: seconds until its first record, its steps, and its evaluations.
+    """Figures of a run's first attempt; None if unknown."""
 
-    `steps` are of `step_samples` each, most often. An evaluation takes `evaluation_s`, and there is one
-    `every` so many samples; None where there was none. `evaluating_share` is its part of the time.
-    """
-
-    start_s: float | None
+    start_s: float | None  # until the first record
     steps: int
-    step_samples: int | None
+    step_samples: int | None  # most frequent number of samples per step
     samples: int
-    seconds: float
-    evaluations: tuple[tuple[int, float], ...]
-    every: int | None
-    evaluation_s: float | None
-    evaluating_share: float
-    notes: tuple[str, ...] = ()  # what is doubtful in the records
+    seconds: float  # from first to last record
+    evaluations: tuple[tuple[int, float], ...]  # (samples, quality)
+    every: int | None  # samples between evaluations
+    evaluation_s: float | None  # mean
+    evaluating_share: float  # of `seconds`
+    notes: tuple[str, ...] = ()  # doubts about the records
 
 
 def seen(records: Records, quality: str) -> Seen:
-    """What `records` show, in which an evaluation has `quality`, in its user's sign."""
+    """Returns the figures of `records`; those with a `quality`, in the user's sign, are evaluations."""
     mark, own = _first_attempt(records)
     evaluations = [r for r in own if quality in r]
     steps = [b["samples"] - a["samples"] for a, b in itertools.pairwise(own) if quality not in b]
@@ -58,7 +54,7 @@ def seen(records: Records, quality: str) -> Seen:
 
 
 def _first_attempt(records: Records) -> tuple[Mapping[str, Any] | None, Records]:
-    """The mark of a run's first attempt, and the records up to the next one."""
+    """Returns the mark of a run's first attempt, and its records."""
     marks = [n for n, record in enumerate(records) if is_mark(record)]
     if not marks:
         return None, ()
@@ -67,7 +63,7 @@ def _first_attempt(records: Records) -> tuple[Mapping[str, Any] | None, Records]
 
 @dataclass(frozen=True)
 class Likeness:
-    """How far two runs differ at most where they have been equally far: at so many `points`."""
+    """Largest difference of two runs over the `points` at equal samples."""
 
     points: int
     most: float
@@ -78,7 +74,7 @@ class Likeness:
 
 
 def likeness(one: Records, other: Records, quality: str) -> Likeness | None:
-    """How alike two runs are in `quality`, or in their steps' loss; None: they have no point in common."""
+    """Compares two runs in `quality`, else in training loss; None if they share no point."""
     for name in (quality, TRAIN_LOSS):
         a, b = _curve(one, name), _curve(other, name)
         if common := a.keys() & b.keys():
@@ -87,14 +83,14 @@ def likeness(one: Records, other: Records, quality: str) -> Likeness | None:
 
 
 def _curve(records: Records, name: str) -> dict[int, float]:
-    """The number called `name` by samples, of the first attempt."""
+    """Returns the values of `name` in the first attempt, by samples."""
     own = _first_attempt(records)[1]
     return {r["samples"]: n for r in own if (n := units.number(r.get(name))) is not None}
 
 
 @dataclass(frozen=True)
 class Resumed:
-    """A run that was `stopped` after so many samples, and began again with a record of `begun` in all."""
+    """Samples at which a run `stopped`, and of its first record after resuming, `begun`."""
 
     stopped: int
     begun: int
@@ -102,7 +98,7 @@ class Resumed:
 
 
 def resumed(records: Records) -> Resumed | None:
-    """What the second attempt did; None where it has no record."""
+    """Returns how the second attempt began; None if it has no records."""
     first = _first_attempt(records)[1]
     second = _first_attempt(records[len(first) + 1 :])[1]
     if not first or not second:
