@@ -68,7 +68,7 @@ def compare(session: Path, asked: Models) -> int:
     found = results.found(opened, space.objective)
     compared = comparison.compared(found.models, space.objective)
     _print_tables(compared, space, writes_reports=workload.program is not None)
-    if decided := verdict(found.models, found.goal, search_noise(history)):
+    if decided := verdict(outcome.models, outcome.goal, search_noise(history)):
         _say(decided.sentence)
     print(printable(f"See them side by side: python -m autotune report {quoted(session)}"))
     if failed:
@@ -139,36 +139,36 @@ def _say(line: str) -> None:
     print(printable(line), flush=True)
 
 
-def _print_tables(found: Sequence[Compared], space: Space, *, writes_reports: bool) -> None:
+def _print_tables(models: Sequence[Compared], space: Space, *, writes_reports: bool) -> None:
     """Prints speed and scores of the models, and a second table with further figures."""
     console = Console()
-    console.print(_table(_scores(found, space, writes_reports=writes_reports)))
-    if further := tables.beside(found):
+    console.print(_table(_scores(models, space, writes_reports=writes_reports)))
+    if further := tables.beside(models):
         console.print()
         console.print(_table(further))
 
 
-def _table(shown: Figures) -> Table:
+def _table(figures: Figures) -> Table:
     grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for n, heading in enumerate(shown.head):
-        cells = [printable(cell) for cell in (*heading.split(), *(row[n] for row in shown.rows))]
-        justify: JustifyMethod = "right" if n in shown.numeric else "left"
+    for n, heading in enumerate(figures.head):
+        cells = [printable(cell) for cell in (*heading.split(), *(row[n] for row in figures.rows))]
+        justify: JustifyMethod = "right" if n in figures.numeric else "left"
         grid.add_column(Text(printable(heading)), justify=justify, width=max(map(len, cells)))
-    for row in shown.rows:
+    for row in figures.rows:
         grid.add_row(*(Text(printable(cell)) for cell in row))
     return grid
 
 
-def _scores(found: Sequence[Compared], space: Space, *, writes_reports: bool) -> Figures:
+def _scores(models: Sequence[Compared], space: Space, *, writes_reports: bool) -> Figures:
     """Returns one row per model: its training, and its scores on the test split, else the training's quality.
 
     `>` marks memory that was still rising: rows must fit into 80 columns.
     """
-    known = {name for each in found for name in each.scores}
-    shown = dict.fromkeys((*_SHOWN_SCORES, results.on_test(space.objective.quality)))
-    scores = [name for name in shown if name in known] or sorted(known)
+    known = {name for each in models for name in each.scores}
+    wanted = dict.fromkeys((*_SHOWN_SCORES, results.on_test(space.objective.quality)))
+    scores = [name for name in wanted if name in known] or sorted(known)
     head = ("model", "seeds", f"{space.unit}/s", "memory", *(scores or [space.objective.quality]))
-    rows = tuple(_row(each, scores) + ((words.rate(each.reports_per_s),) * writes_reports) for each in found)
+    rows = tuple(_row(each, scores) + ((words.rate(each.reports_per_s),) * writes_reports) for each in models)
     head += ("reports/s",) * writes_reports
     return Figures(head, rows, numeric=tuple(range(1, len(head))))
 

@@ -23,20 +23,20 @@ def export(root: Path, output: Path | None, number: int | None, name: str | None
         raise InputError("--format, --patch: at most one of them: a file is patched in its own format")
     session, _, workload = cli_session.opened(root)
     form = formats.named(name, workload)
-    shown = snapshot.take(session, root)
-    trial, history = wanted(shown, number), shown.history
+    state = snapshot.take(session, root)
+    trial, history = wanted(state, number), state.history
     gpus = math.ceil(session.options().gpus_per_trial)
-    found = winner.of(trial, history, workload, session.provenance(), gpus)
+    best = winner.of(trial, history, workload, session.provenance(), gpus)
     if own is not None:
         file = output or Path(f"best{own.suffix}")
-        _say(_patch(found, own, file))
+        _say(_patch(best, own, file))
     else:
         file = output or Path(workload.own_file.name if name is None else f"best.{form.suffix}")
-        written = form.render(found)
+        written = form.render(best)
         files.write(file, written.text)
-        _say(_unsaid(written, found, file))
+        _say(_unsaid(written, best, file))
     print(printable(f"{file}: {view.knobs(trial.config)}: {view.measured(trial, history)}"))
-    if own is None and (train := _reads(found, form, file)) is not None:
+    if own is None and (train := _reads(best, form, file)) is not None:
         print(printable(train))
     return 0
 
@@ -64,10 +64,10 @@ def wanted(shown: Snapshot, number: int | None) -> Trial:
     return named[0]
 
 
-def _patch(found: Winner, own: Path, file: Path) -> list[str]:
+def _patch(best: Winner, own: Path, file: Path) -> list[str]:
     """Writes a patched copy of `own` to `file`; returns lines that describe the changes."""
     try:
-        done = patch.patched(Document.read(own), found)
+        done = patch.patched(Document.read(own), best)
     except InputError as error:
         raise InputError(f"--patch {own}: {error}") from None
     files.write(file, done.text)
@@ -76,18 +76,18 @@ def _patch(found: Winner, own: Path, file: Path) -> list[str]:
     ]
 
 
-def _unsaid(written: Exported, found: Winner, file: Path) -> list[str]:
+def _unsaid(written: Exported, best: Winner, file: Path) -> list[str]:
     """Returns lines on searched settings missing from a file, and a count of the others."""
-    lines = [line for line in written.unsaid if line.partition(":")[0] in found.searched]
+    lines = [line for line in written.unsaid if line.partition(":")[0] in best.searched]
     rest = len(written.unsaid) - len(lines)
     others = [f"{words.plural(rest, 'setting')} not searched: named in {file}"] if rest else []
     return [f"not in {file}: {line}" for line in [*lines, *others]]
 
 
-def _reads(found: Winner, form: formats.Format, file: Path) -> str | None:
+def _reads(best: Winner, form: formats.Format, file: Path) -> str | None:
     """Returns a line on how to train with `file`, or read it; None if unknown."""
     if form.is_own:
-        train = found.workload.own_file.trains_with(file)
+        train = best.workload.own_file.trains_with(file)
         return None if train is None else f"Train with: {train}"
     return f"Read with: {form.reads.format(file=quoted(file))}" if form.reads else None
 

@@ -28,11 +28,11 @@ def predict(root: Path, memory: str | None, *, as_json: bool) -> int:
     recommended = confirm.recommended(history)
     if recommended is None:
         raise InputError(f"session {root}: nothing to predict from: the baseline has not completed")
-    found = elsewhere.elsewhere(recommended[0], history, sizes)
+    forecast = elsewhere.elsewhere(recommended[0], history, sizes)
     if as_json:
-        print(json.dumps({"format": FORMAT, "session": str(root), **asdict(found)}, allow_nan=False))
+        print(json.dumps({"format": FORMAT, "session": str(root), **asdict(forecast)}, allow_nan=False))
     else:
-        _print(found)
+        _print(forecast)
     return 0
 
 
@@ -44,16 +44,16 @@ def _sizes_bytes(text: str) -> Sequence[int]:
         raise InputError(f"--memory: sizes such as 8GiB,24GiB: {error}") from None
 
 
-def _print(found: Elsewhere) -> None:
-    console, shown = Console(), forecasts.table(found)
-    console.print(f"trial {found.trial}: {view.knobs(found.config)}", markup=False, highlight=False)
+def _print(forecast: Elsewhere) -> None:
+    console, table = Console(), forecasts.table(forecast)
+    console.print(f"trial {forecast.trial}: {view.knobs(forecast.config)}", markup=False, highlight=False)
     grid = Table(box=None, padding=(0, 1, 0, 0), header_style="")
-    for place, name in enumerate(shown.head):
-        is_numeric, word = place in shown.numeric, max(map(len, name.split()))
+    for place, name in enumerate(table.head):
+        is_numeric, word = place in table.numeric, max(map(len, name.split()))
         justify: Literal["right", "left"] = "right" if is_numeric else "left"
         grid.add_column(name, justify=justify, min_width=word, no_wrap=not is_numeric)
-    for row in shown.rows:
+    for row in table.rows:
         grid.add_row(*map(printable, row))
     console.print(grid)
-    for line in forecasts.notes(found):
+    for line in forecasts.notes(forecast):
         console.print(line, markup=False, highlight=False)

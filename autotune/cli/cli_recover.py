@@ -21,13 +21,13 @@ def recover(session: Path) -> int:
         try:
             opened.require_whole()
         except DamagedError:
-            found = recovery.find(opened, space)
-            if not found.says_anything:
+            recovered = recovery.find(opened, space)
+            if not recovered.says_anything:
                 raise InputError(
                     f"session {session}: neither its study nor its trials say what was run; start a new "
                     f"search of its space with: {anew(session)}"
                 ) from None
-            for line in _summary(found, recovery.rebuild(opened, space, found)):
+            for line in _summary(recovered, recovery.rebuild(opened, space, recovered)):
                 print(printable(line))
         else:
             print(printable(f"session {session}: its study is intact; there is nothing to recover"))
@@ -35,17 +35,17 @@ def recover(session: Path) -> int:
     return 0
 
 
-def _summary(found: Found, aside: Sequence[Path]) -> Iterator[str]:
+def _summary(recovered: Found, aside: Sequence[Path]) -> Iterator[str]:
     """Yields lines on what a rebuilt study contains and lacks, and where the replaced one is."""
-    ended = sum(trial.outcome is not None for trial in found.trials)
+    ended = sum(trial.outcome is not None for trial in recovered.trials)
     counted = words.plural(ended, "trial")
-    yield f"The study is rebuilt: {counted} had ended, still to be run: {len(found.trials) - ended}"
-    if found.lost:
-        yield f"Lost: the settings and results of trials {listed(found.lost)}"
-    if found.plan is None:
+    yield f"The study is rebuilt: {counted} had ended, still to be run: {len(recovered.trials) - ended}"
+    if recovered.lost:
+        yield f"Lost: the settings and results of trials {listed(recovered.lost)}"
+    if recovered.plan is None:
         yield "Lost: the time between trials, and what `resume` had added of trials and time, if anything"
-    if found.lost_passed:
-        before = listed(found.lost_passed)
+    if recovered.lost_passed:
+        before = listed(recovered.lost_passed)
         yield f"Lost: the suggestions that were passed over before trials {before}, if any were"
     for path in aside:
         yield f"Set aside: {path}"

@@ -108,9 +108,9 @@ def _wandb(session: Session) -> AbstractContextManager["Tracker | None"]:
     from autotune.trackers.tracking import Tracker  # noqa: PLC0415 - importing W&B is slow, and it may be off
 
     space, device = session.space(), str(session.provenance().get("device") or "")
-    found = tags.of_session(registry.label(space.workload), device, session.options().tags)
+    run_tags = tags.of_session(registry.label(space.workload), device, session.options().tags)
     quality, unit = space.objective.quality, space.unit
-    return Tracker(session.root, session.name, mode, quality=quality, unit=unit, tags=found)
+    return Tracker(session.root, session.name, mode, quality=quality, unit=unit, tags=run_tags)
 
 
 def _begun(shown: Path, hardware: Hardware, space: Space, plan: Plan) -> Snapshot:

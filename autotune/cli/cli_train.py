@@ -55,34 +55,34 @@ def train(target: str, asked: Trained) -> int:
     """Trains a session's winner, a space's baseline, or a trainer's config; returns the exit code."""
     scratch.end_orphans()
     root = Path(target) if is_session(Path(target)) else None
-    found = _of_space(target, asked) if root is None else _of_session(root, asked)
-    shown = asked.workdir or _default(root, asked.trial)
-    place = TrainingDir(shown.resolve())
+    setup = _of_space(target, asked) if root is None else _of_session(root, asked)
+    workdir = asked.workdir or _default(root, asked.trial)
+    place = TrainingDir(workdir.resolve())
     if asked.resume and root is None and asked.workdir is None:
         raise InputError(f"--resume: {target} is not a session: name its training's directory by --workdir")
     is_new = not place.plan_file.exists()
     _make(place)
     shows = TrainingScreen(Console())
     with lock.locked(place.lock_file, f"training {place.root}"), _stop_signals(shows.stopping) as stopped:
-        planned = _planned(found, place, resume=asked.resume)
+        planned = _planned(setup, place, resume=asked.resume)
         if is_done(place):
             _say(f"{place.root}: has completed already")
-            _conclude(shown)
+            _conclude(workdir)
             return 0
         if asked.resume and is_new:  # requeued jobs always pass --resume
-            _say(f"{shown}: no training to continue; this is its first attempt")
-        for note in found.notes:
+            _say(f"{workdir}: no training to continue; this is its first attempt")
+        for note in setup.notes:
             _say(note)
         plan.write(place, planned)
-        options = found.training.options
+        options = setup.training.options
         with Following(place, _shown(planned, place, options.tags), options.wandb) as following, shows:
-            whole = Whole(found.training, planned, place, shows=shows, follow=following.hear)
+            whole = Whole(setup.training, planned, place, shows=shows, follow=following.hear)
             last = whole.run(retries=asked.retries, is_stopping=lambda: bool(stopped))
             following.ended(last)
-    _conclude(shown)
+    _conclude(workdir)
     status = last.outcome.status if last.outcome else Status.INTERRUPTED
     if status is Status.INTERRUPTED:
-        where = "" if asked.workdir or root else f"--workdir {quoted(shown)} "
+        where = "" if asked.workdir or root else f"--workdir {quoted(workdir)} "
         _say(f"{'stopped' if stopped else status}; to continue, give the same command with {where}--resume")
         return 128 + stopped[0] if stopped else EXIT_FAILED
     return 0 if status is Status.COMPLETED else EXIT_FAILED
@@ -96,8 +96,8 @@ def _of_session(root: Path, asked: Trained) -> Found:
     options = _options(asked, session.options())
     given = session.space()
     workload = registry.load(given.workload)
-    shown = snapshot.take(session, root)
-    trial, history = cli_export.wanted(shown, asked.trial), shown.history
+    state = snapshot.take(session, root)
+    trial, history = cli_export.wanted(state, asked.trial), state.history
     usable = gpus.usable(options.gpus_per_trial)
     workload.require_gpus(usable.gpus_per_trial)
     gpus.require_script(workload.python, usable)
@@ -156,17 +156,17 @@ def _make(place: TrainingDir) -> None:
         raise InputError(f"--workdir {place.root}: cannot be made: {error.strerror}") from None
 
 
-def _planned(found: Found, place: TrainingDir, *, resume: bool) -> Plan:
+def _planned(setup: Found, place: TrainingDir, *, resume: bool) -> Plan:
     """Returns the plan of the training in `place`; raises InputError if that holds anything else."""
-    space = found.training.space
+    space = setup.training.space
     planned = Plan(
         workload=registry.label(space.workload),
-        config=dict(found.config),
-        settings=space.settings(found.config),
+        config=dict(setup.config),
+        settings=space.settings(setup.config),
         samples=space.training.samples,
-        promise=found.promised,
+        promise=setup.promised,
         device=telemetry.device(),
-        **asdict(evaluating.counting(space, found.config)),
+        **asdict(evaluating.counting(space, setup.config)),
     )
     known = plan.read(place)
     if known is None and {*place.root.iterdir()} - {place.lock_file}:

@@ -58,21 +58,21 @@ class Capability:
 
 def examine() -> list[Capability]:
     """Examines this machine, environment and directory for everything that a search uses."""
-    found = hardware()
+    here = hardware()
     with ThreadPoolExecutor() as pool:  # in parallel: importing torch takes seconds
-        asked, java = pool.submit(gpus.look_at, found), pool.submit(_java)
+        asked, java = pool.submit(gpus.look_at, here), pool.submit(_java)
         look = asked.result()
-        machine = gpus.machine(replace(found, gpus=look.gpus or found.gpus), look)
+        machine = gpus.machine(replace(here, gpus=look.gpus or here.gpus), look)
         return [
             Capability("Python", True, platform.python_version()),
             torch(look),
             *(package(name) for name in ("ray", "optuna", "wandb")),
-            _driver(found),
-            *devices(look, found, os.environ.get(VISIBLE)),
+            _driver(here),
+            *devices(look, here, os.environ.get(VISIBLE)),
             *precisions(machine, _cpu_features()),
             compiling(machine),
-            Capability("CPUs", True, f"{found.cpus} usable of {psutil.cpu_count()}"),
-            Capability("memory", True, f"{units.format_bytes(found.host_memory_bytes)} for this process"),
+            Capability("CPUs", True, f"{here.cpus} usable of {psutil.cpu_count()}"),
+            Capability("memory", True, f"{units.format_bytes(here.host_memory_bytes)} for this process"),
             memory_limit(cgroup.group_for_trials()),
             space_left("shared memory", _SHM, _SHM_BYTES, _MORE_SHM),
             space_left("disk", Path.cwd(), _DISK_BYTES, _MORE_DISK),
@@ -86,10 +86,10 @@ def examine() -> list[Capability]:
 def package(name: str, use: str = "") -> Capability:
     """Checks for an installed package; `use` describes its purpose."""
     try:
-        found = version(name)
+        installed = version(name)
     except PackageNotFoundError:
         return Capability(name, False, f"not installed{use and f', {use}'}", pip_install(name))
-    return Capability(name, True, f"{found}{use and f', {use}'}")
+    return Capability(name, True, f"{installed}{use and f', {use}'}")
 
 
 def torch(look: Look) -> Capability:
@@ -99,9 +99,9 @@ def torch(look: Look) -> Capability:
     return Capability("torch", True, look.torch.build)
 
 
-def _driver(found: Hardware) -> Capability:
-    if found.driver:
-        return Capability("NVIDIA driver", True, found.driver)
+def _driver(here: Hardware) -> Capability:
+    if here.driver:
+        return Capability("NVIDIA driver", True, here.driver)
     remedy = "on the CPU nothing; with a GPU, install its driver, or start the container with --gpus all"
     return Capability("NVIDIA driver", False, str(nvml.missing()), remedy)
 

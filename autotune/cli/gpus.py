@@ -91,8 +91,10 @@ class Look:
         for one in self.verdicts:
             if one.fault:
                 labels.setdefault(one.fault, []).append(one.label)
-        verbs = {fault: "are" if len(of) > 1 else "is" for fault, of in labels.items()}
-        return tuple(f"{', '.join(of)} {verbs[fault]} left out: {fault}" for fault, of in labels.items())
+        verbs = {fault: "are" if len(named) > 1 else "is" for fault, named in labels.items()}
+        return tuple(
+            f"{', '.join(named)} {verbs[fault]} left out: {fault}" for fault, named in labels.items()
+        )
 
 
 @dataclass(frozen=True)
@@ -188,10 +190,10 @@ def look_at(found: Hardware, python: str = sys.executable) -> Look:
     return Look(torch, (*asked, *others, *([] if there else _hidden(torch))), named)
 
 
-def _hidden(told: Torch | Fault) -> Iterator[Verdict]:
-    if isinstance(told, Torch) and told.devices:
-        seen = len(told.devices)
-        what = f"torch {told.build} sees {seen} GPUs, of which NVML says nothing: {nvml.missing()}"
+def _hidden(torch: Torch | Fault) -> Iterator[Verdict]:
+    if isinstance(torch, Torch) and torch.devices:
+        seen = len(torch.devices)
+        what = f"torch {torch.build} sees {seen} GPUs, of which NVML says nothing: {nvml.missing()}"
         remedy = "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility"
         yield Verdict("CUDA", fault=Fault(what, remedy))
 
@@ -243,19 +245,19 @@ def _as_seen(device: Device, seen: Mapping[str, Any]) -> Gpu:
     return Gpu(seen["name"], seen["memory_bytes"], (major, minor), device.uuid or "", label=device.label)
 
 
-def _unseen(device: Device, told: Torch | Fault) -> Fault:
+def _unseen(device: Device, torch: Torch | Fault) -> Fault:
     if device.refused:
         return Fault(device.refused, "nvidia-smi -L lists the devices, nvidia-smi -q shows their state")
-    if isinstance(told, Fault):
-        return told
-    why = f": {told.fault}" if told.fault else ""
-    newer = f"nvidia-smi must show CUDA {told.cuda} or newer: update the driver, or downgrade torch"
-    remedy = newer if told.cuda else f"install torch's CUDA build: {_LOCALLY}"
-    return Fault(f"torch {told.build} does not see it{why}", remedy)
+    if isinstance(torch, Fault):
+        return torch
+    why = f": {torch.fault}" if torch.fault else ""
+    newer = f"nvidia-smi must show CUDA {torch.cuda} or newer: update the driver, or downgrade torch"
+    remedy = newer if torch.cuda else f"install torch's CUDA build: {_LOCALLY}"
+    return Fault(f"torch {torch.build} does not see it{why}", remedy)
 
 
-def _failing(gpu: Gpu, told: Torch, why: str) -> Fault:
-    what = f"torch {told.build} cannot compute on it: {why}"
+def _failing(gpu: Gpu, torch: Torch, why: str) -> Fault:
+    what = f"torch {torch.build} cannot compute on it: {why}"
     if _NO_KERNELS not in why:
         return Fault(what, "see nvidia-smi, and what else uses it")
     capability = ".".join(map(str, gpu.compute_capability))

@@ -67,9 +67,9 @@ def failures(device: str) -> dict[str, str]:
 def _compute(precision: str, device: str) -> None:
     """Computes sums of ones, which are exact in every format; raises if that fails or is inexact."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    found = _scaled_product(device) if precision == "fp8" else _products(_DTYPES[precision], device)
-    if set(found) != {float(_SIZE)}:
-        raise ArithmeticError(f"its result is wrong: {set(found)} for {_SIZE}")
+    sums = _scaled_product(device) if precision == "fp8" else _products(_DTYPES[precision], device)
+    if set(sums) != {float(_SIZE)}:
+        raise ArithmeticError(f"its result is wrong: {set(sums)} for {_SIZE}")
 
 
 def _products(dtype: torch.dtype, device: str) -> list[float]:

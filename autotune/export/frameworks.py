@@ -125,8 +125,8 @@ def transformers(winner: Winner) -> Values:
     is_own = winner.workload.entry_point == TRANSFORMERS.kind
     values, unsaid = _said(winner, _TRANSFORMERS if is_own else _TRANSFORMERS._replace(own=""))
     off = {} if values.get("dataloader_num_workers") else WITHOUT_WORKERS
-    there = {name: value for name, value in off.items() if name in values}
-    return Values({"output_dir": "trained", **values, **there}, unsaid)  # older versions require output_dir
+    present = {name: value for name, value in off.items() if name in values}
+    return Values({"output_dir": "trained", **values, **present}, unsaid)  # older versions require output_dir
 
 
 def _said(winner: Winner, words: _Words) -> Values:
@@ -139,10 +139,10 @@ def _said(winner: Winner, words: _Words) -> Values:
             own[match[1]] = given.theirs
             continue
         says = words.says.get(given.meaning, lambda _: None)
-        found = {says: given.ours} if isinstance(says, str) else says(given.ours)
-        by_meaning |= found or {}
+        translation = {says: given.ours} if isinstance(says, str) else says(given.ours)
+        by_meaning |= translation or {}
         note = words.notes.get(f"{given.meaning}={given.ours}")
-        if note or found is None:
+        if note or translation is None:
             unsaid.append(_line(given, note or words.notes.get(given.meaning, "")))
     if not (own or by_meaning):
         raise InputError(f"--format {words.name}: none of the settings is one that it has a place for")

@@ -70,10 +70,10 @@ def patched(document: Document, winner: Winner) -> Patched:
 
 def _of_workload(file: Path, winner: Winner) -> tuple[Mapping[str, Any], list[str]] | None:
     """Returns the workload's values for `file`, and the settings left out; None for a file of others."""
-    if (found := winner.workload.own_file.put_in(file, winner.settings)) is None:
+    if (filled := winner.workload.own_file.put_in(file, winner.settings)) is None:
         return None
-    lacking = [given for given in _searched(winner) if not _is_in(given.path, found.names)]
-    return found.values, [f"{given.path}: {given.theirs}: not in workload.files" for given in lacking]
+    lacking = [given for given in _searched(winner) if not _is_in(given.path, filled.names)]
+    return filled.values, [f"{given.path}: {given.theirs}: not in workload.files" for given in lacking]
 
 
 def _is_in(path: str, settings: Sequence[str]) -> bool:
@@ -144,10 +144,12 @@ def _last(path: str) -> str:
 
 def _switches(precision: Any, known: Mapping[str, Any]) -> dict[str, bool]:
     """Returns the switches `bf16`, `fp16` and `tf32` (or `bf16.enabled` ...) of a file for a precision."""
-    found = {path: name for path in known if (name := _last(path.removesuffix(".enabled"))) in _SWITCHES}
-    if not found or precision not in PRECISIONS:
+    switches = {path: name for path in known if (name := _last(path.removesuffix(".enabled"))) in _SWITCHES}
+    if not switches or precision not in PRECISIONS:
         return {}
-    if precision in _SWITCHES and precision not in found.values():  # added beside an existing switch
-        path, name = next(iter(found.items()))
-        found[precision.join(path.rsplit(name, 1))] = precision
-    return {path: name == precision for path, name in found.items() if name != "tf32" or precision in _FULL}
+    if precision in _SWITCHES and precision not in switches.values():  # added beside an existing switch
+        path, name = next(iter(switches.items()))
+        switches[precision.join(path.rsplit(name, 1))] = precision
+    return {
+        path: name == precision for path, name in switches.items() if name != "tf32" or precision in _FULL
+    }

@@ -120,18 +120,20 @@ def _of_evaluations(space: "Space") -> Iterator[str]:
 
 def _not_numbers(space: "Space") -> list[str]:
     """Returns mistakes in settings that must be numbers: batches, loaders, learning rate."""
-    found = []
+    mistakes = []
     for name, (low, high) in space.known.whole.items():
         knob = space.knobs.get(name)
         values = _given(knob) if isinstance(knob, Distribution) else ()
         given = [*values, *([space.baseline[name]] if name in space.baseline else [])]
         wrong = [v for v in given if not _is_whole(v, low, high)]
-        found += [f"{name}: whole numbers of {low} to {high}: got {units.shown(wrong[0])}"] if wrong else []
+        mistakes += (
+            [f"{name}: whole numbers of {low} to {high}: got {units.shown(wrong[0])}"] if wrong else []
+        )
     rate = space.baseline.get(LEARNING_RATE)
     scaled = isinstance(space.knobs.get(LEARNING_RATE), ScaledLearningRate)
     if scaled and not _RATES[0] <= (units.number(rate) or 0.0) <= _RATES[1]:
-        found.append(f"baseline {LEARNING_RATE}: a number above 0, to be scaled: got {units.shown(rate)}")
-    return found
+        mistakes.append(f"baseline {LEARNING_RATE}: a number above 0, to be scaled: got {units.shown(rate)}")
+    return mistakes
 
 
 def _given(knob: Distribution) -> Sequence[Setting]:

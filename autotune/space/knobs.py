@@ -105,8 +105,8 @@ class Distribution(BaseModel):
         """
         if not self.choice or len(self.choice) < 2 or not all(map(_is_power_of_two, self.choice)):
             return None
-        found = sorted(int(value or 0).bit_length() - 1 for value in self.choice)
-        return (found[0], found[-1]) if found[-1] - found[0] == len(found) - 1 else None
+        powers = sorted(int(value or 0).bit_length() - 1 for value in self.choice)
+        return (powers[0], powers[-1]) if powers[-1] - powers[0] == len(powers) - 1 else None
 
     @property
     def drawn_from(self) -> "Distribution":

@@ -16,25 +16,25 @@ _ROUNDING = 0.02  # tolerance of a share, as steps and epochs are whole
 
 def knob(space: "Space") -> PlannedLength | None:
     """Returns the knob for the length of a training; None if there is none."""
-    found = space.knobs.get(LENGTH)
-    return found if isinstance(found, PlannedLength) else None
+    declared = space.knobs.get(LENGTH)
+    return declared if isinstance(declared, PlannedLength) else None
 
 
 def own(space: "Space") -> int | None:
     """Returns the samples of the user's own training, by its length settings; None if unknown."""
-    of = knob(space)
-    value = space.baseline.get(of.names[0]) if of else None
-    if of is None or not isinstance(value, int | float) or value <= 0:
+    plan = knob(space)
+    value = space.baseline.get(plan.names[0]) if plan else None
+    if plan is None or not isinstance(value, int | float) or value <= 0:
         return None
-    each = _samples_each(space, of, space.baseline)
+    each = _samples_each(space, plan, space.baseline)
     return None if each is None else max(1, round(value * each))
 
 
-def _samples_each(space: "Space", of: PlannedLength, settings: Config) -> int | None:
+def _samples_each(space: "Space", plan: PlannedLength, settings: Config) -> int | None:
     """Returns the samples per unit that the length settings count: a step, an epoch, or a sample."""
-    if of.steps:
+    if plan.steps:
         return effective_batch(settings)
-    return space.training.samples_per_epoch if of.epochs else 1
+    return space.training.samples_per_epoch if plan.epochs else 1
 
 
 class OwnCadence(NamedTuple):
@@ -50,15 +50,15 @@ def planned(space: "Space", config: Config, samples: float, own: OwnCadence | No
     Steps and epochs are whole, and the last evaluation is at the end: by the trial's own evaluations if the
     space has `evaluate_every`, else by the training's `own` cadence if that is known.
     """
-    of, whole = knob(space), space.budget.samples_per_trial
-    if of is None:
+    plan, whole = knob(space), space.budget.samples_per_trial
+    if plan is None:
         return whole
-    low, high = (share * whole for share in of.share)
-    each = _samples_each(space, of, space.settings(config)) or 1
+    low, high = (share * whole for share in plan.share)
+    each = _samples_each(space, plan, space.settings(config)) or 1
     wanted = min(max(samples, low), high)
-    if space.evaluate_every is not None and of.steps:
+    if space.evaluate_every is not None and plan.steps:
         each *= space.budget.evaluations_per_trial
-    elif own is not None and of.steps:
+    elif own is not None and plan.steps:
         fewest = math.ceil((low * (1 - _ROUNDING) / each - own.first) / own.every)
         times = max(0, fewest, round((wanted / each - own.first) / own.every))
         return (own.first + times * own.every) * each
@@ -67,11 +67,11 @@ def planned(space: "Space", config: Config, samples: float, own: OwnCadence | No
 
 def is_within(space: "Space", config: Config) -> bool:
     """Returns True if the length of `config` may be planned."""
-    of, length = knob(space), config.get(LENGTH)
-    if of is None or not isinstance(length, int):
+    plan, length = knob(space), config.get(LENGTH)
+    if plan is None or not isinstance(length, int):
         return False
-    one = (_samples_each(space, of, space.settings(config)) or 1) * space.budget.evaluations_per_trial
-    low, high = (share * space.budget.samples_per_trial for share in of.share)
+    one = (_samples_each(space, plan, space.settings(config)) or 1) * space.budget.evaluations_per_trial
+    low, high = (share * space.budget.samples_per_trial for share in plan.share)
     return low * (1 - _ROUNDING) - one <= length <= high * (1 + _ROUNDING) + one
 
 
@@ -81,25 +81,25 @@ def settings(space: "Space", given: Config, *, is_whole: bool = False) -> dict[s
     They are those of a trial, which may be a miniature. If `is_whole`, they are those of the training that it
     stands for, with `evaluate_every` scaled too: a shorter training would otherwise end unevaluated.
     """
-    of, length, whole = knob(space), given.get(LENGTH), own(space)
-    each = _samples_each(space, of, given) if of else None
-    if of is None or whole is None or each is None or not isinstance(length, int):
+    plan, length, whole = knob(space), given.get(LENGTH), own(space)
+    each = _samples_each(space, plan, given) if plan else None
+    if plan is None or whole is None or each is None or not isinstance(length, int):
         return {}
     samples = length * whole / space.budget.samples_per_trial if is_whole else length
-    times = samples / each / float(space.baseline[of.names[0]] or 1)
-    found = {name: scaled(space.baseline.get(name), times) for name in of.names}
-    every = space.evaluate_every if is_whole and of.steps else None
+    times = samples / each / float(space.baseline[plan.names[0]] or 1)
+    values = {name: scaled(space.baseline.get(name), times) for name in plan.names}
+    every = space.evaluate_every if is_whole and plan.steps else None
     if every is not None and every not in space.knobs and isinstance(usual := space.baseline.get(every), int):
-        found[every] = max(1, math.floor(usual * times))  # the last one is not after the end
-    return found
+        values[every] = max(1, math.floor(usual * times))  # the last one is not after the end
+    return values
 
 
 def scaled(value: Setting, times: float) -> Setting:
     """Returns a length setting multiplied by `times`; an int stays an int, and positive if it was."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
-    found = value * times
-    return max(min(1, value), round(found)) if isinstance(value, int) else float(f"{found:.6g}")
+    product = value * times
+    return max(min(1, value), round(product)) if isinstance(value, int) else float(f"{product:.6g}")
 
 
 def endless(space: "Space", config: Config, times: int) -> Config:
@@ -109,8 +109,8 @@ def endless(space: "Space", config: Config, times: int) -> Config:
 
 def completed(space: "Space") -> "Space":
     """Returns the space with trials as long as the user's training, unless `samples_per_trial` is given."""
-    of = knob(space)
-    if of is None:
+    plan = knob(space)
+    if plan is None:
         return space
     length = own(space) or space.budget.samples_per_trial
     if "samples_per_trial" not in space.budget.model_fields_set:
@@ -127,15 +127,15 @@ def _with_samples(space: "Space", samples: int) -> "Space":
 
 def mistakes(space: "Space") -> Iterator[str]:
     """Yields mistakes in the length settings."""
-    of = space.knobs.get(LENGTH)
-    if of is None:
+    plan = space.knobs.get(LENGTH)
+    if plan is None:
         return
-    if not isinstance(of, PlannedLength):
+    if not isinstance(plan, PlannedLength):
         yield f"knob {LENGTH}: settings that say how long a training is, such as {{steps: [max_iters]}}"
         return
     if LENGTH in space.baseline:
         yield f"knob {LENGTH}: the baseline has a setting of that name, which the workload would not get"
-    for name in of.names:
+    for name in plan.names:
         value = space.baseline.get(name)
         if name not in space.baseline:
             yield f"knob {LENGTH}: the baseline has no setting {name!r}{instead(name, space.baseline)}"
@@ -144,6 +144,6 @@ def mistakes(space: "Space") -> Iterator[str]:
         elif name in space.counted_in_steps or name in space.knobs:
             rule = "follows the length: it can be no other knob, nor be counted in steps"
             yield f"knob {LENGTH}: {name} {rule}"
-    if not of.epochs or space.training.samples_per_epoch:
+    if not plan.epochs or space.training.samples_per_epoch:
         return
     yield f"knob {LENGTH}: training.samples_per_epoch has to say how many samples an epoch has"

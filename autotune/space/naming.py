@@ -56,8 +56,8 @@ class Naming:
         words = self.values.get(name, {})
         if not isinstance(theirs, list | dict) and text_of(theirs) in words:
             return theirs
-        found = next((ours for ours, word in words.items() if is_same(word, theirs)), None)
-        return theirs if found is None else _of_text(found)
+        match = next((ours for ours, word in words.items() if is_same(word, theirs)), None)
+        return theirs if match is None else _of_text(match)
 
     def as_given(self, flat: Mapping[str, Setting]) -> dict[str, Any]:
         """Returns `flat` settings in the user's names, shape and words."""

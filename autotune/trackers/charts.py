@@ -79,13 +79,13 @@ def score(name: str) -> str:
 
 def rows(report: Report, quality: str, unit: str) -> list[dict[str, float]]:
     """Returns a report as rows of the run's history: one per record, then one for the whole trial."""
-    records, shown = report.records, report.measurement
+    records, measurement = report.records, report.measurement
     last_at_s = records[-1].get(_CLOCK, 0.0) if records else 0.0
     own = {
         "samples": report.samples,
         "elapsed_s": report.elapsed_s,
-        **_speed(shown),
-        "peak_memory_bytes": shown.peak_memory_bytes,
+        **_speed(measurement),
+        "peak_memory_bytes": measurement.peak_memory_bytes,
     }
     return [
         *(
@@ -112,30 +112,34 @@ def summary(outcome: Outcome, shown: Measurement | None, quality: str, unit: str
     }
 
 
-def _figures(shown: Measurement, quality: str, unit: str) -> dict[str, Any]:
-    peak, limit = shown.peak_memory_bytes, shown.memory_limit_bytes
+def _figures(measurement: Measurement, quality: str, unit: str) -> dict[str, Any]:
+    peak, limit = measurement.peak_memory_bytes, measurement.memory_limit_bytes
     figures = {
-        **shown.scores,  # may contain the samples of the evaluation; overwritten below
-        **_speed(shown),
-        "samples": shown.samples,
+        **measurement.scores,  # may contain the samples of the evaluation; overwritten below
+        **_speed(measurement),
+        "samples": measurement.samples,
         "peak_memory_bytes": peak,
         "memory_peak_share": peak / limit if peak and limit else None,
-        **shown.telemetry,
+        **measurement.telemetry,
     }
-    known = {"memory/is_rising": shown.memory_is_rising} if peak else {}
-    return metrics(figures, quality, unit) | known | _parameters(shown)
+    known = {"memory/is_rising": measurement.memory_is_rising} if peak else {}
+    return metrics(figures, quality, unit) | known | _parameters(measurement)
 
 
-def _parameters(shown: Measurement) -> dict[str, int]:
-    return {PARAMETERS: shown.trained_parameters} if shown.trained_parameters else {}
+def _parameters(measurement: Measurement) -> dict[str, int]:
+    return {PARAMETERS: measurement.trained_parameters} if measurement.trained_parameters else {}
 
 
-def _speed(shown: Measurement) -> dict[str, float | None]:
-    found, flops = shown.throughput, sum(shown.flops_per_sample.values())
-    if found is None:
+def _speed(measurement: Measurement) -> dict[str, float | None]:
+    throughput, flops = measurement.throughput, sum(measurement.flops_per_sample.values())
+    if throughput is None:
         return {}
-    steps = {"throughput": found.samples_per_s, "steps_per_s": found.steps_per_s, "mfu": shown.mfu}
-    return steps | ({"tflops_per_s": found.samples_per_s * flops / 1e12} if flops else {})
+    steps = {
+        "throughput": throughput.samples_per_s,
+        "steps_per_s": throughput.steps_per_s,
+        "mfu": measurement.mfu,
+    }
+    return steps | ({"tflops_per_s": throughput.samples_per_s * flops / 1e12} if flops else {})
 
 
 def thinned(rows: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:

@@ -70,8 +70,8 @@ class Following:
 def _worker(place: TrainingDir, shown: Shown, mode: str) -> "Worker":
     from autotune.trackers.runs import Kept, Runs, Worker  # noqa: PLC0415 - W&B takes a while
 
-    known_by = shown.group, shown.quality, shown.unit, tuple(shown.tags)
-    kept = Kept(place.root, place.wandb_key_file, *known_by, whose=_WHOSE)
+    identity = shown.group, shown.quality, shown.unit, tuple(shown.tags)
+    kept = Kept(place.root, place.wandb_key_file, *identity, whose=_WHOSE)
     worker = Worker(Runs(kept, wandb_is_online(mode, os.environ)))
     worker.put("start", 0, dict(shown.settings))
     return worker

@@ -65,7 +65,7 @@ def _shown(value: Setting, *, as_text: bool) -> Value:
 
 def figures(history: History) -> dict[str, Value]:
     """Returns the winner's and the baseline's figures, and the gain; without a winner only outcome counts."""
-    found: dict[str, Value] = {"outcomes": view.counts(history.trials)}
+    values: dict[str, Value] = {"outcomes": view.counts(history.trials)}
     baseline, best = history.baseline, confirm.recommended(history)
     if baseline is None or best is None:
         return found

@@ -207,11 +207,11 @@ class Runs:
         If the trial `failed`, its run is marked failed even if the last report says interrupted.
         """
         broken_off = Outcome(Status.INTERRUPTED, reason=f"the {self.kept.whose} was stopped")
-        outcome, shown = self._ends.get(number, (_LOST if failed else broken_off, None))
+        outcome, measurement = self._ends.get(number, (_LOST if failed else broken_off, None))
         if failed and outcome.status is Status.INTERRUPTED:
             outcome = replace(outcome, status=Status.FAILED)
         if run := self._open.get(number):
-            run.summary.update(summary(outcome, shown, self.kept.quality, self.kept.unit))
+            run.summary.update(summary(outcome, measurement, self.kept.quality, self.kept.unit))
             run.finish(exit_code=_EXIT_CODES.get(outcome.status, 0))
         self._open.pop(number, None)
         self._ends.pop(number, None)
@@ -252,8 +252,8 @@ def _tables(history: History) -> dict[str, Any]:
 
 
 def _table(trials: Sequence[Trial], history: History) -> wandb.Table:
-    found = overview.table(trials, history)
-    return wandb.Table(columns=list(found.columns), data=[list(row) for row in found.rows])
+    table = overview.table(trials, history)
+    return wandb.Table(columns=list(table.columns), data=[list(row) for row in table.rows])
 
 
 def _services() -> list[psutil.Process]:

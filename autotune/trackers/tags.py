@@ -13,8 +13,8 @@ _LONGEST = 64  # characters in a W&B tag
 
 def of_session(workload: str, device: str, own: Sequence[str]) -> tuple[str, ...]:
     """Returns the tags of every run of a session: workload, device, and the user's `own`."""
-    said = (str(cleaned(text)).strip()[:_LONGEST] for text in (workload, device, *own))
-    return tuple(dict.fromkeys(filter(None, said)))
+    texts = (str(cleaned(text)).strip()[:_LONGEST] for text in (workload, device, *own))
+    return tuple(dict.fromkeys(filter(None, texts)))
 
 
 def of_trial(session: Sequence[str], config: Mapping[str, Any]) -> tuple[str, ...]:

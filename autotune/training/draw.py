@@ -43,9 +43,9 @@ def panel(standing: Standing) -> RenderableType:
 def _heading(standing: Standing) -> Iterator[Text]:
     plan = standing.plan
     knobs = view.knobs({**plan.config, **plan.changes}) or "the baseline"
-    of = f"trial {plan.promise.trial} of session {plan.promise.session}, " if plan.promise else ""
+    origin = f"trial {plan.promise.trial} of session {plan.promise.session}, " if plan.promise else ""
     yield Text(f"training {knobs}", style=draw.HEADING)
-    yield Text(printable(f"{of}on {plan.device}"), style=draw.HINT)
+    yield Text(printable(f"{origin}on {plan.device}"), style=draw.HINT)
 
 
 def _done(standing: Standing) -> str:

@@ -84,11 +84,11 @@ class Standing:
 
 def _add(points: list[Point], samples: int, value: object, apart: float = 0.0) -> None:
     """Appends a point if `value` is a number; all but the last stay at least `apart` samples apart."""
-    found = units.number(value)
-    if found is None or abs(found) > _LARGEST:
+    number = units.number(value)
+    if number is None or abs(number) > _LARGEST:
         return
     while points and points[-1].samples >= samples:
         points.pop()  # a resumed training repeats what came after its checkpoint
     if len(points) > 1 and samples - points[-2].samples < apart:
         points.pop()
-    points.append(Point(samples, found))
+    points.append(Point(samples, number))

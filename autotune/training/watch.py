@@ -81,19 +81,19 @@ class Watch:
         return window is not None
 
     def _drifted(self) -> list[Said]:
-        found = drift.drift(self._windows)
-        if found is None:
+        change = drift.drift(self._windows)
+        if change is None:
             return []
-        self._windows = [window for window in self._windows if window.samples >= found.samples]
-        return [Said(Kind.DRIFT, _of_drift(found, self._length.unit))]
+        self._windows = [window for window in self._windows if window.samples >= change.samples]
+        return [Said(Kind.DRIFT, _of_drift(change, self._length.unit))]
 
     def _leaking(self, report: Report) -> list[Said]:
         """Waits for one full epoch of this process first, because caches fill during it."""
         if report.samples - self._since <= (self._length.epoch or 0):
             return []
-        found = {memory: self._leak(memory, report) for memory in self._held.keys() - self._told}
-        self._told |= {memory for memory, text in found.items() if text}
-        return [Said(Kind.LEAK, text) for text in found.values() if text]
+        warnings = {memory: self._leak(memory, report) for memory in self._held.keys() - self._told}
+        self._told |= {memory for memory, text in warnings.items() if text}
+        return [Said(Kind.LEAK, text) for text in warnings.values() if text]
 
     def _leak(self, memory: Memory, report: Report) -> str | None:
         slope, samples = trends.slope(self._held[memory].points), report.samples
@@ -154,8 +154,8 @@ class StepWindows:
         return window
 
 
-def _of_drift(found: Drift, unit: str) -> str:
-    ratio = found.ratio.value
+def _of_drift(change: Drift, unit: str) -> str:
+    ratio = change.ratio.value
     far = f"{abs(ratio - 1):.0%} {'slower' if ratio < 1 else 'faster'}"
     why = f"likely cause: {found.cause}" if ratio < 1 else f"it was slower before, likely for: {found.cause}"
     return (

@@ -109,9 +109,9 @@ class Whole:
         halved = [text for record in report.records if (text := self._micro_batch.hear(record))]
         if halved:
             self._watch = self._new_watch()  # speed and memory change with the micro-batch
-        said = [*(Said(Kind.HALVED, text) for text in halved), *self._watch.hear(report)]
+        messages = [*(Said(Kind.HALVED, text) for text in halved), *self._watch.hear(report)]
         self._standing = self._standing.after(report, self._watch)
-        for kind, text in said:
+        for kind, text in messages:
             self._happened(kind, text)
         for record in report.records:
             if self._plan.quality in record:

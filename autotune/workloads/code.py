@@ -61,15 +61,15 @@ def _name(top: str, file: Path) -> str:
 
 def _followed(package: Mapping[str, Path]) -> dict[str, Path]:
     """Returns the user's modules outside of `package` that it imports, transitively."""
-    found: dict[str, Path] = {}
+    modules: dict[str, Path] = {}
     looked_at, waiting = set(package), list(package.items())
     while waiting:
         for name in set(_imported(*waiting.pop())) - looked_at:
             looked_at.add(name)
             if (file := _source(name)) is not None:
-                found[name] = file
+                modules[name] = file
                 waiting.append((name, file))
-    return found
+    return modules
 
 
 def _imported(name: str, file: Path) -> Iterator[str]:
@@ -87,13 +87,13 @@ def _imports(source: bytes) -> frozenset[tuple[int, str]]:
 
     `from a import b` gives `a.b`, which need not be a module.
     """
-    found: set[tuple[int, str]] = set()
+    names: set[tuple[int, str]] = set()
     for node in ast.walk(_parsed(source)):
         if isinstance(node, ast.Import):
-            found |= {(0, alias.name) for alias in node.names}
+            names |= {(0, alias.name) for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found |= {(node.level, f"{node.module or ''}.{alias.name}") for alias in node.names}
-    return frozenset(found)
+            names |= {(node.level, f"{node.module or ''}.{alias.name}") for alias in node.names}
+    return frozenset(names)
 
 
 def imports(file: Path, module: str) -> bool:
@@ -244,10 +244,10 @@ def fingerprint_of_data(directory: Path, names: Iterable[str]) -> str:
 def _size_and_time(file: Path) -> tuple[int, int]:
     """Returns size in bytes and mtime in ns; both -1 if there is no such file."""
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return -1, -1
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 def _content(file: Path) -> bytes:

@@ -132,10 +132,10 @@ def look_here_last() -> list[str]:
 
 def _require_unhidden(module: str, here: list[str], name: str) -> None:
     """Raises InputError if the `module` in `here` is shadowed by another one."""
-    found, own = _origin(importlib.util.find_spec(module)), _origin(PathFinder.find_spec(module, here))
-    if own and found != own:
+    first, own = _origin(importlib.util.find_spec(module)), _origin(PathFinder.find_spec(module, here))
+    if own and first != own:
         raise InputError(
-            f"workload {name}: there is another module {module} ({found}), which comes first: rename yours, "
+            f"workload {name}: there is another module {module} ({first}), which comes first: rename yours, "
             "or put its directory on PYTHONPATH"
         )
 

@@ -40,12 +40,12 @@ def is_transformers(sources: Iterable[Source]) -> bool:
 
 def options(sources: Sequence[Source]) -> list[Option]:
     """Returns every option of the parsers in `sources`, the first of each name."""
-    found = [one for source in sources for one in _of(source)]
+    collected = [one for source in sources for one in _of(source)]
     for call in (call for source in sources for call in _hf_parsers(source.tree)):
-        found += _of_dataclasses(_names(call), sources)
+        collected += _of_dataclasses(_names(call), sources)
     if is_transformers(sources):
-        found += _OF_TRANSFORMERS
-    return list({one.name: one for one in reversed(found)}.values())[::-1]
+        collected += _OF_TRANSFORMERS
+    return list({one.name: one for one in reversed(collected)}.values())[::-1]
 
 
 def _of(source: Source) -> Iterator[Option]:

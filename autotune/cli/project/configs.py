@@ -94,14 +94,14 @@ def _composed(root: Path, name: Path, package: tuple[str, ...], depth: int) -> d
     text = file.read_text(encoding="utf-8", errors="replace")
     values = _mapping(text)
     place = () if re.search(r"^#\s*@package\s+_global_", text, re.MULTILINE) else package
-    found: dict[str, Any] = {}
+    composed: dict[str, Any] = {}
     for group, chosen in _defaults(values.pop("defaults", None)):
         if group == "_self_":
             continue
         inner = (*package, *Path(group).parts) if group else package
-        _merge(found, _composed(root, name.parent / group / chosen, inner, depth + 1))
-    _merge(found, _below(place, values))
-    return found
+        _merge(composed, _composed(root, name.parent / group / chosen, inner, depth + 1))
+    _merge(composed, _below(place, values))
+    return composed
 
 
 def _mapping(text: str) -> dict[str, Any]:

@@ -71,19 +71,23 @@ def _last_line(text: str) -> str:
 
 def confirmed(options: Sequence[Option], text: str) -> list[Option]:
     """Drops options missing from the help `text`, and adds those found only there."""
-    shown = {one.form.split()[0]: one for one in _shown(text)}
-    kept = [_filled(one, shown) for one in options if not one.form.startswith("--") or _flag(one) in shown]
+    documented = {one.form.split()[0]: one for one in _shown(text)}
+    kept = [
+        _filled(one, documented)
+        for one in options
+        if not one.form.startswith("--") or _flag(one) in documented
+    ]
     known = {_flag(one) for one in options}
-    return [*kept, *(one for flag, one in shown.items() if flag not in known and flag != "--help")]
+    return [*kept, *(one for flag, one in documented.items() if flag not in known and flag != "--help")]
 
 
 def _flag(option: Option) -> str:
     return re.split(r"[ =]", option.form)[0]
 
 
-def _filled(option: Option, shown: dict[str, Option]) -> Option:
+def _filled(option: Option, documented: dict[str, Option]) -> Option:
     """Returns the option with default and choices from the help text, if unknown."""
-    other = shown.get(_flag(option))
+    other = documented.get(_flag(option))
     if other is None:
         return option
     value = other.value if option.value is None else option.value

@@ -27,10 +27,10 @@ DEVICE = ("device", "accelerator")
 def role_of(options: Iterable[Option], role: str) -> Option | None:
     """Returns the option with the most common name for a role; None if there is none."""
     names = NAMES[role]
-    found = [one for one in options if one.key in names]
+    candidates = [one for one in options if one.key in names]
     if role == LEARNING_RATE:
-        found = [one for one in found if one.value is not None] or found or _rates(options)
-    return min(found, key=lambda one: names.index(one.key) if one.key in names else 0, default=None)
+        candidates = [one for one in candidates if one.value is not None] or candidates or _rates(options)
+    return min(candidates, key=lambda one: names.index(one.key) if one.key in names else 0, default=None)
 
 
 def _rates(options: Iterable[Option]) -> list[Option]:

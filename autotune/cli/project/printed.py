@@ -97,8 +97,8 @@ def _parts(node: ast.expr) -> list[str | Hole]:
 def _hole(node: ast.AST) -> Hole:
     names = [one.id if isinstance(one, ast.Name) else one.attr for one in ast.walk(node)
              if isinstance(one, ast.Name | ast.Attribute)]  # fmt: skip
-    found = tuple(word for name in (*names, *syntax.strings(node)) for word in words(name))
-    return Hole(found, is_count=isinstance(node, ast.Call) and syntax.last(node) == "len")
+    hole_words = tuple(word for name in (*names, *syntax.strings(node)) for word in words(name))
+    return Hole(hole_words, is_count=isinstance(node, ast.Call) and syntax.last(node) == "len")
 
 
 def _filled(text: str, given: list[ast.expr]) -> list[str | Hole]:

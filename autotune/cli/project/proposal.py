@@ -86,31 +86,31 @@ class Proposal:
 
 def proposal(options: Sequence[Option], fixed: Sequence[str] = (), *, has_gpu: bool) -> Proposal:
     """Returns the settings to tune, required ones to ask for, and output directories of the script."""
-    found = list[Proposed](_with_roles(options))
+    settings = list[Proposed](_with_roles(options))
     steps = [o for o in options if o.key in names.STEPS and _is_count(o.value)]
     steps.sort(key=lambda one: ENDS.index(one.key) if one.key in ENDS else len(ENDS))
     has_end = bool(steps) and steps[0].key in ENDS
     every = _evaluated(options)
-    found += [Proposed(one.name, one.value, one.form) for one in steps]
-    used = {one.name for one in found}
+    settings += [Proposed(one.name, one.value, one.form) for one in steps]
+    used = {one.name for one in settings}
     if every is not None and every.name not in used:
         value = every.value if _is_count(every.value) else 100
-        found.append(Proposed(every.name, value, every.form, note="computed anew for every trial"))
-    found += list(_device(options, has_gpu=has_gpu))
+        settings.append(Proposed(every.name, value, every.form, note="computed anew for every trial"))
+    settings += list(_device(options, has_gpu=has_gpu))
     places = [one for one in options if {one.key, one.name} & names.PLACES and not one.is_switch]
     taken = (
-        {one.name for one in found}
+        {one.name for one in settings}
         | {one.name for one in places}
-        | {name for one in found for name in _switches(one, options)}
+        | {name for one in settings for name in _switches(one, options)}
     )
-    found += [_asked(one) for one in options if one.required and one.name not in taken]
+    settings += [_asked(one) for one in options if one.required and one.name not in taken]
     return Proposal(
-        settings=tuple(found),
+        settings=tuple(settings),
         fixed=(*(one.form.replace("{}", "{workdir}") for one in places), *fixed),
         length=tuple(one.name for one in steps) if has_end else (),
         counted_in_steps=() if has_end else tuple(one.name for one in steps),
         evaluate_every=every.name if every else None,
-        notes=tuple(_notes(options, found)),
+        notes=tuple(_notes(options, settings)),
     )
 
 
@@ -230,9 +230,9 @@ def _device(options: Sequence[Option], *, has_gpu: bool) -> Iterator[Proposed]:
             )
 
 
-def _notes(options: Sequence[Option], found: Sequence[Proposed]) -> Iterator[str]:
+def _notes(options: Sequence[Option], settings: Sequence[Proposed]) -> Iterator[str]:
     """Yields notes on learning rates that are not tuned."""
-    taken = {one.name for one in found}
+    taken = {one.name for one in settings}
     for one in options:
         if one.name not in taken and names.is_rate(one) and not one.key.startswith("min"):
             yield f"{ASK}{one.name} is a learning rate, too: it stays {one.value}"

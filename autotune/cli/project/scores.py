@@ -77,10 +77,10 @@ class Score:
 def scores(sources: Sequence[Source], options: Sequence[Option]) -> list[Score]:
     """Returns candidates for the quality, the likeliest first."""
     printed = [line for source in sources for line in lines(source)]
-    found = [score for line in printed for score in _of_line(line, printed)]
-    found += _monitored(sources, options, printed)
+    candidates = [score for line in printed for score in _of_line(line, printed)]
+    candidates += _monitored(sources, options, printed)
     if arguments.is_transformers(sources):
-        found.append(
+        candidates.append(
             Score(
                 "eval_loss",
                 _OF_TRAINER,
@@ -89,24 +89,24 @@ def scores(sources: Sequence[Source], options: Sequence[Option]) -> list[Score]:
                 place="Transformers' Trainer",
             )
         )
-    return _ranked(found)
+    return _ranked(candidates)
 
 
 def logged(sources: Sequence[Source]) -> list[Score]:
     """Returns the metrics that Lightning modules log, by column name of its CSV files."""
-    found = []
+    candidates = []
     for source in sources:
         for call in syntax.calls(source.tree, "log", "log_dict"):
             place = f"{source.path}:{call.lineno}"
             named = (_named(text, Hole(()), "", "") for text in syntax.strings(call))
             texts = zip(syntax.strings(call), named, strict=True)
-            found += [Score(_clean(text), text, one[1], one[2], place) for text, one in texts if one]
-    return _ranked(found)
+            candidates += [Score(_clean(text), text, one[1], one[2], place) for text, one in texts if one]
+    return _ranked(candidates)
 
 
-def _ranked(found: Iterable[Score]) -> list[Score]:
+def _ranked(candidates: Iterable[Score]) -> list[Score]:
     """Returns the best score of each name, the likeliest first; drops those of no split if others exist."""
-    unique = {score.name: score for score in sorted(found, key=lambda one: one.points)}
+    unique = {score.name: score for score in sorted(candidates, key=lambda one: one.points)}
     of_split = [score for score in unique.values() if score.points != _NO_SPLIT]
     return sorted(of_split or unique.values(), key=lambda one: -one.points)
 

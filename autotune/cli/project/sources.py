@@ -36,10 +36,10 @@ def chosen(directory: Path, script: Path | None) -> Path:
     """Returns the training script by its path in `directory`; raises InputError if it is not clear."""
     if script is not None:
         return _given(directory, script)
-    found = sorted(_candidates(directory), key=lambda one: (-one[0], str(one[1])))
-    if not found:
+    candidates = sorted(_candidates(directory), key=lambda one: (-one[0], str(one[1])))
+    if not candidates:
         raise InputError(f"{directory}: no script that trains was found: name it with --script")
-    leaders = [path for points, path in found if points > found[0][0] - _LEAD]
+    leaders = [path for points, path in candidates if points > candidates[0][0] - _LEAD]
     if len(leaders) > 1:
         raise InputError(
             f"{directory}: several scripts may be the one that trains: name it with --script: "
@@ -68,17 +68,17 @@ def _candidates(directory: Path) -> Iterator[tuple[int, Path]]:
 
 def _files(directory: Path) -> list[Path]:
     """Returns the Python files of the project itself, breadth first."""
-    found: list[Path] = []
+    files: list[Path] = []
     waiting = [directory]
-    while waiting and len(found) < _MOST_FILES:
+    while waiting and len(files) < _MOST_FILES:
         here = waiting.pop(0)
         try:
             entries = sorted(here.iterdir())
         except OSError:
             continue
-        found += [e.relative_to(directory) for e in entries if e.suffix == ".py" and e.is_file()]
+        files += [e.relative_to(directory) for e in entries if e.suffix == ".py" and e.is_file()]
         waiting += [e for e in entries if e.is_dir() and not e.is_symlink() and not _is_passed_over(e)]
-    return found
+    return files
 
 
 def _is_passed_over(place: Path) -> bool:
@@ -128,14 +128,14 @@ def read(directory: Path, script: Path) -> list[Source]:
     tree = _tree(directory / script)
     if tree is None:
         raise InputError(f"{directory / script}: cannot be read as Python")
-    found = {script: Source(script, tree)}
-    waiting = [found[script]]
-    while waiting and len(found) < _MOST_FILES:
+    sources = {script: Source(script, tree)}
+    waiting = [sources[script]]
+    while waiting and len(sources) < _MOST_FILES:
         for path in located(directory, script, _modules(waiting.pop(0))):
-            if path not in found and (tree := _tree(directory / path)) is not None:
-                found[path] = Source(path, tree)
-                waiting.append(found[path])
-    return list(found.values())
+            if path not in sources and (tree := _tree(directory / path)) is not None:
+                sources[path] = Source(path, tree)
+                waiting.append(sources[path])
+    return list(sources.values())
 
 
 def located(directory: Path, script: Path, modules: Iterable[str]) -> Iterator[Path]:

@@ -51,8 +51,8 @@ def calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:
 
 @lru_cache(maxsize=1024)  # the same files are queried a dozen times
 def _calls(tree: ast.AST) -> tuple[tuple[str, ast.Call], ...]:
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return tuple((last(call), call) for call in sorted(found, key=lambda one: (one.lineno, one.col_offset)))
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return tuple((last(call), call) for call in sorted(nodes, key=lambda one: (one.lineno, one.col_offset)))
 
 
 def keyword(call: ast.Call, name: str) -> ast.expr | None:

@@ -124,9 +124,9 @@ class _Enough:
         return self._has_gone_on and (is_whole or is_late)
 
 
-def _is_known(found: Throughput | None) -> bool:
-    half = found.half_width_per_s if found else None
-    return found is not None and half is not None and half <= _KNOWN_SHARE * found.samples_per_s
+def _is_known(throughput: Throughput | None) -> bool:
+    half = throughput.half_width_per_s if throughput else None
+    return throughput is not None and half is not None and half <= _KNOWN_SHARE * throughput.samples_per_s
 
 
 def _has_records(report: Report) -> bool:

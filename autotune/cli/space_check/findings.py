@@ -82,14 +82,14 @@ def _steps(seen: Seen, space: Space) -> Capability:
 
 
 def _speed(checked: Checked) -> Capability:
-    found = checked.run.measurement.throughput
-    if found is None:
+    throughput = checked.run.measurement.throughput
+    if throughput is None:
         return Capability(
             "speed", False, "not known: too few steps between evaluations", _longer(checked.seen)
         )
-    interval = f" ± {found.half_width_per_s:.3g}" if found.half_width_per_s is not None else ""
-    speed = f"{found.samples_per_s:.4g}{interval} {checked.space.unit}/s"
-    return Capability("speed", True, f"{speed}, over {found.steps} steps after the warm-up")
+    interval = f" ± {throughput.half_width_per_s:.3g}" if throughput.half_width_per_s is not None else ""
+    speed = f"{throughput.samples_per_s:.4g}{interval} {checked.space.unit}/s"
+    return Capability("speed", True, f"{speed}, over {throughput.steps} steps after the warm-up")
 
 
 def _memory(checked: Checked) -> Capability:
@@ -99,23 +99,23 @@ def _memory(checked: Checked) -> Capability:
             "memory", False, "its peak was not seen", "nothing; no trial is refused for its memory"
         )
     limit_bytes = checked.run.measurement.memory_limit_bytes
-    of = f" of {units.format_bytes(limit_bytes)}" if limit_bytes else ""
-    return Capability("memory", True, f"{units.format_bytes(peak_bytes)}{of} at its peak")
+    limit = f" of {units.format_bytes(limit_bytes)}" if limit_bytes else ""
+    return Capability("memory", True, f"{units.format_bytes(peak_bytes)}{limit} at its peak")
 
 
 def _evaluation(checked: Checked) -> Capability:
     seen, samples = checked.seen, checked.space.budget.samples_per_trial
     if seen.every is None:
-        told = f"none within {seen.samples} {checked.space.unit}, {seconds(seen.seconds)} of training"
-        return Capability("evaluations", False, told, f"evaluate more often, or {_longer(seen)}")
+        detail = f"none within {seen.samples} {checked.space.unit}, {seconds(seen.seconds)} of training"
+        return Capability("evaluations", False, detail, f"evaluate more often, or {_longer(seen)}")
     count = evaluations(checked)
     took = f", {seconds(seen.evaluation_s)} each" if seen.evaluation_s is not None else ""
-    told = (
+    detail = (
         f"one every {seen.every} {checked.space.unit}{took}, {seen.evaluating_share:.0%} of the time; "
         f"a trial of {samples} has {count}"
     )
     remedy = f"raise samples_per_trial to {_FEWEST_EVALUATIONS * seen.every}, or evaluate more often"
-    return Capability("evaluations", count >= _FEWEST_EVALUATIONS, told, remedy)
+    return Capability("evaluations", count >= _FEWEST_EVALUATIONS, detail, remedy)
 
 
 def evaluations(checked: Checked) -> int:
@@ -125,13 +125,13 @@ def evaluations(checked: Checked) -> int:
 
 
 def _quality(checked: Checked) -> Capability:
-    name, found = checked.space.objective.quality, checked.seen.evaluations
-    if not found:
+    name, measured = checked.space.objective.quality, checked.seen.evaluations
+    if not measured:
         remedy = f"yield, print or report {name} with every evaluation"
         return Capability("quality", False, f"no number was found for {name}", remedy)
-    told = ", ".join(f"{value:.5g} after {samples}" for samples, value in found[:_MOST_SHOWN])
-    more = f", and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
-    return Capability("quality", True, f"{name} {told} {checked.space.unit}{more}")
+    values = ", ".join(f"{value:.5g} after {samples}" for samples, value in measured[:_MOST_SHOWN])
+    more = f", and {len(measured) - _MOST_SHOWN} more" if len(measured) > _MOST_SHOWN else ""
+    return Capability("quality", True, f"{name} {values} {checked.space.unit}{more}")
 
 
 def _seed(checked: Checked) -> Capability:
@@ -139,8 +139,8 @@ def _seed(checked: Checked) -> Capability:
     if again is None or other is None:
         return Capability("seed", False, "not asked: two more runs need as long again", _longer(checked.seen))
     if not again.is_equal:
-        told = f"two runs with the same seed differ by {again.most:.2g}: repeats show that noise"
-        return Capability("seed", True, told)
+        detail = f"two runs with the same seed differ by {again.most:.2g}: repeats show that noise"
+        return Capability("seed", True, detail)
     if other.is_equal:
         remedy = f"let the training use its {SEED}; a command without a setting for one has `seed: hook`"
         return Capability(
@@ -157,16 +157,16 @@ def _resume(checked: Checked) -> Capability:
     stopped, begun = f"stopped after {checked.resumed.stopped} {checked.space.unit}", checked.resumed.begun
     if not checked.resumed.is_anew:
         return Capability("resume", True, f"{stopped}, it went on: the next record says {begun}")
-    told = f"{stopped}, it started over"
+    detail = f"{stopped}, it started over"
     remedy = "nothing, if trials are short; otherwise have it save a checkpoint and resume from it"
-    return Capability("resume", False, told, remedy)
+    return Capability("resume", False, detail, remedy)
 
 
 def trial_s(checked: Checked) -> float:
     """Returns the estimated seconds of a baseline trial."""
-    found, seen = checked.run.measurement.throughput, checked.seen
+    throughput, seen = checked.run.measurement.throughput, checked.seen
     samples = evaluations(checked) * (seen.every or 0)
-    training_s = samples / found.samples_per_s if found else 0.0
+    training_s = samples / throughput.samples_per_s if throughput else 0.0
     return (seen.start_s or 0.0) + training_s + evaluations(checked) * (seen.evaluation_s or 0.0)
 
 
@@ -176,12 +176,12 @@ def _length(checked: Checked) -> Capability:
     listed = checked.space.every()
     trials = min(budget.trials, len(listed) if listed is not None else budget.trials)
     total_s = one_s * math.ceil(trials / checked.slots)
-    told = f"{trials} trials of {seconds(one_s)}: up to {seconds(total_s)}"
+    detail = f"{trials} trials of {seconds(one_s)}: up to {seconds(total_s)}"
     if budget.repeats:
-        told += f", and up to {seconds(2 * budget.repeats * one_s)} more to confirm the winner"
+        detail += f", and up to {seconds(2 * budget.repeats * one_s)} more to confirm the winner"
     if budget.time is not None:
-        told += f"; it ends after {seconds(budget.time)}"
-    return Capability("a search", True, told)
+        detail += f"; it ends after {seconds(budget.time)}"
+    return Capability("a search", True, detail)
 
 
 def seconds(value_s: float) -> str:

@@ -61,7 +61,7 @@ def place(directory: Path, path: str, values: Mapping[str, Any]) -> str:
 
 def put_in(settings: Mapping[str, Any], objects: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """Returns the settings that are arguments of the `objects` that a script makes."""
-    return {name: found for name in objects if isinstance(found := settings.get(name), Mapping)}
+    return {name: arguments for name in objects if isinstance(arguments := settings.get(name), Mapping)}
 
 
 def _is_seeded_from_outside(spec_: Spec, settings: Mapping[str, Any]) -> bool:

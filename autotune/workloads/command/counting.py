@@ -130,8 +130,8 @@ class Checkpoint:
         """Returns the most that the hook noted for its files; None if nothing."""
         noted = saves.noted(saves.file_of(str(self._workdir)))
         digests = filter(None, map(_digest, self._files())) if noted else ()
-        found = [Counts(*noted[digest]) for digest in digests if digest in noted]
-        return max(found, key=lambda counts: counts.samples, default=None)
+        known = [Counts(*noted[digest]) for digest in digests if digest in noted]
+        return max(known, key=lambda counts: counts.samples, default=None)
 
     def _noted(self) -> _Noted | None:
         with suppress(OSError, ValueError, KeyError, TypeError):
@@ -185,9 +185,9 @@ class Checkpoint:
     def _stamp(self) -> str:
         """Returns latest mtime in ns and total size, which change with every write; "" without files."""
         with suppress(OSError):  # removed meanwhile
-            found = [file.stat() for file in self._files()]
-            newest = max((one.st_mtime_ns for one in found), default=None)
-            return "" if newest is None else f"{newest} {sum(one.st_size for one in found)}"
+            stats = [file.stat() for file in self._files()]
+            newest = max((one.st_mtime_ns for one in stats), default=None)
+            return "" if newest is None else f"{newest} {sum(one.st_size for one in stats)}"
         return ""
 
     def _files(self) -> list[Path]:

@@ -99,23 +99,23 @@ def _raised_in(tail: Sequence[str]) -> Told | None:
     return match and Told(match[1], match[2] or "")
 
 
-def _as_raised(told: Told) -> Exception:
+def _as_raised(raised: Told) -> Exception:
     """Returns an exception of the same name and text, to be classified as if it had been raised here."""
-    module, _, name = told.type_name.rpartition(".")
+    module, _, name = raised.type_name.rpartition(".")
     known = getattr(builtins, name, None) if module in {"", "builtins"} else None
     known = known if isinstance(known, type) else Exception
-    if issubclass(known, OSError) and (match := _ERRNO.match(told.message)):
+    if issubclass(known, OSError) and (match := _ERRNO.match(raised.message)):
         return OSError(int(match[1]), match[2], *([match[3]] if match[3] else []))
     is_told_by_text = issubclass(known, _TOLD_BY_TEXT) or module.partition(".")[0] == "torch"
     made: type[Exception] = type(name, (RuntimeError if is_told_by_text else Exception,), {})
-    return made(told.message)
+    return made(raised.message)
 
 
 def of_nothing(lacks: Sequence[str], tail: Sequence[str]) -> CommandError:
     """Returns the error for a command that succeeded but `lacks` output; quotes its last lines."""
     quote = _quote(tail, _LINES_QUOTED)
-    said = f"the last lines of its output: {quote}" if quote else "it printed nothing"
-    return CommandError("; ".join([*lacks, said]))
+    output = f"the last lines of its output: {quote}" if quote else "it printed nothing"
+    return CommandError("; ".join([*lacks, output]))
 
 
 def short(text: str, most: int = _QUOTED) -> str:

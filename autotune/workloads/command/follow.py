@@ -53,7 +53,7 @@ class Follower:
     def look(self) -> list[Found]:
         """Returns the scores added to files since the last call, ordered by file name."""
         files = [] if self._kind in LOGS else sorted({file.resolve() for file in matching(self._pattern)})
-        return [found for file in files if file.is_file() for found in self._grown(file)]
+        return [scores for file in files if file.is_file() for scores in self._grown(file)]
 
     def told(self, place: Path, row: Mapping[str, float]) -> dict[str, float]:
         """Returns the scores in a logged `row`; none if the directory `place` is not followed."""

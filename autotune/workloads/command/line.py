@@ -20,8 +20,8 @@ def split(text: str) -> list[str]:
 
 def names_in(texts: Iterable[str]) -> list[str]:
     """Returns the placeholders in `texts`, each once, in order of appearance."""
-    found = (match[2] for text in texts for match in _PLACEHOLDER.finditer(text))
-    return list(dict.fromkeys(filter(None, found)))
+    names = (match[2] for text in texts for match in _PLACEHOLDER.finditer(text))
+    return list(dict.fromkeys(filter(None, names)))
 
 
 def flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -89,11 +89,11 @@ def key_of(value: Any) -> str:
 
 def flags(given: Mapping[str, Mapping[str, Sequence[str]]], values: Mapping[str, Any]) -> list[str]:
     """Returns the words that the settings' values add to the line; values without a flag add nothing."""
-    found = (by_value.get(key_of(values.get(name)), ()) for name, by_value in given.items())
-    return words((text for texts in found for text in texts), values)
+    chosen = (by_value.get(key_of(values.get(name)), ()) for name, by_value in given.items())
+    return words((text for texts in chosen for text in texts), values)
 
 
 def path_in(texts: Sequence[str]) -> str | None:
     """Returns the first path below {workdir} in `texts`, as in `--resume={workdir}/last.pt`; else None."""
-    found = next((text for text in texts if _WORKDIR in text), None)
-    return found and found[found.index(_WORKDIR) :]
+    argument = next((text for text in texts if _WORKDIR in text), None)
+    return argument and argument[argument.index(_WORKDIR) :]

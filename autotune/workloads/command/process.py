@@ -202,10 +202,10 @@ class Process:
         self._show(texts)
 
     def _show(self, texts: Sequence[str]) -> None:
-        shown = [text for marked in texts if (text := unmarked(marked)[0])]
-        self.tail.extend(map(plain, shown))
+        lines = [text for marked in texts if (text := unmarked(marked)[0])]
+        self.tail.extend(map(plain, lines))
         with suppress(OSError, ValueError):  # nobody reads our output any more
-            sys.stdout.buffer.write("".join(f"{text}\n" for text in shown).encode(errors="replace"))
+            sys.stdout.buffer.write("".join(f"{text}\n" for text in lines).encode(errors="replace"))
             sys.stdout.buffer.flush()
 
 

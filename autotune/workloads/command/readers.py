@@ -36,21 +36,21 @@ class Patterns:
 
     def find(self, line: str) -> dict[str, float]:
         """Returns the numbers in `line` by name: the first matched group of a pattern's last match."""
-        found: dict[str, float] = {}
+        numbers: dict[str, float] = {}
         for name, pattern in self._patterns.items():
             if pattern.groups == 0:
                 if pattern.search(line):
-                    found[name] = 1.0
+                    numbers[name] = 1.0
                 continue
             for match in pattern.finditer(line):
                 text = next((group for group in match.groups() if group is not None), "")
                 if (number := number_in(text)) is None:
                     self.no_number[name] = text
                 else:
-                    found[name] = number
-        for name in found:
+                    numbers[name] = number
+        for name in numbers:
             self.missing.pop(name, None)
-        return found
+        return numbers
 
 
 def number_in(text: str) -> float | None:
@@ -89,8 +89,8 @@ def csv_rows(data: bytes, start: int) -> Parsed:
     names = _cells(lines[0])
     rows = []
     for line in lines[max(1, start if start <= len(lines) else 0) :]:
-        found = ((name.strip(), number_in(text)) for name, text in zip(names, _cells(line), strict=False))
-        rows.append({name: number for name, number in found if number is not None})
+        cells = ((name.strip(), number_in(text)) for name, text in zip(names, _cells(line), strict=False))
+        rows.append({name: number for name, number in cells if number is not None})
     return Parsed([row for row in rows if row], len(lines))
 
 

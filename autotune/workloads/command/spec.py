@@ -239,14 +239,14 @@ class Spec(BaseModel):
             for name in names
         ]
         named += [(f"workload.flags: {name}", name) for name in self.flags]
-        there = {*known, *GIVEN, *self.files}
+        available = {*known, *GIVEN, *self.files}
         twice = [
             f"workload.files.{name}: a setting is called so, too" for name in self.files if name in known
         ]
         return twice + [
             f"{what} is no setting of the baseline{instead(name, [*known, *GIVEN])}"
             for what, name in named
-            if name not in there
+            if name not in available
         ]
 
     def unused(self, settings: Mapping[str, Any], told: tuple[str, ...]) -> list[str]:
@@ -293,8 +293,8 @@ def _explained(error: ErrorDetails, keys: Sequence[str]) -> str:
 
 def _shell_in(run: tuple[str, ...]) -> Iterator[str]:
     """Yields mistakes about words that only a shell understands."""
-    if found := next((word for word in run if word in _OF_SHELLS), None):
-        yield f"run: no shell reads it: put {found!r} and what it is for into a script, and run that"
+    if operator := next((word for word in run if word in _OF_SHELLS), None):
+        yield f"run: no shell reads it: put {operator!r} and what it is for into a script, and run that"
     if run and _ASSIGNMENT.match(run[0]):
         yield f"run: a variable belongs into workload.environment: got {run[0]}"
 
@@ -303,11 +303,11 @@ def _wrong_pattern(where: str, pattern: str | None, groups: int) -> Iterator[str
     if pattern is None:
         return
     try:
-        found = re.compile(pattern).groups
+        count = re.compile(pattern).groups
     except re.error as error:
         yield f"{where}: a regular expression: {error}: got {units.shown(pattern)}"
         return
-    if found < groups:
+    if count < groups:
         yield f"{where}: needs a group for the number, such as ([0-9.]+): got {units.shown(pattern)}"
 
 

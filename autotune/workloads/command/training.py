@@ -211,8 +211,8 @@ class _Run:
         yield from self._rest()
         if process.code:
             raise self._of_exit(process, process.code)
-        if found := self._lacks():
-            raise ending.of_nothing([*lacks, *found], tuple(process.tail))
+        if missing := self._lacks():
+            raise ending.of_nothing([*lacks, *missing], tuple(process.tail))
 
     def _rest(self) -> Iterator[Stamped]:
         """Yields the remaining records of an ended command."""
@@ -240,8 +240,8 @@ class _Run:
                 is_late = isinstance(happened, Scores) and not line_.is_stamped
                 ended_s = evaluated_s(line_.at_s, self._steps_s) if is_late else None
                 self._timeline.add(line_.at_s if ended_s is None else ended_s, happened)
-        for found in self._follower.look() if self._follower else ():
-            self._timeline.add(found.at_s, Scores(found.scores))
+        for row in self._follower.look() if self._follower else ():
+            self._timeline.add(row.at_s, Scores(row.scores))
 
     def _take(self, message: Message) -> None:
         self._to_take -= set(message.taken)
@@ -308,11 +308,11 @@ class _Run:
         lacks = [] if self._counter.steps or self._reports else [self._no_step()]
         if self._follower:
             kind, place = self._spec.file or ("", "")
-            found = [
+            unseen = [
                 f"{name}: no {key!r} has come in {place}" for name, key in self._follower.missing.items()
             ]
-            lacks += [f"workload.{kind}: {said}" for said in found]
-            lacks += [_NOT_HEARD] if found and kind in LOGS else []
+            lacks += [f"workload.{kind}: {line}" for line in unseen]
+            lacks += [_NOT_HEARD] if unseen and kind in LOGS else []
         for name, pattern in self._scores.missing.items():
             text = self._scores.no_number.get(name)
             why = "matched no line" if text is None else f"found no number, but {ending.short(text, 30)!r}"

@@ -194,11 +194,11 @@ class CommandWorkload(Workload):
         begun_s = time.monotonic()
         with started(made.arguments, self.directory, made.environment, subprocess.PIPE) as process:
             output = process.stdout.read().decode(errors="replace") if process.stdout else ""
-        shown = " ".join(map(word, made.arguments))
+        command = " ".join(map(word, made.arguments))
         if process.returncode:
             why = ending.of_exit(process.returncode, process.pid, None, output.splitlines())
-            raise InputError(f"workload.setup: {shown}: {ending.line_of(why)}")
-        return [f"setup: {shown} ({time.monotonic() - begun_s:.0f} s)"]
+            raise InputError(f"workload.setup: {command}: {ending.line_of(why)}")
+        return [f"setup: {command} ({time.monotonic() - begun_s:.0f} s)"]
 
     def command_line(self, settings: Mapping[str, Any], workdir: Path = TRAINED) -> str:
         """Returns the command as a shell line that trains with `settings`, in the user's names and shape.

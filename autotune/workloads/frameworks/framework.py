@@ -53,8 +53,8 @@ class Framework:
         }
         own, whole = values.get("values", {}), {**roles, **given}
         words = {
-            role: _spelt(found, _mentioned(values, whole[role]))
-            for role, found in self.words.items()
+            role: _spelt(spellings, _mentioned(values, whole[role]))
+            for role, spellings in self.words.items()
             if whole.get(role) in self._either(role)
         }
         return {
@@ -85,7 +85,7 @@ def _at(nested: Any, path: str) -> Any:
     if path in nested:
         return nested[path]
     below = (_at(inner, path[len(name) + 1 :]) for name, inner in _above(nested, path))
-    return next((found for found in below if found is not _NOTHING), _NOTHING)
+    return next((value for value in below if value is not _NOTHING), _NOTHING)
 
 
 def _above(nested: Mapping[str, Any], path: str) -> list[tuple[str, Any]]:

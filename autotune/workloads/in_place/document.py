@@ -103,8 +103,8 @@ class Document:
     def _place(self, path: list[Step]) -> _Place:
         """Finds the deepest node of a path; names in the text may contain dots."""
         node, above = self.root, []
-        while found := _longest(node.inner or {}, path):
-            name, node, path = found
+        while match := _longest(node.inner or {}, path):
+            name, node, path = match
             above.append(name)
         return _Place(node, above, path)
 
