@@ -66,7 +66,7 @@ class Worker:
             self._abandon()
 
     def break_off(self) -> None:
-        """Expects W&B's service to be killed: suppresses warnings and restarts from now on."""
+        """Suppresses warnings and restarts of W&B's service from now on, as it may be killed."""
         self._complained = self._abandoned = True
 
     def _close(self, timeout_s: float) -> bool:
