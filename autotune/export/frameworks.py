@@ -65,7 +65,7 @@ def lightning(winner: Winner) -> Values:
     Contains the trainer's settings, and the user's own below `data`, `model` and `lr_scheduler`.
     """
     is_anothers = winner.workload.entry_point == TRANSFORMERS.kind  # has its own `trainer`
-    return _said(winner, _LIGHTNING._replace(own="") if is_anothers else _LIGHTNING)
+    return _translated(winner, _LIGHTNING._replace(own="") if is_anothers else _LIGHTNING)
 
 
 # Values that a DataLoader requires of worker settings if it has no workers.
@@ -123,13 +123,13 @@ _TRANSFORMERS = _Words(
 def transformers(winner: Winner) -> Values:
     """Returns TrainingArguments (huggingface.co/docs/transformers/main_classes/trainer)."""
     is_own = winner.workload.entry_point == TRANSFORMERS.kind
-    values, unsaid = _said(winner, _TRANSFORMERS if is_own else _TRANSFORMERS._replace(own=""))
+    values, unsaid = _translated(winner, _TRANSFORMERS if is_own else _TRANSFORMERS._replace(own=""))
     off = {} if values.get("dataloader_num_workers") else WITHOUT_WORKERS
     present = {name: value for name, value in off.items() if name in values}
     return Values({"output_dir": "trained", **values, **present}, unsaid)  # older versions require output_dir
 
 
-def _said(winner: Winner, words: _Words) -> Values:
+def _translated(winner: Winner, words: _Words) -> Values:
     """Returns the settings that a framework can express; raises InputError if there are none."""
     own: dict[str, Any] = {}
     by_meaning: dict[str, Any] = {}
