@@ -68,7 +68,7 @@ def compare(session: Path, asked: Models) -> int:
     found = results.found(opened, space.objective)
     compared = comparison.compared(found.models, space.objective)
     _print_tables(compared, space, writes_reports=workload.program is not None)
-    if decided := verdict(outcome.models, outcome.goal, search_noise(history)):
+    if decided := verdict(found.models, found.goal, search_noise(history)):
         _say(decided.sentence)
     print(printable(f"See them side by side: python -m autotune report {quoted(session)}"))
     if failed:

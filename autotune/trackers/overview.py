@@ -68,10 +68,10 @@ def figures(history: History) -> dict[str, Value]:
     values: dict[str, Value] = {"outcomes": view.counts(history.trials)}
     baseline, best = history.baseline, confirm.recommended(history)
     if baseline is None or best is None:
-        return found
+        return values
     winner = rows.row(best[0], history)
     return {
-        **found,
+        **values,
         **_side("baseline", rows.row(baseline, history), history.space.objective.quality),
         **_side("winner", winner, history.space.objective.quality),
         "gain/factor": _value(winner.factor),

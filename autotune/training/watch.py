@@ -157,8 +157,10 @@ class StepWindows:
 def _of_drift(change: Drift, unit: str) -> str:
     ratio = change.ratio.value
     far = f"{abs(ratio - 1):.0%} {'slower' if ratio < 1 else 'faster'}"
-    why = f"likely cause: {found.cause}" if ratio < 1 else f"it was slower before, likely for: {found.cause}"
+    why = (
+        f"likely cause: {change.cause}" if ratio < 1 else f"it was slower before, likely for: {change.cause}"
+    )
     return (
-        f"{far} since {found.samples} {unit}: {found.after_per_s:.1f} instead of {found.before_per_s:.1f} "
-        f"{unit}/s ({words.factor.interval(found.ratio)}); {why}"
+        f"{far} since {change.samples} {unit}: {change.after_per_s:.1f} instead of {change.before_per_s:.1f} "
+        f"{unit}/s ({words.factor.interval(change.ratio)}); {why}"
     )
