@@ -3,7 +3,7 @@
 import sys
 
 if __name__ == "__main__" and not sys.flags.safe_path:
-    del sys.path[0]  # the working directory, whose modules must not be taken for those imported below
+    del sys.path[0]  # the working directory: its modules must not shadow those imported below
 
 from r2gen.linux import require_linux
 
@@ -40,7 +40,7 @@ _STOPS = b"r2gen: stops after this step or evaluation; the same signal again end
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose mistakes are one line, as every other mistake is."""
+    """A parser that reports a mistake on one line, like every other error."""
 
     def error(self, message: str) -> NoReturn:
         raise InputError(message)
@@ -128,7 +128,7 @@ def _overrides(given: Sequence[str]) -> dict[str, Any]:
             values[name] = yaml.safe_load(value)
         except Exception:  # noqa: BLE001 - whatever is no YAML is text
             values[name] = value
-    return with_compat(values)  # here, because a whole configuration sets every quirk itself
+    return with_compat(values)  # here: a complete configuration would set every quirk itself
 
 
 def _train(given: argparse.Namespace) -> int:
@@ -169,7 +169,7 @@ def _logs(given: argparse.Namespace) -> Iterator[RecordFile | Board]:
 
 
 def _is_saved(file: Path, samples: int) -> bool:
-    """Whether there is a checkpoint, and it has so many samples."""
+    """True if there is a checkpoint with this number of samples."""
     from r2gen import checkpoint  # noqa: PLC0415
 
     return file.exists() and bool(checkpoint.load(file)["samples"] == samples)
@@ -181,7 +181,7 @@ def _megabytes(file: Path) -> str:
 
 @contextmanager
 def _stop_signals() -> Iterator[list[int]]:
-    """The first Ctrl-C or SIGTERM is noted and answered, so the step is finished; the second ends all."""
+    """Notes the first Ctrl-C or SIGTERM, so that the step is finished; the second ends the process."""
     noted: list[int] = []
 
     def note(number: int, frame: Any) -> None:  # noqa: ARG001 - a signal handler's interface
@@ -218,7 +218,7 @@ def _evaluate(given: argparse.Namespace) -> int:
 
 
 def _lines(values: Mapping[str, Any]) -> str:
-    """JSON with a line a name, and a list on one line."""
+    """Formats JSON with one line per name, and lists on one line."""
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in values.items())
     return f"{{\n{lines}\n}}"
 
@@ -250,10 +250,10 @@ def _sheet(given: argparse.Namespace) -> int:
 
 
 def _restored(given: argparse.Namespace) -> "tuple[R2Gen, Tokenizer, Config]":
-    """The checkpoint's model and tokenizer, and the configuration to write and score reports with.
+    """Returns the checkpoint's model and tokenizer, and the configuration to generate and score with.
 
-    Of the checkpoint's own settings two do not count. The trials of a search go without METEOR, to save time,
-    and end where memory runs out, so that the tuner sees it.
+    Two of the checkpoint's settings are not used: the trials of a search skip METEOR, to save time, and do
+    not halve after an out-of-memory, so that the tuner sees it.
     """
     from r2gen.restore import restore  # noqa: PLC0415
 
@@ -266,10 +266,10 @@ def _restored(given: argparse.Namespace) -> "tuple[R2Gen, Tokenizer, Config]":
 def _written(
     model: "R2Gen", studies: "Sequence[Study]", tokenizer: "Tokenizer", config: Config
 ) -> "tuple[list[Written], dict[str, float]]":
-    """The reports that `model` writes for `studies`, and what that took.
+    """Generates reports for `studies`, and measures time and memory.
 
-    Images are decoded before the clock starts: that is done once, and no model's doing. A frozen extractor is
-    a part of it, as it is for a new image: no features are kept.
+    Images are decoded before the clock starts: that happens once and does not depend on the model. A frozen
+    extractor is timed, as it must run on new images: no cached features are used.
     """
     from r2gen import precision  # noqa: PLC0415
     from r2gen.data import load_images  # noqa: PLC0415

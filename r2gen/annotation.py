@@ -1,4 +1,4 @@
-"""R2Gen's annotation layout, read and checked: `annotation.json` with its splits, images under `images/`."""
+"""Reads and checks R2Gen's data layout: `annotation.json` with its splits, images under `images/`."""
 
 import hashlib
 import json
@@ -27,16 +27,16 @@ class Study:
 
 @dataclass(frozen=True)
 class Annotation:
-    """The studies of each split, and the number of those left out because something is wrong with them."""
+    """The studies of each split, and the number of invalid studies that were left out."""
 
     splits: Mapping[str, tuple[Study, ...]]
     skipped: int
 
 
 def load_annotation(config: Config) -> Annotation:
-    """The data set of `config`; raises InputError that names the first studies with something wrong.
+    """Loads the data set of `config`; raises InputError naming the first invalid studies.
 
-    With `skip_bad_samples` those are left out and counted instead.
+    With `skip_bad_samples` invalid studies are left out and counted instead.
     """
     file = config.data / "annotation.json"
     raw = _read(file)
@@ -62,11 +62,11 @@ def load_annotation(config: Config) -> Annotation:
 
 
 def fingerprint(config: Config) -> str:
-    """What identifies the data of `config`.
+    """Returns a fingerprint of the data of `config`.
 
-    That is the content of the annotation and of the weights, and the names and sizes of the images: reading
-    those takes too long. Their place and time of writing do not count. Raises InputError as `load_annotation`
-    does, and where one of these files cannot be read.
+    It covers the content of the annotation and of the weights, and the names and sizes of the images, whose
+    content takes too long to read. Location and modification times do not count. Raises InputError as
+    `load_annotation` does, and if one of these files cannot be read.
     """
     splits = load_annotation(config).splits
     try:
@@ -107,7 +107,7 @@ def _refuse(file: Path, mistakes: list[str], config: Config) -> None:
 
 
 def _mistake(entry: Any, config: Config) -> str | None:
-    """What is wrong with one entry, None if it can be used."""
+    """Returns the mistake in one entry, None if it is usable."""
     if not isinstance(entry, dict):
         return f"must be an object, got {_kind(entry)}"
     report, paths = entry.get("report"), entry.get("image_path")
@@ -122,7 +122,7 @@ def _mistake(entry: Any, config: Config) -> str | None:
 
 
 def _fault(root: Path, path: str) -> str | None:
-    """What is wrong with the image at `path` below `root`, None if it can be used."""
+    """Returns the fault of the image at `path` below `root`, None if it is usable."""
     try:
         file = Path(os.path.realpath(root / path))
         if not file.is_relative_to(root):
@@ -135,7 +135,7 @@ def _fault(root: Path, path: str) -> str | None:
 
 
 def _is_image(file: Path) -> bool:
-    """Whether the first bytes are an image's: reading all of every image would take minutes on MIMIC-CXR."""
+    """True if the first bytes are an image's. Decoding every image would take minutes on MIMIC-CXR."""
     with file.open("rb") as stream:
         return stream.read(8).startswith(_SIGNATURES)
 

@@ -1,7 +1,7 @@
-"""Corpus BLEU from what each pair adds to it, so that pairs can be left out, dealt again or counted at once.
+"""Corpus BLEU from each pair's contribution, so that pairs can be left out, shuffled or counted at once.
 
-Papineni et al., ACL 2002, with the details of pycocoevalcap's, which `metrics.score` gives: orders 1 to 4,
-words parted by blanks, one reference a report.
+Papineni et al., ACL 2002, with the details of pycocoevalcap, as in `metrics.score`: orders 1 to 4, words
+separated by blanks, one reference per report.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ORDERS = 4
-# pycocoevalcap's, so that nothing is divided by zero.
+# pycocoevalcap's constants against division by zero.
 _SMALL, _TINY = 1e-9, 1e-15
 
 Gram = tuple[str, ...]
@@ -22,9 +22,9 @@ Sums = NDArray[
 
 @dataclass(frozen=True)
 class Counted:
-    """A text's n-grams by order, equal ones numbered from 1.
+    """The n-grams of a text by order, repeated ones numbered from 1.
 
-    Two texts then share as many as BLEU's clipped count says: the lower of the two counts of every n-gram.
+    The intersection of two texts is then BLEU's clipped count: for every n-gram, the lower of its two counts.
     """
 
     words: int
@@ -32,7 +32,7 @@ class Counted:
 
     @property
     def sizes(self) -> list[int]:
-        """How many n-grams it has of each order."""
+        """The number of n-grams of each order."""
         return [len(grams) for grams in self.grams]
 
 
@@ -52,7 +52,7 @@ def _numbered(words: Sequence[str], order: int) -> frozenset[tuple[Gram, int]]:
 
 
 def sums(reports: Sequence[Counted], references: Sequence[Counted]) -> Sums:
-    """What each report, scored against its reference, adds to a corpus's sums, [N, 10]."""
+    """Returns each report's contribution to the corpus sums, scored against its reference, [N, 10]."""
     return np.array([_row(*pair) for pair in zip(reports, references, strict=True)], dtype=np.int64)
 
 
@@ -62,7 +62,7 @@ def _row(report: Counted, reference: Counted) -> list[int]:
 
 
 def bleu_4(corpus: Sums) -> NDArray[np.float64]:
-    """BLEU-4 of corpora whose pairs add up to `corpus` [..., 10]."""
+    """Returns BLEU-4 of corpora with the sums `corpus` [..., 10]."""
     matches, guesses = corpus[..., :ORDERS], corpus[..., ORDERS : 2 * ORDERS]
     precision = ((matches + _TINY) / (guesses + _SMALL)).prod(axis=-1) ** (1 / ORDERS)
     ratio = (corpus[..., -2] + _TINY) / (corpus[..., -1] + _SMALL)

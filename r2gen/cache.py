@@ -1,6 +1,6 @@
-"""What is computed once and read by every run: kept in the user's cache directory, made once, bounded.
+"""A bounded cache in the user's cache directory, for data that is computed once and read by every run.
 
-An entry is a directory that appears whole: it is made under another name and renamed.
+An entry is a directory that appears atomically: it is built under another name and renamed.
 """
 
 import fcntl
@@ -19,12 +19,12 @@ from r2gen.errors import printable
 
 T = TypeVar("T")
 
-_BUSY_S = 3600.0  # an entry used so recently may well be used again: by a search, trial after trial
-_RESERVE_BYTES = 2**30  # of the disk, for checkpoints and studies
+_BUSY_S = 3600.0  # an entry used so recently will likely be used again, by the next trial of a search
+_RESERVE_BYTES = 2**30  # of disk space, kept free for checkpoints and studies
 
 
 class NotKeptError(Exception):
-    """An entry is not to be made. Raised by its maker; the text says why."""
+    """The entry cannot be cached, for the reason in the text. Also raised by entry makers."""
 
 
 def directory() -> Path:
@@ -38,13 +38,12 @@ def directory() -> Path:
 def opened(
     name: str, needed_bytes: int, limit_bytes: int, make: Callable[[Path], None], read: Callable[[Path], T]
 ) -> T | None:
-    """What `read` makes of the entry `name`, which `make` makes in an empty directory if it is not there yet.
+    """Returns `read` of the entry `name`, which `make` fills in an empty directory if it does not exist.
 
-    It takes some `needed_bytes`, and all entries together at most `limit_bytes`: those that were not used for
-    the longest time make room, but none of the last hour. An entry that `read` refuses with OSError,
-    ValueError or KeyError is spoilt, or was removed just now, and is made again. Processes that ask at the
-    same time make it once, and the others wait. None, with a line on stderr that says why, where it is not
-    to be made, does not fit or cannot be written.
+    An entry takes about `needed_bytes`, and all together at most `limit_bytes`: the least recently used are
+    evicted, except those used within the last hour. An entry that `read` rejects with OSError, ValueError or
+    KeyError is corrupt, or was just removed, and is rebuilt. Concurrent processes build it once; the others
+    wait. Returns None, with the reason on stderr, if it cannot be cached.
     """
     for _ in range(2):
         place = _entry(name, needed_bytes, limit_bytes, make)
@@ -66,7 +65,7 @@ def _entry(name: str, needed_bytes: int, limit_bytes: int, make: Callable[[Path]
             if not place.exists():
                 _make_room(root, needed_bytes, limit_bytes)
                 _make(place, make)
-            os.utime(place)  # used just now
+            os.utime(place)  # marks it as recently used
     except NotKeptError as error:
         _say(str(error))
         return None
@@ -77,9 +76,9 @@ def _entry(name: str, needed_bytes: int, limit_bytes: int, make: Callable[[Path]
 
 
 def remembered(name: str, compute: Callable[[], dict[str, float]]) -> dict[str, float]:
-    """What `compute` returns, from the cache where it was computed before; no limit counts so few bytes.
+    """Returns `compute()`, cached in a small file that does not count towards the limit.
 
-    A cache that is spoilt or cannot be written costs the time to compute it again, and nothing else.
+    If the cache is corrupt or not writable, the value is computed again.
     """
     file = directory() / f"{name}.json"
     with suppress(OSError, ValueError, TypeError, AttributeError):
@@ -101,7 +100,7 @@ def _replace(file: Path, text: str) -> None:
 
 
 def forget(place: Path) -> None:
-    """Removes an entry that turned out to be spoilt; the next caller makes it again."""
+    """Removes a corrupt entry; the next caller rebuilds it."""
     shutil.rmtree(place, ignore_errors=True)
 
 
@@ -112,7 +111,7 @@ def _say(why: str) -> None:
 
 @contextmanager
 def _lock(file: Path) -> Iterator[None]:
-    """Holds `file`; the kernel lets go of it when its holder dies, however that happens."""
+    """Locks `file`; the kernel releases the lock if the process dies."""
     with file.open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
@@ -137,7 +136,7 @@ def _sync(file: Path) -> None:
 
 
 def _make_room(root: Path, needed_bytes: int, limit_bytes: int) -> None:
-    """Removes the entries used longest ago until `needed_bytes` more fit; else raises NotKeptError."""
+    """Evicts least recently used entries until `needed_bytes` fit; raises NotKeptError if they cannot."""
     _remove_leftovers(root)
     places = [p for p in root.iterdir() if p.is_dir() and ".making-" not in p.name]
     total = sum(map(_bytes, places))
@@ -159,7 +158,7 @@ def _gib(value: float) -> str:
 
 
 def _remove_leftovers(root: Path) -> None:
-    """Removes what killed makers of other entries have left: their lock is no longer held."""
+    """Removes what killed processes left of other entries: nobody holds their lock."""
     for left in root.glob("*.making-*"):
         with suppress(OSError), (root / f"{left.name.partition('.')[0]}.lock").open("w") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""What a score is worth: what the best constant report reaches, one and the same for every study."""
+"""The chance level of a score: the best constant report, the same for every study."""
 
 import hashlib
 from collections import Counter
@@ -12,10 +12,9 @@ FORMAT = 1
 
 
 def chance(candidates: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-    """The scores of the best constant report of `candidates`, named as `metrics.score` names them.
+    """Returns the scores of the best constant report of `candidates`, named as in `metrics.score`.
 
-    Computed once for a data set: they are kept in the cache, by a name that `candidates` and `references`
-    alone decide.
+    Cached under a digest of `candidates` and `references`, so each data set computes them once.
     """
 
     def compute() -> dict[str, float]:
@@ -33,9 +32,9 @@ def _digest(candidates: Sequence[str], references: Sequence[str]) -> str:
 
 
 def best_constant(candidates: Sequence[str], references: Sequence[str]) -> str:
-    """The one of `candidates` with the highest corpus BLEU-4 when it is every study's report.
+    """Returns the candidate with the highest corpus BLEU-4 when it is every study's report.
 
-    Of equally good ones the first. Raises ValueError unless there is a candidate and a reference.
+    Ties go to the first. Raises ValueError unless there is a candidate and a reference.
     """
     if not candidates or not references:
         raise ValueError("a constant report needs candidates and references")
@@ -52,6 +51,6 @@ def best_constant(candidates: Sequence[str], references: Sequence[str]) -> str:
 def _total(
     report: bleu.Counted, having: Counter[tuple[bleu.Gram, int]], studies: int, words: int
 ) -> list[int]:
-    """The corpus's sums where `report` is every study's, and so many references are `having` an n-gram."""
+    """Returns the corpus sums if every study's report is `report`; `having` counts references per n-gram."""
     matches = [sum(having[gram] for gram in grams) for grams in report.grams]
     return [*matches, *(studies * size for size in report.sizes), studies * report.words, words]

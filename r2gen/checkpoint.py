@@ -1,4 +1,4 @@
-"""Checkpoints: written whole or not at all, read without pickle, and honest about what does not fit."""
+"""Checkpoints: written atomically, loaded without executing pickled code, and checked for mismatches."""
 
 import os
 import tempfile
@@ -18,7 +18,7 @@ _SHOWN = 3
 
 
 def prepare(directory: Path) -> None:
-    """Makes `directory` where it is missing, and finds out whether it can be written before hours of work."""
+    """Creates `directory` if missing, and checks that it is writable before hours of training."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
@@ -28,9 +28,9 @@ def prepare(directory: Path) -> None:
 
 
 def save(file: Path, state: Mapping[str, Any]) -> None:
-    """Writes `state` to `file` and waits for the disk: a kill leaves the old file or the new one.
+    """Writes `state` to `file` atomically and syncs it: a kill leaves the old file or the new one.
 
-    Raises StorageError, with the old file as it was, where it cannot be written.
+    Raises StorageError, leaving the old file as it was, if it cannot be written.
     """
     temporary = file.with_name(f"{file.name}.tmp")
     try:
@@ -42,7 +42,7 @@ def save(file: Path, state: Mapping[str, Any]) -> None:
         _sync(file.parent)
     except (OSError, RuntimeError) as error:
         temporary.unlink(missing_ok=True)
-        # torch.save closes its archive after a failed write, which fails with an error of its own.
+        # After a failed write torch.save closes its archive, which raises another error.
         fault = error if isinstance(error, OSError) else error.__context__
         if not isinstance(fault, OSError):
             raise
@@ -61,7 +61,7 @@ def _sync(path: Path) -> None:
 
 
 def load(file: Path) -> dict[str, Any]:
-    """What `save` wrote, or a checkpoint of the original R2Gen; tensors on the CPU. Raises InputError."""
+    """Loads a checkpoint of ours or of the original R2Gen; tensors on the CPU. Raises InputError."""
     try:
         with torch.serialization.safe_globals(_numpy_scalars()):
             state = torch.load(file, map_location="cpu", weights_only=True)
@@ -70,7 +70,7 @@ def load(file: Path) -> dict[str, Any]:
     except Exception as error:
         if is_out_of_memory(error):
             raise
-        # A file that is no checkpoint raises whatever it likes.
+        # Other files can raise any exception.
         raise InputError(
             f"checkpoint {file}: is not a checkpoint, or holds more than tensors and plain values"
         ) from None
@@ -80,13 +80,13 @@ def load(file: Path) -> dict[str, Any]:
 
 
 def require(state: Mapping[str, Any], names: Sequence[str], file: Path) -> None:
-    """Raises InputError where a checkpoint lacks one of `names`."""
+    """Raises InputError if a checkpoint lacks one of `names`."""
     if lacking := [name for name in names if name not in state]:
         raise InputError(f"checkpoint {file}: is not whole: it lacks {', '.join(lacking)}")
 
 
 def _numpy_scalars() -> list[Any]:
-    """What an original checkpoint holds besides tensors: its best score as a NumPy number."""
+    """Returns the NumPy types that an original checkpoint needs for its best score."""
     import numpy as np  # noqa: PLC0415
     from numpy._core.multiarray import scalar  # noqa: PLC0415 - the name that such a checkpoint calls
 
@@ -94,7 +94,7 @@ def _numpy_scalars() -> list[Any]:
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], file: Path) -> None:
-    """Puts `weights` into `model`; raises InputError that says which keys and shapes do not fit."""
+    """Loads `weights` into `model`; raises InputError naming the keys and shapes that do not fit."""
     wanted = model.state_dict()
     mistakes = [f"has no {key}" for key in wanted.keys() - weights.keys()]
     mistakes += [f"has {key}, which the model has not" for key in weights.keys() - wanted.keys()]
@@ -111,7 +111,7 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], file: Path) ->
 
 
 def require_vocabulary(stored: Sequence[str], counted: Sequence[str], file: Path) -> None:
-    """Raises InputError where the words of a checkpoint are not those `counted` in the training split."""
+    """Raises InputError if a checkpoint's words are not those `counted` in the training split."""
     differ = ((was, now) for was, now in zip_longest(stored, counted) if was != now)
     if (first := next(differ, None)) is not None:
         raise InputError(
@@ -121,7 +121,7 @@ def require_vocabulary(stored: Sequence[str], counted: Sequence[str], file: Path
 
 
 def rng_state() -> dict[str, Any]:
-    """The random numbers to come: of the CPU, and of the CUDA device where there is one."""
+    """Returns the random state of the CPU and, if there is one, of the CUDA device."""
     cuda = {"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {}
     return {"cpu": torch.get_rng_state(), **cuda}
 

@@ -1,4 +1,4 @@
-"""How long the phases of a training step take on the device that computes them."""
+"""Times the phases of a training step on the device that computes them."""
 
 import time
 from itertools import pairwise
@@ -7,10 +7,10 @@ import torch
 
 
 class Stopwatch:
-    """Times phases that follow each other, from construction on.
+    """Times consecutive phases, from construction on.
 
-    On CUDA by events in the stream: the host runs ahead of the device, so that its own clock would find all
-    the time of a step where it first waits for a number.
+    On CUDA with events in the stream: the host runs ahead of the device, so a host clock would put the whole
+    step into the first phase that synchronises.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -19,12 +19,12 @@ class Stopwatch:
         self._marks = [self._now()]
 
     def mark(self, phase: str) -> None:
-        """Ends `phase`, which began at the mark before; one that comes again adds up."""
+        """Ends `phase`, which began at the previous mark; repeated phases add up."""
         self._phases.append(phase)
         self._marks.append(self._now())
 
     def seconds(self) -> dict[str, float]:
-        """What each phase took; waits for the device to reach the last mark."""
+        """Returns the seconds of each phase; waits for the device to reach the last mark."""
         last = self._marks[-1]
         if isinstance(last, torch.cuda.Event):
             last.synchronize()

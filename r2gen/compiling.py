@@ -1,4 +1,4 @@
-"""torch.compile of a training step: for which batches there is a program, and which are computed without."""
+"""torch.compile of a training step, and the batches that are computed without it."""
 
 from collections.abc import Callable
 
@@ -9,18 +9,17 @@ from r2gen.config import Config
 from r2gen.model import R2Gen
 from r2gen.packing import Packing
 
-CUDA_GRAPHS = {"reduce-overhead", "max-autotune"}  # modes that make some
+CUDA_GRAPHS = {"reduce-overhead", "max-autotune"}  # modes that capture CUDA graphs
 
 
 def compiled(model: R2Gen, config: Config) -> Callable[[Tensor, Tensor, Packing], Tensor]:
-    """`model`, compiled as configured, once: for batches and reports of any size, and images of this one.
+    """Compiles `model` once as configured, for any batch size and report length and a fixed image size.
 
-    Some batches are computed as if nothing were compiled, because to compile for them would take longer than
-    they do: a single study, which PyTorch makes a program of its own for, and with CUDA graphs every batch
-    that is not whole.
+    Batches for which compilation would take longer than it saves run eagerly: a single study, which PyTorch
+    would specialise on, and, with CUDA graphs, every incomplete batch.
 
-    A CUDA graph writes its gradients into the same memory every time it runs, so that the second micro-batch
-    of a step would overwrite what the first one left there: with accumulation, modes go without graphs.
+    A CUDA graph writes its gradients to the same memory on every replay, so the second micro-batch of a step
+    would overwrite the gradients of the first. With accumulation, modes therefore run without graphs.
     """
     if config.compile == "off":
         return model

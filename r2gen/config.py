@@ -1,4 +1,4 @@
-"""The trainer's whole configuration: one flat, frozen object, read from YAML and written back to it."""
+"""The trainer's configuration: one flat, frozen object, read from YAML and written back to it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -164,7 +164,7 @@ class Config(BaseModel):
 
     @property
     def views(self) -> int:
-        """Images per study: IU X-Ray has a frontal and a lateral one, MIMIC-CXR is used with one."""
+        """Images per study: a frontal and a lateral one for IU X-Ray, one for MIMIC-CXR."""
         return 2 if self.dataset == "iu_xray" else 1
 
     @model_validator(mode="before")
@@ -175,7 +175,7 @@ class Config(BaseModel):
     @field_validator("compile", "block_trigrams", "compat", mode="before")
     @classmethod
     def _unbool(cls, value: Any) -> Any:
-        """YAML reads a bare `on` as true and a bare `off` as false."""
+        """Undoes YAML's reading of a bare `on` as true and a bare `off` as false."""
         return ("on" if value else "off") if isinstance(value, bool) else value
 
     @field_validator("data", "visual_weights")
@@ -195,12 +195,12 @@ class Config(BaseModel):
 
 
 def with_compat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """`values`, and where `compat` is "original" the original's quirks that they do not set themselves."""
+    """Adds the original's quirks that `values` does not set itself, if `compat` is "original"."""
     return {**(_ORIGINAL if values.get("compat") == "original" else {}), **values}
 
 
 def parse(values: Mapping[str, Any]) -> Config:
-    """`values` as a Config; raises InputError with every mistake in one line."""
+    """Parses `values`; raises InputError with every mistake in one line."""
     try:
         return Config.model_validate(dict(values))
     except ValidationError as error:
@@ -218,12 +218,12 @@ def _mistake(error: Any) -> str:
 
 
 def load(path: Path) -> Config:
-    """The config in a YAML file; raises InputError naming the file."""
+    """Loads a YAML file; raises InputError naming the file."""
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"config {path}: cannot be read: {error.strerror}") from None
-    except yaml.MarkedYAMLError as error:  # told without the line itself: it may hold a password
+    except yaml.MarkedYAMLError as error:  # the line itself is left out: it may hold a password
         at = error.problem_mark or error.context_mark
         where = f" in line {at.line + 1}, column {at.column + 1}" if at else ""
         what = error.problem or error.context
@@ -236,5 +236,5 @@ def load(path: Path) -> Config:
 
 
 def dump(config: Config) -> str:
-    """`config` as YAML, every setting included, in the order of the class."""
+    """Returns `config` as YAML, every setting included, in the order of the class."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)

@@ -1,6 +1,6 @@
-"""From studies to batches: images decoded and augmented in worker processes, reports as padded ids.
+"""Batches of studies: images decoded and augmented in worker processes, reports as padded ids.
 
-What a study looks like in an epoch depends on the seed, the epoch and the study alone, and on no worker.
+The augmentation of a study depends only on the seed, the epoch and the study, not on the worker.
 """
 
 import math
@@ -28,8 +28,8 @@ from r2gen.images import Images, Rendition
 from r2gen.tokenizer import Tokenizer
 from r2gen.visual import feature_count
 
-_TIMED_OUT = "DataLoader timed out"  # how the error begins that has no type of its own
-_ENDING_S = 5.0  # for a process that was killed; one that waits for a disk takes longer
+_TIMED_OUT = "DataLoader timed out"  # the start of an error message without a type of its own
+_ENDING_S = 5.0  # grace for a killed process to exit; one that waits for a disk takes longer
 _SHM = Path("/dev/shm")  # noqa: S108 - measured, not written to
 
 # ImageNet's statistics, which the visual extractor's weights were trained with.
@@ -38,16 +38,16 @@ _STD = (0.229, 0.224, 0.225)
 
 
 class Key(NamedTuple):
-    """A study, and the epoch whose augmentation it gets in training."""
+    """A study, and the epoch that determines its augmentation in training."""
 
     epoch: int
     study: int
 
 
 class Batch(NamedTuple):
-    """`images` uint8 [B, V, S, S], `targets` int64 [B, T] padded with 0, and which studies they are.
+    """`images` uint8 [B, V, S, S], `targets` int64 [B, T] padded with 0, and the indices of the studies.
 
-    For a frozen extractor `images` are what it makes of them, float16 [B, P, F].
+    With a frozen extractor `images` are its features, float16 [B, P, F].
     """
 
     images: Tensor
@@ -57,10 +57,10 @@ class Batch(NamedTuple):
 
 
 class ReportDataset(Dataset[Batch]):
-    """Studies, batch by batch. A corrupt image is a fault in its batch: the training process decides.
+    """Studies by batch. A corrupt image becomes a fault of its batch, which the training process handles.
 
-    In training, as in R2Gen, images are cropped at random and, unless `random_flip` is off, flipped half
-    of the time; else they are shown whole.
+    In training, as in R2Gen, images are cropped at random and, unless `random_flip` is off, flipped half of
+    the time; otherwise they are shown whole.
     """
 
     def __init__(
@@ -74,14 +74,14 @@ class ReportDataset(Dataset[Batch]):
         return len(self._studies)
 
     def lengths(self) -> list[int]:
-        """Ids of each study's report."""
+        """Counts the ids of each study's report."""
         return [len(ids) for ids in self.ids]
 
     def __getitem__(self, key: Key) -> Batch:
         return self.__getitems__([key])
 
     def __getitems__(self, keys: Sequence[Key]) -> Batch:
-        """The batch of `keys`, those with a fault left out of its tensors and named."""
+        """Returns the batch of `keys`; studies with a fault are left out of its tensors and named."""
         size, views = self._config.image_size, self._config.views
         pixels = np.empty((len(keys), views, size, size), dtype=np.uint8)
         flipped = np.zeros((len(keys), views), dtype=bool)
@@ -100,7 +100,7 @@ class ReportDataset(Dataset[Batch]):
         return Batch(torch.from_numpy(pixels), targets, torch.tensor(good, dtype=torch.long), tuple(faults))
 
     def _fill(self, place: np.ndarray, key: Key, view: int) -> bool:
-        """Puts a view of a study into `place` [S, S] and says whether to flip it."""
+        """Writes a view of a study into `place` [S, S] and returns whether to flip it."""
         image = self._images[key.study * self._config.views + view]
         if not self._training:
             place[:] = image
@@ -113,9 +113,9 @@ class ReportDataset(Dataset[Batch]):
 
 
 def load_images(studies: Sequence[Study], config: Config, *, training: bool) -> Images:
-    """The images of `studies` one after the other, from the cache: as large as to be cropped, or to be shown.
+    """Returns the images of `studies` in order from the cache, sized for cropping in training.
 
-    A cache that is not there yet is made now.
+    A missing cache is created first.
     """
     size = config.image_size
     rendition = Rendition(size * 256 // 224, crop=True) if training else Rendition(size, crop=False)
@@ -124,7 +124,7 @@ def load_images(studies: Sequence[Study], config: Config, *, training: bool) -> 
 
 
 def padded(ids: Sequence[Sequence[int]]) -> Tensor:
-    """Ids as one tensor [B, T], padded with 0."""
+    """Returns ids as one tensor [B, T], padded with 0."""
     targets = torch.zeros(len(ids), max(map(len, ids), default=0), dtype=torch.long)
     for row, report in enumerate(ids):
         targets[row, : len(report)] = torch.tensor(report)
@@ -132,15 +132,15 @@ def padded(ids: Sequence[Sequence[int]]) -> Tensor:
 
 
 def _cut(ids: list[int], config: Config) -> list[int]:
-    """At most `max_seq_length` of the `ids` of a report. Without its end no report teaches where to end."""
+    """Truncates `ids` to `max_seq_length`, keeping the end token so that a model can learn to end."""
     whole = len(ids) <= config.max_seq_length or config.cut_reports == "run_on"
     return ids[: config.max_seq_length] if whole else [*ids[: config.max_seq_length - 1], ids[-1]]
 
 
 def normalise(images: Tensor) -> Tensor:
-    """uint8 grey [B, V, S, S] as the extractor's float input [B, V, 3, S, S], on whatever device it lies.
+    """Converts uint8 grey [B, V, S, S] to the extractor's float input [B, V, 3, S, S], on its device.
 
-    Features of a frozen extractor [B, P, F] are what they are, in full precision.
+    Features of a frozen extractor [B, P, F] are only converted to float32.
     """
     if images.is_floating_point():
         return images.float()
@@ -151,20 +151,20 @@ def normalise(images: Tensor) -> Tensor:
 
 @cache
 def _statistics(device: torch.device) -> tuple[Tensor, Tensor]:
-    """ImageNet's means and deviations, each [3, 1, 1]; kept on `device`: to copy them waits for it."""
+    """Returns ImageNet's means and deviations, each [3, 1, 1], cached on `device`: copying synchronises."""
     mean, std = (torch.tensor(values, device=device).view(3, 1, 1) for values in (_MEAN, _STD))
     return mean, std
 
 
 class TrainingSampler:
-    """Micro-batches of an epoch's own permutation, from any of them on."""
+    """Yields the micro-batches of an epoch's own permutation, starting from any of them."""
 
     def __init__(self, studies: int, config: Config) -> None:
         self._studies, self._config = studies, config
         self.epoch, self.start = 1, 0
 
     def __len__(self) -> int:
-        """Micro-batches of a whole epoch; the last one may be smaller."""
+        """Counts the micro-batches of a whole epoch; the last one may be smaller."""
         return math.ceil(self._studies / self._config.micro_batch_size)
 
     def __iter__(self) -> Iterator[list[Key]]:
@@ -176,10 +176,10 @@ class TrainingSampler:
 
 
 class EvaluationSampler:
-    """The first `limit` studies in batches, those with the longest reports first.
+    """Yields the first `limit` studies in batches, the longest reports first.
 
-    A batch is written for as long as its longest report, so like goes with like; and what does not fit into
-    memory fails at once.
+    A batch takes as long as its longest report, so similar lengths go together; and a batch that does not fit
+    into memory fails at once.
     """
 
     def __init__(self, lengths: Sequence[int], limit: int | None, batch_size: int) -> None:
@@ -195,7 +195,7 @@ class EvaluationSampler:
 def loader(
     dataset: Dataset[Batch], sampler: TrainingSampler | EvaluationSampler, config: Config, *, persistent: bool
 ) -> DataLoader[Batch]:
-    """A loader of `sampler`'s batches. It draws nothing from torch's global random numbers."""
+    """Returns a loader of `sampler`'s batches that does not advance torch's global random state."""
     workers = config.num_workers
     if workers:
         _end_workers_at_exit()
@@ -214,7 +214,7 @@ def loader(
 
 
 def batches(source: DataLoader[Batch]) -> Iterator[Batch]:
-    """The batches of `source`; raises LoaderError where none has come for as long as it may take."""
+    """Yields the batches of `source`; raises LoaderError if none arrives within the timeout."""
     try:
         yield from source
     except RuntimeError as error:
@@ -229,7 +229,7 @@ def batches(source: DataLoader[Batch]) -> Iterator[Batch]:
 
 @cache
 def _end_workers_at_exit() -> None:
-    """Python ends what is left of them by SIGTERM, which they ignore, and then waits for them for ever."""
+    """Kills workers at exit. Python would send SIGTERM, which they ignore, and wait for them forever."""
     Finalize(None, _end_workers, exitpriority=0)
 
 
@@ -246,29 +246,29 @@ def _as_it_is(batch: Batch) -> Batch:
 
 
 def _leave_signals_to_the_trainer(worker: int) -> None:  # noqa: ARG001 - the loader passes it
-    """Ctrl-C and service managers signal every process, and the step that is under way needs its workers.
+    """Ignores SIGINT and SIGTERM, which Ctrl-C and service managers send to every process.
 
-    They end when the training process does.
+    The running step still needs its workers. They end with the training process.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 
 
 def usable(batch: Batch, config: Config) -> bool:
-    """Whether anything of `batch` is left; raises BadImageError for a fault that is not to be skipped."""
+    """True if `batch` has a study left; raises BadImageError for a fault unless those are skipped."""
     if batch.faults and not config.skip_bad_samples:
         raise BadImageError(f"{batch.faults[0]} (skip_bad_samples leaves it out)")
     return len(batch.studies) > 0
 
 
 def feature_bytes(config: Config) -> int:
-    """Bytes of a study's features by a frozen extractor, in float16."""
+    """Returns the bytes of a study's features by a frozen extractor, in float16."""
     patches = config.views * (config.image_size // 32) ** 2
     return 2 * patches * feature_count(config.visual_extractor)
 
 
 def require_shared_memory(config: Config) -> None:
-    """Raises InputError where what the loaders' workers hand over does not fit into /dev/shm.
+    """Raises InputError if the batches of the loaders' workers do not fit into /dev/shm.
 
     The workers of training hold their batches while those of an evaluation load theirs.
     """

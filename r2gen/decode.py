@@ -1,8 +1,8 @@
-"""Writing reports: incremental beam search, with every image of a batch and every beam of an image at once.
+"""Decoding: incremental beam search, all images of a batch and all beams of an image at once.
 
-What a word leaves behind - keys, values, the memory - is kept, so a step costs one word whatever the length.
-The beams of an image are rows of one query: they share the image's keys and values, and one cache in which
-a mask shows each beam its own words, so that choosing beams moves no cached tensor.
+Keys, values and the memory of each word are cached, so a step costs one word whatever the length. The beams
+of an image are rows of one query: they share the image's keys and values, and one cache in which a mask shows
+each beam its own words, so that choosing beams moves no cached tensor.
 """
 
 from dataclasses import dataclass
@@ -16,19 +16,18 @@ from r2gen.errors import InputError
 from r2gen.layers import KeysValues
 from r2gen.model import DecoderLayer, EncoderDecoder
 
-_ENDED = 1000.0  # taken off a finished beam's score, which keeps it behind every living one
-_TRIGRAM_PENALTY = 0.693 * 2.0  # of the log-probability, for each earlier occurrence
+_ENDED = 1000.0  # subtracted from a finished beam's score, which ranks it below every running one
+_TRIGRAM_PENALTY = 0.693 * 2.0  # off the log-probability, for each earlier occurrence
 
 
 @torch.no_grad()
 def search(
     decoder: EncoderDecoder, encoded: Tensor, *, beam_size: int, max_length: int, block_trigrams: bool = False
 ) -> Tensor:
-    """The ids [B, max_length] of the likeliest reports that a beam search finds, padded with 0; int64.
+    """Returns int64 ids [B, max_length] of the best reports that a beam search finds, padded with 0.
 
-    `encoded` [B, P, d_model] is what `R2Gen.encode` makes of images. `beam_size` 1 is greedy.
-    `block_trigrams` makes words that repeat a trigram less likely. Without dropout: `decoder` is in
-    evaluation mode.
+    `encoded` [B, P, d_model] is the output of `R2Gen.encode`. `beam_size` 1 is greedy. `block_trigrams` makes
+    repeated trigrams less likely. `decoder` must be in evaluation mode.
     """
     classes = decoder.logit.out_features
     if beam_size > classes:
@@ -59,9 +58,9 @@ def search(
 def draw(
     decoder: EncoderDecoder, encoded: Tensor, *, max_length: int, block_trigrams: bool = False
 ) -> Tensor:
-    """Ids [B, max_length] of reports whose words are drawn by their probabilities, padded with 0; int64.
+    """Samples int64 ids [B, max_length] of reports, padded with 0.
 
-    As in the original every image draws until the last one has ended: the same seed draws the same words.
+    As in the original, every image draws until the last one has ended: equal seeds draw equal words.
     """
     state = _State(decoder, encoded, 1, max_length)
     ids = torch.zeros(len(encoded), 1, 1 + max_length, dtype=torch.long, device=encoded.device)
@@ -70,7 +69,7 @@ def draw(
         log_probs = state.step(ids[:, :, length])
         if block_trigrams:
             log_probs = log_probs - _trigram_penalty(ids[:, :, 1 : length + 1], log_probs.size(2))
-        chances = log_probs[:, 0].exp().nan_to_num(nan=1)  # a model that gives no numbers writes anything
+        chances = log_probs[:, 0].exp().nan_to_num(nan=1)  # a model that outputs NaN writes anything
         words = torch.multinomial(chances, 1).masked_fill(ended, 0)
         ids[:, :, length + 1] = words
         ended |= words == 0
@@ -80,7 +79,7 @@ def draw(
 
 
 def _extend(ids: Tensor, scores: Tensor, log_probs: Tensor, beams: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The best `beams` continuations of each image: ids [B, W, T + 1], scores and parent beams [B, W]."""
+    """Returns each image's best `beams` continuations: ids [B, W, T + 1], scores and parent beams [B, W]."""
     candidates = (scores[:, :, None] + log_probs).flatten(1)
     scores, chosen = candidates.topk(beams)
     parents = chosen // log_probs.size(2)
@@ -88,7 +87,7 @@ def _extend(ids: Tensor, scores: Tensor, log_probs: Tensor, beams: int) -> tuple
 
 
 def _trigram_penalty(words: Tensor, classes: int) -> Tensor:
-    """What each next word of `words` [B, W, T] loses for trigrams that it would repeat, [B, W, classes]."""
+    """Returns the penalty [B, W, classes] on next words of `words` [B, W, T] that would repeat a trigram."""
     penalty = torch.zeros(*words.shape[:2], classes, device=words.device)
     if words.size(2) < 3:
         return penalty
@@ -98,7 +97,7 @@ def _trigram_penalty(words: Tensor, classes: int) -> Tensor:
 
 @dataclass
 class _Found:
-    """The best finished report of every image, and the images that are still searched."""
+    """The best finished report of every image, and the images that are still being searched."""
 
     ids: Tensor  # [images, max_length]
     scores: Tensor  # [images]
@@ -110,8 +109,8 @@ class _Found:
         return cls(ids, torch.full((images,), -torch.inf, device=device), torch.arange(images, device=device))
 
     def record(self, words: Tensor, scores: Tensor, ended: Tensor) -> None:
-        """Keeps the best ended beam of each image where it beats what was found before."""
-        # Without a mask as an index: that waits for a GPU, which must say how many are true.
+        """Keeps the best ended beam of each image if it beats the best so far."""
+        # No boolean indexing: it synchronises, to learn from the GPU how many are true.
         length, held = words.size(2), self.scores[self.images]
         best, beam = scores.masked_fill(~ended, -torch.inf).max(dim=1)
         better = best > held
@@ -121,7 +120,7 @@ class _Found:
         self.ids[self.images, :length] = kept
 
     def could_improve(self, scores: Tensor) -> Tensor:
-        """Positions, in the batch, of the images whose best running score is above what was found."""
+        """Returns the positions in the batch of images whose best running score beats the finished one."""
         return (scores.amax(dim=1) > self.scores[self.images]).nonzero().squeeze(1)
 
     def select(self, positions: Tensor) -> None:
@@ -129,7 +128,7 @@ class _Found:
 
 
 class _Cache:
-    """One layer's keys and values of every word that any beam of an image has had."""
+    """One layer's keys and values for all words of all beams of an image."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -137,7 +136,7 @@ class _Cache:
         self._held: list[Tensor] = []  # keys and values, each [B, heads, capacity, d_k]
 
     def extend(self, new: KeysValues) -> KeysValues:
-        """Everything held, with `new` [B, heads, W, d_k] behind it."""
+        """Appends `new` [B, heads, W, d_k] and returns everything cached."""
         if not self._held:
             self._held = [part.new_empty(*part.shape[:2], self._capacity, part.size(3)) for part in new]
         start, self._length = self._length, self._length + new[0].size(2)
@@ -151,7 +150,7 @@ class _Cache:
 
 
 class _State:
-    """What the decoder carries from one word to the next, for every beam."""
+    """The decoder's state between words, for every beam."""
 
     def __init__(self, decoder: EncoderDecoder, encoded: Tensor, beams: int, max_length: int) -> None:
         self._decoder = decoder
@@ -163,7 +162,7 @@ class _State:
         self._length = 0
 
     def step(self, ids: Tensor) -> Tensor:
-        """Log-probabilities [B, W, classes] of the word after `ids` [B, W], the last one of every beam."""
+        """Returns log-probabilities [B, W, classes] of the word after `ids` [B, W], each beam's last word."""
         embed, locate = self._decoder.model.tgt_embed
         x = locate(embed(ids), self._length)
         self._length += 1

@@ -1,4 +1,4 @@
-"""Whether written reports depend on the study, which a corpus score alone does not show."""
+"""Tests whether generated reports depend on the study, which a corpus score alone does not show."""
 
 import random
 from collections.abc import Sequence
@@ -9,18 +9,18 @@ from numpy.typing import NDArray
 
 from r2gen import bleu
 
-_SHUFFLES = 19  # the true order is above all of them by chance once in 20 times
+_SHUFFLES = 19  # by chance, the true order beats all of them once in 20 times
 _FEWEST_SHARE = 0.1
 
 
 def dependence(reports: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """How far `reports` depend on the study that each was written for, and BLEU-4 study by study.
+    """Measures how far `reports` depend on their study, and BLEU-4 per study.
 
     `distinct_reports` and `distinct_references` are shares of the studies. `bleu_4_shuffled` is the mean
-    BLEU-4 of the same reports dealt to the studies at random. `collapsed` says that the reports hardly depend
-    on the study: so dealt they score as much at least once in 19 times (a permutation test at 5%, which a
-    handful of studies cannot pass), or fewer than a tenth as many of them are distinct as of the references.
-    `bleu_4_items` has a number a study, see `pseudo_values`.
+    BLEU-4 of the same reports assigned to the studies at random. `collapsed` says that the reports hardly
+    depend on the study: one of 19 shuffles scores at least as high (a permutation test at 5%, which a handful
+    of studies cannot pass), or there are fewer than a tenth as many distinct reports as distinct references.
+    `bleu_4_items` has one number per study, see `pseudo_values`.
     """
     written, true = [bleu.counted(text) for text in reports], [bleu.counted(text) for text in references]
     sums = bleu.sums(written, true)
@@ -36,16 +36,17 @@ def dependence(reports: Sequence[str], references: Sequence[str]) -> dict[str, A
 
 
 def _shuffles(reports: Sequence[bleu.Counted]) -> list[list[bleu.Counted]]:
-    """The same every time for equally many reports, so that evaluations can be compared."""
+    """Shuffles with a fixed seed, so that evaluations are comparable."""
     rng = random.Random(0)
     return [rng.sample(reports, len(reports)) for _ in range(_SHUFFLES)]
 
 
 def pseudo_values(sums: bleu.Sums) -> NDArray[np.float64]:
-    """What each of N pairs with `sums` [N, 10] stands for in their BLEU-4, [N]; their mean is about that.
+    """Returns the jackknife pseudo-values of BLEU-4 [N] for pairs with `sums` [N, 10].
 
-    The jackknife's, N theta - (N - 1) theta without the pair (Efron & Tibshirani, An Introduction to the
-    Bootstrap, 1993, ch. 11): BLEU is no mean of pairs, but two models can be compared by these pair by pair.
+    N theta - (N - 1) theta without the pair (Efron & Tibshirani, An Introduction to the Bootstrap, 1993, ch.
+    11). Their mean is about the corpus BLEU-4, which is not a mean of pairs, and they allow a paired
+    comparison of two models.
     """
     total, count = sums.sum(0), len(sums)
     values: NDArray[np.float64] = count * bleu.bleu_4(total) - (count - 1) * bleu.bleu_4(total - sums)

@@ -1,4 +1,4 @@
-"""Steps whose loss is no number: what they would spoil, and when there have been too many of them."""
+"""Steps whose loss is not finite: undoing them, and giving up after too many in a row."""
 
 import torch
 from torch import nn
@@ -7,7 +7,7 @@ from r2gen.errors import DivergedError
 
 
 class BadSteps:
-    """How many steps in a row were bad. A good one ends the row."""
+    """Counts bad steps in a row. A good step resets the count."""
 
     def __init__(self, allowed: int) -> None:
         self._allowed = allowed
@@ -18,7 +18,7 @@ class BadSteps:
         self.in_a_row = 0
 
     def add(self, step: int, epoch: int, loss: float, norm: float) -> None:
-        """Raises DivergedError, which names the first step of the row, when more than allowed are in it."""
+        """Counts a bad step; raises DivergedError, naming the first of the row, after more than allowed."""
         if not self.in_a_row:
             self._first = f"the loss is {loss}, its gradient's norm {norm} at step {step}, epoch {epoch}"
         self.in_a_row += 1
@@ -26,7 +26,7 @@ class BadSteps:
             self.give_up()
 
     def give_up(self) -> None:
-        """Raises DivergedError where training is in the middle of a row."""
+        """Raises DivergedError if the last step was bad."""
         if self.in_a_row:
             after = self.in_a_row - 1
             more = f", and no better in the {after} steps after it" if after else ""
@@ -36,9 +36,9 @@ class BadSteps:
 
 
 class RunningStatistics:
-    """Batch normalisation's running means, variances and counts of batches.
+    """Batch norm's running means, variances and batch counts, kept to undo a forward pass.
 
-    A forward pass changes them, and nothing heals them.
+    A forward pass changes them, and a NaN in them would never go away.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -48,7 +48,7 @@ class RunningStatistics:
         ]
         self._live = [
             group for group in (values, counts) if group
-        ]  # each of one dtype, copied in few kernels
+        ]  # one dtype per group, copied in few kernels
         self._kept = [[value.clone() for value in group] for group in self._live]
 
     def keep(self) -> None:
@@ -61,6 +61,6 @@ class RunningStatistics:
 
 
 def is_finite(model: nn.Module) -> bool:
-    """Whether all weights and statistics are numbers: an update can overflow before any loss shows it."""
+    """True if all weights and statistics are finite: an update can overflow before any loss shows it."""
     sound = [value.isfinite().all() for value in model.state_dict().values()]
-    return bool(torch.stack(sound).all())  # asked once, because every answer waits for the device
+    return bool(torch.stack(sound).all())  # one synchronisation with the device

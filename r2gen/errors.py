@@ -13,17 +13,17 @@ from collections.abc import Iterable
 from reprlib import Repr
 
 _MOST_SHOWN = 200  # characters of a value that was given
-_SHORT = Repr()  # which looks at the first elements alone: aliases of YAML can stand for billions
+_SHORT = Repr()  # looks only at the first elements: YAML aliases can expand to billions
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = _MOST_SHOWN
 
 
 def printable(text: object) -> str:
-    """`text` on one line, without what could move a terminal's cursor or turn the direction of writing."""
+    """Returns `text` on one line, without characters that move the cursor or change the writing direction."""
     return " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
 
 
 def shown(value: object) -> str:
-    """`value` as an error message quotes it, what is long cut short."""
+    """Formats `value` for an error message, truncated if long."""
     try:
         text = _SHORT.repr(value)
     except ValueError:  # an integer of thousands of digits
@@ -32,7 +32,7 @@ def shown(value: object) -> str:
 
 
 def instead(name: object, known: Iterable[str]) -> str:
-    """`: did you mean epochs?`, after `name: no such`: the nearest of the `known` names; else empty."""
+    """Returns `: did you mean epochs?` with the nearest of the `known` names, or an empty string."""
     near = difflib.get_close_matches(str(name), known, n=1)
     return f": did you mean {near[0]}?" if near else ""
 
@@ -42,22 +42,22 @@ class R2GenError(Exception):
 
 
 class InputError(R2GenError):
-    """A config value, file or directory is wrong. The text says the rule, what was given, what is allowed."""
+    """A config value, file or directory is wrong. The text has the rule, the given and the allowed value."""
 
 
 class BadImageError(InputError):
-    """An image is missing, or is not an image. Leave the study out (`skip_bad_samples`) or mend the file."""
+    """An image is missing or not an image. Leave the study out (`skip_bad_samples`) or repair the file."""
 
 
 class StorageError(InputError):
-    """A checkpoint, records, charts or reports cannot be written. The last checkpoint is whole.
+    """A checkpoint, records, charts or reports cannot be written. The last checkpoint is intact.
 
-    Other settings do not help: the disk is full, or may not be written to.
+    Other settings do not help: the disk is full or not writable.
     """
 
 
 class LoaderError(R2GenError):
-    """No batch came for `loader_timeout_s`. What was trained is in the checkpoint."""
+    """No batch arrived within `loader_timeout_s`. The training so far is in the checkpoint."""
 
 
 class DivergedError(R2GenError):

@@ -1,4 +1,4 @@
-"""Reports written for a split, and their scores."""
+"""Generates the reports of a split and scores them."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -26,25 +26,20 @@ from r2gen.visual import folded
 
 @dataclass(frozen=True)
 class Written:
-    """A study, the report that the model wrote, and what it is compared with.
-
-    `reference` is the published protocol's: cut to `max_seq_length`, with `<unk>` for rare words, whatever
-    the targets of training are. `full_reference` is the whole cleaned report. `nats` is the loss on
-    training's target, summed over its `tokens`, the model being given the words before each.
-    """
+    """A study, the report that the model generated, and its references."""
 
     study: Study
     report: str
-    reference: str
-    full_reference: str
-    nats: float
+    reference: str  # by the published protocol: cut to `max_seq_length`, `<unk>` for rare words
+    full_reference: str  # the whole cleaned report
+    nats: float  # teacher-forced loss on the training target, summed over its tokens
     tokens: int
 
 
 def write_reports(
     model: R2Gen, studies: Sequence[Study], tokenizer: Tokenizer, config: Config, limit: int | None = None
 ) -> list[Written]:
-    """Reports for the first `limit` studies, in order; the model is left in the mode that it was in."""
+    """Generates reports for the first `limit` studies, in order, and restores the model's mode afterwards."""
     images = ReportDataset(studies, tokenizer, config, training=False)
     kept = features.dataset(model, studies, images, config) if config.freeze_visual else None
     sampler = EvaluationSampler(images.lengths(), limit, config.eval_batch_size)
@@ -71,13 +66,13 @@ def write_reports(
 
 
 def _own_random_numbers(config: Config) -> AbstractContextManager[None]:
-    """Words drawn at random do not touch the random numbers that training continues with."""
+    """Keeps sampled words from changing the random state that training continues with."""
     context: AbstractContextManager[None] = torch.random.fork_rng(enabled=config.single_beam == "sample")
     return context
 
 
 def _generate(decoder: EncoderDecoder, encoded: Tensor, config: Config) -> Tensor:
-    """Ids of reports, with the original's two quirks of a single beam where the configuration has them."""
+    """Generates ids, with the original's two single-beam quirks if configured."""
     single = config.beam_size == 1
     block = config.block_trigrams == "on" or (single and config.block_trigrams == "greedy_only")
     length = config.max_seq_length
@@ -87,7 +82,7 @@ def _generate(decoder: EncoderDecoder, encoded: Tensor, config: Config) -> Tenso
 
 
 def _losses(model: R2Gen, encoded: Tensor, targets: Tensor) -> list[tuple[float, int]]:
-    """Of each of `targets` [B, T] the loss, summed, and the number of tokens that it sums."""
+    """Returns for each of `targets` [B, T] the summed loss in nats and its number of tokens."""
     tokens, targets = lengths(targets), targets.to(encoded.device, non_blocking=True)
     log_probs = model.encoder_decoder.teach(encoded, targets, Packing.of(tokens, encoded.device))
     nats = torch.stack([loss_sum(log_probs[i : i + 1], targets[i : i + 1]) for i in range(len(targets))])
@@ -102,14 +97,14 @@ def _written(
 
 
 def _as_written(study: Study, tokenizer: Tokenizer, config: Config) -> str:
-    """The study's report as a model could have written it."""
+    """Returns the study's report as a model could generate it: truncated, with `<unk>`."""
     return tokenizer.decode(tokenizer.encode(study.report)[: config.max_seq_length])
 
 
 class Scorer:
-    """Says what written reports are worth, and what they would be worth from a model that looks at nothing.
+    """Scores generated reports, and the best constant report for comparison.
 
-    `training` are the studies that a constant report is taken from.
+    `training` holds the candidates for the constant report.
     """
 
     def __init__(
@@ -122,10 +117,10 @@ class Scorer:
         return [_as_written(study, self._tokenizer, self._config) for study in self._training]
 
     def __call__(self, written: Sequence[Written]) -> dict[str, Any]:
-        """The loss, the `scores`, `<score>_chance` of each but METEOR, and how far they depend on the study.
+        """Returns the loss, the `scores`, `<score>_chance` for each but METEOR, and the `dependence` figures.
 
-        A chance is what the best constant report scores: the best against the references that a score takes.
-        `dependence` has the rest.
+        A chance level is the score of the best constant report, chosen for the references that the score
+        uses.
         """
         reports = [w.report for w in written]
         references, whole = [w.reference for w in written], [w.full_reference for w in written]
@@ -139,10 +134,10 @@ class Scorer:
 
 
 def scores(written: Sequence[Written], meteor: OptionalMeteor) -> dict[str, float]:
-    """BLEU-1 to 4, ROUGE-L, CIDEr, METEOR by the published protocol, and BLEU against the whole references.
+    """Returns BLEU-1 to 4, ROUGE-L, CIDEr and METEOR by the published protocol, and BLEU on full references.
 
-    The published protocol scores against references cut to `max_seq_length` and with `<unk>` for rare words,
-    which reads higher than `full_bleu_*` against the references as they are.
+    The published protocol truncates references to `max_seq_length` and replaces rare words by `<unk>`, so its
+    scores are higher than `full_bleu_*` on the unmodified references.
     """
     reports, references = [w.report for w in written], [w.reference for w in written]
     published = metrics.score(reports, references) | meteor.score(reports, references)
@@ -150,7 +145,7 @@ def scores(written: Sequence[Written], meteor: OptionalMeteor) -> dict[str, floa
 
 
 def _full(scores: Mapping[str, float]) -> dict[str, float]:
-    """BLEU of `scores` under its name against whole references."""
+    """Returns the BLEU values of `scores`, renamed to `full_bleu_*`."""
     return {f"full_{name}": value for name, value in scores.items() if name.startswith("bleu_")}
 
 
@@ -161,9 +156,9 @@ def evaluate(
     config: Config,
     scorer: Scorer,
 ) -> dict[str, Any]:
-    """What `scorer` says of `model` on the validation studies that the configuration asks for.
+    """Scores `model` on the configured number of validation studies.
 
-    With `test_scores` also on the whole test split, as `test_bleu_4` and so on, but for `bleu_4_items`.
+    With `test_scores` also on the whole test split, as `test_bleu_4` and so on, without `bleu_4_items`.
     """
     written = write_reports(model, splits["val"], tokenizer, config, config.eval_studies)
     found = scorer(written)
@@ -177,14 +172,14 @@ def evaluate(
 
 
 def peak_memory_bytes() -> int:
-    """The most that this process has held: tensors on the GPU where there is one, else memory of the host."""
+    """Returns this process's peak memory: tensors on the GPU if there is one, else resident host memory."""
     if precision.device().type == "cuda":
         return torch.cuda.max_memory_allocated()
     return host.peak_resident_bytes()
 
 
 def build(config: Config, vocabulary: Sequence[str]) -> tuple[R2Gen, Tokenizer]:
-    """A model on this machine's device, and the tokenizer that goes with it."""
+    """Builds a model on this machine's device, and its tokenizer."""
     if config.beam_size > len(vocabulary) + 1:
         words = len(vocabulary) + 1
         raise InputError(f"beam_size: at most the {words} words of the vocabulary: got {config.beam_size}")

@@ -1,4 +1,4 @@
-"""What a frozen visual extractor makes of every image: computed once, kept, and read instead of images."""
+"""Features of a frozen visual extractor: computed once, cached, and read in place of images."""
 
 import hashlib
 import os
@@ -45,7 +45,7 @@ class FeatureDataset(Dataset[Batch]):
         self._place, self._images = place, images
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Another process maps the same file, where workers are not forked."""
+        """Maps the same file in the other process, for workers that are not forked."""
         return FeatureDataset, (self._place, self._images)
 
     def __len__(self) -> int:
@@ -61,9 +61,9 @@ class FeatureDataset(Dataset[Batch]):
 def dataset(
     model: R2Gen, studies: Sequence[Study], images: ReportDataset, config: Config
 ) -> FeatureDataset | None:
-    """The features of `studies` by `model`'s extractor, computed if need be; None where they do not fit.
+    """Returns the features of `studies`, computed if necessary; None if they do not fit into the cache.
 
-    `images` shows the same studies whole.
+    `images` shows the same studies uncropped.
     """
     if not config.image_cache_bytes:
         return None
@@ -88,7 +88,7 @@ def _make(place: Path, model: R2Gen, images: ReportDataset, config: Config) -> N
     extractor, device = folded(model.visual_extractor), precision.device()
     shape = (len(images), config.views * (config.image_size // 32) ** 2, extractor.features)
     features = np.lib.format.open_memmap(place / _FEATURES, "w+", np.float16, shape)
-    with (place / _FEATURES).open("rb+") as file:  # now: a map of a file that cannot grow is a bus error
+    with (place / _FEATURES).open("rb+") as file:  # allocated now: a map beyond a full disk is a bus error
         os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
     sampler = EvaluationSampler([0] * len(images), None, config.eval_batch_size)
     for batch in batches(loader(images, sampler, config, persistent=False)):

@@ -1,13 +1,13 @@
-"""Clinical findings that a chest X-ray report asserts: key phrases, unless their clause denies them.
+"""Clinical findings that a chest X-ray report asserts: key phrases, unless their clause negates them.
 
-Rules in the manner of NegEx (Chapman et al., 2001) and of CheXpert's labeller (Irvin et al., 2019), and much
-simpler than either: docs/r2gen.md says what such rules cannot do.
+Rules in the manner of NegEx (Chapman et al., 2001) and CheXpert's labeller (Irvin et al., 2019), but much
+simpler: docs/r2gen.md describes their limits.
 """
 
 import re
 
-# In a phrase "..." stands for up to five words, none of which says that something is normal, and "/" stands
-# between words that may take that place; each word may have a plural in -s.
+# In a phrase "..." matches up to five words, none of which says that something is normal, and "/" separates
+# alternatives; each word may have a plural in -s.
 PHRASES: dict[str, str] = {
     "cardiomegaly": "cardiomegaly, cardiac/heart enlargement, enlargement of ... heart/silhouette, "
     "heart/cardiac/silhouette ... enlarged, enlarged ... heart/silhouette, heart ... is/remains large, "
@@ -55,29 +55,29 @@ PHRASES: dict[str, str] = {
     "arthroplasty, cervical/spinal fusion",
 }
 
-# Has a finding's words, and is none of them.
+# Contains a finding's words but is not that finding.
 _OTHER = (
     "pericardial/joint effusion, subcutaneous emphysema, soft tissue edema/mass/swelling, thyroid/body mass"
 )
-# Denies what follows, up to the end of the clause.
+# Negates the rest of the clause.
 _BEFORE = (
     "no, not, without, nor, neither, free of, clear of, negative for, absence of, lack of, resolved, "
     "resolution of, removal of, rather than, less likely, rule out, to exclude, evaluate/evaluation for"
 )
-# Denies what its clause has said so far.
+# Negates the clause so far.
 _AFTER = (
     "absent, resolved, cleared, removed, unlikely, doubtful, ruled out, excluded, "
     "not/longer seen/identified/present/visualized/visible/evident/appreciated/noted/detected/demonstrated, "
     "not definitely/clearly seen/identified/visualized/visible/evident"
 )
-# Looks like one of them, and denies nothing.
+# Looks like a negation, but negates no finding.
 _MODIFIER = "significant/significantly/interval/appreciable/definite/substantial/substantially/further"
 _NEITHER = (
     f"no/not/without change/changed, no/not/without {_MODIFIER} change/changed, "
     f"no/not/without {_MODIFIER} {_MODIFIER} change/changed, not only, not ... exclude, "
     "cannot/not ... excluded, cannot/not be ruled out"
 )
-# Begins a clause that is denied, or not, for itself.
+# Begins a new clause, which a negation before it does not cover.
 _CLAUSE = "but, however, although, though, except, aside from, apart from, there is/are"
 
 _GAP = r"(?:(?!(?:normal|unremarkable|clear|intact) )\S+ ){0,5}?"
@@ -86,7 +86,7 @@ _WORD = re.compile(r"[a-z0-9][a-z0-9'-]*")
 
 
 def _pattern(phrases: str) -> re.Pattern[str]:
-    """What finds any of `phrases` in words that are each followed by a blank."""
+    """Compiles `phrases` for text in which a blank follows each word."""
     spelt = ("".join(map(_spelt, phrase.split())) for phrase in phrases.split(", "))
     return re.compile(rf"(?<!\S)(?:{'|'.join(spelt)})")
 
@@ -101,22 +101,22 @@ _MEANINGLESS, _NEW_CLAUSE = _pattern(f"{_NEITHER}, {_OTHER}"), _pattern(_CLAUSE)
 
 
 def asserted(report: str) -> list[str]:
-    """The findings that `report` asserts, in the order of `PHRASES`.
+    """Returns the findings that `report` asserts, in the order of `PHRASES`.
 
-    What it only raises as possible counts as asserted: its reader would look for that.
+    A finding that is only raised as possible counts: the reader would look for it.
     """
     clauses = [_MEANINGLESS.sub("", clause) for clause in _clauses(report)]
     return [name for name, words in _FOUND.items() if any(_asserts(clause, words) for clause in clauses)]
 
 
 def _clauses(report: str) -> list[str]:
-    """The clauses of all sentences, every word followed by a blank."""
+    """Returns the clauses of all sentences, with a blank after every word."""
     sentences = ("".join(f"{word} " for word in _WORD.findall(s)) for s in _SENTENCE.split(report.lower()))
     return [clause for sentence in sentences for clause in _NEW_CLAUSE.split(sentence)]
 
 
 def _asserts(clause: str, words: re.Pattern[str]) -> bool:
-    """Whether `clause` has the words neither behind a denial nor before one that looks back."""
+    """True if `clause` has the words, neither behind a negation nor before one that refers backwards."""
     rest = _DENIES_REST.search(clause)
     end = rest.start() if rest else len(clause)
     start = max((match.start() for match in _DENIES_START.finditer(clause)), default=0)

@@ -1,4 +1,4 @@
-"""The process on its host: what it keeps, and what it held."""
+"""The memory of the process on its host: the allocator's settings, limits, and the peak."""
 
 import ctypes
 import resource
@@ -14,15 +14,15 @@ _DEFAULT_TRIM_THRESHOLD, _DEFAULT_MMAP_THRESHOLD, _DEFAULT_MMAP_MAX = 2**17, 2**
 
 
 def tune_allocator() -> None:
-    """Makes the C library keep what is freed for what is allocated next, for the rest of the process.
+    """Makes glibc keep freed memory for later allocations, for the rest of the process.
 
-    A training step takes and frees gigabytes in large pieces. By default glibc hands every one of them back
-    to the kernel, which clears the pages again for the next tensor: some 13% of a step of the full model.
+    A training step allocates and frees gigabytes in large blocks. By default glibc returns each to the
+    kernel, which clears the pages again for the next tensor: some 13% of a step of the full model.
 
-    Where the process may map only so much and cannot change that, it does the reverse: all large pieces are
-    handed back, which glibc stops doing for sizes that come again, and all threads allocate from one heap.
-    What is free in a heap still counts there: after an out-of-memory it would leave no room for smaller
-    batches. Other libraries are left as they are.
+    If the process has a hard limit on its mapped memory, it does the reverse: all large blocks are returned,
+    which glibc otherwise stops doing for recurring sizes, and all threads share one heap. Memory that is free
+    within a heap still counts against the limit, and after an out-of-memory would leave no room for smaller
+    batches. Other C libraries are left as they are.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
@@ -36,10 +36,10 @@ def tune_allocator() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Makes the C library keep no more, and hands to the kernel what it has kept, as far as it can.
+    """Makes glibc stop keeping freed memory, and returns as much as possible to the kernel.
 
-    Where memory is short, pieces of the wrong size are in the way, also of what is not allocated by that
-    library: oneDNN maps the pages of the code that it makes for every shape of a convolution.
+    If memory is short, kept blocks of the wrong size are in the way, also of allocations outside of glibc:
+    oneDNN maps the pages of the code that it generates for every convolution shape.
     """
     library = ctypes.CDLL(None)
     mallopt, trim = getattr(library, "mallopt", None), getattr(library, "malloc_trim", None)
@@ -50,26 +50,26 @@ def give_back_freed_memory() -> None:
 
 
 def is_limited() -> bool:
-    """Whether the process may map only so much memory, as by `ulimit -d` or `ulimit -v`."""
+    """True if the process has a limit on mapped memory, as from `ulimit -d` or `ulimit -v`."""
     return any(soft != resource.RLIM_INFINITY for soft, _ in _limits())
 
 
 def _limits() -> Iterator[tuple[int, int]]:
-    """How many bytes may be mapped: the soft limit, which the process can raise, and the hard one."""
+    """Yields limits on mapped bytes: the soft one, which the process can raise, and the hard one."""
     return map(resource.getrlimit, (resource.RLIMIT_DATA, resource.RLIMIT_AS))
 
 
 def peak_resident_bytes() -> int:
-    """The most memory that the process has held so far. What its parent held does not count in it."""
+    """Returns the peak resident memory of the process, without its parent's before the fork."""
     with Path("/proc/self/status").open(encoding="ascii", errors="replace") as lines:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Holds back the error that PyTorch raises in the middle of anything when a loader's worker dies.
+    """Delays the error that PyTorch raises, at any point in the code, when a loader's worker dies.
 
-    A handler of SIGCHLD raises it, which is called at the end instead.
+    PyTorch raises it in a SIGCHLD handler, which is called at the end instead.
     """
     handler = signal.getsignal(signal.SIGCHLD)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():

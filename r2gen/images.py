@@ -1,6 +1,6 @@
-"""Images as grey pixels, decoded and resized once and kept in a memory-mapped file.
+"""Greyscale images, decoded and resized once and cached in a memory-mapped file.
 
-Decoding and resizing a PNG takes far longer than cropping the result: a GPU would wait for it.
+Decoding and resizing a PNG takes far longer than cropping the result, and would keep a GPU waiting.
 """
 
 import hashlib
@@ -25,20 +25,20 @@ from r2gen.errors import BadImageError, printable
 FORMAT = 1
 _AT_ONCE = 64  # images in memory while a cache is made
 _THREADS = 8
-_ASPECT = 1.25  # of a chest X-ray: what is kept is as wide, or as high, in the mean
-_MANY = 2000  # that is half a minute
+_ASPECT = 1.25  # mean ratio of a chest X-ray's longer side to its shorter one
+_MANY = 2000  # images; decoding them takes half a minute
 _DATA, _INDEX = "pixels.u8", "index.json"
 
 
 @dataclass(frozen=True)
 class Rendition:
-    """What images are made into: `size` x `size`, or with `crop` so that their shorter side is `size`."""
+    """The size of a cached image: `size` x `size`, or with `crop` a shorter side of `size`."""
 
     size: int
     crop: bool
 
     def render(self, path: Path) -> np.ndarray:
-        """The image as uint8 [H, W]; raises BadImageError."""
+        """Returns the image as uint8 [H, W]; raises BadImageError."""
         image = _decoded(path)
         if not self.crop:
             return np.asarray(image.resize((self.size, self.size), Image.Resampling.BILINEAR))
@@ -59,14 +59,14 @@ def _decoded(path: Path) -> Image.Image:
 
 
 class Images(Protocol):
-    """Images by their number, each uint8 [H, W] and not to be written to. Raises BadImageError."""
+    """Images by index, each a read-only uint8 [H, W]. Raises BadImageError."""
 
     def __getitem__(self, index: int, /) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """Images that are decoded every time."""
+    """Images that are decoded on every access."""
 
     paths: Sequence[Path]
     rendition: Rendition
@@ -76,14 +76,14 @@ class Decoded:
 
 
 class Kept:
-    """Images out of a cache, each checked when a process reads it first.
+    """Images from a cache, each verified the first time a process reads it.
 
-    A spoilt one, and one that could not be decoded, is decoded from its file.
+    An image that is corrupt in the cache, or could not be decoded before, is decoded from its file.
     """
 
     def __init__(self, place: Path, decoded: Decoded) -> None:
         index = json.loads((place / _INDEX).read_text(encoding="utf-8"))
-        self._entries: list[list[int]] = index["images"]  # offset, height, width, checksum; or nothing
+        self._entries: list[list[int]] = index["images"]  # offset, height, width, checksum; empty if broken
         mapped = np.memmap(place / _DATA, np.uint8, "r")
         if len(mapped) != index["bytes"]:
             raise ValueError("the pixels are not all there")
@@ -92,7 +92,7 @@ class Kept:
         self._is_checked = bytearray(len(self._entries))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Another process maps the same file, where workers are not forked."""
+        """Maps the same file in the other process, for workers that are not forked."""
         return Kept, (self._place, self._decoded)
 
     def __getitem__(self, index: int) -> np.ndarray:
@@ -110,7 +110,7 @@ class Kept:
 
 
 def load(paths: Sequence[Path], rendition: Rendition, limit_bytes: int) -> Images:
-    """The images at `paths`, from a cache of at most `limit_bytes`, which is made first where need be."""
+    """Returns the images at `paths`, from a cache of at most `limit_bytes`, which is created if necessary."""
     decoded = Decoded(paths, rendition)
     if not limit_bytes:
         return decoded
@@ -138,7 +138,7 @@ def _make(place: Path, decoded: Decoded) -> None:
 
 
 def _rendered(decoded: Decoded) -> Iterator[np.ndarray | None]:
-    """Every image in order, None for a broken one; by threads, which decoders let run in parallel."""
+    """Yields every image in order, None for a broken one; decoded in parallel by threads."""
     with ThreadPoolExecutor(min(_THREADS, len(os.sched_getaffinity(0)))) as pool:
         for first in range(0, len(decoded.paths), _AT_ONCE):
             yield from pool.map(
@@ -154,7 +154,7 @@ def _or_none(decoded: Decoded, index: int) -> np.ndarray | None:
 
 
 def _key(paths: Sequence[Path], rendition: Rendition) -> str:
-    """A name that says what the cache holds: the content of every file, and what is made of it."""
+    """Returns a cache key made of every file's content and the rendition."""
     made_by = f"{FORMAT} {PIL.__version__} {rendition}"
     digest = hashlib.blake2b(made_by.encode(), digest_size=16)
     for content in contents(paths):
@@ -163,7 +163,7 @@ def _key(paths: Sequence[Path], rendition: Rendition) -> str:
 
 
 def contents(paths: Sequence[Path]) -> list[str]:
-    """A digest of each file's content. It is remembered for as long as the file's size and times stay."""
+    """Returns a digest of each file's content, memoised by the file's size and timestamps."""
     memo_file = cache.directory() / f"digests-{_of_text('|'.join(map(str, paths)))}.json"
     known = _read_memo(memo_file)
     states = [_state(path) for path in paths]
@@ -208,7 +208,7 @@ def _read_memo(file: Path) -> list[list[Any]]:
 
 
 def _write_memo(file: Path, memo: list[list[Any]]) -> None:
-    """Keeps the digests; without them every file is read again, which is slower and no more."""
+    """Stores the digests. If that fails, the next run only has to read every file again."""
     temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

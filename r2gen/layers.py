@@ -1,4 +1,7 @@
-"""The transformer's parts, under the parameter names of R2Gen's checkpoints (modules/encoder_decoder.py)."""
+"""The layers of the transformer, with the parameter names of R2Gen's checkpoints.
+
+After modules/encoder_decoder.py of cuhksz-nlp/R2Gen.
+"""
 
 import math
 from typing import cast
@@ -16,9 +19,9 @@ _NORM_EPS = 1e-6
 
 
 def standardise(x: Tensor) -> Tensor:
-    """`x` with mean 0 and deviation 1 along its last axis.
+    """Returns `x` with mean 0 and standard deviation 1 along its last axis.
 
-    The deviation is Bessel-corrected and the epsilon is outside the root, so F.layer_norm is something else.
+    Differs from F.layer_norm: the deviation is Bessel-corrected, and the epsilon is outside the root.
     """
     std, mean = torch.std_mean(x, -1, keepdim=True)
     return (x - mean) / (std + _NORM_EPS)
@@ -35,7 +38,7 @@ class LayerNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Multi-head attention whose keys and values come ready, so that a decoder can keep them."""
+    """Multi-head attention over precomputed keys and values, which a decoder can cache."""
 
     def __init__(self, d_model: int, heads: int) -> None:
         super().__init__()
@@ -49,7 +52,7 @@ class Attention(nn.Module):
         mask: Tensor | None = None,
         packing: Packing | None = None,
     ) -> Tensor:
-        """What `x` [B, T, d], or packed [N, d], reads where the bool `mask` is true (none: everywhere)."""
+        """Attends from `x` [B, T, d], or packed [N, d], where the bool `mask` is true (none: everywhere)."""
         return self.read(self.split(self.linears[0](x), packing), keys_values, mask, packing)
 
     def read(
@@ -59,7 +62,7 @@ class Attention(nn.Module):
         mask: Tensor | None = None,
         packing: Packing | None = None,
     ) -> Tensor:
-        """What a ready `query` [B, heads, T, d / heads] reads, [B, T, d] or packed."""
+        """Attends from a `query` [B, heads, T, d / heads]; returns [B, T, d] or packed."""
         dropout = ATTENTION_DROPOUT if self.training else 0.0
         read = F.scaled_dot_product_attention(query, *keys_values, attn_mask=mask, dropout_p=dropout)
         read = read.transpose(1, 2).flatten(2)
@@ -70,12 +73,12 @@ class Attention(nn.Module):
         return self.split(self.linears[1](x), packing), self.split(self.linears[2](x), packing)
 
     def joint(self) -> tuple[Tensor, Tensor]:
-        """Weight [3 * d, d] and bias [3 * d] that make query, key and value in one product."""
+        """Returns the joint weight [3 * d, d] and bias [3 * d] of query, key and value."""
         linears = cast("list[nn.Linear]", list(self.linears[:3]))
         return torch.cat([linear.weight for linear in linears]), torch.cat([one.bias for one in linears])
 
     def split(self, x: Tensor, packing: Packing | None = None) -> Tensor:
-        """`x` [B, T, d], or packed, by heads: [B, heads, T, d / heads]."""
+        """Splits `x` [B, T, d], or packed, into heads: [B, heads, T, d / heads]."""
         grid = packing.unpack(x) if packing else x
         return grid.view(*grid.shape[:2], self.heads, -1).transpose(1, 2)
 
@@ -116,5 +119,5 @@ class PositionalEncoding(nn.Module):
         self.register_buffer("pe", pe)
 
     def forward(self, x: Tensor, position: int | None = None) -> Tensor:
-        """`x` [B, T, d] with the codes of positions 0 to T - 1 added, or everywhere that of `position`."""
+        """Adds the codes of positions 0 to T - 1 to `x` [B, T, d], or that of `position` everywhere."""
         return x + (self.pe[:, : x.size(1)] if position is None else self.pe[:, position])

@@ -1,4 +1,4 @@
-"""The message where this is not Linux. It comes before anything is imported that is on Linux alone."""
+"""Refuses to run elsewhere than on Linux. Checked before any import that needs Linux."""
 
 import sys
 
@@ -11,7 +11,7 @@ _INSTEAD = {
 
 
 def require_linux(program: str) -> None:
-    """Ends the process with one line and exit code 2 where `program` cannot run."""
+    """Exits with code 2 and one line on stderr unless this is Linux."""
     if not sys.platform.startswith("linux"):
         instead = _INSTEAD.get(sys.platform, f"this is {sys.platform}")
         print(f"{program}: needs Linux, for /proc and Unix signals: {instead}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""A training's records in files: one a line as JSON, and charts for TensorBoard. Each is continued later."""
+"""Logs a training's records: JSON lines in a file, and charts for TensorBoard. Resumed runs append."""
 
 import json
 import math
@@ -11,15 +11,15 @@ from typing import Any, Self
 
 from r2gen.errors import InputError, StorageError
 
-_PREFIX = "events.out.tfevents."  # with the moment of its making: TensorBoard reads files in that order
+_PREFIX = "events.out.tfevents."  # followed by the time of creation: TensorBoard reads files in that order
 _GROUPS = ("train_", "val_", "test_")
 
 Record = Mapping[str, Any]
 
 
 @contextmanager
-def _told(place: Path) -> Iterator[None]:
-    """Raises StorageError where `place` cannot be written."""
+def _storage_errors(place: Path) -> Iterator[None]:
+    """Raises StorageError if `place` cannot be written."""
     try:
         yield
     except OSError as error:
@@ -27,22 +27,22 @@ def _told(place: Path) -> Iterator[None]:
 
 
 class RecordFile:
-    """Appends every record to a file as a line of JSON, with the moment `at`, in seconds since 1970.
+    """Appends every record to a file as a line of JSON, with its time `at` in seconds since 1970.
 
-    What is not a number is null there, because JSON has no word for it. After a kill, training resumes from
-    its last checkpoint and records come again: of those with the same samples the last ones count.
+    NaN and infinities become null, because JSON lacks them. After a kill, training resumes from its last
+    checkpoint and repeats records: of those with the same samples, the last counts.
     """
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        with _told(file):
+        with _storage_errors(file):
             file.absolute().parent.mkdir(parents=True, exist_ok=True)
             is_cut = _is_cut(file)
             self._stream = file.open("a", encoding="utf-8")
-            self._append("\n" if is_cut else "")  # what a kill cut short gets a line of its own
+            self._append("\n" if is_cut else "")  # terminates a line that a kill cut short
 
     def write(self, record: Record) -> None:
-        with _told(self._file):
+        with _storage_errors(self._file):
             self._append(json.dumps({"at": time.time()} | {k: _plain(v) for k, v in record.items()}) + "\n")
 
     def _append(self, text: str) -> None:
@@ -53,12 +53,12 @@ class RecordFile:
         return self
 
     def __exit__(self, *error: object) -> None:
-        with _told(self._file):
+        with _storage_errors(self._file):
             self._stream.close()
 
 
 def _is_cut(file: Path) -> bool:
-    """Whether the last line of `file` has no end."""
+    """True if the last line of `file` lacks its newline."""
     if not file.exists() or not file.stat().st_size:
         return False
     with file.open("rb") as stream:
@@ -71,19 +71,19 @@ def _plain(value: Any) -> Any:
 
 
 class Board:
-    """Writes the numbers of every record to an event file in a directory; the steps are samples.
+    """Writes the numbers of every record to a TensorBoard event file; the step is the number of samples.
 
-    Raises InputError where TensorBoard is not installed.
+    Raises InputError if TensorBoard is not installed.
     """
 
     def __init__(self, directory: Path) -> None:
-        try:  # late: an evaluation, or a training without it, needs no TensorBoard
+        try:  # late: TensorBoard is optional
             from tensorboard.compat.proto import event_pb2, summary_pb2  # noqa: PLC0415
             from tensorboard.summary.writer.record_writer import RecordWriter  # noqa: PLC0415
         except ImportError:
             raise InputError("--tensorboard: needs TensorBoard: pip install tensorboard") from None
         self._directory, self._events, self._summaries = directory, event_pb2, summary_pb2
-        with _told(directory):
+        with _storage_errors(directory):
             directory.mkdir(parents=True, exist_ok=True)
             self._goes_on = any(directory.glob(f"{_PREFIX}*"))
             self._file = (directory / f"{_PREFIX}{time.time_ns()}").open("wb")
@@ -91,11 +91,11 @@ class Board:
             self._append(0, file_version="brain.Event:2")
 
     def write(self, record: Record) -> None:
-        with _told(self._directory):
-            if self._goes_on:  # from a checkpoint: what an earlier file has beyond it is done again
+        with _storage_errors(self._directory):
+            if self._goes_on:  # resumed: steps beyond the checkpoint in an earlier file are repeated
                 self._goes_on = False
                 start = self._events.SessionLog(status=self._events.SessionLog.START)
-                # A run begins with its last evaluation again: the step before that is no part of it.
+                # A resumed run repeats its last evaluation, but not the step before it.
                 self._append(record["samples"] + ("train_loss" not in record), session_log=start)
             values = [self._summaries.Summary.Value(tag=t, simple_value=v) for t, v in tagged(record).items()]
             self._append(record["samples"], summary=self._summaries.Summary(value=values))
@@ -109,12 +109,12 @@ class Board:
         return self
 
     def __exit__(self, *error: object) -> None:
-        with _told(self._directory):
+        with _storage_errors(self._directory):
             self._writer.close()
 
 
 def tagged(record: Record) -> dict[str, float]:
-    """The numbers of `record` under the names of their charts: `train/loss`, `val/bleu_4`, `test/bleu_4`."""
+    """Returns the numbers of `record` by chart name: `train/loss`, `val/bleu_4`, `test/bleu_4`."""
     other = "train_" if "train_loss" in record else "val_"
     return {
         _tag(name, other): float(value)

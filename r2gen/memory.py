@@ -8,9 +8,9 @@ from r2gen.layers import Attention, standardise
 
 
 class RelationalMemory(nn.Module):
-    """A memory of `slots` vectors, rewritten at every word by attention and two gates.
+    """A memory of `slots` vectors, updated at every word by attention and two gates.
 
-    It is recurrent, and half precision spoils its gradients: it computes in full precision under autocast.
+    It runs in full precision under autocast: it is recurrent, and half precision ruins its gradients.
     """
 
     def __init__(self, d_model: int, slots: int, heads: int) -> None:
@@ -24,23 +24,23 @@ class RelationalMemory(nn.Module):
         self.U = nn.Linear(d_model, d_model * 2)
 
     def initial(self, batch: int) -> Tensor:
-        """The memory before the first word, [batch, slots, d_model]."""
+        """Returns the memory before the first word, [batch, slots, d_model]."""
         weight = self.U.weight
         eye = torch.eye(self.slots, weight.size(1), dtype=weight.dtype, device=weight.device)
         return eye.expand(batch, -1, -1)
 
     def forward(self, words: Tensor, memory: Tensor, running: Tensor | tuple[int, ...]) -> Tensor:
-        """`memory` [B, slots, d] as it is after each of the packed `words` [N, d]: packed [N, slots * d].
+        """Returns `memory` [B, slots, d] after each of the packed `words` [N, d], packed: [N, slots * d].
 
-        `running` is a packing's: how many of the memories continue at each step. As numbers and not as a
-        tensor they are a part of the program that torch.compile makes, with the loop over the words unrolled.
+        `running` comes from the packing: the reports that are still running at each step. As a tuple, not a
+        tensor, it becomes part of the program that torch.compile builds, with the loop over words unrolled.
         """
         if isinstance(running, Tensor):
             out: Tensor = self._uncompiled(words, memory, running)
             return out
         return self._over(words, memory, list(running))
 
-    # Unrolled, the loop would be compiled again for all reports of another length.
+    # Unrolled, the loop would be recompiled for every other report length.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _uncompiled(self, words: Tensor, memory: Tensor, running: Tensor) -> Tensor:
         return self._over(words, memory, running.tolist())
@@ -49,7 +49,7 @@ class RelationalMemory(nn.Module):
         with torch.autocast(words.device.type, enabled=False):
             weight, bias = self.attn.joint()
             d_model = words.size(1)
-            # What does not depend on the memory is computed for all words at once.
+            # Projections that do not depend on the memory are computed for all words at once.
             read = torch.split(F.linear(words, weight[d_model:], bias[d_model:])[:, None], sizes)
             gates = torch.split(self.W(words)[:, None], sizes)
             states = []
@@ -59,7 +59,7 @@ class RelationalMemory(nn.Module):
             return torch.cat(states).flatten(1)
 
     def _step(self, memory: Tensor, joint: Tensor, word: Tensor, gate: Tensor) -> Tensor:
-        """The memory after a word, from its own query, key and value, and the word's key and value."""
+        """Returns the memory after one word, from its query, key and value and the word's key and value."""
         query, own = torch.split(joint, [memory.size(2), word.size(2)], dim=2)
         key, value = torch.cat((own, word), dim=1).chunk(2, dim=2)
         updated = memory + self.attn.read(
@@ -71,7 +71,7 @@ class RelationalMemory(nn.Module):
 
 
 class ConditionalLayerNorm(nn.Module):
-    """A layer norm whose scale and shift are moved by the memory at that word."""
+    """A layer norm whose scale and shift are modulated by the memory at that word."""
 
     def __init__(self, d_model: int, slots: int) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class ConditionalLayerNorm(nn.Module):
         self.mlp_beta = _delta(d_model, slots)
 
     def forward(self, x: Tensor, memory: Tensor) -> Tensor:
-        """`x` [..., d] normalised under `memory` [..., slots * d]."""
+        """Normalises `x` [..., d] under `memory` [..., slots * d]."""
         gamma = self.gamma + self.mlp_gamma(memory)
         beta = self.beta + self.mlp_beta(memory)
         out: Tensor = gamma * standardise(x) + beta

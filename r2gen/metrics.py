@@ -1,4 +1,4 @@
-"""Scores of generated reports, by pycocoevalcap as in R2Gen: strings go in as they are, untokenized."""
+"""Scores of generated reports by pycocoevalcap, as in R2Gen; strings are not tokenized again."""
 
 import shutil
 import subprocess
@@ -16,26 +16,26 @@ from pycocoevalcap.rouge.rouge import Rouge
 
 from r2gen.errors import printable
 
-# METEOR prints numbers with a point, and would not read them back under a locale that writes a comma.
-# A cap on this process's memory is about training: Java, which takes 1 GB, is let off. Ctrl-C and service
-# managers signal every process, and the evaluation that is under way needs it.
+# METEOR formats and parses numbers by the locale, which must not write a decimal comma. Java takes 1 GB and
+# is exempt from the memory limit of this process. It ignores the signals that Ctrl-C and service managers
+# send to every process: the running evaluation needs it.
 _COMMAND = (
     *("sh", "-c", "ulimit -S -d unlimited; trap '' INT TERM; exec \"$@\"", "sh"),
     *("java", "-Xmx2G", "-Duser.language=en", "-Dfile.encoding=UTF-8", "-jar", packaged.METEOR_JAR),
-    # The file is named because METEOR does not find its own in a path with spaces.
+    # METEOR does not find its own paraphrase file in a path with spaces.
     *("-", "-", "-stdio", "-l", "en", "-norm", "-a", "data/paraphrase-en.gz"),
 )
 _EXIT_WAIT_S = 5.0
 
 
 class Meteor:
-    """METEOR 1.5 in a Java process of its own, from construction to the end of the `with` block.
+    """METEOR 1.5 in its own Java process, from construction to the end of the `with` block.
 
-    It ends by itself when its parent dies of whatever cause, for then its stdin ends.
+    If the parent dies, Java's stdin closes and it ends by itself.
     """
 
     def __init__(self) -> None:
-        # A file and not a pipe: it is not read while Java runs, and a full pipe would stop Java.
+        # A file, not a pipe: nothing reads it while Java runs, and a full pipe would block Java.
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
         self._process = subprocess.Popen(  # noqa: S603 - a constant command line
             _COMMAND,
@@ -50,14 +50,14 @@ class Meteor:
 
     @staticmethod
     def available() -> bool:
-        """Whether there is a Java to run METEOR with."""
+        """True if there is a Java to run METEOR with."""
         return shutil.which("java") is not None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # It has nothing to finish, and while it loads it would not notice that its stdin ended.
+        # Killed: it has nothing to finish, and does not notice the end of its stdin while it loads.
         self._process.kill()
         self._process.wait()
         with suppress(BrokenPipeError):
@@ -66,7 +66,7 @@ class Meteor:
         self._errors.close()
 
     def score(self, hypotheses: Sequence[str], references: Sequence[str]) -> float:
-        """The score of all pairs together; raises RuntimeError with Java's last words if it died."""
+        """Returns the corpus score; raises RuntimeError with Java's stderr if the process died."""
         pairs = zip(hypotheses, references, strict=True)
         try:
             statistics = [self._ask(f"SCORE ||| {_field(ref)} ||| {_field(hyp)}") for hyp, ref in pairs]
@@ -95,9 +95,9 @@ class Meteor:
 
 
 class OptionalMeteor:
-    """METEOR for as long as its Java process lives. Where it does not, one line says so; there is no score.
+    """METEOR while its Java process lives. If it fails, one line on stderr says so, and there is no score.
 
-    Java is started by the first score, if METEOR is `wanted` at all, and ends with the `with` block.
+    The first score starts Java, if METEOR is `wanted` at all; the end of the `with` block stops it.
     """
 
     def __init__(self, *, wanted: bool = True) -> None:
@@ -112,7 +112,7 @@ class OptionalMeteor:
             self._meteor.__exit__()
 
     def score(self, reports: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        """`meteor`, or nothing."""
+        """Returns `meteor`, or nothing if METEOR is unavailable."""
         if self._given_up:
             return {}
         if not Meteor.available():
@@ -130,7 +130,7 @@ class OptionalMeteor:
 
 
 def score(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-    """Corpus scores of generated reports, each against its one reference: bleu_1 to bleu_4, rouge_l, cider.
+    """Returns corpus scores, one reference per report: bleu_1 to bleu_4, rouge_l, cider.
 
     Raises ValueError unless there are as many hypotheses as references, and at least one.
     """
@@ -146,9 +146,9 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, flo
 
 
 def each(hypotheses: Sequence[str], references: Sequence[str]) -> list[dict[str, float]]:
-    """bleu_1, bleu_4 and rouge_l of every report by itself against its reference, in order.
+    """Returns bleu_1, bleu_4 and rouge_l of every single report against its reference, in order.
 
-    A corpus's BLEU is not their mean: it counts the n-grams of all reports together.
+    Their mean is not the corpus BLEU, which pools the n-grams of all reports.
     """
     if not hypotheses:
         return []
@@ -163,5 +163,5 @@ def each(hypotheses: Sequence[str], references: Sequence[str]) -> list[dict[str,
 
 
 def _field(text: str) -> str:
-    """`text` without what would end a field or a line of METEOR's protocol."""
+    """Removes from `text` everything that would end a field or a line of METEOR's protocol."""
     return " ".join(text.replace("|||", "").split())

@@ -1,6 +1,6 @@
-"""R2Gen: from image patches to words by a memory-driven transformer (cuhksz-nlp/R2Gen, arXiv:2010.16056).
+"""R2Gen: a memory-driven transformer from image patches to words (cuhksz-nlp/R2Gen, arXiv:2010.16056).
 
-Its parameters carry the names of the published checkpoints.
+Parameters have the names of the published checkpoints.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from r2gen.visual import VisualExtractor
 
 
 class Sublayer(nn.Module):
-    """A residual step behind its norm: x + dropout(run(norm(x, ...)))."""
+    """A pre-norm residual connection: x + dropout(run(norm(x, ...)))."""
 
     def __init__(self, norm: nn.Module, dropout: float) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class DecoderLayer(nn.Module):
         self.sublayer = nn.ModuleList(Sublayer(norm, config.dropout) for norm in norms)
 
     def forward(self, x: Tensor, encoded: Tensor, memory: Tensor, mask: Tensor, packing: Packing) -> Tensor:
-        """Packed `x` [N, d] after the layer, given every word at once."""
+        """Returns the layer's output for packed `x` [N, d], for all words at once (teacher forcing)."""
         source = self.src_attn.keys_values(encoded)
         own = partial(self.self_attn.keys_values, packing=packing)
         return self.attend(x, source, memory, mask, own, packing)
@@ -70,7 +70,7 @@ class DecoderLayer(nn.Module):
         own: Callable[[Tensor], KeysValues],
         packing: Packing | None = None,
     ) -> Tensor:
-        """The layer, with the image's keys and values given and those of the words had from `own`."""
+        """Applies the layer given the image's keys and values; `own` computes those of the words."""
         x = self.sublayer[0](x, lambda y: self.self_attn(y, own(y), mask, packing), memory)
         x = self.sublayer[1](x, lambda y: self.src_attn(y, source, None, packing), memory)
         out: Tensor = self.sublayer[2](x, self.feed_forward, memory)
@@ -112,7 +112,7 @@ class Transformer(nn.Module):
 
 
 class EncoderDecoder(nn.Module):
-    """Everything after the visual extractor: patch features [B, P, features] to words."""
+    """Everything after the visual extractor: from patch features [B, P, features] to words."""
 
     def __init__(self, config: Config, features: int, vocab_size: int) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class EncoderDecoder(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def encode(self, patches: Tensor) -> Tensor:
-        """The encoder's output, [B, P, d_model]."""
+        """Returns the encoder's output, [B, P, d_model]."""
         # The residual stream stays in the parameters' precision under autocast.
         embedded = self.att_embed(patches).to(self.logit.weight.dtype)
         out: Tensor = self.model.encoder(embedded)
@@ -135,9 +135,9 @@ class EncoderDecoder(nn.Module):
         return self.teach(self.encode(patches), targets, packing)
 
     def teach(self, encoded: Tensor, targets: Tensor, packing: Packing | None = None) -> Tensor:
-        """Log-probabilities [B, T - 1, classes] of each next word, given `targets` [B, T] before it.
+        """Returns log-probabilities [B, T - 1, classes] of the next words, given the `targets` [B, T].
 
-        `packing` is of all but the last of the targets' positions; it leaves 0 at those that it leaves out.
+        `packing` describes the first T - 1 positions of the targets. Positions that it leaves out are 0.
         """
         words = targets[:, :-1]
         packing = packing or Packing.whole(words)
@@ -154,9 +154,9 @@ class EncoderDecoder(nn.Module):
 
 
 class R2Gen(nn.Module):
-    """The whole model. Images are [B, views, 3, S, S]; ids are int64, 0 begins, ends and pads a report.
+    """The whole model. Images are [B, views, 3, S, S]; ids are int64; 0 begins, ends and pads a report.
 
-    With a frozen extractor images may be given as what it makes of them, [B, views * patches, features].
+    With a frozen extractor, images may be given as its features, [B, views * patches, features].
     """
 
     def __init__(self, config: Config, vocab_size: int) -> None:
@@ -170,9 +170,9 @@ class R2Gen(nn.Module):
             self.visual_extractor.requires_grad_(requires_grad=False)
 
     def forward(self, images: Tensor, targets: Tensor, packing: Packing | None = None) -> Tensor:
-        """Log-probabilities [B, T - 1, vocab_size + 1] of each next word of `targets` [B, T], float32.
+        """Returns float32 log-probabilities [B, T - 1, vocab_size + 1] of the next words of `targets` [B, T].
 
-        Where a `packing` of `targets[:, :-1]` leaves positions out, they are 0.
+        Positions that a `packing` of `targets[:, :-1]` leaves out are 0.
         """
         out: Tensor = self.encoder_decoder(self._patches(images), targets, packing)
         return out
@@ -184,9 +184,9 @@ class R2Gen(nn.Module):
         return self
 
     def encode(self, images: Tensor, extractor: VisualExtractor | None = None) -> Tensor:
-        """The encoder's output [B, views * patches, d_model], for decoding; `extractor` replaces its own.
+        """Returns the encoder's output [B, views * patches, d_model] for decoding.
 
-        A frozen one computes without autocast, as it does in training.
+        `extractor` replaces the model's own. A frozen extractor runs without autocast, as in training.
         """
         whole = _without_autocast if self.is_frozen else together
         patches = images if images.dim() == 3 else whole(extractor or self.visual_extractor, images)
@@ -205,7 +205,7 @@ class R2Gen(nn.Module):
 
 
 def together(extractor: VisualExtractor, images: Tensor) -> Tensor:
-    """The patches [B, views * patches, features] of all views of `images` in one call of `extractor`."""
+    """Returns patches [B, views * patches, features], all views in one call of `extractor`."""
     patches: Tensor = extractor(images.flatten(0, 1))
     return patches.reshape(len(images), -1, patches.size(-1))
 
@@ -216,16 +216,16 @@ def _without_autocast(extractor: VisualExtractor, images: Tensor) -> Tensor:
 
 
 def halved(features: Tensor) -> Tensor:
-    """`features` in float16, what is too large for it at its border."""
+    """Returns `features` in float16, clamped to its range."""
     largest = torch.finfo(torch.float16).max
     return features.clamp(-largest, largest).half()
 
 
 def loss_sum(log_probs: Tensor, targets: Tensor) -> Tensor:
-    """The summed negative log-likelihood of `targets` [B, T]: of as many ids as `packing.lengths` counts.
+    """Returns the summed negative log-likelihood of `targets` [B, T], over the ids that `lengths` counts.
 
-    The end of a report counts and the padding behind it does not. Divide by the tokens of a whole effective
-    batch, so that its gradient does not depend on how it was cut into micro-batches.
+    The end token counts; the padding behind it does not. Divide by the tokens of the whole effective batch,
+    so that the gradient does not depend on how the batch was cut into micro-batches.
     """
     counted = _is_word_or_first(targets[:, :-1])
     nll = -log_probs.gather(2, targets[:, 1:, None]).squeeze(2)
@@ -233,12 +233,12 @@ def loss_sum(log_probs: Tensor, targets: Tensor) -> Tensor:
 
 
 def _is_word_or_first(ids: Tensor) -> Tensor:
-    """True where `ids` [B, T] hold a word or the 0 that begins the report."""
+    """Marks the positions of `ids` [B, T] that hold a word or the 0 that begins the report."""
     return (ids > 0) | (torch.arange(ids.size(1), device=ids.device) == 0)
 
 
 def _training_mask(words: Tensor) -> Tensor:
-    """Where a word (row) may read another (column): itself and earlier ones, no padding; [B, 1, T, T]."""
+    """Returns the causal mask [B, 1, T, T]: a word (row) reads itself and earlier ones (columns), no pads."""
     length = words.size(1)
     causal = torch.ones(length, length, dtype=torch.bool, device=words.device).tril()
     return _is_word_or_first(words)[:, None, None, :] & causal

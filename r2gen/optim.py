@@ -12,7 +12,7 @@ from r2gen.model import R2Gen
 
 
 def optimizer(model: R2Gen, config: Config) -> torch.optim.Adam:
-    """Adam over two groups: the visual extractor at its share of the learning rate, and everything else.
+    """Returns Adam with two groups: the visual extractor at its share of the learning rate, and the rest.
 
     Weight decay is L2 on every parameter, as in R2Gen. On CUDA the fused kernel computes the same update.
     """
@@ -31,16 +31,16 @@ def optimizer(model: R2Gen, config: Config) -> torch.optim.Adam:
 
 
 class Position(NamedTuple):
-    """Where in a training a step of so many `studies` is: its epoch, from 1, and the samples before it."""
+    """The position of a step in its training."""
 
-    epoch: int
-    samples: int
-    studies: int
+    epoch: int  # from 1
+    samples: int  # before the step
+    studies: int  # in the step
     total: int  # samples of the whole training
 
 
 def set_rates(optimizer: torch.optim.Optimizer, config: Config, position: Position) -> float:
-    """Gives both groups their learning rate for a step; that of everything but the visual extractor."""
+    """Sets both groups' learning rates for a step; returns that of everything but the visual extractor."""
     rest = config.learning_rate
     bases = (rest * config.visual_learning_rate_ratio, rest)
     for group, base in zip(optimizer.param_groups, bases, strict=True):
@@ -49,10 +49,10 @@ def set_rates(optimizer: torch.optim.Optimizer, config: Config, position: Positi
 
 
 def rate(base: float, config: Config, position: Position) -> float:
-    """The learning rate of a step where `base` is the configured one.
+    """Returns the learning rate of a step, `base` being the configured one.
 
-    A linear warm-up (Goyal et al., arXiv:1706.02677, section 2.2), in samples, so that it is as long with any
-    batch. Then R2Gen's steps, a factor of `lr_gamma` every `lr_step_epochs` epochs, or one half of a cosine
+    A linear warm-up (Goyal et al., arXiv:1706.02677, section 2.2), counted in samples and so independent of
+    the batch size. Then R2Gen's steps, a factor of `lr_gamma` every `lr_step_epochs` epochs, or half a cosine
     down to 0 at the end of the training (Loshchilov & Hutter, arXiv:1608.03983, equation 5, no restarts).
     """
     warmup = config.warmup_samples
@@ -66,7 +66,7 @@ def rate(base: float, config: Config, position: Position) -> float:
 
 
 def clip(parameters: Iterable[nn.Parameter], value: float) -> Tensor:
-    """Clips every gradient element to [-value, value], and returns the norm that they had together before."""
+    """Clips every gradient element to [-value, value], and returns the total norm before clipping."""
     trained = [p for p in parameters if p.grad is not None]
     norm = nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
     nn.utils.clip_grad_value_(trained, value)

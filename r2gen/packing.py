@@ -1,4 +1,4 @@
-"""Which positions of a padded batch of reports are computed, and in which order."""
+"""Packs the words of a padded batch of reports, so that padding is not computed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,20 +10,20 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Packing:
-    """The positions of a batch of reports that hold words, step by step, in each the longest report first.
+    """The positions of a batch of reports that hold words, step by step, the longest report first.
 
-    A grid has a place for every position, [B, T, ...]; packed are only the N that hold words, [N, ...]. The
-    reports that are still running at a step are the first ones of those that ran at the step before.
+    A grid has every position, [B, T, ...]; a packed tensor only the N with words, [N, ...]. The reports still
+    running at a step are the first ones of those running at the step before.
     """
 
     batch: int
     length: int
     positions: Tensor  # int64 [N], in the grid [B, T] flattened
-    running: Tensor | tuple[int, ...]  # the reports at each step, on the host; they sum to N
+    running: Tensor | tuple[int, ...]  # reports at each step, on the host; their sum is N
 
     @classmethod
     def of(cls, lengths: Sequence[int], device: torch.device) -> Self:
-        """The packing of reports with so many positions each, at least one; made on the host alone."""
+        """Packs reports of the given numbers of positions, each at least 1; computed on the host alone."""
         longest = max(lengths)
         order = torch.tensor(lengths).argsort(descending=True, stable=True)
         running = torch.tensor(lengths)[order] > torch.arange(longest)[:, None]  # [T, B]
@@ -33,12 +33,12 @@ class Packing:
 
     @classmethod
     def whole(cls, grid: Tensor) -> Self:
-        """Every position of a `grid` [B, T, ...]."""
+        """Packs every position of a `grid` [B, T, ...]."""
         batch, length = grid.shape[:2]
         return cls.of([length] * batch, grid.device)
 
     def unrolled(self) -> Self:
-        """The same, for a program that torch.compile makes for just these numbers of running reports."""
+        """Returns the packing with its running reports as constants that torch.compile specialises on."""
         running = self.running.tolist() if isinstance(self.running, Tensor) else self.running
         return replace(self, running=tuple(running))
 
@@ -46,13 +46,13 @@ class Packing:
         return grid.flatten(0, 1).index_select(0, self.positions)
 
     def unpack(self, packed: Tensor) -> Tensor:
-        """The grid with `packed` at its places and 0 elsewhere."""
+        """Returns the grid with `packed` at its positions and 0 elsewhere."""
         grid = packed.new_zeros(self.batch * self.length, *packed.shape[1:])
         grid = grid.index_copy(0, self.positions, packed)
         return grid.view(self.batch, self.length, *packed.shape[1:])
 
 
 def lengths(targets: Tensor) -> list[int]:
-    """How many ids of each of `targets` [B, T] the loss sums: every word, and the end that follows."""
+    """Counts the ids of each of `targets` [B, T] that the loss sums: every word, and the end token."""
     counts: list[int] = ((targets[:, :-1] > 0).sum(1) + 1).tolist()
     return counts

@@ -1,4 +1,4 @@
-"""Number formats: what this machine can train in, and how."""
+"""The numeric precision of a training, and the machine's support for it."""
 
 import math
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def device() -> torch.device:
 
 
 def check(config: Config) -> None:
-    """Raises InputError when this machine cannot train in the configured precision."""
+    """Raises InputError if this machine cannot train in the configured precision."""
     name = config.precision
     if name in {"fp32", "torch-default"} or (name == "bf16" and device().type == "cpu"):
         return
@@ -35,12 +35,12 @@ def check(config: Config) -> None:
 
 @contextmanager
 def backends(config: Config) -> Iterator[None]:
-    """PyTorch's settings of the process as this run needs them; what was set before is set again at the end.
+    """Sets PyTorch's global backend settings for this run, and restores them at the end.
 
-    TF32 is on where it is asked for and off elsewhere, except that `torch-default` leaves it as it finds it:
-    PyTorch's default is on for convolutions and off for matrix products. cuDNN's attention is off: it builds
-    a plan for every shape that it meets, which takes tenths of a second, and decoding has another shape at
-    every word. PyTorch prefers it on GPUs of compute capability 9.0 and 10.0.
+    TF32 is on if configured and off otherwise, except that `torch-default` keeps PyTorch's setting: by
+    default on for convolutions and off for matrix products. cuDNN attention is off: it builds a plan for
+    every new shape, which takes tenths of a second, and decoding has a new shape at every word. PyTorch
+    prefers it on GPUs of compute capability 9.0 and 10.0.
     """
     cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
     attends = cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
@@ -56,22 +56,22 @@ def backends(config: Config) -> Iterator[None]:
 
 
 def autocast(config: Config) -> AbstractContextManager[object]:
-    """The context of forward passes. fp8 computes what is not a converted linear layer in bf16."""
+    """Returns the autocast context of forward passes. fp8 runs everything but its linear layers in bf16."""
     formats = {"bf16": torch.bfloat16, "fp8": torch.bfloat16, "fp16": torch.float16}
     dtype = formats.get(config.precision)
     return nullcontext() if dtype is None else torch.autocast(device().type, dtype)
 
 
 def inference(config: Config) -> AbstractContextManager[None]:
-    """The context of computing without gradients. torchao's fp8 knows nothing of the faster of the two."""
+    """Returns the context without gradients: no_grad for fp8, as torchao does not support inference_mode."""
     return torch.no_grad() if config.precision == "fp8" else torch.inference_mode()
 
 
 def convert(model: nn.Module, config: Config) -> None:
-    """Makes the linear layers of `model` compute in fp8, where that is the precision; weights stay fp32.
+    """Converts the linear layers of `model` to fp8 computation, if configured; weights stay fp32.
 
-    fp8 matrix products need sizes that are multiples of 16: layers of other sizes stay as they are, and the
-    number of rows, which the gradient of the weights sums over, is padded.
+    fp8 matrix products need sizes that are multiples of 16: layers of other sizes are not converted, and the
+    number of rows, over which the weight gradient sums, is padded.
     """
     if config.precision != "fp8":
         return
@@ -85,14 +85,14 @@ def convert(model: nn.Module, config: Config) -> None:
 
 
 def _fits_fp8(module: nn.Module, name: str) -> bool:
-    """Not the relational memory: it is recurrent, and stays in fp32."""
+    """Leaves out the relational memory: it is recurrent, and stays in fp32."""
     if not isinstance(module, nn.Linear) or ".rm." in f".{name}.":
         return False
     return module.in_features % 16 == 0 and module.out_features % 16 == 0
 
 
 class Scaler:
-    """fp16's loss scaling, which does nothing in other precisions. Unscale once, after accumulation."""
+    """fp16 loss scaling, a no-op in other precisions. Unscale once, after accumulation."""
 
     def __init__(self, config: Config) -> None:
         enabled = config.precision == "fp16"
@@ -105,22 +105,22 @@ class Scaler:
         self._scaler.unscale_(optimizer)
 
     def is_bad(self, norm: float) -> bool:
-        """Whether unscaled gradients of this norm show that training went wrong.
+        """True if unscaled gradients of this norm show that the step went wrong.
 
-        An infinite gradient is clipped like any large one; what is not a number would become the weights. In
-        fp16 gradients overflow while the scale is found, but a scale below 1 is no reason for it any more.
+        An infinite gradient is clipped like any large one, but NaN would end up in the weights. In fp16,
+        gradients overflow while the scale is searched, but no longer once it is below 1.
         """
         if not self._scaler.is_enabled():
             return math.isnan(norm)
         return not math.isfinite(norm) and self._scaler.get_scale() < 1
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Steps; where a gradient overflowed, lowers the scale instead."""
+        """Takes the step or, if a gradient overflowed, lowers the scale."""
         self._scaler.step(optimizer)
         self._scaler.update()
 
     def skip(self) -> None:
-        """Leaves a step out whose gradients were unscaled already."""
+        """Skips a step whose gradients were already unscaled."""
         self._scaler.update()
 
     def state_dict(self) -> dict[str, object]:

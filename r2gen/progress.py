@@ -1,4 +1,4 @@
-"""A training as lines: what it does from second to second, every evaluation, and every epoch in sum."""
+"""Prints a training's progress: a line a second at most, one per evaluation, and one per epoch."""
 
 import math
 import time
@@ -17,7 +17,7 @@ Record = Mapping[str, Any]
 
 @dataclass
 class _Epoch:
-    """What the steps of an epoch add up to, as far as they are of this process, without evaluations."""
+    """Totals of an epoch's training steps in this process, evaluations excluded."""
 
     number: int
     steps: int = 0
@@ -26,7 +26,7 @@ class _Epoch:
     losses: list[float] = field(default_factory=list)
 
     def line(self) -> str:
-        """The line for the screen. It has no scores: a program that reads them there must find each once."""
+        """Returns the line to print. Without scores: a program that parses them must find each once."""
         loss = [f"mean loss {math.fsum(self.losses) / len(self.losses):.4f}"] if self.losses else []
         return f"epoch {self.number}: {', '.join([*self._speed(), *loss])}"
 
@@ -37,12 +37,12 @@ class _Epoch:
 
 
 class Lines:
-    """Prints a line for every evaluation, one for every epoch, and of steps at most one a second."""
+    """Prints a line per evaluation, one per epoch, and at most one a second for steps."""
 
     def __init__(self) -> None:
         self._shown_s = self._since_s = time.monotonic()
         self._since_samples: int | None = None
-        self._last: tuple[float, int] | None = None  # the moment and the samples of the record before
+        self._last: tuple[float, int] | None = None  # time and samples of the previous record
         self._epoch: _Epoch | None = None
 
     def record(self, record: Record) -> None:
@@ -67,7 +67,7 @@ class Lines:
             self._shown_s, self._since_s, self._since_samples = now_s, now_s, record["samples"]
 
     def _add(self, record: Record, now_s: float) -> None:
-        """Counts a record in its epoch. Before the first one the process has made itself ready."""
+        """Adds a record to its epoch. The first record starts the clock: startup is not training time."""
         if self._epoch is None or record["epoch"] != self._epoch.number:
             self.end_epoch()
             self._epoch = _Epoch(record["epoch"])
@@ -80,7 +80,7 @@ class Lines:
         self._last = now_s, record["samples"]
 
     def end_epoch(self) -> None:
-        """Says what the epoch was that has just ended, if anything of it was trained here."""
+        """Prints the summary of the epoch that has just ended, if it had a step in this process."""
         if self._epoch is not None and self._epoch.steps:
             _say(self._epoch.line())
         self._epoch = None
@@ -91,7 +91,7 @@ def _say(text: str) -> None:
 
 
 def _figures(record: Mapping[str, Any]) -> str:
-    """The scores of an evaluation, BLEU-4 with its chance, and a word where the model does not look."""
+    """Formats an evaluation's scores, BLEU-4 with its chance level, and a warning if the model collapsed."""
     shown = [(name, f"{name} {record[name]:.4f}") for name in _SHOWN_SCORES if name in record]
     chance = f" (chance {record['bleu_4_chance']:.4f})"
     figures = ", ".join(text + chance * (name == "bleu_4") for name, text in shown)

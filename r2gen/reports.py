@@ -1,4 +1,4 @@
-"""Written reports one by one, for people to read: next to their references, each with its own scores."""
+"""Generated reports one by one, for readers: next to their references, each with its own scores."""
 
 import json
 import os
@@ -12,10 +12,10 @@ from r2gen.evaluate import Written
 
 
 def lines(written: Sequence[Written]) -> Iterator[dict[str, Any]]:
-    """What to show of every study.
+    """Yields the data to show for every study.
 
-    References are whole: their reader wants to know what is true. So are those of the scores here, which
-    `full_bleu_4` of the split goes with, and not `bleu_4`.
+    References are the full ones, because readers want to know what is true. The scores here use them too, and
+    so correspond to the split's `full_bleu_4`, not to `bleu_4`.
     """
     references = [w.full_reference for w in written]
     for w, own in zip(written, metrics.each([w.report for w in written], references), strict=True):
@@ -31,7 +31,7 @@ def lines(written: Sequence[Written]) -> Iterator[dict[str, Any]]:
 
 
 def write(file: Path, written: Sequence[Written]) -> None:
-    """Writes a JSON object a line to `file`, which is whole or what it was before. Raises StorageError."""
+    """Writes one JSON object per line, atomically. Raises StorageError."""
     temporary = file.with_name(f"{file.name}.tmp")
     try:
         with temporary.open("w", encoding="utf-8") as stream:

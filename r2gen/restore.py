@@ -1,4 +1,4 @@
-"""A trained model from a checkpoint, ours or the original R2Gen's."""
+"""Restores a trained model from a checkpoint, ours or the original R2Gen's."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,11 +18,11 @@ from r2gen.tokenizer import Tokenizer
 def restore(
     file: Path, config: Config | None, settings: Mapping[str, Any]
 ) -> tuple[R2Gen, Tokenizer, Config]:
-    """The model in `file`, in evaluation mode, its tokenizer, and the configuration it runs with.
+    """Returns the model in `file` in evaluation mode, its tokenizer, and its configuration.
 
-    `config` replaces the one in the checkpoint, `settings` override single values. An original checkpoint
-    has neither configuration nor vocabulary: the latter is counted again from its data set. Raises InputError
-    where something is missing or does not fit.
+    `config` replaces the one in the checkpoint; `settings` override single values. An original checkpoint has
+    neither configuration nor vocabulary: the vocabulary is rebuilt from its data set. Raises InputError if
+    something is missing or does not fit.
     """
     state = checkpoint.load(file)
     is_ours = "state_dict" not in state
@@ -45,7 +45,7 @@ def restore(
 
 
 def _require_size(weights: Mapping[str, Tensor], words: int, file: Path) -> None:
-    """An original checkpoint does not name its words; their number shows most mistakes."""
+    """Checks the vocabulary size, which shows most mistakes: an original checkpoint stores no words."""
     bias = weights.get("encoder_decoder.logit.bias")
     if bias is not None and len(bias) != words + 1:
         raise InputError(

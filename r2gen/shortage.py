@@ -1,4 +1,4 @@
-"""Out of memory: what says so, and a batch size that is halved where it is."""
+"""Recognises out-of-memory errors, and halves the batch size after one."""
 
 import gc
 import re
@@ -13,8 +13,8 @@ from r2gen import host
 from r2gen.config import Config
 
 _T = TypeVar("_T")
-# Of errors without a type of their own: the CPU's allocator, CUDA outside of PyTorch's allocator, a compiler.
-# A test holds these texts against those that the tuner knows.
+# Errors without a type of their own: the CPU's allocator, CUDA outside of PyTorch's allocator, a compiler.
+# A test compares these texts with the tuner's.
 _TEXT = re.compile(
     r"[Cc]an(no|')t allocate memory|not enough memory|Could not allocate memory|std::bad_alloc"
     r"|(CUDA|HIP|Triton)\b[^\n]{0,40}\bout of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
@@ -23,17 +23,17 @@ _TEXT = re.compile(
     r"|NVML_SUCCESS == [^\n]{0,120}INTERNAL ASSERT FAILED[^\n]{0,120}CUDACachingAllocator"
     r"|[Oo]ut of memory allocating \d+ bytes|Caught \w*MemoryError in "
 )
-# What libraries say that get no memory to work in. It has other causes, too.
+# Raised by libraries that get no workspace, but also for other reasons.
 _TEXT_ON_A_FULL_GPU = re.compile(
     r"CUBLAS_STATUS_NOT_INITIALIZED when calling `cublas(Lt)?Create|CUDNN_STATUS_NOT_INITIALIZED"
     r"|unable to find an engine to execute this computation|No valid engine configs"
 )
 _TEXT_UNDER_A_LIMIT = re.compile(r"could not (create|execute) a primitive|can't start new thread")
-_SHORT_SHARE = 0.05  # of a GPU: libraries ask for more than that at once
+_SHORT_SHARE = 0.05  # of a GPU's memory: libraries request more than that at once
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether `error` says that memory ran out, the device's or the host's."""
+    """True if `error` says that the device or the host ran out of memory."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     if not isinstance(error, (RuntimeError, SystemError)):
@@ -47,10 +47,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def _is_gpu_full() -> bool:
-    """Whether next to nothing of the GPU is free, or its allocator was refused memory before."""
+    """True if almost no GPU memory is free, or PyTorch's allocator failed to get memory before."""
     if not torch.cuda.is_available():
         return False
-    with suppress(RuntimeError):  # a GPU that answers no more
+    with suppress(RuntimeError):  # the GPU no longer responds
         free, total = torch.cuda.mem_get_info()
         stats = torch.cuda.memory_stats()
         return free < _SHORT_SHARE * total or stats["num_ooms"] + stats["num_alloc_retries"] > 0
@@ -58,9 +58,9 @@ def _is_gpu_full() -> bool:
 
 
 class HalvedBatch:
-    """The `size` of a batch, halved for good whenever what is done with it runs out of memory.
+    """A batch `size` that is halved for good whenever an attempt runs out of memory.
 
-    Only where the configuration has `halve_on_oom`. A line on stderr says so, with `note` at its end.
+    Only with `halve_on_oom`. Each halving prints a line on stderr that ends in `note`.
     """
 
     def __init__(self, setting: str, config: Config, note: str = "") -> None:
@@ -72,15 +72,14 @@ class HalvedBatch:
         return self.size < self._configured
 
     def restore(self, size: int) -> None:
-        """Continues with the size that an earlier run ended with, where halving is allowed."""
+        """Continues with the size that an earlier run ended with, if halving is allowed."""
         if self._may_halve:
             self.size = min(size, self._configured)
 
     def run(self, attempt: Callable[[int], _T], undo: Callable[[], None] = lambda: None) -> _T:
-        """What `attempt` returns with a size that fits; `undo` takes back what it did before it failed.
+        """Returns the result of `attempt` with a size that fits; `undo` reverts a failed attempt.
 
-        Raises every other error of `attempt`, and an out-of-memory with a size of 1. The size is then what it
-        was before.
+        Any other error of `attempt`, and an out-of-memory at size 1, is raised; the size is then unchanged.
         """
         before = self.size
         while True:
@@ -90,7 +89,7 @@ class HalvedBatch:
                 if not self._may_halve or self.size == 1 or not is_out_of_memory(error):
                     self.size = before
                     raise
-            # Not before the error is gone: its traceback holds all that the attempt has allocated.
+            # Outside of the handler: the error's traceback keeps the attempt's tensors alive.
             undo()
             _release()
             self._halve()
@@ -108,4 +107,4 @@ def _release() -> None:
     gc.collect()
     host.give_back_freed_memory()
     if torch.cuda.is_available():
-        torch.cuda.empty_cache()  # pieces of the larger batch are in the way of the smaller ones
+        torch.cuda.empty_cache()  # cached blocks of the larger batch fragment the memory

@@ -1,4 +1,4 @@
-"""An optimizer step over a window of micro-batches: taken, left out, or undone."""
+"""Optimizer steps over a window of micro-batches: taken, skipped, or undone."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,28 +26,22 @@ _NOTE = ", with as many more of them in an optimizer step; batch normalisation s
 
 @dataclass(frozen=True)
 class Gradients:
-    """What is known of the gradients that a window has left: their `norm` before clipping.
+    """The figures of a window's clipped gradients."""
 
-    `loss` is the mean over the window's tokens, in nats; `watch` has the parts of the time that it took.
-    """
-
-    loss: float
-    norm: float
+    loss: float  # mean over the window's tokens, in nats
+    norm: float  # before clipping
     watch: Stopwatch
 
 
 class Stepper:
-    """The optimizer steps of `model`.
-
-    A step is `gradients` and then `update`. Until `update` is called, all changes can be undone.
-    """
+    """The optimizer steps of `model`: `gradients`, then `update`, until which everything can be undone."""
 
     def __init__(self, model: R2Gen, config: Config) -> None:
         self._model, self._config = model, config
         self._optimizer = optim.optimizer(model, config)
         self._scaler = precision.Scaler(config)
         self._statistics = RunningStatistics(model)
-        self._rng: Mapping[str, Any] | None = None  # at the beginning of a step; None outside of one
+        self._rng: Mapping[str, Any] | None = None  # at the beginning of the step; None between steps
         self._batch = HalvedBatch("micro_batch_size", config, _NOTE)
         self._forward, self._compiled_for = compiled(model, config), config.micro_batch_size
         self.bad = BadSteps(config.max_bad_steps)
@@ -55,7 +49,7 @@ class Stepper:
     def gradients(self, window: Sequence[Batch]) -> Gradients:
         """Computes the gradients of the mean loss over all tokens of `window`, and clips them.
 
-        Where a micro-batch does not fit into memory, the whole window is done again in smaller ones.
+        If a micro-batch does not fit into memory, the whole window is repeated in smaller ones.
         """
         self._statistics.keep()
         self._rng = checkpoint.rng_state()
@@ -87,15 +81,15 @@ class Stepper:
     def _compile_for(self, size: int) -> None:
         if size == self._compiled_for:
             return
-        smaller = {"micro_batch_size": size, "accumulation_steps": 2}  # of which there are more than one
+        smaller = {"micro_batch_size": size, "accumulation_steps": 2}  # at least two
         self._forward = compiled(self._model, self._config.model_copy(update=smaller))
         self._compiled_for = size
 
     def _reports(self, targets: Tensor) -> tuple[Tensor, Packing]:
-        """Targets on the device, and the positions whose next word counts.
+        """Returns the targets on the device, and the packing of the positions that count.
 
-        CUDA graphs are rebuilt for every shape, which takes minutes: for them every batch is padded to the
-        longest report that there can be, and computed whole, the memory's loop over the words included.
+        CUDA graphs are captured for every shape, which takes minutes. For them every batch is padded to the
+        longest possible report and computed whole, the memory's loop over the words included.
         """
         device = precision.device()
         if self._config.compile not in CUDA_GRAPHS:
@@ -104,9 +98,9 @@ class Stepper:
         return padded, Packing.whole(padded[:, :-1]).unrolled()
 
     def update(self, found: Gradients, position: Position, step: int) -> dict[str, Any]:
-        """Takes the step, and returns its part of the record; a bad step leaves the model alone.
+        """Takes the step and returns its part of the record; a bad step does not change the model.
 
-        Raises DivergedError where too many in a row were bad.
+        Raises DivergedError after too many bad steps in a row.
         """
         rate = optim.set_rates(self._optimizer, self._config, position)
         if math.isfinite(found.loss) and not self._scaler.is_bad(found.norm):
@@ -129,11 +123,11 @@ class Stepper:
         }
 
     def _fitting(self) -> dict[str, int]:
-        """The `micro_batch_size` that fits, where the configured one did not."""
+        """Returns the `micro_batch_size` that fits, if it is smaller than configured."""
         return {"micro_batch_size": self._batch.size} if self._batch.is_halved else {}
 
     def undo(self) -> None:
-        """Puts everything back to where it was before `gradients`; between steps there is nothing to do."""
+        """Reverts everything since `gradients` was called; does nothing between steps."""
         if self._rng is None:
             return
         self._optimizer.zero_grad(set_to_none=True)
@@ -141,7 +135,7 @@ class Stepper:
         checkpoint.set_rng_state(self._rng)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint has of it: `micro_batch_size` only where the configured one did not fit."""
+        """Returns the state for a checkpoint; `micro_batch_size` only if the configured one did not fit."""
         return {
             "optimizer": self._optimizer.state_dict(),
             "scaler": self._scaler.state_dict(),
@@ -149,14 +143,14 @@ class Stepper:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` returned."""
+        """Restores the state that `state_dict` returned."""
         self._optimizer.load_state_dict(state["optimizer"])
         self._scaler.load_state_dict(state["scaler"])
         self._batch.restore(state.get("micro_batch_size", self._batch.size))
 
 
 def _parts(window: Sequence[Batch], size: int) -> Iterator[Batch]:
-    """The batches of `window`, those of more than `size` studies in parts with the padding that they need."""
+    """Yields the batches of `window`, split to at most `size` studies and padded no more than necessary."""
     for batch in window:
         if len(batch.studies) <= size:
             yield batch

@@ -1,4 +1,4 @@
-"""A small data set of drawn chest X-rays whose reports say what was drawn: no patient's data, no download."""
+"""A small data set of drawn chest X-rays whose reports describe the drawing: no patient data, no download."""
 
 import json
 import os
@@ -15,9 +15,9 @@ from PIL import Image, ImageDraw, ImageFilter
 
 @dataclass(frozen=True)
 class Findings:
-    """What a study shows.
+    """The findings of a study.
 
-    Nothing has a side: training flips images at random, as R2Gen's does, and would teach either side.
+    None has a side: training flips images at random, as R2Gen does, which would blur left and right.
     """
 
     enlarged_heart: bool
@@ -28,10 +28,10 @@ class Findings:
 
 
 def make(directory: Path, studies: Mapping[str, int], seed: int, size: int) -> Path:
-    """A data set in R2Gen's layout, `studies` a split, images of `size` pixels; returns where it lies.
+    """Creates a data set in R2Gen's layout and returns its directory, which is a child of `directory`.
 
-    It lies below `directory`, under a name that identifies its contents, and is made only once. A run that is
-    killed, or a second one at the same time, leaves no half-made set under that name.
+    `studies` is counted per split; images are `size` pixels wide and high. The name identifies the contents,
+    and an existing set is reused. A killed or concurrent run leaves no incomplete set under that name.
     """
     counts = "-".join(f"{split}{count}" for split, count in studies.items())
     target = directory / f"v2-{counts}-{size}px-seed{seed}"
@@ -80,7 +80,7 @@ def _draw_findings(rng: random.Random) -> Findings:
 
 
 def write_report(findings: Findings) -> str:
-    """The report of a study. The findings alone decide every word: a model can get each of them right."""
+    """Returns the report. Every word follows from the findings, so a model can learn each of them."""
     sentences = (
         "The heart is enlarged." if findings.enlarged_heart else "Heart size is normal.",
         "There is a focal opacity." if findings.opacity else "The lungs are clear.",
@@ -114,7 +114,7 @@ class _Film:
         self._draw.line(scaled, fill=grey, width=max(1, round(width * self._size)))
 
     def developed(self, rng: random.Random) -> Image.Image:
-        """The picture as a detector sees it: a little blurred, noisy, and exposed a little differently."""
+        """Returns the image with a detector's slight blur, noise and change of exposure."""
         blurred = self.image.filter(ImageFilter.GaussianBlur(self._size / 100))
         noise = Image.frombytes("L", blurred.size, rng.randbytes(self._size**2))
         exposure = rng.uniform(0.92, 1.08)

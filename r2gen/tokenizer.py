@@ -1,4 +1,4 @@
-"""Reports to word ids and back, exactly as R2Gen does it (cuhksz-nlp/R2Gen, modules/tokenizers.py).
+"""Tokenizes reports exactly as R2Gen does (cuhksz-nlp/R2Gen, modules/tokenizers.py).
 
 Id 0 begins, ends and pads a report; words are 1..N in sorted order, with `<unk>` sorted in among them.
 """
@@ -30,7 +30,7 @@ _REPLACEMENTS: dict[Dataset, tuple[tuple[str, str], ...]] = {
 
 
 class Tokenizer:
-    """The words of one data set, and the cleaning that its reports need."""
+    """The vocabulary of one data set, and the text cleaning that its reports need."""
 
     def __init__(self, vocabulary: Sequence[str], dataset: Dataset) -> None:
         self.vocabulary = tuple(vocabulary)
@@ -39,7 +39,7 @@ class Tokenizer:
 
     @classmethod
     def from_reports(cls, reports: Iterable[str], dataset: Dataset, min_word_count: int) -> Self:
-        """A tokenizer of the words that occur `min_word_count` times or more in `reports`.
+        """Builds a tokenizer from the words that occur at least `min_word_count` times in `reports`.
 
         The original counts the training split alone.
         """
@@ -48,16 +48,16 @@ class Tokenizer:
         return cls(sorted([*frequent, UNKNOWN]), dataset)
 
     def clean(self, report: str) -> str:
-        """`report` in lower case without punctuation, its sentences joined and ended by " ."."""
+        """Lowercases `report`, strips punctuation, and ends every sentence with " ."."""
         return _clean(report, self.dataset)
 
     def encode(self, report: str) -> list[int]:
-        """The ids of the cleaned report's words between two zeros; rare words are `<unk>`."""
+        """Returns the ids of the cleaned report's words between two zeros; rare words are `<unk>`."""
         unknown = self._ids[UNKNOWN]
         return [0, *(self._ids.get(word, unknown) for word in self.clean(report).split()), 0]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The words of `ids` up to the first 0; the 0 that begins an encoded report is passed over."""
+        """Returns the words of `ids` up to the first 0 after the begin token."""
         words = ids[1:] if ids and ids[0] == 0 else ids
         return " ".join(self.vocabulary[i - 1] for i in takewhile(bool, words))
 

@@ -32,14 +32,14 @@ from r2gen.visual import load_imagenet_weights
 
 Record = dict[str, Any]
 
-# Settings that may differ when a run is resumed: they do not change its result. With a cosine, epochs do.
+# Settings that may change on resuming, as they do not change the result. With a cosine, epochs do.
 _FREE = {
     *("epochs", "num_workers", "prefetch_factor", "pin_memory", "eval_batch_size", "eval_studies"),
     *("eval_every_samples", "checkpoint_every_steps", "visual_weights", "data", "skip_bad_samples"),
     "image_cache_gib",
     *("test_scores", "meteor", "max_bad_steps", "compat", "loader_timeout_s", "halve_on_oom"),
 }
-# May differ too, as long as their product stays: how a step is cut into micro-batches.
+# May change if their product stays: the division of a step into micro-batches.
 _CUT = {"micro_batch_size", "accumulation_steps"}
 _LAST, _BEST = "last.pt", "best.pt"
 _STATE = (
@@ -50,7 +50,7 @@ _STATE = (
 
 
 class _Best(NamedTuple):
-    """What `best.pt` is chosen by: first that reports depend on the study, then BLEU-4."""
+    """The ranking for `best.pt`: first whether reports depend on the study, then BLEU-4."""
 
     depends: bool
     score: float
@@ -62,30 +62,32 @@ _NONE = _Best(depends=False, score=-math.inf)
 def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, None]:
     """Trains, and yields a record after every optimizer step and after every evaluation.
 
-    A step's record has `samples` (in total so far), `epoch`, `step`, `train_loss` (nats per token),
-    `learning_rate`, `grad_norm` before clipping, `skipped_samples`, `bad_steps` (in a row, this one included;
-    their loss is no number and their update left out), and the seconds in `data_s`, `transfer_s` (images to
-    the device, and normalised there), `forward_s`, `backward_s` and `optimizer_s`.
+    A step's record has `samples` (the total so far), `epoch`, `step`, `train_loss` (nats per token),
+    `learning_rate`, `grad_norm` before clipping, `skipped_samples`, `bad_steps` (in a row, including this
+    one; their loss is not finite and their update skipped), and the seconds in `data_s`, `transfer_s` (images
+    to the device, and their normalisation), `forward_s`, `backward_s` and `optimizer_s`.
 
-    An evaluation's has `samples`, `epoch`, `val_studies`, `val_loss` (nats per token, images whole and the
-    words before given), the scores, each but `meteor` with the best constant report's next to it
-    (`bleu_4_chance`, ...), `distinct_reports` and `distinct_references` (shares of the studies),
-    `bleu_4_shuffled` (reports dealt to other studies), `collapsed` (true: reports hardly depend on the study)
-    and `bleu_4_items` (a list, a number a study whose mean is about BLEU-4). Those of the test split are
-    `test_...` where asked for, without the list. `best.pt` is of the evaluation with the highest BLEU-4 of
-    those that are not collapsed, if there is one.
+    An evaluation's record has `samples`, `epoch`, `val_studies`, `val_loss` (nats per token, teacher-forced,
+    images uncropped), the scores, each but `meteor` with that of the best constant report (`bleu_4_chance`,
+    ...), `distinct_reports` and `distinct_references` (shares of the studies), `bleu_4_shuffled` (reports
+    assigned to other studies), `collapsed` (reports hardly depend on the study) and `bleu_4_items` (one
+    number per study, with a mean of about BLEU-4). The test split's scores, if configured, are `test_...`,
+    without the list. `best.pt` is from the evaluation with the highest BLEU-4 that is not collapsed, if there
+    is one.
 
-    Where memory runs out and `halve_on_oom` is on, the step is done again in micro-batches half as large, and
-    so are all that follow: their records have the `micro_batch_size`. The effective batch stays.
+    If memory runs out and `halve_on_oom` is on, the step is repeated in micro-batches half as large, which
+    are used from then on: their records have `micro_batch_size`. The effective batch stays.
 
-    The checkpoint `last.pt` is in `workdir`: called again, training resumes from there, bit by bit the same
-    on a CPU; with steps cut into other micro-batches the same except for rounding, dropout and the statistics
-    of batch normalisation. Where an evaluation was the last thing done, its record comes again. Closing the
-    generator writes one, unless the last step was bad. So does an error, of the state before the step that it
-    ended, unless it came while the weights were updated. Raises InputError before anything is trained where
-    something given is wrong, BadImageError where an image is, StorageError where a checkpoint cannot be
-    written, LoaderError where no batch comes, and DivergedError after more than `max_bad_steps` bad steps in
-    a row, or where training ends in such a row with a model whose `val_loss` is no number.
+    `workdir` holds the checkpoint `last.pt`, from which another call resumes: bit-identical on a CPU; with
+    other micro-batches identical up to rounding, dropout and batch-norm statistics. If an evaluation was the
+    last thing done, its record comes again. Closing the generator writes a checkpoint, unless the last step
+    was bad. So does an error, of the state before the failed step, unless it came during the update of the
+    weights.
+
+    Raises InputError before training if an argument is wrong, BadImageError if an image is, StorageError if a
+    checkpoint cannot be written, LoaderError if no batch arrives, and DivergedError after more than
+    `max_bad_steps` bad steps in a row, or if training ends in such a row with a model whose `val_loss` is not
+    finite.
     """
     parsed = parse(config)
     precision.check(parsed)
@@ -97,7 +99,7 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
         trainer = _Trainer(parsed, workdir, stack.enter_context(OptionalMeteor(wanted=parsed.meteor)))
         try:
             yield from trainer.run()
-        except (StorageError, DivergedError):  # the disk has just refused it; what was trained is no good
+        except (StorageError, DivergedError):  # the disk is not writable, or the weights are useless
             raise
         except Exception:
             trainer.rescue()
@@ -108,7 +110,7 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
 
 
 class _Trainer:
-    """The state of a run. Except while weights are updated it can be written and read back."""
+    """The state of a run. It can be saved and restored except during an update of the weights."""
 
     def __init__(self, config: Config, workdir: Path, meteor: OptionalMeteor) -> None:
         self.config, self._workdir = config, workdir
@@ -140,7 +142,7 @@ class _Trainer:
         _tell(_sizes(self.model))
 
     def _dataset(self) -> Dataset[Batch]:
-        """The training split; for a frozen extractor its features, or whole images where those do not fit."""
+        """Returns the training split; with a frozen extractor its features, if they fit, or whole images."""
         frozen = self.config.freeze_visual
         if frozen and self.config.visual_weights is None:
             print("freeze_visual without visual_weights: the extractor stays random", file=sys.stderr)
@@ -154,10 +156,10 @@ class _Trainer:
         return self.config.model_copy(update={"eval_batch_size": batch_size})
 
     def run(self) -> Generator[Record, None, None]:
-        """Trains from where it stands to the last epoch."""
+        """Trains from the current position to the last epoch."""
         self.model.train()
         if self._evaluation is not None and self._evaluated_at == self._samples:
-            yield self._evaluation  # a run killed between the checkpoint and the record has not seen it
+            yield self._evaluation  # a run killed after the checkpoint has not yielded it
         while not self._is_over():
             if self._is_evaluation_due():  # the run was stopped between a step and its evaluation
                 yield self._evaluate()
@@ -169,10 +171,10 @@ class _Trainer:
                     self.save()
         if self._evaluated_at < self._samples:
             yield self._evaluate()
-        self._stepper.bad.give_up()  # nothing of what came last is in a checkpoint
+        self._stepper.bad.give_up()  # the last steps are in no checkpoint
 
     def _epoch(self) -> Iterator[Record]:
-        """The optimizer steps of what is left of the epoch; after the last one the next epoch stands."""
+        """Yields the optimizer steps left in the epoch, and moves on to the next epoch after the last."""
         epoch, coming = self._sampler.epoch, batches(self._loader)
         while self._sampler.epoch == epoch:
             begun = time.perf_counter()
@@ -216,17 +218,17 @@ class _Trainer:
         return self._samples // every > self._evaluated_at // every
 
     def _evaluate(self) -> Record:
-        self.save_if_changed()  # it takes long, and a run ended in the middle of it has trained for nothing
+        self.save_if_changed()  # an evaluation takes long, and may be interrupted
         epoch = self._sampler.epoch if self._sampler.start else self._sampler.epoch - 1
         found = self._eval_batch.run(self._scores)
         if self._is_over() and self._stepper.bad.in_a_row and math.isfinite(found["val_loss"]):
-            self._stepper.bad.end_row()  # no step is left to do so, and the model has a loss
+            self._stepper.bad.end_row()  # there is no further step to end it, and the model is sound
         reached = _Best(not found["collapsed"], found["bleu_4"])
         if reached > self._best and self._is_sound():
             checkpoint.save(self._workdir / _BEST, self._weights(reached))
             self._best = reached
         self._evaluation = {"samples": self._samples, "epoch": epoch, **found}
-        self._evaluated_at = self._samples  # only now: it is still due where that file could not be written
+        self._evaluated_at = self._samples  # after the save: if that fails, the evaluation is still due
         self.save()
         return self._evaluation
 
@@ -239,18 +241,16 @@ class _Trainer:
         return every is not None and self._step % every == 0
 
     def save_if_changed(self) -> None:
-        """Writes the checkpoint unless it holds all that was trained, or an update was left half done."""
+        """Writes the checkpoint unless it is current or an update was interrupted."""
         if self._saved_at < self._step and not self._is_torn:
             self._stepper.undo()
             self.save()
 
     def rescue(self) -> None:
-        """After an error: writes what was trained before it, and says on stderr what there is."""
+        """After an error, saves the progress made before it, and prints on stderr what was saved."""
         last = self._workdir / _LAST
         try:
-            with suppress(
-                RuntimeError
-            ):  # of a worker that is killed torch tells in the middle of anything, once
+            with suppress(RuntimeError):  # torch raises once, at any point, if a worker was killed
                 self.save_if_changed()
             self.save_if_changed()
         except Exception as fault:  # noqa: BLE001 - the error that ended the training is the one to tell
@@ -262,9 +262,9 @@ class _Trainer:
         return not self._stepper.bad.in_a_row and is_finite(self.model)
 
     def save(self) -> None:
-        """Writes all that is needed to resume as if nothing had happened; nothing once training went wrong.
+        """Writes everything needed to resume exactly; does nothing once training has gone wrong.
 
-        The checkpoint before a row of bad steps is the one to go back to, should the row not end.
+        The checkpoint before a row of bad steps is the one to go back to if the row does not end.
         """
         if not self._is_sound():
             return
@@ -299,18 +299,18 @@ class _Trainer:
         checkpoint.load_weights(self.model, state["model"], file)
         self._stepper.load_state_dict(state)
         checkpoint.set_rng_state(state["rng"])
-        steps = state["start"] // state["config"]["accumulation_steps"]  # it is written after whole ones
+        steps = state["start"] // state["config"]["accumulation_steps"]  # saved between steps
         self._sampler.epoch, self._sampler.start = state["epoch"], steps * self.config.accumulation_steps
         self._samples, self._step = state["samples"], state["step"]
-        # Of bad entries in the annotation those of now count. Older checkpoints do not tell them apart.
+        # The annotation's current bad entries count. Older checkpoints do not list them separately.
         self._skipped += state["skipped"] - state.get("left_out", self._left_out)
         self._evaluated_at, self._evaluation = state["evaluated_at"], state["evaluation"]
-        # Before there was a word for it, nothing counted as collapsed.
+        # Older checkpoints do not record collapse.
         self._best = _Best(not state.get("best_collapsed", False), state["best"])
         self._saved_at = self._step
 
     def _require_same_run(self, state: Mapping[str, Any], file: Path) -> None:
-        """Raises InputError where the checkpoint is of a run with other settings or another vocabulary."""
+        """Raises InputError if the checkpoint is from a run with other settings or another vocabulary."""
         now = self.config.model_dump(mode="json")
         before = state["config"]
         free = _FREE - {"epochs"} if self.config.schedule == "cosine" else _FREE

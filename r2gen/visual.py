@@ -21,12 +21,12 @@ _POSITIONS = {"conv1": "0", "bn1": "1", "layer1": "4", "layer2": "5", "layer3": 
 
 
 def feature_count(name: str) -> int:
-    """Features of a patch."""
+    """Returns the number of features per patch."""
     return _ARCHITECTURES[name][1] * 8 * _EXPANSION
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 (with the stride, as in torchvision), 1x1, and the shortcut."""
+    """1x1, 3x3 (with the stride, as in torchvision) and 1x1 convolutions, plus the shortcut."""
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()
@@ -77,20 +77,20 @@ class VisualExtractor(nn.Module):
     def _run(self, stage: nn.Module, x: Tensor) -> Any:
         if not (self.activation_checkpointing and self.training and torch.is_grad_enabled()):
             return stage(x)
-        if torch.compiler.is_compiling():  # it takes no such contexts, and counts a batch once without
+        if torch.compiler.is_compiling():  # it supports no context_fn, and counts a batch once anyway
             return checkpoint(stage, x, use_reentrant=False)
         contexts = partial(_checkpoint_contexts, stage)
         return checkpoint(stage, x, use_reentrant=False, context_fn=contexts)
 
 
 def _checkpoint_contexts(stage: nn.Module) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-    """For the first computation of `stage`, and for the second one."""
+    """Returns the contexts of `stage`'s first computation and of its recomputation."""
     return nullcontext(), _running_statistics_kept(stage)
 
 
 @contextmanager
 def _running_statistics_kept(stage: nn.Module) -> Iterator[None]:
-    """While a stage is computed a second time, for its gradient, it must not count the batch twice."""
+    """Stops batch norm from counting a batch twice when checkpointing recomputes `stage`."""
     norms = [module for module in stage.modules() if isinstance(module, nn.BatchNorm2d)]
     settings = [(norm.momentum, norm.num_batches_tracked) for norm in norms]
     for norm in norms:
@@ -103,7 +103,7 @@ def _running_statistics_kept(stage: nn.Module) -> Iterator[None]:
 
 
 def folded(extractor: VisualExtractor) -> VisualExtractor:
-    """A copy for evaluation, its batch norms folded into the convolutions: the same features to rounding.
+    """Returns a copy for evaluation, batch norms folded into the convolutions: equal features up to rounding.
 
     It is in channels_last, in which convolutions are faster on every device.
     """
@@ -144,14 +144,14 @@ def _initialise(module: nn.Module) -> None:
 
 
 def load_imagenet_weights(extractor: VisualExtractor, path: Path) -> None:
-    """Fills `extractor` from the state dict in `path`, whose names are torchvision's; `fc.*` is passed over.
+    """Loads `extractor` from the state dict in `path`, which has torchvision's names; `fc.*` is skipped.
 
-    Raises InputError, with nothing loaded, when the file cannot be read or does not fit.
+    Raises InputError, with nothing loaded, if the file cannot be read or does not fit.
     """
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # noqa: BLE001 - torch.load raises whatever the bytes provoke
-        # Not torch's own words for a refused file: they say how to run what is in it.
+        # torch's own message for an unsafe file is not passed on: it explains how to execute the content.
         reason = getattr(error, "strerror", None) or "is none, or holds more than tensors"
         raise InputError(f"visual_weights {path}: cannot be read as a state dict: {reason}") from None
     if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
@@ -167,7 +167,7 @@ def _renamed(key: str) -> str:
 
 
 def _require_fit(weights: dict[str, Tensor], wanted: dict[str, Tensor], path: Path) -> None:
-    # Files of before 2018 have no num_batches_tracked; with a fixed momentum it does not matter.
+    # Files from before 2018 lack num_batches_tracked, which a fixed momentum does not need.
     missing = [key for key in wanted if key not in weights and not key.endswith("num_batches_tracked")]
     unknown = [key for key in weights if key not in wanted]
     shapes = [

@@ -1,4 +1,4 @@
-"""Compares what models wrote for the same studies: in figures, side by side, and marked by blind readers.
+"""Compares the reports of several models on the same studies: figures, side by side, blind reading.
 
-It reads the files of `evaluate --reports`, and needs no torch.
+Reads the files of `evaluate --reports` and needs no torch.
 """

@@ -1,7 +1,7 @@
 """The answers of blind readers: the JSON files that a sheet saves.
 
-A sheet calls a report by an id, a digest of the study and the text. It says no more of the model than the
-text itself does, and two models that wrote the same have one report.
+A sheet identifies a report by a digest of the study and the text, which reveals no more about the model than
+the text does. Two models that wrote the same text share one report.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def id_of(study: str, report: str) -> str:
 def read(place: Path) -> dict[str, Mapping[str, Answer]]:
     """Returns the answers in the `FILES` of `place`, by reader and id. Raises InputError.
 
-    If a reader has several files, the last of them, by name, that has an answer on a report counts.
+    If a reader has several files, the last by name that answers on a report counts.
     """
     found: dict[str, Mapping[str, Answer]] = {}
     for file in sorted(place.glob(FILES)):

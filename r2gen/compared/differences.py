@@ -7,10 +7,9 @@ SAME, ADDED, MISSING = "same", "added", "missing"
 
 
 def marked(reference: str, written: str) -> list[tuple[str, str]]:
-    """Compares `written` with the `reference`: words in a row, each row with its kind.
+    """Splits `written` and the `reference` into runs of words, each with its kind.
 
-    They are in both, added by the model, or missing from what it wrote. Case and punctuation make no
-    difference.
+    Words are in both, added by the model, or missing from its report. Case and punctuation are ignored.
     """
     theirs, ours = _words(reference), _words(written)
     matcher = SequenceMatcher(None, [_key(w) for w in theirs], [_key(w) for w in ours], autojunk=False)
@@ -23,7 +22,7 @@ def marked(reference: str, written: str) -> list[tuple[str, str]]:
 
 
 def _words(text: str) -> list[str]:
-    """Returns the words with the punctuation that follows them, which tokenizers set apart."""
+    """Returns the words, each with its trailing punctuation, which tokenizers set apart."""
     words: list[str] = []
     for word in text.split():
         if words and not _key(word):

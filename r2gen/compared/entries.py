@@ -1,4 +1,4 @@
-"""The reports that models wrote for a split, read back from the files of `evaluate --reports`."""
+"""Reads the generated reports of a split from the files of `evaluate --reports`."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ from r2gen.errors import InputError
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of a file: a study, and the report that a model wrote for it."""
+    """A line of a file: a study, and the report that a model generated for it."""
 
     id: str
-    images: tuple[str, ...]  # files
+    images: tuple[str, ...]  # paths
     reference: str
     report: str
     scores: Mapping[str, float]  # of this report alone
@@ -30,18 +30,18 @@ class Entry:
 
 @dataclass(frozen=True)
 class Shown:
-    """A study, and what every model wrote for it, by the model's name."""
+    """A study, and the report of every model, by the model's name."""
 
     written: Mapping[str, Entry]
 
     @property
     def study(self) -> Entry:
-        """Returns one of the entries: its id, images, reference and true findings are those of all."""
+        """Any of the entries: id, images, reference and true findings are the same in all."""
         return next(iter(self.written.values()))
 
 
 def read(file: Path) -> list[Entry]:
-    """Returns the entries of `file`, without lines that are none. Raises InputError."""
+    """Returns the entries of `file`; invalid lines are skipped. Raises InputError."""
     entries = []
     try:
         with file.open(encoding="utf-8", errors="replace") as lines:
@@ -54,10 +54,10 @@ def read(file: Path) -> list[Entry]:
 
 
 def spread(models: Mapping[str, Sequence[Entry]], count: int) -> tuple[Shown, ...]:
-    """Returns `count` studies with what every model wrote for them.
+    """Returns `count` studies with the reports of every model.
 
-    They are those in the middle of as many equal parts of the split, in the split's own order: neither chosen
-    nor left to chance. Only studies that every model has count; a model that wrote nothing does not.
+    The split is divided, in its own order, into `count` equal parts, and the middle study of each is taken:
+    neither chosen nor random. Only studies that every model has count; a model without any entry is ignored.
     """
     by_study = {name: {entry.id: entry for entry in entries} for name, entries in models.items() if entries}
     if not by_study:

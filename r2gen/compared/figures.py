@@ -1,4 +1,4 @@
-"""The figures of a model's reports beside their references, which no n-gram score gives by itself."""
+"""Figures of a model's reports against their references that no n-gram score shows by itself."""
 
 import math
 from collections import Counter
@@ -15,7 +15,7 @@ _NOTE = (
 
 
 def figures(models: Mapping[str, Sequence[Entry]]) -> Table:
-    """Returns a row per model, each of which has written at least one report."""
+    """Returns a row per model; each must have at least one report."""
     of_findings = ("findings precision", "findings recall", "findings F1")
     head = ("model", *of_findings, "lexical overlap", "length ratio", "distinct reports")
     rows = tuple((model, *_agreement(each), *_words(each)) for model, each in models.items())
@@ -23,7 +23,7 @@ def figures(models: Mapping[str, Sequence[Entry]]) -> Table:
 
 
 def findings(models: Mapping[str, Sequence[Entry]]) -> Table:
-    """Returns a row per finding, those first that the references have most often."""
+    """Returns a row per finding, in descending order of their frequency in the references."""
     every = [counts(entries) for entries in models.values()]
     agreed, missed, _ = every[0]
     names = {name for each in every for kind in each for name in kind}
@@ -36,7 +36,7 @@ def findings(models: Mapping[str, Sequence[Entry]]) -> Table:
 
 
 def counts(entries: Sequence[Entry]) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """Counts findings by name: in report and reference, in the reference alone, in the report alone."""
+    """Counts findings by name: in report and reference, in the reference only, in the report only."""
     pairs = [(set(e.found), set(e.true)) for e in entries]
     return (
         Counter(name for found, true in pairs for name in found & true),
@@ -46,7 +46,7 @@ def counts(entries: Sequence[Entry]) -> tuple[Counter[str], Counter[str], Counte
 
 
 def _agreement(entries: Sequence[Entry]) -> tuple[str, str, str]:
-    """Returns precision, recall and F1, micro-averaged: every finding of every study counts alike."""
+    """Returns precision, recall and F1, micro-averaged over all findings of all studies."""
     agreed, missed, invented = (found.total() for found in counts(entries))
     return (
         percent(_ratio(agreed, agreed + invented)),
@@ -56,7 +56,7 @@ def _agreement(entries: Sequence[Entry]) -> tuple[str, str, str]:
 
 
 def _words(entries: Sequence[Entry]) -> tuple[str, str, str]:
-    """Returns lexical overlap, length ratio (Papineni et al., 2002) and the share of different texts."""
+    """Returns lexical overlap, length ratio (Papineni et al., 2002) and the share of distinct texts."""
     words = [(Counter(e.report.split()), Counter(e.reference.split())) for e in entries]
     length = _ratio(sum(a.total() for a, _ in words), sum(b.total() for _, b in words))
     return (

@@ -1,7 +1,7 @@
-"""HTML of what models wrote: studies side by side, and the sheet for readers who must not know the models.
+"""HTML of generated reports: studies side by side, and the sheet for blind readers.
 
-A sheet has neither names nor scores. Its order is that of the ids, which say nothing of a model, and the page
-saves the answers itself: nothing is sent anywhere.
+A sheet has neither model names nor scores, and orders reports by their ids, which reveal nothing about the
+model. The page saves the answers itself; nothing is sent anywhere.
 """
 
 import base64
@@ -20,11 +20,11 @@ from r2gen.compared.entries import Shown
 from r2gen.compared.pictures import picture
 from r2gen.errors import printable
 
-_SIDE_PX = 900  # of an image on a sheet: a reader must be able to find what a report says
+_SIDE_PX = 900  # image size on a sheet: large enough to check the report's findings
 
 
 def sheet(studies: Sequence[Shown]) -> str:
-    """Returns the whole page. An image that cannot be read is marked as such."""
+    """Returns the whole page. Unreadable images are marked as such."""
     script = _asset("sheet.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
@@ -44,13 +44,13 @@ def sheet(studies: Sequence[Shown]) -> str:
 
 
 def texts(shown: Shown) -> dict[str, str]:
-    """Returns what was written for a study by id, in their order; what several models wrote once."""
+    """Returns a study's distinct reports by id, in the order of the ids."""
     found = {entry.report for entry in shown.written.values()}
     return dict(sorted((id_of(shown.study.id, text), text) for text in found))
 
 
 def side_by_side(studies: Sequence[Shown]) -> str:
-    """Returns the studies with what every model wrote for them, differences from the reference marked."""
+    """Returns the studies with the report of every model, differences from the reference marked."""
     return (
         _environment()
         .get_template("studies.html.j2")
@@ -65,7 +65,7 @@ def side_by_side(studies: Sequence[Shown]) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Returns what fills in the templates of this package, and escapes what it puts in."""
+    """Returns the Jinja environment of this package's templates, with autoescaping."""
     return Environment(
         loader=PackageLoader("r2gen.compared"),
         autoescape=True,
@@ -77,11 +77,11 @@ def _environment() -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """Returns text from outside without what changes the direction of writing."""
+    """Strips external text of characters that change the writing direction."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _asset(name: str) -> Markup:
-    """Returns a file next to the templates, which needs no escaping: it is the package's own."""
+    """Returns a file next to the templates, unescaped because it is part of the package."""
     text = (resources.files("r2gen.compared") / "templates" / name).read_text(encoding="utf-8")
     return Markup(text)  # noqa: S704

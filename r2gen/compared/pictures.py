@@ -1,4 +1,4 @@
-"""The images of studies as small pictures that a page can carry in itself."""
+"""Images of studies as small pictures, embedded into a page."""
 
 import base64
 import io
@@ -14,15 +14,15 @@ _SIDE_PX, _JPEG_QUALITY = 320, 78
 class Picture:
     """A small JPEG of an image file."""
 
-    name: str  # the end of its path: the rest says where the user keeps things
-    uri: str = ""  # has the picture itself; empty if there is none to show
+    name: str  # the end of the path: the rest would reveal the user's directories
+    uri: str = ""  # data URI; empty if the image cannot be read
     width: int = 0
     height: int = 0
-    missing: str = ""  # why there is none
+    missing: str = ""  # the reason if it cannot be read
 
 
 def picture(file: str, side_px: int = _SIDE_PX) -> Picture:
-    """Returns the image in `file`, at most `side_px` pixels wide and high."""
+    """Returns the image in `file`, scaled down to at most `side_px` pixels wide and high."""
     path = Path(file)
     name = "/".join(path.parts[-2:])
     try:
@@ -41,7 +41,7 @@ def picture(file: str, side_px: int = _SIDE_PX) -> Picture:
 
 
 def _in_eight_bits(image: Image.Image) -> Image.Image:
-    """Returns it in grey or colour. Converted directly, 16 bits would be white wherever not black."""
+    """Converts to 8-bit grey or colour. Pillow's direct conversion clips 16-bit images to white."""
     if image.mode.startswith("I"):
         return image.point(lambda value: value * (1 / 256)).convert("L")
     return image.convert("L" if image.mode in {"1", "L"} else "RGB")

@@ -1,4 +1,4 @@
-"""Tables of the marks and notes of readers who did not know which model they read."""
+"""Tables of the marks and notes of blind readers."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ Models = Mapping[str, Sequence[Entry]]
 def marks(readers: Readers, models: Models) -> Table:
     """Returns a row per model with marked reports: how often each mark was given, and shares of reports.
 
-    What several readers say of one report counts as one, their mean: the intervals are over reports.
+    The marks of several readers on one report are averaged: the intervals are over reports.
     """
     ids = {id_of(entry.id, entry.report) for entries in models.values() for entry in entries}
     gone = sum(name not in ids for answers in readers.values() for name in answers)
@@ -32,7 +32,7 @@ def marks(readers: Readers, models: Models) -> Table:
 
 
 def notes(readers: Readers, models: Models) -> Table:
-    """Returns a row per note of a reader on what a model wrote."""
+    """Returns a row per reader's note on a model's report."""
     rows = tuple(
         (model, entry.id, reader, answer.mark or NOTHING, answer.note)
         for model, entries in models.items()
@@ -45,19 +45,19 @@ def notes(readers: Readers, models: Models) -> Table:
 
 
 def _on(entry: Entry, readers: Readers) -> Iterator[tuple[str, Answer]]:
-    """Yields the readers who have answered on a report, and their answers."""
+    """Yields the readers who answered on a report, with their answers."""
     name = id_of(entry.id, entry.report)
     return ((reader, answers[name]) for reader, answers in sorted(readers.items()) if name in answers)
 
 
 def _by_report(entries: Sequence[Entry], readers: Readers) -> list[Sequence[str]]:
-    """Returns the marks of every report that was marked."""
+    """Returns the marks of every marked report."""
     found = ([answer.mark for _, answer in _on(entry, readers) if answer.mark] for entry in entries)
     return [given for given in found if given]
 
 
 def _counted(reports: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """Returns the cells of a model."""
+    """Returns the table cells of one model."""
     given = [mark for one in reports for mark in one]
     correct = share([fmean(mark == CORRECT for mark in one) for one in reports])
     harmless = share([fmean(mark != MAJOR for mark in one) for one in reports])
@@ -66,9 +66,9 @@ def _counted(reports: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 
 def share(parts: Sequence[float]) -> tuple[float, float, float]:
-    """Returns the mean of `parts`, each from 0 to 1, with the ends of Wilson's 95% interval.
+    """Returns the mean of `parts`, each from 0 to 1, with Wilson's 95% interval.
 
-    Few or equal parts do not make that empty (Wilson, J. Am. Stat. Assoc. 22, 1927).
+    Unlike the normal interval it is not empty for few or equal parts (Wilson, J. Am. Stat. Assoc. 22, 1927).
     """
     n, p, z = len(parts), fmean(parts), NormalDist().inv_cdf((1 + _LEVEL) / 2)
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)

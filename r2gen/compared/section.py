@@ -1,4 +1,4 @@
-"""The section that a report of compared models has about what they wrote."""
+"""The section on generated reports within a comparison of models."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,24 +12,24 @@ from r2gen.compared.table import Table
 
 @dataclass(frozen=True)
 class Section:
-    """The tables and the studies of what compared models wrote."""
+    """Tables and example studies of the compared models' reports."""
 
     title: ClassVar[str] = "Reports"
     tables: tuple[Table, ...]
     studies: tuple[Shown, ...]
 
     def html(self) -> str:
-        """Returns the studies side by side, for a page that has the style of a report."""
+        """Returns the studies side by side, for a page that has the report's style sheet."""
         from r2gen.compared import page  # noqa: PLC0415 - only a page needs templates and images
 
         return page.side_by_side(self.studies)
 
 
 def section(place: Path, reports: Mapping[str, Path], samples: int) -> Section | None:
-    """Returns the section with so many `samples` of studies; None if nothing was written.
+    """Returns the section with `samples` example studies; None if there are no reports.
 
-    `reports` are the files of `evaluate --reports` by the names of their models; the answers of blind readers
-    lie in `place`. Raises InputError if a file cannot be read.
+    `reports` maps model names to files of `evaluate --reports`; `place` holds the answers of blind readers.
+    Raises InputError if a file cannot be read.
     """
     models = {name: found for name, file in reports.items() if (found := entries.read(file))}
     if not models:

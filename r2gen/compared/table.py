@@ -1,4 +1,4 @@
-"""The tables of what models wrote."""
+"""Tables of a comparison of generated reports."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ NOTHING = "-"
 
 @dataclass(frozen=True)
 class Table:
-    """Figures as text, row by row; the columns numbered in `numeric` are set flush right."""
+    """Figures as text, row by row; the columns numbered in `numeric` are right-aligned."""
 
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numeric: tuple[int, ...] = ()
     note: str = ""
-    is_detail: bool = False  # for those who want to know more
+    is_detail: bool = False  # for readers who want more detail
 
 
 def percent(value: float | None) -> str:
