@@ -1,4 +1,4 @@
-"""What the project is measured with: recorded runs and searches over them, and a check of a GPU.
+"""Measures the project itself: recorded runs, searches replayed over them, and a check of a GPU.
 
-It is not installed with the package: `python -m lab`, in a checkout.
+Not part of the installed package: `python -m lab`, in a checkout.
 """

@@ -22,7 +22,7 @@ def gpu(
     ),
 ) -> int:
     """Train on the GPU for ten minutes, and check what that shows."""
-    from lab.gpu_check import command  # noqa: PLC0415 - it imports what runs trials
+    from lab.gpu_check import command  # noqa: PLC0415 - imports the modules that run trials
 
     return command.main(registry.load(registry.BUILTIN).models["full"], output)
 

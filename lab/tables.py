@@ -46,7 +46,7 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     ] = None,
 ) -> int:
     """Record a grid of runs, to replay searches over. Example: lab record t.jsonl --space grid.yaml"""
-    # Imported here because what runs a trial takes a while, which `status` does not wait for.
+    # Late imports: the modules that run trials take a while to load, and `status` does not need them.
     from autotune.cli import import_room, option_values  # noqa: PLC0415
     from lab.replay import recording  # noqa: PLC0415
 
@@ -56,7 +56,7 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     training, notes = _training(space, model, baseline, data, limits)
     settings, gpus = training.space.for_workload(training.space.baseline), len(training.hardware.gpus)
     import_room.require(memory_limit, training.workload, settings, gpus)
-    recording.grid(training.space)  # says what is wrong with it before anything is written
+    recording.grid(training.space)  # raises before anything is written if the grid is invalid
     _require_file(file)
     with locked(file.with_name(file.name + ".lock"), f"table {file}"):
         known = _table(file, training, memory_limit)
@@ -78,7 +78,7 @@ def _say(line: str) -> None:
 def _training(
     space: str, model: str | None, baseline: Path | None, data: Path | None, limits: Options
 ) -> tuple["Training", list[str]]:
-    """What the runs of a table are of, on this machine, and what the user should know of that."""
+    """Returns the training that a table's runs belong to, and notes for the user."""
     from autotune.cli import gpus, prepare  # noqa: PLC0415 - as above
     from autotune.trials.setup import Training  # noqa: PLC0415
 
@@ -91,7 +91,7 @@ def _training(
 
 
 def _table(file: Path, training: "Training", memory_limit: str | None) -> "Table":
-    """The table in `file`, which is begun where there is none; raises InputError for one of another grid."""
+    """Opens the table in `file`, or creates it; raises InputError if it is of another grid."""
     from autotune.cli import prepare  # noqa: PLC0415 - as above
     from lab.replay import table  # noqa: PLC0415
 
@@ -105,7 +105,7 @@ def _table(file: Path, training: "Training", memory_limit: str | None) -> "Table
 
 
 def _require_file(file: Path) -> None:
-    """Makes the directory of a table; raises InputError where no file can be there."""
+    """Creates the parent directory of a table; raises InputError if no file can be created there."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         is_directory = file.is_dir()
@@ -116,7 +116,7 @@ def _require_file(file: Path) -> None:
 
 
 def _facts(training: "Training") -> dict[str, str | int]:
-    """Where the figures of a table come from."""
+    """Returns the provenance of a table's figures."""
     hardware, workload = training.hardware, training.workload
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -151,7 +151,7 @@ def replay(
 
 
 def require_whole(known: "Table", file: Path) -> None:
-    """Raises InputError where `known` lacks a run that a search may ask for."""
+    """Raises InputError if `known` lacks a run that a search may ask for."""
     from lab.replay import recording  # noqa: PLC0415 - as above
 
     lacking = sum(not known.covers(config) for config in recording.grid(known.space))

@@ -1,5 +1,5 @@
-"""`python -m lab gpu`: checks in ten minutes whether the GPUs of this machine do what a search relies on.
+"""`python -m lab gpu`: checks in ten minutes whether this machine's GPUs behave as a search assumes.
 
-`check` has the table of points and runs them; `verdicts` judges what they find, purely; `small_trainings`
-has what they train besides the published model.
+`check` lists and runs the points; `verdicts` judges their results, purely; `small_trainings` has the
+workloads besides the published model.
 """

@@ -1,4 +1,4 @@
-"""Where a check's trainings run: as the tuner's own trials, by themselves or side by side, and in time."""
+"""Runs a check's trainings as the tuner's own trials, alone or concurrently, within a time limit."""
 
 import json
 import os
@@ -34,19 +34,16 @@ from lab.gpu_check import elsewhere, small_trainings
 SMALL = small_trainings.__name__
 _POLL_S = 0.2
 _BACK_S, _LOOK_S = 20.0, 0.02
-_SLACK_BYTES = 64 * 2**20  # a desktop's use moves by so much at any time
+_SLACK_BYTES = 64 * 2**20  # normal fluctuation of a desktop's use
 _STALL_S = 300.0  # a compilation may take minutes without a record
 _GONE = Outcome(Status.INTERRUPTED, reason="it ended without a word")
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A trial that has run: its records, with the moments they came at, and what the tuner makes of them.
+    """A finished trial: its timestamped records, and the tuner's measurement of them."""
 
-    `outcome` is None where its time was over before.
-    """
-
-    outcome: Outcome | None
+    outcome: Outcome | None  # None if time ran out before it ended
     measurement: Measurement = field(default_factory=Measurement)
     records: Sequence[Mapping[str, Any]] = ()
 
@@ -56,30 +53,26 @@ class Ran:
 
     @property
     def ending(self) -> str:
-        """How it ended, in a line."""
+        """How the trial ended, on one line."""
         if self.outcome is None:
             return "its time was over before it had ended"
         return ": ".join(filter(None, (str(self.outcome), self.outcome.reason)))
 
     @property
     def process_bytes(self) -> int | None:
-        """All that it took of its GPU, None where NVML does not tell."""
+        """GPU memory of the whole process, None if NVML does not report it."""
         context_bytes, reserved_bytes = self.measurement.context_bytes, self.measurement.peak_reserved_bytes
         return context_bytes + reserved_bytes if context_bytes and reserved_bytes else None
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A machine to be checked until `deadline_s` of the monotonic clock.
-
-    `settings` are all those of the built-in trainer, which every training starts from; `server` forks the
-    trials, and what they write is in `directory`.
-    """
+    """A machine under test until `deadline_s` of the monotonic clock."""
 
     hardware: Hardware
     machine: Machine
-    settings: Mapping[str, Setting]
-    directory: Path
+    settings: Mapping[str, Setting]  # all of the built-in trainer's, the basis of every training
+    directory: Path  # for the output of the trials
     deadline_s: float
     server: ForkServer
 
@@ -92,7 +85,7 @@ class Bench:
         directory: Path,
         deadline_s: float,
     ) -> "Bench":
-        """The bench of this machine, for a model of such `settings`."""
+        """Returns the bench of this machine for a model with these `settings`."""
         workload = registry.load(registry.BUILTIN)
         whole = workload.complete(workload.fill(settings))
         return cls(hardware, machine, whole, directory, deadline_s, ForkServer([*workload.preload, SMALL]))
@@ -107,13 +100,13 @@ class Bench:
 
     @property
     def training_studies(self) -> int:
-        """Studies of an epoch."""
+        """Studies per epoch."""
         samples = registry.load(registry.BUILTIN).training_samples({**self.settings, "epochs": 1})
         return samples or 1
 
     @property
     def limit_bytes(self) -> int | None:
-        """What a trial may take that has a GPU to itself; None without one."""
+        """GPU memory limit of a trial with a GPU to itself; None without a GPU."""
         return self._training(Workload(""), 1, 1).gpu_limit_bytes(1.0)
 
     def trained(
@@ -125,14 +118,14 @@ class Bench:
         gpus: float = 1.0,
         watched: bool = False,
     ) -> Order:
-        """The order to train the built-in model so long, with some settings changed."""
+        """Returns the order that trains the built-in model for `samples`, with some settings changed."""
         workload = registry.load(registry.BUILTIN)
         if watched:
             workload = replace(workload, entry_point=f"{SMALL}:watched")
         return self._order(workload, samples, evaluations, gpus, changed)
 
     def small(self, name: str, samples: int, step_bytes: int = 0) -> Order:
-        """The order to run one of the `small_trainings`."""
+        """Returns the order that runs one of the `small_trainings`."""
         workload = Workload(f"{SMALL}:{name}")
         return self._order(workload, samples, 1, 1.0, {"device": self.device, "step_bytes": step_bytes})
 
@@ -158,11 +151,11 @@ class Bench:
         return Training(space, workload, self.hardware, Options(gpus_per_trial=gpus))
 
     def run(self, order: Order) -> Ran:
-        """Runs a trial to its end, or to the bench's."""
+        """Runs a trial to its end, or to the bench's deadline."""
         return self.run_together([order])[0]
 
     def run_together(self, orders: Sequence[Order]) -> list[Ran]:
-        """Runs trials at the same time."""
+        """Runs trials concurrently."""
         attempts = [Attempt(order, self.server) for order in orders]
         outcomes: dict[int, Outcome] = {}
         try:
@@ -179,7 +172,7 @@ class Bench:
         ]
 
     def run_until(self, order: Order, meet: Callable[[Mapping[str, Any]], bool]) -> Ran:
-        """Runs a trial, and shows its records to `meet` until that says that it has done what it was for."""
+        """Runs a trial until `meet`, called with every record, returns true."""
         attempt, is_met = Attempt(order, self.server), False
         outcome: Outcome | None = None
         try:
@@ -192,7 +185,7 @@ class Bench:
         return Ran(outcome, attempt.measurement(), _records(order))
 
     def run_elsewhere(self, order: Order, environment: Mapping[str, str]) -> Ran:
-        """Runs a trial forked from a server of its own, where `environment` is added to this one's."""
+        """Runs a trial in a fork server of its own, with `environment` added to this process's."""
         with suppress(subprocess.TimeoutExpired):
             done = subprocess.run(  # noqa: S603 - a constant, and this very Python
                 [sys.executable, "-P", "-m", elsewhere.__name__, json.dumps(order.to_dict())],
@@ -213,9 +206,9 @@ def _records(order: Order) -> list[dict[str, Any]]:
 
 
 def seconds_until_back(used_bytes: int, since_s: float) -> float | None:
-    """How long after `since_s` of the monotonic clock no more than `used_bytes` are in use of the GPUs.
+    """Returns the seconds from `since_s` (monotonic) until the GPUs use at most `used_bytes`.
 
-    None where they still are after twenty seconds.
+    None if they still use more after twenty seconds.
     """
     deadline_s = time.monotonic() + _BACK_S
     while gpu_holders.used_bytes() > used_bytes + _SLACK_BYTES:

@@ -1,4 +1,4 @@
-"""The points of a check: run one after the other, told as they are found, written down to be passed on."""
+"""The points of a check: run in order, printed as they finish, and written to a file that can be shared."""
 
 import json
 import platform
@@ -22,20 +22,20 @@ from lab.gpu_check.verdicts import Found
 
 MOST_S = 600.0
 _PACKAGES = ("autotune-r2gen", "torch", "triton", "torchao", "nvidia-ml-py", "ray")
-_SHORTEST_HOST = 3  # letters: a shorter name is found in innocent words
+_SHORTEST_HOST = 3  # letters: a shorter host name also occurs within other words
 _NAME_WIDTH, _WORD_WIDTH = 42, 10
 
 
 @dataclass(frozen=True)
 class Point:
-    """What is checked: `ask` yields what it finds, and need not catch what goes wrong."""
+    """One point of the check. `ask` yields results and need not catch errors."""
 
     name: str
     ask: Callable[[Bench], Iterable[Found]]
 
 
 OF_MACHINE = (Point("devices", of_machine.devices_agree),)
-# What takes longest comes last: it takes the time that is left.
+# The longest point comes last, and gets the remaining time.
 OF_GPU = (
     Point("forked trials", of_machine.forked_trials_open_cuda),
     Point("lost GPU", of_machine.lost_gpu_is_no_cpu),
@@ -50,7 +50,7 @@ OF_GPU = (
 
 
 def run(bench: Bench, points: Sequence[Point]) -> Iterator[Found]:
-    """What comes of each point, as it comes. One that breaks does not hold; the next is asked."""
+    """Yields each point's results as they come. A point that raises fails; the next one runs."""
     for point in points:
         if bench.left_s <= 0:
             yield Found(point.name, None, "the time is over")
@@ -63,20 +63,20 @@ def run(bench: Bench, points: Sequence[Point]) -> Iterator[Found]:
 
 
 def line(found: Found) -> Text:
-    """A point as `doctor` prints a capability."""
+    """Formats a result as `doctor` prints a capability."""
     word, style = {True: ("yes", "green"), False: ("no", "red"), None: ("not asked", "yellow")}[found.ok]
     text = Text(f"{word:<{_WORD_WIDTH}}", style=style)
     return text.append(f" {found.name:<{_NAME_WIDTH}} {printable(found.detail)}", style="default")
 
 
 def holds(found: Iterable[Found]) -> bool:
-    """Whether all that was asked holds, and anything was."""
+    """True if every checked point holds and at least one was checked."""
     answers = [one.ok for one in found if one.ok is not None]
     return bool(answers) and all(answers)
 
 
 def to_json(hardware: Hardware, found: Sequence[Found], seconds: float) -> str:
-    """All of it in one object, to be pasted into an issue: no key, home directory or host name is in it."""
+    """Returns everything as one JSON object for an issue, without keys, home directories or host names."""
     whole = {
         "date": datetime.now(UTC).date().isoformat(),
         "seconds": round(seconds),
@@ -89,7 +89,7 @@ def to_json(hardware: Hardware, found: Sequence[Found], seconds: float) -> str:
 
 
 def _machine(hardware: Hardware) -> Mapping[str, Any]:
-    """Its GPUs without their UUIDs, which tell one machine from all others."""
+    """Describes the GPUs without their UUIDs, which identify a machine."""
     kept = ("label", "name", "memory_bytes", "used_bytes", "compute_capability", "exclusive")
     return {
         "gpus": [{name: getattr(gpu, name) for name in kept} for gpu in hardware.gpus],
@@ -102,7 +102,7 @@ def _machine(hardware: Hardware) -> Mapping[str, Any]:
 
 
 def versions() -> dict[str, str | None]:
-    """Of this project and of what it computes with, None for what is not here."""
+    """Returns the versions of this project and its numerical packages, None if not installed."""
     return {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}}
 
 
@@ -114,7 +114,7 @@ def _version(package: str) -> str | None:
 
 
 def _without_place(value: Any) -> Any:
-    """The same without the name of the machine and of the directory that the check was started in."""
+    """Replaces the names of the machine and of the working directory."""
     here, host = str(Path.cwd()), socket.gethostname()
     names = {here: "(here)", **({host: "(host)"} if len(host) >= _SHORTEST_HOST else {})}
     for name, instead in names.items():

@@ -1,4 +1,4 @@
-"""`python -m lab gpu`: runs the points on this machine, says what they find, and writes it down."""
+"""`python -m lab gpu`: runs the points on this machine, prints the results, and writes them to a file."""
 
 import os
 import time
@@ -20,9 +20,9 @@ EXIT_FAILED = 1
 
 
 def main(settings: Mapping[str, Setting], file: Path, most_s: float = check.MOST_S) -> int:
-    """Checks the GPUs with a model of such `settings`; the exit code, 1 where something does not hold.
+    """Checks the GPUs with a model of these `settings`; the exit code is 1 if a point fails.
 
-    Trainings run on the first GPU. Raises InputError where there is none that can be used.
+    Trainings run on the first GPU. Raises InputError if there is no usable GPU.
     """
     begun_s = time.monotonic()
     usable = gpus.usable(None)
@@ -44,7 +44,7 @@ def main(settings: Mapping[str, Setting], file: Path, most_s: float = check.MOST
 
 
 def _on_first(bench: Bench) -> Bench:
-    """The same with one GPU alone, which from here on is all that this process sees."""
+    """Restricts the bench, and from here on this process, to the first GPU."""
     first = bench.hardware.gpus[:1]
     devices.show(os.environ, first)
     return replace(bench, hardware=replace(bench.hardware, gpus=first))

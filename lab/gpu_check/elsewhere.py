@@ -1,6 +1,6 @@
-"""A trial in a process whose environment is another one: `python -m` this module, with an order in JSON.
+"""Runs a trial in a process with a changed environment: `python -m` this module with an order in JSON.
 
-It says how the trial has ended, in JSON.
+Prints the trial's outcome as JSON.
 """
 
 import json

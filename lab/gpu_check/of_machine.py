@@ -1,4 +1,4 @@
-"""Whether the GPUs are as expected: by NVML, by torch, in forked processes, when they are lost."""
+"""Checks the GPUs as NVML and torch report them, in forked processes, and after their loss."""
 
 import os
 from collections.abc import Iterator
@@ -13,19 +13,19 @@ from lab.gpu_check import verdicts
 from lab.gpu_check.bench import WITHOUT_GPU, Bench
 from lab.gpu_check.verdicts import Found
 
-_COMPUTED = ("fp32", "tf32", "bf16", "fp16", "fp8")  # which `torch_check` has operations of
+_COMPUTED = ("fp32", "tf32", "bf16", "fp16", "fp8")  # precisions that `torch_check` has operations for
 _TRIALS = 3
 _MOST_TOLD = 3
 
 
 def devices_agree(bench: Bench) -> Iterator[Found]:
-    """NVML against torch, and the operations of every precision."""
+    """Compares NVML with torch, and runs the operations of every precision."""
     devices.number_alike(os.environ)
     yield from of_look(gpus.look_at(bench.hardware), bench)
 
 
 def of_look(look: Look, bench: Bench) -> Iterator[Found]:
-    """The same of what torch has said."""
+    """Judges torch's view of the devices."""
     known = bench.hardware.gpus
     if not isinstance(look.torch, Torch):
         yield Found("NVML and torch agree", False, look.torch.what)
@@ -45,7 +45,7 @@ def of_look(look: Look, bench: Bench) -> Iterator[Found]:
 
 
 def forked_trials_open_cuda(bench: Bench) -> Iterator[Found]:
-    """Trials one after the other from one server."""
+    """Runs several trials in a row from one fork server."""
     ran = [bench.run(bench.small("opens", 5)) for _ in range(_TRIALS)]
     servers = {record["server"] for one in ran for record in one.records if "server" in record}
     bad = [one.ending for one in ran if not one.completed or any(r.get("bad_fork") for r in one.records)]
@@ -56,7 +56,7 @@ def forked_trials_open_cuda(bench: Bench) -> Iterator[Found]:
 
 
 def lost_gpu_is_no_cpu(bench: Bench) -> Iterator[Found]:
-    """A trial that expects a GPU and finds none."""
+    """Runs a trial that expects a GPU and finds none."""
     ran = bench.run_elsewhere(bench.small("opens", 5), WITHOUT_GPU)
     is_interrupted = ran.outcome is not None and ran.outcome.status is Status.INTERRUPTED
     told = f"{ran.ending}; {len(ran.records)} steps were measured"

@@ -1,4 +1,4 @@
-"""Whether a GPU's memory is limited, given back and shared as trials rely on."""
+"""Checks that a GPU's memory is limited, released and shared as trials assume."""
 
 import os
 import signal
@@ -14,18 +14,18 @@ from autotune.system import gpu_holders
 from lab.gpu_check.bench import Bench, Ran, seconds_until_back
 from lab.gpu_check.verdicts import Found
 
-_STEPS_TO_FILL = 64  # of a GPU
+_STEPS_TO_FILL = 64  # to fill a GPU's memory
 _ENDLESS = 10**6
 _STEPS_BEFORE_KILL = 5
 _HELD_BYTES = 2**29
 _MICRO_BATCH = 4
 _STEPS = 10
 _SETTINGS: dict[str, Setting] = {MICRO_BATCH: _MICRO_BATCH, "eval_studies": _MICRO_BATCH}
-_OVER_CAP = 1.02  # blocks are of two mebibytes
+_OVER_CAP = 1.02  # tolerance: blocks are two mebibytes large
 
 
 def out_of_memory(bench: Bench) -> Iterator[Found]:
-    """A trial that takes all memory, with a cap and without."""
+    """Runs a trial that allocates all memory, with a cap and without."""
     limit_bytes = bench.limit_bytes
     if limit_bytes is None:
         yield Found("out of memory", None, "there is no GPU")
@@ -46,7 +46,7 @@ def _of_shortage(name: str, ran: Ran, cap_bytes: int | None, before_bytes: int) 
 
 
 def _with_return(found: Found, ran: Ran, before_bytes: int) -> Found:
-    """What was found, and whether the memory is back that was taken since `before_bytes` were in use."""
+    """Adds to the result whether memory use returns to `before_bytes`."""
     last_s = ran.records[-1]["at_s"] if ran.records else time.monotonic()
     back_s = seconds_until_back(before_bytes, last_s)
     told = "not given back" if back_s is None else f"given back {back_s:.1f} s after its last step"
@@ -56,7 +56,7 @@ def _with_return(found: Found, ran: Ran, before_bytes: int) -> Found:
 
 
 def killed_trial(bench: Bench) -> Iterator[Found]:
-    """A trial with loader workers that is killed in a step."""
+    """Kills a trial with loader workers during a step."""
     before_bytes = gpu_holders.used_bytes()
     order = bench.small("holds", _ENDLESS, step_bytes=min(_HELD_BYTES, (bench.limit_bytes or 0) // 4))
 
@@ -66,7 +66,7 @@ def killed_trial(bench: Bench) -> Iterator[Found]:
 
 
 def _kill_in_time(record: Mapping[str, Any]) -> bool:
-    """Kills the process that has yielded the record, once it has made some steps; whether it did."""
+    """Kills the process that yielded the record after some steps; true once it has."""
     if record["samples"] < _STEPS_BEFORE_KILL:
         return False
     os.kill(record["pid"], signal.SIGKILL)
@@ -74,7 +74,7 @@ def _kill_in_time(record: Mapping[str, Any]) -> bool:
 
 
 def two_at_once(bench: Bench) -> Iterator[Found]:
-    """Two trials with half a GPU each, and what a process takes besides its tensors."""
+    """Runs two trials with half a GPU each, and measures a process's memory besides its tensors."""
     name = "two trials share a GPU"
     if any(gpu.exclusive for gpu in bench.hardware.gpus):
         yield Found(name, None, "it is in exclusive compute mode")
@@ -90,7 +90,7 @@ def two_at_once(bench: Bench) -> Iterator[Found]:
 
 
 def _of_context(ran: list[Ran]) -> Found:
-    """It is known where the driver's process ids are those of this system: not in every container."""
+    """Reports the context memory, known only if the driver's process ids are those of this namespace."""
     name, contexts = "what a process takes besides", [one.measurement.context_bytes for one in ran]
     if not all(contexts):
         return Found(name, None, "NVML does not tell it of these processes")

@@ -1,4 +1,4 @@
-"""Whether the model trains in every precision, compiled or not, with activation checkpointing or without."""
+"""Checks that the model trains in every precision, compiled or not, with and without checkpointing."""
 
 import itertools
 import time
@@ -17,13 +17,13 @@ _OVER = "the time is over"
 
 
 def combinations() -> list[dict[str, Setting]]:
-    """What is trained, in turn: fp32 by itself, which all is held against; what takes longest comes last."""
+    """Lists the runs in order: plain fp32 first, as the reference, and the slowest last."""
     modes = itertools.product(("off", "default"), (False, True), PRECISIONS)
     return [{PRECISION: name, COMPILE: mode, CHECKPOINTING: recomputes} for mode, recomputes, name in modes]
 
 
 def every_combination(bench: Bench) -> Iterator[Found]:
-    """Some steps and an evaluation of each, as a trial; none is begun that would not be over in time."""
+    """Trains each for some steps and an evaluation, as a trial; skips those that would not finish in time."""
     reference: float | None = None
     longest_s = {"off": 0.0, "default": 0.0}
     for changed in combinations():

@@ -1,4 +1,4 @@
-"""Whether the speed that is measured is the training's, and no step is held up by what could be spared."""
+"""Checks that the measured speed is the training's, and that no step waits unnecessarily."""
 
 from collections.abc import Iterator
 
@@ -11,13 +11,13 @@ from lab.gpu_check.verdicts import Found
 
 _MICRO_BATCH = 8
 _EPOCHS = 4
-_UNEVEN_BATCH = 12  # which no power of two is a multiple of: the last batch of an epoch is smaller
-_MOST_WAITS = 2.0  # a step: one is for its loss and its norm; that for its end torch does not count
+_UNEVEN_BATCH = 12  # divides no power of two: the last batch of an epoch is smaller
+_MOST_WAITS = 2.0  # per step: one for the loss and norm; torch does not count the one at its end
 _EVALUATED: dict[str, Setting] = {"eval_studies": 32}
 
 
 def stamped_speed(bench: Bench) -> Iterator[Found]:
-    """A trial's throughput against whole epochs, and how often a step waits for the GPU."""
+    """Compares a trial's throughput with whole epochs, and counts a step's waits for the GPU."""
     name = "the speed is that of whole epochs"
     samples = _EPOCHS * bench.training_studies + _MICRO_BATCH
     order = bench.trained(samples, {MICRO_BATCH: _MICRO_BATCH, **_EVALUATED}, watched=True)
@@ -41,7 +41,7 @@ def _of_waits(waits: float | None) -> Found:
 
 
 def compilations(bench: Bench) -> Iterator[Found]:
-    """What is compiled when, over epochs whose last batch is smaller."""
+    """Looks for late compilations over epochs whose last batch is smaller."""
     name = "nothing is compiled after the first steps"
     if reason := why_not(COMPILE, "default", bench.machine):
         yield Found(name, None, reason)
@@ -55,7 +55,7 @@ def compilations(bench: Bench) -> Iterator[Found]:
 
 
 def second_evaluation(bench: Bench) -> Iterator[Found]:
-    """The first evaluation's time against the second's, in the number format that cuDNN's attention takes."""
+    """Compares the first evaluation's time with the second's, in a precision that suits cuDNN attention."""
     name = "an evaluation makes no plan for each word"
     precision = "fp32" if why_not(PRECISION, "bf16", bench.machine) else "bf16"
     every = _MICRO_BATCH * 2

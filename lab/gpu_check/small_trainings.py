@@ -1,6 +1,6 @@
-"""What a check trains besides the published model: workloads that do one thing to a GPU, and yield.
+"""Small workloads for the check besides the published model, each doing one thing to a GPU.
 
-In addition the published one, watched from inside its process.
+Also the published trainer, instrumented from inside its process.
 """
 
 import importlib
@@ -19,12 +19,12 @@ from autotune.workloads import registry
 
 QUALITY = "bleu_4"
 _WAITING = "called a synchronizing CUDA operation"  # c10/cuda/CUDAFunctions.cpp
-_COUNTED = range(5, 10)  # steps, in the first epoch: they take longer, and it is not timed
+_COUNTED = range(5, 10)  # steps; in the first epoch, which is not timed, as counting slows them down
 _STEP_S = 0.05
 
 
 def opens(config: Mapping[str, Any], workdir: Path) -> Iterator[dict[str, Any]]:
-    """Says of its process whether it can use CUDA, and from which server it was forked."""
+    """Reports whether its process can use CUDA, and the server that forked it."""
     del workdir
     for samples in range(1, 6):
         torch.ones(4, device=config["device"])
@@ -34,7 +34,7 @@ def opens(config: Mapping[str, Any], workdir: Path) -> Iterator[dict[str, Any]]:
 
 
 def grows(config: Mapping[str, Any], workdir: Path) -> Iterator[dict[str, Any]]:
-    """Takes so many bytes more with every step, until there are none."""
+    """Allocates `step_bytes` more with every step until memory runs out."""
     del workdir
     held = []
     for samples in itertools.count(1):
@@ -43,7 +43,7 @@ def grows(config: Mapping[str, Any], workdir: Path) -> Iterator[dict[str, Any]]:
 
 
 def holds(config: Mapping[str, Any], workdir: Path) -> Iterator[dict[str, Any]]:
-    """Holds so many bytes, loads its batches by workers, and does not end; it says which process to kill."""
+    """Holds `step_bytes`, loads batches with workers, and never ends; its records have the pid to kill."""
     del workdir
     held = torch.ones(config["step_bytes"], dtype=torch.uint8, device=config["device"])
     data = TensorDataset(torch.arange(1000))
@@ -54,9 +54,9 @@ def holds(config: Mapping[str, Any], workdir: Path) -> Iterator[dict[str, Any]]:
 
 
 def watched(config: Mapping[str, Any], workdir: Path) -> Iterator[dict[str, Any]]:
-    """The built-in trainer's records; that of an epoch's first step says when all before it was done.
+    """Yields the built-in trainer's records, adding when the GPU had finished everything before an epoch.
 
-    Of some steps they say how often they waited for the GPU.
+    For some steps it adds how often they waited for the GPU.
     """
     module, _, name = registry.named(registry.BUILTIN).entry_point.partition(":")
     records = getattr(importlib.import_module(module), name)(config, workdir)
@@ -78,7 +78,7 @@ def _settled_s() -> float:
 
 
 def _with_waits(records: Iterator[dict[str, Any]]) -> dict[str, Any] | None:
-    """The next record, and how often torch has warned of a wait on the way to it."""
+    """Returns the next record with the number of synchronisation warnings before it."""
     if not torch.cuda.is_available():
         return next(records, None)
     with warnings.catch_warnings(record=True) as seen:

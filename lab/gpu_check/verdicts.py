@@ -1,4 +1,4 @@
-"""What the figures of a check are worth. Pure: figures in, verdicts out."""
+"""Judges the figures of a check. Pure: figures in, verdicts out."""
 
 import itertools
 import statistics
@@ -13,30 +13,27 @@ from autotune.system.nvml import Gpu
 
 Record = Mapping[str, Any]
 
-LOSS_SHARE, FP8_LOSS_SHARE = 0.05, 0.1  # of fp32's loss: dropout alone moves it by about a fiftieth
+LOSS_SHARE, FP8_LOSS_SHARE = 0.05, 0.1  # of fp32's loss; dropout alone changes it by about 2%
 STAMPED_SHARE = 0.03
-_TOTAL_SHARE = 0.05  # of the memory: NVML counts what the driver keeps for itself, torch does not
+_TOTAL_SHARE = 0.05  # of the memory: NVML includes the driver's own use, torch does not
 _LAST_LOSSES = 15
-_STEPS_TO_COMPILE = 3  # the first one, and one more for the batch's size, which is fixed until it changes
-_FIRST_EVALUATION = 3.0  # times the second one: the first loads kernels, and writes a first checkpoint
+_STEPS_TO_COMPILE = 3  # the first step, and the recompilation at the first change of the batch size
+_FIRST_EVALUATION = 3.0  # times the second: the first loads kernels and writes the first checkpoint
 _BEGUN = "epoch_begun_s"
 
 
 @dataclass(frozen=True)
 class Found:
-    """The result of a point: whether it holds, None where it was not checked; a line with its figure.
-
-    `figures` are the same for a program to read, and more of them.
-    """
+    """The result of a point."""
 
     name: str
-    ok: bool | None
-    detail: str
-    figures: Mapping[str, Any] = field(default_factory=dict)
+    ok: bool | None  # None if it was not checked
+    detail: str  # one line with the figure
+    figures: Mapping[str, Any] = field(default_factory=dict)  # for programs: all figures
 
 
 def agreement(known: Sequence[Gpu], told: Torch) -> list[str]:
-    """Returns in what NVML and torch differ: the GPUs and their order, memory, compute capability."""
+    """Returns the differences of NVML and torch: GPUs and their order, memory, compute capability."""
     seen = [f"GPU-{one['uuid']}" for one in told.devices]
     if seen != [gpu.uuid for gpu in known]:
         return [f"NVML has {len(known)} GPUs and torch {len(seen)}, or they are in another order"]
@@ -58,9 +55,9 @@ def _differences(gpu: Gpu, seen: Mapping[str, Any]) -> list[str]:
 
 
 def last_loss(records: Sequence[Record], samples: int) -> float | None:
-    """The mean loss of the last steps up to `samples`; None where there was no step.
+    """Returns the mean loss of the last steps up to `samples`; None if there was no step.
 
-    A trial takes more steps until it hears that it is over: how many depends on how busy the machine is.
+    Later steps are ignored: how many a trial takes before it stops depends on the machine's load.
     """
     steps = [record for record in records if "train_loss" in record and record["samples"] <= samples]
     losses = [step["train_loss"] for step in steps]
@@ -68,13 +65,13 @@ def last_loss(records: Sequence[Record], samples: int) -> float | None:
 
 
 def is_near(loss: float, reference: float, precision: str) -> bool:
-    """Whether a precision trains as fp32 does, by what its loss is after some steps of the same training."""
+    """True if the loss after some steps is close enough to fp32's on the same training."""
     allowed = FP8_LOSS_SHARE if precision == "fp8" else LOSS_SHARE
-    return abs(loss / reference - 1) <= allowed  # a loss that is no number is near to nothing
+    return abs(loss / reference - 1) <= allowed  # false for NaN
 
 
 def epochs_rate(records: Sequence[Record]) -> float | None:
-    """Samples per second of the whole epochs but the first, by the times that `watched` has taken."""
+    """Returns samples per second over whole epochs, the first excluded, by the timestamps of `watched`."""
     begun = [(record[_BEGUN], record["samples"]) for record in records if _BEGUN in record][1:]
     if len(begun) < 2:
         return None
@@ -83,27 +80,27 @@ def epochs_rate(records: Sequence[Record]) -> float | None:
 
 
 def is_stamped_well(stamped: float, whole: float) -> bool:
-    """Whether the speed that the tuner has stamped is that of whole epochs."""
+    """True if the speed by the tuner's timestamps agrees with that of whole epochs."""
     return abs(stamped / whole - 1) <= STAMPED_SHARE
 
 
 def late_compilations(records: Sequence[Record]) -> list[int]:
-    """The steps, counted from 1, before which something was compiled though the first ones were over."""
+    """Returns the steps, counted from 1, that followed a compilation after the first few steps."""
     steps = [record for record in records if "train_loss" in record]
     return [n for n, record in enumerate(steps, 1) if n > _STEPS_TO_COMPILE and record.get(COMPILING)]
 
 
 def evaluations_s(records: Sequence[Record], quality: str) -> list[float]:
-    """How long each evaluation took, from the end of the step before it."""
+    """Returns the seconds of each evaluation, from the end of the preceding step."""
     return [b["at_s"] - a["at_s"] for a, b in itertools.pairwise(records) if quality in b]
 
 
 def is_without_plans(seconds: Sequence[float]) -> bool:
-    """Whether the first evaluation has no more to prepare than kernels are: not a plan for every word."""
+    """True if the first evaluation prepares no more than kernels, and no plan for every word."""
     return seconds[0] <= _FIRST_EVALUATION * seconds[1]
 
 
 def waits(records: Sequence[Record]) -> float | None:
-    """How often a step has waited for its GPU, as far as torch can tell; None where nothing was counted."""
+    """Returns the mean number of GPU waits per step, as counted by torch; None if nothing was counted."""
     counted = [record["waits"] for record in records if "waits" in record]
     return statistics.fmean(counted) if counted else None

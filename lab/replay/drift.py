@@ -1,4 +1,4 @@
-"""How a machine's speed moves while it is used: recorded second by second, and lived through again. Pure."""
+"""The drift of a machine's speed: recorded second by second, and replayed. Pure."""
 
 import math
 import statistics
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Drift:
-    """A machine's speed in each interval, as a share of its mean; after the last one comes the first.
+    """A machine's speed per interval, relative to its mean; repeats after the last interval.
 
-    Raises ValueError for what is none.
+    Raises ValueError for invalid speeds.
     """
 
     speeds: tuple[float, ...]
@@ -28,11 +28,11 @@ class Drift:
 
     @property
     def deviation(self) -> float:
-        """The speeds' relative standard deviation."""
+        """Relative standard deviation of the speeds."""
         return statistics.pstdev(self.speeds) / statistics.fmean(self.speeds)
 
     def seconds(self, work_s: float, at_s: float) -> float:
-        """What that takes from the moment `at_s` on which takes `work_s` at the mean speed."""
+        """Returns the duration, from `at_s` on, of work that takes `work_s` at the mean speed."""
         place, now, left = int(at_s // self.interval_s), at_s, work_s
         while True:
             speed = self.speeds[place % len(self.speeds)]
@@ -44,10 +44,10 @@ class Drift:
 
 
 def of_steps(steps: Iterable[tuple[int, float]], interval_s: float = 1.0) -> Drift:
-    """The drift of a run of which every step's samples and seconds are given, as if one followed the other.
+    """Computes the drift of a run from the samples and seconds of its consecutive steps.
 
-    A step's samples are spread over its time; what is left after the last whole interval is left out. Raises
-    ValueError where there is no whole interval.
+    A step's samples are spread evenly over its time; an incomplete last interval is dropped. Raises
+    ValueError if there is no complete interval.
     """
     trained: list[float] = []
     now = 0.0

@@ -1,4 +1,4 @@
-"""Recording a table: a grid of settings, run one by one and alone, whatever device there is."""
+"""Records a table: the runs of a grid of settings, one at a time, on any device."""
 
 import math
 import shutil
@@ -41,7 +41,7 @@ class Planned:
 
 
 def grid(space: Space) -> list[dict[str, Setting]]:
-    """Every configuration of `space`, the baseline first; raises InputError where they are not finite."""
+    """Returns every configuration of `space`, the baseline first; raises InputError if infinitely many."""
     configs = space.every()
     if configs is None:
         loose = [name for name, knob in space.drawn_knobs.items() if knob.drawn_from.choice is None]
@@ -52,11 +52,10 @@ def grid(space: Space) -> list[dict[str, Setting]]:
 
 
 def missing(known: Table, *, seeds: int, timings: int, part: str = "all") -> Iterator[Planned]:
-    """The runs that `known` still lacks, those that are timed first and the whole grid in turn.
+    """Yields the runs that `known` lacks: timed ones first, each pass over the whole grid.
 
-    Everything that moves speed is timed `timings` times, far apart, the baseline more often, because every
-    comparison is with it; everything that moves quality is run with `seeds` seeds. What failed once is not
-    tried again.
+    Settings that affect speed are timed `timings` times, far apart, the baseline more often because every
+    comparison uses it; settings that affect quality are run with `seeds` seeds. Failed runs are not repeated.
     """
     configs = grid(known.space)
     if part != "untimed":
@@ -91,7 +90,7 @@ def record(
     plan: Iterator[Planned],
     say: Callable[[str], None],
 ) -> None:
-    """Runs what is `plan`ned, and adds it to the table in `file`, run by run."""
+    """Runs the `plan`, and appends each run to the table in `file`."""
     server, scratch = ForkServer(training.workload.preload), _scratch(file)
     for planned in plan:
         order = training.order(planned.config, TrialDir(scratch), seed=planned.seed)
@@ -104,9 +103,9 @@ def record(
 
 
 def record_drift(file: Path, training: Training, seconds: float) -> Drift:
-    """Trains the baseline for `seconds`, and adds to `file` how fast it was from second to second.
+    """Trains the baseline for `seconds`, and appends its speed per second to `file`.
 
-    Raises InputError where it ends before there is anything to show.
+    Raises InputError if it ends before one interval is complete.
     """
     scratch, space = _scratch(file), training.space
     shutil.rmtree(scratch, ignore_errors=True)
@@ -131,7 +130,7 @@ def record_drift(file: Path, training: Training, seconds: float) -> Drift:
 
 
 def _scratch(file: Path) -> Path:
-    """Where the runs of the table in `file` are trained, one after the other."""
+    """Returns the directory in which the table's runs are trained, one after the other."""
     return file.with_name(file.name + ".work")
 
 
@@ -154,7 +153,7 @@ def _run(planned: Planned, order: Order, server: ForkServer) -> Run:
 
 
 def _clocked(order: Order) -> tuple[float, list[tuple[int, float]], list[Point]]:
-    """Seconds to the first step's end, the later steps, and the evaluations, from a run's own records."""
+    """Returns seconds to the first step's end, the later steps, and the evaluations, from a run's records."""
     steps: list[tuple[int, float]] = []
     evaluations: list[Point] = []
     start_s, before_s, before = 0.0, None, 0
@@ -175,7 +174,7 @@ def _clocked(order: Order) -> tuple[float, list[tuple[int, float]], list[Point]]
 
 
 def _point(record: Mapping[str, Any], quality: str, seconds: float) -> Point | None:
-    """What an evaluation's record says; None where its quality is no number."""
+    """Returns an evaluation's point; None if its quality is not finite."""
     found = units.number(record[quality])
     if found is None:
         return None
@@ -185,7 +184,7 @@ def _point(record: Mapping[str, Any], quality: str, seconds: float) -> Point | N
 
 
 def _short(seconds: float) -> float:
-    """A time as it is written down: four digits are more than any clock is good for."""
+    """Rounds a time to four significant digits, more than any clock's accuracy."""
     return float(f"{seconds:.4g}")
 
 

@@ -1,8 +1,8 @@
-"""A whole search over recorded runs, in simulated time: the search's own code, with a table for a machine.
+"""Replays a whole search over recorded runs in simulated time: the real search's code on a simulated machine.
 
-What is simulated is the machine alone. A trial's step times are those of a recorded run of the same settings,
-taken from a random place on, its quality that of a recorded run with a seed of its own. Where the table has a
-drift, all runs of the same settings are equally fast except for it, and it continues from trial to trial.
+A trial's step times come from a recorded run of the same settings, from a random position on, and its quality
+from a recorded run with a seed of its own. If the table has a drift, runs of equal settings are equally fast
+except for the drift, which continues from trial to trial.
 """
 
 import itertools
@@ -22,12 +22,12 @@ from autotune.space import evaluating
 from autotune.trials.progress import Progress
 from lab.replay.table import Point, Run, Table
 
-_ASKED_EVERY_S = 1.0  # how often a running trial is held against the threshold: as often as it reports
+_ASKED_EVERY_S = 1.0  # interval at which a running trial is compared with the threshold: that of its reports
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """How a trial went: its outcome, what it showed, and the seconds that it took."""
+    """A simulated trial: outcome, measurement, and duration in seconds."""
 
     outcome: Outcome
     measurement: Measurement
@@ -36,7 +36,7 @@ class Simulated:
 
 @dataclass(frozen=True)
 class Moment:
-    """Where a search stood when a trial had ended: simulated seconds, trials begun, the recommendation."""
+    """The state of a search after a trial: simulated seconds, trials begun, the recommendation."""
 
     seconds: float
     trials: int
@@ -45,7 +45,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Result:
-    """A replayed search: how its recommendation developed, its trials, what it claims in the end."""
+    """A replayed search: its recommendations over time, its trials, and its final claim."""
 
     moments: tuple[Moment, ...]
     trials: tuple[Trial, ...]
@@ -55,10 +55,10 @@ class Result:
 
 
 class Machine:
-    """Runs trials out of a table. `seed` decides which recorded run stands for which trial's."""
+    """Runs trials from a table. `seed` determines which recorded run is used for which trial."""
 
     def __init__(self, table: Table, seed: int, *, everything_is: Config | None = None) -> None:
-        """With `everything_is`, every configuration runs as that one does: an A/A search."""
+        """With `everything_is`, runs every configuration as that one: an A/A search."""
         self._table, self._rng = table, random.Random(seed)
         self._everything_is = everything_is
         self._left: dict[Key, list[Run]] = {}
@@ -74,9 +74,9 @@ class Machine:
         target: float | None = None,
         until_timed: bool = False,
     ) -> Simulated:
-        """`trial` from its start at `at_s` to its end, at a `target`, or to where `threshold` stops it.
+        """Simulates `trial` from `at_s` to its end, to a `target`, or until `threshold` stops it.
 
-        `members` are the trials whose numbers a race has. Raises KeyError for what was not recorded.
+        `members` are the trials that a race refers to. Raises KeyError for settings that were not recorded.
         """
         if trial.kind is TrialKind.RACE:
             return self.race(members, at_s)
@@ -105,9 +105,9 @@ class Machine:
         return Simulated(Outcome(Status.COMPLETED), self._shown(progress, run), seconds)
 
     def race(self, members: Sequence[Trial], at_s: float) -> Simulated:
-        """A race of the settings of `members` from `at_s` on, each compared with the first of them.
+        """Simulates a race of the settings of `members` from `at_s` on, each compared with the first.
 
-        Each is started once; then they take turns, until `racing` has seen enough.
+        Each is started once; then they take turns until `racing` has enough data.
         """
         runs = {member.number: self._fit(self._config(member)) for member in members}
         steps = {number: self._steps(run) for number, run in runs.items()}
@@ -134,9 +134,9 @@ class Machine:
         return Slice(number, count, samples, seconds, done)
 
     def _next_seed(self, config: Config, known: Sequence[Run]) -> Run:
-        """Another one of the recorded seeds of `config` every time, as long as there is one.
+        """Draws one of the recorded seeds of `config`, without replacement while some are left.
 
-        No two trials of a search have the same seed: equal runs would look as if there were no noise.
+        No two trials of a search share a seed: identical runs would look like a lack of noise.
         """
         key = settings_key(config, self._table.space.known.same_quality)
         if not self._left.get(key):
@@ -153,17 +153,17 @@ class Machine:
         return timed
 
     def _fit(self, config: Config) -> Run:
-        """A recorded run of `config` that did not fail: a failed one is in no race."""
+        """Draws a recorded run of `config` that completed: a failed one cannot be in a race."""
         fit = [run for run in self._timed(config) if run.outcome.status is Status.COMPLETED]
         if not fit:
             raise KeyError(f"no completed run of {dict(config)}")
         return self._rng.choice(fit)
 
     def _steps(self, run: Run) -> Iterator[tuple[int, float]]:
-        """Samples and seconds of steps without end, from a random one on.
+        """Yields samples and seconds of endless steps, from a random one on.
 
-        With a drift they have the mean speed of all runs of the same settings, and come in random order: how
-        the machine moved while they were recorded is a difference that no two members of a race have.
+        With a drift, steps have the mean speed of all runs of the same settings and come in random order: the
+        drift during the recording must not look like a difference between the members of a race.
         """
         scale = 1.0
         if self._table.drift is not None:
@@ -190,7 +190,7 @@ class Machine:
         )
 
     def _records(self, run: Run, curve: Run, at_s: float) -> Iterator[Mapping[str, Any]]:
-        """What the workload would yield, and when, started at `at_s`."""
+        """Yields the workload's records, with their times, if started at `at_s`."""
         space = self._table.space
         steps = self._steps(run)
         samples = space.effective_batch_size(run.config)
@@ -206,7 +206,7 @@ class Machine:
 
 
 def _scores(point: Point, quality: str) -> dict[str, Any]:
-    """What an evaluation's record says besides the samples, as far as it was recorded."""
+    """Returns an evaluation's fields besides the samples, as far as they were recorded."""
     known = {"val_loss": point.loss, f"{quality}_chance": point.chance}
     return {quality: point.quality, "collapsed": point.collapsed} | {
         name: value for name, value in known.items() if value is not None
@@ -225,9 +225,9 @@ def ours(
     everything_is: Config | None = None,
     earlier: Sequence[Trial] = (),
 ) -> Result:
-    """This project's search over `table`: the sampler, the stopping and the confirming of the real one.
+    """Runs this project's search over `table`: the real sampler, stopping and confirmation.
 
-    `earlier` trials are those of another session that is learnt from.
+    `earlier` holds the trials of another session to warm-start from.
     """
     space = table.space.model_copy(
         update={"budget": table.space.budget.model_copy(update={"trials": trials})}
@@ -243,7 +243,7 @@ def ours(
             seed=seed,
             memory_limit_bytes=memory_limit(table),
             earlier=[t for t in earlier if t.kind is TrialKind.SEARCHED],
-            explain=False,  # what is measured is the time until a winner is confirmed
+            explain=False,  # the measured time ends when a winner is confirmed
         ),
         World(clock=clock.now),
     )
@@ -273,13 +273,13 @@ def ours(
 
 
 def memory_limit(table: Table) -> int | None:
-    """What a run of `table` was allowed, or what the machine had where nothing limited it."""
+    """Returns the memory limit of a run of `table`, or the machine's memory if there was none."""
     limits = [run.memory_limit_bytes for run in table.timed(table.space.baseline_config)]
     return next((limit for limit in limits if limit), table.header.provenance.get("host_memory_bytes"))
 
 
 class _Clock:
-    """Simulated seconds."""
+    """Simulated time in seconds."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

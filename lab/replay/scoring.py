@@ -1,4 +1,4 @@
-"""Replayed searches scored by what the table itself knows: how soon right, how reliably, at what price."""
+"""Scores replayed searches against the table: how soon and how reliably they are right, and the cost."""
 
 import math
 import statistics
@@ -19,7 +19,7 @@ _OTHER_SEEDS = 10_000
 
 
 def _warm(table: Table, seed: int, trials: int) -> Result:
-    """This project's search, with what another one over the same table has found."""
+    """Runs this project's search, warm-started from another one over the same table."""
     return replay.ours(table, seed, trials, earlier=replay.ours(table, seed + _OTHER_SEEDS, trials).trials)
 
 
@@ -28,17 +28,17 @@ STRATEGIES: dict[str, Callable[[Table, int, int], Result]] = {
     "warm": _warm,
     **strategies.OTHERS,
 }
-_RIGHT = 1 - racing.CLOSE  # of the best: what lies closer is not told apart
+_RIGHT = 1 - racing.CLOSE  # of the best merit: a race does not distinguish closer ones
 
 
 class Truth:
-    """What the recorded runs say of every configuration: the means over all of them."""
+    """The true figures of every configuration: means over all its recorded runs."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
     def speed(self, config: Config) -> float:
-        """Samples per second; 0 where it does not run, or takes more memory than is allowed."""
+        """Returns samples per second; 0 if it fails or exceeds the memory limit."""
         runs, fraction = self._table.timed(config), self._table.space.limits.memory_fraction
         for run in runs:
             over = run.memory_limit_bytes and (run.peak_memory_bytes or 0) > fraction * run.memory_limit_bytes
@@ -48,7 +48,7 @@ class Truth:
         return sum(sum(run.step_samples) for run in runs) / seconds if seconds else 0.0
 
     def quality(self, config: Config) -> float:
-        """What a trial of it ends with on average, as the tuner has it: higher is better."""
+        """Returns the mean final quality of its trials; higher is better."""
         ends = [curves.ended_with(Measurement(curve=curve)) or 0.0 for curve in self._trials(config)]
         return statistics.fmean(ends) if ends else 0.0
 
@@ -62,7 +62,7 @@ class Truth:
         return goal.takes_any_quality or self.quality(config) >= least
 
     def merit(self, config: Config) -> float:
-        """What a search maximises: throughput, or the inverse of the time to quality; 0 if it cannot win."""
+        """Returns the search's objective: throughput, or the inverse time to quality; 0 if it cannot win."""
         speed = self.speed(config)
         target = self._table.space.objective.aim
         if target is None:
@@ -72,7 +72,7 @@ class Truth:
         return speed / statistics.fmean(reached) if reached and len(reached) == len(needed) else 0.0
 
     def _trials(self, config: Config) -> list[tuple[Evaluation, ...]]:
-        """The recorded curves as far as a trial goes: to the first evaluation at its end."""
+        """Returns the recorded curves, cut at the first evaluation after a trial's samples."""
         whole = self._table.space.budget.samples_per_trial
         found = []
         for curve in self._curves(config):
@@ -100,29 +100,22 @@ class Truth:
         return {settings_key(c, ()): self.merit(c) for c in configs}
 
     def share(self, config: Config) -> float:
-        """What `config` reaches of the best merit; 0 if it cannot win."""
+        """Returns the share of the best merit that `config` reaches; 0 if it cannot win."""
         return self._known[settings_key(config, ())] / self.best
 
 
 @dataclass(frozen=True)
 class Score:
-    """One replayed search, held against the truth; seconds are simulated device time.
+    """One replayed search, compared with the truth; seconds are simulated device time."""
 
-    `search_s` had passed when the recommendation was, and stayed, within 5% of the best; None where it never
-    was. `confirmed_s` adds the confirming, without which the right one may not have been found; None where
-    the winner is not within 5%, which is wrong. `lost_s` went into trials of settings that could not win:
-    those that are not within 5% either, or lack the quality. `regret` is the share of the best speed, or time
-    to the quality, that the winner lacks.
-    """
-
-    search_s: float | None
-    confirmed_s: float | None
+    search_s: float | None  # until the recommendation is, and stays, within 5% of the best; None: never
+    confirmed_s: float | None  # with the confirmation; None if the winner is not within 5%, which is wrong
     trials: int | None
     whole_s: float
     out_of_memory: int
-    lost_s: float
+    lost_s: float  # in trials of settings that could not win: not within 5%, or without the quality
     claims_gain: bool
-    regret: float
+    regret: float  # share of the best merit that the winner lacks
 
     @property
     def is_wrong(self) -> bool:
@@ -130,7 +123,7 @@ class Score:
 
 
 def score(result: Result, truth: Truth) -> Score:
-    """What `result` cost, and whether it is right."""
+    """Scores `result`: its cost, and whether it is right."""
     right_from = None
     for moment in result.moments:
         is_right = moment.best is not None and truth.share(moment.best) >= _RIGHT
@@ -155,7 +148,7 @@ def _cannot_win(trial: Trial, truth: Truth) -> bool:
 
 
 def scores(file: Path, strategy: str, seeds: int, trials: int) -> list[Score]:
-    """`seeds` replays of a strategy over the table in `file`, on all CPUs."""
+    """Scores `seeds` replays of a strategy over the table in `file`, on all CPUs."""
     with ProcessPoolExecutor() as pool:
         return list(pool.map(partial(_one, file, strategy, trials), range(seeds), chunksize=1))
 
@@ -166,7 +159,7 @@ def _one(file: Path, strategy: str, trials: int, seed: int) -> Score:
 
 
 def false_claims(file: Path, seeds: int, trials: int) -> int:
-    """How many of `seeds` searches claim a gain where every configuration runs as the baseline."""
+    """Counts the searches that claim a gain although every configuration runs as the baseline."""
     with ProcessPoolExecutor() as pool:
         return sum(pool.map(partial(_claims_falsely, file, trials), range(seeds), chunksize=1))
 
@@ -182,7 +175,7 @@ HEADING = (
 
 
 def line(strategy: str, found: Sequence[Score]) -> str:
-    """The figures of one strategy, under `HEADING`: medians; of out-of-memory the mean; counts."""
+    """Formats a strategy's figures under `HEADING`: medians, the mean out-of-memory count, and counts."""
     return (
         f"{strategy:8} {_seconds([s.search_s for s in found])} {_seconds([s.confirmed_s for s in found])} "
         f"{_median([s.trials for s in found]):6.0f} {_seconds([s.whole_s for s in found])} "
@@ -196,5 +189,5 @@ def _seconds(values: Sequence[float | None]) -> str:
 
 
 def _median(values: Sequence[float | None]) -> float:
-    """The median; what never came counts as infinite."""
+    """Returns the median; None counts as infinite."""
     return statistics.median(math.inf if value is None else value for value in values)

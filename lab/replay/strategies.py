@@ -1,4 +1,4 @@
-"""What others would do over the same table, to compare with: plain samplers that run what they suggest."""
+"""Baseline strategies over the same table: plain samplers that run every suggestion."""
 
 import math
 from collections import defaultdict
@@ -20,23 +20,23 @@ _REDUCTION = 2  # of ASHA's rungs; Ray's default of 4 would leave a single rung 
 
 
 def optuna_search(table: Table, seed: int, trials: int) -> Result:
-    """OptunaSearch as Ray Tune's documentation shows it: default sampler, two metrics, every trial in full.
+    """OptunaSearch as in Ray Tune's documentation: default sampler, two metrics, every trial in full.
 
-    A trial that runs out of memory fails; Ray tells Optuna so, whose samplers do not see failed trials.
+    A trial that runs out of memory fails. Ray reports that to Optuna, whose samplers ignore failed trials.
     """
     return _search(table, seed, trials, optuna.samplers.TPESampler(seed=seed), directions=2)
 
 
 def random_search(table: Table, seed: int, trials: int) -> Result:
-    """Every trial at random and in full."""
+    """Random search, every trial in full."""
     return _search(table, seed, trials, optuna.samplers.RandomSampler(seed=seed), directions=2)
 
 
 def asha(table: Table, seed: int, trials: int) -> Result:
     """Random trials under asynchronous successive halving (Li et al., 2020) of a weighted sum.
 
-    The sum is of throughput and quality, in equal parts, each relative to the baseline's. At every evaluation
-    whose number is a power of two a trial continues if it is in the better half of all that came so far.
+    The sum weights throughput and quality equally, each relative to the baseline's. At every evaluation whose
+    number is a power of two, a trial continues if it is in the better half of all trials there so far.
     """
     rungs: dict[int, list[float]] = defaultdict(list)
 
@@ -80,7 +80,7 @@ def _search(
         asked = None if not known else study.ask(distributions.distributions(space))
         config = space.baseline_config if asked is None else distributions.configuration(asked.params, space)
         if space.violation(config) is not None and asked is not None:
-            study.tell(asked, [0.0] * directions)  # outside the limits: told so, and for nothing
+            study.tell(asked, [0.0] * directions)  # violates the limits: reported as worthless, at no cost
             continue
         trial = Trial(len(known), config)
         simulated = machine.run(trial, None, at_s=seconds)
@@ -107,7 +107,7 @@ def _tell(study: optuna.Study, asked: optuna.Trial, known: Sequence[Trial], dire
 
 
 def _cut_off(simulated: Simulated, evaluations: int) -> Simulated:
-    """A trial that went no further than so many of its evaluations."""
+    """Returns the trial as if it had been stopped after so many evaluations."""
     shown = simulated.measurement
     curve = shown.curve[:evaluations]
     share = curve[-1].samples / max(1, shown.samples)
@@ -130,7 +130,7 @@ def _ended(trial: Trial, simulated: Simulated) -> Trial:
 def _confirmed(
     table: Table, machine: Machine, known: list[Trial], moments: list[Moment], seconds: float
 ) -> Result:
-    """The same confirming as this project's, which the others lack: so their winner is as sure as ours."""
+    """Confirms the winner as this project does; the other strategies have no confirmation of their own."""
     history, trials = History(known, table.space), list(known)
     step: Proposal | None = Proposal(table.space.baseline_config, confirm.noise_repeat())
     while step is not None:

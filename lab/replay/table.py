@@ -1,8 +1,8 @@
-"""A table of recorded runs: one file of JSON lines, a header and then a line for every run.
+"""A table of recorded runs: a file of JSON lines, a header and then one line per run.
 
-It holds what a search would measure - step times, peak memory or out-of-memory, quality by samples and seed -
-over a whole grid of settings, so that searches can be replayed over it (see `replay`). A line may have the
-machine's drift instead of a run.
+It holds everything that a search would measure - step times, peak memory or out-of-memory, quality by samples
+and seed - over a whole grid of settings, so that searches can be replayed over it (see `replay`). A line may
+have the machine's drift instead of a run.
 """
 
 import json
@@ -24,35 +24,26 @@ FORMAT = 1
 
 
 class Point(NamedTuple):
-    """An evaluation: `seconds` is what it took, 0 where the run was not timed.
-
-    `loss` is that of held-out data, `chance` the quality of a model that ignores its input, `collapsed`
-    whether the workload saw the model do so, each as far as the workload says. Older tables have the first
-    three alone.
-    """
+    """An evaluation. Older tables have only the first three fields."""
 
     samples: int
-    seconds: float
+    seconds: float  # duration; 0 if the run was not timed
     quality: float
-    loss: float | None = None
-    chance: float | None = None
-    collapsed: bool = False
+    loss: float | None = None  # on held-out data
+    chance: float | None = None  # the quality of a model that ignores its input
+    collapsed: bool = False  # the workload found the model to ignore its input
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training run. `seed` counts from 0; seconds are on the machine that it ran on.
-
-    `start_s` passed before the first step had ended; `step_samples` and `step_s` are those of each later one,
-    and are empty where the run was not `timed`: something else ran alongside it.
-    """
+    """One training run; seconds are on the machine that recorded it."""
 
     config: Config
-    seed: int
+    seed: int  # from 0
     outcome: Outcome
-    timed: bool
-    start_s: float = 0.0
-    step_samples: tuple[int, ...] = ()
+    timed: bool  # False if something else ran alongside it; it then has no steps
+    start_s: float = 0.0  # until the end of the first step
+    step_samples: tuple[int, ...] = ()  # of each later step
     step_s: tuple[float, ...] = ()
     evaluations: tuple[Point, ...] = ()
     peak_memory_bytes: int | None = None
@@ -72,7 +63,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Header:
-    """What a table is of, and where its figures come from."""
+    """A table's search space, and the provenance of its figures."""
 
     space: Space
     provenance: Mapping[str, Any]
@@ -86,9 +77,9 @@ class Header:
 
 
 class Table:
-    """Recorded runs, found by what of their settings matters: what differs in nothing else is equal.
+    """Recorded runs, looked up by the settings that matter for speed or for quality.
 
-    `drift` is how the machine's speed moves while it is used, None where that was not recorded.
+    `drift` is the drift of the machine's speed, None if it was not recorded.
     """
 
     def __init__(self, header: Header, runs: Iterable[Run] = (), drift: Drift | None = None) -> None:
@@ -106,23 +97,23 @@ class Table:
         self._by_quality[settings_key(run.config, self._same_quality)].append(run)
 
     def timed(self, config: Config) -> list[Run]:
-        """Runs that show the speed and memory of `config`, in the order in which they were recorded."""
+        """Returns the runs that show the speed and memory of `config`, in recording order."""
         return self._by_speed.get(settings_key(config, self._same_speed), [])
 
     def qualities(self, config: Config) -> list[Run]:
-        """Runs that show the quality of `config`, the seeds in order; failed ones are left out."""
+        """Returns the runs that show the quality of `config`, ordered by seed, without failed ones."""
         runs = self._by_quality.get(settings_key(config, self._same_quality), [])
         by_seed = {run.seed: run for run in reversed(runs) if run.evaluations}
         return [by_seed[seed] for seed in sorted(by_seed)]
 
     def covers(self, config: Config) -> bool:
-        """Whether a search may ask for `config`: its speed is known and its quality, or how it fails."""
+        """True if a search may ask for `config`: its speed and quality are known, or its failure."""
         outcomes = {run.outcome.status for run in self.timed(config)}
         return bool(outcomes) and (outcomes != {Status.COMPLETED} or bool(self.qualities(config)))
 
     @classmethod
     def read(cls, file: Path) -> Self:
-        """The table in `file`; raises InputError where it is none. A last line cut short is left out."""
+        """Reads the table in `file`; raises InputError if it is invalid. A truncated last line is ignored."""
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -155,17 +146,17 @@ def _parse(line: str) -> dict[str, Any] | None:
 
 
 def create(file: Path, header: Header) -> None:
-    """A new table without runs; raises InputError where it cannot be written."""
+    """Creates a table without runs; raises InputError if it cannot be written."""
     _append(file, json.dumps(header.to_dict()))
 
 
 def append(file: Path, run: Run) -> None:
-    """Adds `run`: it is on the disk when this returns."""
+    """Appends `run`, and returns once it is on the disk."""
     _append(file, json.dumps(asdict(run)))
 
 
 def append_drift(file: Path, drift: Drift) -> None:
-    """Adds `drift`, which counts from now on in place of an earlier one."""
+    """Appends `drift`, which replaces an earlier one."""
     _append(file, json.dumps({"drift": drift.speeds, "interval_s": drift.interval_s}))
 
 
