@@ -1,11 +1,11 @@
-"""Reports a second of r2gen.decode against a decoder that reads its whole prefix again at every word.
+"""Compares r2gen.decode with a decoder that recomputes the whole prefix at every word, in reports per second.
 
     python benchmarks/bench_decode.py [--cases 4x20 4x60 16x60 4x100] [--beams 3] [--whole]
 
-A case is images x words. Both run on one thread over random weights of the published size, and must write the
-same words; CPU seconds are compared. The end of a report is made unlikely, so that every report has its full
-length. With --whole both begin with the images: ours with folded batch norms, in channels_last and with all
-views in one call, the other as a training step sees them.
+A case is images x words. Both run on one thread over random weights of the published size and must write the
+same words; CPU seconds are compared. The end token is made unlikely, so that every report has its full
+length. With --whole both start from images: ours with folded batch norms, in channels_last and with all views
+in one call, the other as in a training step.
 """
 
 import argparse
@@ -26,12 +26,12 @@ PATCHES, VOCABULARY = 98, 760
 
 @torch.inference_mode()
 def plain_search(decoder: EncoderDecoder, encoded: Tensor, beams: int, length: int) -> Tensor:
-    """R2Gen's own beam search: every step decodes every prefix from its start, and no step is skipped."""
+    """R2Gen's own beam search: every step decodes every prefix from its start, without early stopping."""
     images = len(encoded)
     rows = encoded.repeat_interleave(beams, dim=0)
     ids = torch.zeros(images, beams, 1, dtype=torch.long)
     scores = torch.full((images, beams), -torch.inf)
-    scores[:, 0] = 0.0  # at first all beams are the same one
+    scores[:, 0] = 0.0  # at first all beams are identical
     best, best_scores = torch.zeros(images, length, dtype=torch.long), torch.full((images,), -torch.inf)
     for step in range(1, length + 1):
         log_probs = next_log_probs(decoder, rows, ids.flatten(0, 1)).view(images, beams, -1)
@@ -48,7 +48,7 @@ def plain_search(decoder: EncoderDecoder, encoded: Tensor, beams: int, length: i
 
 
 def next_log_probs(decoder: EncoderDecoder, encoded: Tensor, prefixes: Tensor) -> Tensor:
-    """Log-probabilities [rows, classes] of the word after each of `prefixes` [rows, T]."""
+    """Returns log-probabilities [rows, classes] of the word after each of `prefixes` [rows, T]."""
     model, length = decoder.model, prefixes.size(1)
     packing = Packing.whole(prefixes)
     embedded = packing.pack(model.tgt_embed(prefixes))
@@ -61,20 +61,20 @@ def next_log_probs(decoder: EncoderDecoder, encoded: Tensor, prefixes: Tensor) -
 def build(config: Config) -> R2Gen:
     model = R2Gen(config, VOCABULARY).eval()
     with torch.no_grad():
-        model.encoder_decoder.logit.weight.mul_(4)  # away from ties
+        model.encoder_decoder.logit.weight.mul_(4)  # avoids ties
         model.encoder_decoder.logit.bias[0] -= 20
     return model
 
 
 def timed(run: Callable[[], Tensor]) -> tuple[Tensor, float]:
-    """What `run` returns, and its CPU seconds."""
+    """Returns the result of `run` and its CPU seconds."""
     start = time.process_time()
     return run(), time.process_time() - start
 
 
 @torch.inference_mode()
 def compare(model: R2Gen, images: int, length: int, beams: int, *, whole: bool) -> tuple[float, float]:
-    """CPU seconds of ours and of the plain way; raises SystemExit where their words differ."""
+    """Returns the CPU seconds of both decoders; raises SystemExit if their words differ."""
     decoder = model.encoder_decoder
     if whole:
         shown = torch.randn(images, 2, 3, 224, 224)

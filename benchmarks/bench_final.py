@@ -1,21 +1,20 @@
-"""Which rule picks, after a short trial, the settings that win in the end of a whole training.
+"""Compares rules that choose, after a short trial, the settings that win a whole training.
 
     python benchmarks/bench_final.py [--draws 400] [--keep 0.95] [--baseline 0] [TABLE ...]
 
-The tables hold whole trainings of a grid of settings, with two seeds or more. In every draw each
-configuration's trial is played by one of its seeds, the truth by the others. What a rule picks from the
-trials is held against the truth: the seconds of training until the baseline's final quality (the mean of the
-last five evaluations of its training), and until its final loss, as a multiple of the quickest
-configuration's; how often that is never reached in what was recorded; how much of the baseline's final
-quality is given up after as many samples, and after as many seconds. The rules:
+The tables hold whole trainings over a grid of settings, with at least two seeds. Each draw uses one seed of
+every configuration as its trial and the others as the truth. A rule's choice is judged by the truth: the
+seconds of training until the baseline's final quality (the mean of its last five evaluations) and until its
+final loss, as multiples of the quickest configuration's; how often the recording never reaches that; and how
+much of the baseline's final quality is lost after as many samples, and after as many seconds. The rules:
 
-keep        the fastest whose quality after the trial's samples is at least `keep` of the baseline's then
-quality     who is first at `keep` of the baseline's quality at the trial's end, and stays there; candidates
-            may use more samples than the baseline, but not more seconds
-loss        the same by the loss of held-out data
-same        the fastest that trains the same: the baseline's effective batch and learning rate
+  keep        the fastest whose quality after the trial's samples is at least `keep` of the baseline's then
+  quality     the first to reach, and stay above, `keep` of the baseline's quality at the trial's end;
+              candidates may use more samples than the baseline, but not more seconds
+  loss        the same by the loss on held-out data
+  same        the fastest with the baseline's effective batch and learning rate
 
-The last line of a table is what the best possible choice gives.
+A table's last line is the best possible choice.
 """
 
 import argparse
@@ -36,17 +35,14 @@ from lab.replay.scoring import Truth
 from lab.replay.table import Run, Table
 
 TABLES = Path(__file__).parent / "tables"
-SHARES = (0.05, 0.1, 0.2, 0.4, 1.0)  # of the whole training's samples, in a trial
-WHOLE = {"final-shapes": 20_000}  # samples of the baseline's whole training, where more were recorded
-_SMOOTHED = 2  # evaluations in a trial
-_FINAL = 5  # evaluations whose mean is the final value
+SHARES = (0.05, 0.1, 0.2, 0.4, 1.0)  # a trial's share of the whole training's samples
+WHOLE = {"final-shapes": 20_000}  # samples of the baseline's whole training, if more were recorded
+_SMOOTHED = 2  # evaluations averaged in a trial
+_FINAL = 5  # evaluations averaged for the final value
 
 
 class Seen(NamedTuple):
-    """An evaluation, after so many samples and seconds of training; both figures are better higher.
-
-    `loss` has its sign turned.
-    """
+    """An evaluation; in all figures higher is better."""
 
     samples: float
     seconds: float
@@ -60,10 +56,10 @@ Figure = Callable[[Seen], float]
 
 @dataclass(frozen=True)
 class Training:
-    """A configuration and its whole trainings, one a seed; `is_same` where it trains as the baseline does."""
+    """A configuration and its whole trainings, one per seed."""
 
     name: str
-    is_same: bool
+    is_same: bool  # trains as the baseline does
     runs: tuple[Curve, ...]
 
 
@@ -76,14 +72,14 @@ def loss(seen: Seen) -> float:
 
 
 def smoothed(curve: Curve, width: int) -> list[Seen]:
-    """The means of every `width` evaluations in a row, in their middle; of all where there are fewer."""
+    """Returns running means over `width` evaluations, placed at their mean; over all if there are fewer."""
     width = max(1, min(width, len(curve)))
     windows = (curve[i : i + width] for i in range(len(curve) - width + 1))
     return [Seen(*(statistics.fmean(values) for values in zip(*w, strict=True))) for w in windows]
 
 
 def within_samples(curve: Curve, samples: float) -> Curve:
-    """`curve` to its first evaluation after so many samples: what a trial of them sees."""
+    """Returns `curve` up to its first evaluation after `samples`, as a trial of that length sees it."""
     upto = next((i for i, seen in enumerate(curve) if seen.samples >= samples), len(curve))
     return curve[: upto + 1]
 
@@ -93,7 +89,7 @@ def within_seconds(curve: Curve, seconds: float) -> Curve:
 
 
 def seconds_to(curve: Curve, figure: Figure, target: float) -> float:
-    """Seconds until `figure` is at `target` and stays there, between evaluations on a line; else infinite."""
+    """Returns the interpolated seconds until `figure` reaches `target` and stays there; else infinity."""
     below = [i for i, seen in enumerate(curve) if figure(seen) < target]
     if not below:
         return curve[0].seconds if curve else math.inf
@@ -106,7 +102,7 @@ def seconds_to(curve: Curve, figure: Figure, target: float) -> float:
 
 
 def fastest_that_keeps(trials: Sequence[Curve], samples: float, keep: float) -> int:
-    """Rule `keep`: the place in `trials` of its pick; 0, the baseline's, where it picks none."""
+    """Rule `keep`: returns the index of its choice in `trials`; 0, the baseline's, if it chooses none."""
     ends = [within_samples(curve, samples)[-1].quality for curve in trials]
     least = curves.least(keep, ends[0])
     kept = [i for i, end in enumerate(ends) if i == 0 or end >= least]
@@ -135,7 +131,7 @@ def _speed(curve: Curve) -> float:
 def pick(
     rule: str, trainings: Sequence[Training], trials: Sequence[Curve], samples: float, keep: float
 ) -> int:
-    """What `rule` picks from the trials of `trainings`, of which the first is the baseline's."""
+    """Returns the index that `rule` chooses from the trials of `trainings`, the baseline first."""
     if rule == "keep":
         return fastest_that_keeps(trials, samples, keep)
     if rule == "same":
@@ -147,9 +143,9 @@ RULES = ("keep", "quality", "loss", "same")
 
 
 class Ending(NamedTuple):
-    """A configuration's seconds to the baseline's final figures, and what it gives up of the final quality.
+    """A configuration's seconds to the baseline's final figures, and its loss of final quality.
 
-    That is after the baseline's samples, and after its seconds.
+    The loss is measured after the baseline's samples, and after its seconds.
     """
 
     to_quality_s: float
@@ -159,7 +155,7 @@ class Ending(NamedTuple):
 
 
 def endings(truths: Sequence[Curve], samples: float) -> list[Ending]:
-    """The truth about all, first the baseline, whose whole training has so many `samples`."""
+    """Returns the true endings, the baseline's first, whose whole training has `samples`."""
     baseline = within_samples(truths[0], samples)
     end = smoothed(baseline, _FINAL)[-1]
     return [
@@ -174,20 +170,20 @@ def endings(truths: Sequence[Curve], samples: float) -> list[Ending]:
 
 
 def _first_s(curve: Curve, figure: Figure, target: float) -> float:
-    """Seconds until `figure` is first at `target`: a training to there keeps its best checkpoint."""
+    """Returns the seconds until `figure` first reaches `target`: a training keeps its best checkpoint."""
     upto = next((i for i, seen in enumerate(curve) if figure(seen) >= target), None)
     return math.inf if upto is None else seconds_to(curve[: upto + 1], figure, target)
 
 
 class Draw(NamedTuple):
-    """Which run plays the trial of every configuration, and which the truth."""
+    """The runs used as the trial and as the truth of every configuration."""
 
     trials: list[Curve]
     truths: list[Curve]
 
 
 def draw(trainings: Sequence[Training], rng: random.Random) -> Draw:
-    """One seed of each configuration for its trial, the mean of the others for the truth."""
+    """Draws one seed per configuration for its trial; the mean of the others is the truth."""
     trials: list[Sequence[Seen]] = []
     truths: list[Sequence[Seen]] = []
     for training in trainings:
@@ -201,7 +197,7 @@ def draw(trainings: Sequence[Training], rng: random.Random) -> Draw:
 
 
 class Held(NamedTuple):
-    """One pick compared with the truth: times are multiples of the quickest configuration's."""
+    """One choice compared with the truth: times are multiples of the quickest configuration's."""
 
     is_baseline: bool
     to_quality: float
@@ -218,7 +214,7 @@ def hold(chosen: int, truth: Sequence[Ending]) -> Held:
 
 
 def line(name: str, held: Sequence[Held]) -> str:
-    """The figures of one rule, under `HEADING`."""
+    """Formats the figures of one rule under `HEADING`."""
     nothing, to_quality, to_loss, *given_up = zip(*held, strict=True)
     lost = "  ".join(f"{statistics.fmean(up):+8.4f} ± {statistics.pstdev(up):.4f}" for up in given_up)
     return f"{name:14} {statistics.fmean(nothing):7.0%} {_times(to_quality)} {_times(to_loss)}  {lost}"
@@ -231,7 +227,7 @@ HEADING = (
 
 
 def _times(values: Iterable[float]) -> str:
-    """The mean of those that are finite, and the share of those that are not."""
+    """Returns the mean of the finite values and the share of the others."""
     known = list(values)
     finite = [value for value in known if math.isfinite(value)]
     mean = f"{statistics.fmean(finite):.2f}x" if finite else "-"
@@ -239,7 +235,7 @@ def _times(values: Iterable[float]) -> str:
 
 
 def trainings_of(table: Table, first: Config) -> list[Training]:
-    """What `table` holds, the baseline `first`; without what was not trained to its end with two seeds."""
+    """Returns the trainings in `table`, the baseline `first`; only those completed with two seeds or more."""
     space, truth = table.space, Truth(table)
     total = space.budget.samples_per_trial
     configs = [first, *(config for config in recording.grid(space) if config != first)]
@@ -263,7 +259,7 @@ def _curve(run: Run, samples_per_s: float) -> list[Seen]:
 
 
 def rows(trainings: Sequence[Training], samples: float, keep: float, draws: int) -> list[str]:
-    """The table's lines: every rule by every length of a trial, and the best possible choice."""
+    """Returns the table's lines: every rule by every trial length, and the best possible choice."""
     rng = random.Random(0)
     drawn = [draw(trainings, rng) for _ in range(draws)]
     truths = [endings(one.truths, samples) for one in drawn]
@@ -277,7 +273,7 @@ def rows(trainings: Sequence[Training], samples: float, keep: float, draws: int)
 
 
 def standing(trainings: Sequence[Training], samples: float) -> list[str]:
-    """A line for every configuration: its speed, and where its trainings stand after so many `samples`."""
+    """Returns a line per configuration: its speed, and its trainings' figures after `samples`."""
     found = []
     for training in trainings:
         ends = [smoothed(within_samples(run, samples), _FINAL)[-1] for run in training.runs]
@@ -288,7 +284,7 @@ def standing(trainings: Sequence[Training], samples: float) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints for every table how its configurations end, and what the rules pick."""
+    """Prints for every table the outcomes of its configurations and the rules' choices."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -309,7 +305,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         print(f"evaluations; {table.space.objective.quality} by chance {points[-1].chance}", flush=True)
         if all(point.collapsed for point in points):
-            continue  # there is no quality to keep, or to reach
+            continue  # no quality to keep or to reach
         lines = rows(trainings, samples, given.keep, given.draws)
         print("\n".join(f"  {one}" for one in [*standing(trainings, samples), HEADING, *lines]), flush=True)
     return 0

@@ -1,9 +1,9 @@
-"""Samples/s of the loader alone: images decoded every epoch, kept in the cache, and the epoch that fills it.
+"""Measures the loader alone, in samples/s: without a cache, while filling the cache, and from the cache.
 
     python benchmarks/bench_input.py [--studies 192] [--size 512] [--workers 0 1 2] [--data DIR]
 
 Draws X-rays of the given size unless DIR has a data set; loads batches of 16 studies, 2 views at 224 pixels.
-The first epoch of a new cache counts the decoding; ratios are to decoding every epoch with as many workers.
+The epoch that fills the cache includes decoding; ratios are to decoding in every epoch with as many workers.
 """
 
 import argparse
@@ -22,7 +22,7 @@ EPOCHS = 3
 
 
 def samples_per_s(config: Config, epochs: int) -> float:
-    """How many studies a second `epochs` epochs load, the making of the dataset included in the first."""
+    """Returns studies per second over `epochs` epochs, including the construction of the dataset."""
     studies = load_annotation(config).splits["train"]
     tokenizer = Tokenizer.from_reports((s.report for s in studies), config.dataset, config.min_word_count)
     begun = time.perf_counter()
@@ -38,7 +38,7 @@ def samples_per_s(config: Config, epochs: int) -> float:
 
 
 def rates(base: dict[str, object], cache: Path) -> tuple[float, float, float]:
-    """Decoded every epoch; in the epoch that fills an empty cache; from the full cache."""
+    """Returns the rates without a cache, while filling an empty cache, and from the full cache."""
     os.environ["XDG_CACHE_HOME"] = str(cache)
     decoded = samples_per_s(parse({**base, "image_cache_gib": 0}), 1)
     cold = samples_per_s(parse(base), 1)

@@ -1,17 +1,17 @@
-"""Searches over recorded whole trainings, in simulated time: which rule finds more.
+"""Compares search rules by searches over recorded whole trainings, in simulated time.
 
     python benchmarks/bench_lengths.py [nanogpt|r2gen] [--seeds 50] [--rules now "batches before rates" ...]
 
 Every search is the real one - heuristics, sampler, screening, stopping, races, confirmation - with the space
-of `nanogpt.yaml`, or the batch, rate and length of the demonstration's; simulated are the trainings. What was
-recorded, in `tables/nanogpt-alone.jsonl` and `tables/r2gen-alone.jsonl`: the score at the end of trainings of
-three batches, three or four rates and two lengths, many with two or three seeds, and the seconds of a step by
-the batch. What is assumed: between and beyond them the score is linear in the logarithms of rate, length and
-batch, and no BLEU-4 above 1; seeds differ by a normal deviate as large as in the table; a trial's speed has
-an interval of 1%, and differs by 1.5% from one to another, a turn's in a race by 3%.
+of `nanogpt.yaml`, or the batch, rate and length of the demonstration's; only the trainings are simulated.
+Recorded in `tables/nanogpt-alone.jsonl` and `tables/r2gen-alone.jsonl`: the final scores of trainings with
+three batches, three or four rates and two lengths, many with two or three seeds, and the seconds per step by
+batch. Assumed: between and beyond them the score is linear in the logarithms of rate, length and batch, with
+BLEU-4 at most 1; seeds add normal noise as large as in the table; a trial's speed has an interval of 1%, and
+varies by 1.5% between trials and by 3% between the turns of a race.
 
-Prints for each rule the searches that confirm a winner, how much faster it truly is, how often it ends with
-less than was promised, and the simulated minutes and trials to the end.
+Prints for each rule how many searches confirm a winner, its true speedup, how often it delivers less than
+promised, and the simulated minutes and trials to the end.
 """
 
 import argparse
@@ -58,9 +58,9 @@ SPEED_APART, HALF_WIDTH, TURN_APART = 0.015, 0.01, 0.03
 
 @dataclass(frozen=True)
 class Recipe:
-    """A training that was recorded: what scores it, and within which minutes it is searched for.
+    """A recorded training: its score, its search space, and the minutes of a search.
 
-    A quality is higher if it is better: `sign` times the score. That of a model as it is made is `start`.
+    Quality is `sign` times the score, so that higher is better; `start` is the untrained model's.
     """
 
     name: str
@@ -77,21 +77,21 @@ class Recipe:
         return [json.loads(line) for line in lines]
 
     def read_space(self) -> Space:
-        """Returns its space with the knobs that were recorded."""
+        """Returns its space with the recorded knobs only."""
         space = spaces.complete(spaces.parse(self.space.read_text(), str(self.space)), str(self.space))
         knobs = {name: knob for name, knob in space.knobs.items() if name not in UNRECORDED}
         return space.model_copy(update={"knobs": knobs})
 
 
 RECIPES = {
-    # The recipe takes 108 s on one core, and 72 s on two: 67 minutes are 45 there.
+    # The recipe takes 108 s on one core and 72 s on two, so 67 minutes here equal 45 on two.
     "nanogpt": Recipe("nanogpt", HERE / "nanogpt.yaml", "val_loss", -1, -4.18, math.inf, 67.0),
     "r2gen": Recipe("r2gen", HERE.parent / "search_spaces" / "cpu.yaml", "bleu_4", 1, 0.0, 1.0, 30.0),
 }
 
 
 class Law:
-    """The quality at the end of a training, and the seconds of a sample, by what was recorded."""
+    """Final quality and seconds per sample of any training, interpolated from the recorded ones."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
@@ -99,17 +99,17 @@ class Law:
         timed: dict[int, list[float]] = defaultdict(list)
         for row in recipe.rows:
             cells[row["batch"], row["rate"], row["samples"]].append(recipe.sign * row[recipe.score])
-            if row.get("threads") == 1:  # all on a core of their own, two side by side
+            if row.get("threads") == 1:  # pinned to a core of its own, two at a time
                 timed[row["batch"]].append(row["steps_s"] / row["samples"])
         several = [found for found in cells.values() if len(found) > 1]
         squares = sum(statistics.variance(found) * (len(found) - 1) for found in several)
         self.deviation = math.sqrt(squares / sum(len(found) - 1 for found in several))
         self._recorded = {cell: statistics.fmean(found) for cell, found in cells.items()}
         self._axes = [sorted({cell[i] for cell in self._whole()}) for i in range(3)]
-        self.seconds = {batch: min(found) for batch, found in timed.items()}  # others ran beside some
+        self.seconds = {batch: min(found) for batch, found in timed.items()}  # others ran under load
 
     def _whole(self) -> list[tuple[float, float, float]]:
-        """The cells of the largest grid of which every cell was recorded."""
+        """Returns the cells of the largest fully recorded grid."""
         axes = [{cell[i] for cell in self._recorded} for i in range(3)]
         counts = [defaultdict[float, int](int) for _ in axes]
         for cell in self._recorded:
@@ -119,7 +119,7 @@ class Law:
         return [cell for cell in itertools.product(*kept) if cell in self._recorded]
 
     def quality(self, batch: float, rate: float, samples: float) -> float:
-        """Multilinear in the logarithms; beyond the recorded ones along the line of the outermost two."""
+        """Interpolates linearly in the logarithms; extrapolates from the two outermost recorded values."""
         sides = [
             _between(axis, value) for axis, value in zip(self._axes, (batch, rate, samples), strict=True)
         ]
@@ -131,7 +131,7 @@ class Law:
 
 
 def _between(axis: Sequence[float], value: float) -> list[tuple[float, float]]:
-    """The two recorded values next to `value`, each with its weight."""
+    """Returns the two recorded values around `value` with their weights."""
     at = min(max(1, int(np.searchsorted(axis, value))), len(axis) - 1)
     low, high = axis[at - 1], axis[at]
     share = math.log(value / low) / math.log(high / low)
@@ -139,7 +139,7 @@ def _between(axis: Sequence[float], value: float) -> list[tuple[float, float]]:
 
 
 class Trainings:
-    """Trains whatever a search asks for, by a law; `seed` decides how lucky each training is."""
+    """Simulates the trainings of a search by a law; `seed` determines each training's noise."""
 
     def __init__(self, law: Law, space: Space, seed: int) -> None:
         self._law, self._space, self._rng = law, space, random.Random(seed)
@@ -201,7 +201,7 @@ class Trainings:
 
 
 class Found(NamedTuple):
-    """What a search has confirmed, None if nothing; the truth about it; and the simulated minutes."""
+    """A search's confirmed speedup, None if nothing; the true one; and the simulated minutes."""
 
     factor: float | None
     lost: float
@@ -241,10 +241,10 @@ def searched(law: Law, space: Space, seed: int) -> Found:
 
 
 class _ByThreeTerms(planning.LengthNeeds):
-    """Lengths by a law of three terms in steps and samples (Schaipp 2026, arXiv 2607.01487), fitted to all.
+    """Lengths by a law of three terms in steps and samples (Schaipp 2026, arXiv 2607.01487).
 
-    The loss of the same rate is a + b / steps + c / sqrt(samples): least squares over every completed
-    training; settings keep what their own trainings differ from it by.
+    At equal rates the loss is a + b / steps + c / sqrt(samples), fitted by least squares to every completed
+    training. Each setting keeps the residual of its own trainings.
     """
 
     def samples(self, trial: Trial) -> float | None:
@@ -288,7 +288,7 @@ Rule = Callable[[], AbstractContextManager[Any]]
 
 
 def _swapped() -> AbstractContextManager[Any]:
-    """Larger batches before higher rates."""
+    """Tries larger batches before higher rates."""
     stack, rates, batches = ExitStack(), heuristics.raised_rate, heuristics.larger_batches
     stack.enter_context(mock.patch.object(heuristics, "raised_rate", batches))
     stack.enter_context(mock.patch.object(heuristics, "larger_batches", rates))

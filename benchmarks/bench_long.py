@@ -1,11 +1,11 @@
-"""What a long search costs as it goes on: memory, descriptors, threads, seconds a trial and a suggestion.
+"""Measures a long search as it goes on: memory, descriptors, threads, seconds per trial and suggestion.
 
     python benchmarks/bench_long.py [--trials 500] [--every 50] [--wandb offline]
 
-A real search under Ray Tune, with a live table and W&B's offline runs, over a workload that takes no time
-(instant.py). A line for every 50 trials: memory that is the process's own (USS, MiB), open files and threads
-of the driver and of the supervisor, W&B's service's memory; seconds a trial, milliseconds a suggestion (the
-mean of the 50), and the size of the session.
+A real search under Ray Tune, with a live table and W&B offline, over a workload that takes no time
+(instant.py). Prints a line every 50 trials: private memory (USS, MiB), open files and threads of the driver
+and of the supervisor, the memory of W&B's service, seconds per trial, milliseconds per suggestion (the mean
+of the 50), and the size of the session.
 """
 
 import argparse
@@ -55,7 +55,7 @@ _MIB = 2**20
 
 
 class TimedSearch(Search):
-    """Takes the time of its suggestions."""
+    """Measures the time of its suggestions."""
 
     suggesting_s = 0.0
 
@@ -68,7 +68,7 @@ class TimedSearch(Search):
 
 
 class Watch(Picture):
-    """The live table, drawn into a buffer, and a line for every so many trials that have ended."""
+    """Draws the live table into a buffer, and prints a line after every so many trials."""
 
     def __init__(self, begun: Snapshot, every: int, session: Path) -> None:
         nobody = Console(file=io.StringIO(), force_terminal=True, width=120)
@@ -89,7 +89,7 @@ class Watch(Picture):
             print(
                 f"{self._count:6} {_line(psutil.Process())} {_line(_named('Supervisor'))}"
                 f" {_uss(_named('wandb-core')):6.0f} {seconds:8.2f} {suggesting_ms:14.1f} {size / _MIB:8.1f}",
-                file=sys.__stdout__,  # the live table has taken the other one
+                file=sys.__stdout__,  # the live table has replaced sys.stdout
                 flush=True,
             )
             self._before_s, self._suggesting_s = time.monotonic(), spent_s
@@ -97,7 +97,7 @@ class Watch(Picture):
 
 def _named(name: str) -> psutil.Process | None:
     for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):  # it has just ended
+        with suppress(psutil.Error):  # the process has just ended
             if name in " ".join(child.cmdline()[:1]):
                 return child
     return None
@@ -114,7 +114,7 @@ def _uss(process: psutil.Process | None) -> float:
 
 
 def run(trials: int, every: int, wandb: str) -> None:
-    """Prints the lines of one search."""
+    """Runs one search and prints its lines."""
     space = spaces.complete(spaces.parse(_SPACE, "here"), "here")
     print(_HEADING, flush=True)
     with tempfile.TemporaryDirectory() as directory, scratch.private() as place:

@@ -1,11 +1,11 @@
-"""Trials lost to out-of-memory, by strategy, on a toy problem with a memory border.
+"""Counts trials lost to out-of-memory, by strategy, on a toy problem with a memory limit.
 
     python benchmarks/bench_oom.py [TOY.py] [--trials 60] [--seeds 20]
 
-TOY.py, by default borders.py beside this file, has `SPACE`, a dict of choices (lists) and log-uniform ranges
-(pairs), and `evaluate(config, rng)`, which gives (throughput, quality), or None where memory runs out. Counts
-are of that many trials, by seed. No peaks are known there; `held_out_errors` says how far the model's
-predictions of peaks are off.
+TOY.py, by default borders.py next to this file, has `SPACE`, a dict of choices (lists) and log-uniform ranges
+(pairs), and `evaluate(config, rng)`, which returns (throughput, quality), or None if memory runs out. Counts
+are per search of that many trials. Searches do not see peak memory; `held_out_errors` has the error of the
+memory model's predictions.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class Toy(Protocol):
 
 @dataclass(frozen=True)
 class Count:
-    """The result of one search; of `passed_over` for memory, `would_have_fitted` were mistakes."""
+    """The counts of one search; `would_have_fitted` are mistakes among the `passed_over`."""
 
     oom: int
     passed_over: int = 0
@@ -61,7 +61,7 @@ def load(path: Path) -> Toy:
 
 
 def space_of(toy: Toy, trials: int) -> Space:
-    """The toy's space as the tuner's. The baseline: the smallest batch, first choices, middles of ranges."""
+    """Converts the toy's space. The baseline has the smallest batch, first choices, and middles of ranges."""
     knobs: dict[str, Any] = {}
     baseline: dict[str, Any] = {}
     for name, values in toy.SPACE.items():
@@ -77,7 +77,7 @@ def space_of(toy: Toy, trials: int) -> Space:
 
 
 def plain(toy: Toy, seed: int, trials: int, sampler: optuna.samplers.BaseSampler, told: TrialState) -> Count:
-    """A search that knows nothing of memory; a trial that ran out of it is reported as `told`."""
+    """Runs a search without a memory model; trials out of memory are reported in the state `told`."""
     rng = random.Random(seed)
     study = optuna.create_study(directions=["maximize"] * 2, sampler=sampler)
     oom, best = 0, 0.0
@@ -95,7 +95,7 @@ def plain(toy: Toy, seed: int, trials: int, sampler: optuna.samplers.BaseSampler
 
 
 def ours(toy: Toy, seed: int, trials: int) -> Count:
-    """The tuner's own search over the toy; the baseline is the first trial, and nothing is repeated."""
+    """Runs this project's search over the toy; the baseline is the first trial, and nothing is repeated."""
     rng, spare = random.Random(seed), random.Random(-1 - seed)
     space = space_of(toy, trials)
     study = optuna.create_study(directions=["maximize"] * 2)
@@ -127,9 +127,9 @@ def _draw(trial: optuna.Trial, space: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def held_out_errors(trials: Sequence[Trial]) -> list[float]:
-    """How far the prediction is off the peak at the third micro-batch of every group that has three.
+    """Returns the prediction's relative error at the third micro-batch of every group that has three.
 
-    Relative to the peak. The model knows what ran before that trial, of all groups.
+    The model is fitted to all earlier trials, of every group.
     """
     errors: list[float] = []
     sizes: dict[Any, set[float]] = {}

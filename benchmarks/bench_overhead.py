@@ -1,10 +1,10 @@
-"""What the tuner itself costs: the gap between two trials, its share of a search, a suggestion's time.
+"""Measures the tuner's overhead: the gap between trials, its share of a search, a suggestion's time.
 
     python benchmarks/bench_overhead.py [--trials 20]
 
-First one suggestion with 50, 200 and 1,000 trials known, over the search space for GPUs. Then a real search
+First one suggestion with 50, 200 and 1,000 known trials, over the search space for GPUs. Then a real search
 under Ray Tune over a workload that does nothing for a second and fails every other time (instant.py): a gap
-is from the last record of one trial, by how it ended, to the first line of the next one's workload.
+is the time from a trial's last record, by outcome, to the first line of the next one's workload.
 """
 
 import argparse
@@ -48,7 +48,7 @@ budget: {samples_per_trial: 640, evaluations_per_trial: 1, repeats: 0}
 
 
 def gaps(trials: int) -> tuple[dict[str, list[float]], float]:
-    """Seconds from a trial's last record to the next one's first, by its outcome; and the tuner's share."""
+    """Returns the seconds between trials by the first one's outcome, and the tuner's share of the time."""
     space = spaces.complete(spaces.parse(_SPACE, "here"), "here")
     machine = hardware()
     with tempfile.TemporaryDirectory() as directory, scratch.private() as place:
@@ -72,7 +72,7 @@ def _span(place: TrialDir) -> tuple[float, float]:
 
 
 def suggestion_s(known: int) -> float:
-    """Seconds that the median of five suggestions takes with so many trials known."""
+    """Returns the median seconds of five suggestions with `known` trials."""
     gpu = Hardware(16, 64 * 2**30, (Gpu("GPU", 80 * 2**30, (9, 0), "u"),), None)
     file = builtin.space_for(gpu)
     settings = {"data": str(Path(__file__).parent)}

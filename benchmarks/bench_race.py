@@ -1,11 +1,11 @@
-"""How sure is a confirmed gain, and what does it cost? Races beside runs one after the other.
+"""Compares races with sequential runs: the certainty of a confirmed gain, and its cost.
 
     python benchmarks/bench_race.py [--races 10] [--disturb]
 
-The small r2gen on drawn data, in batches of 4 and of 32. A race as a search runs it; then three pairs of
-runs, one setting after the other, that take as long in all as the race took, starts included: the factor is
-the mean of the pairs, its interval Student's t at the level that a race's has. With `--disturb` a process
-takes a CPU in bursts of random length meanwhile. Prints the median, the least and the most over all races.
+The small r2gen on drawn data, in batches of 4 and of 32. A race as in a search, then three pairs of
+sequential runs that together take as long as the race, starts included: the factor is the mean of the pairs,
+its interval Student's t at the race's confidence level. With `--disturb` another process uses a CPU in bursts
+of random length. Prints median, minimum and maximum over all races.
 """
 
 import argparse
@@ -34,12 +34,12 @@ _BATCHES = (4, 32)
 _PAIRS = 3
 _NEVER = 2**31  # samples
 _RACE_S = 120.0
-_BURST_S = 2.0  # the mean, and that of the rest between two
+_BURST_S = 2.0  # mean length of a burst, and of the rest between two
 
 
 @dataclass(frozen=True)
 class Found:
-    """A factor, its interval's width as a share of it, and what it took."""
+    """A factor, the relative width of its interval, and the seconds spent."""
 
     factor: float
     width: float
@@ -47,7 +47,7 @@ class Found:
 
 
 def order(number: int, batch: int, directory: Path) -> Order:
-    """An endless run of the small model in batches of so many studies."""
+    """Returns the order of an endless run of the small model with this batch."""
     workload = R2GenWorkload()
     baseline: dict[str, Setting] = {**workload.models["small"], "micro_batch_size": batch, "num_workers": 0}
     settings = workload.complete(workload.fill(baseline))
@@ -62,7 +62,7 @@ def order(number: int, batch: int, directory: Path) -> Order:
 
 
 def raced(server: ForkServer) -> Found:
-    """The result of a race."""
+    """Returns the result of a race."""
     begun_s = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         members = tuple(order(number, batch, Path(scratch)) for number, batch in enumerate(_BATCHES))
@@ -77,7 +77,7 @@ def raced(server: ForkServer) -> Found:
 
 
 def run_one_by_one(server: ForkServer, seconds: float) -> Found:
-    """The result of pairs of runs in so many seconds."""
+    """Returns the result of sequential pairs of runs within `seconds`."""
     begun_s, logs = time.monotonic(), []
     for turn in range(_PAIRS):
         places = (0, 1) if turn % 2 == 0 else (1, 0)
@@ -88,7 +88,7 @@ def run_one_by_one(server: ForkServer, seconds: float) -> Found:
 
 
 def speed(place: int, server: ForkServer, seconds: float) -> float:
-    """Samples per second that a run of so many seconds measures, its start included."""
+    """Returns the samples per second of a run of `seconds`, its start included."""
     deadline = time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as scratch:
         attempt = Attempt(order(place, _BATCHES[place], Path(scratch)), server)
@@ -103,7 +103,7 @@ def speed(place: int, server: ForkServer, seconds: float) -> float:
 
 @contextmanager
 def disturbed() -> Iterator[None]:
-    """A process takes a CPU now and then."""
+    """Runs another process that uses a CPU in bursts."""
     other = multiprocessing.get_context("spawn").Process(target=disturb, daemon=True)
     other.start()
     try:
@@ -114,7 +114,7 @@ def disturbed() -> Iterator[None]:
 
 
 def disturb() -> None:
-    """Works and rests in turn, forever."""
+    """Alternates between work and rest, forever."""
     rng = random.Random(0)
     while True:
         until_s = time.monotonic() + rng.expovariate(1 / _BURST_S)
@@ -124,7 +124,7 @@ def disturb() -> None:
 
 
 def line(name: str, found: Sequence[Found]) -> str:
-    """The median and the range of factor, width and seconds."""
+    """Formats the median and range of factor, width and seconds."""
     columns = [
         f"{statistics.median(values):6.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
         for values, digits in (

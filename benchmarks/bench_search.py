@@ -1,13 +1,13 @@
-"""Whole searches replayed over recorded tables: how soon each strategy has the right answer, and how surely.
+"""Replays whole searches over recorded tables: how soon and how reliably each strategy is right.
 
     python benchmarks/bench_search.py [--seeds 50] [--trials 40] [TABLE ...]
 
-Columns, medians over the seeds, in simulated device time: until the recommendation is, and stays, within
-5% of the best that keeps the quality, which a race does not tell apart; until such a winner is confirmed, in
-the way that is this project's for all of them; trials until the first; the whole search. Then out-of-memory
-failures (mean), time in trials of settings that could not win, wrong winners: not within 5%, or without the
-quality; and what the winners lack of the best (mean). A/A: searches in which every configuration runs as
-the baseline, and how many of them claim a gain.
+Columns, as medians over the seeds in simulated device time: until the recommendation is, and stays, within 5%
+of the best that keeps the quality, as closer ones are indistinguishable in a race; until such a winner is
+confirmed, in this project's way for all strategies; trials until the first; the whole search. Then
+out-of-memory failures (mean), time in trials of settings that could not win, wrong winners (not within 5%, or
+without the quality), and the winners' distance from the best (mean). A/A: searches in which every
+configuration runs as the baseline, and how many of them claim a gain.
 """
 
 import argparse

@@ -1,13 +1,12 @@
-"""Samples/s of a training step against the plain form of the same model, by batch, precision and compilation.
+"""Compares training steps with a plain implementation, in samples/s by batch, precision and compilation.
 
     python benchmarks/bench_step.py [--model small|full] [--batches 4 16] [--steps 5] [--compile]
 
 The plain form (benchmarks/plain.py) is eager, in PyTorch's default precision, and computes the padding. Each
-side is a process of its own, set up as its trainer is; they take steps in turns over the same batches of
-drawn numbers, reports as long as those of IU X-Ray; the medians are compared. On a GPU every precision that
-it has is run, and with --compile each one compiled as well. Memory is the GPU's peak, or the process's
-without one; TFLOP/s are of the model's own operations, padding left out, and MFU is their share of a known
-GPU's dense peak.
+side is a process, set up as its trainer does; they alternate steps over the same random batches with report
+lengths as in IU X-Ray, and the medians are compared. On a GPU every supported precision is run, with
+--compile also compiled. Memory is the GPU's peak, or the process's without one; TFLOP/s count the model's own
+operations without padding, and MFU is their share of a known GPU's dense peak.
 """
 
 import argparse
@@ -35,7 +34,7 @@ from r2gen.model import R2Gen, loss_sum
 from r2gen.packing import Packing
 
 VOCABULARY = 760
-LENGTHS = (14, 23, 28, 36, 46, 60, 60)  # ids of reports in the training split of IU X-Ray: quantiles
+LENGTHS = (14, 23, 28, 36, 46, 60, 60)  # quantiles of ids per report in IU X-Ray's training split
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 SMALL = {"visual_extractor": "small", "image_size": 96, "d_model": 128, "d_ff": 256, "num_layers": 2}
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
@@ -47,7 +46,7 @@ Data = list[tuple[Tensor, Tensor, list[int]]]
 
 
 def batch(size: int, image_size: int, rng: random.Random) -> tuple[Tensor, Tensor, list[int]]:
-    """Images [B, 2, 3, S, S], targets [B, T], and how many positions of each report count."""
+    """Returns images [B, 2, 3, S, S], targets [B, T], and the number of counted positions per report."""
     lengths = [_length(rng) for _ in range(size)]
     targets = torch.zeros(size, max(lengths) + 2, dtype=torch.long)
     for row, length in enumerate(lengths):
@@ -107,7 +106,7 @@ def batches(config: Config, size: int, count: int) -> Data:
 
 
 def serve(pipe: Connection, config: Config, size: int, count: int, *, ours: bool) -> None:
-    """A side: takes step `i` when told so and says its seconds; when told None, its memory and its shares."""
+    """Serves one side: sends the seconds of each step requested by index; at None, memory and shares."""
     data = batches(config, size, count)
     with precision.backends(config):
         step = our_step(config) if ours else plain_step(config)
@@ -122,7 +121,7 @@ def serve(pipe: Connection, config: Config, size: int, count: int, *, ours: bool
 
 
 def flops(config: Config, data: Data) -> int:
-    """Floating-point operations of the first step after the warm-up, forward and backward."""
+    """Counts the floating-point operations of the first step after the warm-up, forward and backward."""
     model = R2Gen(parse({**config.model_dump(), "precision": "fp32"}), VOCABULARY).to(precision.device())
     images, targets, lengths = data[1]
     with FlopCounterMode(display=False) as counter:
@@ -132,7 +131,7 @@ def flops(config: Config, data: Data) -> int:
 
 
 def utilisation(tflops_per_s: float, name: str) -> str:
-    """TFLOP/s, and on a GPU whose dense peak is known the share of it."""
+    """Formats TFLOP/s, with MFU if the GPU's dense peak is known."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
     share = utilised({name: tflops_per_s * 1e12}, 1.0, device)
     return f"{tflops_per_s:.2f}" + ("" if share is None else f" ({share:.0%})")
@@ -145,7 +144,7 @@ def peak_bytes() -> int:
 
 
 def shares(config: Config, data: Data) -> dict[str, float]:
-    """What share of a step's time each part of the model takes, forward and backward, each run by itself."""
+    """Returns the share of each part of the model in a step, forward and backward, each run separately."""
     device = precision.device()
     model = R2Gen(config, VOCABULARY).to(device)
     if config.channels_last:
@@ -154,9 +153,7 @@ def shares(config: Config, data: Data) -> dict[str, float]:
     total = dict.fromkeys(PARTS, 0.0)
     for images, targets, lengths in data:
         packing = Packing.of(lengths, device)
-        pixels = torch.zeros(
-            images.shape[:2] + images.shape[3:], dtype=torch.uint8
-        )  # as a loader hands it over
+        pixels = torch.zeros(images.shape[:2] + images.shape[3:], dtype=torch.uint8)  # as a loader returns it
         watch = Stopwatch(device)
         normalise(pixels.to(device))
         watch.mark("input")
@@ -176,13 +173,13 @@ def shares(config: Config, data: Data) -> dict[str, float]:
         watch.mark("optimizer")
         for part, value in watch.seconds().items():
             total[part] += value
-    total["rest"] -= total["relational memory"]  # which it contains
+    total["rest"] -= total["relational memory"]  # the rest includes it
     whole = sum(total.values())
     return {part: value / whole for part, value in total.items()}
 
 
 def configurations(base: dict[str, Any], names: Sequence[str], *, compiled: bool) -> Iterator[Config]:
-    """The named precisions that this machine has, in both memory formats, compiled or not."""
+    """Yields the named precisions that this machine supports, in both memory formats, compiled or not."""
     for name in names:
         for channels_last in (False, True):
             for mode in ("off", "default") if compiled else ("off",):
@@ -202,7 +199,7 @@ def name_of(config: Config) -> str:
 
 
 def compare(config: Config, size: int, steps: int) -> None:
-    """One row: ours and the plain form in turns over the same batches, the first step of each not counted."""
+    """Prints one row: both sides alternating over the same batches, without the first step of each."""
     context = multiprocessing.get_context("spawn")
     settings = {"precision": "torch-default", "compile": "off", "channels_last": False}
     plainly = parse({**config.model_dump(), **settings})

@@ -1,21 +1,21 @@
-"""What watching a training costs: the same steps trained by themselves, and as a trial is.
+"""Measures the overhead of observing a training: the same steps trained alone, and as a trial.
 
     python benchmarks/bench_watching.py [--steps 400] [--pairs 8] [--trackers] [--small]
     python benchmarks/bench_watching.py --command 64 [--pairs 4] [--turns 40] [--busy 0.3]
 
-A training with the small R2Gen model on drawn data, or with --small one of a layer, whose steps take under a
-millisecond: so short that whatever is done for each of them shows. Both sides take turns, a process each,
-on one thread. By itself it is a loop over the trainer's records. Watched, it is what `train` and a search
-do: a supervised process whose records are stamped, sent, counted and written, with telemetry once a second,
-its FLOPs counted in the first steps; with --trackers W&B and TensorBoard besides. Prints, pair by pair, the
-milliseconds of CPU time that the training process takes for a step, which hardly depend on what else the
-machine does, those that the step takes by the clock, and what the process that watches spends of a CPU.
+A training of the small R2Gen model on drawn data, or with --small of a single layer, whose steps take under a
+millisecond, so that any cost per step shows. Both sides take turns, a process each, on one thread. Alone, it
+is a loop over the trainer's records. Observed, it is what `train` and a search do: a supervised process whose
+records are stamped, sent, counted and written, with telemetry once a second and FLOP counting in the first
+steps; with --trackers also W&B and TensorBoard. Prints per pair the milliseconds per step of the training
+process's CPU time, which hardly depend on other load, and of wall-clock time, and the observing process's
+share of a CPU.
 
-With --command a script with batches of so many is the trial of a real search, and has the machine in turns
-of two seconds: with the search, and by itself, without the hook and with the search suspended. Two turns
-count if other programs kept less than --busy cores busy. Each of --pairs starts everything anew. Prints the
-trial's speed as a share of the script's own, by its ledger, with a 95% interval over the turns; what each
-process of the search takes of a core; and how often it waits, and is woken up.
+With --command a script with this batch is the trial of a real search. Turns of two seconds alternate: with
+the search, and alone, without the hook and with the search suspended. Two turns count if other programs kept
+fewer than --busy cores busy. Each of --pairs starts everything anew. Prints the trial's speed relative to the
+script alone, by its ledger, with a 95% interval over the turns; each search process's use of a core; and how
+often it waits and is woken.
 """
 
 import argparse
@@ -57,7 +57,7 @@ SPACE = "{workload: x:fit, baseline: {micro_batch_size: 8}, knobs: {micro_batch_
 
 
 def fit(config: Mapping[str, Any], workdir: Path) -> Iterator[Mapping[str, Any]]:
-    """R2Gen's records, or a layer's, with the CPU time of their process."""
+    """Yields R2Gen's records, or a layer's, with their process's CPU time."""
     torch.set_num_threads(1)
     trained = layer(config["steps"]) if "steps" in config else train.fit(config, workdir)
     for record in trained:
@@ -65,7 +65,7 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Iterator[Mapping[str, Any]]
 
 
 def layer(steps: int) -> Iterator[Mapping[str, Any]]:
-    """Steps of a layer, and a score."""
+    """Yields steps of a single layer, and a score."""
     model, images = nn.Linear(64, 64), torch.randn(BATCH, 64)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for step in range(1, steps + 1):
@@ -79,13 +79,13 @@ def layer(steps: int) -> Iterator[Mapping[str, Any]]:
 
 @dataclass(frozen=True)
 class Training:
-    """What is trained on either side, for so many samples."""
+    """The training on either side, with its length in samples."""
 
     settings: dict[str, Any]
     samples: int
 
     def step(self, records: Iterable[Mapping[str, Any]]) -> "Step":
-        """What a step takes in the steady state, by the same rule on both sides."""
+        """Returns the cost of a steady-state step, by the same rule on both sides."""
         taken = [record for record in records if "train_loss" in record]
         steady = [record for record in taken if record["samples"] > self.samples / 4]
         first, last = steady[0], steady[-1]
@@ -94,7 +94,7 @@ class Training:
 
 
 class Step(NamedTuple):
-    """Milliseconds of a step: of CPU time of the process that trains, and by the clock."""
+    """Milliseconds per step: CPU time of the training process, and wall-clock time."""
 
     cpu_ms: float
     wall_ms: float
@@ -109,8 +109,8 @@ def training(steps: int, *, small: bool) -> Training:
 
 
 def alone_in(pipe: Connection, of: Training, directory: str) -> None:
-    """Trains by itself, and sends its records with the time of each."""
-    os.setsid()  # as a trial does: Linux shares a CPU between sessions
+    """Trains alone, and sends the timestamped records."""
+    os.setsid()  # as a trial does: Linux divides a CPU between sessions
     records = []
     for record in fit(of.settings, Path(directory)):
         records.append({**record, "at_s": time.monotonic()})
@@ -132,7 +132,7 @@ def by_itself(of: Training) -> Step:
 
 
 def watched(of: Training, server: ForkServer, *, tracked: bool) -> tuple[Step, float]:
-    """The step, and CPU seconds that this process took for each second of the training."""
+    """Returns the step, and this process's CPU seconds per second of training."""
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         order = Order(0, "bench_watching:fit", of.settings, directory, "bleu_4", of.samples)
         heard = stack.enter_context(_Trackers(Path(directory))) if tracked else None
@@ -150,7 +150,7 @@ def _cpu_s() -> float:
 
 
 class _Trackers:
-    """W&B, offline, and TensorBoard, called as Ray Tune calls them."""
+    """W&B, offline, and TensorBoard, called as by Ray Tune."""
 
     def __init__(self, directory: Path) -> None:
         space = spaces.parse(SPACE, "here")

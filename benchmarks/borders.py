@@ -1,8 +1,8 @@
-"""A toy for bench_oom: training on an 8 GiB GPU, whose memory ends at another micro-batch in every group.
+"""A toy for bench_oom: training on an 8 GiB GPU with a different memory limit for every group of settings.
 
-What a sample takes is 66 MiB in fp32, half of that in bf16, and a quarter of either with checkpointing: the
-borders lie at 98, 196, 393 and 786 samples. Throughput saturates with the batch; quality falls off with it,
-and with the distance from a learning rate of 1e-3.
+A sample takes 66 MiB in fp32, half of that in bf16, and a quarter of either with checkpointing: the limits
+are 98, 196, 393 and 786 samples. Throughput saturates with the batch; quality falls with the batch and with
+the distance from a learning rate of 1e-3.
 """
 
 import math
@@ -21,7 +21,7 @@ _NOISE = 0.02  # relative, of throughput and quality
 
 
 def evaluate(config: Mapping[str, Any], rng: random.Random) -> tuple[float, float] | None:
-    """Throughput in samples/s and quality of `config`; None where it does not fit into memory."""
+    """Returns throughput in samples/s and quality of `config`; None if it does not fit into memory."""
     batch, is_half = config["micro_batch_size"], config["precision"] == "bf16"
     saves = config["activation_checkpointing"]
     sample_mib = _SAMPLE_MIB * (0.5 if is_half else 1) * (0.25 if saves else 1)

@@ -1,11 +1,11 @@
-"""Is the speed that the step hook tells the script's own? Small trainings on the CPU, each with both clocks.
+"""Checks the step hook's speed against the script's own clock, for small trainings on the CPU.
 
     python benchmarks/check_hook.py [--steps 400] [--runs 5]
 
-Each training stamps its steps itself and knows nothing of the hook, which tells of the same steps. Prints for
-each kind of loop the samples per second by both in the middle one of `--runs` runs, the median of the ratios,
-and the worst. In the end what the hook takes of a step: the CPU time of a step of one weight, with it and
-without it, each the least of many blocks of steps, because what else the machine does only adds to it.
+Each training timestamps its steps itself, unaware of the hook, which reports the same steps. Prints per kind
+of loop the samples per second by both clocks in the median of `--runs` runs, the median ratio, and the worst.
+Finally the hook's cost per step: the CPU time of a step of one weight with and without it, each the minimum
+of many blocks of steps, because other load only adds to it.
 """
 
 import argparse
@@ -24,12 +24,12 @@ from autotune.inside.inbox import SITE, Inbox
 
 _WARM_UP = 30  # steps: the first ones compile, allocate and import
 _BATCH = 32
-_BLOCKS, _BLOCK = 50, 100  # steps whose CPU time is taken together
+_BLOCKS, _BLOCK = 50, 100  # blocks, and steps per block whose CPU time is summed
 _ONE_WEIGHT = "one weight"
 
 
 class Read(NamedTuple):
-    """Samples per second as the training itself and the hook have them."""
+    """Samples per second by the training's own clock and by the hook."""
 
     own_per_s: float
     told_per_s: float
@@ -40,7 +40,7 @@ class Read(NamedTuple):
 
 
 class Clock:
-    """A training's own: the samples so far and the time after each of its steps."""
+    """A training's own clock: the samples so far, and the time after each step."""
 
     def __init__(self) -> None:
         self._samples = 0
@@ -130,7 +130,7 @@ KINDS: dict[str, Callable[[int], None]] = {
 
 
 def _one_weight() -> None:
-    """Prints the CPU microseconds of a step of an optimizer that has nothing else to do."""
+    """Prints the CPU microseconds of a step of an optimizer with a single weight."""
     weight = torch.nn.Parameter(torch.zeros(1))
     weight.grad = torch.zeros(1)
     optimizer = torch.optim.SGD([weight], lr=0.1)
@@ -144,8 +144,8 @@ def _one_weight() -> None:
     print(1e6 * min(block() for _ in range(_BLOCKS)))
 
 
-def _said(kind: str, steps: int, inbox: Inbox | None) -> float:
-    """What a training of a kind prints in its own process, with the hook where there is an inbox."""
+def _printed_number(kind: str, steps: int, inbox: Inbox | None) -> float:
+    """Returns the number that a training prints in its own process, with the hook if there is an inbox."""
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     if inbox is not None:
         path = os.pathsep.join([str(SITE), os.environ.get("PYTHONPATH", "")])
@@ -155,15 +155,15 @@ def _said(kind: str, steps: int, inbox: Inbox | None) -> float:
 
 
 def read(kind: str, steps: int) -> Read:
-    """A training of a kind, by both clocks."""
+    """Runs a training of this kind with both clocks."""
     with Inbox() as inbox:
-        own_per_s = _said(kind, steps, inbox)
+        own_per_s = _printed_number(kind, steps, inbox)
         inbox.finish()
-        return Read(own_per_s, _told(inbox))
+        return Read(own_per_s, _hook_rate(inbox))
 
 
-def _told(inbox: Inbox) -> float:
-    """Samples per second of the steps after the warm-up, by the stamps of the hook."""
+def _hook_rate(inbox: Inbox) -> float:
+    """Returns the samples per second after the warm-up, by the hook's timestamps."""
     messages = list(iter(lambda: inbox.get(0), None))
     steps = [(message.at_s, message.step) for message in messages if message and message.step]
     samples = sum(_BATCH if step.samples is None else step.samples for _, step in steps[_WARM_UP + 1 :])
@@ -179,7 +179,7 @@ def compare(steps: int, runs: int) -> None:
         worst = max((one.ratio for one in found), key=lambda ratio: abs(ratio - 1))
         print(f"{kind:>16}{own_per_s:>10.0f}{told_per_s:>10.0f}{ratio:>9.4f}{worst:>9.4f}", flush=True)
     with Inbox() as inbox:
-        hooked_us, bare_us = _said(_ONE_WEIGHT, 0, inbox), _said(_ONE_WEIGHT, 0, None)
+        hooked_us, bare_us = _printed_number(_ONE_WEIGHT, 0, inbox), _printed_number(_ONE_WEIGHT, 0, None)
     print(f"a step of one weight: {hooked_us:.0f} us of CPU time with the hook, {bare_us:.0f} without")
 
 

@@ -1,10 +1,11 @@
-"""Compares r2gen with recordings of the original R2Gen, and exits 1 where they differ too much.
+"""Compares r2gen with recordings of the original R2Gen, and exits 1 if they differ too much.
 
     python benchmarks/check_parity.py DIRECTORY
 
 DIRECTORY holds config.json (the model's dimensions), r2gen_golden.npz (weights, inputs, outputs, gradients,
-decoded reports) and r2gen_train_golden.npz (three optimizer steps behind a small linear extractor), perhaps
-also tokenizer_golden.json (reports and their ids) and metrics_golden.json (pairs of reports, their scores).
+decoded reports) and r2gen_train_golden.npz (three optimizer steps behind a small linear extractor), and
+optionally tokenizer_golden.json (reports and their ids) and metrics_golden.json (pairs of reports, their
+scores).
 """
 
 import json
@@ -28,12 +29,12 @@ from r2gen.tokenizer import UNKNOWN, Tokenizer
 LOG_PROBABILITY_BOUND = 1e-5
 RELATIVE_BOUND = 1e-4
 SCORE_BOUND = 1e-9
-STEP_BOUND = 2e-6  # absolute; the elements of a parameter are summed
+STEP_BOUND = 2e-6  # absolute, on the sum over a parameter's elements
 MODEL_SETTINGS = (
     *("d_model", "d_ff", "num_heads", "num_layers", "dropout", "drop_prob_lm"),
     *("rm_num_slots", "rm_num_heads", "max_seq_length"),
 )
-# A key's bias adds the same to every score of a softmax: its gradient is 0, and the recorded one is noise.
+# A key's bias shifts all scores of a softmax equally: its gradient is 0, and the recorded one is noise.
 KEY_BIAS = ".linears.1.bias"
 
 
@@ -49,7 +50,7 @@ class Comparison:
 
 
 class Recording:
-    """The arrays of a directory, as tensors."""
+    """The recorded arrays of a directory, as tensors."""
 
     def __init__(self, directory: Path) -> None:
         self.dimensions: dict[str, Any] = json.loads((directory / "config.json").read_text())
@@ -58,12 +59,12 @@ class Recording:
         self._directory = directory
 
     def optional(self, name: str) -> dict[str, Any]:
-        """The values in a file that may be missing."""
+        """Returns the values of a file, empty if it is missing."""
         file = self._directory / name
         return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
 
     def decoder(self) -> EncoderDecoder:
-        """The recorded model in eval mode, as at the recording."""
+        """Returns the recorded model in evaluation mode."""
         config = Config(data=Path("none"), **{name: self.dimensions[name] for name in MODEL_SETTINGS})
         decoder = EncoderDecoder(config, self.dimensions["d_vf"], self.dimensions["vocab_size"])
         weights = {
@@ -117,7 +118,7 @@ def compare_gradients(recording: Recording) -> Iterator[Comparison]:
 
 
 def compare_steps(recording: Recording) -> Iterator[Comparison]:
-    """Three steps of the original's optimizer (Adam with amsgrad behind clipped gradients) on one batch."""
+    """Compares three steps of the original's optimizer (Adam, amsgrad, clipped gradients) on one batch."""
     recorded, model = recording.training, Trained(recording)
     optimizer = model.optimizer(recording.dimensions)
     patches, targets = (torch.from_numpy(recorded[f"in/{name}"]) for name in ("patches", "targets"))
@@ -206,7 +207,7 @@ def mean_loss(log_probs: Tensor, targets: Tensor) -> Tensor:
 
 
 def relative(given: Tensor, expected: Tensor) -> float:
-    """The largest difference, as a share of the largest expected value."""
+    """Returns the largest difference, relative to the largest expected value."""
     return ((given - expected).abs().max() / expected.abs().max()).item()
 
 

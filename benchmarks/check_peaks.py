@@ -1,6 +1,6 @@
-"""Peaks of larger micro-batches than were seen, as `predict` gives them: over the recorded tables.
+"""Checks `predict`'s memory peaks of micro-batches larger than any seen, over the recorded tables.
 
-The model gets every timed run up to a micro-batch, from the second on, and says what the larger ones need.
+The model is fitted to every timed run up to a micro-batch, from the second on, and predicts the larger ones.
 """
 
 import statistics

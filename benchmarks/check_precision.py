@@ -1,10 +1,10 @@
-"""Trains in every precision that this machine has: no loss may be NaN, or end far from fp32's.
+"""Trains in every precision that this machine supports: no loss may be NaN, or end far from fp32's.
 
     python benchmarks/check_precision.py [--steps 200] [--batch 16] [--model small|full] [--data DIR]
 
-Prints the mean loss of the last 20 steps, its distance from fp32's (allowed: 2%, fp8 5%), samples/s after a
-tenth of the steps, and the GPU's peak memory; exits 1 where a distance is larger. Draws its data unless DIR
-has some.
+Prints the mean loss of the last 20 steps, its distance from fp32's (allowed: 2%, fp8 5%), samples/s after the
+first tenth of the steps, and the GPU's peak memory; exits 1 if a distance is larger. Draws its data unless
+DIR has some.
 """
 
 import argparse
@@ -30,7 +30,7 @@ LAST = 20
 
 
 def train(settings: dict[str, Any], steps: int, workdir: Path) -> tuple[list[float], float]:
-    """The losses of `steps` steps, and samples/s without the first tenth of them."""
+    """Returns the losses of `steps` steps, and samples/s without the first tenth of them."""
     losses, begun, before = [], 0.0, 0
     records = fit(settings, workdir)
     for step, record in enumerate(islice((r for r in records if "train_loss" in r), steps), start=1):

@@ -1,11 +1,11 @@
-"""Does a trial's figure hold in the real training? A short trial against whole epochs of the plain trainer.
+"""Compares a short trial's throughput with whole epochs of the plain trainer.
 
     python benchmarks/check_throughput.py best.yaml [--samples 3200] [--pairs 4]
 
-`best.yaml` is an exported config. A trial of `--samples` samples, as the search runs it, and at the same
-time the plain trainer, of which count the whole epochs within that time, from the end of one evaluation to
-the last step before the next. Both share one CPU, a thread each, in slices of some milliseconds: whatever
-else slows the machine down slows both. Prints both in samples per second, and the ratio of each pair.
+`best.yaml` is an exported config. A trial of `--samples` samples runs as in a search and, concurrently, the
+plain trainer, of which the whole epochs within that time count, from the end of one evaluation to the last
+step before the next. Both share one CPU, a thread each, in slices of some milliseconds, so that any other
+load slows both. Prints both in samples per second, and the ratio of each pair.
 """
 
 import argparse
@@ -34,7 +34,7 @@ _EVALUATIONS = 4
 
 
 def of_trial(settings: Mapping[str, Any], samples: int, server: ForkServer) -> Throughput:
-    """The throughput that a trial of `samples` samples measures."""
+    """Returns the throughput that a trial of `samples` samples measures."""
     workload = R2GenWorkload()
     with tempfile.TemporaryDirectory() as scratch:
         order = Order(
@@ -56,8 +56,8 @@ def of_trial(settings: Mapping[str, Any], samples: int, server: ForkServer) -> T
 
 
 def train(settings: Mapping[str, Any], scratch: str, epochs: Connection) -> None:
-    """Trains until it is killed; sends the begin and end of every epoch on the clock, and its samples."""
-    os.setsid()  # as a trial does: Linux shares a CPU between sessions
+    """Trains until killed; sends the begin and end time of every epoch, and its samples."""
+    os.setsid()  # as a trial does: Linux divides a CPU between sessions
     begun_s, samples, last_s, last_samples = math.nan, 0, math.nan, 0
     for record in fit({**settings, "epochs": 10**6, "eval_every_samples": None}, Path(scratch)):
         now_s = time.monotonic()
@@ -68,13 +68,13 @@ def train(settings: Mapping[str, Any], scratch: str, epochs: Connection) -> None
 
 
 def pair(settings: Mapping[str, Any], samples: int, server: ForkServer) -> tuple[Throughput, float]:
-    """A trial's figure, and samples per second of the whole epochs that were trained meanwhile."""
+    """Returns a trial's throughput, and samples per second of the whole epochs trained concurrently."""
     spawn = multiprocessing.get_context("spawn")
     receiver, sender = spawn.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as scratch:
         trainer = spawn.Process(target=train, args=(settings, scratch, sender), daemon=True)
         trainer.start()
-        receiver.recv()  # the first epoch holds the start
+        receiver.recv()  # the first epoch includes the startup
         begun_s = time.monotonic()
         found = of_trial(settings, samples, server)
         ended_s = time.monotonic()

@@ -1,10 +1,10 @@
-"""Adds to a table how fast its settings train, in seconds of CPU time: for a machine that others use as well.
+"""Adds step times in CPU seconds to a table, for a machine that others use as well.
 
     python benchmarks/cpu_times.py TABLE [--seconds 5] [--data DIR]
 
-For workloads of one thread alone: every configuration of another speed is run in this process, on one thread,
-and a step takes the CPU time between two records. On a machine that can be left alone, time with
-`python -m lab record TABLE --only timed` instead, after taking the lines with `"timed": true` out.
+Only for single-threaded workloads: every configuration with a different speed is run in this process, on one
+thread, and a step takes the CPU time between two records. On an idle machine, use `python -m lab record TABLE
+--only timed` instead, after removing the lines with `"timed": true`.
 """
 
 import argparse
@@ -28,7 +28,7 @@ _WARM_UP = 3  # steps
 
 
 def steps(records: Iterator[Mapping[str, Any]], quality: str, seconds: float) -> list[tuple[int, float]]:
-    """Samples and CPU seconds of each step of a workload, evaluations left out, for so many `seconds`."""
+    """Returns samples and CPU seconds of each step, evaluations excluded, for `seconds` of a workload."""
     begun, seen = process_time(), []
     for record in records:
         seen.append((record["samples"], process_time(), quality in record))
@@ -39,7 +39,7 @@ def steps(records: Iterator[Mapping[str, Any]], quality: str, seconds: float) ->
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs and adds what is missing."""
+    """Runs and adds the missing timings."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,8 +1,8 @@
-"""A script as the trial of a search, and by itself: one process, in turns.
+"""Alternates a script between being the trial of a search and running alone, in one process.
 
-The search is a real one, with its live picture and W&B offline, and its only trial is `own_pace.py`. For the
-turns by itself every process of the search is suspended but the script's own, in which the hook is taken out.
-Two processes of the same script are no comparison: they differ by up to 17%, which no pairing takes out.
+The search is real, with its live picture and W&B offline, and its only trial is `own_pace.py`. For the turns
+alone, every process of the search but the script's is suspended, and the hook is removed from the script. Two
+processes of the same script would not be comparable: they differ by up to 17%, which no pairing removes.
 """
 
 import itertools
@@ -53,14 +53,14 @@ TURN_S, CATCH_UP_S = 2.0, 0.3
 
 
 class Spent(NamedTuple):
-    """CPU seconds of a process, and how often its threads have waited: each time, they were woken up."""
+    """CPU seconds of a process, and how often its threads have waited and been woken."""
 
     cpu_s: float
     waits: int
 
 
 class Search:
-    """A search with all that it has started; the script below it keeps a ledger."""
+    """A search with all its processes; the script in it keeps a ledger."""
 
     def __init__(self, process: psutil.Process, ledger: Path) -> None:
         self.process, self._ledger = process, ledger
@@ -69,7 +69,7 @@ class Search:
         return [self.process, *self.process.children(recursive=True)]
 
     def watch(self, *, watches: bool) -> None:
-        """Lets the whole search work, or the script alone, without the hook."""
+        """Resumes the whole search, or suspends all but the script and removes the hook."""
         np.memmap(self._ledger, dtype=np.float64, mode="r+")[own_pace.SWITCH] = 0.0 if watches else 1.0
         for one in self.family():
             with suppress(psutil.Error):
@@ -105,7 +105,7 @@ def name(process: psutil.Process) -> str:
 
 @contextmanager
 def started(batch: int) -> Iterator[Search]:
-    """A search whose trial has been training for a while."""
+    """Starts a search and waits until its trial has trained for a while."""
     with tempfile.TemporaryDirectory() as place:
         ledger, space = Path(place, "ledger"), Path(place, "space.yaml")
         values = {"python": sys.executable, "script": SCRIPT, "ledger": ledger}
@@ -135,15 +135,15 @@ def started(batch: int) -> Iterator[Search]:
 
 
 def drain(terminal: int) -> None:
-    """Takes what is drawn, as a terminal does."""
-    with suppress(OSError):  # nobody draws any more
+    """Reads and drops terminal output."""
+    with suppress(OSError):  # the writer has closed it
         while os.read(terminal, 2**16):
             pass
     os.close(terminal)
 
 
 def await_warm(search: Search) -> None:
-    """Returns once its script has trained for a while."""
+    """Waits until the script has trained for a while."""
     deadline_s = time.monotonic() + START_S
     while not search.has_begun():
         if time.monotonic() > deadline_s:
@@ -153,13 +153,13 @@ def await_warm(search: Search) -> None:
 
 
 def busy_s() -> float:
-    """CPU seconds that all processes of the machine have taken."""
+    """Returns the CPU seconds used by all processes of the machine."""
     times = psutil.cpu_times()
     return float(times.user + times.nice + times.system + times.irq + times.softirq + times.steal)
 
 
 class Turn(NamedTuple):
-    """A step's milliseconds, and seconds of the turn, in which others kept so many cores busy."""
+    """Milliseconds per step, the turn's seconds, and the cores that others kept busy."""
 
     step_ms: float
     seconds: float
@@ -181,7 +181,7 @@ def turn(search: Search, *, watches: bool) -> Turn:
 
 
 def await_quiet(search: Search, busy_cores: float, deadline_s: float) -> bool:
-    """Whether others have come to keep fewer cores busy than that for a second, within a time."""
+    """Waits until others use fewer cores than that for a second; false at the deadline."""
     while time.monotonic() < deadline_s:
         before, all_s = search.spent(), busy_s()
         time.sleep(1.0)
@@ -192,7 +192,7 @@ def await_quiet(search: Search, busy_cores: float, deadline_s: float) -> bool:
 
 
 def compare(batch: int, starts: int, turns: int, busy_cores: float) -> None:
-    """Prints the speed of the trial as a share of the script's own, and what the search's processes take."""
+    """Prints the trial's speed relative to the script alone, and the use of CPU by the search's processes."""
     table: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     shares, trained_s = [], 0.0
     for number in range(starts):

@@ -1,4 +1,4 @@
-"""A workload that trains nothing for a second; its first record says that its first line runs."""
+"""Workloads that train nothing. The first record marks the time of the workload's first line."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def fit(config: Mapping[str, Any], workdir: Path) -> Iterator[Mapping[str, Any]]:
-    """640 samples in a second, and a score."""
+    """Yields 640 samples in a second, and a score."""
     del workdir
     yield {"samples": 0}
     steps = 640 // config["micro_batch_size"]
@@ -18,7 +18,7 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Iterator[Mapping[str, Any]]
 
 
 def fit_or_fail(config: Mapping[str, Any], workdir: Path) -> Iterator[Mapping[str, Any]]:
-    """As `fit`, but every other learning rate ends in an error: a rule that no sampler learns."""
+    """As `fit`, but every other learning rate fails, by a rule that no sampler can learn."""
     for record in fit(config, workdir):
         if "score" in record and round(config["learning_rate"] * 1e9) % 2:
             raise RuntimeError("made up")
@@ -26,7 +26,7 @@ def fit_or_fail(config: Mapping[str, Any], workdir: Path) -> Iterator[Mapping[st
 
 
 def at_once(config: Mapping[str, Any], workdir: Path) -> Iterator[Mapping[str, Any]]:
-    """24 steps as quick as they come, slower the wider, and a score that varies."""
+    """Yields 24 steps without delay, slower for larger widths, and a score that varies."""
     del workdir
     batch, width = config["micro_batch_size"], config["width"]
     for step in range(1, 25):

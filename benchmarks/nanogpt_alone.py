@@ -1,11 +1,11 @@
-"""Whole trainings of nanoGPT's recipe for a CPU by its script alone: what a claim about it has to agree with.
+"""Whole trainings of nanoGPT's recipe for a CPU without the tuner, to verify its claims.
 
     python benchmarks/nanogpt_alone.py DIRECTORY TABLE BATCH,RATE,SAMPLES,SEED ...
 
-DIRECTORY is a clone of nanoGPT whose character data are prepared. The public script trains in a process of
-its own, with the seed in place of its own one; of the tuner nothing runs. Adds a JSON line for each to TABLE:
-the seconds of its steps (their median, times their number), of all of it, the validation loss at its end, and
-the threads that OMP_NUM_THREADS has set, if it has. Two side by side, on a core each:
+DIRECTORY is a clone of nanoGPT with prepared character data. The public script trains in its own process,
+with its seed replaced and without the tuner. Adds a JSON line for each to TABLE: the seconds of its steps
+(median times number) and of the whole run, the final validation loss, and the threads set by OMP_NUM_THREADS,
+if any. Two concurrently, on a core each:
 
     OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/nanogpt_alone.py ...
 """
@@ -24,11 +24,11 @@ from typing import Any
 MODEL = "--block_size=64 --n_layer=4 --n_head=4 --n_embd=128 --dropout=0.0"
 RECIPE = f"config/train_shakespeare_char.py --device=cpu --compile=False --eval_iters=100 {MODEL}"
 OWN_SEED = "manual_seed(1337"
-WARM_UP = 0.05  # of the steps, as in the recipe
+WARM_UP = 0.05  # share of the steps, as in the recipe
 
 
 def trained(directory: Path, batch: int, rate: float, samples: int, seed: int) -> dict[str, Any]:
-    """Returns what a training shows whose schedule ends after so many samples."""
+    """Returns the results of a training whose schedule ends after `samples`."""
     steps = samples // batch
     with tempfile.TemporaryDirectory() as scratch:
         script = Path(scratch, "train.py")

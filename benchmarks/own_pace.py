@@ -1,9 +1,9 @@
-"""A training script as many are, which knows nothing of the tuner and keeps a ledger: when each step ended.
+"""A common training script without knowledge of the tuner, which records when each step ended in a ledger.
 
     python benchmarks/own_pace.py LEDGER [--batch 64]
 
-It trains until it is ended, on two threads. While the ledger's last entry is set, torch is as it was before
-the tuner's hook.
+It trains until it is stopped, on two threads. While the ledger's last entry is set, the tuner's hook is
+removed from torch.
 """
 
 import argparse
@@ -23,7 +23,7 @@ EVERY = 500  # steps between two evaluations
 
 
 class Hook:
-    """What the tuner's hook has put into torch, which can be taken out and put back."""
+    """The tuner's hook in torch, which can be removed and restored."""
 
     def __init__(self) -> None:
         iterator = dataloader._BaseDataLoaderIter

@@ -1,6 +1,6 @@
-"""R2Gen's training step in its plain form, as the published code has it: over our parameters, eager, padded.
+"""R2Gen's training step in plain form, as in the published code: over our parameters, eager, padded.
 
-What the benchmarks compare with. The parameters are those of an r2gen.model.R2Gen, whose results it equals.
+The reference of the benchmarks. It equals an r2gen.model.R2Gen with the same parameters.
 """
 
 import math
@@ -15,7 +15,7 @@ from r2gen.model import R2Gen
 
 
 def loss(model: R2Gen, images: Tensor, targets: Tensor) -> Tensor:
-    """The mean negative log-likelihood per counted id."""
+    """Returns the mean negative log-likelihood per counted id."""
     patches = torch.cat([model.visual_extractor(view) for view in images.unbind(1)], dim=1)
     log_probs = forward(model, patches, targets)
     mask = targets > 0
@@ -25,7 +25,7 @@ def loss(model: R2Gen, images: Tensor, targets: Tensor) -> Tensor:
 
 
 def forward(model: R2Gen, patches: Tensor, targets: Tensor) -> Tensor:
-    """Log-probabilities [B, T - 1, classes] of each next word."""
+    """Returns log-probabilities [B, T - 1, classes] of each next word."""
     decoder = model.encoder_decoder
     x = decoder.att_embed(patches)
     for layer in decoder.model.encoder.layers:

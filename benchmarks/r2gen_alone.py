@@ -1,11 +1,11 @@
-"""Whole trainings of `make search`'s demonstration by its trainer alone: what a claim has to agree with.
+"""Whole trainings of `make search`'s demonstration without the tuner, to verify its claims.
 
     python benchmarks/r2gen_alone.py TABLE BATCH,RATE,EPOCHS,SEED ...
 
-Each is `python -m r2gen train` in a process of its own, with the baseline of `search_spaces/cpu.yaml` but for
-the settings that are given; of the tuner nothing runs. Adds a JSON line for each to TABLE: the seconds of its
-steps (their median, times their number), of all of it, the scores and the loss at its end, and the threads
-that OMP_NUM_THREADS has set, if it has. Two side by side, on a core each:
+Each is `python -m r2gen train` in its own process, with the baseline of `search_spaces/cpu.yaml` and the
+given settings, without the tuner. Adds a JSON line for each to TABLE: the seconds of its steps (median times
+number) and of the whole run, the final scores and loss, and the threads set by OMP_NUM_THREADS, if any. Two
+concurrently, on a core each:
 
     OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/r2gen_alone.py ...
 """
@@ -32,7 +32,7 @@ SCORES = ("bleu_4", "val_loss")
 
 
 def trained(batch: int, rate: float, epochs: int, seed: int) -> dict[str, Any]:
-    """Returns what a training of so many epochs shows."""
+    """Returns the results of a training of so many epochs."""
     baseline = yaml.safe_load(SPACE.read_text())["baseline"]
     samples = epochs * STUDIES["train"]
     with tempfile.TemporaryDirectory() as scratch:
