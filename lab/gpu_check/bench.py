@@ -53,7 +53,7 @@ class Ran:
 
     @property
     def ending(self) -> str:
-        """How the trial ended, on one line."""
+        """The trial's outcome and reason, on one line."""
         if self.outcome is None:
             return "its time was over before it had ended"
         return ": ".join(filter(None, (str(self.outcome), self.outcome.reason)))

@@ -1,4 +1,4 @@
-"""What the lab's tests share with the tuner's."""
+"""Fixtures that the lab's tests share with the tuner's."""
 
 from tests.autotune.conftest import confirming, grid, make_trial, planned, recorded, space
 

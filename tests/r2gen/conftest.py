@@ -1,4 +1,4 @@
-"""A drawn data set of a few studies, and a model small enough to train in milliseconds."""
+"""A drawn data set of a few studies, and a model that trains in milliseconds."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from tests import tiny_r2gen
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """One thread: sums are then in the same order everywhere, and tests do not fight over two cores."""
+    """Uses one thread, for the same order of summation everywhere and no contention between tests."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -24,19 +24,19 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data set to read and not to write: 10 studies to train on, 4 to validate, 3 to test."""
+    """A read-only data set: 10 studies for training, 4 for validation, 3 for testing."""
     return synthetic.make(tmp_path_factory.mktemp("drawn"), {"train": 10, "val": 4, "test": 3}, 0, 80)
 
 
 @pytest.fixture
 def own_data(drawn: Path, tmp_path: Path) -> Path:
-    """A copy of the data set, to spoil."""
+    """A copy of the data set that a test may damage."""
     return shutil.copytree(drawn, tmp_path / "data")
 
 
 @pytest.fixture
 def tiny(drawn: Path) -> dict[str, Any]:
-    """The settings of a tiny run: 3 steps an epoch, the last one smaller."""
+    """The settings of a tiny run: 3 steps per epoch, the last one smaller."""
     return {
         "data": str(drawn),
         **tiny_r2gen.MODEL,
@@ -51,7 +51,7 @@ def tiny(drawn: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def make_config(tiny: dict[str, Any]) -> Callable[..., settings.Config]:
-    """The tiny configuration with some settings replaced."""
+    """Returns the tiny configuration with some settings replaced."""
 
     def make(**changes: Any) -> settings.Config:
         return settings.parse({**tiny, **changes})
@@ -61,5 +61,5 @@ def make_config(tiny: dict[str, Any]) -> Callable[..., settings.Config]:
 
 @pytest.fixture
 def without_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No METEOR: starting Java takes longer than all else that a tiny run does."""
+    """Disables METEOR: starting Java takes longer than the rest of a tiny run."""
     monkeypatch.setattr("r2gen.metrics.Meteor.available", staticmethod(lambda: False))

@@ -1,4 +1,4 @@
-"""Every report that drawn data can have: one for each set of findings, no two alike."""
+"""Every report of the drawn data: one for each set of findings, all different."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""What several tests break, and how."""
+"""Faults that several tests inject."""
 
 import math
 import resource
@@ -15,13 +15,13 @@ from r2gen.model import R2Gen
 
 
 def cut_short(image: Path) -> None:
-    """Leaves out the end of `image`, which then looks like one and cannot be decoded."""
+    """Truncates `image`, which is then recognised as one but cannot be decoded."""
     image.write_bytes(image.read_bytes()[:-300])
 
 
 @contextmanager
 def no_file_beyond(limit: int) -> Iterator[None]:
-    """Lets this process write no file of more bytes, as on a disk that is full."""
+    """Limits files of this process to `limit` bytes, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     try:
@@ -31,7 +31,7 @@ def no_file_beyond(limit: int) -> Iterator[None]:
 
 
 def change_models(monkeypatch: pytest.MonkeyPatch, change: Callable[[R2Gen], object]) -> None:
-    """Has `change` called with every model that is trained from now on."""
+    """Calls `change` with every model that is trained from now on."""
     build = train.build
 
     def built(*given: Any) -> tuple[R2Gen, Any]:
@@ -43,7 +43,7 @@ def change_models(monkeypatch: pytest.MonkeyPatch, change: Callable[[R2Gen], obj
 
 
 def spoil(model: nn.Module, passes: set[int]) -> None:
-    """Makes the input of `model` NaN in these of its training passes, counted from 1."""
+    """Makes the input of `model` NaN in these training passes, counted from 1."""
     seen = 0
 
     def change(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:

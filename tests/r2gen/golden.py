@@ -1,4 +1,4 @@
-"""Where the recordings of the original R2Gen are, and what every test of the model needs of them."""
+"""The recordings of the original R2Gen, and helpers for tests that use them."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ RECORDING = Recording(GOLDEN)
 
 
 def shared(name: str) -> Path:
-    """A recording that holds sentences of real reports and so is not in this repository; skips without it."""
+    """Returns a recording that is not in this repository, as it has real reports; skips if it is missing."""
     path = _SHARED / name
     if not path.exists():
         pytest.skip(f"{name} is not on this machine")
@@ -22,6 +22,6 @@ def shared(name: str) -> Path:
 
 
 def tiny(**settings: object) -> Config:
-    """The smallest model that has every part."""
+    """Returns the smallest model that has every part."""
     small = {"visual_extractor": "small", "d_model": 16, "d_ff": 16, "num_heads": 2, "rm_num_heads": 2}
     return Config.model_validate({"data": "none", "num_layers": 2, "image_size": 64, **small, **settings})

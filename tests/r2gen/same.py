@@ -1,4 +1,4 @@
-"""What of two runs is equal: their records but for the times, and their checkpoints."""
+"""Comparison of two runs: their records without times, and their checkpoints."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,12 +9,12 @@ _TIMES = {"data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s"}
 
 
 def untimed(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record without how long the parts of its step took."""
+    """Returns the record without the times of its step's phases."""
     return {name: value for name, value in record.items() if name not in _TIMES}
 
 
 def same_state(one: Any, other: Any) -> bool:
-    """Whether two checkpoints are, to the last bit."""
+    """True if two checkpoints are bit-identical."""
     if isinstance(one, torch.Tensor):
         return torch.equal(one, other)
     if isinstance(one, dict):

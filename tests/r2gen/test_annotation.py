@@ -1,4 +1,4 @@
-"""What is wrong with a data set is said in one line that names the place, before anything is trained."""
+"""Mistakes in a data set are reported on one line with their place, before training starts."""
 
 import json
 from collections.abc import Callable

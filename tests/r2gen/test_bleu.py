@@ -1,4 +1,4 @@
-"""BLEU from sums over pairs is pycocoevalcap's, to rounding."""
+"""BLEU from sums over pairs equals pycocoevalcap's up to rounding."""
 
 import numpy as np
 import pytest
@@ -26,13 +26,13 @@ def found(reports: list[str], true: list[str]) -> float:
 
 @given(st.lists(st.tuples(texts, texts.filter(bool)), min_size=1, max_size=5))
 def test_a_corpus_scores_as_in_pycocoevalcap(pairs: list[tuple[str, str]]) -> None:
-    """Empty reports, repeated n-grams, texts shorter than four words and longer than their references."""
+    """Covers empty reports, repeated n-grams, short texts, and texts longer than their references."""
     reports, true = (list(each) for each in zip(*pairs, strict=True))
     assert found(reports, true) == pytest.approx(metrics.score(reports, true)["bleu_4"], abs=1e-12)
 
 
 def test_a_row_is_what_a_pair_adds() -> None:
-    """By hand: `a` is there three times in one and twice in the other, which match; so does one `a a`."""
+    """By hand: `a` occurs three times in one and twice in the other, so two match; so does one `a a`."""
     report, reference = bleu.counted("a a a b"), bleu.counted("a a c")
     assert bleu.sums([report], [reference]).tolist() == [[2, 1, 0, 0, 4, 3, 2, 1, 4, 3]]
 

@@ -1,4 +1,4 @@
-"""The best constant report is the one that pycocoevalcap scores highest, and is searched for once."""
+"""The best constant report is the one that pycocoevalcap scores highest, and is computed once."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def test_no_other_candidate_scores_higher(candidates: list[str], references: lis
 
 
 def test_it_is_found_among_the_reports_of_all_findings() -> None:
-    """Every candidate beside pycocoevalcap's score, of reports as they are drawn."""
+    """Compares every candidate's pycocoevalcap score, on drawn reports."""
     references = REPORTS[::5]
     scores = [bleu_4(text, references) for text in REPORTS]
     assert best_constant(REPORTS, references) == REPORTS[scores.index(max(scores))]
@@ -66,7 +66,7 @@ def test_it_is_searched_for_once_for_the_same_texts(own_cache: Path, monkeypatch
     assert searched == []
     chance.chance(CANDIDATES[:1], REFERENCES)
     chance.chance(CANDIDATES, REFERENCES[:1])
-    chance.chance([*CANDIDATES, REFERENCES[0]], REFERENCES[1:])  # the same texts, parted elsewhere
+    chance.chance([*CANDIDATES, REFERENCES[0]], REFERENCES[1:])  # the same texts, split differently
     assert searched == [1, 2, 3]
 
 

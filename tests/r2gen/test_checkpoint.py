@@ -1,4 +1,4 @@
-"""A checkpoint is whole or it is not there, is read without running code, and says what does not fit."""
+"""Checkpoints are complete or absent, are read without running code, and mismatches are reported."""
 
 import resource
 from collections.abc import Sequence

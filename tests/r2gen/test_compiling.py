@@ -1,4 +1,4 @@
-"""Compiled once, a model serves every batch that comes. Compiling later would be in what is measured."""
+"""A model compiled once handles every batch: a later compilation would distort the measured speed."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +19,7 @@ from .golden import tiny
 
 @pytest.fixture
 def _without_code(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The compiler finds its programs, and generates no code for them."""
+    """Traces programs as the compiler does, but generates no code for them."""
     compiler = torch.compile
 
     def traced(model: torch.nn.Module, mode: str, **options: Any) -> Any:
@@ -33,7 +33,7 @@ def _without_code(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _batch(config: Config, words: list[int]) -> tuple[Tensor, Tensor, Packing]:
-    """Images, or what a frozen extractor makes of them, and reports of so many words."""
+    """Returns images, or features of a frozen extractor, and reports of the given lengths in words."""
     size = config.image_size
     shape = (6, 512) if config.freeze_visual else (config.views, 3, size, size)
     targets = padded([[0, *[3] * count, 0] for count in words])
@@ -42,7 +42,7 @@ def _batch(config: Config, words: list[int]) -> tuple[Tensor, Tensor, Packing]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_without_code")
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # the compiler's own look
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # from the compiler
 @pytest.mark.parametrize(
     "settings",
     [

@@ -1,4 +1,4 @@
-"""What a configuration stands for, however it was written."""
+"""A configuration has one meaning, however it was written."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Batches are the same whoever loads them and wherever an epoch is entered; broken images are named."""
+"""Batches do not depend on the worker or on the start within an epoch; broken images are named."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -105,7 +105,7 @@ def test_a_study_is_augmented_differently_in_every_epoch_but_always_the_same_in_
 
 
 def test_augmentation_is_a_crop_of_a_view_or_its_mirror_image(make_config: Make, own_data: Path) -> None:
-    """A ramp from left to right stays one, and in some epochs runs the other way."""
+    """A horizontal ramp stays one, and is reversed in some epochs."""
     file = own_data / "images" / "train-00000" / "0.png"
     ramp = np.broadcast_to(np.linspace(0, 255, 60, dtype=np.uint8), (50, 60))
     Image.fromarray(np.ascontiguousarray(ramp)).save(file)

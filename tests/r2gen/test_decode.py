@@ -26,7 +26,7 @@ def recorded():
 
 
 def build(seed: int, end: float = 0.0, **settings: object) -> tuple[EncoderDecoder, Tensor]:
-    """A random decoder that is sure of its words, `end` more inclined to end, and five encoded images."""
+    """Returns a random decoder, its end token made likelier by `end`, and five encoded images."""
     torch.manual_seed(seed)
     decoder = EncoderDecoder(tiny(**settings), 12, 20).eval()
     with torch.no_grad():
@@ -36,7 +36,7 @@ def build(seed: int, end: float = 0.0, **settings: object) -> tuple[EncoderDecod
 
 
 def count_steps(monkeypatch, decoder):
-    """A list that grows by the number of images at every step of `decoder`."""
+    """Returns a list that gets the number of images at every step of `decoder`."""
     steps = []
     original = decoder.log_probs
     monkeypatch.setattr(decoder, "log_probs", lambda x: (steps.append(len(x)), original(x))[1])
@@ -72,7 +72,7 @@ def test_words_that_are_certain_are_drawn_as_they_are_found():
 
 
 def test_a_repeated_trigram_is_drawn_less_often():
-    """Without ends and with two words, after a few of them nearly every trigram is a repeated one."""
+    """With two words and no end, nearly every trigram soon is a repeated one."""
     decoder = EncoderDecoder(tiny(), 12, 2).eval()
     with torch.no_grad():
         decoder.logit.weight.zero_()
@@ -95,7 +95,7 @@ def test_an_image_is_written_alone_as_in_a_batch(recorded):
 @pytest.mark.parametrize("end", [-9.0, 0.0, 2.0])
 @pytest.mark.parametrize("beams", [1, 2, 3, 7])
 def test_stopping_early_and_dropping_images_change_no_word(beams, end):
-    """Against a search that decodes every prefix anew, keeps all images, and never stops early."""
+    """Compares with a search that recomputes every prefix, keeps all images, and never stops early."""
     for seed in range(6):
         decoder, encoded = build(seed, end)
         expected = plain_search(decoder, encoded, beams, LENGTH)
@@ -103,7 +103,7 @@ def test_stopping_early_and_dropping_images_change_no_word(beams, end):
 
 
 class Bigrams:
-    """In place of the decoder's state: the next word depends on the last one alone, by a table."""
+    """Replaces the decoder's state: the next word depends only on the last one, by a table."""
 
     def __init__(self, table: Tensor) -> None:
         self.table = table.log()
@@ -114,11 +114,11 @@ class Bigrams:
         return self.table[ids]
 
     def select(self, parents: Tensor, images: Tensor) -> None:
-        """There is nothing to select."""
+        """Does nothing: there is no state per beam."""
 
 
 def search_bigrams(monkeypatch, table, beams, length):
-    """The words of the one image, and the steps that were needed."""
+    """Returns the words of a single image, and the number of steps."""
     state = Bigrams(torch.tensor(table))
     monkeypatch.setattr(decode, "_State", lambda *_: state)
     decoder = EncoderDecoder(tiny(), 12, len(table) - 1)
@@ -126,7 +126,7 @@ def search_bigrams(monkeypatch, table, beams, length):
 
 
 def spelled_out(table, beams, length):
-    """The original's beam search of one image, in plain words; no early stop."""
+    """The original's beam search of one image, spelled out; no early stop."""
     running, done = [(0.0, [])], []
     for step in range(1, length + 1):
         candidates = [
@@ -155,9 +155,9 @@ def test_the_search_is_the_originals_for_any_chances(monkeypatch):
 
 
 def test_the_search_goes_on_while_a_living_beam_is_ahead_and_no_longer(monkeypatch):
-    to_be_beaten = [[0.4, 0.6], [0.9, 0.1]]  # ending at once 0.4, after one word 0.54
+    to_be_beaten = [[0.4, 0.6], [0.9, 0.1]]  # probability 0.4 of ending at once, 0.54 after one word
     assert search_bigrams(monkeypatch, to_be_beaten, 2, 9) == ([1] + [0] * 8, 2)
-    unbeaten = [[0.4, 0.6], [0.6, 0.4]]  # after one word 0.36, and what goes on from there has 0.24 left
+    unbeaten = [[0.4, 0.6], [0.6, 0.4]]  # 0.36 after one word, and 0.24 left for longer ones
     assert search_bigrams(monkeypatch, unbeaten, 2, 9) == ([0] * 9, 2)
 
 
@@ -186,7 +186,7 @@ def test_a_decoder_that_never_ends_fills_the_length(monkeypatch):
 
 
 def test_more_beams_find_likelier_reports():
-    """Not for every image, as a beam search is no exact search, but together."""
+    """In total, not for every image: a beam search is not exact."""
     decoder, encoded = build(3)
 
     def total(beams):
@@ -198,7 +198,7 @@ def test_more_beams_find_likelier_reports():
 
 
 def score(decoder, encoded, ids):
-    """The log-probability of one report, its end included, by the teacher-forced decoder."""
+    """Returns the teacher-forced log-probability of one report, its end included."""
     words = ids[:-1][None]
     mask = torch.ones(words.size(1), words.size(1), dtype=torch.bool).tril()
     packing = Packing.whole(words)

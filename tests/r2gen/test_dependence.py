@@ -1,4 +1,4 @@
-"""Reports that do not depend on the study are told from those that do, whatever they score."""
+"""Reports that do not depend on the study are recognised, whatever they score."""
 
 import random
 
@@ -36,7 +36,7 @@ def test_different_reports_of_other_studies_are_a_collapse_in_about_19_of_20_cas
 
 
 def test_a_few_reports_for_many_studies_are_a_collapse_even_where_they_fit() -> None:
-    """Two reports, for one finding of twenty-odd different references: better than dealt at random."""
+    """Two reports, by one finding, for twenty-odd different references: better than a random assignment."""
     healthy, ill = REPORTS[0], REPORTS[-1]
     two = [ill if "enlarged" in text else healthy for text in TRUE]
     found = dependence(two, TRUE)
@@ -51,7 +51,7 @@ def test_the_shuffles_are_the_same_every_time() -> None:
 
 @pytest.mark.parametrize("studies", [1, 2, 7])
 def test_items_are_the_jackknifes_pseudo_values(studies: int) -> None:
-    """Each study left out in turn and the rest scored anew."""
+    """Leaves out each study in turn and scores the rest again."""
     reports, references = shuffled(3)[:studies], TRUE[:studies]
     whole = metrics.score(reports, references)["bleu_4"]
     items = dependence(reports, references)["bleu_4_items"]

@@ -1,4 +1,4 @@
-"""A step whose loss is no number changes nothing; too many in a row end the run at its last good state."""
+"""A step with a non-finite loss changes nothing; too many in a row end the run at its last good state."""
 
 import math
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def _same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 def test_too_many_bad_steps_end_the_run_and_keep_the_last_good_checkpoint(
     tiny: dict[str, Any], tmp_path: Path, allowed: int
 ) -> None:
-    """At such a learning rate the first update leaves weights with which there is no loss."""
+    """At this learning rate the first update ruins the weights."""
     config = {**tiny, **WILD, "max_bad_steps": allowed, "checkpoint_every_steps": 1, "epochs": 9}
     records: list[dict[str, Any]] = []
     with pytest.raises(DivergedError, match=r"the loss is \S+, its gradient's norm \S+ at step 2, epoch 1"):
@@ -166,7 +166,7 @@ def test_a_step_left_out_lowers_the_scale_and_the_next_one_can_be_taken(
 def test_a_run_that_ends_in_a_row_of_bad_steps_with_a_spoilt_model_has_diverged(
     tiny: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Three steps and no more: fewer bad ones in a row than are allowed, but what is left has no loss."""
+    """Only three steps, and fewer bad ones in a row than allowed, but the final model has no finite loss."""
     with pytest.raises(DivergedError, match="at step 2, epoch 1"):
         list(fit({**tiny, **WILD, "epochs": 1}, tmp_path))
 
@@ -175,7 +175,7 @@ def test_a_run_that_ends_in_a_row_of_bad_steps_with_a_spoilt_model_has_diverged(
 def test_a_run_that_ends_in_a_row_of_bad_steps_with_a_sound_model_is_kept(
     tiny: dict[str, Any], tmp_path: Path, every: int | None
 ) -> None:
-    """Bad steps leave the model as it was before them. The last evaluation ends an epoch, or follows it."""
+    """Bad steps do not change the model. The last evaluation ends an epoch, or follows it."""
     trainer = _trainer({**tiny, "epochs": 1, "eval_every_samples": every}, tmp_path)
     spoil(trainer.model, {2, 3})
     records = list(trainer.run())

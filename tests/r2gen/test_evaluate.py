@@ -1,4 +1,4 @@
-"""Reports are written as the configuration says, and compared with what the published protocol compares."""
+"""Reports are generated as configured, and compared with the published protocol's references."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -54,7 +54,7 @@ def test_the_model_is_left_in_the_mode_that_it_was_in(make_config: Make) -> None
 
 @pytest.mark.parametrize("cut", ["end", "run_on"])
 def test_the_reference_is_the_published_one_whatever_training_sees(make_config: Make, cut: str) -> None:
-    """The first `max_seq_length` ids, the one that begins the report among them."""
+    """The first `max_seq_length` ids, including the begin token."""
     for w in _written(make_config(max_seq_length=8, cut_reports=cut)):
         assert w.reference == " ".join(w.full_reference.split()[:7])
 
@@ -122,7 +122,7 @@ def test_each_score_has_its_chance_and_every_study_its_number(make_config: Make)
     assert names == {*(f"{full}bleu_{n}" for full in ("", "full_") for n in range(1, 5)), "rouge_l", "cider"}
     assert all(found[f"{name}_chance"] > 0 for name in names)
     assert len(found["bleu_4_items"]) == found["val_studies"] == 4
-    assert found["collapsed"] is True  # it is not trained
+    assert found["collapsed"] is True  # the model is untrained
 
 
 def test_the_test_split_is_scored_where_asked_for(make_config: Make) -> None:

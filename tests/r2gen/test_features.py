@@ -1,4 +1,4 @@
-"""A frozen visual extractor stays as it is, and is asked once for each image."""
+"""A frozen visual extractor does not change, and runs once per image."""
 
 import os
 import shutil
@@ -65,14 +65,14 @@ def test_features_are_computed_once(
 ) -> None:
     list(fit(frozen, tmp_path / "one"))
     assert len(list(home.glob("features-*/"))) == 2  # of the training and the validation split
-    monkeypatch.setattr(visual.VisualExtractor, "forward", None)  # asked again, it would fail
+    monkeypatch.setattr(visual.VisualExtractor, "forward", None)  # any further call would fail
     list(fit(frozen, tmp_path / "two"))
 
 
 def test_reports_whose_speed_is_told_are_written_without_kept_features(
     frozen: dict[str, Any], tmp_path: Path, home: Path
 ) -> None:
-    """Else the first model to be scored would compute them for all that have the same extractor."""
+    """Otherwise the first model scored would compute them for all models with the same extractor."""
     list(fit(frozen, tmp_path / "run"))
     kept = set(home.glob("features-*/"))
     assert main(["evaluate", "--checkpoint", str(tmp_path / "run" / "best.pt"), "--split", "test"]) == 0
@@ -117,7 +117,7 @@ def test_a_broken_image_is_named_or_left_out(frozen: dict[str, Any], own_data: P
     assert records[-1]["samples"] == 9
 
 
-# Computes features on a disk that has room for the images and not for them.
+# Computes features on a disk with space for the images but not for the features.
 FULL = """
 import sys
 from pathlib import Path
@@ -130,7 +130,7 @@ print(len([r for r in train.fit(settings, Path(sys.argv[2])) if "train_loss" in 
 
 
 def test_a_disk_that_is_full_is_said_and_training_goes_on(frozen: dict[str, Any], tmp_path: Path) -> None:
-    """A map of a file that the disk has no room for would end the process with a bus error."""
+    """A mapped file without disk space would end the process with a bus error."""
     place = tmp_path / "small"
     place.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "test", place], check=False)

@@ -1,4 +1,4 @@
-"""Which findings a report asserts. Phrases are made up; real reports are counted."""
+"""The findings that a report asserts. Phrases are invented; real reports are only counted."""
 
 import json
 from collections import Counter
@@ -19,7 +19,7 @@ FILLERS = ("the", "there", "mild", "left", "seen", "lungs", "heart", "is", "and"
 @pytest.mark.parametrize(
     ("text", "findings"),
     [
-        # what is there
+        # present
         ("there is cardiomegaly .", {"cardiomegaly"}),
         ("the heart size is mildly enlarged .", {"cardiomegaly"}),
         ("the cardiac silhouette is again moderately to severely enlarged .", {"cardiomegaly"}),
@@ -43,11 +43,11 @@ FILLERS = ("the", "there", "mild", "left", "seen", "lungs", "heart", "is", "and"
         ("large hiatal hernia . old rib fractures .", {"hernia", "fracture"}),
         ("dextroscoliosis and degenerative changes of the spine .", {"scoliosis", "degenerative change"}),
         ("a pacemaker is seen . sternotomy wires are intact .", {"support device", "surgical change"}),
-        # what is normal
+        # normal
         ("the heart size is normal . the lungs are clear .", set()),
         ("heart size is normal the aorta is enlarged .", set()),
         ("cardiomediastinal silhouette within normal limits bony structures intact .", set()),
-        # what is denied
+        # negated
         ("no pleural effusion or pneumothorax .", set()),
         ("the heart is not significantly enlarged .", set()),
         ("lungs are clear without focal consolidation effusion or edema .", set()),
@@ -59,25 +59,25 @@ FILLERS = ("the", "there", "mild", "left", "seen", "lungs", "heart", "is", "and"
         ("consolidation is considered unlikely .", set()),
         ("interval removal of the chest tube .", set()),
         ("no large effusion . no acute fracture .", set()),
-        # how far a denial reaches
+        # the scope of a negation
         ("no pneumothorax but a small effusion is present .", {"effusion"}),
         ("there is no focal consolidation however there is atelectasis .", {"atelectasis"}),
         ("no pneumothorax there is a small effusion .", {"effusion"}),
         ("cardiomegaly without edema .", {"cardiomegaly"}),
         ("clear aside from mild scarring .", {"scarring"}),
         ("no effusion . there is cardiomegaly", {"cardiomegaly"}),
-        # what only looks like a denial
+        # only looks like a negation
         ("no significant interval change in the small effusion .", {"effusion"}),
         ("the cardiomegaly is not changed .", {"cardiomegaly"}),
         ("pneumonia cannot be excluded .", {"consolidation"}),
         ("this does not exclude a small pneumothorax .", {"pneumothorax"}),
-        # what is uncertain
+        # uncertain
         ("possible small left effusion .", {"effusion"}),
         (
             "opacity which may represent atelectasis versus pneumonia .",
             {"opacity", "atelectasis", "consolidation"},
         ),
-        # what is something else
+        # another finding
         ("there may be a pericardial effusion .", set()),
         ("subcutaneous emphysema .", set()),
         ("the midline trachea .", set()),
@@ -102,7 +102,7 @@ def test_any_text_has_findings_or_none(text: str) -> None:
 
 
 def _spelt(phrase: str) -> st.SearchStrategy[str]:
-    """One way to write `phrase`."""
+    """Draws one spelling of `phrase`."""
     words = [st.just("") if w == "..." else st.sampled_from(w.split("/")) for w in phrase.split()]
     return st.tuples(*words).map(lambda chosen: " ".join(filter(None, chosen)))
 
@@ -140,7 +140,7 @@ def test_the_documentation_lists_the_phrases() -> None:
 
 
 def test_real_reports_have_the_findings_that_chest_x_rays_have() -> None:
-    """Shares as in any emergency department; most mentions of an effusion or a pneumothorax deny it."""
+    """Shares as in any emergency department; most mentions of an effusion or a pneumothorax are negated."""
     if not REAL.exists():
         pytest.skip("the reports are not on this machine")
     clean = Tokenizer(["<unk>"], "iu_xray").clean

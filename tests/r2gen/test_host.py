@@ -7,7 +7,7 @@ import pytest
 
 from r2gen.host import uninterrupted
 
-# Takes and frees tensors of all sizes as training steps do; prints how many pages the kernel gave at last.
+# Allocates and frees tensors of all sizes as training steps do; prints the page faults of the last steps.
 PROGRAM = """
 import resource, sys, torch
 from r2gen.host import tune_allocator
@@ -28,7 +28,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-# Steps as above, under a limit that they do not reach; prints how much more is mapped than before them.
+# Steps as above, under a limit that they do not reach; prints the growth of mapped memory.
 LIMITED = """
 import resource, sys, torch
 from r2gen.host import tune_allocator

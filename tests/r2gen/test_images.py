@@ -1,4 +1,4 @@
-"""Decoded images are kept, are right whatever happens to the files, and are made once."""
+"""Decoded images are cached once, and are right whatever happens to the files."""
 
 import multiprocessing
 import os
@@ -93,7 +93,7 @@ def test_a_touched_file_is_known_and_a_changed_one_is_seen(paths: list[Path], ho
     assert len(_entries(home)) == 2
     before = paths[1].stat()
     _draw(paths[1], white - 1)
-    os.utime(paths[1], ns=(before.st_atime_ns, before.st_mtime_ns))  # as a copy that keeps times does
+    os.utime(paths[1], ns=(before.st_atime_ns, before.st_mtime_ns))  # as after a copy that preserves times
     assert (images.load(paths, WHOLE, PLENTY)[1] == 254).all()
 
 
@@ -185,7 +185,7 @@ def test_what_was_not_used_for_longest_makes_room(paths: list[Path], home: Path)
 def test_what_is_in_use_makes_no_room(
     paths: list[Path], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Else two that do not fit together would be made again and again."""
+    """Otherwise two sets that do not fit together would be rebuilt again and again."""
     images.load(paths[:2], WHOLE, PLENTY)
     assert isinstance(images.load(paths[2:], WHOLE, 4 * 32 * 32), Decoded)
     assert "others in use" in capsys.readouterr().err

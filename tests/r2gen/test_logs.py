@@ -1,4 +1,4 @@
-"""Records are kept in files that other tools read."""
+"""Records are written to files that other tools read."""
 
 import builtins
 import json

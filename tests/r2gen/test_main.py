@@ -1,4 +1,4 @@
-"""The command line: what it refuses, and what a signal or a full disk leaves behind."""
+"""The command line: invalid input, and the state after a signal or with a full disk."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def write(tiny: dict[str, Any], tmp_path: Path) -> Write:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """One without Java on its path."""
+    """An environment without Java on its path."""
     return {**os.environ, "PATH": str(tmp_path / "nothing"), "PYTHONUNBUFFERED": "1"}
 
 
@@ -68,7 +68,7 @@ def _train(config: Path, workdir: Path, *more: str) -> list[str]:
 
 
 def _wait_for_samples(process: Forked, beyond: int) -> None:
-    """Waits for a line that says that training has come `beyond` so many samples."""
+    """Waits for a progress line with more than `beyond` samples."""
     while (
         max(map(int, re.findall(r"^epoch \d+, (\d+) samples", process.said(), re.MULTILINE)), default=0)
         <= beyond
@@ -81,7 +81,7 @@ def _wait_for_samples(process: Forked, beyond: int) -> None:
 def test_a_signal_stops_training_and_the_same_command_goes_on(
     write: Write, tmp_path: Path, environment: dict[str, str], number: signal.Signals, workers: int
 ) -> None:
-    """The whole group gets it, as from a terminal."""
+    """The whole process group gets the signal, as from a terminal."""
     command = tuple(_train(write(epochs=10_000, num_workers=workers), tmp_path / "run"))
     stopped_at = 0
     for _ in range(2):
@@ -169,7 +169,7 @@ def test_a_bad_key_is_one_line_and_exit_code_2(write: Write, tmp_path: Path) -> 
 
 
 def _refused(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
-    """The one line with which the command line ends."""
+    """Returns the single line of the error."""
     assert main(arguments) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1
@@ -297,7 +297,7 @@ def test_records_are_kept_as_lines_and_as_charts_also_over_a_stop(
         assert main(_train(write(epochs=epochs), tmp_path / "run", *more)) == 0
 
     records = [json.loads(line) for line in file.read_text().splitlines()]
-    # The second run begins with the evaluation that the first one ended with.
+    # The second run repeats the first one's last evaluation.
     assert [r["samples"] for r in records] == [4, 8, 10, 10, 10, 14, 18, 20, 20]
     charts = EventAccumulator(str(board)).Reload()
     losses = [(event.step, event.value) for event in charts.Scalars("train/loss")]
@@ -325,7 +325,7 @@ def test_a_checkpoint_is_scored_on_the_split_asked_for(
     assert 0 <= found["full_bleu_4"] <= 1
     assert 0 < found["full_bleu_4_chance"] <= 1
     assert found["loss"] > 0
-    assert found["collapsed"] is True  # it has seen ten studies once
+    assert found["collapsed"] is True  # trained on ten studies for one epoch
     assert len(found["bleu_4_items"]) == 3
     assert found["reports_per_s"] == pytest.approx(3 / found["seconds"])
     assert found["peak_memory_bytes"] > 2**20
@@ -350,7 +350,7 @@ def test_meteor_is_scored_unless_the_command_says_otherwise(  # noqa: PLR0917 - 
     asked: list[str],
     is_scored: bool,
 ) -> None:
-    """The checkpoint's setting is that of a trial, which saves the time."""
+    """The checkpoint's setting is that of a trial, which skips METEOR to save time."""
     assert main(_train(write(epochs=1, meteor=False), tmp_path / "run")) == 0
     capsys.readouterr()
     monkeypatch.setattr(metrics, "Meteor", _Meteor)
@@ -361,7 +361,7 @@ def test_meteor_is_scored_unless_the_command_says_otherwise(  # noqa: PLR0917 - 
 def test_a_configuration_is_read_before_the_reports_are_written(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_java: None
 ) -> None:
-    """Meanwhile, which may be an hour, it can be edited or moved."""
+    """It may be edited or moved while reports are generated, which can take an hour."""
     config = write(epochs=1)
     assert main(_train(config, tmp_path / "run")) == 0
     write_reports = evaluate.write_reports

@@ -15,7 +15,7 @@ def transformer():
 
 
 def remember(memory, words, state):
-    """The memory after each of the `words` [B, T, d], [B, T, slots * d]."""
+    """Returns the memory after each of the `words` [B, T, d]: [B, T, slots * d]."""
     packing = Packing.whole(words)
     return packing.unpack(memory(packing.pack(words), state, packing.running))
 
@@ -63,7 +63,7 @@ def test_the_norm_is_not_torchs():
 
 
 def test_a_row_without_variance_has_a_finite_gradient():
-    """An image patch that dropout and ReLU leave empty is such a row."""
+    """For example an image patch that dropout and ReLU set to zero."""
     x = torch.zeros(2, 8, requires_grad=True)
     LayerNorm(8)(x).sum().backward()
     assert x.grad.isfinite().all()

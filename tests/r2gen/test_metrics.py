@@ -62,7 +62,7 @@ def test_scores_of_single_reports_are_the_originals(golden):
 
 
 def test_scores_of_a_known_pair():
-    """By hand: 12 of the 13 words written are in their reference, and the references have 14."""
+    """By hand: 12 of the 13 generated words are in their references, which have 14."""
     scores = score(HYPOTHESES, REFERENCES)
     assert set(scores) == {"bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider"}
     assert scores["bleu_1"] == pytest.approx(12 / 13 * math.exp(1 - 14 / 13), abs=1e-6)
@@ -86,7 +86,7 @@ def test_every_report_has_scores_of_its_own(golden):
 
 
 def test_scores_of_each_of_a_known_pair():
-    """By hand: 7 of the second's 8 words are in its reference, which has 9."""
+    """By hand: 7 of the second report's 8 words are in its reference, which has 9."""
     first, second = each(HYPOTHESES, REFERENCES)
     assert (first["bleu_4"], first["rouge_l"]) == (pytest.approx(1, abs=1e-6), 1)
     assert second["bleu_1"] == pytest.approx(7 / 8 * math.exp(1 - 9 / 8), abs=1e-6)
@@ -136,7 +136,7 @@ def test_meteor_takes_what_would_break_its_protocol(meteor):
 @needs_java
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_meteor_goes_on_when_every_process_is_signalled(number):
-    """The evaluation that it scores is finished first."""
+    """The running evaluation is finished first."""
     with Meteor() as meteor:
         before = meteor.score(HYPOTHESES, REFERENCES)
         meteor._process.send_signal(number)

@@ -14,7 +14,7 @@ from .golden import GOLDEN, RECORDING, tiny
 
 @pytest.fixture
 def still(monkeypatch):
-    """Settings without any dropout, for comparisons of training runs."""
+    """Settings without any dropout, for comparing training runs."""
     monkeypatch.setattr(layers, "ATTENTION_DROPOUT", 0.0)
     return {"dropout": 0.0, "drop_prob_lm": 0.0}
 
@@ -38,7 +38,7 @@ def gradients(model, images, targets):
 
 
 def assert_same(given, expected, bound=1e-4):
-    """Each gradient, up to a share of its largest element; key biases have a true gradient of 0."""
+    """Compares gradients relative to their largest element; those of key biases are truly 0."""
     for name, gradient in expected.items():
         if not name.endswith(".linears.1.bias"):
             difference = (given[name] - gradient).abs().max()
@@ -120,7 +120,7 @@ def test_the_loss_counts_the_end_of_a_report_and_not_the_padding_behind_it():
 
 
 def test_the_gradient_of_a_batch_is_that_of_its_halves(still):
-    """What gradient accumulation relies on; batch norm apart, which sees only what it is given."""
+    """Gradient accumulation relies on it. Without batch norm, whose statistics depend on the batch."""
     config = tiny(**still)
     decoder = EncoderDecoder(config, 12, 20)
     patches = torch.randn(4, 5, 12)
@@ -152,7 +152,7 @@ def test_encoding_gives_every_patch_of_every_view():
 
 
 def test_a_frozen_extractor_shows_what_it_showed_in_training_whatever_the_precision():
-    """A replacement of its own, too."""
+    """Also if another extractor replaces its own."""
     images, _ = batch()
     model = build(freeze_visual=True).eval()
     for extractor in (None, folded(model.visual_extractor)):
@@ -250,9 +250,9 @@ def test_views_in_one_call_share_their_statistics():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # the compiler's own look
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # from the compiler
 def test_unrolled_the_whole_step_is_one_program(still):
-    """As CUDA graphs need it: no break in the middle, and the same loss."""
+    """CUDA graphs need a program without breaks, and with the same loss."""
     decoder = EncoderDecoder(tiny(**still), 12, 20)
     patches, targets = torch.randn(2, 5, 12), batch(length=5)[1]
     packing = Packing.whole(targets[:, :-1]).unrolled()

@@ -39,7 +39,7 @@ def test_the_visual_extractor_has_its_share_of_the_learning_rate(make_config: Ma
 
 @pytest.mark.parametrize("amsgrad", [True, False])
 def test_an_update_is_plain_adams(make_config: Make, amsgrad: bool) -> None:
-    """The fused kernel against the loop over single tensors."""
+    """Compares the fused kernel with the loop over single tensors."""
     config = make_config(amsgrad=amsgrad, weight_decay=0.1)
     ours, plain = _model(config), _model(config)
     optimizer = optim.optimizer(ours, config)
@@ -65,7 +65,7 @@ def test_an_update_is_plain_adams(make_config: Make, amsgrad: bool) -> None:
 def test_both_learning_rates_fall_every_so_many_epochs_as_pytorch_has_it(
     make_config: Make, gamma: float
 ) -> None:
-    """To the last bit."""
+    """Bit-identical."""
     config = make_config(learning_rate=1e-4, lr_step_epochs=2, lr_gamma=gamma)
     ours, plain = (optim.optimizer(_model(config), config) for _ in range(2))
     schedule = StepLR(plain, 2, gamma)
@@ -97,7 +97,7 @@ def test_a_cosine_falls_from_the_end_of_the_warm_up_to_the_end_of_the_training(
     starts = [warmup + part * quarter for part in range(5)]
     expected = [1, (2 + 2**0.5) / 4, 0.5, (2 - 2**0.5) / 4, 0]
     assert _rates(config, starts) == pytest.approx(expected, abs=1e-12)
-    assert _rates(config, [2000]) == [0]  # a training that was made longer
+    assert _rates(config, [2000]) == [0]  # beyond the end, in a prolonged training
 
 
 def test_a_cosine_is_not_cut_in_steps(make_config: Make) -> None:

@@ -1,4 +1,4 @@
-"""benchmarks/check_parity.py passes what is equal and fails what is not."""
+"""benchmarks/check_parity.py passes equal recordings and fails different ones."""
 
 import shutil
 
@@ -31,7 +31,7 @@ def test_the_recordings_in_this_repository_are_matched(capsys):
 def test_a_recording_that_differs_is_told_of(tmp_path, capsys, difference):
     archive, array, change, told = difference
     directory = tmp_path / "golden"
-    # Without the scores: they are not what differs, and METEOR takes seconds to start.
+    # Without the scores, which do not differ here: METEOR takes seconds to start.
     shutil.copytree(GOLDEN, directory, ignore=shutil.ignore_patterns("metrics_golden.json"))
     with np.load(directory / f"{archive}.npz") as file:
         arrays = dict(file)

@@ -1,4 +1,4 @@
-"""Number formats: what is refused where, and what each of them changes."""
+"""Precisions: where each is refused, and its effect on a training."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -177,7 +177,7 @@ def test_some_layers_of_the_model_fit_fp8_and_none_of_its_memory(make_config: Ma
 
 
 class _TorchOfACpu:
-    """Torch for torchao, which asks for CUDA's autocast only."""
+    """Torch as torchao expects it, which only asks for CUDA's autocast."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch, name)
@@ -191,7 +191,7 @@ class _TorchOfACpu:
 
 @pytest.fixture
 def _emulated_fp8(monkeypatch: pytest.MonkeyPatch) -> None:
-    """fp8 as a CPU can compute it: torchao rounds to it, and multiplies in a wider format."""
+    """Emulates fp8 on the CPU: torchao rounds to it and multiplies in a wider format."""
     float8 = pytest.importorskip("torchao.float8", reason="needs torchao")
     linear = pytest.importorskip("torchao.float8.float8_linear")
     monkeypatch.setattr(float8, "Float8LinearConfig", partial(float8.Float8LinearConfig, emulate=True))

@@ -1,4 +1,4 @@
-"""A training is told in lines."""
+"""A training's progress as printed lines."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ from r2gen.progress import Lines
 
 
 class _Clock:
-    """Moves when it is told to."""
+    """A clock that only moves when told to."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -65,7 +65,7 @@ def test_an_epoch_is_summed_up_without_its_evaluations_and_without_getting_ready
 
 
 def test_an_epoch_of_which_nothing_was_trained_here_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """A run that goes on begins with its last evaluation."""
+    """A resumed run begins with its last evaluation."""
     lines = Lines()
     lines.record(_evaluation(12))
     lines.record(_step(16, 1.0, epoch=2))

@@ -1,4 +1,4 @@
-"""An error in a step costs that step alone: the checkpoint has all that was trained before it."""
+"""An error in a step costs only that step: the checkpoint has everything trained before it."""
 
 import multiprocessing
 import os
@@ -31,7 +31,7 @@ Faulty = Callable[..., None]
 
 
 def _forward(model: R2Gen, fail: Callable[[], None]) -> None:
-    """Fails at the end of a forward pass, when batch normalisation and dropout are done."""
+    """Fails at the end of a forward pass, after batch norm and dropout."""
     model.encoder_decoder.logit.register_forward_hook(lambda *_: fail() if model.training else None)
 
 
@@ -45,7 +45,7 @@ def _fail() -> None:
 
 @pytest.fixture
 def faulty(monkeypatch: pytest.MonkeyPatch) -> Faulty:
-    """Makes the coming models fail once in a certain place, at the given pass of a micro-batch, from 1."""
+    """Makes the next models fail once in a certain place, at the given micro-batch pass, from 1."""
 
     def prepare(place: Place, at: int, fault: Callable[[], None] = _fail) -> None:
         passes = iter(range(1, 10**6))
@@ -71,7 +71,7 @@ def test_a_run_whose_step_failed_goes_on_bit_by_bit_as_if_it_had_not(  # noqa: P
     at: int,
     steps: int,
 ) -> None:
-    """In the first and in the second micro-batch of a step; an epoch has two steps, of two of them each."""
+    """Fails in the first and in the second micro-batch of a step; an epoch has two steps of two each."""
     config = {**tiny, "accumulation_steps": 2, "micro_batch_size": 3, "epochs": 3}
     expected = [untimed(record) for record in fit(config, tmp_path / "straight")]
 
@@ -96,7 +96,7 @@ def test_a_run_whose_step_failed_goes_on_bit_by_bit_as_if_it_had_not(  # noqa: P
 def test_a_worker_whose_end_is_told_in_the_middle_of_a_rescue_costs_no_step(
     tiny: dict[str, Any], tmp_path: Path, faulty: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Torch tells it once, from a signal's handler, wherever the training is just then."""
+    """Torch raises it once, from a signal handler, wherever the training is at that moment."""
     saved, told = (
         checkpoint.save,
         iter([RuntimeError("DataLoader worker (pid 1) is killed by signal: Killed.")]),
@@ -172,7 +172,7 @@ def test_a_state_that_cannot_be_saved_after_an_error_does_not_hide_it(
 def test_a_second_signal_in_a_step_leaves_what_was_trained_before_it(
     tiny: dict[str, Any], tmp_path: Path, faulty: Faulty
 ) -> None:
-    """Python raises KeyboardInterrupt wherever it is, also where its parent has had signals ignored."""
+    """Python raises KeyboardInterrupt anywhere, even if its parent ignored signals."""
     faulty(_forward, 3, partial(os.kill, os.getpid(), signal.SIGINT))
     records = fit(tiny, tmp_path)
     next(records)
@@ -192,7 +192,7 @@ def _workers(process: Forked) -> list[psutil.Process]:
 def test_a_worker_that_is_killed_costs_no_step(
     tiny: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As the kernel kills it where memory is short; what goes on is the same, bit by bit."""
+    """As the kernel does if memory is short; the resumed run is bit-identical."""
     config = tmp_path / "config.yaml"
     settings = {**tiny, "num_workers": 2, "eval_every_samples": 10**6, "micro_batch_size": 2}
     config.write_text(yaml.safe_dump({**settings, "epochs": 10**4}))
@@ -207,7 +207,7 @@ def test_a_worker_that_is_killed_costs_no_step(
 
     assert process.returncode == 1
     assert "Traceback" in err
-    # Who is just taking a batch from it hears no more than that nobody is there.
+    # If a batch was being received, torch only reports that the worker exited.
     told = r"DataLoader worker \(pid.* (is killed by signal: Killed|exited unexpectedly)"
     assert re.search(rf"{told}|^(Connection(Reset|Refused)|EOF|FileNotFound)Error\b", err, re.MULTILINE)
     reached = checkpoint.load(tmp_path / "parts" / "last.pt")

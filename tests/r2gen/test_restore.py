@@ -1,4 +1,4 @@
-"""Trained models from checkpoints, ours and the original's, by the command line."""
+"""Trained models from checkpoints, ours and the original's, on the command line."""
 
 import json
 from collections.abc import Callable

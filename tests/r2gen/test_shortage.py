@@ -1,4 +1,4 @@
-"""Where memory runs out, the same is done in smaller parts, and what they add up to is the same."""
+"""If memory runs out, the same work is done in smaller parts with the same result."""
 
 import json
 import os
@@ -80,7 +80,7 @@ KNOWN_TO_THE_TUNER = [
 
 
 def _is_of_a_computation(error: BaseException) -> bool:
-    """Whether it is of the process that trains, by itself: not of a loader's worker, a fork or an import."""
+    """True for an error of the training process's own computation, not of a worker, a fork or an import."""
     is_plain = error.__cause__ is error.__context__ is None and not isinstance(error, OSError | ImportError)
     is_of_a_worker = failures.of_exception(error).shortage is not None or "/torch_" in str(error)
     return is_plain and not is_of_a_worker
@@ -99,7 +99,7 @@ def test_the_trainer_knows_an_out_of_memory_where_the_tuner_does(
 
 
 def _tried(batch: HalvedBatch, fitting: int, error: Exception) -> tuple[list[int], int]:
-    """The sizes that were tried until one was `fitting`, and how often what they did was undone."""
+    """Returns the sizes tried until `fitting`, and the number of undone attempts."""
     sizes, undone = [], []
 
     def attempt(size: int) -> None:
@@ -139,12 +139,12 @@ def test_an_error_that_no_smaller_batch_mends_is_raised(
     batch = HalvedBatch("eval_batch_size", make_config(**settings))
     with pytest.raises(type(error), match=str(error)):
         _tried(batch, fitting, error)
-    assert not batch.is_halved  # nothing is known of a size that fits
+    assert not batch.is_halved  # no fitting size is known
 
 
 @pytest.fixture
 def small_memory(monkeypatch: pytest.MonkeyPatch) -> Fits:
-    """Makes the coming models run out of memory at the end of a forward pass over too many studies."""
+    """Makes the next models run out of memory at the end of a forward pass over too many studies."""
 
     def limit(studies: int) -> None:
         def refuse(_: object, given: tuple[Tensor, ...], __: object) -> None:
@@ -158,7 +158,7 @@ def small_memory(monkeypatch: pytest.MonkeyPatch) -> Fits:
 
 @pytest.fixture
 def _no_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even that of attention, which no setting turns off."""
+    """Also disables the dropout of attention, which no setting turns off."""
     monkeypatch.setattr(layers, "ATTENTION_DROPOUT", 0.0)
 
 
@@ -171,7 +171,7 @@ def _losses(config: dict[str, Any], workdir: Path) -> list[float]:
 def test_without_batch_statistics_halving_changes_the_loss_by_rounding_alone(
     tiny: dict[str, Any], tmp_path: Path, small_memory: Fits, image_cache_gib: int
 ) -> None:
-    """A frozen extractor, from images and from its features."""
+    """With a frozen extractor, from images and from cached features."""
     still = {"freeze_visual": True, "dropout": 0, "drop_prob_lm": 0, "image_cache_gib": image_cache_gib}
     config = {**tiny, **still, "epochs": 4, "accumulation_steps": 2}
     expected = _losses(config, tmp_path / "whole")
@@ -227,9 +227,10 @@ def test_a_run_whose_micro_batch_has_fitted_goes_on_with_a_larger_one(
 def test_a_run_in_too_little_memory_goes_on_with_the_same_loss(
     drawn: Path, tiny: dict[str, Any], tmp_path: Path
 ) -> None:
-    """A limit of the operating system: two thirds of what whole batches need.
+    """Under a limit of the operating system: two thirds of the memory that whole batches need.
 
-    No cache, which the second run would find filled: the threads that fill it leave stacks in the first.
+    Without a cache, which only the first run would have to fill: the threads that fill it leave stacks
+    behind.
     """
     place = synthetic.make(tmp_path, {"train": 64, "val": 4, "test": 3}, 0, 80)
     large = {"d_model": 256, "d_ff": 1024, "max_seq_length": 60, "micro_batch_size": 64, "data": str(place)}
@@ -260,7 +261,7 @@ EVALUATIONS_HALVED = ["out of memory with eval_batch_size 8", "out of memory wit
 
 @pytest.fixture
 def two_encoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Evaluations run out of memory with more studies."""
+    """Makes evaluations run out of memory with more than two studies."""
     encode = R2Gen.encode
 
     def refuse(model: R2Gen, images: Tensor, *given: Any) -> Tensor:
@@ -292,7 +293,7 @@ def test_an_evaluation_that_does_not_fit_is_made_with_fewer_studies_at_once(
 def test_reports_of_a_checkpoint_that_do_not_fit_are_written_fewer_at_once(
     tiny: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    """The checkpoint's setting is that of a trial, which ends there, so that the tuner sees it."""
+    """The checkpoint's setting is that of a trial, which must fail so that the tuner sees it."""
     list(fit({**tiny, "epochs": 1, "eval_batch_size": 2, "halve_on_oom": False}, tmp_path))
     given = [command, "--checkpoint", str(tmp_path / "best.pt"), "--split", "val"]
     assert main([*given, "--set", "eval_batch_size=8"]) == 0
@@ -324,7 +325,7 @@ def test_features_that_do_not_fit_are_computed_of_fewer_studies_at_once(
 def test_a_run_goes_on_with_half_the_micro_batch_and_twice_the_accumulation(
     tiny: dict[str, Any], tmp_path: Path, taken: int
 ) -> None:
-    """From within an epoch and from its end, on the studies that were to come."""
+    """Resumed within an epoch and at its end, on the studies that were next."""
     still = {"freeze_visual": True, "dropout": 0, "drop_prob_lm": 0, "halve_on_oom": False}
     config = {**tiny, **still, "epochs": 3}
     expected = _losses(config, tmp_path / "whole")

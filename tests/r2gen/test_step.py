@@ -1,4 +1,4 @@
-"""A window of micro-batches is the same work in smaller parts."""
+"""Splitting a window's micro-batches does not change the work."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ def _batch(reports: list[list[int]]) -> Batch:
 
 @pytest.mark.parametrize(("size", "counts"), [(8, [5]), (5, [5]), (3, [3, 2]), (2, [2, 2, 1]), (1, [1] * 5)])
 def test_a_batch_is_cut_into_parts_with_the_padding_that_they_need(size: int, counts: list[int]) -> None:
-    """The last report is too long, and was cut off before its end."""
+    """The last report is too long, and was truncated before its end."""
     parts = list(_parts([_batch(REPORTS)], size))
 
     assert [len(part.studies) for part in parts] == counts

@@ -1,4 +1,4 @@
-"""The drawn data set is the same everywhere, is whole or not there, and its reports say what was drawn."""
+"""The drawn data set is the same everywhere, complete or absent, and its reports match the drawings."""
 
 import json
 import random
@@ -21,7 +21,7 @@ from .drawn_reports import REPORTS
 
 STUDIES = {"train": 3, "val": 1, "test": 2}
 HEALTHY = Findings(enlarged_heart=False, effusion=False, opacity=False, pneumothorax=False, device=False)
-# What each finding's sentence asserts, by the labeller that models are judged with.
+# The finding that each sentence asserts, by the labeller used for models.
 ILL = {
     "enlarged_heart": "cardiomegaly",
     "effusion": "effusion",
@@ -113,7 +113,7 @@ def test_a_finding_changes_its_own_sentence_alone(finding: str) -> None:
 @pytest.mark.parametrize("finding", ILL)
 @pytest.mark.parametrize("seed", range(2))
 def test_what_is_found_can_be_seen(finding: str, seed: int) -> None:
-    """Far more than noise, in the frontal view, where the rest of the picture is the same."""
+    """Differs by far more than noise in the frontal view, all else being equal."""
     ill = replace(HEALTHY, **{finding: True})
     healthy, drawn = (
         np.array(synthetic._frontal(findings, random.Random(seed), 96), dtype=int)
@@ -123,7 +123,7 @@ def test_what_is_found_can_be_seen(finding: str, seed: int) -> None:
 
 
 def test_the_report_of_a_study_says_what_its_images_show(tmp_path: Path) -> None:
-    """Studies with equal reports, each drawn in its own way, are closer to each other than to the others."""
+    """Studies with equal reports, drawn differently, are closer to each other than to the others."""
     root = make(tmp_path, {"train": 60, "val": 1, "test": 1}, 0, 64)
     studies = json.loads((root / "annotation.json").read_text())["train"]
     pixels = [np.asarray(Image.open(root / "images" / s["image_path"][0]), dtype=float) for s in studies]

@@ -48,7 +48,7 @@ def test_numbering_and_runs_of_signs_are_cleaned_by_data_set():
     iu, mimic = (Tokenizer([UNKNOWN], name) for name in ("iu_xray", "mimic_cxr"))
     assert iu.clean(report) == "heart  normal . lungs  clear ."
     assert mimic.clean(report) == "heart normal . lungs  clear ."
-    assert iu.clean("1......... one") == "1 . one ."  # too long a run for three halvings
+    assert iu.clean("1......... one") == "1 . one ."  # three halvings do not suffice
     assert mimic.clean("1......... one") == "one ."
 
 

@@ -1,4 +1,4 @@
-"""A run can be stopped anywhere and goes on as if it had not been; a run that cannot go on says why."""
+"""A run can be stopped anywhere and resumed with the same result; one that cannot be resumed says why."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +39,7 @@ def _untimed(records: Iterator[Mapping[str, Any]] | Records) -> Records:
 
 
 def _new(records: Iterator[Mapping[str, Any]], known: Records) -> Iterator[Mapping[str, Any]]:
-    """`records` without an evaluation that was yielded before: a run begins with its last one."""
+    """Drops an evaluation that was yielded before: a resumed run repeats its last one."""
     return (r for r in records if not ("bleu_4" in r and known and known[-1] == dict(r)))
 
 
@@ -77,7 +77,7 @@ def test_records_say_what_was_trained_and_what_it_is_worth(tiny: dict[str, Any],
 def test_golden_numbers_of_the_first_steps(
     tiny: dict[str, Any], tmp_path: Path, cut: str, golden: list[float]
 ) -> None:
-    """Whoever changes what a step computes changes these on purpose."""
+    """Must only be updated if the computation of a step is changed on purpose."""
     plain = {**tiny, "dropout": 0, "drop_prob_lm": 0, "cut_reports": cut}
 
     losses = [step["train_loss"] for step in islice(fit(plain, tmp_path), 3)]
@@ -93,7 +93,7 @@ def test_training_lowers_the_loss(tiny: dict[str, Any], tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, Any]], tuple[Path, Records]]:
-    """The directory of a run that was never stopped, and its records; run once for equal settings."""
+    """Returns the directory and records of an uninterrupted run, cached by settings."""
     done: dict[str, tuple[Path, Records]] = {}
 
     def run(config: dict[str, Any]) -> tuple[Path, Records]:
@@ -159,7 +159,7 @@ def test_the_best_checkpoint_is_collapsed_only_where_all_are(  # noqa: PLR0917 -
     kept: int,
     stopped: bool,
 ) -> None:
-    """In one go, and by runs that each stop after an evaluation and go on."""
+    """In one run, and in runs that each stop after an evaluation and are resumed."""
     coming = iter([{"bleu_4": score, "collapsed": collapsed} for score, collapsed in evaluated])
     monkeypatch.setattr(train, "evaluate", lambda *_: next(coming))
     for epochs in (1, 2, 3) if stopped else (3,):
@@ -197,7 +197,7 @@ def test_closing_before_the_first_step_writes_nothing(tiny: dict[str, Any], tmp_
 def test_what_was_trained_is_in_the_checkpoint_before_it_is_evaluated(
     tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An evaluation takes minutes, and who is ended in one does not come to write a checkpoint after it."""
+    """An evaluation takes minutes, and a run killed in it writes no checkpoint afterwards."""
     seen = []
     whole = train.evaluate
 
@@ -284,7 +284,7 @@ def test_the_learning_rate_follows_the_schedule_over_a_stop(tiny: dict[str, Any]
 
 
 def test_a_checkpoint_of_before_there_were_schedules_goes_on(tiny: dict[str, Any], tmp_path: Path) -> None:
-    """It has the state of PyTorch's scheduler, and does not say what the annotation left out."""
+    """It has the state of PyTorch's scheduler, and does not record studies left out of the annotation."""
     config = {**tiny, "lr_step_epochs": 1}
     expected = _untimed(fit(config, tmp_path / "straight"))
     records = fit(config, tmp_path / "parts")
@@ -355,7 +355,7 @@ def test_a_study_that_went_missing_counts_beside_those_that_were_left_out_before
     second = _steps(list(fit(config, tmp_path / "run")))
 
     counts = [steps[-1]["skipped_samples"] for steps in (first, second)]
-    assert counts == [1, 3]  # the broken one once an epoch
+    assert counts == [1, 3]  # the broken one, once per epoch
 
 
 @pytest.mark.parametrize("split", ["train", "val"])

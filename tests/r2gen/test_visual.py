@@ -16,7 +16,7 @@ def extractor():
 
 
 def torchvision_weights(extractor):
-    """The weights of `extractor` as torchvision would have written them, with its classifier."""
+    """Returns the weights of `extractor` as torchvision would save them, with a classifier."""
     weights = {}
     for key, value in extractor.model.state_dict().items():
         head, rest = key.split(".", 1)
@@ -26,7 +26,7 @@ def torchvision_weights(extractor):
 
 @pytest.fixture
 def saved(tmp_path):
-    """A function that writes weights to a file and gives its path."""
+    """Returns a function that writes weights to a file and returns its path."""
 
     def save(weights):
         torch.save(weights, tmp_path / "weights.pth")
@@ -45,7 +45,7 @@ def test_every_32_pixels_give_a_patch(name, features):
 
 
 def test_patches_are_in_reading_order(extractor):
-    """A change in the image's right upper corner changes most the patch there, the last of the first row."""
+    """A change in the upper right corner has its largest effect on the last patch of the first row."""
     image = torch.zeros(1, 3, 256, 256)
     changed = image.clone()
     changed[..., :8, -8:] = 5.0
@@ -125,7 +125,7 @@ def test_activation_checkpointing_changes_neither_gradients_nor_running_statisti
 
 
 def test_activation_checkpointing_computes_the_stages_again(extractor):
-    """Otherwise it would save nothing."""
+    """Otherwise it would save no memory."""
     extractor.activation_checkpointing = True
     runs = []
     extractor.model[5].register_forward_pre_hook(lambda *_: runs.append(1))
@@ -139,7 +139,7 @@ def test_activation_checkpointing_computes_the_stages_again(extractor):
 def test_folded_batch_norms_give_the_same_features_and_leave_the_extractor_alone(name):
     torch.manual_seed(0)
     extractor = VisualExtractor(name).double()
-    extractor(torch.randn(4, 3, 64, 64).double())  # running statistics of its own
+    extractor(torch.randn(4, 3, 64, 64).double())  # initialises the running statistics
     extractor.eval()
     before = {key: value.clone() for key, value in extractor.state_dict().items()}
     images = torch.randn(2, 3, 64, 64).double()

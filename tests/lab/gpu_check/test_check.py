@@ -19,7 +19,7 @@ ON_A100 = Hardware(8, 2**34, (A100,), "580.1")
 
 
 def bench(left_s=60.0, **changed):
-    """A bench that runs nothing."""
+    """Returns a bench that runs nothing."""
     return SimpleNamespace(**{"left_s": left_s, "hardware": ON_A100, "limit_bytes": 2**34, **changed})
 
 

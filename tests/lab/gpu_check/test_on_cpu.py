@@ -1,4 +1,4 @@
-"""What of a check needs no GPU, on the CPU: real trials of a tiny model."""
+"""The parts of the check that need no GPU, on the CPU: real trials of a tiny model."""
 
 import math
 import time
@@ -20,7 +20,7 @@ TINY = {"d_model": 16, "d_ff": 16, "max_seq_length": 8, "beam_size": 1, "num_wor
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory):
-    """A bench without a GPU and a compiler."""
+    """A bench without a GPU or compiler."""
     place = tmp_path_factory.mktemp("bench")
     data = synthetic.make(place, {"train": 40, "val": 2, "test": 1}, seed=0, size=64)
     settings = {**registry.load("r2gen").models["small"], **TINY, "data": str(data)}

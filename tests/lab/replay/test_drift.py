@@ -1,4 +1,4 @@
-"""A machine whose speed moves: what work takes then, and what a run shows of it."""
+"""A machine whose speed drifts: the duration of work, and the drift measured from a run."""
 
 import pytest
 
@@ -17,8 +17,8 @@ def test_at_its_mean_speed_a_machine_takes_what_the_work_takes():
     [
         (0.25, 0.0, 0.5),
         (0.5, 0.5, 0.5 + 0.25 / 1.5),
-        (0.75, 1.75, 0.25 + 1 + 0.375 / 2),  # a second in which nothing is done
-        (0.25, 4.0, 0.5),  # from the beginning again
+        (0.75, 1.75, 0.25 + 1 + 0.375 / 2),  # a second at speed 0
+        (0.25, 4.0, 0.5),  # wraps around to the first interval
         (4.0, 0.0, 4.0),
         (40.5, 0.0, 41.0),
     ],

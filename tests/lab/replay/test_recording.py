@@ -1,4 +1,4 @@
-"""Recording a grid of runs: what is still missing, and a real recording of a toy workload's."""
+"""Recording a grid of runs: the missing ones, and a real recording with a toy workload."""
 
 import itertools
 import sys
@@ -32,7 +32,7 @@ budget: {samples_per_trial: 400}
 
 @pytest.fixture(scope="module", autouse=True)
 def _without_torch():
-    """The trials here have a GPU that torch must not look for: another file's fork server may have it."""
+    """Keeps the trials from looking for their fake GPU: another file's fork server may have torch loaded."""
     forkserver._forkserver._stop()
 
 
@@ -92,7 +92,7 @@ def workload():
 
 
 def training(space, workload):
-    """On a machine whose GPU has 8 GiB."""
+    """A training on a machine whose GPU has 8 GiB."""
     gpu = Gpu("Test GPU", 2**33, (9, 0), "GPU-0")
     return Training(space, workload, Hardware(1, 16 * 2**30, (gpu,), None), Options())
 

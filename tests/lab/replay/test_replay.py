@@ -1,4 +1,4 @@
-"""Whole searches over a table made up, in simulated time, by the search's own code."""
+"""Whole searches over an invented table, in simulated time, by the search's own code."""
 
 import random
 from dataclasses import replace
@@ -113,7 +113,7 @@ def test_what_was_not_recorded_is_an_error(recorded, machine):
 
 @pytest.fixture
 def drifting(recorded):
-    """A machine of which other programs take a part, every other five seconds."""
+    """A table whose machine loses speed to other programs, every other five seconds."""
     recorded.drift = Drift((1.4,) * 5 + (0.6,) * 5)
     return recorded
 
@@ -175,7 +175,7 @@ def test_a_replayed_search_on_a_drifting_machine_finds_the_best(drifting):
 
 
 def test_an_evaluation_has_what_was_recorded_of_it(recorded, grid):
-    """The search reads chance and collapse from the records, as it would from the workload's own."""
+    """The search reads chance and collapse from the records, as from the workload's own."""
     config = grid.baseline_config
     point = Point(400, 0.5, 0.1, 2.5, 0.16, True)
     run = replace(recorded.timed(config)[0], evaluations=(point,))

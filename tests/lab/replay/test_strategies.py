@@ -1,4 +1,4 @@
-"""What others would do over the same table: run in full what a sampler suggests."""
+"""The baseline strategies: each runs in full what its sampler suggests."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A table of recorded runs: what is read back, what is found in it, and what is refused."""
+"""A table of recorded runs: reading back, looking up, and rejecting invalid ones."""
 
 import json
 from dataclasses import asdict, replace

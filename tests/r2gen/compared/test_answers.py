@@ -1,4 +1,4 @@
-"""Blind reading: ids that tell no model, and the answers that a sheet saves."""
+"""Blind reading: ids that do not reveal the model, and the answers that a sheet saves."""
 
 import json
 from pathlib import Path

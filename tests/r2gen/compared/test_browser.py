@@ -1,4 +1,4 @@
-"""A sheet for blind readers as a browser shows it, and the answers that it saves."""
+"""A sheet for blind readers in a real browser, and the answers that it saves."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def browser() -> Iterator[WebDriver]:
 
 @pytest.fixture
 def sheet(browser: WebDriver, tmp_path: Path) -> Path:
-    """A sheet of two studies in the browser, which saves files to `tmp_path`."""
+    """A sheet of two studies in the browser, with downloads to `tmp_path`."""
     Image.new("L", (512, 600)).save(tmp_path / "0.png")
     images = (str(tmp_path / "0.png"), str(tmp_path / "absent.png"))
     file = tmp_path / "sheet.html"

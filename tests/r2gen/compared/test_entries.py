@@ -1,4 +1,4 @@
-"""Written reports read back, and the studies that are shown."""
+"""Reading generated reports back, and choosing the studies to show."""
 
 from pathlib import Path
 

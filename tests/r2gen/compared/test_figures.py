@@ -1,4 +1,4 @@
-"""The figures of written reports beside their references: pure data."""
+"""The figures of generated reports against their references: pure data."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Studies side by side, and the sheet for blind readers, which has every report and tells no model."""
+"""Studies side by side, and the sheet for blind readers, which has every report and reveals no model."""
 
 import re
 from collections import Counter
@@ -20,7 +20,7 @@ LABELS = ("baseline", "bf16", "fp16", "fp8")
 
 
 def written() -> Mapping[str, list[Entry]]:
-    """What four models wrote: all different, except that two of them agree on the first study."""
+    """Returns the reports of four models: all different, except that two agree on the first study."""
     return {
         label: [
             entry(
@@ -59,7 +59,7 @@ def test_nothing_in_it_tells_a_model_a_score_or_a_study(text: str) -> None:
 
 
 def test_the_order_of_the_reports_tells_no_model_either() -> None:
-    """Each model has each place about as often as any other one."""
+    """Each model is in each place about equally often."""
     by_text = {e.report: label for label, found in written().items() for e in found}
     first = Counter(by_text[next(iter(page.texts(study).values()))] for study in STUDIES[1:])
     assert max(first.values()) < 16

@@ -23,7 +23,7 @@ def test_an_image_becomes_a_small_jpeg(tmp_path, mode):
 
 
 def test_sixteen_bits_are_brought_to_eight(tmp_path):
-    """A radiograph of 16 bits is neither black nor white."""
+    """A 16-bit radiograph is neither black nor white."""
     Image.frombytes("I;16", (2, 1), b"\x00\x80\x00\x40").save(tmp_path / "x.png")
     left, right = shown(picture(str(tmp_path / "x.png"))).convert("L").tobytes()
     assert abs(left - 128) < 9

@@ -1,4 +1,4 @@
-"""What blind readers have said: counts, shares and notes. Pure data."""
+"""The tables of blind readers' answers: counts, shares and notes. Pure data."""
 
 import random
 from collections.abc import Mapping

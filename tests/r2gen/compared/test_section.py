@@ -1,4 +1,4 @@
-"""The section of a report, from the files that models and readers have left."""
+"""The report's section, from the files of models and readers."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Reports as models write them, for tests."""
+"""Generated reports for tests."""
 
 import json
 from collections.abc import Iterable
