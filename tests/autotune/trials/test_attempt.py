@@ -28,12 +28,12 @@ from autotune.trials.order import Order
 from autotune.trials.progress import Progress
 
 HERE = str(Path(__file__).parent)
-# However busy other programs keep the machine.
+# Faster than any trial here, whatever the load of the machine.
 FAR_AHEAD = Threshold(rivals=(Rival(1, 1e6, shared=False, samples=10**6, others=1.0),))
 
 
 def scored(config, workdir):
-    """Trains until it is closed; its score is what the configuration says."""
+    """Trains until it is closed; the configuration determines the score."""
     for step in itertools.count(1):
         time.sleep(0.002)
         yield {"samples": step * 4, "train_loss": 1.0, "forward_s": 0.003, "backward_s": 0.001}
@@ -42,7 +42,7 @@ def scored(config, workdir):
 
 
 def losing(config, workdir):
-    """Counts its work in tokens, a varying number in a step; its loss falls to a given value."""
+    """Counts work in tokens, a varying number per step; its loss falls to a given value."""
     tokens = 0
     for step in itertools.count(1):
         time.sleep(0.002)
@@ -53,7 +53,7 @@ def losing(config, workdir):
 
 
 def lasting(config, workdir):
-    """Lasts until telemetry has seen it twice."""
+    """Lasts until telemetry has sampled it twice."""
     for step in range(1, 21):
         time.sleep(0.1)
         yield {"samples": step * 4, "train_loss": 1.0}
@@ -61,7 +61,7 @@ def lasting(config, workdir):
 
 
 def leaking(config, workdir):
-    """Keeps a MiB of every step."""
+    """Leaks a MiB per step."""
     kept = []
     for step in range(1, 81):
         kept.append(bytearray(b"1") * 2**20)
@@ -80,12 +80,12 @@ def short(config, workdir):
 
 
 def ending(config, workdir):
-    """Comes to its own end after 60 steps, evaluated there."""
+    """Ends by itself after 60 steps, with an evaluation."""
     yield from itertools.islice(scored(config, workdir), 66)
 
 
 def delegating(config, workdir):
-    """Has all its work done by a process of its own, as a launcher of several does."""
+    """Works in a child process, like a launcher of several processes."""
     held = (
         f"import sys; held = bytearray(b'1') * ({config['mib']} << 20); print(flush=True); sys.stdin.read()"
     )
@@ -139,7 +139,7 @@ def test_it_completes_at_the_samples_asked_for_with_every_figure(order, server, 
     assert report.outcome == outcome
     assert outcome.status is Status.COMPLETED
     assert figures.quality == 0.25
-    assert figures.quality_samples >= 80  # it goes on until it is told
+    assert figures.quality_samples >= 80  # it continues until it is told to stop
     assert figures.scores["rouge_l"] == 0.5
     assert figures.throughput.samples_per_s > 0
     assert figures.step_shares == pytest.approx(
@@ -152,7 +152,7 @@ def test_it_completes_at_the_samples_asked_for_with_every_figure(order, server, 
 
 
 def test_a_loss_over_tokens_is_counted_once_and_reads_back_the_same(order, server, tmp_path):
-    """The records have the workload's own sign, and the tokens as what all else calls samples."""
+    """Records have the workload's own sign, and tokens where other workloads have samples."""
     given = {"quality": "val_loss", "minimize": True, "unit": "tokens"}
     counted = order(score=2.0, workload="test_attempt:losing", samples=20_000, **given)
     figures = finish(Attempt(counted, server)).measurement
@@ -204,7 +204,7 @@ def test_without_ray_all_but_the_trial_and_its_search_are_others(order, server):
 def test_a_quality_that_is_no_number_is_a_failure_with_a_reason(order, server):
     outcome = finish(Attempt(order(score=math.nan), server)).outcome
     assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.ERROR)
-    # On a busy machine it is evaluated once more before it is ended.
+    # On a busy machine there may be another evaluation before it is stopped.
     assert re.fullmatch(r"bleu_4 is not a number after \d+ samples: got nan", outcome.reason)
 
 
@@ -286,9 +286,9 @@ def test_a_stopped_attempt_is_gone_on_with(order, server, tmp_path):
 
 
 def long_steps(config, workdir):
-    """A step takes a while; progress is in the checkpoint only where the generator is closed."""
+    """A step takes a while; progress is checkpointed only if the generator is closed."""
     for child in workdir.iterdir():
-        child.unlink()  # as a trainer that wants an empty directory does
+        child.unlink()  # like a trainer that needs an empty directory
     try:
         for step in itertools.count(1):
             yield {"samples": step * 4, "train_loss": 1.0}
@@ -362,7 +362,7 @@ def saving(config, workdir):
 def test_a_whole_training_has_the_time_to_save_wherever_it_is_stopped(
     order, server, tmp_path, monkeypatch, samples
 ):
-    """At its own end, and by who does not go on with it."""
+    """Whether it stops at its own end or is abandoned."""
     monkeypatch.setattr(attempts, "_GRACE_S", 0.0)
     running = Attempt(order(workload="test_attempt:saving", samples=samples, whole=True), server)
     while (report := running.step(0.1)).outcome is None and report.samples < 800:
@@ -373,7 +373,7 @@ def test_a_whole_training_has_the_time_to_save_wherever_it_is_stopped(
 
 @pytest.mark.parametrize(("is_stopping", "grace_s"), [(False, attempts._GRACE_S), (True, 0.0)])
 def test_a_second_ctrl_c_is_not_waited_for_either(order, server, monkeypatch, is_stopping, grace_s):
-    """It may come before anybody has looked whether there was a first one."""
+    """It may come before anybody has noticed the first one."""
     waited, asked, stop = [], [], Child.stop
     monkeypatch.setattr(Child, "stop", lambda child, grace_s: waited.append(grace_s) or stop(child, 0.0))
     reports = alone.reports(order(samples=10**6), server, lambda: bool(asked))

@@ -30,7 +30,7 @@ CAP = 300 * 2**20
 
 @pytest.fixture(autouse=True, scope="module")
 def _importable():
-    """A child has its supervisor's sys.path."""
+    """Lets children import this directory: they inherit their supervisor's sys.path."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(HERE)
         yield
@@ -38,14 +38,14 @@ def _importable():
 
 @pytest.fixture(scope="module")
 def server():
-    """One with torch in it: that of another file may be running, without."""
+    """A fork server with torch: another file's server may be running without it."""
     forkserver._forkserver._stop()
     return ForkServer(["torch", "torch.utils.data"])
 
 
 @pytest.fixture
 def start(tmp_path, server):
-    """Starts a workload of `workloads_for_tests`; what is left of it is killed with the test."""
+    """Starts a workload of `workloads_for_tests`; its remaining processes are killed with the test."""
     started = []
 
     def begin(workload, config=None, **limits):
@@ -61,7 +61,7 @@ def start(tmp_path, server):
 
 @pytest.fixture
 def run(start):
-    """Runs a workload to its end: the verdict and the records."""
+    """Runs a workload to its end; returns the verdict and the records."""
 
     def to_the_end(workload, config=None, **limits):
         child = start(workload, config, **limits)
@@ -87,12 +87,12 @@ def wait_for(condition):
 
 
 def limit_stall(child, seconds):
-    """From now on the child may stand still for no longer than this."""
+    """Sets the child's stall timeout from now on."""
     child._order = replace(child._order, stall_timeout_s=seconds)
 
 
 def was_away(child, seconds):
-    """Its supervisor last listened so long ago."""
+    """Makes it `seconds` since the supervisor last heard from the child."""
     child._heard_s -= seconds
 
 
@@ -104,7 +104,7 @@ def first_record(child):
 
 
 def session(pid):
-    """The processes of a child's session that are alive."""
+    """Returns the live processes of a child's session."""
     found = []
     for process in psutil.process_iter(["status"]):
         try:
@@ -120,7 +120,7 @@ def test_what_two_of_the_first_steps_compute_is_in_their_records(run):
     layer = 2 * 4 * 64 * 32
     counted = [event.record.get("step_flops") for event in events]
     assert [found for found in counted if found] == [{"fp32": 2 * layer}] * 2
-    assert counted[0] is None  # it is over before anything can listen
+    assert counted[0] is None  # the first step ends before counting begins
 
 
 def test_records_come_with_the_childs_clock_and_memory(run):
@@ -267,7 +267,7 @@ def test_a_hang_is_ended_and_its_stack_is_in_the_log(start, tmp_path):
 
 
 def test_what_a_whole_training_still_yields_when_it_is_asked_for_its_stack_is_heard(start, tmp_path):
-    """A program without a stack to show dies of the question, and who waits for it goes on."""
+    """A program without a stack dump dies of the signal, and its parent continues."""
     child = start("waits_for_a_program", stall_timeout_s=60.0, whole=True)
     wait_for((tmp_path / "work" / "hanging").exists)
     limit_stall(child, 1.0)
@@ -280,7 +280,7 @@ def test_a_flood_of_records_that_keeps_its_supervisor_busy_is_no_progress(start)
     listened = 0
     while child.verdict is None:
         child.poll(0.001)
-        time.sleep(0.05)  # what is done with the records
+        time.sleep(0.05)  # processing of the records
         listened += 1
         assert listened < 1200
     assert child.verdict.failure is Failure.TIMEOUT
@@ -348,7 +348,7 @@ def test_while_it_closes_it_may_stand_still_for_longer_than_a_step(start, tmp_pa
 
 @pytest.mark.parametrize("end", [Child.kill, lambda child: child.stop(5)])
 def test_a_child_can_be_ended_before_it_has_begun(start, end):
-    for _ in range(5):  # it has no process group of its own in its first moments
+    for _ in range(5):  # a new process has no process group of its own yet
         child = start("hangs_here")
         end(child)
         assert child.verdict.status is Status.STOPPED
@@ -361,7 +361,7 @@ def test_a_child_that_ends_while_it_is_looked_after_is_heard(start, monkeypatch)
 
     def read_and_be_late():
         messages = read()
-        child._process.join()  # its record, its verdict and its end all come after the look into the pipe
+        child._process.join()  # record, verdict and exit all come after the pipe was read
         return messages
 
     monkeypatch.setattr(child._inbox, "read", read_and_be_late)
@@ -417,7 +417,7 @@ def test_the_end_of_a_child_of_some_age_is_seen_at_once(start):
     os.kill(child.pid, signal.SIGKILL)
     begun_s = time.monotonic()
     listen(child)
-    assert time.monotonic() - begun_s < 0.5  # with a neighbour; a reading of its own may be 0.2 s away
+    assert time.monotonic() - begun_s < 0.5  # together with a neighbour's reading; its own may be 0.2 s away
 
 
 @pytest.mark.parametrize("end", [Child.kill, lambda child: child.stop(0.1)])
@@ -434,7 +434,7 @@ def test_what_a_completed_workload_leaves_behind_is_killed(start):
     first_record(child)
     listen(child)
     child.kill()
-    wait_for(lambda: not session(child.pid))  # which the program is of
+    wait_for(lambda: not session(child.pid))  # the program is part of the session
 
 
 def test_a_forgotten_child_is_killed(tmp_path, server):
@@ -524,7 +524,7 @@ def test_a_paused_family_stands_still_and_goes_on(start, tmp_path):
     wait_for(lambda: all(lengths(tmp_path)))
     child.pause()
     wait_for(lambda: len(suspended(child.pid)) == 2)
-    child.poll(0.0)  # what it had yielded
+    child.poll(0.0)  # records yielded before
     stood = lengths(tmp_path)
     assert child.poll(0.3) == []
     assert lengths(tmp_path) == stood
@@ -576,7 +576,7 @@ def test_nothing_is_left_of_a_paused_child_that_dies(start):
 
 
 def time_to_read(record_bytes):
-    """The CPU seconds that a record from a pipe takes, the least of three times."""
+    """Returns the CPU seconds to read a record from a pipe, the minimum of three."""
     message = b'{"blob": "' + bytes(record_bytes).replace(b"\0", b"x") + b'"}\n'
 
     def once():
@@ -600,5 +600,5 @@ def time_to_read(record_bytes):
 
 
 def test_a_record_of_many_megabytes_is_taken_in_linear_time():
-    # 8 times as much; what is quadratic takes 64 times as long, and a full cache several times.
+    # 8 times the size: quadratic time would be 64 times as long; cache misses may cost several times.
     assert time_to_read(32 * 2**20) < 5 * 8 * time_to_read(4 * 2**20)

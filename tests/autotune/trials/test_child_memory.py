@@ -1,4 +1,4 @@
-"""A limit of memory for a whole family, and whose fault it is when the kernel kills for memory."""
+"""The memory limit of a trial's whole process family, and the blame for kills by the kernel."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ def _importable():
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts a workload of `workloads_for_tests`; what is left of it is killed with the test."""
+    """Starts a workload of `workloads_for_tests`; its remaining processes are killed with the test."""
     started, server = [], ForkServer([])
 
     def begin(workload, config=None, **limits):
@@ -46,7 +46,7 @@ def start(tmp_path):
 
 
 def listen(child):
-    """What it has yielded when it has ended."""
+    """Returns everything it yielded up to its end."""
     events = []
     while child.verdict is None:
         events += child.poll(1.0)
@@ -57,7 +57,7 @@ def listen(child):
 
 @pytest.fixture(params=["by the kernel", "by looking"])
 def kept(request, monkeypatch):
-    """How the limit is kept."""
+    """Enforces the limit by sampling or by a control group."""
     if request.param == "by looking":
         monkeypatch.setattr(MemoryGroup, "made", lambda: None)
     elif cgroup.group_for_trials() is None:
@@ -70,7 +70,7 @@ def ran_out(outcome):
 
 
 def test_a_family_that_holds_more_than_its_limit_together_is_out_of_memory(start, kept):
-    # Ten are too many wherever the trial is forked from: what it is born with may be as much as its limit.
+    # Ten exceed the limit in any case: the memory inherited by the fork may already be as large.
     child = start("has_heavy_children", {"children": 10}, memory_limit_bytes=LIMIT)
     events = listen(child)
     assert ran_out(child.verdict), child.verdict
@@ -79,7 +79,7 @@ def test_a_family_that_holds_more_than_its_limit_together_is_out_of_memory(start
         assert "its processes held " in child.verdict.reason
         assert "its limit is 300 MiB" in child.verdict.reason
     else:
-        # The kernel kills any of them; and who looks may be the first to see that they are too many.
+        # The kernel may kill any of them, or sampling may notice the excess first.
         said = ("killed one of its processes for memory", "killed by the kernel", "its limit is 300 MiB")
         assert any(part in child.verdict.reason for part in said), child.verdict
 
@@ -100,7 +100,7 @@ def test_memory_that_is_shared_counts(start, kept):
 
 @pytest.fixture
 def own_group():
-    """The control group of the trial that is started next."""
+    """The control group of the next trial."""
     if cgroup.group_for_trials() is None:
         pytest.skip("no control group can be made here")
 
@@ -113,7 +113,7 @@ def test_a_program_that_the_kernel_kills_for_memory_is_the_trials_own(start, own
 
 
 def test_a_limit_that_importing_torch_exceeds_is_out_of_memory(start):
-    forkserver._forkserver._stop()  # or torch may be imported already
+    forkserver._forkserver._stop()  # its server may have torch imported already
     child = start("imports_torch", memory_limit_bytes=40 * 2**20)
     assert len(listen(child)) == 1
     assert ran_out(child.verdict), child.verdict
@@ -141,7 +141,7 @@ held = [b"x" * 2**22 for _ in range(1000)]
 
 
 def stranger_runs_out_of_memory(group: Path) -> None:
-    """Has the kernel kill a process that is no trial's, in a control group of its own."""
+    """Makes the kernel kill a process outside of any trial, in a control group of its own."""
     group.mkdir()
     try:
         MemoryGroup(group).cap(64 * 2**20)

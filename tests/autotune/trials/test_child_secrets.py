@@ -1,4 +1,4 @@
-"""Whoever of a trial says a key: it is in no file."""
+"""Secrets appear in no file, whichever part of a trial prints them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Supervisors that are killed, that end, and that are Ray's: what becomes of their children."""
+"""The children of supervisors that are killed, that end, or that are Ray actors."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ import pytest
 
 HERE = Path(__file__).parents[1]
 
-# As a user's script might be: nothing keeps it from running again where it is imported.
+# Like a user's script without a main guard: importing it runs it again.
 SUPERVISOR = """
 import sys, time
 from autotune.trials.child import Child
@@ -88,7 +88,7 @@ def wait_for(condition):
 
 
 def session(pid):
-    """The processes of a child's session that are alive."""
+    """Returns the live processes of a child's session."""
     found = []
     for process in psutil.process_iter(["status"]):
         try:
@@ -129,7 +129,7 @@ def test_nothing_survives_a_killed_supervisor(tmp_path, victims):
         pid = int(process.stdout.readline().split()[0])
         server = psutil.Process(pid).parent()
         assert len(session(pid)) >= 4
-        process.send_signal(signal.SIGSTOP)  # both are then killed at a stroke
+        process.send_signal(signal.SIGSTOP)  # so that both are killed at once
         if victims == "the supervisor and its server":
             server.kill()
         process.kill()

@@ -1,4 +1,4 @@
-"""Trials on a GPU that is faked below `torch.cuda`: found or lost, capped, waited for."""
+"""Trials on a GPU that is faked below `torch.cuda`: present or lost, capped, synchronised."""
 
 import pytest
 
@@ -46,9 +46,9 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """The result of each case, forked from a server in which a workload has asked whether CUDA is there.
+    """The result of each case, forked from a server in which a workload has queried CUDA.
 
-    The built-in one is there, too.
+    The built-in workload is loaded there, too.
     """
     preload = [*load("r2gen").preload, "asks_for_cuda"]
     runs = on_fake_gpu.run(tmp_path_factory.mktemp("gpu"), preload, CASES.values())
@@ -56,7 +56,7 @@ def found(tmp_path_factory):
 
 
 def throughput(records):
-    """As the tuner has it, nothing prefetched."""
+    """Returns the tuner's throughput, without prefetching."""
     meter = Meter(0)
     for record in records:
         marks = {"compiling": record.get("is_compiling", False), "queued": record.get("is_queued", False)}

@@ -155,7 +155,7 @@ def test_a_fault_that_another_attempt_need_not_meet_is_told(error: BaseException
 
 
 class Unreadable(torch.utils.data.Dataset[int]):
-    """Its storage does not answer."""
+    """A data set whose storage does not respond."""
 
     def __len__(self) -> int:
         return 8
@@ -165,7 +165,7 @@ class Unreadable(torch.utils.data.Dataset[int]):
 
 
 def test_what_a_loaders_worker_met_is_told_by_the_end_of_its_long_text() -> None:
-    """torch raises it again with the worker's own traceback, of which a reason has only the beginning."""
+    """torch re-raises it with the worker's whole traceback, of which a reason has only the beginning."""
     with pytest.raises(OSError, match="Caught OSError in DataLoader worker") as raised:
         next(iter(torch.utils.data.DataLoader(Unreadable(), num_workers=1)))
     outcome = failures.of_exception(raised.value)

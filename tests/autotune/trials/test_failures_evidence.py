@@ -1,4 +1,4 @@
-"""What decides where an exception's type or an exit status alone does not."""
+"""The evidence that decides if an exception's type or an exit status alone does not."""
 
 import signal
 

@@ -1,6 +1,6 @@
-"""What CUDA and its libraries say when memory is wanting, and when it is not: texts that users have reported.
+"""Error messages of CUDA and its libraries with and without a lack of memory, as reported by users.
 
-Each has its source, a thread of a public tracker.
+Each has its source, a thread of a public issue tracker.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A process and what it has started, as a whole."""
+"""A process and all its descendants."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ NESTED = "import subprocess; p = subprocess.Popen(['sleep', '600']); print(p.pid
 
 @pytest.fixture
 def parent():
-    """A process with a child, and that child's number."""
+    """Yields the ids of a process and its child."""
     with subprocess.Popen([sys.executable, "-c", NESTED], stdout=subprocess.PIPE, text=True) as process:
         yield process.pid, int(process.stdout.readline())
         for one in family.members(process.pid):

@@ -1,4 +1,4 @@
-"""When an error on a GPU is about its memory, and whose doing that was."""
+"""Errors on a GPU that are due to memory, and whether the trial caused the shortage."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The next trial begins when the GPU memory of the last one is back, its loader's workers' included."""
+"""The next trial waits until the GPU memory of the last one is released, its loader workers' included."""
 
 import itertools
 import os
@@ -15,7 +15,7 @@ MIB = 2**20
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """Lets a test say, look by look, who holds memory of the GPU and how much is in use."""
+    """Scripts the holders of GPU memory and the memory in use, one value per query."""
     looks = {"held": [{}], "used": [0]}
 
     def show(name):

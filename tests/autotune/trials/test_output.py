@@ -1,4 +1,4 @@
-"""What is printed gets into the log whole, but for what is secret."""
+"""Output is logged completely, except for secrets."""
 
 import multiprocessing
 from pathlib import Path
@@ -12,7 +12,7 @@ SECRET = "made-up-key-0123456789"
 
 @pytest.fixture
 def printed(tmp_path: Path):
-    """Where to print, and what of it is in the log; `close` it in the end."""
+    """Yields the writing end, the output, and the log's path; `close` it at the end."""
     reader, writer = multiprocessing.Pipe(duplex=False)
     output = Output(reader, tmp_path / "log", lambda text: text.replace(SECRET, "(hidden)"))
     yield writer, output, tmp_path / "log"

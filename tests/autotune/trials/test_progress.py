@@ -1,4 +1,4 @@
-"""What a trial's records show, counted as they come."""
+"""The measurement from a trial's records, counted as they come."""
 
 import math
 from dataclasses import replace
@@ -20,7 +20,7 @@ def progress():
 
 
 def train(progress, steps, start_s=0.0, samples=0, **more):
-    """Counts `steps` of four samples, a tenth of a second each; where the clock and the samples stand."""
+    """Counts `steps` of four samples in 0.1 s each; returns the time and the total samples."""
     for i in range(1, steps + 1):
         progress.count({"at_s": start_s + 0.1 * i, "samples": samples + 4 * i, "train_loss": 1.0, **more})
     return start_s + 0.1 * steps, samples + 4 * steps
@@ -92,7 +92,7 @@ def test_what_children_hold_counts_beside_the_process(progress):
 
 
 def test_what_a_script_tells_of_its_memory_is_in_what_was_seen_of_children(progress):
-    """The tuner's own process is beside it, and a script in a hurry is gone before it is looked at."""
+    """The tuner's own process adds to it, and a short-lived script may be gone before it is sampled."""
     train(progress, 2, memory_peak_bytes=3 * MIB, memory_script_bytes=60 * MIB)
     assert progress.measurement().peak_memory_bytes == 63 * MIB
     train(progress, 2, memory_script_bytes=60 * MIB, memory_children_bytes=70 * MIB)
@@ -124,7 +124,7 @@ def test_what_is_too_little_for_any_training_was_not_measured(progress, held):
 
 
 def hold(progress, peaks):
-    """A step of four samples for each of `peaks`, in MiB."""
+    """Counts a step of four samples for each of `peaks`, in MiB; returns whether memory rises."""
     for i, peak in enumerate(peaks, start=1):
         progress.count({"at_s": 0.1 * i, "samples": 4 * i, "memory_peak_bytes": int(peak * MIB)})
     return progress.measurement().memory_is_rising
@@ -135,11 +135,11 @@ def hold(progress, peaks):
     [
         ([100 + n for n in range(30)], True),  # a leak
         ([100] * 29 + [110], True),
-        ([100 + n for n in range(20)] + [119] * 10, False),  # it has settled with a third to go
+        ([100 + n for n in range(20)] + [119] * 10, False),  # settled before the last third
         ([100] * 29 + [101.9], False),
         ([100] * 29 + [102.5], True),
         ([100 + 0.1 * n for n in range(30)], False),  # 1% in the last third
-        ([100, 110, 120, 130, 140, 150, 160, 170], False),  # too few steps to tell
+        ([100, 110, 120, 130, 140, 150, 160, 170], False),  # too few steps
         ([], False),
     ],
 )
@@ -349,7 +349,7 @@ def test_what_is_lacking_is_told_in_the_unit_of_work():
 def test_where_evaluations_are_part_of_the_speed_they_come_as_often_as_in_the_real_training(
     every, samples_per_s
 ):
-    """400 samples take 10 s, an evaluation 5: in a trial that has one after every 200, 80 or 400 samples."""
+    """400 samples take 10 s, an evaluation 5 s; the trial evaluates every 200, 80 or 400 samples."""
     counted = Progress(replace(COUNTING, counts_evaluations=True, samples_per_evaluation=every), {})
     at_s, samples = 0.0, 0
     for taken_s in (5.0, 5.0):
@@ -427,8 +427,8 @@ def test_that_a_workload_came_to_its_own_end_is_noted(progress):
     ("losses", "first", "start"),
     [
         ([9.2, 7.0, 6.4], 6.6, -9.2),
-        ([9.2, 7.0, 6.4], 2.0, None),  # another loss than that of the steps
-        ([6.4, 6.4], 6.6, None),  # which says nothing of a gain
+        ([9.2, 7.0, 6.4], 2.0, None),  # a different loss from that of the steps
+        ([6.4, 6.4], 6.6, None),  # no evidence of a gain
         ([], 6.6, None),
     ],
 )

@@ -16,7 +16,7 @@ COMPLETED = Outcome(Status.COMPLETED)
 
 @pytest.fixture(autouse=True, scope="module")
 def _importable():
-    """A child has its supervisor's sys.path."""
+    """Lets children import this directory: they inherit their supervisor's sys.path."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(HERE)
         yield
@@ -44,7 +44,7 @@ def start(tmp_path, server):
 
 @pytest.fixture
 def run(start):
-    """Runs a workload to its end: the verdict and the records."""
+    """Runs a workload to its end; returns the verdict and the records."""
 
     def to_the_end(workload, config=None):
         child, events = start(workload, config), []

@@ -1,4 +1,4 @@
-"""Races of real children: turns, rounds, what ends them, and what becomes of one that is broken off."""
+"""Races of real children: turns, rounds, their ends, and interrupted ones."""
 
 import json
 import os
@@ -36,14 +36,14 @@ def server():
 
 @pytest.fixture(autouse=True)
 def _short_turns(monkeypatch):
-    """Turns that a test has time for."""
+    """Shortens turns to suit a test."""
     monkeypatch.setattr(race, "_TOGETHER", SHORT)
     monkeypatch.setattr(race, "_APART", SHORT)
 
 
 @pytest.fixture
 def rounds(monkeypatch):
-    """Every member runs so many rounds, whatever they show; otherwise for as long as the race has time."""
+    """Limits races to a number of rounds, instead of time and results."""
 
     def run_only(most):
         def runs_on(race):
@@ -57,7 +57,7 @@ def rounds(monkeypatch):
 
 @pytest.fixture
 def order(tmp_path):
-    """The order of a race between settings of the workload `paces`, whose trials are 0, 7, 14, ..."""
+    """Returns an order of a race between settings of the workload `paces`, of trials 0, 7, 14, ..."""
 
     def make(*settings, together=True, most_s=600.0, workload="workloads_for_tests:paces"):
         members = tuple(
@@ -94,9 +94,9 @@ def wait_for(condition):
 
 
 def processes():
-    """The members' processes that are alive, their guards included: each has a session of its own.
+    """Returns the members' live processes, guards included: each has its own session.
 
-    They are forked from multiprocessing's server; the searches of other tests may be below this process, too.
+    They are forked from multiprocessing's server; other tests' searches may be below this process, too.
     """
     top, found = forkserver._forkserver._forkserver_pid, []
     for one in psutil.Process(top).children(recursive=True) if top else []:
@@ -147,7 +147,7 @@ def test_who_is_twice_as_fast_is_found_to_be(order, server, tmp_path, rounds, to
         (turn, number) for turn in range(1, 5) for number in (0, 7)
     ]
     assert all(one.steps >= 1 and one.samples == 4 * one.steps for one in figures.slices)
-    assert racing.ratio(figures.slices, 7, 0).value == pytest.approx(2, rel=0.4)  # equal ones are excluded
+    assert racing.ratio(figures.slices, 7, 0).value == pytest.approx(2, rel=0.4)  # equal speeds are excluded
     assert figures.revision == "as it was"
     assert figures.device
     assert not list(tmp_path.glob("*/work"))
@@ -155,7 +155,7 @@ def test_who_is_twice_as_fast_is_found_to_be(order, server, tmp_path, rounds, to
 
 
 def test_a_race_ends_by_the_rules(order, server, tmp_path):
-    """As soon as the gain is sure."""
+    """As soon as the gain is certain."""
     finish(Race(order({"step_s": 0.03}, {"step_s": 0.01}), server))
     _, figures = identity.read_verdict(TrialDir(tmp_path))
     assert racing.Trainings(figures.slices, {0: 1000, 7: 1000}).runs_on() == ()
@@ -174,7 +174,7 @@ def test_only_whose_turn_it_is_runs(order, server, tmp_path):
         pass
     members = [one for one in processes() if one.name() != "sh"]
     assert len(members) == 3
-    # Who sleeps is suspended only when it has had the CPU; none has its turn before the next step.
+    # A sleeping process stops only once it gets the CPU; none has its turn before the next step.
     wait_for(lambda: [one.status() for one in members].count(psutil.STATUS_STOPPED) >= 2)
     running.stop()
     wait_for(lambda: not processes())

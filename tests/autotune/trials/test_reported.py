@@ -1,4 +1,4 @@
-"""What a running trial tells: it comes through Ray as it was."""
+"""A running trial's report passes through Ray unchanged."""
 
 import json
 

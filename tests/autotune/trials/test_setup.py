@@ -1,4 +1,4 @@
-"""The orders of a session's trials, and what they may take."""
+"""The orders of a session's trials, and their limits."""
 
 import json
 from dataclasses import replace
@@ -18,7 +18,7 @@ from autotune.workloads.registry import load
 from r2gen import config as trainer
 
 GIB = 2**30
-CONTEXT = 600 * 2**20  # until it is known
+CONTEXT = 600 * 2**20  # assumed until it is measured
 GPU = Gpu("Test GPU", 8 * GIB, (9, 0), "GPU-0")
 WITH_GPU, WITHOUT = Hardware(2, 16 * GIB, (GPU,), None), Hardware(2, 16 * GIB, (), None)
 NOISE, CONFIRMING = Repeat(0, 0, (0,)), Repeat(3, 2, (3, 0))
@@ -26,7 +26,7 @@ NOISE, CONFIRMING = Repeat(0, 0, (0,)), Repeat(3, 2, (3, 0))
 
 @pytest.fixture
 def ordered(tmp_path, space):
-    """The order of a trial of a session with the given options, on a device of 8 GiB.
+    """Returns a trial's order in a session with the given options, on a device of 8 GiB.
 
     It has the baseline's settings, or `other` ones.
     """
@@ -198,7 +198,7 @@ def test_r2gen_takes_the_settings_of_a_race(raced, space):
 
 @pytest.fixture
 def together(raced, space):
-    """Whether trials that held so much run at once in a race."""
+    """True if trials with these memory peaks run concurrently in a race."""
 
     def ask(*peaks, seen_bytes=None, hardware=WITH_GPU):
         shown = [Measurement(peak_memory_bytes=peak) for peak in peaks]
@@ -280,7 +280,7 @@ def test_a_trial_ends_when_its_speed_is_known_where_nothing_else_decides(ordered
 
 
 def test_an_order_says_what_is_minimized_and_has_its_target_as_all_inside_do(ordered):
-    """Higher is better there."""
+    """Internally, higher is better."""
     goal = {"minimize": "bleu_4", "select": "same-quality", "target": 2.5}
     order, _ = ordered(number=3, objective=goal)
     assert (order.minimize, order.target, order.unit) == (True, -2.5, "samples")

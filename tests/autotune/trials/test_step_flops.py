@@ -1,4 +1,4 @@
-"""The operations of a training's first steps are counted, and nothing else of it changes."""
+"""The FLOPs of a training's first steps are counted, without any other effect."""
 
 import gc
 import itertools
@@ -35,7 +35,7 @@ class Attending(nn.Module):
 def train(
     model: nn.Module, steps: int, dtype: torch.dtype = torch.float32, before: Callable[[int], Any] = id
 ) -> Iterator[Tensor]:
-    """The loss of each step; `before` is called with its number as it begins."""
+    """Yields the loss of each step; calls `before` with the step's number at its start."""
     torch.manual_seed(0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(1, steps + 1):
@@ -66,7 +66,7 @@ def flops() -> StepFlops:
 
 
 def found(flops: StepFlops, losses: Iterator[Tensor]) -> list[dict[str, int]]:
-    """The operations in each step's record."""
+    """Returns the operations in each step's record."""
     return [dict(flops.taken().get("step_flops", {})) for _ in losses]
 
 
@@ -78,7 +78,7 @@ def test_how_many_parameters_are_trained_is_told_once(flops: StepFlops) -> None:
 
 
 def make_four_steps(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """After which nothing is counted any more."""
+    """Makes enough steps to end the counting."""
     for _ in range(4):
         torch.autograd.backward(model(torch.randn(BATCH, WIDTH)).square().mean())
         optimizer.step()
@@ -109,7 +109,7 @@ def test_two_steps_are_counted_by_the_kind_of_their_numbers(
     flops: StepFlops, dtype: torch.dtype, kind: str
 ) -> None:
     layer = 2 * BATCH * WIDTH * 32
-    of_a_step = {kind: 2 * layer}  # forward, and the gradient of the weights; nobody asks for the inputs'
+    of_a_step = {kind: 2 * layer}  # forward and the weights' gradient; the inputs need none
     assert found(flops, train(nn.Linear(WIDTH, 32), 6, dtype)) == [{}, {}, of_a_step, of_a_step, {}, {}]
 
 
@@ -136,7 +136,7 @@ def test_a_step_after_a_record_is_of_the_next_one(flops: StepFlops, monkeypatch:
 def test_convolutions_and_attention_are_counted_as_on_a_gpu(flops: StepFlops) -> None:
     convolution = 2 * BATCH * 4 * WIDTH * WIDTH
     product = 2 * BATCH * 4 * 4 * WIDTH
-    # Attention is two products; its backward computes the first one again, and two for each.
+    # Attention has two products; its backward recomputes the first, and has two per product.
     assert found(flops, train(Attending(), 4))[2] == {"fp32": 2 * convolution + 2 * product + 5 * product}
 
 

@@ -1,4 +1,4 @@
-"""What is kept of a long training's records."""
+"""The records of a long training that are kept."""
 
 import random
 
@@ -12,12 +12,12 @@ HOUR_S = 3600.0
 
 
 def steps(first, last, begun_s=HOUR_S):
-    """Steps of an eighth of a second each."""
+    """Returns steps of 1/8 s each."""
     return [{"samples": 8 * i, "at_s": begun_s + i / 8} for i in range(first, last)]
 
 
 def thinner():
-    """One that has been at it for an hour."""
+    """Returns a thinner after an hour of records."""
     thin = Thinner("score", 1.0)
     thin([{"samples": 0, "at_s": 0.0}])
     return thin
@@ -78,7 +78,7 @@ def test_without_a_distance_everything_is_kept():
 
 
 def test_a_speed_is_the_same_of_what_is_kept():
-    """Steps of 10 to 50 ms, evaluations of 2 s after every 200: over all of them, and over one a second."""
+    """Steps of 10 to 50 ms, evaluations of 2 s after every 200 samples: all records against one a second."""
     rng, records, at_s = random.Random(0), [], 0.0
     for i in range(1, 4001):
         at_s += rng.uniform(0.01, 0.05)
