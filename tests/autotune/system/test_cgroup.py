@@ -7,7 +7,7 @@ from autotune.system import cgroup
 
 @pytest.fixture
 def tree(tmp_path: Path):
-    """Writes control group files and the line that says which group this process is in."""
+    """Writes control group files and the membership line of this process."""
 
     def write(membership: str, files: dict[str, str]) -> tuple[Path, Path]:
         for name, text in files.items():
@@ -113,7 +113,7 @@ def test_v2_makes_groups_for_trials_beside_its_own(tree) -> None:
     ],
 )
 def test_a_trial_does_not_get_around_a_limit(tree, name: str, text: str) -> None:
-    """Nor is a group of use that has no memory to give."""
+    """Nor is a group of use whose parent does not delegate memory."""
     assert cgroup.group_for_trials(*tree("0::/user/scope", SCOPE | {name: text})) is None
 
 

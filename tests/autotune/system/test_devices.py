@@ -1,4 +1,4 @@
-"""Which devices there are, by the real pynvml over a library whose GPUs are made up."""
+"""Device enumeration by the real pynvml over a library of made-up GPUs."""
 
 from unittest.mock import Mock
 
@@ -30,11 +30,11 @@ def labels(names=None):
         ("1", [1]),
         ("2,0", [2, 0]),
         (" 2 , 0 ", [2, 0]),
-        ("0,7,1", [0, None]),  # CUDA stops at the first that is not there
+        ("0,7,1", [0, None]),  # CUDA stops at the first missing device
         ("0,0", [0, None]),
         ("GPU-00000002", [2]),
         ("GPU-00000002,1", [2, 1]),
-        ("GPU-0", [None]),  # it could be any of them
+        ("GPU-0", [None]),  # ambiguous prefix
     ],
 )
 def test_visible_devices_are_read_as_cuda_reads_them(fake_gpus, names, expected):
@@ -93,7 +93,7 @@ def test_memory_that_is_not_told_leaves_the_name(fake_gpus):
 
 
 def test_slices_are_devices_and_their_parent_is_none(fake_gpus):
-    """As in a container that was given slices: nobody is told the parent's memory there."""
+    """As in a container that was given slices: the parent's memory is not accessible there."""
     divided = FakeGpu(
         name="NVIDIA A100", gib=80, slices=2, capability=(8, 0), fails={"MemoryInfo": FORBIDDEN}
     )

@@ -1,4 +1,4 @@
-"""Who holds GPU memory, from what NVML would say."""
+"""The holders of GPU memory, by a fake NVML."""
 
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from autotune.system import devices, gpu_holders, nvml
 
 @pytest.fixture
 def driver(monkeypatch):
-    """Two GPUs with a process on both and one without a figure from NVML."""
+    """Two GPUs, with one process on both and one without a figure from NVML."""
 
     @contextmanager
     def library():

@@ -1,4 +1,4 @@
-"""What a guardian removes: the control groups of processes that have ended."""
+"""A guardian removes the control groups of processes that have ended."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from autotune.system import guardian
 
 
 def test_the_group_of_a_process_that_nobody_waits_for_is_removed(tmp_path):
-    """Whoever has started Ray inherits the children of what dies below it, and does not wait for them."""
+    """The process that started Ray inherits orphans below it, and does not reap them."""
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
         theirs, own = (tmp_path / f"{guardian.GROUP}{pid}-0" for pid in (ended.pid, os.getpid()))

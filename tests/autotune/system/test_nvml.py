@@ -1,4 +1,4 @@
-"""The pure parts run anywhere; what asks a device runs where there is one."""
+"""The pure parts run anywhere; device queries only run with a device."""
 
 from dataclasses import dataclass
 
@@ -76,7 +76,7 @@ class Sample:
 
 @pytest.fixture
 def busy(monkeypatch):
-    """Makes NVML say which processes are on a device, and how busy they have kept it (or what it raises)."""
+    """Makes NVML report these processes on a device and their utilisation (or raise it)."""
 
     def make(running, samples):
         def utilisation(handle, since_us):

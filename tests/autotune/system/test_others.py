@@ -1,4 +1,4 @@
-"""What others take of the CPUs: real processes, and the clocks of made-up ones."""
+"""The CPU time used by other programs: real processes, and fake clocks."""
 
 import os
 import subprocess
@@ -37,14 +37,14 @@ def child(code: str) -> Iterator[psutil.Process]:
 
 
 def spent_s(process: psutil.Process) -> float:
-    """The CPU seconds of a process and of the children that it has waited for."""
+    """Returns the CPU seconds of a process and its reaped children."""
     return sum(process.cpu_times()[:4])
 
 
 def watched(top: psutil.Process, burner: psutil.Process) -> tuple[float, float, float]:
-    """CPU seconds while `burner` burns some: of all outside `top` and below, of the burner, of all.
+    """Returns CPU seconds while `burner` runs: of all outside of `top`, of the burner, of everything.
 
-    Samples are taken on the way, as telemetry does.
+    Samples are taken meanwhile, as by telemetry.
     """
     watch, deadline = Others(top), time.monotonic() + _TIMEOUT_S
     at_s, begun_s, busy_s = time.monotonic(), spent_s(burner), busy()
@@ -136,7 +136,7 @@ def test_below_a_guardian_the_search_is_what_has_started_that(tmp_path: Path) ->
 
 
 class Above:
-    """A process above this one, as psutil shows it."""
+    """An ancestor of this process, as psutil shows it."""
 
     def __init__(self, name: str, *command: str) -> None:
         self._name, self._command = name, list(command)

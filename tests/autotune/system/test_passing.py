@@ -1,4 +1,4 @@
-"""A directory for a while is gone with its process, a killed one's with the next."""
+"""A temporary directory is removed with its process; a killed one's is removed by the next."""
 
 import subprocess
 import sys

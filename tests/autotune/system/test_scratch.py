@@ -1,4 +1,4 @@
-"""A private directory, its guardian, and what is left when both are killed."""
+"""A private directory, its guardian, and the cleanup after both were killed."""
 
 import json
 import os
@@ -17,8 +17,8 @@ import pytest
 from autotune.system import scratch
 from autotune.system.guardian import StartError
 
-# A driver: it prints what it has, and ends when it is told to. What it runs leaves its process group, ignores
-# SIGTERM, and has named shared memory.
+# A driver: it prints its resources, and ends on request. Its child leaves the process group, ignores SIGTERM,
+# and has named shared memory.
 DRIVER = """
 import json, os, sys, tempfile, time
 from pathlib import Path
@@ -49,7 +49,7 @@ with scratch.private() as place:
 
 @pytest.fixture(autouse=True)
 def _own_temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A short path for temporary directories: in pytest's own a socket's name would be too long."""
+    """Uses a short temporary directory: in pytest's own, a socket's path would be too long."""
     with tempfile.TemporaryDirectory(prefix="t-") as directory:
         monkeypatch.setenv("TMPDIR", directory)
         monkeypatch.setattr(tempfile, "tempdir", None)
@@ -58,7 +58,7 @@ def _own_temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Driver:
-    """A running driver, and what it has printed of itself."""
+    """A running driver, and what it has printed."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
@@ -119,7 +119,7 @@ def test_it_goes_with_its_driver_and_with_its_guardian(driver: Driver, victim: s
 
 def test_what_both_have_left_who_were_killed_together_is_ended_by_whoever_comes_next(driver: Driver) -> None:
     guardian = driver.guardian
-    guardian.suspend()  # or else it might be the faster one
+    guardian.suspend()  # or it might be faster
     driver.process.kill()
     driver.process.wait()
     guardian.kill()

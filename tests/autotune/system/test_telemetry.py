@@ -45,7 +45,7 @@ def test_a_busy_process_is_seen_busy() -> None:
 
 
 def test_samples_come_further_apart_with_time(monkeypatch) -> None:
-    """Each takes some milliseconds from what is sampled, whose memory the kernel goes through."""
+    """Each costs the sampled process some milliseconds, while the kernel walks its memory."""
     looks, machine = [], telemetry._machine
     monkeypatch.setattr(telemetry, "_machine", lambda: looks.append(time.monotonic()) or machine())
     with Telemetry(os.getpid(), interval_s=0.02):
