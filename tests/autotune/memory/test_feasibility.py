@@ -62,7 +62,7 @@ def test_other_failures_say_nothing_about_memory(make_trial):
 
 @pytest.mark.parametrize(("name", "value"), [("weight_decay", 0.1), ("grad_clip_value", 1.0)])
 def test_an_out_of_memory_is_not_paid_once_per_value_of_what_moves_no_memory(make_trial, name, value):
-    """`r2gen` clips gradients in place, and decays weights as it updates them."""
+    """`r2gen` clips gradients in place, and applies weight decay within the update."""
     knobs = f"{{micro_batch_size: {{choice: [4, 16]}}, {name}: {{choice: [{value}, 0.5]}}}}"
     baseline = f"{{micro_batch_size: 4, {name}: {value}, precision: fp32}}"
     text = f"{{workload: r2gen, baseline: {baseline}, knobs: {knobs}}}"
@@ -92,7 +92,7 @@ def test_what_needed_checkpointing_does_not_fit_without_it(make_trial):
 
 
 def peak(micro_batch_size=16, precision="fp32", activation_checkpointing=False, **_):
-    """GiB of a training with 2 GiB of state."""
+    """Returns the GiB of a training with 2 GiB of state."""
     sample = 0.13 * (1.0 if precision in {"fp32", "tf32"} else 0.6) * (0.4 if activation_checkpointing else 1)
     return 2.0 + sample * micro_batch_size
 
@@ -243,7 +243,7 @@ def test_peaks_lie_in_the_intervals_predicted_for_them(ran, seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_growth_to_the_border_is_quick_and_runs_into_it_seldom(ran, seed):
-    """Always asked for the largest size, of every group in turn: with peaks nothing fails."""
+    """Always requests the largest size, of every group in turn: with known peaks nothing fails."""
     rng, trials = random.Random(seed), []
     for group in GROUPS * 3:
         asked = {name: bool(v) if isinstance(v, int) else v for name, v in group.items()}
@@ -294,7 +294,7 @@ def test_other_workloads_have_no_micro_batch(make_trial):
 
 
 def test_a_smaller_size_must_not_be_dominated_either(make_trial):
-    """The whole machine ran out of memory with 8 workers; that the size fitted with none is no help."""
+    """The machine ran out of memory with 8 workers; that the size fits without workers does not help."""
     made = make_trial(0, failure="oom", micro_batch_size=16, num_workers=8)
     failed = replace(made, outcome=replace(made.outcome, reason="killed by the kernel"))
     fitted = make_trial(1, 1.0, 0.1, micro_batch_size=16, num_workers=0)
