@@ -1,4 +1,4 @@
-"""Whole searches over a toy workload by the real command line: real Ray, real children, real kills."""
+"""Whole searches over a toy workload on the real command line: real Ray, real children, real kills."""
 
 import json
 import os
@@ -27,10 +27,10 @@ baseline: {micro_batch_size: 4, learning_rate: 1e-3, step_s: 0.002, fault: none}
 knobs: {micro_batch_size: {choice: [4, 8, 16, 32, 64]}, learning_rate: {scale: sqrt}}
 objective: {select: pareto}
 budget: {trials: 5, samples_per_trial: 400, repeats: 0}
-"""  # of the whole front no trial is stopped for being slower
+"""  # with the whole front as the objective, no trial is stopped for being slower
 
 
-# What has nothing to be run starts no Ray.
+# Fails if Ray is started although there is nothing to run.
 WITHOUT_RAY = "from autotune.engines import engine_cluster; engine_cluster.own = None"
 
 
@@ -52,7 +52,7 @@ def autotune(tmp_path, environment):
 
 @pytest.fixture
 def start(tmp_path, environment):
-    """Starts the command line in the background; what is left of it dies with the test."""
+    """Starts the command line in the background; its remaining processes die with the test."""
     started = []
 
     def begin(*arguments):
@@ -70,7 +70,7 @@ def write_space(tmp_path, old="", new=""):
 
 
 def trials_of(tmp_path):
-    """The trials in the session's study; none while it is being made."""
+    """Returns the trials in the session's study; none while it is being created."""
     try:
         return study_file.load_study(tmp_path / "s" / "study.db").trials
     except KeyError:
@@ -85,7 +85,7 @@ def wait_for(condition, seconds=240):
 
 
 def test_a_search_from_beginning_to_a_confirmed_export(tmp_path, autotune):
-    write_space(tmp_path, "step_s: 0.002", "step_s: 0.01")  # long compared with the delays of a busy machine
+    write_space(tmp_path, "step_s: 0.002", "step_s: 0.01")  # long compared with delays on a busy machine
     done = autotune(
         *("search", "--space", "space.yaml", "--session", "s", "--wandb", "off"),
         *("--trials", 4, "--samples", 1200, "--repeats", 3, "--finalists", 1, "--select", "same-quality"),
@@ -125,7 +125,7 @@ def test_a_search_from_beginning_to_a_confirmed_export(tmp_path, autotune):
 
 @pytest.mark.slow
 def test_a_search_without_a_winner_says_why_and_what_to_try_and_more_trials_can_be_added(tmp_path, autotune):
-    """As JSON it says nothing else. One trial fails, and is a failure everywhere."""
+    """With --json nothing else is printed. One trial fails, and counts as failed everywhere."""
     slower = SPACE.replace("step_s: 0.002", "step_s: 0.02")
     (tmp_path / "space.yaml").write_text(slower.replace("choice: [4, 8, 16, 32, 64]", "choice: [4, 64]"))
     done = autotune(
@@ -228,7 +228,7 @@ def test_an_interrupted_search_keeps_its_checkpoint_and_says_how_to_go_on(tmp_pa
 
 
 def test_a_race_runs_its_members_in_turns(tmp_path, autotune):
-    """One that was broken off, in a search that has nothing else to do."""
+    """Resumes an interrupted race in a search without other work."""
     space = spaces.complete(spaces.parse(SPACE, "test"), "test")
     session = Session.create(tmp_path / "s", space, Options(wandb="off"), {"space": spaces.to_values(space)})
     study = studies.open_study(session.study_file, space)

@@ -1,4 +1,4 @@
-"""A Ray of our own, started for real: it says nothing by itself, and starts no more than it has to."""
+"""A private Ray cluster, really started: it prints nothing and starts no unnecessary processes."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from ray._private.accelerators.nvidia_gpu import NvidiaGPUAcceleratorManager
 
 from autotune.engines import engine_cluster
 
-# The thread in which Ray prints a paragraph about every worker that dies: with it, there would be one here.
+# Ray's thread that prints a paragraph about every dead worker would print one here.
 DRIVER = """
 import threading, time
 import psutil

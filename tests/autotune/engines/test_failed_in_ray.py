@@ -1,4 +1,4 @@
-"""A trial that fails is failed for Ray Tune and W&B as well: a real search that both are asked about."""
+"""A failed trial is failed for Ray Tune and W&B, too: a real search, checked in both."""
 
 import json
 import os
@@ -20,7 +20,7 @@ knobs: {micro_batch_size: {choice: [4, 64]}, fault: {choice: [none, error, kill]
 objective: {select: pareto}
 budget: {trials: 6, samples_per_trial: 400, repeats: 0}
 """
-# Ray's own reporter prints its table, and what the search otherwise drops is kept.
+# Ray's own reporter prints its table, and files that a search otherwise deletes are kept.
 WATCHED = """
 import json
 from pathlib import Path
@@ -92,7 +92,7 @@ def test_a_failed_trial_is_failed_in_ray_and_in_wandb_and_its_supervisor_runs_th
     failed = {t.number: t.outcome for t in trials if str(t.outcome).startswith("failed")}
     assert set(map(str, failed.values())) == {"failed (oom)", "failed (error)", "failed (lost)"}
 
-    # A killed trial runs again until it is given up: the attempts before that are no failures.
+    # A killed trial is retried until it is given up: the earlier attempts are no failures.
     lost = next(number for number, outcome in failed.items() if outcome.failure == "lost")
     expected = Counter((t.number, "ERROR" if t.number in failed else "TERMINATED") for t in trials)
     expected[lost, "TERMINATED"] = 2

@@ -1,4 +1,4 @@
-"""Ray's own memory monitor, which kills a supervisor when it finds the machine too full: a real kill."""
+"""Ray's memory monitor, which kills a supervisor if the machine's memory is too full: a real kill."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests import forked
 
 HERE = Path(__file__).parents[1]
 
-# The monitor is off in a search. Here it is on, and finds any machine too full.
+# The monitor is off in a search. Here it is on, with a threshold that any machine exceeds.
 WATCHED = """
 from autotune.engines import engine_cluster
 engine_cluster._ENVIRONMENT.update(RAY_memory_monitor_refresh_ms="100", RAY_memory_usage_threshold="0.001")

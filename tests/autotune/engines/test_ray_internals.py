@@ -1,8 +1,8 @@
-"""What the engine relies on inside Ray. One that fails names what another release has changed.
+"""Ray internals that the engine relies on. A failing test names the change in a Ray release.
 
-`test_failed_in_ray` says whether Tune uses our controller and our actor manager in a whole search,
-`test_engine_cluster` whether Ray starts without more processes than it has to and is silent, and
-`tests/faults/test_walls.py` whether a cluster's refusal is noticed.
+`test_failed_in_ray` checks that Tune uses our controller and our actor manager in a whole search,
+`test_engine_cluster` that Ray starts silently and without unnecessary processes, and
+`tests/faults/test_walls.py` that a cluster's refusal is noticed.
 """
 
 import pytest
@@ -21,7 +21,7 @@ class Actor:
 
 
 def handed_over():
-    """The variables that Tune makes an environment of for its actors."""
+    """Returns the environment variables that Tune sets for its actors."""
     return class_cache._ActorClassCache().get(Actor)._default_options["runtime_env"].get("env_vars", {})
 
 

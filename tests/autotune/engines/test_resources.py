@@ -1,4 +1,4 @@
-"""What a trial asks of Ray, and what its supervisor finds: neither depends on the trial."""
+"""The Ray resources of a trial and its supervisor's environment, neither of which depends on the trial."""
 
 import os
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ GPU = Gpu("Test GPU", 8 * 2**30, (9, 0), "GPU-0")
 
 @pytest.fixture
 def resources(tmp_path, space):
-    """What trials that share a GPU of a machine with 16 CPUs, two at a time, ask of Ray."""
+    """Returns the resources of trials that share a GPU of a machine with 16 CPUs, two at a time."""
     session = Session.create(tmp_path / "s", space, Options(gpus_per_trial=0.5), {})
     setup = Setup(session, space, Workload("json:loads"), Hardware(16, 2**36, (GPU,), None))
 
@@ -34,7 +34,7 @@ def resources(tmp_path, space):
 
 
 def test_trials_with_few_and_with_many_workers_ask_for_the_same(resources, space):
-    """Or else no supervisor could go from one to the other, nor would they have equally many threads."""
+    """Otherwise no supervisor could be reused by the other, and their thread counts would differ."""
     few, many = (Trial(1, {**space.baseline_config, "num_workers": n}) for n in (0, 8))
     assert resources(few) == resources(many) == [{"CPU": 8.0, "GPU": 0.5}]
 
