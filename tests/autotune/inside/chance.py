@@ -1,8 +1,8 @@
-"""Trainings made by chance, each with a ledger of its own: the samples that every step has trained on.
+"""Random trainings, each with its own ledger: the samples of every step.
 
-What a training does is drawn from what public scripts do: several optimizers or none, steps within backward,
-losses of several batches, accumulation, loaders that are fetched ahead, evaluations that compute gradients,
-gradient scalers, several processes.
+Features are drawn from those of public scripts: several optimizers or none, steps within backward, losses of
+several batches, accumulation, prefetching loaders, evaluations that compute gradients, gradient scalers,
+several processes.
 """
 
 import json
@@ -22,12 +22,12 @@ WIDTH = 4
 
 @dataclass(frozen=True)
 class Training:
-    """What a training does."""
+    """The features of a training."""
 
-    updates: str  # one, two, fused, many, by_hand, twice: how weights are updated
-    source: str  # map, workers, iterable, endless, semi, none: where batches come from
-    batches: int  # whose losses are added up for a pass
-    passes: int  # backward passes of a batch
+    updates: str  # one, two, fused, many, by_hand, twice
+    source: str  # of batches: map, workers, iterable, endless, semi, none
+    batches: int  # whose losses are summed for a pass
+    passes: int  # backward passes per batch
     accumulation: int
     fetch: str  # plain, ahead, accumulated
     evaluation: str  # none, no_grad, grad, looked
@@ -41,7 +41,7 @@ class Training:
         draw = random.Random(seed)
         updates = draw.choice(["one", "one", "one", "two", "fused", "many", "by_hand", "twice"])
         sources = ["map", "map", "workers", "iterable", "endless", "semi"]
-        # Without a loader every step counts as many samples as the settings say.
+        # Without a loader, steps count the samples of the settings.
         source = draw.choice(sources if updates == "twice" else [*sources, "none"])
         is_plain = updates == "one"
         scalers = ["none", "none", "plain", "plain" if source == "none" else "overflows"]
@@ -61,7 +61,7 @@ class Training:
 
     @property
     def effective_batch(self):
-        """The samples of a step, as the settings of a search say."""
+        """The samples per step, as a search's settings give them."""
         return self.batch * self.batches * self.accumulation * self.processes
 
 
@@ -85,7 +85,7 @@ def tensor_of(batch):
 
 
 def batches_of(training):
-    """The batches of all epochs; with its labels, where there are two loaders, comes what has none."""
+    """Yields the batches of all epochs; with two loaders, unlabelled data with each labelled batch."""
     wanted = training.steps * training.batches * training.accumulation
     if training.source == "none":
         for _ in range(wanted):
@@ -110,7 +110,7 @@ def batches_of(training):
 
 
 def ahead(batches):
-    """One batch ahead, as Accelerate has it."""
+    """Fetches one batch ahead, like Accelerate."""
     batches = iter(batches)
     held = next(batches)
     for batch in batches:
@@ -120,7 +120,7 @@ def ahead(batches):
 
 
 def accumulated(batches, count):
-    """As many at a time as a step needs, as the Trainer of Transformers does."""
+    """Fetches all batches of a step at once, like the Trainer of Transformers."""
     while group := list(islice(batches, count)):
         yield from group
 
@@ -140,13 +140,13 @@ NET = torch.nn.Sequential(torch.nn.Linear(WIDTH, 3), torch.nn.Linear(3, 1))
 
 
 def losses(training, batches):
-    """The losses of the next pass, and its samples; nothing when there are no more."""
+    """Returns the losses of the next pass, and its samples; nothing at the end."""
     group = list(islice(batches, training.batches))
     return [(NET(x) ** 2).mean() for x in group], sum(map(len, group))
 
 
 class Updates:
-    """How weights are updated; `ledger` has the samples of every step."""
+    """The updates of weights; `ledger` has the samples of every step."""
 
     def __init__(self, training):
         self.training, self.ledger, self.held = training, [], 0
@@ -188,13 +188,13 @@ class Updates:
                 self.scaler.update()
             optimizer.zero_grad()
             if self.scaler and self.scaler.get_scale() < before:
-                return  # it has left the step out
+                return  # the scaler has skipped the step
         self.ledger.append(self.held)
         self.held = 0
 
 
 def run(training):
-    """Trains; returns the ledger."""
+    """Trains, and returns the ledger."""
     updates, batches = Updates(training), batches_of(training)
     evaluate(training)
     if training.fetch == "ahead":
@@ -218,7 +218,7 @@ def run(training):
 
 
 def tell(seed):
-    """Runs the training of a seed, in as many processes as it has, and prints what the first one has done."""
+    """Runs the training of a seed, in its number of processes, and prints the first one's ledger."""
     training = Training.drawn(int(seed))
     torch.manual_seed(int(seed))
     if training.processes == 2:

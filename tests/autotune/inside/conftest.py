@@ -1,4 +1,4 @@
-"""A script in which the hook is armed, and what it has reported."""
+"""Runs scripts with the hook armed, and returns its reports."""
 
 import itertools
 import json
@@ -25,7 +25,7 @@ import {module}
 
 @pytest.fixture(scope="session")
 def hear(tmp_path_factory):
-    """Runs a function of `trainings` in a process of its own, forked from one that has imported torch."""
+    """Runs a function of `trainings` in its own process, forked from one that has imported torch."""
     return cache(hearing("trainings", "trainer", tmp_path_factory.mktemp("hook")))
 
 
@@ -33,7 +33,7 @@ def hear(tmp_path_factory):
 def hear_trainer(tmp_path):
     """Runs a function of `trainers` in a trial, forked from a process that has imported Transformers.
 
-    It has its `overrides`, and a directory of its own unless the environment names one.
+    It gets the `overrides`, and its own directory unless the environment names one.
     """
     run, works = hearing("trainers", "transformers", tmp_path), map("work{}".format, itertools.count())
 
@@ -46,7 +46,7 @@ def hear_trainer(tmp_path):
 
 @pytest.fixture
 def fit(tmp_path):
-    """The same of `lightning_trainings` and Lightning, in a directory that several share."""
+    """Runs a function of `lightning_trainings` likewise, all in one directory."""
     run = hearing("lightning_trainings", "lightning", tmp_path)
 
     def hear(name, overrides=None, *, stops=False, **environment):
@@ -67,7 +67,7 @@ def hearing(module, warm, directory):
             given |= inbox.environment() | environment
             given = {name: value for name, value in given.items() if value is not None}
             done = forked.run((name,), directory, given, script=script, warm=warm)
-            said = done.stdout.splitlines()[-1:]  # Lightning prints, too
+            said = done.stdout.splitlines()[-1:]  # Lightning prints as well
             return Heard(json.loads(said[0] if said else "[]"), all_of(inbox), done.stderr)
 
     return run

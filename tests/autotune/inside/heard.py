@@ -1,4 +1,4 @@
-"""What an inbox has heard."""
+"""The messages of an inbox."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from autotune.inside.messages import Message
 
 
 def all_of(inbox):
-    """All that has been sent to it, in order; nothing more is sent."""
+    """Returns all messages to it, in order; none may be sent afterwards."""
     inbox.finish()
     messages = []
     while message := inbox.get(0):
@@ -16,7 +16,7 @@ def all_of(inbox):
 
 @dataclass(frozen=True)
 class Heard:
-    """What a training has printed of itself, and what the hook has reported of it."""
+    """A training's own output, and the hook's reports on it."""
 
     said: list
     messages: list[Message]

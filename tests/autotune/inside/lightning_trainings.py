@@ -1,6 +1,6 @@
-"""Small Lightning trainings that know nothing of the tuner. Each prints what it has seen, as JSON.
+"""Small Lightning trainings without knowledge of the tuner. Each prints its own observations as JSON.
 
-They run in processes of their own, in which the hook is armed.
+They run in their own processes, with the hook armed.
 """
 
 import json
@@ -29,7 +29,7 @@ QUIET = {
 
 
 class Trained:
-    """Keeps the sizes of the batches of each of its steps, and what its validations have found."""
+    """Records the batch size of each step, and the results of validations."""
 
     def __init__(self):
         super().__init__()
@@ -63,15 +63,15 @@ class Trained:
 
 
 class Net(Trained, lightning.LightningModule):
-    """Of the one package."""
+    """A module of the `lightning` package."""
 
 
 class Older(Trained, pytorch_lightning.LightningModule):
-    """Of that with the older name."""
+    """A module of the older `pytorch_lightning` package."""
 
 
 class Manual(Net):
-    """Steps two optimizers for every batch by itself."""
+    """Steps two optimizers per batch itself."""
 
     def __init__(self):
         super().__init__()
@@ -90,7 +90,7 @@ class Manual(Net):
 
 
 class Stream(IterableDataset):
-    """Its length is not known before it ends: a batch is fetched ahead."""
+    """An iterable data set of unknown length: a batch is fetched ahead."""
 
     def __iter__(self):
         return iter(data(20))
@@ -102,7 +102,7 @@ def data(size):
 
 
 def fit(net=None, batches=None, ckpt_path=None, **arguments):
-    """Two epochs of 22 samples, 8 a batch, with a validation after each; the trainer."""
+    """Trains two epochs of 22 samples in batches of 8, validating after each; returns the trainer."""
     trainer = lightning.Trainer(**{**QUIET, "max_epochs": 2, **arguments})
     batches = DataLoader(data(22), 8, shuffle=True) if batches is None else batches
     trainer.fit(net or Net(), batches, DataLoader(data(9), 3), ckpt_path=ckpt_path)
@@ -136,7 +136,7 @@ def stream():
 
 
 def logged():
-    """What two validations of a fit have found; others come before and after it."""
+    """Returns the results of a fit's two validations; others come before and after it."""
     net = Net()
     trainer = lightning.Trainer(**QUIET)
     trainer.validate(net, DataLoader(data(9), 3), verbose=False)
@@ -153,14 +153,14 @@ def older():
 
 
 class Own(lightning.Trainer):
-    """A wrapper that takes no callbacks, and passes on its positional arguments."""
+    """A trainer that takes no callbacks, and forwards its positional arguments."""
 
     def __init__(self, max_epochs, precision):
         super().__init__(**QUIET, max_epochs=max_epochs, precision=precision)
 
 
 def arguments():
-    """The arguments of trainers that a script makes in two ways."""
+    """Returns the arguments of trainers created in two ways."""
     usual = lightning.Trainer(**QUIET, max_epochs=3, default_root_dir="mine")
     return [
         [one.max_epochs, one.precision, one.num_sanity_val_steps, one.default_root_dir == "mine"]
@@ -169,7 +169,7 @@ def arguments():
 
 
 def watching(**hooks):
-    """A callback with these hooks."""
+    """Returns a callback with these hooks."""
     watch = lightning.Callback()
     vars(watch).update(hooks)
     return watch
@@ -180,7 +180,7 @@ def kill(*_):
 
 
 def goes_on():
-    """At which step and epoch it begins, and where it ends; by itself it would begin anew."""
+    """Returns the step and epoch at its start, and its end; without the hook it would start anew."""
     begun = []
     watch = watching(on_train_start=lambda one, _: begun.extend([one.global_step, one.current_epoch]))
     trainer = fit(callbacks=[watch], ckpt_path="last")
@@ -188,7 +188,7 @@ def goes_on():
 
 
 def terminated():
-    """It gets the signal with its second step."""
+    """Gets SIGTERM in its second step."""
     fit(callbacks=[watching(on_train_batch_end=lambda *args: kill() if args[-1] == 1 else None)])
 
 
@@ -199,7 +199,7 @@ class Endless(IterableDataset):
 
 
 def terminated_in_a_validation():
-    """It has no end."""
+    """Gets SIGTERM in an endless validation."""
     trainer = lightning.Trainer(**QUIET, max_epochs=1, callbacks=[watching(on_validation_start=kill)])
     trainer.fit(Net(), DataLoader(data(8), 8), DataLoader(Endless(), 4))
 
@@ -210,18 +210,18 @@ def seeded():
 
 
 def sent():
-    """The callbacks of a trainer that is passed to another process."""
+    """Returns the callbacks of a trainer that is pickled."""
     mine = lightning.Trainer(**QUIET).callbacks[-1]
     return [type(mine).__name__, type(pickle.loads(pickle.dumps(mine))).__name__]
 
 
 def watched():
-    """The callbacks that Lightning has found."""
+    """Returns the callbacks that Lightning has found."""
     return [type(one).__name__ for one in lightning.Trainer(**QUIET).callbacks]
 
 
 def agreed():
-    """How often it has saved, after a validation for each answer of the first of several processes."""
+    """Yields the saves so far after validations, for either decision of the first of several processes."""
     watch, saved = lightning.Trainer(**QUIET).callbacks[-1], []
     watch._save = saved.append
     for own_s, is_saved in ((float("inf"), True), (0.0, False)):
@@ -235,7 +235,7 @@ def agreed():
 
 
 def sharded():
-    """What is in a checkpoint that is a directory, each time after it was saved."""
+    """Yields the contents of a checkpoint that is a directory after each save."""
     import autotune_lightning
 
     whole = Path(autotune_lightning._checkpoint())
@@ -248,7 +248,7 @@ def sharded():
 
 
 def built():
-    """With both packages, by what a function may give: loaders, a data module, a trainer of its own."""
+    """Trains with both packages, from everything a function may return: loaders, a data module, a trainer."""
     import autotune_lightning
 
     module = lightning.LightningDataModule.from_datasets(data(8), data(4), batch_size=4)
@@ -265,7 +265,7 @@ def built():
 
 
 class Configured(Net):
-    """Its optimizer is a config's."""
+    """A module whose optimizer comes from a config."""
 
     configure_optimizers = lightning.LightningModule.configure_optimizers
 
@@ -283,7 +283,7 @@ class Data(lightning.LightningDataModule):
 
 
 def command_line():
-    """As `LightningCLI` has it; twice it would not write its config into one directory."""
+    """Trains with `LightningCLI`, which refuses to write its config into the same directory twice."""
     quiet = [f"--trainer.{name}={value}" for name, value in QUIET.items()]
     arguments = ["fit", "--trainer.max_epochs=1", "--optimizer=SGD", "--optimizer.lr=0.5", *quiet]
     cli = LightningCLI(Configured, Data, args=arguments)

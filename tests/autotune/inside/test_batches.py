@@ -1,4 +1,4 @@
-"""How many samples a batch has, whatever it is made of."""
+"""The number of samples in a batch of any structure."""
 
 import numpy as np
 import pytest
@@ -67,7 +67,7 @@ def test_who_trains_on_without_a_loader_has_the_samples_of_the_settings_in_the_e
 
 
 def test_what_an_evaluation_interrupts_goes_on_where_it_was():
-    """A loader that looks a batch ahead has given it before the evaluation, and gives none after the last."""
+    """A prefetching loader has fetched a batch before the evaluation, and fetches none after the last."""
     tally, training, evaluation = Tally(), Source(), Source()
     seen = []
     for ahead in ([4, 4], [4], [2], []):

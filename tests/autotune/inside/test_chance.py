@@ -1,4 +1,4 @@
-"""Steps and samples of trainings made by chance are those of the trainings' own ledgers."""
+"""Steps and samples of random trainings match the trainings' own ledgers."""
 
 import itertools
 
@@ -30,10 +30,10 @@ def check(hear, seed):
     assert heard.said, (training, heard.errors)
     told = [training.effective_batch if samples is None else samples for samples in heard.samples]
     own = heard.said
-    if training.updates == "by_hand":  # an optimizer is waited for in the first passes
+    if training.updates == "by_hand":  # the first passes wait for an optimizer
         told, own = told[1:], own[len(own) - len(told) + 1 :]
     assert len(told) == len(own), training
-    # Of a batch that several passes are made of, the next one counts too early if it is fetched ahead.
+    # With several passes per batch, a prefetched next batch is counted too early.
     early = training.batch * training.processes if training.passes > 1 and training.fetch == "ahead" else 0
     totals = zip(itertools.accumulate(told), itertools.accumulate(own), strict=True)
     apart = [told - own for told, own in totals]

@@ -1,4 +1,4 @@
-"""What a training calls from its own loop: it does nothing outside of a trial, and harms no training."""
+"""The client that a training calls from its own loop: without effect outside of a trial, and harmless."""
 
 import importlib
 import os
@@ -19,7 +19,7 @@ from tests.autotune.inside.heard import all_of
 
 @pytest.fixture
 def wire(monkeypatch):
-    """A connection of its own: the module's is the process's."""
+    """A connection for the test: the module's belongs to the process."""
     wire = autotune_wire.Wire()
     monkeypatch.setattr(client, "_wire", wire)
     return wire
@@ -81,7 +81,7 @@ def test_a_tuner_that_is_gone_is_not_missed(inbox):
 def test_a_tuner_that_hangs_holds_nobody_for_ever(inbox, monkeypatch):
     monkeypatch.setattr(autotune_wire, "_SEND_S", 1)
     monkeypatch.setattr(inbox, "_hear", lambda _: time.sleep(0.1))
-    autotune.report(samples=0)  # which wakes it, once more
+    autotune.report(samples=0)  # wakes it once more
     for samples in range(4):
         autotune.report(samples=samples, text="x" * 2**20)
     assert client._wire._has_failed

@@ -1,4 +1,4 @@
-"""An inbox hears every process of a trial, and nothing that is said to it does any harm."""
+"""An inbox receives from every process of a trial, and no message does harm."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def test_what_is_told_arrives_in_order_with_who_told_it(inbox):
 
 
 def test_whoever_said_something_first_is_got_first(inbox):
-    """However late the other one's connection is looked at."""
+    """However late the other connection is read."""
     wires = [Wire() for _ in range(20)]
     for number in range(200):
         wires[number % 20].tell({"record": {"samples": number}})
@@ -63,7 +63,7 @@ def test_whoever_said_something_first_is_got_first(inbox):
 
 
 def test_a_reader_is_not_woken_by_every_message(inbox):
-    """It would take time from the training, of which it is woken more than a hundred times a second."""
+    """Waking it would take time from the training, at more than a hundred messages a second."""
     wire, status = Wire(), Path(f"/proc/self/task/{inbox._thread.native_id}/status")
 
     def woken():
@@ -79,7 +79,7 @@ def test_a_reader_is_not_woken_by_every_message(inbox):
 
 
 def test_steps_of_a_tenth_of_a_millisecond_do_not_wait_for_the_reader(inbox):
-    """Not even the first ones after a pause, such as an evaluation: a socket holds a few hundred messages."""
+    """Not even the first ones after a pause such as an evaluation: a socket buffers some hundred messages."""
     wire = Wire()
     wire.tell({"step": {"samples": 1}})
     time.sleep(1.0)

@@ -1,4 +1,4 @@
-"""A training of Lightning's that knows nothing of the tuner: what is put into it, told of it, and saved."""
+"""A Lightning training without knowledge of the tuner: its overrides, its reports, its checkpoints."""
 
 import os
 import subprocess
@@ -90,7 +90,7 @@ def test_who_goes_on_after_a_validation_tells_it_again(fit):
 
 
 def test_of_several_processes_all_save_or_none(fit):
-    """A checkpoint that some of them save waits for the others for ever."""
+    """A checkpoint that only some of them save waits for the others forever."""
     heard = fit("agreed")
     assert heard.said == [1, 1], heard.errors
 
@@ -120,7 +120,7 @@ def test_a_command_that_is_not_said_to_be_lightnings_is_left_as_it_is(fit):
 
 def test_what_a_function_builds_is_fitted(fit):
     heard = fit("built")
-    assert heard.said == [[4, 4], [8], [8, 8]], heard.errors  # none of them goes on from another one's end
+    assert heard.said == [[4, 4], [8], [8, 8]], heard.errors  # none resumes from another one's end
 
 
 def test_a_command_line_of_lightnings_takes_the_arguments_of_the_search(fit):
@@ -129,13 +129,13 @@ def test_a_command_line_of_lightnings_takes_the_arguments_of_the_search(fit):
         "loader": {"batch_size": 8},
         "optimizer": {"lr": 0.25},
     }
-    for steps in ([16, 6], []):  # who goes on finds its end, and a config that it has written before
+    for steps in ([16, 6], []):  # the second run finds the end and the config of the first
         heard = fit("command_line", overrides)
         assert heard.said == ["bf16-mixed", 0.25, steps], heard.errors
 
 
 def test_outside_of_a_trial_the_winner_trains_and_nobody_watches(tmp_path):
-    """The path is all that a process has of the tuner."""
+    """The path is the process's only trace of the tuner."""
     find = (
         "from importlib.metadata import entry_points as of\n"
         "found = [*of(group='lightning.pytorch.callbacks_factory'),"

@@ -1,4 +1,4 @@
-"""What a script prints says when that was, for the tuner alone."""
+"""Printed lines carry their time, for the tuner alone."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def test_a_line_that_is_printed_with_its_carriage_return_has_its_own_moment():
 
 
 def printed(text, own):
-    """What a script prints into a pipe, the tuner's `own` or another one."""
+    """Returns the output of a script into a pipe, the tuner's `own` or another one."""
     reading, writing = os.pipe()
     with Inbox() as inbox, os.fdopen(reading, "rb") as pipe:
         environment = os.environ | inbox.environment() | {"PYTHONPATH": str(SITE)}

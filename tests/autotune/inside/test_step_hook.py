@@ -1,4 +1,4 @@
-"""Every step of a training that knows nothing of the tuner is told, with the samples that it has seen."""
+"""Every step of a training without knowledge of the tuner is reported, with its samples."""
 
 import ast
 import math
@@ -141,7 +141,7 @@ def test_a_gpu_has_another_seed_as_well_however_it_is_seeded(hear):
 
 
 def script(tmp_path, text, path=(), **environment):
-    """Runs a script with the hook on its path, as a command's is."""
+    """Runs a script with the hook on its path, as for a command."""
     (tmp_path / "script.py").write_text(text)
     with Inbox() as inbox:
         given = os.environ | inbox.environment() | environment
@@ -207,7 +207,7 @@ def test_what_is_put_on_a_scripts_path_needs_nothing_but_python_38():
 
 
 class Stream:
-    """A GPU that has done what it was given, or has not."""
+    """A GPU stream that is busy or idle."""
 
     def __init__(self):
         self.is_busy = self.is_capturing = False
@@ -281,7 +281,7 @@ def test_a_training_that_uses_its_gpu_is_left_alone(hear):
 
 
 class Loader:
-    """One of before Python 3.4, which cannot be told what to do after an import."""
+    """A loader from before Python 3.4, which cannot be wrapped to act after an import."""
 
     def create_module(self, spec):
         return None
@@ -290,7 +290,7 @@ class Loader:
 def test_an_importer_of_another_kind_is_left_as_it_is(monkeypatch, capsys):
     from autotune.inside.site.autotune_imports import After
 
-    old = SimpleNamespace()  # without find_spec, as old finders are
+    old = SimpleNamespace()  # an old finder, without find_spec
     found = SimpleNamespace(find_spec=lambda name, path, target: SimpleNamespace(loader=Loader()))
     monkeypatch.setattr(sys, "meta_path", [old, found])
     after = After()

@@ -1,4 +1,4 @@
-"""Several processes evaluate at the step at which it is time, and seldom talk about it."""
+"""Several processes evaluate at the same step, with little communication."""
 
 import itertools
 import random

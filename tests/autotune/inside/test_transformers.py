@@ -1,4 +1,4 @@
-"""A script with Transformers' Trainer, TRL's or Accelerate is tuned as it is."""
+"""A script with Transformers' Trainer, TRL's or Accelerate is tuned unmodified."""
 
 import itertools
 import json
@@ -12,7 +12,7 @@ PRECISION = ["bf16", "fp16", "tf32"]
 
 
 def told(heard):
-    """The names of the settings that something has taken."""
+    """Returns the names of the settings that were applied."""
     return {name for message in heard.messages for name in message.taken}
 
 
@@ -26,9 +26,9 @@ def test_every_batch_counts_once_and_padding_is_no_token(hear_trainer, kind):
     tokens = [step.tokens for step in heard.steps]
     assert heard.said, heard.errors
     assert len(tokens) == len(heard.said)
-    if kind != "streamed":  # which ends within an epoch
+    if kind != "streamed":  # the streamed one ends within an epoch
         assert (sum(heard.samples), sum(tokens)) == (2 * ROWS, heard.said[-1])
-    # What is fetched ahead may be counted with the step before.
+    # A prefetched batch may be counted with the previous step.
     most = max(b - a for a, b in itertools.pairwise([0, *heard.said]))
     assert all(abs(a - b) <= most for a, b in zip(itertools.accumulate(tokens), heard.said, strict=True))
 
@@ -120,7 +120,7 @@ def test_the_settings_of_trl_are_arguments_as_others(hear_trainer):
 
 
 def test_an_evaluation_is_told_when_enough_was_seen_and_of_several_data_sets_it_is_one(hear_trainer):
-    overrides, at_the_end = {wire.IN_TRIAL: {"evaluate_every": 20}}, 1  # which is Transformers' own
+    overrides, at_the_end = {wire.IN_TRIAL: {"evaluate_every": 20}}, 1  # Transformers' own evaluation
     found = records(hear_trainer("two_evaluations", overrides))
     assert len(found) == 2 * ROWS // 20 + at_the_end
     assert all({"eval_a_loss", "eval_b_loss"} <= record.keys() for record in found)
@@ -146,7 +146,7 @@ def test_a_trial_that_is_stopped_saves_at_the_end_of_its_step_and_goes_on_from_t
     stopped = hear_trainer("ended", overrides)
     assert (stopped.said, stopped.samples, records(stopped)) == ([], [4, 4], []), stopped.errors
     assert (work / "checkpoint-2" / "trainer_state.json").exists()
-    (work / "checkpoint-9").mkdir()  # of one that was killed while it saved
+    (work / "checkpoint-9").mkdir()  # from a run that was killed while saving
     resumed = hear_trainer("plain", overrides, **{wire.BEGUN: '{"samples": 8}', wire.WORKDIR: str(work)})
     assert sum(resumed.samples) == 2 * ROWS - 8, resumed.errors
     first = next(message for message in resumed.messages if message.record or message.step)

@@ -1,6 +1,6 @@
-"""Trainings with Transformers, TRL and Accelerate that know nothing of the tuner, as small as can be.
+"""Minimal trainings with Transformers, TRL and Accelerate without knowledge of the tuner.
 
-They run in processes of their own, in which the hook is armed. Each prints something as JSON.
+They run in their own processes, with the hook armed. Each prints something as JSON.
 """
 
 import json
@@ -55,7 +55,7 @@ def padded(rows):
 
 
 class Counted(TrainerCallback):
-    """What the steps of a trainer have seen, by its own count."""
+    """Counts the tokens of a trainer's steps independently."""
 
     def __init__(self):
         self.tokens, self.epochs = [], []
@@ -87,7 +87,7 @@ def trainer(train=ROWS, evaluation=ROWS[:8], *, kind=Trainer, callbacks=(), **ow
 
 
 def trained(*args, **own):
-    """Tokens in all up to every step."""
+    """Returns the total tokens up to every step."""
     counted = Counted()
     trainer(*args, callbacks=[counted], **own).train()
     return counted.tokens
@@ -98,12 +98,12 @@ def plain():
 
 
 def evaluated():
-    """In the middle of epochs."""
+    """Evaluates in the middle of epochs."""
     return trained(eval_strategy="steps", eval_steps=2)
 
 
 class Ended(TrainerCallback):
-    """A SIGTERM comes in the middle of the second step."""
+    """Sends SIGTERM in the middle of the second step."""
 
     def on_pre_optimizer_step(self, args, state, control, **_):
         if state.global_step == 1:
@@ -115,7 +115,7 @@ def ended():
 
 
 class Begun(TrainerCallback):
-    """The step at which each training begins."""
+    """Records the step at which each training begins."""
 
     def __init__(self):
         self.steps = []
@@ -125,7 +125,7 @@ class Begun(TrainerCallback):
 
 
 def twice():
-    """Two trainings of a script, one after the other."""
+    """Runs two trainings in one script."""
     begun = Begun()
     for _ in range(2):
         trainer(callbacks=[begun], max_steps=3).train()
@@ -155,7 +155,7 @@ def two_evaluations():
 
 
 def built():
-    """What is left of the trained Trainer of a function."""
+    """Returns the files that are left after training a function's Trainer."""
     import autotune_transformers
 
     autotune_transformers.train(trainer(max_steps=1, output_dir="built"), {})
@@ -163,7 +163,7 @@ def built():
 
 
 def arguments():
-    """The values of every kind of arguments, made in a script's own way."""
+    """Returns the values of every kind of arguments, created in a script's own way."""
     from trl import SFTConfig
 
     own = {"output_dir": "own", "fp16": True, "use_cpu": True, "max_grad_norm": 0.5}
@@ -181,7 +181,7 @@ def attention():
 
 
 def packed():
-    """The lengths of the rows of TRL's trainer, and what its settings have become."""
+    """Returns the row lengths of TRL's trainer, and its resulting settings."""
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
@@ -215,7 +215,7 @@ def tokenizer():
 
 
 def accelerated():
-    """A loop of its own, with Accelerate; the samples that it has seen up to every step."""
+    """Trains in its own loop with Accelerate; returns the total samples up to every step."""
     accelerator = Accelerator(gradient_accumulation_steps=1, cpu=True)
     net = torch.nn.Linear(4, 1)
     data = [(torch.randn(4), torch.randn(1)) for _ in range(22)]
@@ -237,7 +237,7 @@ def accelerated():
 
 
 def tell(name):
-    """Calls a function of this module and prints what it returns, and nothing of its output."""
+    """Calls a function of this module and prints only its result."""
     out, sys.stdout = sys.stdout, sys.stderr
     said = globals()[name]()
     print(json.dumps(said), file=out, flush=True)

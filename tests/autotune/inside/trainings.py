@@ -1,6 +1,6 @@
-"""Small PyTorch trainings that know nothing of the tuner. Each prints what its steps have seen, as JSON.
+"""Small PyTorch trainings without knowledge of the tuner. Each prints its steps' samples as JSON.
 
-They run in processes of their own, in which the hook is armed.
+They run in their own processes, with the hook armed.
 """
 
 import json
@@ -24,7 +24,7 @@ def data(size):
 
 
 def train(batches, optimizer=None, *, xy=lambda batch: batch):
-    """Trains on batches, one a step; returns the sizes."""
+    """Trains on batches, one per step; returns their sizes."""
     optimizer = optimizer or torch.optim.SGD(NET.parameters(), lr=0.01)
     seen = []
     for batch in batches:
@@ -37,7 +37,7 @@ def train(batches, optimizer=None, *, xy=lambda batch: batch):
 
 
 def loader():
-    """With an evaluation after each epoch, and one in the middle that computes unused gradients."""
+    """Evaluates after each epoch, and once in the middle with unused gradients."""
     batches, evaluation = DataLoader(data(22), 8, shuffle=True), DataLoader(data(9), 3)
     optimizer, seen = torch.optim.SGD(NET.parameters(), lr=0.01), []
     for _ in range(2):
@@ -72,7 +72,7 @@ def accumulation():
 
 
 def zero():
-    """Steps once for each group of parameters, as DeepSpeed's ZeRO does."""
+    """Steps once per group of parameters, like DeepSpeed's ZeRO."""
     sys.modules["deepspeed"] = SimpleNamespace()
     optimizer, seen = torch.optim.SGD(NET.parameters(), lr=0.01), []
     for x, y in DataLoader(data(38), 4):
@@ -84,7 +84,7 @@ def zero():
 
 
 def fetched_ahead():
-    """Takes all batches of a step before the first backward pass, as the Trainer of Transformers does."""
+    """Fetches all batches of a step before its first backward pass, like the Trainer of Transformers."""
     optimizer, batches, seen = torch.optim.SGD(NET.parameters(), lr=0.01), iter(DataLoader(data(23), 4)), []
     for count in (3, 3):
         step = [next(batches) for _ in range(count)]
@@ -101,7 +101,7 @@ def an_iterator_a_batch():
 
 
 def scaler():
-    """One of its steps overflows, which the scaler leaves out; its batch is part of the next step's work."""
+    """One step overflows and is skipped by the scaler; its batch counts towards the next step."""
     optimizer, seen, held = torch.optim.SGD(NET.parameters(), lr=0.01), [], 0
     scaling = torch.amp.GradScaler("cpu", init_scale=8.0)
     for number, (x, y) in enumerate(DataLoader(data(20), 4)):
@@ -117,7 +117,7 @@ def scaler():
 
 
 def diverging():
-    """Trains for a second; soon after its start the loss is not a number any more."""
+    """Trains for a second; the loss soon becomes NaN."""
     optimizer, seen = torch.optim.SGD(NET.parameters(), lr=0.01), []
     for number in range(180):
         x = torch.full((1, 4), 1.0 if number < 25 else float("nan"))
@@ -127,7 +127,7 @@ def diverging():
 
 
 def two_optimizers():
-    """As a GAN is trained: three backward passes and two steps for every batch."""
+    """Trains like a GAN: three backward passes and two steps per batch."""
     other = torch.nn.Linear(4, 1)
     first, second = (torch.optim.Adam(one.parameters()) for one in (other, NET))
     seen = []
@@ -142,9 +142,9 @@ def two_optimizers():
 
 
 def another_optimizer():
-    """The first one is not used after a while: another one is then heard, with all that it has done.
+    """Stops using the first optimizer: another one is then counted, with all its past steps.
 
-    One that steps after the same passes is not, however often that is.
+    A further optimizer that steps after the same passes is not counted, however often it steps.
     """
     first, second = (torch.optim.SGD(NET.parameters(), lr=0.01) for _ in range(2))
     batches = iter(DataLoader(data(208), 2))
@@ -159,7 +159,7 @@ def another_optimizer():
 
 
 def fused():
-    """An optimizer for each of many parameters, which steps within the backward pass."""
+    """Steps one optimizer per parameter, of many, within the backward pass."""
     layers = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(80)))
     for parameter in layers.parameters():
         optimizer = torch.optim.SGD([parameter], lr=0.01)
@@ -172,7 +172,7 @@ def fused():
 
 
 def by_hand():
-    """Updates its weights itself; an optimizer is waited for in the first passes."""
+    """Updates its weights without an optimizer, which the first passes wait for."""
     seen = []
     for x, y in DataLoader(data(46), 4):
         loss_of(x, y).backward()
@@ -184,7 +184,7 @@ def by_hand():
 
 
 def without_backward():
-    """Its gradients come from `torch.func`."""
+    """Computes gradients with `torch.func`."""
     optimizer, weights = torch.optim.SGD(NET.parameters(), lr=0.01), dict(NET.named_parameters())
     seen = []
     for x, y in DataLoader(data(22), 4):
@@ -205,7 +205,7 @@ def twice_a_batch():
 
 
 def three_at_once():
-    """Adds up the losses of three batches for each pass; that is known from the third step on."""
+    """Sums the losses of three batches per pass, which the hook recognises from the third step on."""
     optimizer, batches, seen = torch.optim.SGD(NET.parameters(), lr=0.01), iter(DataLoader(data(60), 4)), []
     for _ in range(5):
         group = [next(batches) for _ in range(3)]
@@ -216,13 +216,13 @@ def three_at_once():
 
 
 def labelled_and_not():
-    """Draws from two loaders for every step; what has labels counts, as the settings say."""
+    """Draws from two loaders for every step; only labelled samples count, as in the settings."""
     optimizer, unlabelled = torch.optim.SGD(NET.parameters(), lr=0.01), iter(DataLoader(data(96), 12))
     return train((next(unlabelled) and batch for batch in DataLoader(data(32), 4)), optimizer)
 
 
 def saved_in_many_ways():
-    """Returns the paths of checkpoints, and the samples behind each, None if nobody could know."""
+    """Returns the paths of checkpoints with the samples behind each, None if they cannot be known."""
     import io
     import shutil
     import threading
@@ -281,7 +281,7 @@ def saved_in_many_ways():
 
 
 def compiled():
-    """The whole step, with the optimizer's: what it does not compile it calls."""
+    """Compiles the whole step including the optimizer's; graph breaks run eagerly."""
     optimizer = torch.optim.SGD(NET.parameters(), lr=0.01)
 
     @torch.compile(backend="eager")
@@ -325,7 +325,7 @@ class Rows(Dataset):
 
 
 def lists_of_samples():
-    """Nothing in these batches is as long as they are, but for the list itself."""
+    """Batches are lists: nothing in them has the batch's length but the list itself."""
     loader = DataLoader(Rows(), 3, collate_fn=list)
     fields = ("image", "target")
     return train(loader, xy=lambda batch: [torch.stack([row[name] for row in batch]) for name in fields])
@@ -342,7 +342,7 @@ def backward_of_several():
 
 
 def checkpointed():
-    """Another backward pass within each: the batches fetched ahead are not part of it."""
+    """Recomputes within each backward pass, to which prefetched batches do not belong."""
     from torch.utils.checkpoint import checkpoint
 
     optimizer, batches, seen = torch.optim.SGD(NET.parameters(), lr=0.01), iter(DataLoader(data(12), 4)), []
@@ -363,7 +363,7 @@ def without_a_loader():
 
 
 def forks():
-    """A process that is forked from it trains something of its own."""
+    """Forks a process that trains something of its own."""
     seen = train(DataLoader(data(8), 4))
     if not (pid := os.fork()):
         train(DataLoader(data(8), 4))
@@ -373,7 +373,7 @@ def forks():
 
 
 def seeded():
-    """Draws after it has seeded all; then without seeding torch."""
+    """Draws after seeding everything, then without seeding torch."""
     import random
 
     import numpy as np
@@ -385,7 +385,7 @@ def seeded():
 
 
 def seeded_on_a_gpu():
-    """What the generator of a GPU is seeded with, by the whole of what `set_seed` of Transformers does."""
+    """Returns the seeds that a GPU's generator gets from all the calls in `set_seed` of Transformers."""
     seeds = []
     generator = SimpleNamespace(manual_seed=seeds.append)
     torch.cuda.default_generators, torch.cuda.random.device_count = (generator,), lambda: 1
@@ -398,7 +398,7 @@ def seeded_on_a_gpu():
 
 
 def capped():
-    """What is done when CUDA begins, with two GPUs."""
+    """Returns the memory fractions set when CUDA starts, with two GPUs."""
     fractions = []
     torch.cuda.device_count = lambda: 2
     torch.cuda.get_device_properties = lambda index: SimpleNamespace(total_memory=8 * 2**30)
@@ -408,7 +408,7 @@ def capped():
 
 
 def on_the_host(**cuda):
-    """A GPU can be used, and is not."""
+    """Trains on the host although a GPU is available."""
     torch.version.cuda, torch.cuda.init = "13.0", lambda: None
     for name, value in cuda.items():
         setattr(torch.cuda, name, lambda *_, value=value: value)
@@ -416,14 +416,14 @@ def on_the_host(**cuda):
 
 
 def pinned(reserved_bytes=0):
-    """Its GPU is open, for batches in pinned memory."""
+    """Uses the GPU only for batches in pinned memory."""
     stream = SimpleNamespace(query=lambda: True)
     opened = {"is_initialized": True, "device_count": 1, "current_stream": stream}
     return on_the_host(**opened, is_current_stream_capturing=False, max_memory_reserved=reserved_bytes)
 
 
 def offloaded():
-    """What the optimizer has is on the host, and the model on the GPU."""
+    """Keeps the optimizer's state on the host and the model on the GPU."""
     return pinned(2**20)
 
 
