@@ -1,4 +1,4 @@
-"""What a workload is made of: the modules that it imports, the files that it names, its data."""
+"""The parts of a workload: the modules it imports, the files it names, its data."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ def fit(settings, workdir):
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A project that no other test has: modules are found by their names."""
+    """A project with module names that no other test uses."""
     written = {
         "own_entry.py": ENTRY,
         "late_helper.py": "import os, numpy, own_package.inner\n",
@@ -94,7 +94,7 @@ def test_where_the_project_lies_does_not_count(project, tmp_path_factory, monkey
 
 @pytest.mark.parametrize("name", ["own_package", "own_package.inner"])
 def test_of_a_package_that_imports_nothing_besides_its_bytes_count(project, name):
-    """As they always have: sessions know their code by that."""
+    """Must not change: existing sessions identify their code by it."""
     import hashlib
 
     digest = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""Scripts that know nothing of the tuner, as commands."""
+"""Scripts without knowledge of the tuner, as commands."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ SCORE = {"acc": r"acc ([\d.]+)"}
 
 @pytest.fixture
 def command(tmp_path: Path) -> Callable[..., CommandWorkload]:
-    """The workload of a script with the given text, run by `python script.py` and `more` arguments."""
+    """Returns the workload of a script with this text, run by `python script.py` and `more` arguments."""
 
     def make(text: str, more: str = "", **keys: Any) -> CommandWorkload:
         (tmp_path / "script.py").write_text(text)

@@ -1,4 +1,4 @@
-"""Samples of a command, and of the checkpoint that it goes on from."""
+"""The sample counts of a command, and of the checkpoint that it resumes from."""
 
 import io
 import math
@@ -48,7 +48,7 @@ def test_a_checkpoint_is_of_the_samples_when_it_was_written(tmp_path):
     counter.step(time.monotonic(), None)
     file.write_text("saved")
     counter.step(time.monotonic() + 1.0, None)
-    checkpoint.look(counter, time.monotonic() - 10.0)  # what happened since is not yet known
+    checkpoint.look(counter, time.monotonic() - 10.0)  # steps since then are not counted yet
     assert Checkpoint(str(file), tmp_path).counts() is None
     checkpoint.look(counter, math.inf)
     assert Checkpoint(str(file), tmp_path).counts() == Counts(8)
@@ -58,7 +58,7 @@ def test_a_checkpoint_is_of_the_samples_when_it_was_written(tmp_path):
 
 @pytest.mark.parametrize("wrong_s", [-3600.0, 3600.0])
 def test_a_file_system_whose_clock_is_wrong_changes_nothing(tmp_path, wrong_s):
-    """A copy that keeps its times, as by `rsync -t`, is the same."""
+    """A copy that preserves times, as by `rsync -t`, is no different."""
     file, counter = tmp_path / "last.pt", Counter(Counts(0), 8)
     checkpoint = Checkpoint(str(file), tmp_path)
     counter.step(time.monotonic(), None)
@@ -102,7 +102,7 @@ def test_of_several_noted_files_in_a_directory_the_newest_counts(tmp_path):
 
 
 def noted(workdir, name, samples):
-    """A file that the hook has seen saved."""
+    """A checkpoint file whose saving the hook has seen."""
     (workdir / name).write_text(f"the weights after {samples}")
     saves.note(saves.file_of(str(workdir)), saves.digest_of(workdir / name), Saved(samples))
     return workdir / name

@@ -1,4 +1,4 @@
-"""The search space of the page on DeepSpeed: the configs that it writes, and a script that reads them."""
+"""The search space on the DeepSpeed page: its configs, and a script that reads them."""
 
 import importlib.util
 import itertools
@@ -18,7 +18,7 @@ from autotune.workloads.command.workload import CommandWorkload
 from autotune.workloads.in_place.document import Document
 
 PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "deepspeed.md"
-# Reads the config as DeepSpeed does, and trains without it.
+# Reads the config as DeepSpeed does, but trains without DeepSpeed.
 SCRIPT = """
 import argparse, json, torch
 given = argparse.ArgumentParser()
@@ -60,7 +60,7 @@ def space():
 
 @pytest.fixture
 def workload(space, tmp_path):
-    """The page's, started by Python itself."""
+    """The page's workload, started by Python itself."""
     (tmp_path / "ds_config.json").write_text(block("ds_config.json"))
     (tmp_path / "train.py").write_text(SCRIPT)
     run = space.workload["run"].replace("deepspeed train.py", "python train.py")

@@ -1,4 +1,4 @@
-"""What the end of a command means, told by the exception that is raised for it."""
+"""The meaning of a command's end, as the exception that is raised for it."""
 
 import pytest
 

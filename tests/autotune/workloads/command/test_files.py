@@ -1,4 +1,4 @@
-"""Files that a command reads, written anew for every trial."""
+"""A command's config files, rewritten for every trial."""
 
 import json
 import subprocess
@@ -87,7 +87,7 @@ def test_a_command_reads_its_own_file_in_its_workdir(command, tmp_path, workdir)
         samples="(acc)",
     )
     for batch in (8, 16):
-        with pytest.raises(Exception, match="acc"):  # there is no step in it
+        with pytest.raises(Exception, match="acc"):  # the script makes no step
             list(workload.fit({**SETTINGS, "batch": batch}, workdir))
         assert json.loads((workdir / "ds.json").read_text())["train_micro_batch_size_per_gpu"] == batch
     assert json.loads((tmp_path / "ds.json").read_text()) == json.loads(DS)

@@ -1,4 +1,4 @@
-"""Of a launcher it is known how many processes train together."""
+"""The number of processes that a launcher starts is read from its command line."""
 
 import pytest
 

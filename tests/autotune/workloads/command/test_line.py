@@ -1,4 +1,4 @@
-"""Settings and a line in, arguments out: without a shell nothing that a value has in it counts."""
+"""Arguments from settings and a command line: without a shell, no character in a value is special."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Short steps are put together, without a loss for what is measured."""
+"""Short steps are merged, without a loss of accuracy."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def step(at_s: float, samples: int, **figures: object) -> Stamped:
 
 
 def merged(*records: tuple[Stamped, bool]) -> list[Stamped]:
-    """Returns what comes of `records` after so many steps that each of them may be short."""
+    """Returns the merged `records` after enough steps that each may be short."""
     merger = Merger()
     for n in range(200):
         (own,) = merger.add(step(n * SHORT_S - 10, 0), is_step=True)

@@ -1,4 +1,4 @@
-"""Figures in lines and in files, as scripts and libraries write them."""
+"""Metrics in lines and in files, as scripts and libraries write them."""
 
 import math
 import os
@@ -55,9 +55,9 @@ def test_csv_rows_have_the_names_of_the_first_line():
 
 
 def test_csv_rows_are_read_once_whatever_their_columns_become(tmp_path):
-    """As Lightning's logger writes them: another metric, and the file is written anew with sorted columns.
+    """As Lightning's logger writes them: a new metric rewrites the file with sorted columns.
 
-    It is empty for a moment. One that stays so has other rows, however many they become.
+    The file is empty for a moment meanwhile. If it stays empty, all rows after that are new.
     """
     file = tmp_path / "metrics.csv"
     file.write_text("epoch,loss\n0,0.75\n1,0.5\n")
@@ -94,7 +94,7 @@ def test_a_file_is_followed_from_where_it_ended(tmp_path):
         stream.write('{"other": 2}\n{"val": 2}\n')
     assert [found.scores for found in follower.look()] == [{"acc": 2.0}]
     assert follower.missing == {}
-    file.write_text('{"val": 3}\n')  # written anew
+    file.write_text('{"val": 3}\n')  # rewritten
     assert [found.scores for found in follower.look()] == [{"acc": 3.0}]
     file.unlink()
     assert follower.look() == []

@@ -1,4 +1,4 @@
-"""What a user may get wrong about a command: one line, before anything starts."""
+"""Mistakes in a command's spec: reported on one line, before anything starts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What comes from several sides is given out as it happened."""
+"""Events from several sources are emitted in the order in which they happened."""
 
 import math
 
@@ -10,7 +10,7 @@ from autotune.workloads.command.timeline import Scores, Step, Timeline, evaluate
 def test_what_was_heard_late_comes_in_its_order():
     timeline = Timeline()
     timeline.add(2.0, Step(1))
-    timeline.add(1.9, Scores({"acc": 0.5}))  # printed before that step, and read after it
+    timeline.add(1.9, Scores({"acc": 0.5}))  # printed before that step, but read after it
     assert list(timeline.until(1.8)) == []
     assert list(timeline.until(2.0)) == [(1.9, Scores({"acc": 0.5})), (2.0, Step(1))]
 
@@ -40,13 +40,13 @@ def test_a_step_ends_an_evaluation_and_time_never_goes_back():
             [1.0, 1.1, 1.2, 9.3],
             9.31,
             9.2,
-        ),  # the evaluation is in the last one, which was told before the line
+        ),  # the last step contains the evaluation, and was reported before the line
         ([1.0, 1.1, 1.2, 9.3, 9.4], 9.45, 9.2),
         ([1.0, 1.1, 9.2, 9.3, 9.4, 9.5], 9.55, None),  # too long ago
         ([1.0, 1.1, 1.2, 9.3], 9.15, None),  # in time
-        ([1.0, 1.02, 1.04, 1.06, 1.2], 1.3, None),  # that step had to wait for a core
+        ([1.0, 1.02, 1.04, 1.06, 1.2], 1.3, None),  # that step waited for a core
         ([0.9, 1.0, 1.1, 1.2, 9.3, 9.302, 9.31], 9.32, 9.2),  # the longest
-        ([1.0, 1.002, 1.004, 1.012, 1.014], 1.02, None),  # a step of milliseconds may have waited for a core
+        ([1.0, 1.002, 1.004, 1.012, 1.014], 1.02, None),  # a step this short may have waited for a core
         ([], 1.0, None),
     ],
 )

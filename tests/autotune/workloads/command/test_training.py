@@ -1,4 +1,4 @@
-"""Real scripts, run as commands: what is heard of them, and how they end."""
+"""Real scripts, run as commands: their reports and their ends."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from tests import forked
 ROOT = Path(__file__).parents[4]
 STEPS = {"steps": r"^step", "quality": {"acc": r"acc ([\d.]+)"}}
 BATCH = {"effective_batch_size": 8}
-# Steps, evaluates every second one, and goes on from where it was.
+# Trains, evaluates at every second step, and resumes from its checkpoint.
 TRAINS = """
 import json, os, signal, sys, time
 file = sys.argv[1] + "/last.json"
@@ -60,7 +60,7 @@ def figures(records):
 
 
 def family_of(workdir):
-    """The processes whose trial has this workdir."""
+    """Returns the processes of the trial with this workdir."""
     mark = ("AUTOTUNE_WORKDIR", str(workdir))
     return [one.pid for one in psutil.process_iter() if mark in environment_of(one)]
 
@@ -436,7 +436,7 @@ def test_what_nothing_logs_needs_a_script_with_the_hook(command, workdir):
 
 
 def note(workdir):
-    """Has noted that the checkpoint that is there had seen 80 samples."""
+    """Writes a note that the existing checkpoint has seen 80 samples."""
     (workdir / ".samples").write_text('{"samples": 80, "tokens": null, "stamp": "by script"}')
 
 
@@ -502,7 +502,7 @@ def test_a_whole_training_that_cannot_go_on_is_not_begun_anew(command, workdir, 
 def test_a_whole_training_goes_on_from_a_checkpoint_of_which_nobody_knows(
     command, workdir, monkeypatch, capsys
 ):
-    """A kill came between the checkpoint and the note of its samples: the note is of the one before."""
+    """A kill came between the checkpoint and its note, so the note belongs to the checkpoint before."""
     monkeypatch.setenv("AUTOTUNE_WHOLE", "1")
     fit = command(TRAINS, "{workdir}", resume="{workdir}/last.json", **STEPS).fit
     (workdir / "last.json").write_text("11")

@@ -1,4 +1,4 @@
-"""What is known of a command before it runs, and what remains of it after."""
+"""A command's properties before it runs, and its traces afterwards."""
 
 import shlex
 import subprocess

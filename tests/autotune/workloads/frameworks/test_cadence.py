@@ -1,4 +1,4 @@
-"""How often a framework's trainer evaluates, by its own arguments."""
+"""The evaluation cadence of a framework's trainer, from its arguments."""
 
 import pytest
 
@@ -12,12 +12,12 @@ BATCH = {"micro_batch_size": 16, "accumulation_steps": 4}
 @pytest.mark.parametrize(
     ("settings", "epoch", "samples"),
     [
-        ({}, 6400, None),  # what the script says is not known
+        ({}, 6400, None),  # the script's own setting is unknown
         ({"trainer.val_check_interval": 0.25}, 6400, 1600),
         ({"trainer.val_check_interval": 0.25}, None, None),
         ({"trainer.val_check_interval": 1.0, "trainer.check_val_every_n_epoch": 2}, 6400, 12800),
         ({"trainer.check_val_every_n_epoch": 3}, 6400, 19200),
-        ({"trainer.val_check_interval": 50, **BATCH}, 6400, 800),  # batches, whatever is accumulated
+        ({"trainer.val_check_interval": 50, **BATCH}, 6400, 800),  # in batches, regardless of accumulation
         ({"trainer.val_check_interval": 50, **BATCH, "processes": 2}, 6400, 1600),  # of each process
         ({"trainer.val_check_interval": 50}, 6400, None),
         ({"trainer.val_check_interval": 50, "trainer.check_val_every_n_epoch": None, **BATCH}, None, 800),

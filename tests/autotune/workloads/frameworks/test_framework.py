@@ -1,4 +1,4 @@
-"""What a framework's search space need not say."""
+"""Settings that a framework's search space may leave out."""
 
 import pytest
 
@@ -65,7 +65,7 @@ def test_a_trial_of_lightning_has_its_validations_after_whole_steps(micro_batch,
     settings = {"micro_batch_size": micro_batch, "accumulation_steps": accumulation}
     found = LIGHTNING.for_trial(settings, 1000, 5, "val_loss")
     assert found == {"trainer.val_check_interval": batches, "trainer.check_val_every_n_epoch": None}
-    assert 5 * batches * micro_batch >= 1000  # the last one is not before the end
+    assert 5 * batches * micro_batch >= 1000  # the last evaluation is not before the end
 
 
 def test_where_no_batch_is_known_the_script_validates_when_it_does():

@@ -1,4 +1,4 @@
-"""What a search space for Transformers or Accelerate need not say, and what a trial is given besides."""
+"""Settings that a search space for Transformers or Accelerate may leave out, and a trial's additions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A script whose arguments are all its own, and what is put in place of them."""
+"""A script with only its own arguments, and the values that replace its settings."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from autotune.inside.inbox import SITE
 from autotune.workloads import registry
 from autotune.workloads.command.ending import CommandError
 
-# It says what its loaders and its optimizer have become.
+# It prints the resulting settings of its loaders and its optimizer.
 SCRIPT = """
 import sys, torch
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
@@ -72,13 +72,13 @@ def test_settings_take_the_place_of_a_scripts_own_and_one_that_nothing_takes_end
     ):
         list(made("python script.py 30").fit(settings, workdir))
     said = capfd.readouterr().out.splitlines()
-    assert "lr [0.1, 0.2]" in said  # a group's own keeps its ratio
-    # What an evaluation is made of stays, and without workers nothing is left that needs some.
+    assert "lr [0.1, 0.2]" in said  # a parameter group's own rate keeps its ratio
+    # Evaluation loaders are unchanged; without workers, options that need workers are dropped.
     assert {"validation 4 0 False False", "share 4 0 False False", "training 16 0 False True"} <= {*said}
 
 
 def test_the_winner_trains_with_the_script_as_it_is(made):
-    """The shell that runs it has a path of its own."""
+    """The shell that runs it has its own PYTHONPATH."""
     line, given = made().command_line(SETTINGS), os.environ | {"PYTHONPATH": "/the/shells"}
     done = subprocess.run(["sh", "-c", line], env=given, capture_output=True, text=True, check=True)
     assert "training 16 0 False True" in done.stdout

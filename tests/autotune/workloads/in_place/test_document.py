@@ -1,4 +1,4 @@
-"""Values are replaced where they stand, and nothing else in a text is another byte."""
+"""Values are replaced in place, and every other byte of a text is unchanged."""
 
 import copy
 import json
@@ -32,7 +32,7 @@ note: |
 
 
 def replaced(text, values, file):
-    """The text of a file with `values` in it."""
+    """Returns the text of a file with `values` in it."""
     return Document(file, text).replaced(values).text
 
 
@@ -180,7 +180,7 @@ JSON_STYLES = st.fixed_dictionaries(
 
 
 def changed(data, path, value):
-    """`data` with `value` at `path`, by plain means."""
+    """Returns a copy of `data` with `value` at `path`, by plain means."""
     data = copy.deepcopy(data)
     *above, last = steps(path)
     inside = data
@@ -191,7 +191,7 @@ def changed(data, path, value):
 
 
 def holds(text, data, draw, file, load):
-    """That a leaf and an added name are all that is other, in what a reader gets and in the bytes."""
+    """Checks that only one leaf and one added name differ, as read and in the bytes."""
     root = Document(file, text).root
     leaves = [path for path, _ in root.leaves()]
     for path in [draw.draw(st.sampled_from(leaves)), "added"] if leaves else ["added"]:
