@@ -77,14 +77,14 @@ def compare(model: R2Gen, images: int, length: int, beams: int, *, whole: bool) 
     """Returns the CPU seconds of both decoders; raises SystemExit if their words differ."""
     decoder = model.encoder_decoder
     if whole:
-        shown = torch.randn(images, 2, 3, 224, 224)
+        images_in = torch.randn(images, 2, 3, 224, 224)
 
         def ours() -> Tensor:
-            encoded = model.encode(shown, folded(model.visual_extractor))
+            encoded = model.encode(images_in, folded(model.visual_extractor))
             return search(decoder, encoded, beam_size=beams, max_length=length)
 
         def plain() -> Tensor:
-            patches = torch.cat([model.visual_extractor(view) for view in shown.unbind(1)], dim=1)
+            patches = torch.cat([model.visual_extractor(view) for view in images_in.unbind(1)], dim=1)
             return plain_search(decoder, decoder.encode(patches), beams, length)
 
     else:

@@ -105,8 +105,8 @@ def fastest_that_keeps(trials: Sequence[Curve], samples: float, keep: float) -> 
     """Rule `keep`: returns the index of its choice in `trials`; 0, the baseline's, if it chooses none."""
     ends = [within_samples(curve, samples)[-1].quality for curve in trials]
     least = curves.least(keep, ends[0])
-    kept = [i for i, end in enumerate(ends) if i == 0 or end >= least]
-    return max(kept, key=lambda i: _speed(trials[i]))
+    candidates = [i for i, end in enumerate(ends) if i == 0 or end >= least]
+    return max(candidates, key=lambda i: _speed(trials[i]))
 
 
 def first_there(trials: Sequence[Curve], samples: float, keep: float, figure: Figure) -> int:
@@ -239,7 +239,7 @@ def trainings_of(table: Table, first: Config) -> list[Training]:
     space, truth = table.space, Truth(table)
     total = space.budget.samples_per_trial
     configs = [first, *(config for config in recording.grid(space) if config != first)]
-    found = []
+    trainings = []
     for config in configs:
         runs = [run for run in table.qualities(config) if run.evaluations[-1].samples >= total]
         speed = truth.speed(config)
@@ -247,8 +247,8 @@ def trainings_of(table: Table, first: Config) -> list[Training]:
             same = space.effective_batch_size(config) == space.effective_batch_size(first)
             same = same and config.get("learning_rate") == first.get("learning_rate")
             name = ", ".join(f"{knob} {value}" for knob, value in config.items())
-            found.append(Training(name, same, tuple(_curve(run, speed) for run in runs)))
-    return found
+            trainings.append(Training(name, same, tuple(_curve(run, speed) for run in runs)))
+    return trainings
 
 
 def _curve(run: Run, samples_per_s: float) -> list[Seen]:
@@ -263,24 +263,24 @@ def rows(trainings: Sequence[Training], samples: float, keep: float, draws: int)
     rng = random.Random(0)
     drawn = [draw(trainings, rng) for _ in range(draws)]
     truths = [endings(one.truths, samples) for one in drawn]
-    found = []
+    lines = []
     for rule, share in itertools.product(RULES, SHARES):
         picks = (pick(rule, trainings, one.trials, share * samples, keep) for one in drawn)
         held = [hold(chosen, truth) for chosen, truth in zip(picks, truths, strict=True)]
-        found.append(line(f"{rule} {share:.0%}", held))
+        lines.append(line(f"{rule} {share:.0%}", held))
     best = [seconds.index(min(seconds)) for seconds in ([end.to_quality_s for end in t] for t in truths)]
-    return [*found, line("best", [hold(i, t) for i, t in zip(best, truths, strict=True)])]
+    return [*lines, line("best", [hold(i, t) for i, t in zip(best, truths, strict=True)])]
 
 
 def standing(trainings: Sequence[Training], samples: float) -> list[str]:
     """Returns a line per configuration: its speed, and its trainings' figures after `samples`."""
-    found = []
+    lines = []
     for training in trainings:
         ends = [smoothed(within_samples(run, samples), _FINAL)[-1] for run in training.runs]
         values = ", ".join(f"{end.quality:.4f}" for end in ends)
         losses = ", ".join(f"{-end.loss:.3f}" for end in ends)
-        found.append(f"{training.name:48} {_speed(training.runs[0]):8.1f} samples/s  {values}  loss {losses}")
-    return found
+        lines.append(f"{training.name:48} {_speed(training.runs[0]):8.1f} samples/s  {values}  loss {losses}")
+    return lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

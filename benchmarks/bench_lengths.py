@@ -162,18 +162,18 @@ class Trainings:
     def run(self, trial: Trial, threshold: stopping.Threshold | None) -> tuple[Outcome, Measurement, float]:
         batch, rate, samples = self._settings(trial.config)
         speed = 1 / self._law.seconds[batch] * math.exp(self._rng.gauss(0, SPEED_APART))
-        shown = Measurement(
+        measurement = Measurement(
             throughput=Throughput(speed, HALF_WIDTH * speed, STEPS_SEEN, STEPS_SEEN * batch / speed),
             start=self._law.recipe.start,
             samples=round(ASKED_AFTER_S * speed),
         )
-        beaten = stopping.verdict(shown, threshold, samples) if threshold else None
+        beaten = stopping.verdict(measurement, threshold, samples) if threshold else None
         if beaten:
-            return beaten, shown, START_S + ASKED_AFTER_S
+            return beaten, measurement, START_S + ASKED_AFTER_S
         recipe, true = self._law.recipe, self._law.quality(batch, rate, samples)
         quality = min(true + self._rng.gauss(0, self._law.deviation), recipe.most)
-        shown = replace(
-            shown,
+        measurement = replace(
+            measurement,
             quality=quality,
             quality_samples=samples,
             samples=samples,
@@ -182,7 +182,7 @@ class Trainings:
             schedule=Schedule(rate, rate / 10, samples),
             ended=True,
         )
-        return Outcome(Status.COMPLETED), shown, START_S + samples / speed + EVALUATION_S
+        return Outcome(Status.COMPLETED), measurement, START_S + samples / speed + EVALUATION_S
 
     def race(self, members: Sequence[Trial]) -> tuple[Outcome, Measurement, float]:
         lengths = {member.number: self._space.samples(member.config) for member in members}
@@ -329,17 +329,17 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- |")
     for name in given.rules:
         with RULES[name]():
-            found = [searched(law, space, seed) for seed in range(given.seeds)]
-        won = sorted(one.factor for one in found if one.factor is not None)
-        shown = "-"
+            results = [searched(law, space, seed) for seed in range(given.seeds)]
+        won = sorted(one.factor for one in results if one.factor is not None)
+        speedup = "-"
         if won:
             low, middle, high = (won[round(share * (len(won) - 1))] for share in (0.1, 0.5, 0.9))
-            shown = f"{middle:.2f}x ({low:.2f}x to {high:.2f}x)"
-        lost = sum(one.factor is not None and one.lost > 0 for one in found)
-        minutes = statistics.median(one.minutes for one in found)
-        trials = statistics.median(one.trials for one in found)
+            speedup = f"{middle:.2f}x ({low:.2f}x to {high:.2f}x)"
+        lost = sum(one.factor is not None and one.lost > 0 for one in results)
+        minutes = statistics.median(one.minutes for one in results)
+        trials = statistics.median(one.trials for one in results)
         print(
-            f"| {name} | {len(won)} of {len(found)} | {shown} | {lost} | {minutes:.0f} | {trials:.0f} |",
+            f"| {name} | {len(won)} of {len(results)} | {speedup} | {lost} | {minutes:.0f} | {trials:.0f} |",
             flush=True,
         )
 

@@ -105,8 +105,8 @@ def ours(toy: Toy, seed: int, trials: int) -> Count:
         if values is None:
             search.end(trial.number, failed(Failure.OOM, "CUDA out of memory"), Measurement())
         else:
-            shown = Measurement(throughput=Throughput(values[0], None, 1, 1.0), quality=values[1])
-            search.end(trial.number, Outcome(Status.COMPLETED), shown)
+            measurement = Measurement(throughput=Throughput(values[0], None, 1, 1.0), quality=values[1])
+            search.end(trial.number, Outcome(Status.COMPLETED), measurement)
     passed_over = [one.config for one in studies.read(study).passed_over if one.kind is Refused.MEMORY]
     done = search.trials()
     return Count(
@@ -139,8 +139,8 @@ def held_out_errors(trials: Sequence[Trial]) -> list[float]:
         seen = sizes.setdefault(need.labels, set())
         if trial.completed and peak:
             if len(seen) == 2 and need.micro_batch_size not in seen:
-                found = MemoryModel(known).predict(trial.config)
-                errors += [abs(found.expected_bytes - peak) / peak] if found else []
+                prediction = MemoryModel(known).predict(trial.config)
+                errors += [abs(prediction.expected_bytes - peak) / peak] if prediction else []
             seen.add(need.micro_batch_size)
         known.append(trial)
     return errors

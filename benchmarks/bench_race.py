@@ -70,10 +70,10 @@ def raced(server: ForkServer) -> Found:
         race = Race(RaceOrder(9, scratch, members, lengths, together=True, most_s=_RACE_S), server)
         while (report := race.step(1.0)).outcome is None:
             pass
-    found = racing.ratio(report.measurement.slices, 1, 0)
-    if found is None:
+    ratio = racing.ratio(report.measurement.slices, 1, 0)
+    if ratio is None:
         raise SystemExit(f"the race has failed: {report.outcome}")
-    return Found(found.value, 2 * (found.part or math.inf), time.monotonic() - begun_s)
+    return Found(ratio.value, 2 * (ratio.part or math.inf), time.monotonic() - begun_s)
 
 
 def run_one_by_one(server: ForkServer, seconds: float) -> Found:
@@ -96,9 +96,9 @@ def speed(place: int, server: ForkServer, seconds: float) -> float:
             while time.monotonic() < deadline or attempt.measurement().throughput is None:
                 attempt.step(0.2)
         finally:
-            found = attempt.measurement().throughput
+            throughput = attempt.measurement().throughput
             attempt.stop()
-    return found.samples_per_s if found else math.nan
+    return throughput.samples_per_s if throughput else math.nan
 
 
 @contextmanager

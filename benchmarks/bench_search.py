@@ -42,8 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         print(f"  {scoring.HEADING}")
         for name in given.only or scoring.STRATEGIES:
-            found = scoring.scores(file, name, given.seeds, given.trials)
-            print(f"  {scoring.line(name, found)}", flush=True)
+            scores = scoring.scores(file, name, given.seeds, given.trials)
+            print(f"  {scoring.line(name, scores)}", flush=True)
         if given.aa:
             claims = scoring.false_claims(file, given.aa, given.trials)
             print(f"  A/A: {claims} of {given.aa} searches claim a gain", flush=True)

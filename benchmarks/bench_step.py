@@ -210,20 +210,20 @@ def compare(config: Config, size: int, steps: int) -> None:
         context.Process(target=serve, args=arguments, kwargs={"ours": bool(side)}, daemon=True).start()
         pipes.append(ours)
     for index in range(steps + 1):
-        for pipe, found in zip(pipes, seconds, strict=True):
+        for pipe, times in zip(pipes, seconds, strict=True):
             pipe.send(index)
-            found.append(pipe.recv())
-    plain_s, ours_s = (statistics.median(found[1:]) for found in seconds)
-    said = []
+            times.append(pipe.recv())
+    plain_s, ours_s = (statistics.median(times[1:]) for times in seconds)
+    answers = []
     for pipe in pipes:
         pipe.send(None)
-        said.append(pipe.recv())
-    (plain_bytes, _, _), (our_bytes, parts, step_flops) = said
+        answers.append(pipe.recv())
+    (plain_bytes, _, _), (our_bytes, parts, step_flops) = answers
     rates = f"{size / plain_s:.2f} | {size / ours_s:.2f} | {plain_s / ours_s:.2f}x"
     memory = f"{plain_bytes / 2**30:.1f} | {our_bytes / 2**30:.1f}"
-    shown = ", ".join(f"{part} {share:.0%}" for part, share in parts.items())
+    shares_text = ", ".join(f"{part} {share:.0%}" for part, share in parts.items())
     used = utilisation(step_flops / seconds[1][1] / 1e12, config.precision)
-    print(f"| {size} | {name_of(config)} | {rates} | {memory} | {used} | {shown} |", flush=True)
+    print(f"| {size} | {name_of(config)} | {rates} | {memory} | {used} | {shares_text} |", flush=True)
 
 
 def main() -> None:

@@ -173,10 +173,10 @@ def _hook_rate(inbox: Inbox) -> float:
 def compare(steps: int, runs: int) -> None:
     print(f"{'':>16}{'own /s':>10}{'hook /s':>10}{'ratio':>9}{'worst':>9}")
     for kind in KINDS:
-        found = sorted(read(kind, steps) for _ in range(runs))
-        own_per_s, told_per_s = found[runs // 2]
-        ratio = statistics.median(one.ratio for one in found)
-        worst = max((one.ratio for one in found), key=lambda ratio: abs(ratio - 1))
+        rates = sorted(read(kind, steps) for _ in range(runs))
+        own_per_s, told_per_s = rates[runs // 2]
+        ratio = statistics.median(one.ratio for one in rates)
+        worst = max((one.ratio for one in rates), key=lambda ratio: abs(ratio - 1))
         print(f"{kind:>16}{own_per_s:>10.0f}{told_per_s:>10.0f}{ratio:>9.4f}{worst:>9.4f}", flush=True)
     with Inbox() as inbox:
         hooked_us, bare_us = _printed_number(_ONE_WEIGHT, 0, inbox), _printed_number(_ONE_WEIGHT, 0, None)

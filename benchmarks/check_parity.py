@@ -192,13 +192,13 @@ def compare_scores(recording: Recording) -> Iterator[Comparison]:
     for name, part in (("pairs", golden), ("odd pairs", golden.get("edge", {}))):
         if pairs := part.get("pairs"):
             given = [p["res"] for p in pairs], [p["gt"] for p in pairs]
-            found = score(*given)
+            scores = score(*given)
             if Meteor.available():
                 with Meteor() as meteor:
-                    found["meteor"] = meteor.score(*given)
+                    scores["meteor"] = meteor.score(*given)
             for metric, expected in part["scores"].items():
-                if metric.lower() in found:
-                    difference = abs(found[metric.lower()] - expected)
+                if metric.lower() in scores:
+                    difference = abs(scores[metric.lower()] - expected)
                     yield Comparison(f"{metric} of {len(pairs)} {name}", difference, SCORE_BOUND)
 
 

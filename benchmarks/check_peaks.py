@@ -35,18 +35,18 @@ def lines(name: str) -> Iterator[str]:
 
 
 def _held_out(model: MemoryModel, known: list[Trial], size: int) -> str:
-    found = [
-        (peak, told)
+    pairs = [
+        (peak, predicted)
         for t in known
         if t.config[MICRO_BATCH] == size
-        if (peak := t.measurement.peak_memory_bytes) and (told := model.predict(t.config))
+        if (peak := t.measurement.peak_memory_bytes) and (predicted := model.predict(t.config))
     ]
-    inside = sum(told.low_bytes <= peak <= told.high_bytes for peak, told in found)
-    off = statistics.median(abs(told.expected_bytes / peak - 1) for peak, told in found)
+    inside = sum(predicted.low_bytes <= peak <= predicted.high_bytes for peak, predicted in pairs)
+    off = statistics.median(abs(predicted.expected_bytes / peak - 1) for peak, predicted in pairs)
     half = statistics.median(
-        (told.high_bytes - told.expected_bytes) / told.expected_bytes for _, told in found
+        (predicted.high_bytes - predicted.expected_bytes) / predicted.expected_bytes for _, predicted in pairs
     )
-    return f"{inside} of {len(found)} within the interval, off by {off:.0%}, half of it {half:.0%}"
+    return f"{inside} of {len(pairs)} within the interval, off by {off:.0%}, half of it {half:.0%}"
 
 
 if __name__ == "__main__":

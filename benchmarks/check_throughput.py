@@ -49,10 +49,10 @@ def of_trial(settings: Mapping[str, Any], samples: int, server: ForkServer) -> T
         while (report := attempt.step(1.0)).outcome is None:
             pass
         attempt.stop()
-    found = attempt.measurement().throughput
-    if found is None:
+    throughput = attempt.measurement().throughput
+    if throughput is None:
         raise SystemExit(f"the trial has no figure: {report.outcome}")
-    return found
+    return throughput
 
 
 def train(settings: Mapping[str, Any], scratch: str, epochs: Connection) -> None:
@@ -76,7 +76,7 @@ def pair(settings: Mapping[str, Any], samples: int, server: ForkServer) -> tuple
         trainer.start()
         receiver.recv()  # the first epoch includes the startup
         begun_s = time.monotonic()
-        found = of_trial(settings, samples, server)
+        throughput = of_trial(settings, samples, server)
         ended_s = time.monotonic()
         trainer.kill()
         trainer.join()
@@ -84,7 +84,7 @@ def pair(settings: Mapping[str, Any], samples: int, server: ForkServer) -> tuple
     whole = [(end - begin, n) for begin, end, n in epochs if begun_s <= begin and end <= ended_s]
     if not whole:
         raise SystemExit(f"no epoch ends within the trial: give it more than {samples} --samples")
-    return found, sum(n for _, n in whole) / math.fsum(seconds for seconds, _ in whole)
+    return throughput, sum(n for _, n in whole) / math.fsum(seconds for seconds, _ in whole)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -34,8 +34,8 @@ def steps(records: Iterator[Mapping[str, Any]], quality: str, seconds: float) ->
         seen.append((record["samples"], process_time(), quality in record))
         if process_time() - begun > seconds and len(seen) > 2 * _WARM_UP:
             break
-    found = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(seen[_WARM_UP:]) if not b[2]]
-    return [step for step in found if step[0]]
+    differences = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(seen[_WARM_UP:]) if not b[2]]
+    return [step for step in differences if step[0]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,11 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = space.settings(planned.config) | ({"data": given.data} if given.data else {})
         with TemporaryDirectory() as workdir:
             records = fit(settings, Path(workdir))
-            found = steps(records, space.objective.quality, given.seconds)
+            timed = steps(records, space.objective.quality, given.seconds)
             records.close()
-        samples, times = zip(*found, strict=True)
-        shown = tuple(float(f"{s:.4g}") for s in times)
-        run = Run(planned.config, planned.seed, Outcome(Status.COMPLETED), True, 0.0, samples, shown)
+        samples, times = zip(*timed, strict=True)
+        rounded = tuple(float(f"{s:.4g}") for s in times)
+        run = Run(planned.config, planned.seed, Outcome(Status.COMPLETED), True, 0.0, samples, rounded)
         table.append(given.table, run)
         known.add(run)
         print(f"{dict(planned.config)}: {sum(samples) / sum(times):.1f} samples/s", flush=True)

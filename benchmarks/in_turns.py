@@ -77,11 +77,11 @@ class Search:
                     one.send_signal(signal.SIGCONT if watches else signal.SIGSTOP)
 
     def spent(self) -> dict[psutil.Process, Spent]:
-        found = {}
+        usage = {}
         for one in self.family():
             with suppress(psutil.Error, OSError):
-                found[one] = Spent(sum(one.cpu_times()[:2]), waits(one.pid))
-        return found
+                usage[one] = Spent(sum(one.cpu_times()[:2]), waits(one.pid))
+        return usage
 
     def has_begun(self) -> bool:
         return self._ledger.exists() and bool(np.memmap(self._ledger, dtype=np.float64, mode="r")[:1].any())

@@ -59,8 +59,8 @@ def trained(batch: int, rate: float, epochs: int, seed: int) -> dict[str, Any]:
         ]
         subprocess.run([sys.executable, "-m", "r2gen", "train", *options], capture_output=True, check=True)
         whole_s = time.monotonic() - begun_s
-        shown = [json.loads(line) for line in records.read_text().splitlines()]
-    steps = [sum(record[phase] for phase in PHASES) for record in shown if "train_loss" in record]
+        records_read = [json.loads(line) for line in records.read_text().splitlines()]
+    steps = [sum(record[phase] for phase in PHASES) for record in records_read if "train_loss" in record]
     return {
         "batch": batch,
         "rate": rate,
@@ -68,7 +68,7 @@ def trained(batch: int, rate: float, epochs: int, seed: int) -> dict[str, Any]:
         "seed": seed,
         "steps_s": round(statistics.median(steps) * len(steps), 2),
         "whole_s": round(whole_s, 1),
-        **{name: round(shown[-1][name], 4) for name in SCORES},
+        **{name: round(records_read[-1][name], 4) for name in SCORES},
         "threads": int(os.environ.get("OMP_NUM_THREADS") or 0) or None,
     }
 

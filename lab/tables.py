@@ -66,8 +66,8 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
             lacking = recording.missing(known, seeds=seeds, timings=timings, part=only)
             recording.record(file, known, training, lacking, say=_say)
         else:
-            found = recording.record_drift(file, training, drift_s)
-            print(f"recorded {len(found.speeds)} seconds: the speed has a deviation of {found.deviation:.0%}")
+            moved = recording.record_drift(file, training, drift_s)
+            print(f"recorded {len(moved.speeds)} seconds: the speed has a deviation of {moved.deviation:.0%}")
     return 0
 
 

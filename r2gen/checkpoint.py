@@ -104,9 +104,9 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], file: Path) ->
         if weights[key].shape != wanted[key].shape
     ]
     if mistakes:
-        shown = "; ".join(sorted(mistakes)[:_SHOWN])
+        listed = "; ".join(sorted(mistakes)[:_SHOWN])
         more = f"; and {len(mistakes) - _SHOWN} more" if len(mistakes) > _SHOWN else ""
-        raise InputError(f"checkpoint {file}: does not fit the model: {shown}{more}")
+        raise InputError(f"checkpoint {file}: does not fit the model: {listed}{more}")
     model.load_state_dict(dict(weights))
 
 

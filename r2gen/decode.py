@@ -33,7 +33,7 @@ def search(
     if beam_size > classes:
         raise InputError(f"beam_size must not exceed the {classes} words of the vocabulary: got {beam_size}")
     state = _State(decoder, encoded, beam_size, max_length)
-    found = _Found.nothing(len(encoded), max_length, encoded.device)
+    best = _Finished.nothing(len(encoded), max_length, encoded.device)
     ids = torch.zeros(len(encoded), 1, 1, dtype=torch.long, device=encoded.device)
     scores = torch.zeros(len(encoded), 1, device=encoded.device)
     for length in range(1, max_length + 1):
@@ -42,16 +42,16 @@ def search(
             log_probs = log_probs - _trigram_penalty(ids[:, :, 1:], classes)
         ids, scores, parents = _extend(ids, scores, log_probs, beam_size)
         ended = (ids[:, :, -1] == 0) | (length == max_length)
-        found.record(ids[:, :, 1:], scores, ended)
+        best.record(ids[:, :, 1:], scores, ended)
         scores = torch.where(ended, scores - _ENDED, scores)
         # Log-probabilities are never positive: a beam that is behind now can only fall further behind.
-        open_images = found.could_improve(scores)
+        open_images = best.could_improve(scores)
         if not len(open_images):
             break
         state.select(parents, open_images)
-        found.select(open_images)
+        best.select(open_images)
         ids, scores = ids[open_images], scores[open_images]
-    return found.ids
+    return best.ids
 
 
 @torch.no_grad()
@@ -96,7 +96,7 @@ def _trigram_penalty(words: Tensor, classes: int) -> Tensor:
 
 
 @dataclass
-class _Found:
+class _Finished:
     """The best finished report of every image, and the images that are still being searched."""
 
     ids: Tensor  # [images, max_length]
@@ -104,7 +104,7 @@ class _Found:
     images: Tensor  # [B], those still searched
 
     @classmethod
-    def nothing(cls, images: int, max_length: int, device: torch.device) -> "_Found":
+    def nothing(cls, images: int, max_length: int, device: torch.device) -> "_Finished":
         ids = torch.zeros(images, max_length, dtype=torch.long, device=device)
         return cls(ids, torch.full((images,), -torch.inf, device=device), torch.arange(images, device=device))
 
@@ -115,9 +115,9 @@ class _Found:
         best, beam = scores.masked_fill(~ended, -torch.inf).max(dim=1)
         better = best > held
         report = words.gather(1, beam[:, None, None].expand(-1, 1, length)).squeeze(1)
-        kept = torch.where(better[:, None], report, self.ids[self.images, :length])
+        ids = torch.where(better[:, None], report, self.ids[self.images, :length])
         self.scores[self.images] = torch.where(better, best, held)
-        self.ids[self.images, :length] = kept
+        self.ids[self.images, :length] = ids
 
     def could_improve(self, scores: Tensor) -> Tensor:
         """Returns the positions in the batch of images whose best running score beats the finished one."""

@@ -41,19 +41,19 @@ def write_reports(
 ) -> list[Written]:
     """Generates reports for the first `limit` studies, in order, and restores the model's mode afterwards."""
     images = ReportDataset(studies, tokenizer, config, training=False)
-    kept = features.dataset(model, studies, images, config) if config.freeze_visual else None
+    cached = features.dataset(model, studies, images, config) if config.freeze_visual else None
     sampler = EvaluationSampler(images.lengths(), limit, config.eval_batch_size)
     was_training = model.training
     model.eval()
-    extractor = None if kept else folded(model.visual_extractor)
+    extractor = None if cached else folded(model.visual_extractor)
     written: dict[int, Written] = {}
     try:
-        for batch in batches(loader(kept or images, sampler, config, persistent=False)):
+        for batch in batches(loader(cached or images, sampler, config, persistent=False)):
             if not usable(batch, config):
                 continue
             with precision.inference(config), precision.autocast(config), _own_random_numbers(config):
-                shown = normalise(batch.images.to(precision.device(), non_blocking=True))
-                encoded = model.encode(shown, extractor)
+                pixels = normalise(batch.images.to(precision.device(), non_blocking=True))
+                encoded = model.encode(pixels, extractor)
                 losses = _losses(model, encoded, batch.targets)
                 ids = _generate(model.encoder_decoder, encoded, config)
             for index, row, loss in zip(batch.studies.tolist(), ids.tolist(), losses, strict=True):
@@ -161,14 +161,14 @@ def evaluate(
     With `test_scores` also on the whole test split, as `test_bleu_4` and so on, without `bleu_4_items`.
     """
     written = write_reports(model, splits["val"], tokenizer, config, config.eval_studies)
-    found = scorer(written)
-    found = {"val_studies": len(written), "val_loss": found.pop("loss"), **found}
+    figures = scorer(written)
+    figures = {"val_studies": len(written), "val_loss": figures.pop("loss"), **figures}
     if not config.test_scores:
-        return found
+        return figures
     written = write_reports(model, splits["test"], tokenizer, config)
     tested = {"studies": len(written), **scorer(written)}
     del tested["bleu_4_items"]
-    return found | {f"test_{name}": value for name, value in tested.items()}
+    return figures | {f"test_{name}": value for name, value in tested.items()}
 
 
 def peak_memory_bytes() -> int:

@@ -94,8 +94,8 @@ def _make(place: Path, model: R2Gen, images: ReportDataset, config: Config) -> N
     for batch in batches(loader(images, sampler, config, persistent=False)):
         if batch.faults:
             raise cache.NotKeptError(batch.faults[0])
-        found = together(extractor, normalise(batch.images.to(device)))
-        features[batch.studies.numpy()] = halved(found).cpu().numpy()
+        patches = together(extractor, normalise(batch.images.to(device)))
+        features[batch.studies.numpy()] = halved(patches).cpu().numpy()
     features.flush()
     (place / _CHECKSUM).write_text(str(_checksum(place / _FEATURES)), encoding="ascii")
 

@@ -90,8 +90,8 @@ class Meteor:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_EXIT_WAIT_S)
         self._errors.seek(0)
-        said = " ".join(self._errors.read().decode(errors="replace").split())[:300]
-        return f"METEOR's Java process ended with status {self._process.returncode}: {said}"
+        stderr_text = " ".join(self._errors.read().decode(errors="replace").split())[:300]
+        return f"METEOR's Java process ended with status {self._process.returncode}: {stderr_text}"
 
 
 class OptionalMeteor:

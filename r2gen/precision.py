@@ -27,8 +27,8 @@ def check(config: Config) -> None:
         raise InputError(f"precision {name}: needs a CUDA device; fp32, torch-default and bf16 run here")
     capability = torch.cuda.get_device_capability()
     if capability < _NEEDS[name]:
-        needed, found = (".".join(map(str, c)) for c in (_NEEDS[name], capability))
-        raise InputError(f"precision {name}: needs compute capability {needed}, this device has {found}")
+        needed, available = (".".join(map(str, c)) for c in (_NEEDS[name], capability))
+        raise InputError(f"precision {name}: needs compute capability {needed}, this device has {available}")
     if name == "fp8" and find_spec("torchao") is None:
         raise InputError("precision fp8: needs torchao: pip install torchao")
 

@@ -92,9 +92,9 @@ def _say(text: str) -> None:
 
 def _figures(record: Mapping[str, Any]) -> str:
     """Formats an evaluation's scores, BLEU-4 with its chance level, and a warning if the model collapsed."""
-    shown = [(name, f"{name} {record[name]:.4f}") for name in _SHOWN_SCORES if name in record]
+    scores = [(name, f"{name} {record[name]:.4f}") for name in _SHOWN_SCORES if name in record]
     chance = f" (chance {record['bleu_4_chance']:.4f})"
-    figures = ", ".join(text + chance * (name == "bleu_4") for name, text in shown)
+    figures = ", ".join(text + chance * (name == "bleu_4") for name, text in scores)
     return f"{figures}; {_collapse(record)}" if record["collapsed"] else figures
 
 

@@ -97,29 +97,29 @@ class Stepper:
         padded = F.pad(targets, (0, self._config.max_seq_length - targets.size(1))).to(device)
         return padded, Packing.whole(padded[:, :-1]).unrolled()
 
-    def update(self, found: Gradients, position: Position, step: int) -> dict[str, Any]:
+    def update(self, gradients: Gradients, position: Position, step: int) -> dict[str, Any]:
         """Takes the step and returns its part of the record; a bad step does not change the model.
 
         Raises DivergedError after too many bad steps in a row.
         """
         rate = optim.set_rates(self._optimizer, self._config, position)
-        if math.isfinite(found.loss) and not self._scaler.is_bad(found.norm):
+        if math.isfinite(gradients.loss) and not self._scaler.is_bad(gradients.norm):
             self._scaler.step(self._optimizer)
             self.bad.end_row()
         else:
             self._scaler.skip()
             self._statistics.put_back()
-            self.bad.add(step, position.epoch, found.loss, found.norm)
+            self.bad.add(step, position.epoch, gradients.loss, gradients.norm)
         self._optimizer.zero_grad(set_to_none=True)
-        found.watch.mark("optimizer_s")
+        gradients.watch.mark("optimizer_s")
         self._rng = None
         return {
-            "train_loss": found.loss,
+            "train_loss": gradients.loss,
             "learning_rate": rate,
-            "grad_norm": found.norm,
+            "grad_norm": gradients.norm,
             "bad_steps": self.bad.in_a_row,
             **self._fitting(),
-            **found.watch.seconds(),
+            **gradients.watch.seconds(),
         }
 
     def _fitting(self) -> dict[str, int]:

@@ -181,21 +181,21 @@ class _Trainer:
             taken = list(islice(coming, self.config.accumulation_steps))
             window = [batch for batch in taken if usable(batch, self.config)]
             data_s = time.perf_counter() - begun
-            found = self._stepper.gradients(window) if window else None
+            gradients = self._stepper.gradients(window) if window else None
             with uninterrupted():
                 self._is_torn = True
                 self._skipped += sum(len(batch.faults) for batch in taken)
-                record = self._update(found, window) if found else None
+                record = self._update(gradients, window) if gradients else None
                 self._advance(len(taken))
                 self._is_torn = False
             if record is not None:
                 yield {**record, "data_s": data_s}
 
-    def _update(self, found: Gradients, window: list[Batch]) -> Record:
+    def _update(self, gradients: Gradients, window: list[Batch]) -> Record:
         """Takes the optimizer step, and counts it."""
         epoch, studies = self._sampler.epoch, sum(len(batch.studies) for batch in window)
         position = Position(epoch, self._samples, studies, self.config.epochs * len(self._train))
-        taken = self._stepper.update(found, position, self._step + 1)
+        taken = self._stepper.update(gradients, position, self._step + 1)
         self._samples, self._step = self._samples + studies, self._step + 1
         where = {"samples": self._samples, "epoch": epoch, "step": self._step}
         return {**where, "skipped_samples": self._skipped, **taken}
@@ -220,14 +220,14 @@ class _Trainer:
     def _evaluate(self) -> Record:
         self.save_if_changed()  # an evaluation takes long, and may be interrupted
         epoch = self._sampler.epoch if self._sampler.start else self._sampler.epoch - 1
-        found = self._eval_batch.run(self._scores)
-        if self._is_over() and self._stepper.bad.in_a_row and math.isfinite(found["val_loss"]):
+        scores = self._eval_batch.run(self._scores)
+        if self._is_over() and self._stepper.bad.in_a_row and math.isfinite(scores["val_loss"]):
             self._stepper.bad.end_row()  # there is no further step to end it, and the model is sound
-        reached = _Best(not found["collapsed"], found["bleu_4"])
+        reached = _Best(not scores["collapsed"], scores["bleu_4"])
         if reached > self._best and self._is_sound():
             checkpoint.save(self._workdir / _BEST, self._weights(reached))
             self._best = reached
-        self._evaluation = {"samples": self._samples, "epoch": epoch, **found}
+        self._evaluation = {"samples": self._samples, "epoch": epoch, **scores}
         self._evaluated_at = self._samples  # after the save: if that fails, the evaluation is still due
         self.save()
         return self._evaluation
@@ -318,8 +318,8 @@ class _Trainer:
             free = free | _CUT
         differ = [k for k in now if k not in free and k in before and before[k] != now[k]]
         if differ:
-            shown = ", ".join(f"{k} {before[k]!r}, now {now[k]!r}" for k in differ)
-            raise InputError(f"{file}: comes from a run with other settings: {shown}; use another directory")
+            diffs = ", ".join(f"{k} {before[k]!r}, now {now[k]!r}" for k in differ)
+            raise InputError(f"{file}: comes from a run with other settings: {diffs}; use another directory")
         checkpoint.require_vocabulary(state["vocabulary"], self._tokenizer.vocabulary, file)
 
 

@@ -176,10 +176,10 @@ def _require_fit(weights: dict[str, Tensor], wanted: dict[str, Tensor], path: Pa
         if key in wanted and value.shape != wanted[key].shape
     ]
     faults = {"missing": missing, "unknown": unknown}
-    told = [f"{what} {_few([_torchvision_name(k) for k in keys])}" for what, keys in faults.items() if keys]
-    told += [f"shapes {_few(shapes)}"] if shapes else []
-    if told:
-        raise InputError(f"visual_weights {path}: must fit the visual extractor: {'; '.join(told)}")
+    wrong = [f"{what} {_few([_torchvision_name(k) for k in keys])}" for what, keys in faults.items() if keys]
+    wrong += [f"shapes {_few(shapes)}"] if shapes else []
+    if wrong:
+        raise InputError(f"visual_weights {path}: must fit the visual extractor: {'; '.join(wrong)}")
 
 
 def _torchvision_name(key: str) -> str:

@@ -195,8 +195,8 @@ class Bench:
                 timeout=max(1.0, self.left_s),
                 check=False,
             )
-            said = done.stdout.splitlines()
-            outcome = Outcome.from_dict(json.loads(said[-1])) if said and not done.returncode else _GONE
+            lines = done.stdout.splitlines()
+            outcome = Outcome.from_dict(json.loads(lines[-1])) if lines and not done.returncode else _GONE
             return Ran(outcome, records=_records(order))
         return Ran(None)
 

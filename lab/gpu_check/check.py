@@ -58,8 +58,8 @@ def run(bench: Bench, points: Sequence[Point]) -> Iterator[Found]:
         try:
             yield from point.ask(bench)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
-            said = " ".join(printable(error).split())
-            yield Found(point.name, False, f"the check broke off: {type(error).__name__}: {said}")
+            message = " ".join(printable(error).split())
+            yield Found(point.name, False, f"the check broke off: {type(error).__name__}: {message}")
 
 
 def line(found: Found) -> Text:

@@ -28,7 +28,7 @@ def main(settings: Mapping[str, Setting], file: Path, most_s: float = check.MOST
     usable = gpus.usable(None)
     if not usable.gpus_per_trial:
         raise InputError(f"gpu: needs a GPU: {nvml.missing() or 'none is visible'}")
-    console, found = Console(soft_wrap=True), []
+    console, results = Console(soft_wrap=True), []
     for note in usable.notes:
         console.print(note, markup=False)
     with passing.directory(".gpu-check-", Path.cwd()) as directory:
@@ -36,11 +36,11 @@ def main(settings: Mapping[str, Setting], file: Path, most_s: float = check.MOST
         for points in (check.OF_MACHINE, check.OF_GPU):
             for one in check.run(bench, points):
                 console.print(check.line(one))
-                found.append(one)
+                results.append(one)
             bench = _on_first(bench)
-    files.write(file, check.to_json(usable.hardware, found, time.monotonic() - begun_s))
+    files.write(file, check.to_json(usable.hardware, results, time.monotonic() - begun_s))
     console.print(f"{file}: the same with all figures; docs/gpu.md says what to do with it", markup=False)
-    return 0 if check.holds(found) else EXIT_FAILED
+    return 0 if check.holds(results) else EXIT_FAILED
 
 
 def _on_first(bench: Bench) -> Bench:

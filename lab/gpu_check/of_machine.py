@@ -31,17 +31,17 @@ def of_look(look: Look, bench: Bench) -> Iterator[Found]:
         yield Found("NVML and torch agree", False, look.torch.what)
         return
     wrong = verdicts.agreement(known, look.torch)
-    told = "; ".join(wrong) or f"{len(known)} GPUs, their order, memory and compute capability"
+    detail = "; ".join(wrong) or f"{len(known)} GPUs, their order, memory and compute capability"
     build = {name: getattr(look.torch, name) for name in ("version", "cuda", "cudnn", "kernels")}
-    yield Found("NVML and torch agree", not wrong, told, build)
+    yield Found("NVML and torch agree", not wrong, detail, build)
     machine = gpus.machine(bench.hardware, look)
     for precision in _COMPUTED:
         failing = machine.fails.get(precision)
         reason = None if failing else why_impossible(PRECISION, precision, machine)
-        said = failing or reason or "a convolution and a matrix product are right"
+        result = failing or reason or "a convolution and a matrix product are right"
         if precision == "fp8" and not (failing or reason):
-            said = "a scaled matrix product is right"
-        yield Found(f"{precision} computes", None if reason else not failing, said)
+            result = "a scaled matrix product is right"
+        yield Found(f"{precision} computes", None if reason else not failing, result)
 
 
 def forked_trials_open_cuda(bench: Bench) -> Iterator[Found]:
@@ -59,5 +59,5 @@ def lost_gpu_is_no_cpu(bench: Bench) -> Iterator[Found]:
     """Runs a trial that expects a GPU and finds none."""
     ran = bench.run_elsewhere(bench.small("opens", 5), WITHOUT_GPU)
     is_interrupted = ran.outcome is not None and ran.outcome.status is Status.INTERRUPTED
-    told = f"{ran.ending}; {len(ran.records)} steps were measured"
-    yield Found("a lost GPU is not replaced by the CPU", is_interrupted and not ran.records, told)
+    detail = f"{ran.ending}; {len(ran.records)} steps were measured"
+    yield Found("a lost GPU is not replaced by the CPU", is_interrupted and not ran.records, detail)

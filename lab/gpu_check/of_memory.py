@@ -41,18 +41,18 @@ def _of_shortage(name: str, ran: Ran, cap_bytes: int | None, before_bytes: int) 
     held_bytes = max((record["held_bytes"] for record in ran.records), default=0)
     is_oom = ran.outcome is not None and ran.outcome.failure is Failure.OOM
     is_kept = cap_bytes is None or held_bytes <= _OVER_CAP * cap_bytes
-    told = f"{ran.ending}, with {units.format_bytes(held_bytes)}"
-    return _with_return(Found(name, is_oom and is_kept, told, {"held_bytes": held_bytes}), ran, before_bytes)
+    text = f"{ran.ending}, with {units.format_bytes(held_bytes)}"
+    return _with_return(Found(name, is_oom and is_kept, text, {"held_bytes": held_bytes}), ran, before_bytes)
 
 
 def _with_return(found: Found, ran: Ran, before_bytes: int) -> Found:
     """Adds to the result whether memory use returns to `before_bytes`."""
     last_s = ran.records[-1]["at_s"] if ran.records else time.monotonic()
     back_s = seconds_until_back(before_bytes, last_s)
-    told = "not given back" if back_s is None else f"given back {back_s:.1f} s after its last step"
+    detail = "not given back" if back_s is None else f"given back {back_s:.1f} s after its last step"
     figures = {**found.figures, "back_s": back_s}
     is_back = found.ok and bool(ran.records) and back_s is not None
-    return Found(found.name, is_back, f"{found.detail}; {told}", figures)
+    return Found(found.name, is_back, f"{found.detail}; {detail}", figures)
 
 
 def killed_trial(bench: Bench) -> Iterator[Found]:
@@ -82,10 +82,10 @@ def two_at_once(bench: Bench) -> Iterator[Found]:
     orders = [bench.trained(_MICRO_BATCH * _STEPS, _SETTINGS, gpus=0.5) for _ in range(2)]
     ran = bench.run_together(orders)
     peaks = [one.measurement.peak_memory_bytes or 0 for one in ran]
-    told = " and ".join(map(units.format_bytes, peaks))
+    detail = " and ".join(map(units.format_bytes, peaks))
     failed = [one.ending for one in ran if not one.completed]
     ok = None if any(one.outcome is None for one in ran) else not failed
-    yield Found(name, ok, "; ".join(dict.fromkeys(failed)) or f"peaks {told}", {"peak_bytes": peaks})
+    yield Found(name, ok, "; ".join(dict.fromkeys(failed)) or f"peaks {detail}", {"peak_bytes": peaks})
     yield _of_context(ran)
 
 

@@ -27,9 +27,9 @@ def stamped_speed(bench: Bench) -> Iterator[Found]:
         yield Found(name, None if ran.outcome is None else False, ran.ending)
         return
     ratio = stamped.samples_per_s / whole
-    told = f"{stamped.samples_per_s:.1f} samples/s stamped, {whole:.1f} in whole epochs: {ratio:.3f}"
+    detail = f"{stamped.samples_per_s:.1f} samples/s stamped, {whole:.1f} in whole epochs: {ratio:.3f}"
     is_right = verdicts.is_stamped_well(stamped.samples_per_s, whole)
-    yield Found(name, is_right, told, {"stamped_per_s": stamped.samples_per_s, "epochs_per_s": whole})
+    yield Found(name, is_right, detail, {"stamped_per_s": stamped.samples_per_s, "epochs_per_s": whole})
     yield _of_waits(verdicts.waits(ran.records))
 
 
@@ -49,9 +49,9 @@ def compilations(bench: Bench) -> Iterator[Found]:
     samples = 2 * bench.training_studies + _UNEVEN_BATCH
     ran = bench.run(bench.trained(samples, {MICRO_BATCH: _UNEVEN_BATCH, COMPILE: "default", **_EVALUATED}))
     late = verdicts.late_compilations(ran.records)
-    told = f"again at steps {', '.join(map(str, late))}" if late else "only there"
+    detail = f"again at steps {', '.join(map(str, late))}" if late else "only there"
     ok = None if ran.outcome is None else ran.completed and not late
-    yield Found(name, ok, told if ran.completed else ran.ending, {"late_steps": late})
+    yield Found(name, ok, detail if ran.completed else ran.ending, {"late_steps": late})
 
 
 def second_evaluation(bench: Bench) -> Iterator[Found]:
@@ -67,5 +67,5 @@ def second_evaluation(bench: Bench) -> Iterator[Found]:
     if len(seconds) < 2:
         yield Found(name, None if ran.outcome is None else False, ran.ending)
         return
-    told = f"{seconds[0]:.1f} s, and the second one {seconds[1]:.1f} s, in {precision}"
-    yield Found(name, verdicts.is_without_plans(seconds), told, {"evaluations_s": seconds})
+    detail = f"{seconds[0]:.1f} s, and the second one {seconds[1]:.1f} s, in {precision}"
+    yield Found(name, verdicts.is_without_plans(seconds), detail, {"evaluations_s": seconds})

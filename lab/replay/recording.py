@@ -121,12 +121,12 @@ def record_drift(file: Path, training: Training, seconds: float) -> Drift:
     _, steps, _ = _clocked(order)
     shutil.rmtree(scratch, ignore_errors=True)
     try:
-        found = drift.of_steps(steps)
+        measured = drift.of_steps(steps)
     except ValueError:
         reason = (report.outcome and report.outcome.reason) or "it was given too little time"
         raise InputError(f"--drift: the baseline did not train for even a second: {reason}") from None
-    table.append_drift(file, found)
-    return found
+    table.append_drift(file, measured)
+    return measured
 
 
 def _scratch(file: Path) -> Path:
@@ -175,12 +175,12 @@ def _clocked(order: Order) -> tuple[float, list[tuple[int, float]], list[Point]]
 
 def _point(record: Mapping[str, Any], quality: str, seconds: float) -> Point | None:
     """Returns an evaluation's point; None if its quality is not finite."""
-    found = units.number(record[quality])
-    if found is None:
+    value = units.number(record[quality])
+    if value is None:
         return None
     loss, chance = units.number(record.get("val_loss")), units.number(record.get(f"{quality}_chance"))
     collapsed = record.get("collapsed") is True
-    return Point(record["samples"], _short(seconds), found, loss, chance, collapsed)
+    return Point(record["samples"], _short(seconds), value, loss, chance, collapsed)
 
 
 def _short(seconds: float) -> float:

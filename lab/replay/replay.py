@@ -84,8 +84,8 @@ class Machine:
         config = self._config(trial)
         run, known = self._rng.choice(self._timed(config)), self._table.qualities(config)
         if run.outcome.status is not Status.COMPLETED:
-            shown = Measurement(memory_limit_bytes=run.memory_limit_bytes)
-            return Simulated(run.outcome, shown, self._takes(run.start_s + sum(run.step_s), at_s))
+            measurement = Measurement(memory_limit_bytes=run.memory_limit_bytes)
+            return Simulated(run.outcome, measurement, self._takes(run.start_s + sum(run.step_s), at_s))
         if not known:
             raise KeyError(f"no quality of {dict(config)}")
         curve = self._next_seed(config, known)

@@ -74,11 +74,11 @@ class Truth:
     def _trials(self, config: Config) -> list[tuple[Evaluation, ...]]:
         """Returns the recorded curves, cut at the first evaluation after a trial's samples."""
         whole = self._table.space.budget.samples_per_trial
-        found = []
+        trials = []
         for curve in self._curves(config):
             enough = next((i for i, point in enumerate(curve) if point.samples >= whole), len(curve))
-            found.append(curve[: enough + 1])
-        return found
+            trials.append(curve[: enough + 1])
+        return trials
 
     def _curves(self, config: Config) -> list[tuple[Evaluation, ...]]:
         return [

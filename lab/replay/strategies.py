@@ -108,12 +108,12 @@ def _tell(study: optuna.Study, asked: optuna.Trial, known: Sequence[Trial], dire
 
 def _cut_off(simulated: Simulated, evaluations: int) -> Simulated:
     """Returns the trial as if it had been stopped after so many evaluations."""
-    shown = simulated.measurement
-    curve = shown.curve[:evaluations]
-    share = curve[-1].samples / max(1, shown.samples)
+    measurement = simulated.measurement
+    curve = measurement.curve[:evaluations]
+    share = curve[-1].samples / max(1, measurement.samples)
     return Simulated(
         Outcome(Status.STOPPED, reason="below the better half"),
-        replace(shown, curve=curve, quality=curve[-1].quality),
+        replace(measurement, curve=curve, quality=curve[-1].quality),
         simulated.seconds * share,
     )
 

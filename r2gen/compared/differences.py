@@ -15,9 +15,9 @@ def marked(reference: str, written: str) -> list[tuple[str, str]]:
     matcher = SequenceMatcher(None, [_key(w) for w in theirs], [_key(w) for w in ours], autojunk=False)
     pieces = []
     for kind, from_theirs, to_theirs, from_ours, to_ours in matcher.get_opcodes():
-        missing, found = theirs[from_theirs:to_theirs], ours[from_ours:to_ours]
+        missing, added = theirs[from_theirs:to_theirs], ours[from_ours:to_ours]
         pieces += [] if kind == "equal" else [(MISSING, " ".join(missing))]
-        pieces += [(SAME if kind == "equal" else ADDED, " ".join(found))]
+        pieces += [(SAME if kind == "equal" else ADDED, " ".join(added))]
     return [(kind, text) for kind, text in pieces if text]
 
 

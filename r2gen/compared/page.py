@@ -45,8 +45,8 @@ def sheet(studies: Sequence[Shown]) -> str:
 
 def texts(shown: Shown) -> dict[str, str]:
     """Returns a study's distinct reports by id, in the order of the ids."""
-    found = {entry.report for entry in shown.written.values()}
-    return dict(sorted((id_of(shown.study.id, text), text) for text in found))
+    distinct = {entry.report for entry in shown.written.values()}
+    return dict(sorted((id_of(shown.study.id, text), text) for text in distinct))
 
 
 def side_by_side(studies: Sequence[Shown]) -> str:

@@ -25,8 +25,8 @@ def marks(readers: Readers, models: Models) -> Table:
         "reports: the marks of several readers on one report count as their mean."
     )
     note += f" Answers on texts that no model has written do not count: {gone}." if gone else ""
-    found = {model: _by_report(entries, readers) for model, entries in models.items()}
-    rows = tuple((model, *_counted(given)) for model, given in found.items() if given)
+    by_model = {model: _by_report(entries, readers) for model, entries in models.items()}
+    rows = tuple((model, *_counted(given)) for model, given in by_model.items() if given)
     head = ("model", "reports", *MARKS, "share correct", "without a major error")
     return Table("Blind reading", head, rows, tuple(range(1, len(head))), note)
 
@@ -52,8 +52,8 @@ def _on(entry: Entry, readers: Readers) -> Iterator[tuple[str, Answer]]:
 
 def _by_report(entries: Sequence[Entry], readers: Readers) -> list[Sequence[str]]:
     """Returns the marks of every marked report."""
-    found = ([answer.mark for _, answer in _on(entry, readers) if answer.mark] for entry in entries)
-    return [given for given in found if given]
+    marked = ([answer.mark for _, answer in _on(entry, readers) if answer.mark] for entry in entries)
+    return [given for given in marked if given]
 
 
 def _counted(reports: Sequence[Sequence[str]]) -> tuple[str, ...]:

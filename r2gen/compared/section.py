@@ -31,7 +31,7 @@ def section(place: Path, reports: Mapping[str, Path], samples: int) -> Section |
     `reports` maps model names to files of `evaluate --reports`; `place` holds the answers of blind readers.
     Raises InputError if a file cannot be read.
     """
-    models = {name: found for name, file in reports.items() if (found := entries.read(file))}
+    models = {name: written for name, file in reports.items() if (written := entries.read(file))}
     if not models:
         return None
     tables, readers = [figures.figures(models), figures.findings(models)], answers.read(place)
