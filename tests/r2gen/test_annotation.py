@@ -108,7 +108,7 @@ def test_a_bad_study_is_refused_by_name(
 
 
 @pytest.mark.parametrize(("change", "told"), BAD_STUDIES)
-def test_a_bad_study_is_left_out_and_counted_where_that_is_wanted(
+def test_a_bad_study_is_left_out_and_counted_if_configured(
     make_config: Make, own_data: Path, change: Callable[[dict[str, Any]], None], told: str
 ) -> None:
     _spoil(own_data, change)

@@ -31,7 +31,7 @@ def test_a_corpus_scores_as_in_pycocoevalcap(pairs: list[tuple[str, str]]) -> No
     assert found(reports, true) == pytest.approx(metrics.score(reports, true)["bleu_4"], abs=1e-12)
 
 
-def test_a_row_is_what_a_pair_adds() -> None:
+def test_a_row_is_the_contribution_of_a_pair() -> None:
     """By hand: `a` occurs three times in one and twice in the other, so two match; so does one `a a`."""
     report, reference = bleu.counted("a a a b"), bleu.counted("a a c")
     assert bleu.sums([report], [reference]).tolist() == [[2, 1, 0, 0, 4, 3, 2, 1, 4, 3]]

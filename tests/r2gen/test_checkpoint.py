@@ -40,7 +40,7 @@ def test_a_full_disk_leaves_the_old_checkpoint_and_nothing_else(
     assert [left.name for left in tmp_path.iterdir()] == ["c.pt"]
 
 
-def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"c\.pt: cannot be written: No such file or directory"):
         checkpoint.save(tmp_path / "gone" / "c.pt", {})
 
@@ -123,7 +123,7 @@ def test_the_first_word_that_differs_is_named(counted: Sequence[str], said: str)
         checkpoint.require_vocabulary(["a", "b"], counted, Path("c.pt"))
 
 
-def test_random_numbers_go_on_where_they_were() -> None:
+def test_random_numbers_continue_after_restoring() -> None:
     state = checkpoint.rng_state()
     drawn = torch.rand(3)
     checkpoint.set_rng_state(state)

@@ -25,7 +25,7 @@ def test_compat_restores_all_of_them() -> None:
     assert _quirks(parse({"data": "d", "compat": "original"})) == ("greedy_only", "sample", "run_on", True)
 
 
-def test_what_is_set_beside_compat_wins() -> None:
+def test_explicit_settings_override_compat() -> None:
     config = parse({"data": "d", "compat": "original", "cut_reports": "end", "test_scores": False})
     assert _quirks(config) == ("greedy_only", "sample", "end", False)
 

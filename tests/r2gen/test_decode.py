@@ -154,7 +154,7 @@ def test_the_search_is_the_originals_for_any_chances(monkeypatch):
         assert words == spelled_out(table, beams, length)
 
 
-def test_the_search_goes_on_while_a_living_beam_is_ahead_and_no_longer(monkeypatch):
+def test_the_search_continues_only_while_a_running_beam_is_ahead(monkeypatch):
     to_be_beaten = [[0.4, 0.6], [0.9, 0.1]]  # probability 0.4 of ending at once, 0.54 after one word
     assert search_bigrams(monkeypatch, to_be_beaten, 2, 9) == ([1] + [0] * 8, 2)
     unbeaten = [[0.4, 0.6], [0.6, 0.4]]  # 0.36 after one word, and 0.24 left for longer ones

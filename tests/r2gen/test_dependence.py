@@ -35,7 +35,7 @@ def test_different_reports_of_other_studies_are_a_collapse_in_about_19_of_20_cas
     assert sum(collapsed) >= 34
 
 
-def test_a_few_reports_for_many_studies_are_a_collapse_even_where_they_fit() -> None:
+def test_a_few_reports_for_many_studies_are_a_collapse_even_if_they_fit() -> None:
     """Two reports, by one finding, for twenty-odd different references: better than a random assignment."""
     healthy, ill = REPORTS[0], REPORTS[-1]
     two = [ill if "enlarged" in text else healthy for text in TRUE]

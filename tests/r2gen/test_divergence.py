@@ -63,7 +63,7 @@ def test_bad_steps_are_counted_in_their_records(tiny: dict[str, Any], tmp_path: 
     assert [record["step"] for record in records] == [1, 2, 3, 4]
 
 
-def test_a_bad_step_leaves_the_model_as_it_was_and_training_goes_on(
+def test_a_bad_step_does_not_change_the_model_and_training_continues(
     tiny: dict[str, Any], tmp_path: Path
 ) -> None:
     trainer = _trainer(tiny, tmp_path)
@@ -129,7 +129,7 @@ def test_a_gradient_that_is_no_number_is_left_out_and_an_infinite_one_is_clipped
     assert bool(weight.isfinite().all())
 
 
-def test_an_overflow_in_fp16_is_bad_only_where_no_scale_is_to_blame(
+def test_an_overflow_in_fp16_is_bad_only_if_no_scale_is_to_blame(
     make_config: Callable[..., Config],
 ) -> None:
     scaler = precision.Scaler(make_config(precision="fp16"))

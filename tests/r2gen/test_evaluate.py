@@ -101,7 +101,7 @@ def _evaluated(config: Config) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "changes", [{}, {"max_seq_length": 8}, {"max_seq_length": 8, "cut_reports": "run_on"}]
 )
-def test_the_loss_is_that_of_the_targets_of_training_without_dropout(
+def test_the_loss_is_on_the_training_targets_without_dropout(
     make_config: Make, changes: dict[str, Any]
 ) -> None:
     config = make_config(eval_studies=None, eval_batch_size=3, dropout=0.5, **changes)
@@ -125,7 +125,7 @@ def test_each_score_has_its_chance_and_every_study_its_number(make_config: Make)
     assert found["collapsed"] is True  # the model is untrained
 
 
-def test_the_test_split_is_scored_where_asked_for(make_config: Make) -> None:
+def test_the_test_split_is_scored_if_configured(make_config: Make) -> None:
     plain, tested = _evaluated(make_config()), _evaluated(make_config(test_scores=True))
     assert not any(name.startswith("test_") for name in plain)
     assert {k: v for k, v in tested.items() if not k.startswith("test_")} == plain
@@ -142,7 +142,7 @@ def test_a_cut_reference_scores_higher_than_the_whole_one() -> None:
     assert found["full_bleu_4"] < 0.6
 
 
-def test_meteor_is_left_out_in_silence_where_it_is_not_wanted(capfd: pytest.CaptureFixture[str]) -> None:
+def test_meteor_is_silently_left_out_if_not_wanted(capfd: pytest.CaptureFixture[str]) -> None:
     with OptionalMeteor(wanted=False) as meteor:
         assert meteor.score(["the heart is normal ."], ["the heart is normal ."]) == {}
     assert capfd.readouterr() == ("", "")

@@ -69,7 +69,7 @@ def test_features_are_computed_once(
     list(fit(frozen, tmp_path / "two"))
 
 
-def test_reports_whose_speed_is_told_are_written_without_kept_features(
+def test_reports_with_measured_speed_use_no_cached_features(
     frozen: dict[str, Any], tmp_path: Path, home: Path
 ) -> None:
     """Otherwise the first model scored would compute them for all models with the same extractor."""
@@ -90,7 +90,7 @@ def test_spoilt_features_are_computed_again(
     assert _losses(fit(frozen, tmp_path / "two")) == expected
 
 
-def test_a_frozen_run_goes_on_as_if_it_had_not_been_stopped(frozen: dict[str, Any], tmp_path: Path) -> None:
+def test_a_frozen_run_resumes_as_if_it_had_not_been_stopped(frozen: dict[str, Any], tmp_path: Path) -> None:
     straight = _losses(fit(frozen, tmp_path / "straight"))
     records = fit(frozen, tmp_path / "parts")
     begun = _losses(islice(records, 2))
@@ -129,7 +129,7 @@ print(len([r for r in train.fit(settings, Path(sys.argv[2])) if "train_loss" in 
 """
 
 
-def test_a_disk_that_is_full_is_said_and_training_goes_on(frozen: dict[str, Any], tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_training_continues(frozen: dict[str, Any], tmp_path: Path) -> None:
     """A mapped file without disk space would end the process with a bus error."""
     place = tmp_path / "small"
     place.mkdir()

@@ -88,7 +88,7 @@ def test_what_a_sentence_asserts(text: str, findings: set[str]) -> None:
     assert set(asserted(text)) == findings
 
 
-def test_a_report_as_it_was_dictated_says_the_same_as_a_cleaned_one() -> None:
+def test_a_report_as_dictated_asserts_the_same_as_a_cleaned_one() -> None:
     raw = (
         "Heart is ENLARGED; no effusion.\nCalcified granuloma, 1.2 cm, unchanged. No pneumothorax, but edema?"
     )

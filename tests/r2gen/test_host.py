@@ -63,16 +63,14 @@ def test_the_kernel_gives_pages_once():
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other C libraries are left alone")
 @pytest.mark.parametrize(("limit", "counts"), [("for good", False), ("as the tuner limits a trial", True)])
-def test_where_a_process_can_map_only_so_much_what_is_freed_no_longer_counts(
-    limit: str, counts: bool
-) -> None:
+def test_under_a_limit_on_mapped_memory_freed_memory_does_not_count(limit: str, counts: bool) -> None:
     """A trial computes as fast as the training after it, which has no limit."""
     command = [sys.executable, "-c", LIMITED, limit]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert (int(done.stdout) > 16 * 2**20) is counts, "of 64 MiB in each step"
 
 
-def test_the_death_of_a_worker_is_told_after_what_must_not_be_interrupted() -> None:
+def test_the_death_of_a_worker_is_reported_after_the_protected_block() -> None:
     def fail(number: int, frame: object) -> None:
         raise RuntimeError("a worker died")
 

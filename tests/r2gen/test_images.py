@@ -104,7 +104,7 @@ def test_a_copy_of_the_data_set_shares_the_cache(paths: list[Path], home: Path, 
     assert len(_entries(home)) == 1
 
 
-def test_a_broken_image_is_named_and_the_others_are_kept(paths: list[Path]) -> None:
+def test_a_broken_image_is_named_and_the_others_are_cached(paths: list[Path]) -> None:
     paths[2].write_bytes(b"no image")
     kept = images.load(paths, WHOLE, PLENTY)
     with pytest.raises(BadImageError, match=r"2\.png cannot be decoded"):
@@ -145,7 +145,7 @@ def _no_home() -> Path:
     raise RuntimeError("Could not determine home directory.")
 
 
-def test_what_does_not_fit_is_decoded_and_said(
+def test_images_that_do_not_fit_are_decoded_with_a_message(
     paths: list[Path], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert isinstance(images.load(paths, TRAINING, 5 * 36 * 36), Decoded)
@@ -164,7 +164,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(
     assert "cannot be written" in capsys.readouterr().err
 
 
-def test_none_is_kept_where_none_is_wanted(paths: list[Path], home: Path) -> None:
+def test_nothing_is_cached_if_the_cache_is_off(paths: list[Path], home: Path) -> None:
     assert isinstance(images.load(paths, WHOLE, 0), Decoded)
     assert not home.exists()
 
@@ -182,7 +182,7 @@ def test_what_was_not_used_for_longest_makes_room(paths: list[Path], home: Path)
     assert not oldest.exists()
 
 
-def test_what_is_in_use_makes_no_room(
+def test_entries_in_use_are_not_evicted(
     paths: list[Path], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Otherwise two sets that do not fit together would be rebuilt again and again."""

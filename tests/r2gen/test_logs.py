@@ -41,7 +41,7 @@ def test_a_record_is_in_the_file_as_soon_as_it_is_written(tmp_path: Path) -> Non
         assert (tmp_path / "records.jsonl").read_text().endswith("}\n")
 
 
-def test_a_disk_that_takes_no_more_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     said = r"r\.jsonl: cannot be written: File too large"
     with no_file_beyond(100), pytest.raises(StorageError, match=said), RecordFile(tmp_path / "r.jsonl") as to:
         to.write(STEP | {"text": "x" * 200})
@@ -62,7 +62,7 @@ def test_charts_have_the_names_that_those_of_a_search_have() -> None:
     }
 
 
-def test_charts_of_a_run_that_goes_on_replace_what_lay_beyond_its_checkpoint(tmp_path: Path) -> None:
+def test_charts_of_a_resumed_run_replace_steps_beyond_its_checkpoint(tmp_path: Path) -> None:
     for samples in ((4, 8, 12), (8, 12)):
         with Board(tmp_path) as board:
             for count in samples:
@@ -71,7 +71,7 @@ def test_charts_of_a_run_that_goes_on_replace_what_lay_beyond_its_checkpoint(tmp
     assert losses == [(4, 3.0), (8, 2.0), (12, 2.0)]
 
 
-def test_without_tensorboard_the_option_says_what_it_needs(
+def test_without_tensorboard_the_option_names_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = builtins.__import__

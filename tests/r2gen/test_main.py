@@ -78,7 +78,7 @@ def _wait_for_samples(process: Forked, beyond: int) -> None:
 
 
 @pytest.mark.parametrize(("number", "workers"), [(signal.SIGTERM, 0), (signal.SIGINT, 1)])
-def test_a_signal_stops_training_and_the_same_command_goes_on(
+def test_a_signal_stops_training_and_the_same_command_resumes(
     write: Write, tmp_path: Path, environment: dict[str, str], number: signal.Signals, workers: int
 ) -> None:
     """The whole process group gets the signal, as from a terminal."""
@@ -102,7 +102,7 @@ def test_a_signal_stops_training_and_the_same_command_goes_on(
     ("epochs", "where", "samples"),
     [(2, "from the last checkpoint before the skipped steps", 4), (1, "from there", 10)],
 )
-def test_where_the_same_command_continues_is_where_the_checkpoint_is(  # noqa: PLR0917 - fixtures
+def test_the_same_command_resumes_at_the_checkpoint(  # noqa: PLR0917 - fixtures
     write: Write,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -264,7 +264,7 @@ def test_compat_outranks_the_settings_of_a_whole_configuration(
     assert (stored["compat"], stored["block_trigrams"]) == ("original", "greedy_only")
 
 
-def test_training_shows_the_chance_level_and_says_when_the_model_does_not_look(
+def test_training_prints_the_chance_level_and_warns_if_the_model_ignores_its_input(
     write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], without_java: None
 ) -> None:
     assert main(_train(write(epochs=1, eval_studies=None), tmp_path / "run")) == 0
@@ -288,7 +288,7 @@ def test_every_epoch_is_summed_up_in_a_line(
     assert re.search(r"best\.pt \(\d+\.\d MB\)$", said[-1])
 
 
-def test_records_are_kept_as_lines_and_as_charts_also_over_a_stop(
+def test_records_are_logged_as_lines_and_as_charts_across_a_stop(
     write: Write, tmp_path: Path, without_java: None
 ) -> None:
     file, board = tmp_path / "new" / "records.jsonl", tmp_path / "board"
@@ -342,7 +342,7 @@ class _Meteor:
     ("asked", "is_scored"),
     [([], True), (["--set", "meteor=false"], False), (["--set", "meteor=n"], False)],
 )
-def test_meteor_is_scored_unless_the_command_says_otherwise(  # noqa: PLR0917 - fixtures
+def test_meteor_is_scored_unless_the_command_turns_it_off(  # noqa: PLR0917 - fixtures
     write: Write,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -434,7 +434,7 @@ def test_the_reports_of_a_checkpoint_are_written_down_one_by_one(
     assert "/proc/x: cannot be written" in _refused(capsys, [*command, "/proc/x/reports.jsonl"])
 
 
-def test_a_sheet_has_what_models_wrote_for_the_same_studies(
+def test_a_sheet_has_the_reports_of_models_for_the_same_studies(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, other, none = (

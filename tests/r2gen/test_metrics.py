@@ -121,13 +121,13 @@ def test_meteor_of_odd_reports_is_the_originals(meteor):
 
 
 @needs_java
-def test_meteor_is_that_of_all_reports_together(meteor):
+def test_meteor_is_over_all_reports_together(meteor):
     first, second = (meteor.score([h], [r]) for h, r in zip(HYPOTHESES, REFERENCES, strict=True))
     assert second < meteor.score(HYPOTHESES, REFERENCES) < first == 1
 
 
 @needs_java
-def test_meteor_takes_what_would_break_its_protocol(meteor):
+def test_meteor_accepts_text_that_would_break_its_protocol(meteor):
     plain = meteor.score(["the heart is normal"], ["the heart is normal"])
     assert meteor.score(["the heart\nis ||| normal"], ["the |||heart is\r\nnormal"]) == plain
     assert 0 <= meteor.score(["é\u2028ö", ""], ["", "é"]) <= 1
@@ -135,7 +135,7 @@ def test_meteor_takes_what_would_break_its_protocol(meteor):
 
 @needs_java
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_meteor_goes_on_when_every_process_is_signalled(number):
+def test_meteor_survives_signals_to_every_process(number):
     """The running evaluation is finished first."""
     with Meteor() as meteor:
         before = meteor.score(HYPOTHESES, REFERENCES)

@@ -119,7 +119,7 @@ def test_the_loss_counts_the_end_of_a_report_and_not_the_padding_behind_it():
     assert loss_sum(log_probs, targets).item() == pytest.approx(9 - 1 + 7)
 
 
-def test_the_gradient_of_a_batch_is_that_of_its_halves(still):
+def test_the_gradient_of_a_batch_is_the_sum_over_its_halves(still):
     """Gradient accumulation relies on it. Without batch norm, whose statistics depend on the batch."""
     config = tiny(**still)
     decoder = EncoderDecoder(config, 12, 20)
@@ -151,7 +151,7 @@ def test_encoding_gives_every_patch_of_every_view():
     assert build().eval().encode(images).shape == (2, 2 * 4, 16)
 
 
-def test_a_frozen_extractor_shows_what_it_showed_in_training_whatever_the_precision():
+def test_a_frozen_extractor_has_the_features_of_training_in_every_precision():
     """Also if another extractor replaces its own."""
     images, _ = batch()
     model = build(freeze_visual=True).eval()
@@ -180,7 +180,7 @@ def test_activation_checkpointing_repeats_the_dropout_that_it_drew():
     assert_same(results[1], results[0], bound=1e-6)
 
 
-def test_attention_drops_out_whatever_the_setting_says():
+def test_attention_dropout_does_not_depend_on_the_setting():
     images, targets = batch()
     model = build(dropout=0.0, drop_prob_lm=0.0)
     model.visual_extractor.eval()

@@ -105,7 +105,7 @@ def test_a_cosine_is_not_cut_in_steps(make_config: Make) -> None:
     assert optim.rate(1.0, config, Position(9, 0, 10, 1000)) == 1
 
 
-def test_clipping_is_by_value_and_tells_the_norm_before() -> None:
+def test_clipping_is_by_value_and_returns_the_norm_before() -> None:
     ours, plain = nn.Linear(40, 30), nn.Linear(40, 30)
     for model in (ours, plain):
         _give_gradients(model)

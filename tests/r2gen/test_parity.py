@@ -28,7 +28,7 @@ def test_the_recordings_in_this_repository_are_matched(capsys):
         ("r2gen_train_golden", "losses", np.nan, "loss"),
     ],
 )
-def test_a_recording_that_differs_is_told_of(tmp_path, capsys, difference):
+def test_a_recording_that_differs_is_reported(tmp_path, capsys, difference):
     archive, array, change, told = difference
     directory = tmp_path / "golden"
     # Without the scores, which do not differ here: METEOR takes seconds to start.

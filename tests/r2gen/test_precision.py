@@ -32,18 +32,18 @@ def on_turing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["fp16", "tf32", "fp8"])
-def test_a_cpu_refuses_what_it_cannot_do(make_config: Make, on_cpu: None, name: str) -> None:
+def test_a_cpu_refuses_unsupported_precisions(make_config: Make, on_cpu: None, name: str) -> None:
     with pytest.raises(InputError, match=f"precision {name}: needs a CUDA device; fp32, torch-default and"):
         precision.check(make_config(precision=name))
 
 
 @pytest.mark.parametrize("name", ["fp32", "torch-default", "bf16"])
-def test_a_cpu_does_what_it_can(make_config: Make, on_cpu: None, name: str) -> None:
+def test_a_cpu_accepts_supported_precisions(make_config: Make, on_cpu: None, name: str) -> None:
     precision.check(make_config(precision=name))
 
 
 @pytest.mark.parametrize(("name", "needed"), [("bf16", "8.0"), ("tf32", "8.0"), ("fp8", "8.9")])
-def test_an_old_gpu_refuses_what_it_cannot_do(
+def test_an_old_gpu_refuses_unsupported_precisions(
     make_config: Make, on_turing: None, name: str, needed: str
 ) -> None:
     said = f"precision {name}: needs compute capability {needed}, this device has 7.5"
@@ -52,7 +52,7 @@ def test_an_old_gpu_refuses_what_it_cannot_do(
     precision.check(make_config(precision="fp16"))
 
 
-def test_fp8_without_torchao_says_what_to_install(
+def test_fp8_without_torchao_names_the_package_to_install(
     make_config: Make, on_turing: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
@@ -104,7 +104,7 @@ def _tf32_as_it_was() -> Iterator[None]:
 @pytest.mark.usefixtures("_tf32_as_it_was")
 @pytest.mark.parametrize("before", [(True, True), (False, True), (False, False)])
 @pytest.mark.parametrize("name", ["tf32", "fp32", "bf16"])
-def test_tf32_is_set_where_asked_for_and_set_back(
+def test_tf32_is_set_if_configured_and_restored(
     make_config: Make, name: str, before: tuple[bool, bool]
 ) -> None:
     _set_tf32(before)
@@ -148,7 +148,7 @@ def test_the_attention_of_cudnn_is_off_and_set_back(make_config: Make, before: b
 
 
 @pytest.mark.usefixtures("_tf32_as_it_was")
-def test_tf32_is_set_back_where_training_fails(make_config: Make) -> None:
+def test_tf32_is_restored_if_training_fails(make_config: Make) -> None:
     before = _tf32()
     with pytest.raises(KeyError), precision.backends(make_config(precision="tf32")):
         raise KeyError

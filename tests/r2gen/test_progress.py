@@ -64,7 +64,7 @@ def test_an_epoch_is_summed_up_without_its_evaluations_and_without_getting_ready
     assert capsys.readouterr().out == "epoch 2: 0.5 s of training, 8.0 samples/s, mean loss 1.0000\n"
 
 
-def test_an_epoch_of_which_nothing_was_trained_here_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_epoch_without_a_step_here_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """A resumed run begins with its last evaluation."""
     lines = Lines()
     lines.record(_evaluation(12))
@@ -88,7 +88,7 @@ def test_the_first_step_of_all_has_no_speed(capsys: pytest.CaptureFixture[str]) 
         (True, 5 / 32, "; 5 distinct reports of 32: what the model writes hardly depends on what it sees\n"),
     ],
 )
-def test_a_collapse_is_told_in_words(
+def test_a_collapse_is_printed_in_words(
     capsys: pytest.CaptureFixture[str], collapsed: bool, share: float, said: str
 ) -> None:
     record = {"epoch": 3, "samples": 576, "val_studies": 32, "bleu_4": 0.5, "bleu_4_chance": 0.42}

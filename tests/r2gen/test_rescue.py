@@ -62,7 +62,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> Faulty:
 @pytest.mark.parametrize(
     ("place", "at", "steps"), [(_forward, 5, 2), (_forward, 8, 3), (_backward, 6, 2), (_backward, 3, 1)]
 )
-def test_a_run_whose_step_failed_goes_on_bit_by_bit_as_if_it_had_not(  # noqa: PLR0917 - fixtures
+def test_a_run_whose_step_failed_resumes_bit_identically(  # noqa: PLR0917 - fixtures
     tiny: dict[str, Any],
     tmp_path: Path,
     faulty: Faulty,
@@ -93,7 +93,7 @@ def test_a_run_whose_step_failed_goes_on_bit_by_bit_as_if_it_had_not(  # noqa: P
         assert same_state(*(checkpoint.load(tmp_path / run / name) for run in ("straight", "parts")))
 
 
-def test_a_worker_whose_end_is_told_in_the_middle_of_a_rescue_costs_no_step(
+def test_a_worker_death_reported_during_a_rescue_costs_no_step(
     tiny: dict[str, Any], tmp_path: Path, faulty: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Torch raises it once, from a signal handler, wherever the training is at that moment."""
@@ -169,7 +169,7 @@ def test_a_state_that_cannot_be_saved_after_an_error_does_not_hide_it(
     )
 
 
-def test_a_second_signal_in_a_step_leaves_what_was_trained_before_it(
+def test_a_second_signal_in_a_step_keeps_the_steps_before_it(
     tiny: dict[str, Any], tmp_path: Path, faulty: Faulty
 ) -> None:
     """Python raises KeyboardInterrupt anywhere, even if its parent ignored signals."""
@@ -221,7 +221,7 @@ def test_a_worker_that_is_killed_costs_no_step(
         assert same_state(found[0][name], found[1][name]), name
 
 
-def test_a_loader_that_hangs_is_told_in_a_line_and_its_processes_are_ended(
+def test_a_hanging_loader_is_reported_in_one_line_and_its_processes_are_killed(
     tiny: dict[str, Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -246,7 +246,7 @@ def test_a_loader_that_hangs_is_told_in_a_line_and_its_processes_are_ended(
     assert multiprocessing.active_children() == []
 
 
-def test_an_error_of_a_loader_that_is_no_timeout_stays_what_it_is() -> None:
+def test_other_errors_of_a_loader_are_passed_on() -> None:
     class Broken:
         def __iter__(self) -> Any:
             raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")

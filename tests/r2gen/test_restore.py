@@ -53,7 +53,9 @@ def test_an_original_checkpoint_is_restored_with_the_settings_given(
         restore(file, None, {})
 
 
-def test_a_checkpoint_of_another_model_says_what_does_not_fit(tiny: dict[str, Any], trained: Path) -> None:
+def test_a_checkpoint_of_another_model_is_refused_with_the_mismatch(
+    tiny: dict[str, Any], trained: Path
+) -> None:
     with pytest.raises(InputError, match=r"does not fit the model: .* and .* more"):
         restore(trained, parse({**tiny, "d_model": 16}), {})
 

@@ -89,7 +89,7 @@ def _is_of_a_computation(error: BaseException) -> bool:
 @pytest.mark.parametrize("is_limited", [False, True])
 @pytest.mark.parametrize("gpu", [of_gpus.ENOUGH, of_gpus.SHORT], ids=["enough", "short"])
 @pytest.mark.parametrize("error", tuple(filter(_is_of_a_computation, KNOWN_TO_THE_TUNER)), ids=str)
-def test_the_trainer_knows_an_out_of_memory_where_the_tuner_does(
+def test_trainer_and_tuner_recognise_the_same_out_of_memory_errors(
     monkeypatch: pytest.MonkeyPatch, error: BaseException, gpu: GpuMemory, is_limited: bool
 ) -> None:
     monkeypatch.setattr(shortage, "_is_gpu_full", lambda: gpu.is_short)
@@ -193,7 +193,7 @@ def test_batch_statistics_of_fewer_studies_change_the_loss_a_little(
     assert halved == pytest.approx(expected, rel=0.1)
 
 
-def test_a_run_goes_on_with_the_micro_batch_that_fits(
+def test_a_resumed_run_keeps_the_micro_batch_that_fits(
     tiny: dict[str, Any], tmp_path: Path, small_memory: Fits, capsys: pytest.CaptureFixture[str]
 ) -> None:
     small_memory(2)
@@ -213,7 +213,7 @@ def test_a_run_goes_on_with_the_micro_batch_that_fits(
         list(fit({**tiny, "epochs": 3, "halve_on_oom": False}, tmp_path))
 
 
-def test_a_run_whose_micro_batch_has_fitted_goes_on_with_a_larger_one(
+def test_a_run_whose_micro_batch_fitted_can_resume_with_a_larger_one(
     tiny: dict[str, Any], tmp_path: Path
 ) -> None:
     records = fit({**tiny, "micro_batch_size": 2, "accumulation_steps": 2}, tmp_path)
@@ -224,7 +224,7 @@ def test_a_run_whose_micro_batch_has_fitted_goes_on_with_a_larger_one(
     assert not any("micro_batch_size" in record for record in rest)
 
 
-def test_a_run_in_too_little_memory_goes_on_with_the_same_loss(
+def test_a_run_in_too_little_memory_continues_with_the_same_loss(
     drawn: Path, tiny: dict[str, Any], tmp_path: Path
 ) -> None:
     """Under a limit of the operating system: two thirds of the memory that whole batches need.
@@ -322,7 +322,7 @@ def test_features_that_do_not_fit_are_computed_of_fewer_studies_at_once(
 
 @pytest.mark.usefixtures("_no_dropout")
 @pytest.mark.parametrize("taken", [1, 2, 4])
-def test_a_run_goes_on_with_half_the_micro_batch_and_twice_the_accumulation(
+def test_a_run_resumes_with_half_the_micro_batch_and_twice_the_accumulation(
     tiny: dict[str, Any], tmp_path: Path, taken: int
 ) -> None:
     """Resumed within an epoch and at its end, on the studies that were next."""

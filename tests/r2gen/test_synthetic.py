@@ -94,7 +94,7 @@ def test_where_another_process_was_faster_its_set_is_taken(
 
 
 @pytest.mark.parametrize("shown", list(product([False, True], repeat=5)), ids=str)
-def test_a_report_asserts_what_was_drawn_and_nothing_else(shown: tuple[bool, ...]) -> None:
+def test_a_report_asserts_exactly_the_drawn_findings(shown: tuple[bool, ...]) -> None:
     findings = Findings(*shown)
     told = {name for finding, name in ILL.items() if getattr(findings, finding)}
     assert set(asserted(write_report(findings))) == told
@@ -112,7 +112,7 @@ def test_a_finding_changes_its_own_sentence_alone(finding: str) -> None:
 
 @pytest.mark.parametrize("finding", ILL)
 @pytest.mark.parametrize("seed", range(2))
-def test_what_is_found_can_be_seen(finding: str, seed: int) -> None:
+def test_every_finding_is_visible(finding: str, seed: int) -> None:
     """Differs by far more than noise in the frontal view, all else being equal."""
     ill = replace(HEALTHY, **{finding: True})
     healthy, drawn = (
@@ -122,7 +122,7 @@ def test_what_is_found_can_be_seen(finding: str, seed: int) -> None:
     assert np.abs(healthy - drawn).max() > 30
 
 
-def test_the_report_of_a_study_says_what_its_images_show(tmp_path: Path) -> None:
+def test_the_report_of_a_study_matches_its_images(tmp_path: Path) -> None:
     """Studies with equal reports, drawn differently, are closer to each other than to the others."""
     root = make(tmp_path, {"train": 60, "val": 1, "test": 1}, 0, 64)
     studies = json.loads((root / "annotation.json").read_text())["train"]

@@ -51,7 +51,7 @@ def _evaluated_at(records: Records) -> list[int]:
     return [record["samples"] for record in records if "bleu_4" in record]
 
 
-def test_records_say_what_was_trained_and_what_it_is_worth(tiny: dict[str, Any], tmp_path: Path) -> None:
+def test_records_have_the_progress_and_the_scores(tiny: dict[str, Any], tmp_path: Path) -> None:
     records = list(fit(tiny, tmp_path))
 
     steps = _steps(records)
@@ -110,7 +110,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, An
     ("stops", "workers"),
     [((1,), 0), ((2, 5), 0), ((2, 5), 2), ((3,), 0), ((4,), 0), ((1, 1, 1, 1, 1, 1, 1), 0)],
 )
-def test_a_stopped_run_goes_on_bit_by_bit_as_if_it_had_not_been(
+def test_a_stopped_run_resumes_bit_identically(
     tiny: dict[str, Any],
     straight: Callable[[dict[str, Any]], tuple[Path, Records]],
     tmp_path: Path,
@@ -151,7 +151,7 @@ def test_evaluations_come_when_they_are_due(
     ],
 )
 @pytest.mark.parametrize("stopped", [False, True])
-def test_the_best_checkpoint_is_collapsed_only_where_all_are(  # noqa: PLR0917 - fixtures
+def test_the_best_checkpoint_is_collapsed_only_if_all_are(  # noqa: PLR0917 - fixtures
     tiny: dict[str, Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -173,7 +173,7 @@ def test_the_best_checkpoint_is_collapsed_only_where_all_are(  # noqa: PLR0917 -
     assert same_state(best["model"], checkpoint.load(after / "last.pt")["model"])
 
 
-def test_a_finished_run_only_says_its_last_evaluation_again(tiny: dict[str, Any], tmp_path: Path) -> None:
+def test_a_finished_run_only_repeats_its_last_evaluation(tiny: dict[str, Any], tmp_path: Path) -> None:
     last = list(fit(tiny, tmp_path))[-1]
     before = (tmp_path / "last.pt").stat().st_mtime_ns
 
@@ -181,7 +181,7 @@ def test_a_finished_run_only_says_its_last_evaluation_again(tiny: dict[str, Any]
     assert (tmp_path / "last.pt").stat().st_mtime_ns == before
 
 
-def test_more_epochs_go_on_where_fewer_ended(tiny: dict[str, Any], tmp_path: Path) -> None:
+def test_a_run_resumes_with_more_epochs(tiny: dict[str, Any], tmp_path: Path) -> None:
     short = _untimed(fit(tiny, tmp_path / "parts"))
     short += _untimed(_new(fit({**tiny, "epochs": 3}, tmp_path / "parts"), short))
 
@@ -194,7 +194,7 @@ def test_closing_before_the_first_step_writes_nothing(tiny: dict[str, Any], tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_trained_is_in_the_checkpoint_before_it_is_evaluated(
+def test_the_checkpoint_is_written_before_the_evaluation(
     tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An evaluation takes minutes, and a run killed in it writes no checkpoint afterwards."""
@@ -210,7 +210,9 @@ def test_what_was_trained_is_in_the_checkpoint_before_it_is_evaluated(
     assert seen == evaluated == [10, 20]
 
 
-def test_checkpoints_come_between_evaluations_where_asked_for(tiny: dict[str, Any], tmp_path: Path) -> None:
+def test_checkpoints_are_written_between_evaluations_if_configured(
+    tiny: dict[str, Any], tmp_path: Path
+) -> None:
     records = fit({**tiny, "checkpoint_every_steps": 2}, tmp_path)
 
     next(records)
@@ -283,7 +285,7 @@ def test_the_learning_rate_follows_the_schedule_over_a_stop(tiny: dict[str, Any]
     assert rates == pytest.approx([0.5, 1.0, *cosine])
 
 
-def test_a_checkpoint_of_before_there_were_schedules_goes_on(tiny: dict[str, Any], tmp_path: Path) -> None:
+def test_a_checkpoint_from_before_schedules_resumes(tiny: dict[str, Any], tmp_path: Path) -> None:
     """It has the state of PyTorch's scheduler, and does not record studies left out of the annotation."""
     config = {**tiny, "lr_step_epochs": 1}
     expected = _untimed(fit(config, tmp_path / "straight"))
@@ -344,7 +346,7 @@ def test_left_out_studies_are_counted(tiny: dict[str, Any], own_data: Path, tmp_
     assert last["samples"] == 7
 
 
-def test_a_study_that_went_missing_counts_beside_those_that_were_left_out_before(
+def test_a_study_that_went_missing_is_counted_with_those_left_out_before(
     tiny: dict[str, Any], own_data: Path, tmp_path: Path
 ) -> None:
     _break(own_data, ["train-00004"])
@@ -376,7 +378,7 @@ def _break(data: Path, studies: list[str]) -> None:
 @pytest.mark.parametrize(
     "change", [{"precision": "bf16"}, {"channels_last": False}, {"activation_checkpointing": True}], ids=str
 )
-def test_settings_of_speed_leave_the_loss_about_what_it_was(
+def test_speed_settings_hardly_change_the_loss(
     tiny: dict[str, Any], tmp_path: Path, change: dict[str, Any]
 ) -> None:
     plain = {**tiny, "epochs": 1, "dropout": 0}
@@ -397,7 +399,7 @@ def test_channels_last_is_for_the_visual_extractor(tiny: dict[str, Any], tmp_pat
     assert not weight.is_contiguous()
 
 
-def test_it_goes_on_without_meteor_when_java_dies(
+def test_it_continues_without_meteor_when_java_dies(
     tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(metrics.Meteor, "available", staticmethod(lambda: True))

@@ -86,7 +86,7 @@ def test_weights_that_do_not_fit_are_named(extractor, saved):
     assert all(torch.equal(value, before[key]) for key, value in extractor.state_dict().items())
 
 
-def test_long_lists_of_what_does_not_fit_are_shortened(extractor, saved):
+def test_long_lists_of_mismatches_are_shortened(extractor, saved):
     with pytest.raises(
         InputError, match=r"missing conv1\.weight, bn1\.weight, bn1\.bias and \d+ more$"
     ) as error:

@@ -84,7 +84,7 @@ def wait_for(condition, seconds=240):
         time.sleep(0.1)
 
 
-def test_a_search_from_beginning_to_a_confirmed_export(tmp_path, autotune):
+def test_a_search_from_start_to_a_confirmed_export(tmp_path, autotune):
     write_space(tmp_path, "step_s: 0.002", "step_s: 0.01")  # long compared with delays on a busy machine
     done = autotune(
         *("search", "--space", "space.yaml", "--session", "s", "--wandb", "off"),
@@ -124,7 +124,7 @@ def test_a_search_from_beginning_to_a_confirmed_export(tmp_path, autotune):
 
 
 @pytest.mark.slow
-def test_a_search_without_a_winner_says_why_and_what_to_try_and_more_trials_can_be_added(tmp_path, autotune):
+def test_a_search_without_a_winner_explains_itself_and_can_be_extended(tmp_path, autotune):
     """With --json nothing else is printed. One trial fails, and counts as failed everywhere."""
     slower = SPACE.replace("step_s: 0.002", "step_s: 0.02")
     (tmp_path / "space.yaml").write_text(slower.replace("choice: [4, 8, 16, 32, 64]", "choice: [4, 64]"))
@@ -170,7 +170,7 @@ def test_a_search_without_a_winner_says_why_and_what_to_try_and_more_trials_can_
 
 
 @pytest.mark.slow
-def test_a_limit_that_is_too_short_is_told_early_and_what_it_leaves_unconfirmed_is_no_answer(
+def test_a_time_limit_that_is_too_short_is_reported_early_and_an_unconfirmed_winner_is_none(
     tmp_path, autotune
 ):
     write_space(tmp_path, "step_s: 0.002", "step_s: 0.05")
@@ -204,7 +204,7 @@ def test_a_baseline_that_fails_ends_the_search_with_its_reason(tmp_path, autotun
 
 
 @pytest.mark.slow
-def test_an_interrupted_search_keeps_its_checkpoint_and_says_how_to_go_on(tmp_path, start, autotune):
+def test_an_interrupted_search_keeps_its_checkpoint_and_prints_how_to_resume(tmp_path, start, autotune):
     write_space(tmp_path, "step_s: 0.002", "step_s: 0.05")
     process = start("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", "--trials", 2)
     records = tmp_path / "s" / "trials" / "0000" / "records.jsonl"

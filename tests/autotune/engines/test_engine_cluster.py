@@ -30,7 +30,7 @@ with scratch.private() as place, engine_cluster.own(hardware(), place.guardian, 
 """
 
 
-def test_it_tells_nobody_of_dead_workers_and_has_no_process_that_is_not_needed():
+def test_it_prints_nothing_about_dead_workers_and_has_no_unnecessary_process():
     done = subprocess.run(
         [sys.executable, "-c", DRIVER], capture_output=True, text=True, check=False, timeout=120
     )
@@ -38,7 +38,7 @@ def test_it_tells_nobody_of_dead_workers_and_has_no_process_that_is_not_needed()
     assert done.stdout.splitlines() == ["is silent", "5 1 1 1 2"]
 
 
-def test_every_trial_sees_its_own_gpu_whatever_the_user_has_told_ray(monkeypatch):
+def test_every_trial_sees_its_own_gpu_whatever_the_configuration_of_ray(monkeypatch):
     monkeypatch.setattr(os, "environ", {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"})
     engine_cluster._be_quiet()
     NvidiaGPUAcceleratorManager.set_current_process_visible_accelerator_ids(["1"])

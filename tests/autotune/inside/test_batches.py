@@ -56,7 +56,7 @@ def test_what_is_only_looked_at_is_not_trained_on():
     assert tally.stepped().samples == 3
 
 
-def test_who_trains_on_without_a_loader_has_the_samples_of_the_settings_in_the_end():
+def test_a_training_that_continues_without_a_loader_falls_back_to_the_settings():
     tally, training = Tally(), Source()
     tally.fetched(training, training, 4)
     seen = []
@@ -66,7 +66,7 @@ def test_who_trains_on_without_a_loader_has_the_samples_of_the_settings_in_the_e
     assert seen == [4, *[0] * 100, None, None]
 
 
-def test_what_an_evaluation_interrupts_goes_on_where_it_was():
+def test_counting_continues_after_an_evaluation():
     """A prefetching loader has fetched a batch before the evaluation, and fetches none after the last."""
     tally, training, evaluation = Tally(), Source(), Source()
     seen = []
@@ -81,7 +81,7 @@ def test_what_an_evaluation_interrupts_goes_on_where_it_was():
     assert sum(step.tokens for step in seen) == 140
 
 
-def test_the_tokens_of_a_step_are_not_known_where_those_of_a_batch_are_not():
+def test_the_tokens_of_a_step_are_unknown_if_those_of_a_batch_are():
     tally, training = Tally(), Source()
     for tokens in (10, None):
         tally.fetched(training, training, 4, tokens)

@@ -62,7 +62,7 @@ def test_a_trial_knows_its_directory_and_its_settings(monkeypatch, tmp_path):
     assert autotune.settings() == {"optim": {"lr": 0.5}, "sizes": [1, 2]}
 
 
-def test_what_cannot_be_sent_is_told_and_not_raised(inbox):
+def test_a_failure_to_send_is_printed_and_not_raised(inbox):
     ring = []
     ring.append(ring)
     for value in (object(), ring, b"bytes", "x" * autotune_wire.LONGEST_BYTES):
@@ -115,7 +115,7 @@ def test_a_fork_has_a_connection_of_its_own(inbox):
     ]
 
 
-def test_a_report_works_where_the_room_of_that_name_is_imported(inbox):
+def test_report_works_after_the_package_of_that_name_is_imported(inbox):
     importlib.import_module("autotune.reports")
     autotune.report(samples=7)
     assert [message.record for message in all_of(inbox)] == [{"samples": 7}]

@@ -43,7 +43,7 @@ def samples(found):
     return [message.record["samples"] for message in found]
 
 
-def test_what_is_told_arrives_in_order_with_who_told_it(inbox):
+def test_messages_arrive_in_order_with_their_sender(inbox):
     wire, begun_s = Wire(), time.monotonic()
     wire.tell({"record": {"samples": 1}})
     wire.tell({"step": {"samples": None, "figures": {"loss": 0.5}}}, at_s=begun_s + 1e-9)
@@ -54,7 +54,7 @@ def test_what_is_told_arrives_in_order_with_who_told_it(inbox):
     assert inbox.get(0) is None
 
 
-def test_whoever_said_something_first_is_got_first(inbox):
+def test_messages_of_several_senders_are_ordered_by_time(inbox):
     """However late the other connection is read."""
     wires = [Wire() for _ in range(20)]
     for number in range(200):
@@ -119,7 +119,7 @@ GARBAGE = [
 ]
 
 
-def test_garbage_is_left_out_and_its_sender_is_heard_on(inbox):
+def test_garbage_is_dropped_and_its_senders_later_messages_are_received(inbox):
     assert [messages.parse(text) for text in GARBAGE] == [None] * len(GARBAGE)
     client = connected(inbox)
     client.sendall(b"".join(text + line(number) for number, text in enumerate(GARBAGE)))
@@ -138,7 +138,7 @@ def test_a_line_of_64_mib_is_left_out_and_takes_no_memory(inbox):
     client.close()
 
 
-def test_who_is_killed_in_the_middle_of_a_line_harms_nobody(inbox):
+def test_a_sender_killed_in_the_middle_of_a_line_does_no_harm(inbox):
     text = "import os, socket, time; s = socket.socket(socket.AF_UNIX); "
     text += "s.connect(os.environ['AUTOTUNE_SOCKET']); "
     text += f"s.sendall({line(1)!r} + {line(2)!r}[:20]); print(flush=True); time.sleep(60)"
@@ -156,7 +156,7 @@ def test_a_stamp_of_the_future_is_of_now(inbox):
     client.close()
 
 
-def test_all_are_told_to_stop_and_who_comes_later_too(inbox):
+def test_a_stop_reaches_every_process_and_later_ones(inbox):
     early, late = Wire(), Wire()
     early.tell({"record": {"samples": 1}})
     assert inbox.get(30)
@@ -173,7 +173,7 @@ def wait_for(what):
         time.sleep(0.01)
 
 
-def test_what_was_said_before_it_finishes_is_heard_and_nothing_more(inbox):
+def test_messages_sent_before_the_end_are_received_and_no_later_ones(inbox):
     wire, others = Wire(), threading.Event()
     wire.tell({"record": {"samples": 1}})
     flood = connected(inbox)
@@ -223,6 +223,6 @@ def test_another_user_is_refused(inbox):
         ({"taken": ["loader.batch_size"]}, {"taken": ("loader.batch_size",)}),
     ],
 )
-def test_a_message_has_one_of_what_can_be_said(said, found):
+def test_a_message_has_exactly_one_content(said, found):
     line = json.dumps({"at_s": 1.5, "pid": 1, "rank": 2, **said}).encode()
     assert messages.parse(line) == Message(1.5, 1, 2, **found)

@@ -12,19 +12,19 @@ CHECKPOINT, SAVES = "autotune.ckpt", ".saves"
 
 
 @pytest.mark.parametrize("kind", ["automatic", "accumulated", "half", "manual", "stream"])
-def test_every_step_is_told_with_its_samples(fit, kind):
+def test_every_step_is_reported_with_its_samples(fit, kind):
     heard = fit(kind)
     assert heard.said, heard.errors
     assert heard.samples == heard.said
     assert "autotune:" not in heard.errors
 
 
-def test_a_training_without_the_gpu_of_its_trial_is_told(fit):
+def test_a_training_off_the_gpu_of_its_trial_is_reported(fit):
     heard = fit("automatic", AUTOTUNE_GPUS="1.0")
     assert [bool(message.gpu_lost) for message in heard.messages if not message.taken][:3] == [1, 0, 0]
 
 
-def test_what_validations_of_a_fit_have_logged_is_told(fit):
+def test_the_results_of_a_fits_validations_are_reported(fit):
     heard = fit("logged")
     assert heard.records == [{"val/loss": found} for found in heard.said], heard.errors
     assert len(heard.said) == 2
@@ -33,7 +33,7 @@ def test_what_validations_of_a_fit_have_logged_is_told(fit):
 
 
 @pytest.mark.parametrize(("ends", "last"), [({}, 2), ({"max_steps": 5}, 1)])
-def test_a_trial_that_comes_to_its_own_end_is_validated_there(fit, ends, last):
+def test_a_trial_that_ends_by_itself_is_validated_at_the_end(fit, ends, last):
     """Of 6 steps, or 5, every fourth is followed by a validation."""
     heard = fit("logged", {"trainer": {"val_check_interval": 4, "check_val_every_n_epoch": None, **ends}})
     order = ["step" if message.step else "record" for message in heard.messages if not message.taken]
@@ -61,7 +61,7 @@ def test_a_whole_training_is_as_its_script_has_it(fit, tmp_path):
     assert list(tmp_path.glob("lightning-*/**/epoch=0-*.ckpt")), "a function's trainer keeps its model"
 
 
-def test_a_stop_ends_the_script_and_the_next_one_goes_on(fit, tmp_path):
+def test_a_stop_ends_the_script_and_the_next_run_resumes(fit, tmp_path):
     stopped = fit("goes_on", stops=True)
     steps = len(stopped.steps)
     assert (stopped.said, 1 <= steps < 6) == ([], True), stopped.errors
@@ -82,14 +82,14 @@ def test_a_signal_ends_a_validation(fit, tmp_path):
     assert not (tmp_path / CHECKPOINT).exists()
 
 
-def test_who_goes_on_after_a_validation_tells_it_again(fit):
+def test_a_run_resumed_after_a_validation_reports_it_again(fit):
     first, again = fit("goes_on"), fit("goes_on")
     assert (first.said[0], again.said[0] in {3, 6}) == (0, True), again.errors
     assert again.records[0] in first.records
     assert again.messages[0].record, "before any step"
 
 
-def test_of_several_processes_all_save_or_none(fit):
+def test_all_of_several_processes_save_or_none(fit):
     """A checkpoint that only some of them save waits for the others forever."""
     heard = fit("agreed")
     assert heard.said == [1, 1], heard.errors
@@ -100,7 +100,7 @@ def test_a_checkpoint_that_is_a_directory_takes_the_place_of_the_last_one(fit, t
     assert [place.name for place in tmp_path.iterdir()] == [CHECKPOINT]
 
 
-def test_only_the_first_rank_tells(fit):
+def test_only_the_first_rank_reports(fit):
     assert fit("automatic", RANK="1", WORLD_SIZE="2").messages == []
 
 
@@ -113,7 +113,7 @@ def test_a_trainer_can_be_sent_to_another_process(fit):
     assert fit("sent").said == ["AutotuneCallback"] * 2
 
 
-def test_a_command_that_is_not_said_to_be_lightnings_is_left_as_it_is(fit):
+def test_a_command_not_declared_as_lightnings_is_left_alone(fit):
     assert fit("watched").said == ["AutotuneCallback"]
     assert fit("watched", AUTOTUNE_OVERRIDES=None).said == []
 

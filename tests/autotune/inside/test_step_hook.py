@@ -41,7 +41,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_step_is_told_with_its_samples(hear, kind):
+def test_every_step_is_reported_with_its_samples(hear, kind):
     heard = hear(kind)
     assert heard.said, heard.errors
     assert heard.samples == heard.said
@@ -60,21 +60,21 @@ def test_steps_are_stamped_in_order_and_now_and_then_have_their_memory_and_loss(
     assert not all("loss" in step.figures for step in heard.steps), "it is not waited for with every step"
 
 
-def test_what_the_first_steps_compute_is_told(hear):
+def test_the_operations_of_the_first_steps_are_reported(hear):
     told = [step.figures.get("flops") for step in hear("loader").steps]
     assert told[0] is None
     assert told[1]["fp32"] > 0
     assert not any(told[3:])
 
 
-def test_how_many_parameters_are_trained_is_told_once(hear):
+def test_the_number_of_trained_parameters_is_reported_once(hear):
     told = [step.figures.get("trained_parameters") for step in hear("loader").steps]
     assert told == [5] + [None] * (len(told) - 1)
     first = hear("loader", RANK="0", WORLD_SIZE="4")
     assert not any("trained_parameters" in step.figures for step in first.steps), "others may hold the rest"
 
 
-def test_a_loss_that_is_no_number_is_told_with_every_step(hear):
+def test_a_nan_loss_is_reported_with_every_step(hear):
     losses = [step.figures.get("loss") for step in hear("diverging").steps]
     told = [loss for loss in losses if loss is not None]
     assert math.isfinite(told[0])
@@ -90,7 +90,7 @@ def test_a_step_in_which_torch_has_compiled_is_marked(hear):
     assert not marked[1]
 
 
-def test_of_several_ranks_the_first_tells_for_all(hear):
+def test_the_first_rank_reports_for_all(hear):
     assert hear("loader", RANK="1", WORLD_SIZE="4").messages == []
     first = hear("loader", RANK="0", WORLD_SIZE="4")
     assert first.samples == [4 * samples for samples in first.said]
@@ -100,7 +100,7 @@ def test_a_step_whose_batches_nobody_sees_has_as_many_samples_as_the_settings_sa
     assert hear("without_a_loader", AUTOTUNE_STEP_SAMPLES="8").samples == [8] * 3
 
 
-def test_of_two_loaders_the_one_that_the_settings_name_counts_and_otherwise_that_is_said(hear):
+def test_of_two_loaders_the_settings_choose_one_or_a_note_is_printed(hear):
     heard = hear("labelled_and_not", AUTOTUNE_STEP_SAMPLES="4")
     assert heard.samples == heard.said
     assert "autotune" not in heard.errors
@@ -120,7 +120,7 @@ def test_a_checkpoint_is_known_by_its_content_or_not_at_all(hear, tmp_path):
     assert seen == {name: known and Saved(100 + known) for name, known in heard.said.items()}
 
 
-def test_what_ends_a_training_is_told_and_printed(hear):
+def test_the_error_that_ends_a_training_is_reported_and_printed(hear):
     heard = hear("fails")
     assert heard.samples == [4, 4]
     assert heard.messages[-1].error.type == "torch.OutOfMemoryError"
@@ -161,7 +161,7 @@ for x in torch.utils.data.DataLoader(torch.randn(7, 4), 4):
 """
 
 
-def test_an_unchanged_script_is_heard(tmp_path):
+def test_an_unmodified_script_is_observed(tmp_path):
     done, messages = script(tmp_path, TRAINS)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert [message.step.samples for message in messages] == [4, 3]
@@ -266,7 +266,7 @@ CHOSE = re.compile("the script trains on the CPU, but torch can use the trial's 
     ("kind", "why"),
     [("loader", CANNOT), ("needs_a_gpu", CANNOT), ("on_the_host", CHOSE), ("pinned", CHOSE)],
 )
-def test_a_training_without_the_gpu_of_its_trial_is_told_before_its_first_step(hear, kind, why):
+def test_a_training_off_the_gpu_of_its_trial_is_reported_before_its_first_step(hear, kind, why):
     heard = hear(kind, AUTOTUNE_GPUS="1.0")
     told = [message.gpu_lost for message in heard.messages if not message.error]
     assert why.match(told[0])

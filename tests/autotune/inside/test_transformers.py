@@ -33,7 +33,7 @@ def test_every_batch_counts_once_and_padding_is_no_token(hear_trainer, kind):
     assert all(abs(a - b) <= most for a, b in zip(itertools.accumulate(tokens), heard.said, strict=True))
 
 
-def test_a_training_without_the_gpu_of_its_trial_is_told(hear_trainer):
+def test_a_training_off_the_gpu_of_its_trial_is_reported(hear_trainer):
     heard = hear_trainer("plain", AUTOTUNE_GPUS="1.0")
     assert [bool(message.gpu_lost) for message in heard.messages if not message.taken][:3] == [1, 0, 0]
 
@@ -119,7 +119,7 @@ def test_the_settings_of_trl_are_arguments_as_others(hear_trainer):
     assert sum(step.tokens for step in heard.steps) >= tokens[-1] > 0
 
 
-def test_an_evaluation_is_told_when_enough_was_seen_and_of_several_data_sets_it_is_one(hear_trainer):
+def test_an_evaluation_is_reported_when_due_and_several_data_sets_are_one(hear_trainer):
     overrides, at_the_end = {wire.IN_TRIAL: {"evaluate_every": 20}}, 1  # Transformers' own evaluation
     found = records(hear_trainer("two_evaluations", overrides))
     assert len(found) == 2 * ROWS // 20 + at_the_end
@@ -129,7 +129,7 @@ def test_an_evaluation_is_told_when_enough_was_seen_and_of_several_data_sets_it_
     assert len(found) == tokens // 200 + at_the_end
 
 
-def test_a_loop_with_accelerate_is_told_and_has_its_settings(hear_trainer):
+def test_a_loop_with_accelerate_is_reported_and_has_its_settings(hear_trainer):
     overrides = {"accelerator": {"gradient_accumulation_steps": 3, "mixed_precision": "bf16"}}
     heard = hear_trainer("accelerated", overrides, ACCELERATE_GRADIENT_ACCUMULATION_STEPS="2")
     assert heard.said, heard.errors
@@ -141,7 +141,7 @@ def test_a_loop_with_accelerate_is_told_and_has_its_settings(hear_trainer):
     assert [list(record) for record in records(heard)] == [["eval_loss"]] * 2
 
 
-def test_a_trial_that_is_stopped_saves_at_the_end_of_its_step_and_goes_on_from_there(hear_trainer, tmp_path):
+def test_a_stopped_trial_saves_at_the_end_of_its_step_and_resumes_there(hear_trainer, tmp_path):
     overrides, work = {wire.IN_TRIAL: {"evaluate_every": 8}}, tmp_path / "work0"
     stopped = hear_trainer("ended", overrides)
     assert (stopped.said, stopped.samples, records(stopped)) == ([], [4, 4], []), stopped.errors
@@ -153,7 +153,7 @@ def test_a_trial_that_is_stopped_saves_at_the_end_of_its_step_and_goes_on_from_t
     assert "eval_loss" in (first.record or {}), "the evaluation for which there was no time is made first"
 
 
-def test_only_the_first_training_of_a_script_goes_on_from_a_checkpoint(hear_trainer, tmp_path):
+def test_only_the_first_training_of_a_script_resumes_from_a_checkpoint(hear_trainer, tmp_path):
     heard = hear_trainer("twice", {wire.IN_TRIAL: {"evaluate_every": 8}})
     assert heard.said == [0, 0], heard.errors
     assert list((tmp_path / "work0").glob("checkpoint-*")), "the first has left one"

@@ -55,13 +55,13 @@ def test_what_may_need_less_is_not(failed, changes):
     assert dominating(config(**changes), failed) is None
 
 
-def test_other_failures_say_nothing_about_memory(make_trial):
+def test_other_failures_are_no_evidence_on_memory(make_trial):
     failed = [make_trial(3, failure=kind, accumulation_steps=2) for kind in ("error", "timeout", "lost")]
     assert dominating(failed[0].config, failed) is None
 
 
 @pytest.mark.parametrize(("name", "value"), [("weight_decay", 0.1), ("grad_clip_value", 1.0)])
-def test_an_out_of_memory_is_not_paid_once_per_value_of_what_moves_no_memory(make_trial, name, value):
+def test_settings_without_effect_on_memory_share_an_out_of_memory(make_trial, name, value):
     """`r2gen` clips gradients in place, and applies weight decay within the update."""
     knobs = f"{{micro_batch_size: {{choice: [4, 16]}}, {name}: {{choice: [{value}, 0.5]}}}}"
     baseline = f"{{micro_batch_size: 4, {name}: {value}, precision: fp32}}"
@@ -108,14 +108,14 @@ def ran(make_trial):
     return make
 
 
-def test_what_is_predicted_not_to_fit_is_told_with_the_prediction(ran):
+def test_a_predicted_out_of_memory_is_reported_with_the_prediction(ran):
     model = MemoryModel([ran(i, micro_batch_size=size) for i, size in enumerate((4, 16, 64))], fraction=0.85)
     assert model.why_unfit(config(accumulation_steps=1, micro_batch_size=128)) is None
     reason = model.why_unfit(config(accumulation_steps=1, micro_batch_size=256))
     assert reason == "predicted to need 35.3 GiB (32.0 to 38.6) of 20.4 GiB"
 
 
-def test_an_out_of_memory_is_named_where_it_shows_more_than_a_prediction(make_trial):
+def test_an_out_of_memory_is_named_if_it_is_stronger_than_a_prediction(make_trial):
     failed = make_trial(3, failure="oom", micro_batch_size=32)
     assert MemoryModel([failed]).why_unfit(failed.config | {"micro_batch_size": 64}) == (
         "needs no less memory than trial 3, which ran out of it"
@@ -123,13 +123,13 @@ def test_an_out_of_memory_is_named_where_it_shows_more_than_a_prediction(make_tr
     assert MemoryModel([failed]).why_unfit(failed.config | {"micro_batch_size": 16}) is None
 
 
-def test_an_out_of_memory_under_a_smaller_limit_says_nothing(make_trial):
+def test_an_out_of_memory_under_a_smaller_limit_is_no_evidence(make_trial):
     failed = make_trial(3, failure="oom", limit=8 * GIB)
     assert MemoryModel([failed], limit_bytes=8 * GIB).why_unfit(failed.config)
     assert MemoryModel([failed], limit_bytes=24 * GIB).why_unfit(failed.config) is None
 
 
-def test_an_out_of_memory_under_a_smaller_cap_says_nothing(make_trial):
+def test_an_out_of_memory_under_a_smaller_cap_is_no_evidence(make_trial):
     failed = make_trial(3, failure="oom", limit=8 * GIB)
     capped = replace(failed, measurement=replace(failed.measurement, memory_cap_bytes=4 * GIB))
     assert MemoryModel([capped], fraction=0.5, limit_bytes=8 * GIB).why_unfit(failed.config)
@@ -151,7 +151,7 @@ def test_where_trials_are_capped_a_large_step_has_to_fit_into_the_cap(ran):
     assert capped < on_the_host == 64
 
 
-def test_a_race_that_runs_out_of_memory_says_nothing_about_the_first_of_its_members(make_trial):
+def test_an_out_of_memory_in_a_race_is_no_evidence_on_its_first_member(make_trial):
     race = replace(make_trial(9, failure="oom", limit=8 * GIB), race=(0, 3))
     assert MemoryModel([race], limit_bytes=8 * GIB).why_unfit(race.config) is None
 
@@ -170,7 +170,7 @@ def test_what_an_allocator_caches_does_not_count(ran):
     assert over_memory(replace(cached, peak_memory_bytes=21 * GIB), 0.85)
 
 
-def test_a_peak_that_still_rose_says_less_than_one_that_had_settled(ran):
+def test_a_rising_peak_is_weaker_evidence_than_a_settled_one(ran):
     trials = [ran(n) for n in range(4)]
     rising = [replace(t, measurement=replace(t.measurement, memory_is_rising=True)) for t in trials]
     sure, unsure = (MemoryModel(known).predict(trials[0].config) for known in (trials, rising))
@@ -178,7 +178,7 @@ def test_a_peak_that_still_rose_says_less_than_one_that_had_settled(ran):
     assert unsure.high_bytes > 1.1 * trials[0].measurement.peak_memory_bytes
 
 
-def test_a_peak_that_still_rose_says_nothing_beside_one_of_the_same_size_that_had_settled(ran):
+def test_a_rising_peak_is_ignored_next_to_a_settled_one_of_the_same_size(ran):
     settled = ran(0)
     less = round(0.7 * settled.measurement.peak_memory_bytes)
     rising = replace(settled.measurement, peak_memory_bytes=less, memory_is_rising=True)
@@ -191,7 +191,7 @@ def test_a_trial_stopped_early_has_shown_its_peak(ran):
     assert MemoryModel([stopped]).predict(stopped.config)
 
 
-def test_one_or_two_peaks_close_to_each_other_say_little_about_much_larger_sizes(ran):
+def test_one_or_two_close_peaks_are_weak_evidence_on_much_larger_sizes(ran):
     close = [ran(0, micro_batch_size=8), ran(1, micro_batch_size=16)]
     for trials in (close[:1], close):
         found = MemoryModel(trials).predict(ran(2, micro_batch_size=256).config)
@@ -209,7 +209,7 @@ def test_peaks_that_scatter_widen_the_interval(ran):
     assert width(0.1) > 3 * width(0.02)
 
 
-def test_a_length_scales_what_a_sample_needs(ran):
+def test_a_length_scales_the_memory_of_a_sample(ran):
     trials = [ran(i, micro_batch_size=size, max_seq_length=60) for i, size in enumerate((4, 32, 128))]
     found = MemoryModel(trials).predict(trials[1].config | {"max_seq_length": 120})
     assert found.expected_bytes / GIB == pytest.approx(peak(micro_batch_size=64), rel=0.05)
@@ -242,7 +242,7 @@ def test_peaks_lie_in_the_intervals_predicted_for_them(ran, seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_growth_to_the_border_is_quick_and_runs_into_it_seldom(ran, seed):
+def test_growth_to_the_border_is_quick_and_rarely_exceeds_it(ran, seed):
     """Always requests the largest size, of every group in turn: with known peaks nothing fails."""
     rng, trials = random.Random(seed), []
     for group in GROUPS * 3:
@@ -268,7 +268,7 @@ def test_without_peaks_sizes_grow_by_one_step(make_trial):
     assert MemoryModel(trials).largest_worth_trying(wanted, SIZES) == 64
 
 
-def test_without_peaks_one_border_tells_where_the_others_are(make_trial):
+def test_without_peaks_one_border_predicts_the_others(make_trial):
     fitted = make_trial(0, 1.0, 0.1, micro_batch_size=64)
     model = MemoryModel([fitted, make_trial(1, failure="oom", micro_batch_size=128)])
     assert model.largest_worth_trying({"micro_batch_size": 256, "precision": "tf32"}, SIZES) == 64

@@ -13,7 +13,7 @@ def test_the_context_is_as_large_as_trials_have_shown_it():
     assert room.context_bytes([shown(0, 300), shown(1, None), shown(2, 900)]) == 900
 
 
-def test_the_context_lies_in_what_the_fraction_leaves_where_that_is_enough():
+def test_the_context_uses_the_memory_outside_of_the_fraction_if_it_fits():
     assert room.limit_bytes(8 * GIB, GIB, 0.85) == 8 * GIB
     assert int(0.95 * room.limit_bytes(8 * GIB, GIB, 0.95)) == 7 * GIB - 1
 

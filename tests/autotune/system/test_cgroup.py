@@ -52,7 +52,7 @@ def test_v1_has_a_tree_for_each_controller(tree) -> None:
     assert cgroup.memory(*where) == cgroup.Memory(7000, 500)
 
 
-def test_v1_says_a_very_large_number_for_no_limit(tree) -> None:
+def test_v1_has_a_very_large_number_for_no_limit(tree) -> None:
     files = {"memory.limit_in_bytes": "9223372036854771712", "memory.usage_in_bytes": "600"}
     where = tree("5:memory:/job", {f"memory/job/{name}": text for name, text in files.items()})
     assert cgroup.memory(*where) is None
@@ -98,7 +98,7 @@ def test_v1_makes_groups_for_trials_in_its_own(tree) -> None:
     assert cgroup.kills(root / "memory/job") == 3
 
 
-def test_v2_makes_groups_for_trials_beside_its_own(tree) -> None:
+def test_v2_creates_groups_for_trials_next_to_its_own(tree) -> None:
     root, membership = tree("0::/user/scope", SCOPE)
     assert cgroup.group_for_trials(root, membership) == root / "user"
     assert cgroup.own_group(root, membership) == root / "user/scope"
@@ -117,7 +117,7 @@ def test_a_trial_does_not_get_around_a_limit(tree, name: str, text: str) -> None
     assert cgroup.group_for_trials(*tree("0::/user/scope", SCOPE | {name: text})) is None
 
 
-def test_v2_counts_kills_with_and_without_what_is_below(tree) -> None:
+def test_v2_counts_kills_with_and_without_descendants(tree) -> None:
     root, _ = tree(
         "0::/x",
         {

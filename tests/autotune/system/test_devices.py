@@ -43,7 +43,7 @@ def test_visible_devices_are_read_as_cuda_reads_them(fake_gpus, names, expected)
     assert labels(names) == [bad if number is None else f"GPU {number}" for number in expected]
 
 
-def test_every_gpu_says_who_it_is(fake_gpus):
+def test_every_gpu_has_its_identity(fake_gpus):
     fake_gpus(FakeGpu(name="NVIDIA A", gib=24, capability=(9, 0)), FakeGpu(mode=3))
     first, second = (device.gpu for device in devices.visible(None))
     assert (first.name, first.memory_bytes, first.compute_capability) == ("NVIDIA A", 24 * GIB, (9, 0))
@@ -85,7 +85,7 @@ def test_memory_that_is_the_hosts_is_the_hosts(fake_gpus):
     assert telemetry.hardware().device_bytes == psutil.virtual_memory().total
 
 
-def test_memory_that_is_not_told_leaves_the_name(fake_gpus):
+def test_a_gpu_without_known_memory_keeps_its_name(fake_gpus):
     fake_gpus(FakeGpu(name="NVIDIA A", fails={"MemoryInfo": FORBIDDEN}))
     (device,) = devices.visible(None)
     assert (device.gpu, device.name, device.uuid) == (None, "NVIDIA A", FakeGpu().uuid(0))
@@ -107,7 +107,7 @@ def test_slices_are_devices_and_their_parent_is_none(fake_gpus):
     assert labels(first.uuid) == [first.uuid]
 
 
-def test_a_slice_has_its_parents_compute_capability_where_the_driver_says_no_other(fake_gpus):
+def test_a_slice_has_its_parents_compute_capability_by_default(fake_gpus):
     fails = {"MigCudaComputeCapability": pynvml.NVML_ERROR_INVALID_ARGUMENT}
     divided = FakeGpu(slices=1, capability=(9, 0), fails=fails)
     fake_gpus(divided)
@@ -151,7 +151,7 @@ def test_telemetry_outlives_a_gpu_that_is_lost(fake_gpus, caplog):
     assert not caplog.records
 
 
-def test_devices_that_cannot_be_counted_are_said_to_be_there(fake_gpus, monkeypatch):
+def test_devices_that_cannot_be_counted_are_reported_as_present(fake_gpus, monkeypatch):
     fake_gpus(FakeGpu())
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", Mock(side_effect=pynvml.NVMLError(LOST)))
     assert [(device.label, device.refused) for device in devices.visible(None)] == [("GPUs", "GPU is lost")]

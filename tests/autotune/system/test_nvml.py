@@ -10,7 +10,7 @@ from autotune.system import devices, nvml
 needs_gpu = pytest.mark.skipif(not devices.visible(None), reason="needs an NVIDIA GPU")
 
 
-def test_energy_is_the_counters_difference_where_there_is_one() -> None:
+def test_energy_is_the_counters_difference_if_there_is_a_counter() -> None:
     before = {"energy_counter_j": 1000.0, "gpu_power_w": 5.0}
     assert nvml.energy_j(before, {"energy_counter_j": 1250.0, "gpu_power_w": 5.0}, seconds=2.0) == 250.0
 
@@ -19,11 +19,11 @@ def test_energy_is_integrated_from_power_elsewhere() -> None:
     assert nvml.energy_j({"gpu_power_w": 100.0}, {"gpu_power_w": 300.0}, seconds=2.0) == 400.0
 
 
-def test_energy_of_a_device_that_tells_neither_is_unknown() -> None:
+def test_energy_is_unknown_without_counter_or_power() -> None:
     assert nvml.energy_j({"gpu_power_w": 100.0}, {}, seconds=2.0) is None
 
 
-def test_devices_combine_by_what_the_figure_means() -> None:
+def test_devices_are_combined_by_the_kind_of_figure() -> None:
     combined = nvml.combine(
         [
             {
@@ -99,16 +99,16 @@ def test_others_on_a_gpu_are_those_that_are_not_the_searchs(busy):
     assert busy([1, 3, 4], [Sample(3, 80), Sample(4, 80)]) == {"others_gpu_percent": 100.0}
 
 
-def test_a_gpu_on_which_nobody_was_busy_says_so(busy):
+def test_an_idle_gpu_has_zero_utilisation_by_others(busy):
     assert busy([1], pynvml.NVMLError_NotFound()) == {"others_gpu_percent": 0.0}
 
 
 @pytest.mark.parametrize("error", [pynvml.NVMLError_NotSupported, pynvml.NVMLError_GpuIsLost])
-def test_what_nvml_does_not_say_of_others_is_left_out(busy, error):
+def test_figures_of_others_unknown_to_nvml_are_left_out(busy, error):
     assert busy([1], error()) == {}
 
 
-def test_a_driver_that_knows_processes_by_other_numbers_says_nothing_of_others(busy):
+def test_a_driver_with_foreign_process_ids_says_nothing_about_others(busy):
     assert busy([4001, 4002], [Sample(4001, 90)]) == {}
 
 
@@ -127,7 +127,7 @@ def test_without_a_driver_there_are_no_gpus_and_a_reason() -> None:
 
 @pytest.mark.gpu
 @needs_gpu
-def test_a_gpu_says_who_it_is_and_how_it_is() -> None:
+def test_a_gpu_has_its_identity_and_its_state() -> None:
     gpu = devices.visible(None)[0].gpu
     assert gpu
     assert gpu.uuid.startswith("GPU-")

@@ -62,7 +62,7 @@ def busy() -> float:
     return others.busy_seconds(Path("/proc/stat").read_text(), os.sched_getaffinity(0))[0]
 
 
-def test_what_burns_beside_the_search_is_others() -> None:
+def test_cpu_time_outside_of_the_search_is_others() -> None:
     with child("import time; time.sleep(600)") as top, child(SPIN) as burner:
         others_s, burnt_s, _ = watched(top, burner)
     assert others_s > burnt_s - _SLACK_S
@@ -75,7 +75,7 @@ def test_what_burns_below_the_search_is_not(code: str) -> None:
     assert others_s + burnt_s < busy_s + _SLACK_S, "what the search burnt was counted as somebody else's, too"
 
 
-def test_the_time_of_one_that_has_ended_is_with_who_has_waited_for_it() -> None:
+def test_the_cpu_time_of_an_ended_process_is_its_reapers() -> None:
     parent, worker = psutil.Process(os.getpid()), psutil.Process(os.getppid())
     before = {parent: Spent(1.0, 0.0), worker: Spent(5.0, 0.0)}
     assert others.search_spent_s(before, {parent: Spent(1.5, 7.0)}) == 2.5
@@ -102,7 +102,7 @@ def test_only_cpus_that_may_be_used_count_and_guests_count_once() -> None:
     assert others.busy_seconds(stat, {0, 1, 2})[0] == 144 / ticks_per_s, "one that is offline is not there"
 
 
-def test_without_a_top_nothing_is_said() -> None:
+def test_without_a_top_nothing_is_reported() -> None:
     watch = Others(None)
     assert (watch.sample(), watch.sample(), watch.own) == ({}, {}, frozenset())
 
@@ -127,7 +127,7 @@ guardian.close()
 """
 
 
-def test_below_a_guardian_the_search_is_what_has_started_that(tmp_path: Path) -> None:
+def test_below_a_guardian_the_search_is_the_guardians_parent(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", DRIVER, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as driver:
@@ -151,7 +151,7 @@ class Above:
         return f"above {self._name}"
 
 
-def test_below_rays_daemon_only_a_guardian_shows_where_the_search_begins(
+def test_below_rays_daemon_only_a_guardian_marks_the_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     raylet, guard = Above("raylet"), Above("guard", "python", "-I", guardian.__file__, "/tmp/x")
@@ -161,7 +161,7 @@ def test_below_rays_daemon_only_a_guardian_shows_where_the_search_begins(
     assert others.top() == "above guard"
 
 
-def test_more_than_a_twentieth_of_the_cpus_or_of_the_gpu_is_said() -> None:
+def test_more_than_a_twentieth_of_the_cpus_or_of_the_gpu_is_reported() -> None:
     def shares(**telemetry: float) -> dict[str, float]:
         return Measurement(telemetry=telemetry).others
 

@@ -16,7 +16,7 @@ with passing.directory(".check-", Path(sys.argv[1])) as own:
 """
 
 
-def test_what_a_killed_process_has_left_goes_with_the_next_and_what_is_in_use_stays(tmp_path):
+def test_the_next_process_removes_a_killed_ones_leftovers_but_not_those_in_use(tmp_path):
     (tmp_path / ".check-a file").touch()
     command = [sys.executable, "-c", _HOLDS, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:

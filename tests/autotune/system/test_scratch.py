@@ -117,7 +117,7 @@ def test_it_goes_with_its_driver_and_with_its_guardian(driver: Driver, victim: s
     wait_for(driver.is_gone)
 
 
-def test_what_both_have_left_who_were_killed_together_is_ended_by_whoever_comes_next(driver: Driver) -> None:
+def test_the_next_driver_ends_the_leftovers_of_driver_and_guardian_killed_together(driver: Driver) -> None:
     guardian = driver.guardian
     guardian.suspend()  # or it might be faster
     driver.process.kill()
@@ -170,7 +170,7 @@ def test_a_name_too_long_for_sockets_is_not_taken(tmp_path: Path, monkeypatch: p
     assert not place.guardian.directory.exists()
 
 
-def test_what_does_not_start_says_why_and_the_next_one_runs() -> None:
+def test_a_failed_start_has_its_reason_and_the_next_one_runs() -> None:
     with scratch.private() as place:
         fails = ["/bin/sh", "-c", "echo first; echo 'it is broken'; exit 3"]
         with (
@@ -201,7 +201,7 @@ print(seen, own.returncode is None)
 """
 
 
-def test_who_is_told_that_a_daemon_has_died_is_told_before_the_rest_is_ended(tmp_path):
+def test_a_daemons_death_is_reported_before_the_rest_is_ended(tmp_path):
     told = subprocess.run(
         [sys.executable, "-c", DAEMON_DIES],
         cwd=tmp_path,

@@ -84,7 +84,7 @@ def test_the_peak_of_memory_outlives_the_worker_that_had_it() -> None:
     assert watch.summary()["host_rss_bytes"] > 64 * MIB
 
 
-def test_what_children_hold_by_themselves_is_seen_and_what_they_share_is_not() -> None:
+def test_private_memory_of_children_counts_and_shared_memory_does_not() -> None:
     forks = (
         "import os, time; shared = bytearray(b'1') * (96 << 20)\n"
         "if not os.fork(): own = bytearray(b'1') * (32 << 20)\n"
@@ -148,7 +148,7 @@ def test_means_are_weighted_by_time_and_peaks_are_not() -> None:
     assert series.latest == {"host_rss_bytes": 20.0}
 
 
-def test_of_what_was_free_the_least_counts_of_each_gpu_too() -> None:
+def test_the_minimum_of_free_memory_counts_also_per_gpu() -> None:
     series = telemetry._Series()
     for free, used, clock in ((7.0, 1.0, 900.0), (2.0, 6.0, 1100.0), (5.0, 3.0, 1000.0)):
         own = {"gpu_1_memory_used_bytes": used, "gpu_1_memory_clock_mhz": clock}

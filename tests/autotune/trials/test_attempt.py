@@ -208,7 +208,7 @@ def test_a_quality_that_is_no_number_is_a_failure_with_a_reason(order, server):
     assert re.fullmatch(r"bleu_4 is not a number after \d+ samples: got nan", outcome.reason)
 
 
-def test_what_is_doubtful_in_its_records_is_told(order, server):
+def test_doubtful_records_are_noted(order, server):
     assert finish(Attempt(order(workload="test_attempt:doubtful"), server)).note == "4 of 16 are counted"
 
 
@@ -225,7 +225,7 @@ def test_a_workload_that_comes_to_its_own_end_is_a_whole_training(order, server,
     assert report.measurement.ended is (samples > 240)
 
 
-def test_one_that_was_planned_to_be_longer_is_a_failure_that_says_so(order, server):
+def test_an_end_before_the_planned_samples_is_a_failure(order, server):
     planned = order(workload="test_attempt:ending", samples=480, planned=True)
     outcome = finish(Attempt(planned, server)).outcome
     assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.ERROR)
@@ -261,7 +261,7 @@ def test_a_trial_ends_at_its_target(order, server):
     assert report.measurement.quality_samples < 10**6
 
 
-def test_a_trial_ends_once_its_speed_is_known_where_that_is_enough(order, server):
+def test_a_trial_ends_once_its_speed_is_known_if_that_is_enough(order, server):
     report = finish(Attempt(order(samples=10**6, until_timed=True), server))
     shown = report.measurement
     assert report.outcome.status is Status.COMPLETED
@@ -344,7 +344,7 @@ def test_a_whole_training_may_come_to_the_end_of_its_evaluation(stopped):
     assert [point.quality for point in last.measurement.curve] == [0.5]
 
 
-def test_a_whole_training_that_does_not_close_says_so(stopped):
+def test_a_whole_training_that_does_not_close_is_reported(stopped):
     last = stopped(evaluation_s=3600.0, whole_s=0.5)
     assert last.outcome == Outcome(Status.INTERRUPTED, reason="killed: it did not close within 0.5 s")
 
@@ -383,7 +383,7 @@ def test_a_second_ctrl_c_is_not_waited_for_either(order, server, monkeypatch, is
     assert waited == [grace_s]
 
 
-def test_who_is_interrupted_while_it_closes_does_not_wait_once_more(order, server, monkeypatch):
+def test_an_interrupt_while_closing_does_not_wait_again(order, server, monkeypatch):
     waited = []
 
     def stop(_, grace_s):

@@ -115,7 +115,7 @@ def session(pid):
     return found
 
 
-def test_what_two_of_the_first_steps_compute_is_in_their_records(run):
+def test_two_of_the_first_steps_have_their_operations_in_their_records(run):
     _, events = run("computes")
     layer = 2 * 4 * 64 * 32
     counted = [event.record.get("step_flops") for event in events]
@@ -133,7 +133,7 @@ def test_records_come_with_the_childs_clock_and_memory(run):
     assert all(event.record["memory_peak_bytes"] >= 0 for event in events)
 
 
-def test_a_trial_has_its_directory_however_late_its_supervisor_goes_on(server, tmp_path, monkeypatch):
+def test_a_trial_has_its_directory_however_late_its_supervisor_continues(server, tmp_path, monkeypatch):
     monkeypatch.setattr(MemoryWatch, "begin", lambda watch, pid: time.sleep(1))
     order = Order(0, "workloads_for_tests:steps", {}, str(tmp_path / "member"), "bleu_4", samples=1)
     child = Child(order, server)
@@ -187,7 +187,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize(("workload", "config", "kind", "reason"), FAILURES.values(), ids=FAILURES)
-def test_every_failure_is_told(run, workload, config, kind, reason):
+def test_every_failure_is_reported(run, workload, config, kind, reason):
     outcome, _ = run(workload, config, memory_limit_bytes=CAP)
     assert (outcome.status, outcome.failure) == (Status.FAILED, kind), outcome.reason
     assert reason in outcome.reason
@@ -233,7 +233,7 @@ def test_losses_that_recover_are_no_divergence(run):
         ("dies", {"how": "segv"}, "Fatal Python error: Segmentation fault"),
     ],
 )
-def test_the_log_shows_where_it_failed(run, tmp_path, workload, config, written):
+def test_the_log_has_the_traceback(run, tmp_path, workload, config, written):
     run(workload, config)
     assert written in (tmp_path / "log").read_text()
 
@@ -266,7 +266,7 @@ def test_a_hang_is_ended_and_its_stack_is_in_the_log(start, tmp_path):
     assert "in hangs_here" in (tmp_path / "log").read_text()
 
 
-def test_what_a_whole_training_still_yields_when_it_is_asked_for_its_stack_is_heard(start, tmp_path):
+def test_records_yielded_during_a_stack_dump_are_received(start, tmp_path):
     """A program without a stack dump dies of the signal, and its parent continues."""
     child = start("waits_for_a_program", stall_timeout_s=60.0, whole=True)
     wait_for((tmp_path / "work" / "hanging").exists)
@@ -294,7 +294,7 @@ def test_a_supervisor_that_was_away_for_long_blames_nobody(start):
     assert child.verdict is None
 
 
-def test_without_a_given_limit_its_own_steps_say_what_is_too_long(start, tmp_path, monkeypatch):
+def test_without_a_limit_its_own_steps_determine_the_stall_timeout(start, tmp_path, monkeypatch):
     child = start("hangs_here", {"steps": 5, "evaluates": True})
     wait_for((tmp_path / "work" / "hanging").exists)
     monkeypatch.setattr(children, "_SHORTEST_STALL_S", 1.0)
@@ -355,7 +355,7 @@ def test_a_child_can_be_ended_before_it_has_begun(start, end):
         wait_for(lambda pid=child.pid: not psutil.pid_exists(pid))
 
 
-def test_a_child_that_ends_while_it_is_looked_after_is_heard(start, monkeypatch):
+def test_a_child_that_ends_during_a_poll_is_noticed(start, monkeypatch):
     child = start("steps", {"steps": 1})
     read = child._inbox.read
 
@@ -371,7 +371,7 @@ def test_a_child_that_ends_while_it_is_looked_after_is_heard(start, monkeypatch)
     assert (child.verdict, len(events + child.poll(0))) == (Outcome(Status.COMPLETED), 1)
 
 
-def test_a_child_that_ends_as_it_is_asked_to_stop_is_heard(start, monkeypatch):
+def test_a_child_that_ends_as_it_is_stopped_is_noticed(start, monkeypatch):
     child = start("steps", {"steps": 1})
     is_alive = child._process.is_alive
 
@@ -397,7 +397,7 @@ def test_a_long_record_comes_whole_and_half_of_one_blocks_nobody(start):
     assert event.record["text"] == "x" * 2**22
 
 
-def test_a_child_of_some_age_is_read_some_times_a_second_however_much_it_says(start):
+def test_an_old_child_is_read_a_few_times_a_second_however_much_it_sends(start):
     child = start("endless")
     first_record(child)
     child._begun_s = time.monotonic() - 60.0
@@ -518,7 +518,7 @@ def lengths(tmp_path):
     return [(tmp_path / "work" / name).stat().st_size for name in ("counter", "program")]
 
 
-def test_a_paused_family_stands_still_and_goes_on(start, tmp_path):
+def test_a_paused_family_stands_still_and_continues(start, tmp_path):
     child = start("counts")
     first_record(child)
     wait_for(lambda: all(lengths(tmp_path)))

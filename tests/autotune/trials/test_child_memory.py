@@ -124,7 +124,7 @@ class GroupThatNobodyJoins(MemoryGroup):
         raise OSError
 
 
-def test_who_cannot_join_the_group_that_the_kernel_caps_is_looked_at(start, own_group, monkeypatch):
+def test_a_process_that_cannot_join_the_capped_group_is_sampled(start, own_group, monkeypatch):
     apart = GroupThatNobodyJoins(MemoryGroup.made().directory)
     monkeypatch.setattr(MemoryGroup, "made", lambda: apart)
     child = start("shares_memory", {"blocks": 80, "pause_s": 0.05}, memory_limit_bytes=LIMIT)

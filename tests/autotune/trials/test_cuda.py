@@ -70,7 +70,7 @@ def test_a_module_that_asks_for_cuda_when_it_is_imported_can_be_forked_from(foun
     assert found["trains"].note == ""
 
 
-def test_the_peak_is_what_tensors_took_and_the_cache_is_told_apart(found):
+def test_the_peak_is_of_tensors_and_the_cache_is_separate(found):
     last = found["trains"].records[-1]
     assert last["memory_peak_bytes"] == 100 * MIB
     assert last["memory_peak_reserved_bytes"] == last["memory_reserved_bytes"] == 200 * MIB
@@ -93,12 +93,12 @@ def test_without_its_gpu_a_trial_is_interrupted_and_nothing_is_measured(found, c
     assert outcome.reason == f"torch cannot use the trial's GPU: {why}"
 
 
-def test_a_gpu_without_room_to_begin_says_nothing_about_the_trial(found):
+def test_a_gpu_without_memory_for_the_start_is_not_the_trials_fault(found):
     outcome = found["full"].outcome
     assert (outcome.status, outcome.failure) == (Status.INTERRUPTED, Failure.LOST)
 
 
-def test_who_has_no_gpu_is_not_asked_for_one(found):
+def test_a_trial_without_a_gpu_needs_none(found):
     assert found["none asked for"].outcome == Outcome(Status.COMPLETED)
 
 
@@ -116,7 +116,7 @@ def test_what_others_took_is_not_learnt_as_a_border(found):
     assert there.failure is Failure.OOM, "it was there when the trial began"
 
 
-def test_a_workload_that_does_not_wait_for_its_gpu_is_timed_by_what_the_gpu_has_done(found):
+def test_a_workload_that_does_not_synchronise_is_timed_by_the_gpus_progress(found):
     for case in ("runs ahead", "runs ahead, shortly"):
         assert throughput(found[case].records).samples_per_s == pytest.approx(8 / 0.02, rel=0.4), (
             "or else by hundreds"
@@ -131,7 +131,7 @@ def test_a_workload_that_waits_by_itself_is_not_made_to(found):
     assert not any("is_queued" in record for record in records)
 
 
-def test_a_workload_does_not_say_itself_what_has_not_ended(found):
+def test_a_workload_cannot_set_the_queued_mark_itself(found):
     assert "is_queued" not in found["trains"].records[-1]
 
 
@@ -141,7 +141,7 @@ def test_a_limit_of_the_hosts_memory_is_not_the_drivers(found):
     assert 0 < found["limited on the host"].records[0]["data_limit"] != unlimited
 
 
-def test_an_engine_that_is_not_found_is_for_want_of_memory_where_there_is_none(found):
+def test_a_missing_engine_is_out_of_memory_if_there_is_none_left(found):
     assert found["no engine"].outcome.failure is Failure.ERROR
     assert found["no engine, no room"].outcome.failure is Failure.OOM
 

@@ -113,7 +113,7 @@ NOT_OUT_OF_MEMORY = {
 
 
 @pytest.mark.parametrize("error", OUT_OF_MEMORY.values(), ids=OUT_OF_MEMORY)
-def test_every_form_of_out_of_memory_is_told(error: BaseException) -> None:
+def test_every_form_of_out_of_memory_is_recognised(error: BaseException) -> None:
     outcome = failures.of_exception(error)
     assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.OOM)
     assert outcome.reason.startswith(type(error).__name__)
@@ -148,7 +148,7 @@ PASSING = [
 
 
 @pytest.mark.parametrize("error", PASSING, ids=str)
-def test_a_fault_that_another_attempt_need_not_meet_is_told(error: BaseException) -> None:
+def test_transient_faults_are_recognised(error: BaseException) -> None:
     outcome = failures.of_exception(error)
     assert (outcome.failure, outcome.is_passing) == (Failure.ERROR, True)
     assert Outcome.from_dict(outcome.to_dict()) == outcome
@@ -164,7 +164,7 @@ class Unreadable(torch.utils.data.Dataset[int]):
         raise OSError(errno.EIO, os.strerror(errno.EIO), f"/data/{index}.png")
 
 
-def test_what_a_loaders_worker_met_is_told_by_the_end_of_its_long_text() -> None:
+def test_a_loader_workers_error_is_read_from_the_end_of_its_text() -> None:
     """torch re-raises it with the worker's whole traceback, of which a reason has only the beginning."""
     with pytest.raises(OSError, match="Caught OSError in DataLoader worker") as raised:
         next(iter(torch.utils.data.DataLoader(Unreadable(), num_workers=1)))
@@ -178,7 +178,7 @@ def test_an_error_that_another_attempt_would_meet_again_is_not_passing(error: Ba
     assert not failures.of_exception(error).is_passing
 
 
-def test_divergence_is_told_by_type() -> None:
+def test_divergence_is_recognised_by_type() -> None:
     assert failures.of_exception(FloatingPointError("loss is nan")).failure is Failure.DIVERGED
     assert failures.of_exception(caused(ValueError(), FloatingPointError())).failure is Failure.DIVERGED
 

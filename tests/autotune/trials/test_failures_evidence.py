@@ -39,7 +39,7 @@ OTHER = [
 
 
 @pytest.mark.parametrize("error", CAPPED_ONLY, ids=str)
-def test_some_errors_mean_memory_only_where_it_is_capped(error: Exception) -> None:
+def test_some_errors_mean_memory_only_if_it_is_capped(error: Exception) -> None:
     assert failures.of_exception(error, capped=True).failure is Failure.OOM
     assert failures.of_exception(error, capped=False).failure is Failure.ERROR
 
@@ -101,7 +101,7 @@ KILLED = RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
     ],
     ids=str,
 )
-def test_whose_memory_ran_out_is_told_beside_the_reason(error: Exception, shortage: Shortage | None) -> None:
+def test_an_out_of_memory_names_the_memory_that_ran_out(error: Exception, shortage: Shortage | None) -> None:
     assert failures.of_exception(error).shortage is shortage
 
 

@@ -70,7 +70,7 @@ def test_a_handle_that_cannot_be_made_wants_memory_unless_there_was_enough(text)
 
 
 @pytest.mark.parametrize("text", ONLY_WHERE_IT_IS_SHORT.values(), ids=ONLY_WHERE_IT_IS_SHORT)
-def test_an_engine_that_is_not_found_wants_memory_where_that_is_short(text):
+def test_a_missing_engine_means_memory_if_it_is_short(text):
     assert kind(text, SHORT) is Failure.OOM
     assert (kind(text, None), kind(text, ENOUGH)) == (Failure.ERROR, Failure.ERROR)
 

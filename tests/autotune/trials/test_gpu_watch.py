@@ -37,7 +37,7 @@ def test_it_waits_for_the_last_process_of_the_trial(gpu):
     assert gpu["held"] == [{mine: 9}], "it looked no more once a stranger alone was left"
 
 
-def test_what_others_took_meanwhile_is_not_waited_for(gpu):
+def test_memory_that_others_took_meanwhile_is_not_waited_for(gpu):
     mine = os.getpid()
     gpu["held"], gpu["used"] = [{mine: 5}, {}], [100 * MIB, 900 * MIB]
     watch = GpuWatch(1.0)
@@ -46,7 +46,7 @@ def test_what_others_took_meanwhile_is_not_waited_for(gpu):
     assert gpu["used"] == [900 * MIB], "its own memory is back"
 
 
-def test_where_ids_do_not_compare_what_is_in_use_tells_unless_the_gpu_is_shared(gpu):
+def test_with_foreign_process_ids_memory_in_use_decides_unless_the_gpu_is_shared(gpu):
     gpu["used"] = [100 * MIB, 900 * MIB, 500 * MIB, 120 * MIB, 900 * MIB]
     watch = GpuWatch(1.0)
     watch.wait()
@@ -72,7 +72,7 @@ def test_without_a_gpu_nothing_is_asked(monkeypatch):
     watch.wait()
 
 
-def test_who_is_left_in_a_group_is_known_after_its_leader_has_gone():
+def test_the_rest_of_a_group_is_known_after_its_leader_has_ended():
     leader = os.fork()
     if not leader:
         os.setsid()

@@ -52,7 +52,7 @@ def test_a_line_without_an_end_is_written_before_that_comes(printed) -> None:
     assert log.read_text().endswith("word (hidden)")
 
 
-def test_it_adds_to_the_log_and_is_told_when_nobody_can_print_any_more(printed) -> None:
+def test_it_appends_to_the_log_and_notices_the_last_writers_end(printed) -> None:
     writer, output, log = printed
     log.write_text("before\n")
     say(writer, b"after")

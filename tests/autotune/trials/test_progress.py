@@ -84,14 +84,14 @@ def test_the_highest_memory_counts(progress):
 MIB = 2**20
 
 
-def test_what_children_hold_counts_beside_the_process(progress):
+def test_memory_of_children_is_added_to_the_process(progress):
     train(progress, 2, memory_peak_bytes=3 * MIB, memory_children_bytes=50 * MIB)
     train(progress, 2, memory_peak_bytes=4 * MIB, memory_children_bytes=40 * MIB)
     shown = progress.measurement()
     assert (shown.peak_memory_bytes, shown.own_peak_bytes) == (54 * MIB, 4 * MIB)
 
 
-def test_what_a_script_tells_of_its_memory_is_in_what_was_seen_of_children(progress):
+def test_memory_that_a_script_reports_is_part_of_its_children(progress):
     """The tuner's own process adds to it, and a short-lived script may be gone before it is sampled."""
     train(progress, 2, memory_peak_bytes=3 * MIB, memory_script_bytes=60 * MIB)
     assert progress.measurement().peak_memory_bytes == 63 * MIB
@@ -147,7 +147,7 @@ def test_a_peak_that_grows_by_two_percent_in_the_last_third_is_rising(progress, 
     assert hold(progress, peaks) is is_rising
 
 
-def test_a_leak_shows_as_a_slope_of_the_peak_without_what_evaluations_add(progress):
+def test_a_leak_shows_as_a_slope_of_the_peak_without_evaluations(progress):
     hold(progress, [100 + n for n in range(31)])
     found = progress.measurement().memory_slope
     assert found.per_sample == found.low == MIB / 4
@@ -223,7 +223,7 @@ def test_without_an_evaluation_nothing_is_complete(progress):
     assert "without a record that has bleu_4" in progress.concluded(COMPLETED).reason
 
 
-def test_a_verdict_stands_where_there_is_a_quality_or_it_failed_anyway(progress):
+def test_a_verdict_stands_with_a_quality_or_after_a_failure(progress):
     oom = Outcome(Status.FAILED, Failure.OOM, "x")
     assert progress.concluded(oom) == oom
     train(progress, 20)
@@ -231,7 +231,7 @@ def test_a_verdict_stands_where_there_is_a_quality_or_it_failed_anyway(progress)
     assert progress.concluded(COMPLETED) == COMPLETED
 
 
-def test_the_phases_of_a_trial_follow_from_what_it_has_shown(progress):
+def test_the_phases_of_a_trial_follow_from_its_records(progress):
     assert progress.phase(silent_s=1000.0) is Phase.START, "before its first record there is nothing to miss"
     train(progress, 1)
     assert progress.phase(0.0) is Phase.WARM_UP
@@ -269,7 +269,7 @@ def test_silence_of_many_steps_is_taken_for_an_evaluation(progress):
     assert progress.phase(0.0) is Phase.TRAINING
 
 
-def test_silence_counts_in_steps_where_they_are_long():
+def test_silence_is_measured_in_steps_if_they_are_long():
     slow = Progress(COUNTING, {})
     for i in range(10):
         slow.count({"at_s": 30.0 * i, "samples": 4 * i, "train_loss": 1.0})
@@ -283,7 +283,7 @@ def test_a_new_attempt_starts_anew(progress):
     assert progress.phase(0.0) is Phase.START
 
 
-def test_what_an_evaluation_says_of_chance_and_collapse_is_on_its_point(progress):
+def test_an_evaluations_chance_and_collapse_are_on_its_point(progress):
     train(progress, 4)
     evaluate(progress, 1.0, 16, 0.1)
     evaluate(progress, 2.0, 32, 0.2, bleu_4_chance=0.15, collapsed=True)
@@ -325,7 +325,7 @@ def test_an_evaluation_that_is_repeated_after_a_restart_has_its_items_once(progr
     assert progress.measurement().items == (0.2, 0.4)
 
 
-def test_a_loss_is_a_point_that_rises_as_it_falls_and_its_scores_are_what_the_workload_said():
+def test_a_loss_is_negated_on_its_point_and_unchanged_in_the_scores():
     progress = Progress(OF_A_LOSS, {"micro_batch_size": 4})
     at_s, samples = train(progress, 20, tokens=4)
     said = {"val_loss_chance": 6.5, "val_loss_items": [3.0, 2.0, 0.0]}
@@ -338,7 +338,7 @@ def test_a_loss_is_a_point_that_rises_as_it_falls_and_its_scores_are_what_the_wo
     assert progress.concluded(COMPLETED) == COMPLETED
 
 
-def test_what_is_lacking_is_told_in_the_unit_of_work():
+def test_a_missing_quality_is_reported_in_the_unit_of_work():
     progress = Progress(OF_A_LOSS, {"micro_batch_size": 4})
     progress.count({"at_s": 1.0, "samples": 8, "val_loss": math.nan})
     reason = "val_loss is not a number after 8 tokens: got nan"
@@ -346,9 +346,7 @@ def test_what_is_lacking_is_told_in_the_unit_of_work():
 
 
 @pytest.mark.parametrize(("every", "samples_per_s"), [(None, 400 / 20), (80, 400 / 35), (400, 400 / 15)])
-def test_where_evaluations_are_part_of_the_speed_they_come_as_often_as_in_the_real_training(
-    every, samples_per_s
-):
+def test_evaluations_count_for_the_speed_as_often_as_in_the_real_training(every, samples_per_s):
     """400 samples take 10 s, an evaluation 5 s; the trial evaluates every 200, 80 or 400 samples."""
     counted = Progress(replace(COUNTING, counts_evaluations=True, samples_per_evaluation=every), {})
     at_s, samples = 0.0, 0
@@ -362,7 +360,7 @@ def test_where_evaluations_are_part_of_the_speed_they_come_as_often_as_in_the_re
     assert counted.concluded(COMPLETED) == COMPLETED
 
 
-def test_what_is_shown_every_second_is_what_the_end_will_say(progress):
+def test_the_live_figures_agree_with_the_final_ones(progress):
     at_s, samples = train(progress, 30, memory_peak_bytes=10 * MIB)
     evaluate(progress, at_s + 1, samples, 0.1, bleu_4_items=[0.1] * 5)
     shown, whole = progress.at_a_glance(), progress.measurement()
@@ -432,7 +430,7 @@ def test_that_a_workload_came_to_its_own_end_is_noted(progress):
         ([], 6.6, None),
     ],
 )
-def test_a_loss_starts_at_that_of_the_first_step(losses, first, start):
+def test_a_loss_starts_at_the_first_steps(losses, first, start):
     progress = Progress(replace(COUNTING, quality="val_loss", minimize=True), {"micro_batch_size": 4})
     for i, loss in enumerate(losses, start=1):
         progress.count({"at_s": 0.1 * i, "samples": 4 * i, "train_loss": loss})
@@ -442,7 +440,7 @@ def test_a_loss_starts_at_that_of_the_first_step(losses, first, start):
     assert progress.measurement().start == start
 
 
-def test_an_evaluation_before_the_first_step_says_more_of_the_start_than_a_step():
+def test_an_evaluation_before_the_first_step_overrides_its_loss_as_the_start():
     progress = Progress(replace(COUNTING, quality="val_loss", minimize=True), {"micro_batch_size": 4})
     progress.count({"at_s": 0.0, "samples": 0, "val_loss": 8.0})
     progress.count({"at_s": 0.1, "samples": 4, "train_loss": 9.2})
@@ -450,7 +448,7 @@ def test_an_evaluation_before_the_first_step_says_more_of_the_start_than_a_step(
     assert progress.measurement().start == -8.0
 
 
-def test_who_ends_as_planned_and_was_last_evaluated_long_before_is_told_so():
+def test_an_end_long_after_the_last_evaluation_is_reported():
     progress = Progress(COUNTING, {"micro_batch_size": 4})
     at_s, samples = train(progress, 10)
     evaluate(progress, at_s, samples, 0.1)

@@ -59,7 +59,7 @@ def samples(events):
     return [event.record["samples"] for event in events]
 
 
-def test_what_is_reported_is_counted_with_the_stamps_of_who_reports(run):
+def test_reports_are_counted_with_the_reporters_timestamps(run):
     begun_s = time.monotonic()
     outcome, events = run("steps")
     assert (outcome, samples(events)) == (COMPLETED, [4, 8, 12, 12])
@@ -69,7 +69,7 @@ def test_what_is_reported_is_counted_with_the_stamps_of_who_reports(run):
     assert all(event.record["memory_peak_bytes"] >= 0 for event in events)
 
 
-def test_it_is_told_where_it_is_and_what_it_is_to_do(run):
+def test_it_learns_its_directory_and_its_task(run):
     outcome, [event] = run("says_where_it_is", {"micro_batch_size": 4, "optim": {"betas": [0.9, 0.99]}})
     assert outcome == COMPLETED
     assert event.record["settings"] == {"micro_batch_size": 4, "optim": {"betas": [0.9, 0.99]}}
@@ -81,7 +81,7 @@ def test_scalars_of_numpy_and_torch_are_numbers(run):
     assert found == {"samples": 4, "train_loss": 0.5, "scores": {"bleu_4": 0.25}}
 
 
-def test_it_stops_when_it_is_told_to_and_no_record_is_lost(start, tmp_path):
+def test_it_stops_on_request_without_losing_a_record(start, tmp_path):
     child = start("until_stopped")
     events = child.poll(30)
     child.stop(30)

@@ -135,7 +135,7 @@ def test_what_evaluations_add_is_in_every_turn(order, server, tmp_path, rounds):
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_who_is_twice_as_fast_is_found_to_be(order, server, tmp_path, rounds, together):
+def test_a_speedup_of_two_is_measured(order, server, tmp_path, rounds, together):
     rounds(4)
     report = finish(Race(order({"step_s": 0.04}, {"step_s": 0.02}, together=together), server))
     outcome, figures = identity.read_verdict(TrialDir(tmp_path))

@@ -10,7 +10,7 @@ SHOWN = Measurement(Throughput(61.2, 0.4, 9, 3.0), 0.2, 400, samples=400, curve=
 OOM = Outcome(Status.FAILED, Failure.OOM, "too big")
 
 
-def test_it_comes_through_as_it_was_whatever_is_put_beside_it():
+def test_it_passes_through_unchanged_whatever_is_added():
     record = {"samples": 400, "bleu_4": 0.2, "at_s": 3.0}
     for outcome in (None, OOM):
         given = Report(3, Phase.TRAINING, 9.5, SHOWN, (record,), {"cpu_percent": 50.0}, outcome, "be told")

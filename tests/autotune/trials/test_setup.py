@@ -90,7 +90,7 @@ def test_a_trial_is_capped_at_the_fraction_of_its_share_of_the_gpu(ordered):
         assert order.memory_cap_bytes == int(0.85 * share * 8 * GIB)
 
 
-def test_the_baseline_is_capped_only_where_it_has_neighbours(ordered):
+def test_the_baseline_is_capped_only_if_it_has_neighbours(ordered):
     assert ordered(gpus_per_trial=1.0)[0].memory_cap_bytes is None
     assert ordered(gpus_per_trial=1.0, number=7, repeat=Repeat(0, 2, (3, 0)))[0].memory_cap_bytes is None
     shared = ordered(gpus_per_trial=0.5)[0]
@@ -210,7 +210,7 @@ def together(raced, space):
     return ask
 
 
-def test_members_are_together_where_all_peaks_fit_beside_their_contexts(together):
+def test_members_run_together_if_all_peaks_and_contexts_fit(together):
     assert together(4 * GIB, 2 * GIB)
     assert not together(4 * GIB, 3 * GIB), "two contexts, and a tenth for what differs from run to run"
     assert not together(GIB, None)
@@ -266,7 +266,7 @@ def test_only_an_open_ended_baseline_ends_when_it_has_learnt(ordered):
     assert ordered(number=1, repeat=NOISE, budget=learning)[0].until_learnt == 0
 
 
-def test_a_trial_ends_when_its_speed_is_known_where_nothing_else_decides(ordered):
+def test_a_trial_ends_when_its_speed_is_known_if_nothing_else_decides(ordered):
     alone = {"select": "same-training"}
     assert ordered(number=1, objective=alone)[0].until_timed
     assert not ordered(number=0, objective=alone)[0].until_timed, "the baseline's quality is to be kept"
@@ -279,7 +279,7 @@ def test_a_trial_ends_when_its_speed_is_known_where_nothing_else_decides(ordered
     assert not ordered(number=1, objective=alone | {"constraints": {"rouge_l": ">= 0.1"}})[0].until_timed
 
 
-def test_an_order_says_what_is_minimized_and_has_its_target_as_all_inside_do(ordered):
+def test_an_order_of_a_minimized_objective_has_a_negated_target(ordered):
     """Internally, higher is better."""
     goal = {"minimize": "bleu_4", "select": "same-quality", "target": 2.5}
     order, _ = ordered(number=3, objective=goal)
@@ -287,13 +287,13 @@ def test_an_order_says_what_is_minimized_and_has_its_target_as_all_inside_do(ord
     assert not ordered(number=3)[0].minimize
 
 
-def test_an_order_says_how_often_the_real_training_is_evaluated(ordered):
+def test_an_order_has_the_real_trainings_evaluation_interval(ordered):
     order = ordered()[0]
     assert (order.counts_evaluations, order.samples_per_evaluation) == (False, None)
     assert ordered(objective={"speed": "wall"})[0].counts_evaluations
 
 
-def test_in_a_race_evaluations_are_added_where_they_are_part_of_the_speed(tmp_path, space):
+def test_in_a_race_evaluations_are_added_if_they_count_for_the_speed(tmp_path, space):
     shown = Measurement(throughput=Throughput(100.0, 1.0, 50, 5.0), outside=Outside(4, 3.0, 0.1))
     trials = [Trial(number, space.baseline_config, measurement=shown) for number in (0, 1)]
     for speed, outside_s in (("wall", 3.0 / 500), ("throughput", 0.0)):

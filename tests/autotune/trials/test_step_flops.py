@@ -70,7 +70,7 @@ def found(flops: StepFlops, losses: Iterator[Tensor]) -> list[dict[str, int]]:
     return [dict(flops.taken().get("step_flops", {})) for _ in losses]
 
 
-def test_how_many_parameters_are_trained_is_told_once(flops: StepFlops) -> None:
+def test_the_number_of_trained_parameters_is_reported_once(flops: StepFlops) -> None:
     model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 32))
     model[0].weight.requires_grad_(False)
     told = [flops.taken().get("trained_parameters") for _ in train(model, 4)]
@@ -114,7 +114,7 @@ def test_two_steps_are_counted_by_the_kind_of_their_numbers(
 
 
 @pytest.mark.parametrize("every", [2, 3, 10])
-def test_a_record_of_several_steps_has_what_all_of_them_have_computed(flops: StepFlops, every: int) -> None:
+def test_a_record_of_several_steps_has_the_operations_of_all(flops: StepFlops, every: int) -> None:
     step = 2 * 2 * BATCH * WIDTH * 32
     losses = train(nn.Linear(WIDTH, 32), 4 * every)
     told = [flops.taken() for number, _ in enumerate(losses, start=1) if number % every == 0]

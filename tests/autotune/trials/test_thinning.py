@@ -27,13 +27,13 @@ def samples(records):
     return [record["samples"] for record in records]
 
 
-def test_of_the_steps_one_a_second_is_kept():
+def test_one_step_a_second_is_kept():
     thin = thinner()
     assert samples(thin(steps(1, 31))) == [8, 72, 136, 200]
     assert samples(thin.rest()) == [240]  # the last one
 
 
-def test_what_is_kept_says_for_how_many_steps_it_stands():
+def test_a_kept_record_has_the_number_of_steps_it_stands_for():
     thin = thinner()
     evaluated = {"samples": 240, "at_s": HOUR_S + 4.0, "score": 1.0}
     kept = [*thin([*steps(1, 31), evaluated, *steps(31, 34, begun_s=HOUR_S + 4.0)]), *thin.rest()]
@@ -49,7 +49,7 @@ def test_what_is_kept_says_for_how_many_steps_it_stands():
     ]
 
 
-def test_what_tells_no_new_samples_is_no_step():
+def test_a_record_without_new_samples_is_no_step():
     thin = thinner()
     kept = thin([{"samples": 8 * (i // 2), "at_s": HOUR_S + i / 8} for i in range(2, 21)])
     assert [record.get("stands_for") for record in kept] == [None, 4, 4]
@@ -77,7 +77,7 @@ def test_without_a_distance_everything_is_kept():
     assert Thinner("score", 0.0)(steps(1, 5)) == steps(1, 5)
 
 
-def test_a_speed_is_the_same_of_what_is_kept():
+def test_kept_records_have_the_same_speed():
     """Steps of 10 to 50 ms, evaluations of 2 s after every 200 samples: all records against one a second."""
     rng, records, at_s = random.Random(0), [], 0.0
     for i in range(1, 4001):

@@ -93,7 +93,7 @@ def test_where_the_project_lies_does_not_count(project, tmp_path_factory, monkey
 
 
 @pytest.mark.parametrize("name", ["own_package", "own_package.inner"])
-def test_of_a_package_that_imports_nothing_besides_its_bytes_count(project, name):
+def test_only_the_bytes_of_a_package_without_imports_count(project, name):
     """Must not change: existing sessions identify their code by it."""
     import hashlib
 
@@ -103,7 +103,7 @@ def test_of_a_package_that_imports_nothing_besides_its_bytes_count(project, name
     assert code.revision_of_module(name) == digest.hexdigest()[:12]
 
 
-def test_neither_what_is_installed_nor_the_tuner_is_followed(project):
+def test_neither_installed_packages_nor_the_tuner_are_followed(project):
     write(project, {"own_entry.py": "import json, numpy, autotune\nfrom autotune.core import units\n"})
     assert not code._followed({"own_entry": project / "own_entry.py"})
 
@@ -167,7 +167,7 @@ def test_files_are_named_by_patterns(script, patterns, found):
     assert {str(file.relative_to(script)) for file in code.files(script, patterns)} == set(found)
 
 
-def test_files_beside_the_directory_can_be_named(script):
+def test_files_outside_of_the_directory_can_be_named(script):
     assert code.files(script / "configs", ["../models/**/*.py"]) == [
         script / "configs" / ".." / name for name in sorted(FILES[1:3])
     ]
@@ -177,7 +177,7 @@ def git(place: Path, *arguments: str) -> None:
     subprocess.run(["git", "-C", str(place), *arguments], check=True, capture_output=True)
 
 
-def test_without_patterns_it_is_what_git_tracks_as_it_is_on_the_disk(script):
+def test_without_patterns_it_is_the_files_tracked_by_git_as_on_the_disk(script):
     git(script, "init")
     write(script, {".gitignore": "ignored*\n", "ignored.py": "", "log.txt": "", "new.py": ""})
     write(script, {"README.md": "", "docs/figure.png": "", "Makefile": "", "weights.bin": ""})
@@ -206,7 +206,7 @@ def test_a_file_as_large_as_data_counts_by_its_size_and_time(script, monkeypatch
     assert code.revision_of_files(script) != before
 
 
-def test_data_is_told_by_path_size_and_time(script, monkeypatch):
+def test_data_is_identified_by_path_size_and_time(script, monkeypatch):
     names = ["models", "main.py", "absent"]
     known = [code.fingerprint_of_data(script, names)]
     assert code.fingerprint_of_data(script, names) == known[0]

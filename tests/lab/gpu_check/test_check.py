@@ -42,11 +42,11 @@ def test_no_point_is_asked_when_the_time_is_over():
     ("answers", "holds"),
     [([True, None], True), ([True, False], False), ([None], False), ([], False)],
 )
-def test_a_check_holds_where_all_that_was_asked_does(answers, holds):
+def test_a_check_holds_if_every_checked_point_does(answers, holds):
     assert check.holds([Found("", ok, "") for ok in answers]) is holds
 
 
-def test_a_line_says_whether_it_holds():
+def test_a_line_shows_whether_the_point_holds():
     said = [check.line(Found("bf16 computes", ok, "right")).plain for ok in (True, False, None)]
     assert [text.split("  ")[0] for text in said] == ["yes", "no", "not asked"]
     assert len({text.index("bf16") for text in said}) == 1
@@ -91,7 +91,7 @@ def test_memory_runs_out_as_an_out_of_memory_and_at_its_cap(outcome, held_bytes,
     assert found.figures["back_s"] >= 0
 
 
-def test_what_a_process_takes_besides_is_told_or_it_is_said_why_not():
+def test_other_memory_of_a_process_is_reported_or_the_reason_why_not():
     told = [Ran(OOM, Measurement(context_bytes=size)) for size in (300 * 2**20, 500 * 2**20)]
     assert of_memory._of_context(told).detail == "500 MiB"
     assert of_memory._of_context([told[0], Ran(OOM)]).ok is None

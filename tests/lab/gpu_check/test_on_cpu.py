@@ -49,7 +49,7 @@ def test_evaluations_are_timed_and_nothing_is_compiled_without_a_compiler(bench)
     assert (compiled.ok, compiled.detail) == (None, "needs a C++ compiler")
 
 
-def test_every_combination_is_trained_or_it_is_said_why_not(bench):
+def test_every_combination_is_trained_or_the_reason_is_given(bench):
     found = asked(bench, of_model.every_combination)
     assert len(found) == len(of_model.combinations())
     assert {name for name, one in found.items() if one.ok} == {"fp32", "fp32, checkpointing"}

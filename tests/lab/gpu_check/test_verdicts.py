@@ -49,7 +49,7 @@ def test_nvml_and_torch_agree():
         ),
     ],
 )
-def test_or_it_says_in_what_they_differ(told, wrong):
+def test_differences_are_named(told, wrong):
     assert verdicts.agreement(GPUS, told) == [wrong]
 
 
@@ -64,7 +64,7 @@ def test_or_it_says_in_what_they_differ(told, wrong):
         (float("nan"), "fp16", False),
     ],
 )
-def test_a_precision_trains_as_fp32_does_where_its_loss_is_within_the_tolerance(loss, precision, near):
+def test_a_precision_trains_as_fp32_if_its_loss_is_within_the_tolerance(loss, precision, near):
     assert verdicts.is_near(loss, 2.0, precision) is near
 
 
@@ -103,7 +103,7 @@ def test_what_is_compiled_after_the_third_step_is_late():
     assert verdicts.late_compilations(steps) == [6], "an evaluation is no step"
 
 
-def test_an_evaluation_takes_what_lies_between_it_and_the_step_before():
+def test_an_evaluation_takes_the_time_since_the_step_before():
     records = [
         {"at_s": 1.0},
         {"at_s": 4.0, "bleu_4": 0.1},

@@ -8,7 +8,7 @@ from lab.replay.drift import Drift
 MOVING = Drift((0.5, 1.5, 0.0, 2.0))
 
 
-def test_at_its_mean_speed_a_machine_takes_what_the_work_takes():
+def test_at_its_mean_speed_a_machine_takes_the_nominal_time():
     assert Drift((1.0, 1.0)).seconds(7.3, 0.4) == pytest.approx(7.3)
 
 

@@ -65,7 +65,7 @@ def kinds(planned):
     return Counter((p.config["micro_batch_size"], p.config["num_workers"], p.timed) for p in planned)
 
 
-def test_what_moves_speed_is_timed_and_what_moves_quality_has_seeds(small, recorded):
+def test_settings_of_speed_are_timed_and_settings_of_quality_have_seeds(small, recorded):
     known = Table(Header(small, {}))
     timed = list(recording.missing(known, seeds=2, timings=2, part="timed"))
     more_often = {(4, 0, True): 8, (4, 1, True): 2, (64, 0, True): 2, (64, 1, True): 2}
@@ -97,7 +97,7 @@ def training(space, workload):
     return Training(space, workload, Hardware(1, 16 * 2**30, (gpu,), None), Options())
 
 
-def test_a_recording_goes_on_where_it_was_cut_short_and_is_whole_in_the_end(small, workload, tmp_path):
+def test_an_interrupted_recording_resumes_and_completes(small, workload, tmp_path):
     file = tmp_path / "toy.jsonl"
     table.create(file, Header(small, {}))
 
@@ -134,7 +134,7 @@ def test_a_recording_goes_on_where_it_was_cut_short_and_is_whole_in_the_end(smal
     assert (untimed.timed, untimed.step_s, untimed.evaluations[0][:2]) == (False, (), (200, 0.0))
 
 
-def test_the_drift_is_what_the_baseline_shows_of_the_machine(small, workload, tmp_path):
+def test_the_drift_is_measured_with_the_baseline(small, workload, tmp_path):
     file = tmp_path / "toy.jsonl"
     table.create(file, Header(small, {}))
     found = recording.record_drift(file, training(small, workload), 3.0)

@@ -130,7 +130,7 @@ FAST = {"micro_batch_size": 16, "num_workers": 1, "learning_rate": 1.0}
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_race_says_how_many_times_as_fast_whatever_else_the_machine_does(drifting, seed):
+def test_a_race_measures_the_speedup_whatever_the_drift(drifting, seed):
     done = race_of(drifting, SLOW, FAST, seed=seed)
     assert done.outcome.status is Status.COMPLETED
     slices = done.measurement.slices
@@ -161,7 +161,7 @@ def test_with_a_drift_equal_settings_are_as_fast_in_the_long_run(drifting):
     assert speeds == pytest.approx([Truth(drifting).speed(trial.config)] * 4, rel=0.1)
 
 
-def test_a_trial_is_slow_where_it_meets_a_slow_machine(drifting):
+def test_a_trial_is_slow_while_the_machine_is_slow(drifting):
     drifting.drift = Drift((1.4,) * 60 + (0.6,) * 60)
     machine, trial = Machine(drifting, 0), Trial(1, drifting.space.config(SLOW))
     first, later = (machine.run(trial, None, at_s=at_s) for at_s in (0.0, 60.0))
@@ -174,7 +174,7 @@ def test_a_replayed_search_on_a_drifting_machine_finds_the_best(drifting):
     assert Truth(drifting).speed(result.winner) > Truth(drifting).speed(drifting.space.baseline_config)
 
 
-def test_an_evaluation_has_what_was_recorded_of_it(recorded, grid):
+def test_an_evaluation_has_its_recorded_fields(recorded, grid):
     """The search reads chance and collapse from the records, as from the workload's own."""
     config = grid.baseline_config
     point = Point(400, 0.5, 0.1, 2.5, 0.16, True)
@@ -184,12 +184,12 @@ def test_an_evaluation_has_what_was_recorded_of_it(recorded, grid):
     assert shown.scores["bleu_4_chance"] == 0.16
 
 
-def test_the_limit_is_that_of_the_recorded_runs(recorded, grid):
+def test_the_memory_limit_is_from_the_recorded_runs(recorded, grid):
     assert replay.memory_limit(recorded) == 2**30
     assert replay.memory_limit(Table(Header(grid, {}))) is None
 
 
-def test_the_truth_is_the_mean_of_what_was_recorded(recorded):
+def test_the_truth_is_the_mean_of_the_recorded_runs(recorded):
     truth, config = Truth(recorded), recorded.space.baseline_config
     fast = recorded.space.config({"micro_batch_size": 16, "num_workers": 1, "learning_rate": 1.0})
     spoiled = recorded.space.config({"micro_batch_size": 16, "num_workers": 1, "learning_rate": 2.0})
@@ -215,7 +215,7 @@ def test_the_baseline_keeps_its_own_quality_be_it_negative(recorded, sign):
     assert truth.keeps_quality(doubled) is (sign < 0), "half of the quality, or half of the loss"
 
 
-def test_a_score_says_when_the_search_was_right_for_good_and_what_was_lost(recorded):
+def test_a_score_has_the_time_until_right_for_good_and_the_loss(recorded):
     result, truth = replay.ours(recorded, 0, 12), Truth(recorded)
     found = scoring.score(result, truth)
     assert 0 < found.search_s <= result.moments[-1].seconds

@@ -8,7 +8,7 @@ from lab.replay.scoring import Truth
 
 
 @pytest.mark.parametrize("name", strategies.OTHERS)
-def test_a_strategy_tries_what_it_may_from_the_baseline_on_and_is_confirmed_like_ours(recorded, name):
+def test_a_strategy_starts_at_the_baseline_and_is_confirmed_like_ours(recorded, name):
     result = strategies.OTHERS[name](recorded, 0, 15)
     searched = [t for t in result.trials if t.kind == "searched"]
     assert len(searched) == 15

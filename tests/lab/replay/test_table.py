@@ -42,7 +42,7 @@ def test_a_table_is_read_back_as_it_was_written(file, grid):
     assert known.qualities(CONFIG) == [RUN]
 
 
-def test_an_older_table_says_of_an_evaluation_the_quality_alone(file):
+def test_an_older_tables_evaluations_have_only_a_quality(file):
     line = json.dumps({**asdict(RUN), "evaluations": [[200, 0.5, 0.1]]})
     file.write_text(f"{file.read_text()}{line}\n")
     assert Table.read(file).qualities(CONFIG)[0].evaluations == (Point(200, 0.5, 0.1, None, None, False),)

@@ -48,7 +48,7 @@ def progress(browser: WebDriver) -> str:
     return browser.find_element(By.ID, "progress").text
 
 
-def test_marks_are_kept_while_they_are_given_and_saved_as_a_file(
+def test_marks_are_stored_while_reading_and_saved_as_a_file(
     browser: WebDriver, sheet: Path, tmp_path: Path
 ) -> None:
     sets = browser.find_elements(By.CSS_SELECTOR, "[data-report]")

@@ -15,7 +15,7 @@ def test_case_and_punctuation_make_no_difference() -> None:
     ]
 
 
-def test_what_is_missing_stands_where_it_would_be() -> None:
+def test_missing_words_are_at_their_place() -> None:
     assert marked("no effusion or pneumothorax .", "no pneumothorax .") == [
         (SAME, "no"),
         (MISSING, "effusion or"),

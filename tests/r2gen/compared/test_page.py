@@ -53,12 +53,12 @@ def test_every_report_is_there_once_and_can_be_marked(text: str) -> None:
     assert Counter(shown) == Counter(report for study in STUDIES for report in page.texts(study).values())
 
 
-def test_nothing_in_it_tells_a_model_a_score_or_a_study(text: str) -> None:
+def test_it_reveals_no_model_score_or_study(text: str) -> None:
     for told in (*LABELS, "bleu", "0.1234", "cardiomegaly", "CXR"):
         assert told not in text
 
 
-def test_the_order_of_the_reports_tells_no_model_either() -> None:
+def test_the_order_of_the_reports_reveals_no_model() -> None:
     """Each model is in each place about equally often."""
     by_text = {e.report: label for label, found in written().items() for e in found}
     first = Counter(by_text[next(iter(page.texts(study).values()))] for study in STUDIES[1:])
@@ -79,13 +79,13 @@ def test_text_from_outside_is_shown_as_text_and_nothing_may_be_fetched() -> None
     assert re.search(r"content=\"default-src &#39;none&#39;; script-src &#39;sha256-", found)
 
 
-def test_a_model_that_wrote_nothing_says_so() -> None:
+def test_a_model_without_reports_is_marked() -> None:
     study = Shown({"bf16": entry("1", "")})
     assert '<p class="text"><em>nothing written</em></p>' in page.sheet([study])
     assert "nothing written" in page.side_by_side([Shown({"bf16": entry("1", "", "")})])
 
 
-def test_differences_and_findings_are_told_apart_without_colour() -> None:
+def test_differences_and_findings_are_distinguishable_without_colour() -> None:
     true = ("cardiomegaly", "edema")
     one = entry("1", "the heart is normal", "the heart is large", found=("edema", "hernia"), true=true)
     text = page.side_by_side([Shown({"bf16": one})])

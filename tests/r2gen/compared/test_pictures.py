@@ -35,7 +35,7 @@ def test_a_small_image_stays_as_it_is(tmp_path):
     assert picture(str(tmp_path / "x.png")).width == 20
 
 
-def test_what_cannot_be_shown_says_so(tmp_path):
+def test_an_unreadable_image_is_marked(tmp_path):
     (tmp_path / "none.png").write_text("no image")
     Image.new("L", (64, 64)).save(tmp_path / "whole.png")
     (tmp_path / "cut.png").write_bytes((tmp_path / "whole.png").read_bytes()[:60])

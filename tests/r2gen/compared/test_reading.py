@@ -45,7 +45,7 @@ def test_marks_are_counted_by_model_in_the_order_of_the_models() -> None:
     assert "do not count" not in found.note
 
 
-def test_answers_on_texts_that_are_gone_are_said_and_do_not_count() -> None:
+def test_answers_on_missing_texts_are_reported_and_not_counted() -> None:
     found = reading.marks({"AB": {**on(1, "large", "correct"), **on(1, "gone", "major error")}}, MODELS)
     assert [row[:3] for row in found.rows] == [("bf16", "1", "1")]
     assert found.note.endswith("Answers on texts that no model has written do not count: 1.")

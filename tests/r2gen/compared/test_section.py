@@ -12,7 +12,7 @@ from r2gen.compared.section import section
 from .written import entry, write
 
 
-def test_it_has_the_figures_of_every_model_and_what_readers_said(tmp_path: Path) -> None:
+def test_it_has_the_figures_of_every_model_and_the_answers_of_readers(tmp_path: Path) -> None:
     files = {
         label: write(
             tmp_path / label / "reports.jsonl",

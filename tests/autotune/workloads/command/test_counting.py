@@ -22,7 +22,7 @@ def test_steps_count_their_samples_or_the_batch():
     assert [counter.at(moment).samples for moment in (0.5, 1.0, 1.5, 9.0)] == [100, 108, 108, 113]
 
 
-def test_a_script_that_goes_on_counting_is_believed_and_one_that_begins_anew_is_added():
+def test_a_resumed_scripts_own_count_is_used_and_a_restarted_one_is_added():
     on, anew = Counter(Counts(100), 8), Counter(Counts(100), 8)
     assert on.said(1.0, 108)
     assert anew.said(1.0, 8)
@@ -72,7 +72,7 @@ def test_a_file_system_whose_clock_is_wrong_changes_nothing(tmp_path, wrong_s):
     assert Checkpoint(str(file), tmp_path).counts() == Counts(8)
 
 
-def test_a_directory_is_as_new_as_what_is_in_it(tmp_path):
+def test_a_directory_is_as_new_as_its_newest_file(tmp_path):
     inside = tmp_path / "step-1" / "deep" / "weights"
     inside.parent.mkdir(parents=True)
     counter, checkpoint = Counter(Counts(0), 8), Checkpoint(str(tmp_path / "step-*"), tmp_path)
@@ -125,7 +125,7 @@ def test_a_large_file_is_known_by_its_size_its_end_and_pieces_of_the_rest():
     assert len(set(digests)) == len(digests)
 
 
-def test_who_counts_its_samples_itself_is_believed_whatever_its_checkpoint(tmp_path):
+def test_a_scripts_own_sample_count_overrides_its_checkpoints(tmp_path):
     file, counter = tmp_path / "last.json", Counter(Counts(0), 8)
     file.write_text("1")
     checkpoint = Checkpoint(str(file), tmp_path)
@@ -149,7 +149,7 @@ def test_what_is_set_aside_is_no_checkpoint_any_more(tmp_path):
     assert outside.exists
 
 
-def test_tokens_are_counted_where_steps_tell_them_and_kept_with_the_checkpoint(tmp_path):
+def test_tokens_reported_by_steps_are_counted_and_saved_with_the_checkpoint(tmp_path):
     file = tmp_path / "last.pt"
     checkpoint, counter = Checkpoint(str(file), tmp_path), Counter(Counts(0), 8)
     assert counter.counts == {"samples": 0}

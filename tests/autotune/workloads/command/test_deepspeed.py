@@ -79,7 +79,7 @@ def test_the_baseline_is_the_config_as_it_is(space, workload):
 
 
 @pytest.mark.slow
-def test_a_script_trains_with_what_is_written_for_it(space, workload, tmp_path):
+def test_a_script_trains_with_its_written_config(space, workload, tmp_path):
     config = {"micro_batch_size": 16, "accumulation_steps": 2, "precision": "bf16", "zero_stage": 3}
     flat = workload.for_trial(space.settings(config), 256, 1, "val_loss")
     settings = space.for_workload(flat)

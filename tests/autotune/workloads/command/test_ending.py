@@ -40,7 +40,7 @@ def test_an_exit_is_judged_as_the_exception_that_it_was(code, told, tail, failur
 
 
 @pytest.mark.parametrize("code", [-9, 137])
-def test_a_kill_is_one_for_memory_where_there_is_evidence(code):
+def test_a_kill_counts_as_out_of_memory_if_there_is_evidence(code):
     outcome = failures.of_exception(ending.of_exit(code, 7, None, []))
     assert outcome.shortage is Shortage.KILLED_WORKER
     judged = [
@@ -55,7 +55,7 @@ def test_a_full_disk_is_not_the_scripts_fault():
     assert failures.of_exception(error).failure is None
 
 
-def test_what_was_not_seen_is_said_with_the_last_lines():
+def test_missing_metrics_are_reported_with_the_last_lines():
     error = ending.of_nothing(["quality.acc: matched no line"], ["a", "", "\x1b[1mb", "c", "d" * 99])
     assert str(error) == (
         f"quality.acc: matched no line; the last lines of its output: [1mb | c | {'d' * 50}..."

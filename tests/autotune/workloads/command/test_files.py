@@ -93,7 +93,7 @@ def test_a_command_reads_its_own_file_in_its_workdir(command, tmp_path, workdir)
     assert json.loads((tmp_path / "ds.json").read_text()) == json.loads(DS)
 
 
-def test_the_base_is_part_of_what_results_depend_on(command, tmp_path):
+def test_the_base_is_part_of_the_revision(command, tmp_path):
     (tmp_path / "ds.json").write_text(DS)
     given = {"ds": {"base": "ds.json", "set": SET}}
     before = [workload.revision() for workload in (command("", "{ds}", files=given), command(""))]

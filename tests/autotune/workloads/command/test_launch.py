@@ -20,7 +20,7 @@ from autotune.workloads.command.workload import CommandWorkload
         ("python train.py --num_processes 4", None),
     ],
 )
-def test_a_launcher_says_how_many_it_starts(run, found):
+def test_a_launchers_line_has_the_number_of_processes(run, found):
     assert processes(run.split()) == found
 
 
@@ -40,7 +40,7 @@ def test_their_number_is_a_setting_and_an_own_one_wins(tmp_path):
     assert of("torchrun --nproc_per_node gpu train.py", tmp_path).complete({}) == {}
 
 
-def test_where_a_setting_says_how_many_it_needs_its_role(tmp_path):
+def test_a_setting_for_the_number_of_processes_needs_its_role(tmp_path):
     workload = of("torchrun --nproc_per_node {gpus} train.py", tmp_path)
     assert workload.complete({"processes": 2}) == {"processes": 2}, "it has the role"
     with pytest.raises(InputError, match=r"say so in roles: \{processes: gpus\}"):

@@ -33,7 +33,7 @@ def test_flags_are_found_by_the_value_from_yaml_and_from_json():
     assert line.flags(given, {"compile": False, "precision": "fp32"}) == []
 
 
-def test_names_and_what_none_of_them_uses():
+def test_the_names_in_a_line_and_the_unused_settings():
     settings = {"optim": {"lr": 1, "betas": [1]}, "depth": 2, "seed": 0}
     assert line.names_in(["{a.b}{c}", "{{d}}", "{c}"]) == ["a.b", "c"]
     assert line.unused(settings, ["optim.lr", "seed"]) == ["optim.betas", "depth"]

@@ -36,7 +36,7 @@ def test_short_steps_share_a_record_and_long_ones_do_not() -> None:
     assert len(steps(*(step(0.06 * n, n) for n in range(1, 5)))) == 4
 
 
-def test_an_evaluation_stands_alone_and_what_came_before_it_comes_before_it() -> None:
+def test_an_evaluation_is_not_merged_and_keeps_its_place() -> None:
     records = merged(*((step(n * SHORT_S, n), n != 4) for n in range(1, 7)))
     assert seen(records) == [(1, 1, 1), (3, 3, 2), (4, 4, 1), (6, 6, 2)]
 

@@ -26,7 +26,7 @@ def test_a_pattern_finds_its_number(text, wanted):
     assert found == pytest.approx(wanted, nan_ok=True)
 
 
-def test_patterns_remember_who_never_matched_and_what_was_no_number():
+def test_patterns_record_missing_matches_and_values_that_are_no_number():
     patterns = Patterns({"loss": r"loss (\S+)", "acc": r"acc (\S+)", "step": "^step"})
     assert patterns.find("loss high step") == {}
     assert patterns.find("step 12") == {"step": 1.0}
@@ -54,7 +54,7 @@ def test_csv_rows_have_the_names_of_the_first_line():
     assert csv_rows(data + b"25,z\n", end).rows == [{"step": 3, "val loss": 0.25}]
 
 
-def test_csv_rows_are_read_once_whatever_their_columns_become(tmp_path):
+def test_csv_rows_are_read_once_even_if_columns_change(tmp_path):
     """As Lightning's logger writes them: a new metric rewrites the file with sorted columns.
 
     The file is empty for a moment meanwhile. If it stays empty, all rows after that are new.
@@ -83,7 +83,7 @@ def test_garbage_is_no_row(read, data):
     assert 0 <= end <= max(len(data), 1)
 
 
-def test_a_file_is_followed_from_where_it_ended(tmp_path):
+def test_a_file_is_followed_from_its_end(tmp_path):
     file = tmp_path / "a" / "log.jsonl"
     file.parent.mkdir()
     file.write_text('{"val": 1}\n')

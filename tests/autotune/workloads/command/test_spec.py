@@ -63,7 +63,7 @@ def test_a_mistake_is_one_line(changes, said):
     assert "\n" not in str(error.value)
 
 
-def test_what_is_missing_is_said_at_once():
+def test_missing_keys_are_reported_all_at_once():
     with pytest.raises(InputError, match=r"run: required; quality: required: \{name: pattern\}"):
         read_spec({"kind": "command"})
 
@@ -82,7 +82,7 @@ def test_flags_are_the_same_from_yaml_and_from_json():
     assert from_yaml.flags["size"]["2"] == ("-s", "2")
 
 
-def test_a_checkpoint_is_the_path_in_the_arguments_or_said():
+def test_a_checkpoint_is_the_path_in_the_arguments_or_named_explicitly():
     read = read_spec({**GOOD, "resume": "--resume={workdir}/last.pt"})
     assert read.resume == spec.Resume(file="{workdir}/last.pt", arguments=("--resume={workdir}/last.pt",))
     said = {"file": "{workdir}/ckpt.pt", "arguments": "--init_from=resume"}

@@ -142,7 +142,7 @@ def test_the_workdir_is_the_same_wherever_the_command_runs(command, workdir, mon
     assert (workdir / "made").exists()
 
 
-def test_a_script_shows_where_it_hangs(command, workdir, capfd):
+def test_a_hanging_script_shows_its_stack(command, workdir, capfd):
     stuck = "def waits():\n    os.kill(os.getpid(), signal.SIGUSR1)\nwaits()"
     text = f"import os, signal\n{stuck}\nprint('step\\nacc 1')"
     list(command(text, **STEPS).fit(BATCH, workdir))
@@ -188,7 +188,7 @@ def test_scores_are_found_in_a_file(command, workdir, keys, text):
     assert records == [{"samples": 8}, {"samples": 8, "acc": 0.5}, {"samples": 16}]
 
 
-def test_it_goes_on_from_its_checkpoint_and_knows_how_far_that_was(command, workdir):
+def test_it_resumes_from_its_checkpoint_with_its_samples(command, workdir):
     keys = {"resume": "{workdir}/last.json", **STEPS}
     first = command(TRAINS, "{workdir}", **keys).fit(BATCH, workdir)
     seen = list(islice(first, 20))
@@ -222,7 +222,7 @@ list(CommandWorkload.of(values, directory).fit({}, directory / "work"))
 """
 
 
-def test_killed_as_soon_as_it_has_saved_it_goes_on_counting_from_there(command, workdir):
+def test_killed_right_after_saving_it_resumes_counting_there(command, workdir):
     workload = command(SAVES_AND_IS_KILLED, "{workdir}", resume="--from {workdir}/last.pt")
     given = os.environ | {"PYTHONPATH": str(ROOT)}
     arguments = (json.dumps(workload.value), workdir.parent)
@@ -230,7 +230,7 @@ def test_killed_as_soon_as_it_has_saved_it_goes_on_counting_from_there(command, 
     assert Checkpoint(str(workdir / "last.pt"), workdir).counts() == Counts(24)
 
 
-def test_where_nobody_knows_what_a_checkpoint_had_seen_it_begins_anew(command, workdir, capfd):
+def test_without_a_checkpoints_sample_count_it_starts_anew(command, workdir, capfd):
     fit = command(TRAINS, "{workdir}", resume="{workdir}/last.json", **STEPS).fit
     (workdir / "last.json").write_text("5")
     records = fit(BATCH, workdir)
@@ -296,7 +296,7 @@ def test_the_output_may_be_anything(command, workdir):
     assert records == [{"samples": 8}, {"samples": 16}, {"samples": 16, "acc": 0.5}]
 
 
-def test_who_survives_the_command_is_ended(command, workdir):
+def test_processes_that_survive_the_command_are_killed(command, workdir):
     text = (
         "import subprocess, sys\n"
         "subprocess.Popen(['sleep', '600'], start_new_session=True)\nprint('step\\nacc 1')\nsys.exit(1)"
@@ -306,7 +306,7 @@ def test_who_survives_the_command_is_ended(command, workdir):
     assert family_of(workdir) == []
 
 
-def test_a_command_that_goes_on_in_the_background_is_told_so(command, workdir, monkeypatch):
+def test_a_command_that_continues_in_the_background_is_reported(command, workdir, monkeypatch):
     monkeypatch.setattr("autotune.workloads.command.training._GRACE_S", 0.3)
     text = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(600)"
     with pytest.raises(
@@ -316,7 +316,7 @@ def test_a_command_that_goes_on_in_the_background_is_told_so(command, workdir, m
     assert family_of(workdir) == []
 
 
-def test_who_cannot_be_found_and_writes_on_is_not_listened_to_for_ever(command, workdir, monkeypatch):
+def test_an_untraceable_writer_does_not_delay_the_end_forever(command, workdir, monkeypatch):
     monkeypatch.setattr("autotune.workloads.command.training._GRACE_S", 0.3)
     text = (
         "import subprocess\nprint('step\\nacc 1', flush=True)\n"
@@ -351,7 +351,7 @@ def test_a_script_that_is_deaf_to_sigterm_is_killed(command, workdir, monkeypatc
     assert family_of(workdir) == []
 
 
-def test_a_program_that_is_not_there_is_said(tmp_path, workdir):
+def test_a_missing_program_is_reported(tmp_path, workdir):
     values = {"run": "no-such-program", **STEPS}
     with pytest.raises(InputError, match=r"no-such-program cannot be started in .*: No such file"):
         list(CommandWorkload.of(values, tmp_path).fit({}, workdir))
@@ -440,7 +440,7 @@ def note(workdir):
     (workdir / ".samples").write_text('{"samples": 80, "tokens": null, "stamp": "by script"}')
 
 
-def test_a_checkpoint_that_cannot_be_gone_on_with_is_set_aside_once_and_then_said(command, workdir, capfd):
+def test_an_unusable_checkpoint_is_set_aside_once_and_then_reported(command, workdir, capfd):
     fit = command(TRAINS, "{workdir}", resume="{workdir}/last.json", **STEPS).fit
     (workdir / "last.json").write_text("half a check")
     note(workdir)
@@ -478,7 +478,7 @@ def test_why_a_command_fails_that_was_to_go_on(command, workdir, text, said):
         next(command(text, resume="{workdir}/last.json", **STEPS).fit(BATCH, workdir))
 
 
-def test_what_is_no_checkpoint_of_the_trials_own_stays_where_it_is(command, workdir):
+def test_a_checkpoint_of_the_users_own_is_left_in_place(command, workdir):
     pretrained = workdir.parent / "pretrained.pt"
     pretrained.touch()
     keys = {"resume": {"file": str(pretrained), "arguments": "--from"}, **STEPS}
@@ -499,9 +499,7 @@ def test_a_whole_training_that_cannot_go_on_is_not_begun_anew(command, workdir, 
     assert (workdir / "last.json").read_text() == "half a check"
 
 
-def test_a_whole_training_goes_on_from_a_checkpoint_of_which_nobody_knows(
-    command, workdir, monkeypatch, capsys
-):
+def test_a_whole_training_resumes_from_a_checkpoint_without_a_note(command, workdir, monkeypatch, capsys):
     """A kill came between the checkpoint and its note, so the note belongs to the checkpoint before."""
     monkeypatch.setenv("AUTOTUNE_WHOLE", "1")
     fit = command(TRAINS, "{workdir}", resume="{workdir}/last.json", **STEPS).fit
@@ -545,7 +543,7 @@ def test_a_stop_leaves_the_time_to_save_that_a_training_has(command, workdir, mo
     assert (workdir / "saved").exists()
 
 
-def test_what_a_script_saves_is_heard_before_the_attempt_is_given_up():
+def test_a_save_is_noticed_before_the_attempt_is_given_up():
     assert training._SAVING_S < attempt._GRACE_S
     assert training._WHOLE_SAVING_S < attempt._WHOLE_GRACE_S
 
@@ -561,7 +559,7 @@ time.sleep(600)
 """
 
 
-def test_a_stop_is_heard_within_an_evaluation_and_what_it_ends_with_is_told(command, workdir, monkeypatch):
+def test_a_stop_is_noticed_within_an_evaluation_and_the_end_is_reported(command, workdir, monkeypatch):
     records = command(LAST_WORDS, **STEPS).fit(BATCH, workdir)
     assert next(records) == {"samples": 8}
     monkeypatch.setattr(stops, "_signals", [15])

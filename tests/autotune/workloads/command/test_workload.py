@@ -22,7 +22,7 @@ def test_paths_are_relative_to_the_file_of_the_search_space(tmp_path):
     assert CommandWorkload.of(workload.value, Path("/elsewhere")) == workload
 
 
-def test_a_place_that_is_not_there_is_said_before_anything_starts(tmp_path):
+def test_missing_directories_and_programs_are_reported_before_anything_starts(tmp_path):
     with pytest.raises(InputError, match=r"workload\.directory: there is no directory"):
         CommandWorkload.of({**VALUES, "directory": "nowhere"}, tmp_path).check(SETTINGS)
     with pytest.raises(InputError, match=r"workload\.python: there is no program"):
@@ -67,7 +67,7 @@ def test_its_command_line_is_for_a_shell(tmp_path):
     assert sys.executable in shlex.split(text)
 
 
-def test_where_an_exported_command_trains_into_is_said_and_made(tmp_path, monkeypatch):
+def test_the_workdir_of_an_exported_command_is_printed_and_created(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = 'python -c \'import sys; open(sys.argv[1] + "/made", "w")\' {workdir} {optim.lr}'
     text = CommandWorkload.of({**VALUES, "run": run, "directory": "/"}, tmp_path).own_file.text(SETTINGS)

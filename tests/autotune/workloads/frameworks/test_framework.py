@@ -10,7 +10,7 @@ BASELINE = {"trainer": {"precision": "32-true"}, "loader": {"batch_size": 8}, "o
 VALUES = {"workload": {"kind": "lightning", "run": "python train.py"}, "baseline": BASELINE}
 
 
-def test_a_setting_has_its_role_where_the_baseline_has_it():
+def test_a_setting_has_its_role_if_it_is_in_the_baseline():
     found = LIGHTNING.completed(VALUES)
     roles = {
         "precision": "trainer.precision",
@@ -23,7 +23,7 @@ def test_a_setting_has_its_role_where_the_baseline_has_it():
     assert LIGHTNING.completed({**VALUES, "baseline": dotted})["roles"] == roles
 
 
-def test_what_the_user_says_counts():
+def test_the_users_values_take_precedence():
     said = {"micro_batch_size": "data.size", "weight_decay": "optimizer.lr"}
     found = LIGHTNING.completed({**VALUES, "roles": said, "values": {"precision": {"bf16": "bf16-true"}}})
     assert found["roles"] == {**said, "precision": "trainer.precision"}
@@ -72,7 +72,7 @@ def test_where_no_batch_is_known_the_script_validates_when_it_does():
     assert LIGHTNING.for_trial({"loader.num_workers": 2}, 1000, 5, "val_loss") == {}
 
 
-def test_what_is_beside_the_steps_of_lightning_moves_no_memory():
+def test_lightning_settings_outside_of_steps_do_not_affect_memory():
     known = {one.name: one for one in LIGHTNING.known}
     for name in ("trainer.log_every_n_steps", "trainer.detect_anomaly", "trainer.val_check_interval"):
         assert (known[name].moves_memory, known[name].moves_result) == (Memory.NOT, Result.EQUAL)

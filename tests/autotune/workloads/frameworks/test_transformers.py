@@ -48,7 +48,7 @@ def test_no_mixed_precision_is_fp32_whatever_it_is_called(baseline):
     assert space.for_workload(space.settings({})) == baseline
 
 
-def test_a_trial_has_its_evaluations_by_what_it_has_seen_and_the_export_has_the_users_own():
+def test_a_trial_evaluates_by_samples_and_the_export_as_the_user_configured():
     knobs = {"trainer.per_device_train_batch_size": {"choice": [8, 16]}}
     baseline = {"trainer": {**TRAINER["trainer"], "eval_steps": 500}}
     space = spaces.from_values({"workload": WORKLOAD, "baseline": baseline, "knobs": knobs}, "here")

@@ -115,13 +115,13 @@ def test_a_mistake_is_one_line(made, keys, said):
 
 
 @pytest.mark.parametrize("kind", ["lightning", "transformers"])
-def test_a_whole_training_is_as_long_as_the_script_says(made, kind):
+def test_a_whole_training_has_the_scripts_own_length(made, kind):
     workload = made(kind=kind)
     assert workload.ends_itself
     assert workload.for_training(SETTINGS, None).keys() == {*SETTINGS, "effective_batch_size"}
 
 
-def test_work_is_counted_in_what_the_framework_can_evaluate_by(made):
+def test_work_is_counted_in_the_unit_of_the_frameworks_evaluations(made):
     made(kind="transformers").require_unit("tokens")
     made().require_unit("samples")
     with pytest.raises(InputError, match=r"unit: kind lightning counts samples: got 'tokens'"):
