@@ -136,7 +136,7 @@ def replay(
 ) -> int:
     """Replay searches over recorded runs, in simulated time. Example: lab replay t.jsonl --seeds 20"""
     from autotune.cli import option_values  # noqa: PLC0415 - as above
-    from lab.replay import scoring  # noqa: PLC0415 - it imports the sampler, which takes a second
+    from lab.replay import scoring  # noqa: PLC0415 - importing the sampler takes a second
     from lab.replay.table import Table  # noqa: PLC0415
 
     option_values.one_of("--strategy", strategy, tuple(scoring.STRATEGIES))

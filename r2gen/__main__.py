@@ -126,7 +126,7 @@ def _overrides(given: Sequence[str]) -> dict[str, Any]:
             raise InputError(f"--set: NAME=VALUE: got {text!r}")
         try:
             values[name] = yaml.safe_load(value)
-        except Exception:  # noqa: BLE001 - whatever is no YAML is text
+        except Exception:  # noqa: BLE001 - a value that is not YAML is text
             values[name] = value
     return with_compat(values)  # here: a complete configuration would set every quirk itself
 
@@ -234,7 +234,7 @@ def _generate(given: argparse.Namespace) -> int:
 
 
 def _sheet(given: argparse.Namespace) -> int:
-    from r2gen.compared import entries, page  # noqa: PLC0415 - of no other command
+    from r2gen.compared import entries, page  # noqa: PLC0415 - only this command needs it
 
     if given.samples < 1:
         raise InputError(f"--samples: at least 1: got {given.samples}")

@@ -38,7 +38,7 @@ def directory() -> Path:
 def opened(
     name: str, needed_bytes: int, limit_bytes: int, make: Callable[[Path], None], read: Callable[[Path], T]
 ) -> T | None:
-    """Returns `read` of the entry `name`, which `make` fills in an empty directory if it does not exist.
+    """Returns the result of `read` on the entry `name`, which `make` fills if it does not exist yet.
 
     An entry takes about `needed_bytes`, and all together at most `limit_bytes`: the least recently used are
     evicted, except those used within the last hour. An entry that `read` rejects with OSError, ValueError or

@@ -88,7 +88,7 @@ def require(state: Mapping[str, Any], names: Sequence[str], file: Path) -> None:
 def _numpy_scalars() -> list[Any]:
     """Returns the NumPy types that an original checkpoint needs for its best score."""
     import numpy as np  # noqa: PLC0415
-    from numpy._core.multiarray import scalar  # noqa: PLC0415 - the name that such a checkpoint calls
+    from numpy._core.multiarray import scalar  # noqa: PLC0415 - the name in such a checkpoint
 
     return [(scalar, "numpy.core.multiarray.scalar"), scalar, np.dtype, np.dtypes.Float64DType]
 

@@ -43,5 +43,5 @@ class Stopwatch:
 
 def _between_s(begin: "torch.cuda.Event | float", end: "torch.cuda.Event | float") -> float:
     if isinstance(begin, float) or isinstance(end, float):
-        return float(end) - float(begin)  # type: ignore[arg-type]  # marks are of one kind
+        return float(end) - float(begin)  # type: ignore[arg-type]  # all marks have one type
     return float(begin.elapsed_time(end)) / 1e3

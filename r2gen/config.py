@@ -228,7 +228,7 @@ def load(path: Path) -> Config:
         where = f" in line {at.line + 1}, column {at.column + 1}" if at else ""
         what = error.problem or error.context
         raise InputError(f"config {path}: cannot be read: {what}{where}") from None
-    except Exception as error:  # noqa: BLE001 - PyYAML lets pass what int, datetime and deep nesting raise
+    except Exception as error:  # noqa: BLE001 - PyYAML passes on errors of int, datetime and deep nesting
         raise InputError(f"config {path}: cannot be read: is not YAML: {type(error).__name__}") from None
     if not isinstance(values, dict):
         raise InputError(f"config {path}: must be a mapping of settings, got {type(values).__name__}")

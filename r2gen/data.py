@@ -202,7 +202,7 @@ def loader(
     return DataLoader(
         dataset,
         batch_sampler=sampler,
-        collate_fn=_as_it_is,  # type: ignore[arg-type]  # what __getitems__ has made is a batch already
+        collate_fn=_as_it_is,  # type: ignore[arg-type]  # __getitems__ returns whole batches
         num_workers=workers,
         timeout=config.loader_timeout_s if workers else 0,
         prefetch_factor=config.prefetch_factor if workers else None,

@@ -53,7 +53,7 @@ def _decoded(path: Path) -> Image.Image:
             return opened.convert("L")
     except MemoryError:
         raise
-    except Exception as error:  # noqa: BLE001 - broken files make Pillow raise whatever its parsers raise
+    except Exception as error:  # noqa: BLE001 - Pillow raises any exception for a broken file
         text = " ".join(str(error).split())
         raise BadImageError(f"image {path} cannot be decoded: {text or type(error).__name__}") from None
 

@@ -7,7 +7,7 @@ import math
 from typing import cast
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - everybody's name for it
+import torch.nn.functional as F  # noqa: N812 - the usual alias
 from torch import Tensor, nn
 
 from r2gen.packing import Packing

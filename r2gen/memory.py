@@ -1,7 +1,7 @@
 """R2Gen's relational memory and the layer norm that it drives (arXiv:2010.16056)."""
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - everybody's name for it
+import torch.nn.functional as F  # noqa: N812 - the usual alias
 from torch import Tensor, nn
 
 from r2gen.layers import Attention, standardise

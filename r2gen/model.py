@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Self
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - everybody's name for it
+import torch.nn.functional as F  # noqa: N812 - the usual alias
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -61,7 +61,7 @@ class DecoderLayer(nn.Module):
         own = partial(self.self_attn.keys_values, packing=packing)
         return self.attend(x, source, memory, mask, own, packing)
 
-    def attend(  # noqa: PLR0917 - all that a word is decoded from
+    def attend(  # noqa: PLR0917 - everything that a word depends on
         self,
         x: Tensor,
         source: KeysValues,

@@ -75,7 +75,7 @@ def convert(model: nn.Module, config: Config) -> None:
     """
     if config.precision != "fp8":
         return
-    from torchao.float8 import (  # noqa: PLC0415 - an extra that few have
+    from torchao.float8 import (  # noqa: PLC0415 - an optional dependency
         Float8LinearConfig,
         convert_to_float8_training,
     )

@@ -43,7 +43,7 @@ def make(directory: Path, studies: Mapping[str, int], seed: int, size: int) -> P
         _write(scratch, studies, seed, size)
         scratch.chmod(0o755)
         try:
-            os.rename(scratch, target)  # noqa: PTH104 - fails, as it must, where another run was faster
+            os.rename(scratch, target)  # noqa: PTH104 - must fail if another run was faster
         except OSError:
             if not target.is_dir():
                 raise

@@ -253,7 +253,7 @@ class _Trainer:
             with suppress(RuntimeError):  # torch raises once, at any point, if a worker was killed
                 self.save_if_changed()
             self.save_if_changed()
-        except Exception as fault:  # noqa: BLE001 - the error that ended the training is the one to tell
+        except Exception as fault:  # noqa: BLE001 - must not hide the error that ended the training
             _tell(f"{last}: what was trained before the error could not be saved: {fault}")
         if self._saved_at == self._step > 0:
             _tell(f"{last} has the {self._samples} samples before the error: the same command goes on there")

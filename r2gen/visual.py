@@ -150,7 +150,7 @@ def load_imagenet_weights(extractor: VisualExtractor, path: Path) -> None:
     """
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # noqa: BLE001 - torch.load raises whatever the bytes provoke
+    except Exception as error:  # noqa: BLE001 - torch.load raises any exception for invalid bytes
         # torch's own message for an unsafe file is not passed on: it explains how to execute the content.
         reason = getattr(error, "strerror", None) or "is none, or holds more than tensors"
         raise InputError(f"visual_weights {path}: cannot be read as a state dict: {reason}") from None

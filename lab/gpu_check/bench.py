@@ -187,7 +187,7 @@ class Bench:
     def run_elsewhere(self, order: Order, environment: Mapping[str, str]) -> Ran:
         """Runs a trial in a fork server of its own, with `environment` added to this process's."""
         with suppress(subprocess.TimeoutExpired):
-            done = subprocess.run(  # noqa: S603 - a constant, and this very Python
+            done = subprocess.run(  # noqa: S603 - a constant command line
                 [sys.executable, "-P", "-m", elsewhere.__name__, json.dumps(order.to_dict())],
                 env={**os.environ, **environment},
                 capture_output=True,

@@ -57,7 +57,7 @@ def run(bench: Bench, points: Sequence[Point]) -> Iterator[Found]:
             continue
         try:
             yield from point.ask(bench)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+        except Exception as error:  # noqa: BLE001 - any error is a result of the point
             message = " ".join(printable(error).split())
             yield Found(point.name, False, f"the check broke off: {type(error).__name__}: {message}")
 
