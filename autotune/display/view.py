@@ -48,7 +48,7 @@ def knobs(config: Config) -> str:
 def _knob(name: str, value: Setting) -> str:
     if value is True:
         return name
-    shown = f"{value:.2g}" if isinstance(value, float) else str(value)
+    shown = f"{float(f'{value:.2g}'):g}" if isinstance(value, float) else str(value)
     return f"{COMMON[name].short or name} {shown}"
 
 

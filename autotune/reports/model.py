@@ -15,12 +15,12 @@ from autotune.core.trial import Evaluation
 from autotune.display import words
 from autotune.display.rows import TrialRow
 from autotune.judging import quality as qualities
-from autotune.judging.ablation import Step
 from autotune.judging.costs import Cost, Prices
 from autotune.judging.estimates import Figure
 from autotune.workloads.own_section import OwnSection
 
-if TYPE_CHECKING:  # which imports numpy, and every command this module
+if TYPE_CHECKING:  # which import numpy, and every command this module
+    from autotune.judging.ablation import Step
     from autotune.judging.elsewhere import Elsewhere
 
 FORMATS = ("html", "json", "md")
@@ -167,7 +167,7 @@ class Report:
     least_quality: float | None
     trials: tuple[TrialRow, ...]
     predicted: tuple[Predicted, ...]
-    ablation: tuple[Step, ...]
+    ablation: tuple["Step", ...]
     compared: tuple[Compared, ...]
     skipped: tuple[Skipped, ...]
     provenance: Mapping[str, Any] = field(default_factory=dict)

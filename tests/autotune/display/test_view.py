@@ -406,3 +406,9 @@ def test_that_the_baseline_leaks_is_said_and_of_no_other_trial(confirmed, space)
     found = view.cautions(History([leaking(t) if t in others else t for t in trials], whole))
     assert [line.partition(" takes")[0] for line in found] == ["The baseline"]
     assert "in epoch" not in found[0]
+
+
+def test_a_setting_is_a_plain_number_if_it_is_neither_huge_nor_tiny():
+    assert view.knobs({"learning_rate": 151.3}) == "lr 150"
+    assert view.knobs({"learning_rate": 0.00141}) == "lr 0.0014"
+    assert view.knobs({"learning_rate": 1e-5}) == "lr 1e-05"

@@ -93,7 +93,7 @@ def test_a_search_from_start_to_a_confirmed_export(tmp_path, autotune):
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert "trial 0 started: 4 lr 0.001 (baseline)" in done.stdout
-    assert "started: 4 lr 0.001 (race of trials 0, " in done.stdout
+    assert "started: race of 0, " in done.stdout
     assert "Confirmed: " in done.stdout
     company = "(alone on the device|while others used .* the CPUs)"
     sooner = rf"x as soon at .* rounds side by side, {company}, \d seeds? of its own\)"
