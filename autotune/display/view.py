@@ -101,10 +101,12 @@ def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
 
 
 def out_of_time(trials: Sequence[Trial], planned: int) -> str:
-    """`Out of time after 3 trials of 40.`"""
+    """Returns `Out of time after 3 trials of 40.`; a finalist's other lengths may be more than were planned."""
     ended = sum(t.kind is TrialKind.SEARCHED and t.outcome is not None for t in trials)
-    after = f"after {words.plural(ended, 'trial')} of {planned}" if ended else "before any trial ended"
-    return f"Out of time {after}."
+    if not ended:
+        return "Out of time before any trial ended."
+    of = f" of {planned}" if ended < planned else ", while confirming"
+    return f"Out of time after {words.plural(ended, 'trial')}{of}."
 
 
 def kind(trial: Trial) -> str:

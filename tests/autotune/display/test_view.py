@@ -53,6 +53,7 @@ def test_out_of_time_says_after_how_many_trials_of_how_many(make_trial):
     running = replace(make_trial(3), outcome=None)
     assert view.out_of_time([*trials, running], 40) == "Out of time after 2 trials of 40."
     assert view.out_of_time(trials[:1], 40) == "Out of time after 1 trial of 40."
+    assert view.out_of_time(trials[:1], 1) == "Out of time after 1 trial, while confirming."
     assert view.out_of_time([running], 40) == "Out of time before any trial ended."
 
 
