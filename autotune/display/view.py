@@ -101,7 +101,7 @@ def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
 
 
 def out_of_time(trials: Sequence[Trial], planned: int) -> str:
-    """Returns `Out of time after 3 trials of 40.`; a finalist's other lengths may be more than were planned."""
+    """Returns `Out of time after 3 trials of 40.`; finalists of other lengths come on top of these."""
     ended = sum(t.kind is TrialKind.SEARCHED and t.outcome is not None for t in trials)
     if not ended:
         return "Out of time before any trial ended."
