@@ -31,18 +31,9 @@ from unittest import mock
 import numpy as np
 import optuna
 
+from autotune.core.measurement import Evaluation, Measurement, Schedule, Slice, Throughput
 from autotune.core.settings import LEARNING_RATE, LENGTH, MICRO_BATCH, Config, settings_key
-from autotune.core.trial import (
-    Evaluation,
-    Measurement,
-    Outcome,
-    Schedule,
-    Slice,
-    Status,
-    Throughput,
-    Trial,
-    TrialKind,
-)
+from autotune.core.trial import Outcome, Status, Trial, TrialKind
 from autotune.judging import confirm, objective, planning, racing, stopping
 from autotune.search import heuristics
 from autotune.search.search import Search
@@ -53,24 +44,24 @@ from autotune.space.space import Space
 HERE = Path(__file__).parent
 START_S, EVALUATION_S, STEPS_SEEN, ASKED_AFTER_S = 5.0, 2.5, 200, 8.0
 UNRECORDED = {"accumulation_steps", "precision", "num_workers", "channels_last"}  # knobs of the demonstration
-EPOCH = 256  # samples of the demonstration's
 SPEED_APART, HALF_WIDTH, TURN_APART = 0.015, 0.01, 0.03
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recorded training: its score, its search space, and the minutes of a search.
+    """A training whose variants were recorded, and the search for a faster one.
 
-    Quality is `sign` times the score, so that higher is better; `start` is the untrained model's.
+    Quality is `sign` times the score, so that higher is better.
     """
 
     name: str
     space: Path
     score: str
     sign: int
-    start: float
-    most: float
-    minutes: float
+    start: float  # quality of the untrained model
+    most: float  # highest quality
+    minutes: float  # of a search
+    epoch: int | None = None  # samples, if the length counts epochs
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -80,7 +71,7 @@ class Recipe:
     def read_space(self) -> Space:
         """Returns its space with the recorded knobs only."""
         space = spaces.parse(self.space.read_text(), str(self.space))
-        training = space.training.model_copy(update={"samples_per_epoch": EPOCH})
+        training = space.training.model_copy(update={"samples_per_epoch": self.epoch})
         space = spaces.complete(space.model_copy(update={"training": training}), str(self.space))
         knobs = {name: knob for name, knob in space.knobs.items() if name not in UNRECORDED}
         return space.model_copy(update={"knobs": knobs})
@@ -89,7 +80,7 @@ class Recipe:
 RECIPES = {
     # The recipe takes 108 s on one core and 72 s on two, so 67 minutes here equal 45 on two.
     "nanogpt": Recipe("nanogpt", HERE / "nanogpt.yaml", "val_loss", -1, -4.18, math.inf, 67.0),
-    "r2gen": Recipe("r2gen", HERE.parent / "search_spaces" / "cpu.yaml", "bleu_4", 1, 0.58, 1.0, 15.0),
+    "r2gen": Recipe("r2gen", HERE.parent / "search_spaces" / "cpu.yaml", "bleu_4", 1, 0.58, 1.0, 15.0, 256),
 }
 
 

@@ -21,8 +21,9 @@ from typing import Any, Protocol, cast
 import optuna
 from optuna.trial import TrialState
 
+from autotune.core.measurement import Measurement, Throughput
 from autotune.core.passed_over import Refused
-from autotune.core.trial import Failure, Measurement, Outcome, Status, Throughput, Trial
+from autotune.core.trial import Failure, Outcome, Status, Trial
 from autotune.memory import memory_needs
 from autotune.memory.feasibility import MemoryModel
 from autotune.search.search import Search

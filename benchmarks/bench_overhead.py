@@ -20,7 +20,8 @@ from pathlib import Path
 import optuna
 
 from autotune.cli import prepare
-from autotune.core.trial import Evaluation, Measurement, Outcome, Status, Throughput
+from autotune.core.measurement import Evaluation, Measurement, Throughput
+from autotune.core.trial import Outcome, Status
 from autotune.engines import engine
 from autotune.search.search import Search
 from autotune.search.surroundings import Silent

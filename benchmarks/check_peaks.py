@@ -7,8 +7,9 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
+from autotune.core.measurement import Measurement
 from autotune.core.settings import MICRO_BATCH
-from autotune.core.trial import Measurement, Status, Trial
+from autotune.core.trial import Status, Trial
 from autotune.memory.feasibility import MemoryModel
 from lab.replay.table import Table
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import yaml
 
-from autotune.core.trial import Throughput
+from autotune.core.measurement import Throughput
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order

@@ -9,7 +9,8 @@ from pathlib import Path
 import optuna
 import pytest
 
-from autotune.core.trial import Measurement, Outcome, Status, Trial
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Outcome, Status, Trial
 
 SEEDS = 3
 

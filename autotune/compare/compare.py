@@ -1,6 +1,6 @@
-"""What a precision gives up: the baseline and the recommended settings in each, trained alike and scored.
+"""Trains and scores models to compare precisions: the baseline, and the recommended settings in each.
 
-Every model has a directory of its own. What is done is not done again: a kill loses what was under way.
+Every model has a directory of its own. Finished models are kept, so a kill loses only the running one.
 """
 
 import json
@@ -16,8 +16,9 @@ from autotune.compare import evaluation, results, steps
 from autotune.compare.results import BASELINE, Model
 from autotune.core import files
 from autotune.core.errors import EvaluationError, InputError
+from autotune.core.measurement import Measurement
 from autotune.core.settings import PRECISION, Config, Setting
-from autotune.core.trial import Measurement, Outcome, Status, Trial
+from autotune.core.trial import Outcome, Status, Trial
 from autotune.display import rows, view
 from autotune.judging import confirm
 from autotune.judging.history import History
@@ -37,7 +38,7 @@ _SAY_EVERY_S = 10.0
 
 @dataclass(frozen=True)
 class Contender:
-    """A model to be compared, and the configuration that it is trained with; `seed` is added to its own."""
+    """A model to compare, and its configuration; `seed` is added to that of the settings."""
 
     label: str
     config: Config
@@ -49,10 +50,10 @@ class Contender:
 
 
 def contenders(history: History, precisions: Iterable[str], seeds: int = 1) -> list[Contender]:
-    """The baseline, and what is recommended in each of `precisions` unless that is the baseline itself.
+    """Returns the baseline, and the recommended settings in each of `precisions` that differ from it.
 
-    Each comes with so many `seeds`, all of them with one before any has the next: an interrupted comparison
-    has as many of each. Raises InputError where nothing is recommended yet.
+    Each comes with `seeds` seeds, ordered by seed, so that an interrupted comparison has as many of each.
+    Raises InputError if nothing is recommended yet.
     """
     space, best = history.space, confirm.recommended(history)
     if best is None:
@@ -66,28 +67,23 @@ def contenders(history: History, precisions: Iterable[str], seeds: int = 1) -> l
 
 @dataclass(frozen=True)
 class Terms:
-    """What all models of a comparison have in common.
-
-    `facts` are what their figures depend on besides. `may_take` says that what the search has measured
-    compares with what is measured now, so that a checkpoint that it has kept may be taken. `epochs` are what
-    the `samples` were asked for as, None where they were not.
-    """
+    """The conditions that all models of a comparison share."""
 
     samples: int
-    facts: Mapping[str, Any]
-    may_take: bool
-    epochs: int | None = None
+    facts: Mapping[str, Any]  # what their figures depend on besides the settings
+    may_take: bool  # checkpoints that the search has kept compare with models trained now
+    epochs: int | None = None  # if the length was asked for in epochs
 
 
 class Length(NamedTuple):
-    """Of a model's training: `epochs` where it was asked for in them."""
+    """The length of a model's training."""
 
     samples: int
-    epochs: int | None = None
+    epochs: int | None = None  # if the length was asked for in epochs
 
 
 def length_known(session: Session, facts: Mapping[str, Any]) -> Length | None:
-    """How long the models of these `facts` that are there are trained; None without any."""
+    """Returns the length of existing models made under these `facts`; None if there are none."""
     now = _conditions(facts)
     for place in session.comparison.models:
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -98,18 +94,18 @@ def length_known(session: Session, facts: Mapping[str, Any]) -> Length | None:
 
 
 def _conditions(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The `facts`, with the device as the GPUs that a model may use."""
+    """Adds the device that a model trains on to the `facts`."""
     return {**facts, "device": telemetry.device()}
 
 
 def _changed(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """In what the plan of `then` differs from that of `now`. What was not kept then is not compared."""
+    """Returns the names of what differs between two plans; a name that `then` lacks is not compared."""
     return [name for name, value in now.items() if then.get(name, value) != value]
 
 
 @dataclass(frozen=True)
 class _Job:
-    """A model, how it is trained, and all that its figures come from: its `plan`."""
+    """A model to make. Its `plan` holds all that its figures depend on."""
 
     contender: Contender
     place: ModelDir
@@ -122,24 +118,24 @@ class _Job:
 
     @property
     def known(self) -> Model | None:
-        """The model as it was written down, None where it was not, or is of other terms."""
+        """The model on disk; None if there is none, or it was made under another plan."""
         return results.read(self.place) if self.is_planned() else None
 
     def changed(self) -> list[str]:
-        """In what its plan differs from that of what its directory holds."""
+        """Returns the names of what differs between its plan and that of its directory."""
         try:
             return _changed(json.loads(files.read(self.place.plan_file)), self.plan)
         except (OSError, ValueError, AttributeError):
             return ["plan"]
 
     def is_planned(self) -> bool:
-        """Whether what its directory holds is of this very model, and not of one on other terms."""
+        """Returns True if its directory belongs to a model with the same plan."""
         return not self.changed()
 
     def goes_on(self) -> bool:
-        """Whether its directory holds something to resume: half a training, or a model to be scored.
+        """Returns True if its directory holds part of a training, or a trained model that is to be scored.
 
-        What has failed is tried again from its start.
+        A failed training starts again from its beginning.
         """
         verdict = read_verdict(self.place)
         is_trained = verdict is not None and verdict[0].status is Status.COMPLETED
@@ -148,7 +144,7 @@ class _Job:
     def model(
         self, outcome: Outcome, training: Measurement, place: TrialDir, trial: int | None = None
     ) -> Model:
-        """The model as its training in `place` has left it, not scored yet."""
+        """Returns the model that the training in `place` has left, without scores."""
         asked = self.contender
         return Model(
             label=asked.label,
@@ -169,7 +165,7 @@ class _Job:
 
 
 class Comparison:
-    """Trains and scores models for a session whose lock is held; `say` gets a line for all that happens."""
+    """Trains and scores models for a session whose lock is held; passes progress lines to `say`."""
 
     def __init__(
         self,
@@ -187,7 +183,7 @@ class Comparison:
         self._server = ForkServer(training.workload.preload)
 
     def run(self, contender: Contender) -> bool:
-        """Trains and scores a model as far as needed; returns whether that could be done."""
+        """Does what is left of training and scoring a model; returns True if it is then complete."""
         job = self._job(contender)
         if job.known is not None and self._is_whole(job, job.known):
             self._say(f"{job.name}: already done")
@@ -215,17 +211,17 @@ class Comparison:
                 )
 
     def _lasting(self, settings: Config) -> dict[str, Setting]:
-        """`settings` of a training of as many epochs as were asked for, where they were."""
+        """Returns `settings` with the length that was asked for in epochs, if one was."""
         epochs = self._terms.epochs
         return self._training.workload.lasting(settings, epochs) if epochs else dict(settings)
 
     def _asked(self, contender: Contender) -> Contender:
-        """`contender` as long as all models, whatever its own length, which a knob may have set."""
+        """Returns `contender` with the length of all models; a knob may have set its own."""
         whole = self._lasting(self._space.settings(contender.config))
         return replace(contender, config={name: whole[name] for name in contender.config})
 
     def _job(self, contender: Contender) -> _Job:
-        """A training alone on the device and to the last sample; its checkpoint is kept for now."""
+        """Returns a contender's job: alone on the device, its checkpoint kept to be scored."""
         budget = self._space.budget.model_copy(update={"samples_per_trial": self._terms.samples})
         changes = {"budget": budget, "baseline": self._baseline}
         training = replace(self._training, space=self._space.model_copy(update=changes))
@@ -241,7 +237,7 @@ class Comparison:
         return _Job(contender, place, order, plan)
 
     def _taken(self, job: _Job) -> tuple[Model, Path] | None:
-        """The model of a trial of the search that ran just so and alone, where its checkpoint was kept."""
+        """Returns the model of a trial with the same settings that ran alone, if its checkpoint was kept."""
         asked, samples = job.contender, job.order.samples
         settings = {**self._baseline, **asked.config}
         if not self._terms.may_take or samples != self._space.budget.samples_per_trial:
@@ -257,7 +253,7 @@ class Comparison:
         return None
 
     def _trained(self, job: _Job) -> tuple[Model, Path]:
-        """The model trained now, unless it was when something ended the command."""
+        """Trains the model, unless an earlier, interrupted command has trained it."""
         order, verdict = job.order, read_verdict(job.place)
         if verdict is None:
             self._say(
@@ -271,7 +267,7 @@ class Comparison:
         return job.model(outcome, shown, job.place), job.place.work
 
     def _scored(self, job: _Job, model: Model, work: Path) -> Model:
-        """`model` with its scores over the test split; without them where it cannot be scored."""
+        """Returns `model` with its scores over the test split, or unchanged if it cannot be scored."""
         command = self._command(job, work)
         if command is None:
             return model
@@ -286,18 +282,18 @@ class Comparison:
         return replace(model, **vars(found))
 
     def _command(self, job: _Job, work: Path) -> list[str] | None:
-        """What scores a model, None where the workload has no command line."""
+        """Returns the command that scores a model; None if the workload has none."""
         program = self._training.workload.program
         return None if program is None else program.evaluate(work, job.order.settings, job.place.reports_file)
 
     def _is_whole(self, job: _Job, model: Model) -> bool:
-        """Whether nothing is left to do for it."""
+        """Returns True if the model is trained and scored."""
         is_scored = bool(model.scores) or self._command(job, job.place.work) is None
         return model.completed and is_scored
 
 
 class _Progress:
-    """Says every ten seconds how far a training is."""
+    """Reports the progress of a training every ten seconds."""
 
     def __init__(self, job: _Job, say: Callable[[str], None]) -> None:
         self._job, self._say = job, say

@@ -53,16 +53,16 @@ class Evaluated:
 
 
 def _numbers(value: object) -> tuple[float, ...]:
-    """The numbers of a list, nothing where one of them is none."""
+    """Returns the numbers of a list; nothing if any of them is not one."""
     found = [units.number(one) for one in value] if isinstance(value, list) else []
     numbers = tuple(one for one in found if one is not None)
     return numbers if len(numbers) == len(found) else ()
 
 
 def run(command: Sequence[str], log: Path) -> Evaluated:
-    """What `command` prints, see `Program.evaluate`; what else it says is added to `log`.
+    """Runs `command` and returns what it prints, see `Program.evaluate`; appends its stderr to `log`.
 
-    It ends with this process, however that ends, and so does all that it has started. Raises EvaluationError.
+    The command and all that it starts end with this process. Raises EvaluationError.
     """
     guard = subprocess.Popen(_GUARD, stdin=subprocess.PIPE, process_group=0)  # noqa: S603 - a constant
     try:
@@ -87,6 +87,6 @@ def run(command: Sequence[str], log: Path) -> Evaluated:
 
 
 def _last_line(said: str) -> str:
-    """The last line of the command's output, where there is any."""
+    """Returns the last line of the command's output."""
     lines = [line.strip() for line in said.split("\n") if line.strip()]
     return lines[-1][-_LONGEST:] if lines else "it said nothing"

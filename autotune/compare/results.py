@@ -1,6 +1,6 @@
-"""What a comparison of precisions has found: models trained alike, and their scores.
+"""The results of a comparison of precisions: models trained alike, and their scores.
 
-`compare` writes it below the session, one directory a model; the report reads it.
+`compare` writes one directory a model below the session; the report reads them.
 """
 
 import json
@@ -13,8 +13,9 @@ from typing import Any, Self
 
 from autotune.compare.steps import Steps
 from autotune.core import files, units
+from autotune.core.measurement import Measurement
 from autotune.core.settings import PRECISION, Config
-from autotune.core.trial import Measurement, Outcome, Status
+from autotune.core.trial import Outcome, Status
 from autotune.judging import estimates
 from autotune.judging.estimates import Figure
 from autotune.space.sections import Objective
@@ -27,7 +28,7 @@ Runs = Mapping[str, Sequence["Model"]]  # by label, a model for every seed
 
 
 def name_of(label: str, seed: int) -> str:
-    """What the model of a `seed` is called, and its directory: `bf16`, or `bf16-seed-1`."""
+    """Returns the name of a model and of its directory: `bf16`, or `bf16-seed-1`."""
     return f"{label}-seed-{seed}" if seed else label
 
 
@@ -83,39 +84,36 @@ class Model:
 
 
 def write(place: ModelDir, model: Model) -> None:
-    """Writes `model` into its `place`, whole or not at all."""
+    """Writes `model` into `place` atomically."""
     files.write_whole(place.result_file, json.dumps(model.to_dict()))
 
 
 def read(place: ModelDir) -> Model | None:
-    """The model in `place`; None where there is none, or none that can be read."""
+    """Returns the model in `place`; None if there is none that can be read."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # another version's, or spoilt
         return Model.from_dict(json.loads(files.read(place.result_file)))
     return None
 
 
 def runs(root: Path) -> dict[str, tuple[Model, ...]]:
-    """The models below `root` by label, the baseline first; of each the seeds in their order.
-
-    Empty where nothing was compared.
-    """
+    """Returns the models below `root` by label, the baseline first, each label's sorted by seed."""
     known = [model for place in ComparisonDir(root).models if (model := read(place)) is not None]
     ordered = sorted(known, key=lambda model: (model.label != BASELINE, model.label, model.seed))
     return {m.label: tuple(other for other in ordered if other.label == m.label) for m in ordered}
 
 
 def first(models: Runs) -> dict[str, Model]:
-    """Of each label the model of the first seed that has trained to its end; of none the first seed."""
+    """Returns a model for each label: the first that has completed, or else the first."""
     return {label: next((m for m in same if m.completed), same[0]) for label, same in models.items()}
 
 
 def seeds(models: Runs) -> int:
-    """How many seeds there are, those that some label lacks included."""
+    """Returns the number of seeds, including those that some labels lack."""
     return max((model.seed + 1 for same in models.values() for model in same), default=0)
 
 
 def throughput(models: Sequence[Model]) -> Figure | None:
-    """Training samples per second: the mean over models, of one with the interval of its own steps."""
+    """Returns training samples per second: the mean over models, or one model's own interval."""
     rates = [found for model in models if (found := model.training.throughput)]
     if len(rates) == 1:
         return estimates.of_run(rates[0])
@@ -123,21 +121,21 @@ def throughput(models: Sequence[Model]) -> Figure | None:
 
 
 def on_test(quality: str) -> str:
-    """What the test split's score of a `quality` is called: of `val_loss`, which names its split, `loss`."""
+    """Returns the name of a `quality` on the test split: `loss` for `val_loss`, which names its split."""
     return quality.removeprefix(_OF_VALIDATION)
 
 
 def mean_scores(models: Sequence[Model]) -> dict[str, float]:
-    """The scores that all scored models have, each its mean over them."""
+    """Returns the means of the scores that all scored models have."""
     scored = [model.scores for model in models if model.scores]
     common = [name for name in scored[0] if all(name in found for found in scored)] if scored else []
     return {name: math.fsum(found[name] for found in scored) / len(scored) for name in common}
 
 
 def beside_fp32(model: Model, models: Runs) -> float | None:
-    """How much higher than in fp32 the training loss ended: 0.01 for 1%, negative where it is lower.
+    """Returns by how much the final training loss exceeds that in fp32: 0.01 is 1% higher.
 
-    Compared with the model of the same other settings and the same seed; None where there is no such model.
+    Compared is the model with the same other settings and the same seed; None if there is no such model.
     """
     wide = {**model.config, PRECISION: FP32}
     if wide == model.config:
@@ -149,25 +147,22 @@ def beside_fp32(model: Model, models: Runs) -> float | None:
 
 
 def write_keep(file: Path, keep: float | None) -> None:
-    """Writes down the share of the baseline's quality that was asked for; None: the search space's."""
+    """Saves the share of the baseline's gain that was asked for; None stands for the search space's."""
     file.parent.mkdir(exist_ok=True)
     files.write_whole(file, json.dumps({"keep": keep}))
 
 
 @dataclass(frozen=True)
 class Found:
-    """All that the comparisons of a session have left.
-
-    Of each label `reports` has the file of its `first` model; a model keeps the quality by the `goal`.
-    """
+    """The results of all comparisons of a session."""
 
     models: Runs = field(default_factory=dict)
-    reports: Mapping[str, Path] = field(default_factory=dict)
-    goal: Objective = field(default_factory=Objective)
+    reports: Mapping[str, Path] = field(default_factory=dict)  # by label, of its `first` model
+    goal: Objective = field(default_factory=Objective)  # what decides if a model keeps the quality
 
 
 def found(session: Session, goal: Objective) -> Found:
-    """What was compared in `session`, whose search has the `goal`."""
+    """Returns the results of comparisons in `session`, whose search has the `goal`."""
     models = runs(session.comparison.root)
     files_of = {label: session.model_dir(model.name).reports_file for label, model in first(models).items()}
     reports = {label: file for label, file in files_of.items() if file.is_file()}
@@ -175,7 +170,7 @@ def found(session: Session, goal: Objective) -> Found:
 
 
 def _goal(file: Path, goal: Objective) -> Objective:
-    """The search's `goal` with the share to keep that the comparison was asked for, where it was."""
+    """Returns the `goal` with the share to keep that the comparison was given, if it was given one."""
     try:
         keep = units.number(json.loads(files.read(file)).get("keep"))
     except (OSError, ValueError, AttributeError):

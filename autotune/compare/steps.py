@@ -27,7 +27,7 @@ class Steps:
 
 
 def of(records: Iterable[Mapping[str, Any]]) -> Steps:
-    """The steps among the `records` of a training; of what an attempt has repeated the last counts."""
+    """Summarises the steps in the `records` of a training; of a repeated step the last record counts."""
     last = {record["samples"]: record for record in records if "train_loss" in record}
     steps = [last[samples] for samples in sorted(last)]
     losses = [loss for step in steps if math.isfinite(loss := _number(step["train_loss"]))]
@@ -47,10 +47,10 @@ def of(records: Iterable[Mapping[str, Any]]) -> Steps:
 
 
 def _is_bad(step: Mapping[str, Any]) -> bool:
-    """Of a trainer that counts them, those in a row up to this one."""
+    """Returns True if the loss was no number, or the trainer counts this step as bad."""
     return _number(step.get("bad_steps", 0)) > 0 or not math.isfinite(_number(step["train_loss"]))
 
 
 def _number(value: object) -> float:
-    """`value` as a float, not a number where it is none."""
+    """Returns `value` as a float, NaN if it is not a number."""
     return float(value) if isinstance(value, int | float) else math.nan

@@ -12,7 +12,8 @@ from typing import Self
 
 from autotune.compare import results
 from autotune.compare.results import BASELINE, Model, Runs
-from autotune.core.trial import Evaluation, Measurement, Trial
+from autotune.core.measurement import Evaluation, Measurement
+from autotune.core.trial import Trial
 from autotune.display import words
 from autotune.judging import estimates, objective, quality
 from autotune.judging.estimates import Figure
@@ -25,45 +26,39 @@ _SEEDS_TO_BEGIN_WITH = 3  # where nothing says how far equal models lie apart
 
 @dataclass(frozen=True)
 class Standing:
-    """How the models of one label compare with the baseline's.
-
-    `throughput` is a mean over `seeds`, `factor` how many times the baseline's it is. `shown` says of the
-    quality what was found. Not decided, `seeds_needed` of both would decide it; None where more seeds would
-    not.
-    """
+    """The models of one label beside the baseline's."""
 
     label: str
-    throughput: Figure | None
-    factor: Figure | None
+    throughput: Figure | None  # mean over seeds
+    factor: Figure | None  # of the baseline's throughput
     seeds: int
     answer: Answer
-    shown: str
-    seeds_needed: int | None = None
+    shown: str  # the qualities in words
+    seeds_needed: int | None = None  # of both, to decide; None if more seeds would not
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a comparison has shown: the `label` to take, None where that is not decided, and a sentence.
+    """The result of a comparison.
 
-    `standings` has all models that have trained to their end, the fastest first. Where one has
-    a score of the test split, those without it do not stand. What does not stand was not judged, and the
-    sentence names it.
+    If any model has a score of the test split, those without one are not judged. The sentence names what was
+    not judged.
     """
 
-    label: str | None
+    label: str | None  # to take; None if undecided
     sentence: str
-    standings: tuple[Standing, ...] = ()
+    standings: tuple[Standing, ...] = ()  # of the judged labels, the fastest first
 
 
 def search_noise(history: History) -> Noise | None:
-    """How far the search's own equal runs lie apart; None where it has run nothing twice."""
+    """Returns the noise of the search's own equal runs; None if it has run nothing twice."""
     return quality.noise([history.runs_of(trial.number) for trial in history.searched])
 
 
 def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Verdict | None:
-    """Which of the models that were compared to take; None where there is only the baseline.
+    """Returns which of the compared models to take; None if there is only the baseline.
 
-    The noise that equal runs have `elsewhere` decides nothing: it tells how many seeds would.
+    The noise of equal runs `elsewhere` decides nothing; it only predicts how many seeds would.
     """
     if len(runs) < 2:
         return None
@@ -91,14 +86,14 @@ def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Verd
 
 @dataclass(frozen=True)
 class _Side:
-    """The models of a label as runs are judged, a higher quality is better, and how fast they trained."""
+    """The models of a label as runs to be judged, and their throughput; a higher quality is better."""
 
     runs: Sequence[Trial]
     throughput: Figure | None
 
     @classmethod
     def of(cls, found: Sequence[Model], goal: Objective, *, tested: bool) -> Self:
-        """Their quality is what the test split says, or else what they had in the end."""
+        """Takes their quality from the test split if `tested`, or else from the end of the training."""
         runs = [
             Trial(n, model.config, model.outcome, _scored(model, goal) if tested else model.training)
             for n, model in enumerate(found)
@@ -111,19 +106,19 @@ class _Side:
 
 
 def _on_test(goal: Objective) -> Objective:
-    """The same `goal` by the name that its quality has on the test split."""
+    """Returns `goal` with the name that its quality has on the test split."""
     name = results.on_test(goal.quality)
     return goal.model_copy(update={"quality": name, "minimize": name if goal.minimize else None})
 
 
 def _those(runs: Runs, are: Callable[[Model], bool]) -> Runs:
-    """The models that are so, by label; without labels that have none."""
+    """Returns the models that pass `are`, by label, without the labels that have none."""
     found = {label: [model for model in models if are(model)] for label, models in runs.items()}
     return {label: models for label, models in found.items() if models}
 
 
 def _not_judged(runs: Runs, trained: Runs, judged: Collection[str]) -> list[str]:
-    """What to say of the labels that have no model to be judged."""
+    """Returns sentences that name the labels without a model to judge."""
     left = {
         "Could not be scored": [label for label in trained if label not in judged],
         "Not trained to the end": [label for label in runs if label not in trained],
@@ -132,7 +127,7 @@ def _not_judged(runs: Runs, trained: Runs, judged: Collection[str]) -> list[str]
 
 
 def _scored(model: Model, goal: Objective) -> Measurement:
-    """What the test split says of a model, as the evaluation of a run."""
+    """Returns a model's score on the test split as the measurement of a run."""
     chance = model.scores.get(f"{goal.quality}_chance")
     point = Evaluation(
         model.samples,
@@ -146,14 +141,14 @@ def _scored(model: Model, goal: Objective) -> Measurement:
 
 
 def _no_quality(runs: Sequence[Trial], goal: Objective) -> str | None:
-    """Why what one of the runs ended with is no quality at all, where one is asked for."""
+    """Returns why one of the runs has no quality to compare; None if all have, or any will do."""
     if goal.takes_any_quality:
         return None
     return next((why for run in runs if (why := objective.no_quality(run.measurement, goal))), None)
 
 
 def _standings(sides: Mapping[str, _Side], goal: Objective, elsewhere: Noise | None) -> tuple[Standing, ...]:
-    """Every label that has trained, the fastest first."""
+    """Returns the standing of every label, the fastest first."""
     noise = quality.noise([side.runs for side in sides.values()])
     found = [_standing(label, sides, goal, noise, elsewhere) for label in sides]
     return tuple(sorted(found, key=lambda one: -one.throughput.value if one.throughput else 0.0))
@@ -207,13 +202,13 @@ def _seeds(count: int) -> str:
 
 
 def _taken(standings: Sequence[Standing]) -> str | None:
-    """The fastest that is kept, None where it is not decided whether a faster one is."""
+    """Returns the fastest label that keeps the quality; None if a faster one is undecided."""
     first = next(one for one in standings if one.answer is not Answer.LOST)
     return first.label if first.answer is Answer.KEPT else None
 
 
 def _sentence(standings: Sequence[Standing], keeps: str, not_judged: Sequence[str]) -> str:
-    """What to take and why, or what would decide it; what is faster and lost; then what was not judged."""
+    """Returns what to take and why, or what would decide it, and what lost or was not judged."""
     first = next(n for n, one in enumerate(standings) if one.answer is not Answer.LOST)
     taken, rest = standings[first], standings[first + 1 :]
     if taken.answer is Answer.UNDECIDED:
@@ -246,13 +241,13 @@ def _would(one: Standing) -> str:
 
 
 def _best(rest: Sequence[Standing]) -> list[str]:
-    """What is known to keep the quality where something faster is not decided."""
+    """Names the fastest that surely keeps the quality while something faster is undecided."""
     known = next(one for one in rest if one.answer is Answer.KEPT)  # the baseline itself at last
     return [] if known.label == BASELINE else [f"Of what is decided the fastest is {_speed(known)}."]
 
 
 def _equal(taken: Standing, rest: Sequence[Standing]) -> list[str]:
-    """Those not shown to be slower."""
+    """Names those not shown to be slower."""
     low = taken.throughput.low if taken.throughput else None
     names = [
         one.label

@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 from autotune.core import units
-from autotune.core.trial import Slope
+from autotune.core.measurement import Slope
 from autotune.judging.trends import Full
 
 

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from autotune.core.measurement import Evaluation, Measurement
 from autotune.core.settings import Config
-from autotune.core.trial import Evaluation, Measurement, StoppedFor, Trial, TrialKind
+from autotune.core.trial import StoppedFor, Trial, TrialKind
 from autotune.display import view, words
 from autotune.judging import estimates, gains, objective, quality, reasons
 from autotune.judging.estimates import Figure

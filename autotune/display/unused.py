@@ -4,8 +4,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from autotune.core.errors import printable
+from autotune.core.measurement import Measurement
 from autotune.core.settings import Key, settings_key
-from autotune.core.trial import Measurement, Trial
+from autotune.core.trial import Trial
 from autotune.judging import objective
 from autotune.judging.history import History
 from autotune.storage.records import is_score

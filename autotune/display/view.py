@@ -6,9 +6,10 @@ from pathlib import Path
 
 from autotune.core import units
 from autotune.core.errors import printable
+from autotune.core.measurement import Measurement
 from autotune.core.settings import ACCUMULATION, COMMON, MICRO_BATCH, PRECISION, Config, Setting
 from autotune.core.shell import quoted
-from autotune.core.trial import Failure, Measurement, Status, Trial, TrialKind
+from autotune.core.trial import Failure, Status, Trial, TrialKind
 from autotune.display import advice, spending, words
 from autotune.display.cautions import cautions, company
 from autotune.judging import claims, confirm, gains, objective, racing, reasons

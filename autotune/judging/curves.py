@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from autotune.core.trial import Evaluation, Measurement
+from autotune.core.measurement import Evaluation, Measurement
 
 SURE = 2.0  # standard deviations
 _EVALUATIONS_IN_A_ROW = 2

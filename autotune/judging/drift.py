@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from autotune.core.trial import PHASES
+from autotune.core.measurement import PHASES
 from autotune.judging.estimates import Figure
 from autotune.judging.measure import student_t
 

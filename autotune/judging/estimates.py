@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from autotune.core.trial import Throughput
+from autotune.core.measurement import Throughput
 from autotune.judging.measure import half_interval
 
 

@@ -10,8 +10,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Self
 
+from autotune.core.measurement import Evaluation, Measurement
 from autotune.core.settings import LENGTH
-from autotune.core.trial import Evaluation, Measurement, Trial, TrialKind
+from autotune.core.trial import Trial, TrialKind
 from autotune.judging import curves, estimates, objective, quality
 from autotune.judging.estimates import Figure
 from autotune.judging.objective import Reason

@@ -1,6 +1,6 @@
 """Whether a training outlasts its memory, by how a trial's peak has grown. Pure."""
 
-from autotune.core.trial import Measurement
+from autotune.core.measurement import Measurement
 from autotune.judging import trends
 from autotune.judging.trends import Full
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from autotune.core.measurement import Outside, Throughput
 from autotune.core.settings import ACCUMULATION, Config, prefetched_batches
-from autotune.core.trial import Outside, Throughput
 
 _MOST_BATCHES = 20
 _FEWEST_BATCHES = 4

@@ -4,8 +4,9 @@ import math
 from collections.abc import Sequence
 from enum import StrEnum
 
+from autotune.core.measurement import Measurement
 from autotune.core.settings import COMMON, Config, Knowledge, Setting, effective_batch
-from autotune.core.trial import Measurement, Trial, TrialKind
+from autotune.core.trial import Trial, TrialKind
 from autotune.judging import curves
 from autotune.space.sections import Objective, comparison
 from autotune.space.space import Space

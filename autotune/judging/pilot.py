@@ -8,8 +8,9 @@ apart than what the rule needs.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from autotune.core.measurement import Evaluation
 from autotune.core.settings import MICRO_BATCH
-from autotune.core.trial import Evaluation, TrialKind
+from autotune.core.trial import TrialKind
 from autotune.judging import objective, planning, quality
 from autotune.judging.history import History
 from autotune.judging.quality import Noise

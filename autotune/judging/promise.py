@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from autotune.core import units
-from autotune.core.trial import Measurement, Outcome, Status, Trial
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Outcome, Status, Trial
 from autotune.judging import curves, estimates, objective
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import NormalDist
 
-from autotune.core.trial import Evaluation, Trial
+from autotune.core.measurement import Evaluation
+from autotune.core.trial import Trial
 from autotune.judging import curves, estimates
 from autotune.judging.estimates import Figure
 from autotune.judging.measure import student_t

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from autotune.core.trial import Slice
+from autotune.core.measurement import Slice
 from autotune.judging.estimates import Figure
 
 LEVEL = 0.99  # of what is quoted in the end

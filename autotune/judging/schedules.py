@@ -1,8 +1,9 @@
 """Says whether a training's learning rate ends with the training, as its trials have shown. Pure."""
 
 from autotune.core.common_names import ENDS, EPOCHS, OF_SCHEDULES
+from autotune.core.measurement import Schedule
 from autotune.core.settings import LENGTH, settings_key
-from autotune.core.trial import Schedule, Trial
+from autotune.core.trial import Trial
 from autotune.judging.history import History
 
 # Of its fall, that a shorter schedule may lack at its end: one that moves once an epoch ends an epoch early.

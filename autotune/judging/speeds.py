@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from autotune.core.measurement import Throughput
 from autotune.core.settings import COMMON, Config, Key, Knowledge, settings_key
-from autotune.core.trial import Throughput, Trial
+from autotune.core.trial import Trial
 from autotune.judging import curves, estimates, racing
 from autotune.judging.estimates import Figure
 

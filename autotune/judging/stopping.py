@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from autotune.core.trial import Evaluation, Measurement, Outcome, Status, StoppedFor, Throughput, Trial
+from autotune.core.measurement import Evaluation, Measurement, Throughput
+from autotune.core.trial import Outcome, Status, StoppedFor, Trial
 from autotune.judging import curves
 from autotune.judging.history import History
 from autotune.space.sections import turned

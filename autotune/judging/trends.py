@@ -1,7 +1,7 @@
 """Where a figure is heading: its slope over the work done, and when memory is full at that. Pure.
 
 A series is a sequence of `Point`, in the order of its samples, of one process: what a training resumed in a
-new one holds begins anew. What it shows is a `core.trial.Slope`. `full_at` extrapolates it to a limit, and
+new one holds begins anew. What it shows is a `Slope`. `full_at` extrapolates it to a limit, and
 `will_fill` says whether that is certainly before the training ends. What has only grown like a line so far is
 called growing, a cache that is being filled included: for a warning, ask once there is more than an epoch.
 """
@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autotune.core.trial import Slope
+from autotune.core.measurement import Slope
 from autotune.judging.measure import half_interval
 
 _SETTLING = 1 / 3  # of a series: allocators grow, caches fill, modules are imported

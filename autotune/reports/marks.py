@@ -7,8 +7,8 @@ that appear together differ by colour alone.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from autotune.core.measurement import PHASES
 from autotune.core.settings import PRECISION, PRECISIONS
-from autotune.core.trial import PHASES
 from autotune.display.rows import TrialRow
 
 

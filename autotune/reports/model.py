@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.compare.steps import Steps
 from autotune.compare.verdict import Verdict
+from autotune.core.measurement import Evaluation
 from autotune.core.settings import Config
-from autotune.core.trial import Evaluation
 from autotune.display import words
 from autotune.display.rows import TrialRow
 from autotune.judging import quality as qualities

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
-from autotune.core.trial import Evaluation
+from autotune.core.measurement import Evaluation
 from autotune.display import words
 from autotune.display.rows import TrialRow
 from autotune.reports import curves, marks

@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from autotune.core.measurement import Measurement
 from autotune.core.settings import MICRO_BATCH
-from autotune.core.trial import Measurement, Trial
+from autotune.core.trial import Trial
 from autotune.display import advice, spending, view
 from autotune.display.advice import Verdict
 from autotune.display.cautions import cautions

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import optuna
 
-from autotune.core.trial import Failure, Measurement, Outcome, Status, Trial, TrialKind
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Failure, Outcome, Status, Trial, TrialKind
 from autotune.judging import ablation, confirm, pilot, replanning, schedules, stopping
 from autotune.judging.confirm import Proposal
 from autotune.judging.history import History

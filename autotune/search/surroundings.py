@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from autotune.core.trial import Measurement, Outcome, Trial
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Outcome, Trial
 from autotune.judging.stopping import Threshold
 from autotune.trials.reported import Report
 

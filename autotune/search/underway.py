@@ -3,7 +3,8 @@
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from autotune.core.trial import Measurement, Outcome, Trial
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Outcome, Trial
 
 
 class Underway:

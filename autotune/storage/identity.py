@@ -13,8 +13,9 @@ from typing import Any, Self
 from pydantic import TypeAdapter
 
 from autotune.core import files
+from autotune.core.measurement import Measurement
 from autotune.core.settings import Setting
-from autotune.core.trial import Measurement, Outcome, Repeat, Trial
+from autotune.core.trial import Outcome, Repeat, Trial
 from autotune.storage.trial_dir import ASIDE, TrialDir
 
 _NUMBER = re.compile(r"\d{4,5}")  # a name with more digits is none of a search's

@@ -13,9 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from autotune.core import files
 from autotune.core.errors import DamagedError, InputError
+from autotune.core.measurement import Measurement
 from autotune.core.settings import LARGEST_INT
 from autotune.core.shell import quoted
-from autotune.core.trial import Measurement, Outcome, Trial
+from autotune.core.trial import Outcome, Trial
 from autotune.space import space as spaces
 from autotune.space.space import Space
 from autotune.storage import identity, lock, study_file

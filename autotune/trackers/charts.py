@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from autotune.core.measurement import Measurement
+from autotune.core.record_names import STANDS_FOR
 from autotune.core.secrecy import cleaned
-from autotune.core.trial import Measurement, Outcome
-from autotune.storage.records import STANDS_FOR
+from autotune.core.trial import Outcome
 from autotune.trials.reported import Report
 from autotune.trials.step_flops import PARAMETERS
 

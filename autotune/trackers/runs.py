@@ -17,8 +17,9 @@ import wandb
 
 from autotune.core import files
 from autotune.core.errors import printable
+from autotune.core.measurement import Measurement
 from autotune.core.secrecy import cleaned
-from autotune.core.trial import Failure, Measurement, Outcome, Status, Trial
+from autotune.core.trial import Failure, Outcome, Status, Trial
 from autotune.judging.history import History
 from autotune.space import space as spaces
 from autotune.trackers import overview, tags

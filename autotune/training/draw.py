@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from autotune.core.errors import printable
-from autotune.core.trial import Measurement
+from autotune.core.measurement import Measurement
 from autotune.display import draw, view, words
 from autotune.judging import estimates, promise
 from autotune.judging.estimates import Figure

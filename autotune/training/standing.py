@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from autotune.core import units
-from autotune.core.trial import Measurement
+from autotune.core.measurement import Measurement
+from autotune.core.record_names import TRAIN_LOSS
 from autotune.judging.trends import Point
 from autotune.space.sections import turned
-from autotune.storage.records import TRAIN_LOSS
 from autotune.training.plan import Plan
 from autotune.training.watch import Watch
 from autotune.trials.progress import Phase

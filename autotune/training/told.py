@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from autotune.core import units
-from autotune.core.trial import Measurement, Outcome, Status
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Outcome, Status
 from autotune.display import rows, view, words
 from autotune.training.plan import Plan
 from autotune.training.standing import Standing

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from autotune.core import units
-from autotune.core.trial import PHASES
+from autotune.core.measurement import PHASES
+from autotune.core.record_names import COMPILING
 from autotune.display import growth, words
 from autotune.display.growth import MEMORIES, Memory
 from autotune.judging import drift, trends
 from autotune.judging.drift import Drift, Window
 from autotune.judging.trends import Series
-from autotune.storage.records import COMPILING
 from autotune.training.events import Kind
 from autotune.trials.reported import Report
 

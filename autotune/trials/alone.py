@@ -4,7 +4,8 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 
 from autotune.core.errors import InputError
-from autotune.core.trial import Measurement, Outcome, Status
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Outcome, Status
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from autotune.core import flops
-from autotune.core.trial import Failure, Measurement, Outcome, Status
+from autotune.core.measurement import Measurement
+from autotune.core.record_names import NOTE
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging import curves, stopping
 from autotune.storage import identity, logs, threshold_file
-from autotune.storage.records import NOTE, open_lines, read_records, seconds_of
+from autotune.storage.records import open_lines, read_records, seconds_of
 from autotune.system import others, telemetry
 from autotune.system.telemetry import Telemetry
 from autotune.trials import failures

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from autotune.core import units
+from autotune.core.record_names import OWN
 from autotune.inside.site.autotune_wire import unwrapped
-from autotune.storage.records import OWN
 
 _NON_FINITE_LOSSES = 3
 _MOST_SAMPLES = 2**53  # up to here, a float represents every integer exactly

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from autotune.core import units
-from autotune.core.trial import Slope
+from autotune.core.measurement import Slope
 from autotune.judging import trends
 
 _RISING_SHARE, _RISING_PART = 0.02, 1 / 3  # of the peak, in the last part of a trial's samples

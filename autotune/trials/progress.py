@@ -7,20 +7,13 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from autotune.core import units
+from autotune.core.measurement import PHASES, Evaluation, Measurement, Schedule, Throughput
+from autotune.core.record_names import COMPILING, FLOPS, QUEUED, RATE, TRAIN_LOSS
 from autotune.core.settings import Config
-from autotune.core.trial import (
-    PHASES,
-    Evaluation,
-    Failure,
-    Measurement,
-    Outcome,
-    Schedule,
-    Status,
-    Throughput,
-)
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.measure import Meter, prefetched_steps, with_evaluations
 from autotune.space.sections import turned
-from autotune.storage.records import COMPILING, FLOPS, QUEUED, RATE, TRAIN_LOSS, is_mark, steps_of
+from autotune.storage.records import is_mark, steps_of
 from autotune.trials import failures
 from autotune.trials.peaks import CountedFlops, HeldMemory
 from autotune.trials.step_flops import PARAMETERS

@@ -16,11 +16,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TextIO
 
-from autotune.core.trial import Failure, Measurement, Outcome, Slice, Status
+from autotune.core.measurement import Measurement, Slice
+from autotune.core.record_names import COMPILING, QUEUED
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging import racing
 from autotune.judging.measure import Stamp, Step, counted_steps, prefetched_steps, steps_to_start
 from autotune.storage import identity, logs
-from autotune.storage.records import COMPILING, QUEUED, lines_of, open_lines
+from autotune.storage.records import lines_of, open_lines
 from autotune.storage.trial_dir import TrialDir
 from autotune.system import telemetry
 from autotune.system.telemetry import Telemetry

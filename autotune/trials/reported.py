@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from autotune.core.trial import Measurement, Outcome
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Outcome
 from autotune.trials.progress import Phase
 
 

@@ -20,13 +20,13 @@ from multiprocessing.connection import Connection
 from typing import Any, BinaryIO, NamedTuple
 
 from autotune.core.errors import has_trace
+from autotune.core.record_names import COMPILING, QUEUED, STANDS_FOR
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.inside import stops
 from autotune.inside.inbox import Inbox, of_trial
 from autotune.inside.messages import GpuLostError, Stamped
 from autotune.inside.site.autotune_figures import compilations, host_bytes
 from autotune.inside.site.autotune_wire import plain
-from autotune.storage.records import COMPILING, QUEUED, STANDS_FOR
 from autotune.system.memory_group import MemoryGroup
 from autotune.trials import failures
 from autotune.trials.check import Check

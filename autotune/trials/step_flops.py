@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from autotune.core.record_names import FLOPS
 from autotune.inside.site.autotune_figures import trained_parameters
 from autotune.inside.site.autotune_flops import Flops
-from autotune.storage.records import FLOPS
 
 PARAMETERS = "trained_parameters"  # key in the first record after the optimizer is known
 _OTHERS = 20  # consecutive steps of other optimizers after which the first one is given up

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from autotune.storage.records import COMPILING, STANDS_FOR, steps_of
+from autotune.core.record_names import COMPILING, STANDS_FOR
+from autotune.storage.records import steps_of
 
 _ALL_S = 3600.0  # the interval between kept steps grows from 0 to `every_s` over this time
 

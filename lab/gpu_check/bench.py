@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from autotune.cli import prepare
+from autotune.core.measurement import Measurement
 from autotune.core.settings import Setting
-from autotune.core.trial import Measurement, Outcome, Status
+from autotune.core.trial import Outcome, Status
 from autotune.space import builtin
 from autotune.space.machine import Machine
 from autotune.space.space import Space

@@ -8,7 +8,7 @@ from typing import Any
 
 from autotune.cli.gpus import Torch
 from autotune.core import units
-from autotune.storage.records import COMPILING
+from autotune.core.record_names import COMPILING
 from autotune.system.nvml import Gpu
 
 Record = Mapping[str, Any]

@@ -13,8 +13,9 @@ from typing import Any
 
 import optuna
 
+from autotune.core.measurement import Measurement, Slice
 from autotune.core.settings import Config, Key, settings_key
-from autotune.core.trial import Measurement, Outcome, Slice, Status, Trial, TrialKind
+from autotune.core.trial import Outcome, Status, Trial, TrialKind
 from autotune.judging import confirm, curves, objective, racing, stopping
 from autotune.search.search import Search
 from autotune.search.surroundings import Silent, Terms, World

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
+from autotune.core.measurement import Evaluation, Measurement
 from autotune.core.settings import Config, Key, settings_key
-from autotune.core.trial import Evaluation, Measurement, Status, Trial, TrialKind
+from autotune.core.trial import Status, Trial, TrialKind
 from autotune.judging import curves, objective, racing
 from lab.replay import replay, strategies
 from lab.replay.replay import Result

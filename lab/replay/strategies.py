@@ -8,7 +8,8 @@ from dataclasses import replace
 import optuna
 from optuna.trial import TrialState
 
-from autotune.core.trial import Evaluation, Measurement, Outcome, Status, Trial
+from autotune.core.measurement import Evaluation, Measurement
+from autotune.core.trial import Outcome, Status, Trial
 from autotune.judging import confirm, curves, pilot
 from autotune.judging.confirm import Proposal
 from autotune.judging.history import History

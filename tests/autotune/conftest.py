@@ -6,17 +6,8 @@ from typing import Any
 
 import pytest
 
-from autotune.core.trial import (
-    Evaluation,
-    Failure,
-    Measurement,
-    Outcome,
-    Repeat,
-    Slice,
-    Status,
-    Throughput,
-    Trial,
-)
+from autotune.core.measurement import Evaluation, Measurement, Slice, Throughput
+from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
 from autotune.space import space as spaces
 from autotune.space.space import Space
 from lab.replay.table import Header, Point, Run, Table

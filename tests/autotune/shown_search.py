@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from autotune.core.trial import Measurement, Outcome, Status, Throughput, Trial
+from autotune.core.measurement import Measurement, Throughput
+from autotune.core.trial import Outcome, Status, Trial
 from autotune.display import console as consoles
 from autotune.display import live
 from autotune.display.snapshot import Snapshot

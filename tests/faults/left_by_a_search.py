@@ -6,17 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune.core.trial import (
-    Evaluation,
-    Failure,
-    Measurement,
-    Outcome,
-    Repeat,
-    Slice,
-    Status,
-    Throughput,
-    Trial,
-)
+from autotune.core.measurement import Evaluation, Measurement, Slice, Throughput
+from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
 from autotune.space import space as spaces
 from autotune.storage import identity, provenance, studies
 from autotune.storage.store import Options, Session

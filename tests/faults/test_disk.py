@@ -13,7 +13,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from autotune.core import files
-from autotune.core.trial import Measurement, Status, Throughput
+from autotune.core.measurement import Measurement, Throughput
+from autotune.core.trial import Status
 from autotune.space import space as spaces
 from autotune.storage import studies
 from autotune.storage.store import Session

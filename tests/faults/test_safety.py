@@ -26,7 +26,8 @@ import r2gen
 from autotune import __main__ as cli
 from autotune.core import secrecy
 from autotune.core.errors import InputError, printable
-from autotune.core.trial import Failure, Measurement, Outcome, Status, Trial
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Failure, Outcome, Status, Trial
 from autotune.display import draw
 from autotune.display.console import Events, Lines
 from autotune.display.snapshot import Snapshot

@@ -17,7 +17,7 @@ from autotune.cli.space_check.findings import Checked, findings, is_ready
 from autotune.cli.space_check.runs import Run, Runs
 from autotune.core import secrecy
 from autotune.core.errors import printable
-from autotune.core.trial import Throughput
+from autotune.core.measurement import Throughput
 from autotune.storage.store import Options
 from autotune.system import passing, scratch
 from autotune.system.telemetry import Hardware

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from autotune.core.trial import Measurement, Outcome, Status
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Outcome, Status
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials.attempt import Attempt

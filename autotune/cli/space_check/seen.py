@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.core import units
-from autotune.storage.records import NOTE, TRAIN_LOSS, is_mark
+from autotune.core.record_names import NOTE, TRAIN_LOSS
+from autotune.storage.records import is_mark
 
 Records = Sequence[Mapping[str, Any]]
 

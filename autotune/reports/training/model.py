@@ -6,8 +6,9 @@ As in a session's report figures are unrounded: seconds, bytes, and samples, or 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from autotune.core.measurement import Measurement, Slope
 from autotune.core.settings import Setting
-from autotune.core.trial import Measurement, Outcome, Slope
+from autotune.core.trial import Outcome
 from autotune.judging.promise import Answer, Kept
 from autotune.judging.trends import Full
 from autotune.reports.curves import CurvePoint, Happened

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from autotune.core import files
 from autotune.core.errors import InputError
-from autotune.core.trial import Measurement, Outcome, Status
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Outcome, Status
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
 from autotune.judging import promise
 from autotune.reports.curves import CurvePoint, Happened

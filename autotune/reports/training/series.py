@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.core import units
-from autotune.core.trial import PHASES
+from autotune.core.measurement import PHASES
+from autotune.core.record_names import TRAIN_LOSS
 from autotune.display.growth import MEMORIES
 from autotune.judging import trends
 from autotune.judging.drift import Window
 from autotune.reports.curves import CurvePoint
 from autotune.reports.training.model import Curves, Growth
-from autotune.storage.records import TRAIN_LOSS, is_mark
+from autotune.storage.records import is_mark
 from autotune.training.watch import StepWindows
 
 _BESIDE = ("val_loss", "grad_norm", "learning_rate")

@@ -1,10 +1,7 @@
 """Merges records of short steps, because sending each one costs training time. Pure."""
 
+from autotune.core.record_names import COMPILING, FLOPS, QUEUED
 from autotune.inside.messages import Stamped
-
-# Keys of a record, as in `storage.records`.
-QUEUED, COMPILING, FLOPS = "is_queued", "is_compiling", "step_flops"
-
 
 _APART_S = 0.05
 _FIRST_STEPS = 200  # not merged: a trial may be short

@@ -10,6 +10,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from autotune.core.record_names import COMPILING, FLOPS, QUEUED, RATE, TRAIN_LOSS
 from autotune.core.settings import effective_batch
 from autotune.inside import stops
 from autotune.inside.inbox import Inbox
@@ -18,7 +19,7 @@ from autotune.inside.site import autotune_wire as wire
 from autotune.workloads.command import calls, ending, files, spec
 from autotune.workloads.command.counting import Checkpoint, Counter, Counts
 from autotune.workloads.command.follow import LOGS, Follower
-from autotune.workloads.command.merging import COMPILING, FLOPS, QUEUED, Merger
+from autotune.workloads.command.merging import Merger
 from autotune.workloads.command.process import Line, Process
 from autotune.workloads.command.readers import Patterns
 from autotune.workloads.command.spec import Spec
@@ -46,8 +47,8 @@ _MOST_UNSTEPPED = 10  # evaluations before the first step: some scripts begin wi
 _STEPS, _SAMPLES = "steps", "samples"
 # The hook's names of figures, and the tuner's.
 _NAMES = {
-    "loss": "train_loss",
-    "rate": "learning_rate",
+    "loss": TRAIN_LOSS,
+    "rate": RATE,
     "flops": FLOPS,
     "queued": QUEUED,
     "compiling": COMPILING,

@@ -17,7 +17,8 @@ from autotune.compare import evaluation, results, steps
 from autotune.compare.compare import Comparison, Contender, Length, Terms, contenders, length_known
 from autotune.compare.results import Model
 from autotune.core.errors import EvaluationError, InputError
-from autotune.core.trial import Failure, Measurement, Outcome, Status, Throughput, Trial
+from autotune.core.measurement import Measurement, Throughput
+from autotune.core.trial import Failure, Outcome, Status, Trial
 from autotune.judging.history import History
 from autotune.space import space as spaces
 from autotune.space.sections import Objective

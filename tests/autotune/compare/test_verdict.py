@@ -6,7 +6,8 @@ import pytest
 
 from autotune.compare.results import Model
 from autotune.compare.verdict import verdict
-from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Status, Throughput
+from autotune.core.measurement import Evaluation, Measurement, Throughput
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.quality import Answer, Noise
 from autotune.space.sections import Objective
 

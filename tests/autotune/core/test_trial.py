@@ -4,20 +4,8 @@ import json
 
 import pytest
 
-from autotune.core.trial import (
-    Evaluation,
-    Failure,
-    Measurement,
-    Outcome,
-    Repeat,
-    Shortage,
-    Slope,
-    Status,
-    StoppedFor,
-    Throughput,
-    Trial,
-    TrialKind,
-)
+from autotune.core.measurement import Evaluation, Measurement, Slope, Throughput
+from autotune.core.trial import Failure, Outcome, Repeat, Shortage, Status, StoppedFor, Trial, TrialKind
 
 
 def out_of_memory(reason, shortage=None):

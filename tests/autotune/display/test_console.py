@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from autotune.core.trial import Measurement, Repeat, Throughput
+from autotune.core.measurement import Measurement, Throughput
+from autotune.core.trial import Repeat
 from autotune.display import console as consoles
 from autotune.display.console import Events, Lines, Picture
 from autotune.display.snapshot import Snapshot

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Outside
+from autotune.core.measurement import Outside
 from autotune.display import events, spending, view
 from autotune.judging.history import History
 from autotune.space import space as spaces

@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Repeat, Slope
+from autotune.core.measurement import Slope
+from autotune.core.trial import Repeat
 from autotune.display import view
 from autotune.judging import claims, confirm
 from autotune.judging.history import History

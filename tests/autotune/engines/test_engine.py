@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune.core.trial import Failure, Measurement, Outcome, Status, Throughput
+from autotune.core.measurement import Measurement, Throughput
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.space import space as spaces
 from autotune.storage import studies, study_file
 from autotune.storage.store import Options, Session

@@ -7,7 +7,8 @@ import yaml
 
 from autotune.core import files
 from autotune.core.errors import InputError
-from autotune.core.trial import Measurement, Outcome, Status, Throughput, Trial
+from autotune.core.measurement import Measurement, Throughput
+from autotune.core.trial import Outcome, Status, Trial
 from autotune.export import formats, winner
 from autotune.judging.history import History
 from autotune.workloads import registry

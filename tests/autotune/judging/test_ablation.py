@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 
+from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.settings import COMMON, settings_key
-from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
+from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
 from autotune.judging import ablation, confirm
 from autotune.judging.confirm import Proposal
 from autotune.judging.history import History

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Evaluation, Outcome, Repeat, Status, Trial
+from autotune.core.measurement import Evaluation
+from autotune.core.trial import Outcome, Repeat, Status, Trial
 from autotune.judging import claims, confirm
 from autotune.judging.history import History
 from autotune.space.sections import Budget

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Evaluation
+from autotune.core.measurement import Evaluation
 from autotune.judging import claims, confirm
 from autotune.judging.history import History
 from autotune.space.sections import Budget, Objective

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Evaluation, Measurement
+from autotune.core.measurement import Evaluation, Measurement
 from autotune.judging import curves
 from tests.autotune.conftest import curve_of
 

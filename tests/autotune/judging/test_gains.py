@@ -2,7 +2,7 @@
 
 import pytest
 
-from autotune.core.trial import Evaluation
+from autotune.core.measurement import Evaluation
 from autotune.judging import claims, gains
 from autotune.judging.history import History
 from autotune.space.sections import Objective

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Measurement, Slope
+from autotune.core.measurement import Measurement, Slope
 from autotune.judging import leaks
 from autotune.judging.trends import Full
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Evaluation, Outside, Repeat, Slice, Throughput
+from autotune.core.measurement import Evaluation, Outside, Slice, Throughput
+from autotune.core.trial import Repeat
 from autotune.judging import claims, outside, racing
 from autotune.judging.history import History
 from autotune.judging.measure import Meter, Step, regular_pauses, with_evaluations

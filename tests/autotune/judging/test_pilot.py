@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Schedule
+from autotune.core.measurement import Schedule
 from autotune.judging import confirm, pilot
 from autotune.judging.history import History
 from autotune.space import space as spaces

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput
+from autotune.core.measurement import Evaluation, Measurement, Throughput
+from autotune.core.trial import Failure, Outcome, Repeat, Status
 from autotune.judging import objective, promise
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History

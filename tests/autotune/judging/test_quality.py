@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from autotune.core.trial import Evaluation, Measurement, Outcome, Status, Trial
+from autotune.core.measurement import Evaluation, Measurement
+from autotune.core.trial import Outcome, Status, Trial
 from autotune.judging import quality
 from autotune.judging.estimates import Figure
 from autotune.judging.quality import Answer, Noise

@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from autotune.core.trial import Slice
+from autotune.core.measurement import Slice
 from autotune.judging import racing
 
 SD = 0.05  # of a slice's speed, as on a machine that others use

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Schedule
+from autotune.core.measurement import Schedule
 from autotune.judging import schedules
 from autotune.judging.history import History
 

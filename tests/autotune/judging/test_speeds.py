@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Throughput
+from autotune.core.measurement import Throughput
 from autotune.judging.speeds import Speeds, pooled
 
 

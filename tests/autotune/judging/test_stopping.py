@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Measurement, Repeat, Status, StoppedFor, Throughput
+from autotune.core.measurement import Measurement, Throughput
+from autotune.core.trial import Repeat, Status, StoppedFor
 from autotune.judging import stopping
 from autotune.judging.history import History
 from autotune.judging.stopping import Rival, Threshold, verdict

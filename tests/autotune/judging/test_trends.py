@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 
 import pytest
 
-from autotune.core.trial import Slope
+from autotune.core.measurement import Slope
 from autotune.judging.trends import Full, Point, Series, full_at, is_growing, slope, will_fill
 
 MIB, GIB = 2**20, 2**30

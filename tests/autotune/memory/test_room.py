@@ -1,4 +1,5 @@
-from autotune.core.trial import Measurement, Trial
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Trial
 from autotune.memory import room
 
 GIB = 2**30

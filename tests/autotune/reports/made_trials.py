@@ -4,8 +4,8 @@ import math
 import random
 from dataclasses import replace
 
+from autotune.core.measurement import Evaluation
 from autotune.core.settings import Config
-from autotune.core.trial import Evaluation
 from autotune.display import view
 from autotune.display.rows import TrialFigures, TrialRow
 from autotune.judging.estimates import Figure

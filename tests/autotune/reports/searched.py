@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
+from autotune.core.measurement import Evaluation, Measurement, Throughput
+from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
 from autotune.judging.history import History
 from autotune.reports.figures import Known
 from autotune.space.space import Space

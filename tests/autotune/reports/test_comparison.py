@@ -1,7 +1,8 @@
 """The rows of the models that were compared."""
 
 from autotune.compare.results import Model
-from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Status, Throughput
+from autotune.core.measurement import Evaluation, Measurement, Throughput
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.reports import comparison
 from autotune.space.space import Objective
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from autotune.compare.results import Found, Model
+from autotune.core.measurement import Measurement
 from autotune.core.passed_over import PassedOver, Refused
-from autotune.core.trial import Measurement, Outcome, Status
+from autotune.core.trial import Outcome, Status
 from autotune.judging.history import History
 from autotune.reports import figures
 from autotune.storage.study_file import Plan

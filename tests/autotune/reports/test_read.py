@@ -13,7 +13,8 @@ import pytest
 from autotune.compare import results
 from autotune.compare.results import Model
 from autotune.core.errors import InputError
-from autotune.core.trial import Failure, Measurement, Outcome, Status, Trial
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Failure, Outcome, Status, Trial
 from autotune.reports import as_json, markdown, page
 from autotune.reports.read import read
 from autotune.storage import studies

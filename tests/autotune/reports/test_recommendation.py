@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune.core.trial import Failure, Outcome, Outside, Status
+from autotune.core.measurement import Outside
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.display import view
 from autotune.judging import claims
 from autotune.judging.costs import Prices

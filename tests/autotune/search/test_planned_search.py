@@ -5,7 +5,8 @@ import math
 import optuna
 import pytest
 
-from autotune.core.trial import Evaluation, Measurement, Outcome, Status, Throughput
+from autotune.core.measurement import Evaluation, Measurement, Throughput
+from autotune.core.trial import Outcome, Status
 from autotune.search.search import Search
 from autotune.search.surroundings import Silent, Terms
 from autotune.space import space as spaces

@@ -7,8 +7,9 @@ from functools import partial
 import optuna
 import pytest
 
+from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.settings import COMMON, settings_key
-from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
+from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
 from autotune.judging import ablation, confirm
 from autotune.memory.feasibility import dominating
 from autotune.search.search import Search

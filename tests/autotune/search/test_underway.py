@@ -2,7 +2,8 @@
 
 import pytest
 
-from autotune.core.trial import Measurement, Outcome, Repeat, Status, Trial
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Outcome, Repeat, Status, Trial
 from autotune.search.underway import Underway
 
 COMPLETED = Outcome(Status.COMPLETED)

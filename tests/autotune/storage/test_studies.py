@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from optuna.trial import TrialState
 
+from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.passed_over import PassedOver, Refused
-from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
+from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
 from autotune.space.knobs import KeptBatch
 from autotune.space.sections import Objective
 from autotune.storage import studies, study_file

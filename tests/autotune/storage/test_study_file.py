@@ -7,8 +7,9 @@ import optuna
 import pytest
 
 from autotune.core.errors import DamagedError
+from autotune.core.measurement import Measurement
 from autotune.core.passed_over import PassedOver, Refused
-from autotune.core.trial import Failure, Measurement, Outcome, Repeat, Status, Trial
+from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
 from autotune.storage import studies, study_file
 from autotune.storage.study_file import Plan
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from autotune.core.trial import Measurement
+from autotune.core.measurement import Measurement
 from autotune.system import guardian, others
 from autotune.system.others import Others, Spent
 

@@ -1,6 +1,7 @@
 import pytest
 
-from autotune.core.trial import Failure, Measurement, Outcome, Status, Throughput
+from autotune.core.measurement import Measurement, Throughput
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.trackers import charts
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report

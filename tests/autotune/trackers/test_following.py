@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from autotune.core.trial import Failure, Measurement, Outcome, Status, Throughput
+from autotune.core.measurement import Measurement, Throughput
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.storage.trial_dir import TrainingDir
 from autotune.trackers.following import Following, Shown
 from autotune.trials.progress import Phase

@@ -12,7 +12,8 @@ from ray import cloudpickle
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
-from autotune.core.trial import Measurement, Outcome, Status, Throughput
+from autotune.core.measurement import Measurement, Throughput
+from autotune.core.trial import Outcome, Status
 from autotune.trackers.tensorboard import Board
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from autotune.core.trial import Measurement, Throughput
+from autotune.core.measurement import Measurement, Throughput
 from autotune.judging.trends import Point
 from autotune.training import draw
 from autotune.training.standing import Standing

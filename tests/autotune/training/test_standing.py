@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Measurement
+from autotune.core.measurement import Measurement
 from autotune.judging.trends import Point
 from autotune.training.standing import Standing
 from autotune.training.watch import Watch

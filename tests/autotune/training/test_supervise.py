@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from autotune.core.trial import Failure, Measurement, Outcome, Status
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.training import supervise
 from autotune.trials import alone, failures
 from autotune.trials.progress import Phase

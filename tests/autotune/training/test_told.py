@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Measurement, Outcome, Status, Throughput
+from autotune.core.measurement import Measurement, Throughput
+from autotune.core.trial import Outcome, Status
 from autotune.training import told
 from autotune.training.standing import Standing
 

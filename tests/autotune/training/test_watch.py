@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Measurement
+from autotune.core.measurement import Measurement
 from autotune.training.events import Kind
 from autotune.training.watch import Length, Watch
 from autotune.trials.progress import Phase

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from autotune.core.trial import Measurement, Outcome, Status
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Outcome, Status
 from autotune.storage.trial_dir import TrainingDir
 from autotune.training import events, plan, supervise
 from autotune.training.answers import GoOn

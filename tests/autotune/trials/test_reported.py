@@ -2,7 +2,8 @@
 
 import json
 
-from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Slice, Status, Throughput
+from autotune.core.measurement import Evaluation, Measurement, Slice, Throughput
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Measurement, Outside, Repeat, Throughput, Trial
+from autotune.core.measurement import Measurement, Outside, Throughput
+from autotune.core.trial import Repeat, Trial
 from autotune.space.sections import Training as WholeTraining
 from autotune.storage.store import Options, Session
 from autotune.storage.trial_dir import TrialDir

@@ -5,7 +5,8 @@ import pytest
 
 from autotune.__main__ import main
 from autotune.cli.gpus import Fault, Look
-from autotune.core.trial import Failure, Measurement, Outcome, Status
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
 from lab.__main__ import app

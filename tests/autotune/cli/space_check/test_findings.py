@@ -8,7 +8,8 @@ from autotune.cli.space_check import seen
 from autotune.cli.space_check.findings import Checked, findings, is_ready
 from autotune.cli.space_check.runs import Run
 from autotune.cli.space_check.seen import Likeness, Resumed
-from autotune.core.trial import Failure, Measurement, Outcome, Status, Throughput
+from autotune.core.measurement import Measurement, Throughput
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.space import space as spaces
 
 SPACE = spaces.parse(

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Slope
+from autotune.core.measurement import Slope
 from autotune.judging.trends import Full
 from autotune.reports.curves import CurvePoint
 from autotune.reports.training import read, series, wording

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.errors import InputError
-from autotune.core.trial import Failure, Measurement, Outcome, Status
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.estimates import Figure
 from autotune.judging.promise import Answer
 from autotune.reports import as_json, markdown, page

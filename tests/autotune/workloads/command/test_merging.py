@@ -2,8 +2,9 @@
 
 import pytest
 
+from autotune.core.record_names import COMPILING, FLOPS, QUEUED
 from autotune.inside.messages import Stamped
-from autotune.workloads.command.merging import COMPILING, FLOPS, QUEUED, Merger
+from autotune.workloads.command.merging import Merger
 
 SHORT_S = 0.0101
 
