@@ -26,7 +26,8 @@ from autotune.space import space as spaces
 from autotune.trackers import runs, tracking
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
-from autotune.core.trial import Failure, Measurement, Outcome, Status, Throughput
+from autotune.core.measurement import Measurement, Throughput
+from autotune.core.trial import Failure, Outcome, Status
 logging.basicConfig(filename=sys.argv[2], level="WARNING", format="%(message)s")
 directory = Path(sys.argv[1])
 def trial(number):
@@ -273,7 +274,8 @@ tracker.log_trial_result(1, trial(7), report(7, {samples}).to_dict())
 SUMMARY = """
 import os
 from autotune.judging.history import History
-from autotune.core.trial import Failure, Measurement, Outcome, Status, Throughput, Trial
+from autotune.core.measurement import Measurement, Throughput
+from autotune.core.trial import Failure, Outcome, Status, Trial
 def ended(number, speed, quality, **config):
     figures = Measurement(throughput=Throughput(speed, 1.0, 9, 9.0), quality=quality, peak_memory_bytes=2**30)
     return Trial(number, space.baseline_config | config, Outcome(Status.COMPLETED), figures)
