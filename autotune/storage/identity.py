@@ -1,4 +1,4 @@
-"""Whose a trial's directory is: its card names the session, the trial's number, and what was to be run.
+"""The identity of a trial, in its directory: the session, the trial's number and what was to be run.
 
 Without it a directory is known by its number alone, and trial 7 of one study is not trial 7 of another.
 """
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"\d{4,5}")  # a name with more digits is none of a search'
 
 
 @dataclass(frozen=True)
-class Card:
+class TrialIdentity:
     """What a trial is, whatever came of it: of which session, and what it was to run."""
 
     session: str
@@ -39,13 +39,13 @@ class Card:
         )
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Card":
-        """Returns the card whose `to_dict` gave `values`; raises ValueError for anything else."""
-        return _CARD.validate_python(values)
+    def from_dict(cls, values: Mapping[str, Any]) -> "TrialIdentity":
+        """Returns the identity whose `to_dict` gave `values`; raises ValueError for anything else."""
+        return _IDENTITY.validate_python(values)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain values."""
-        values: dict[str, Any] = _CARD.dump_python(self, mode="json")
+        values: dict[str, Any] = _IDENTITY.dump_python(self, mode="json")
         return values
 
     @property
@@ -64,19 +64,19 @@ class _Verdict:
     measurement: Measurement
 
 
-_CARD, _VERDICT = TypeAdapter(Card), TypeAdapter(_Verdict)
+_IDENTITY, _VERDICT = TypeAdapter(TrialIdentity), TypeAdapter(_Verdict)
 
 
-def write_card(place: TrialDir, card: Card) -> None:
-    """Says whose the directory is."""
-    if not place.card_file.exists():
-        files.write_whole(place.card_file, json.dumps(card.to_dict()))
+def write_identity(place: TrialDir, identity: TrialIdentity) -> None:
+    """Writes whose the directory is, once."""
+    if not place.identity_file.exists():
+        files.write_whole(place.identity_file, json.dumps(identity.to_dict()))
 
 
-def read_card(place: TrialDir) -> Card | None:
-    """Returns the card of the trial in `place`, None if there is none that can be read."""
+def read_identity(place: TrialDir) -> TrialIdentity | None:
+    """Returns the identity of the trial in `place`, None if there is none that can be read."""
     try:
-        return _CARD.validate_json(files.read(place.card_file))
+        return _IDENTITY.validate_json(files.read(place.identity_file))
     except (OSError, ValueError):
         return None
 
@@ -96,9 +96,9 @@ def read_verdict(place: TrialDir) -> tuple[Outcome, Measurement] | None:
     return found.outcome, found.measurement
 
 
-def is_of_another(place: TrialDir, card: Card) -> bool:
-    """Returns True if something is in `place`, and no card says that it is of the trial with this one."""
-    return place.root.is_dir() and any(place.root.iterdir()) and read_card(place) != card
+def is_of_another(place: TrialDir, identity: TrialIdentity) -> bool:
+    """Returns True if something is in `place`, and no identity says that it is of the trial with this one."""
+    return place.root.is_dir() and any(place.root.iterdir()) and read_identity(place) != identity
 
 
 def set_aside(path: Path) -> Path:

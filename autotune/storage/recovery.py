@@ -10,7 +10,7 @@ from autotune.core.passed_over import PassedOver
 from autotune.core.trial import Trial, TrialKind
 from autotune.space.space import Space
 from autotune.storage import identity, studies, study_file
-from autotune.storage.identity import Card
+from autotune.storage.identity import TrialIdentity
 from autotune.storage.records import read_records, seconds_of, spans_of
 from autotune.storage.store import Session
 from autotune.storage.study_file import Plan, StudyFile
@@ -51,11 +51,11 @@ def find(session: Session, space: Space) -> Found:
     study, numbers = _readable(session), identity.numbers(session.trials_dir)
     known = {0: Trial(0, space.baseline_config)}
     known |= {trial.number: trial for trial in _trials_of(study) if studies.fits(space, trial.config)}
-    for number, card in session.cards(numbers).items():
+    for number, begun in session.identities(numbers).items():
         trial = known.get(number)
-        is_known = trial is not None and trial.outcome is not None and session.card(trial) == card
-        if not is_known and studies.fits(space, card.config):
-            known[number] = _ended(session.trial_dir(number), card)
+        is_known = trial is not None and trial.outcome is not None and session.identity_of(trial) == begun
+        if not is_known and studies.fits(space, begun.config):
+            known[number] = _ended(session.trial_dir(number), begun)
     trials = _with_references(_shared(session, {n: known[n] for n in sorted(known)}))
     kept = {trial.number for trial in trials}
     last = max([*numbers, len(study.entries) - 1, *kept])
@@ -104,14 +104,14 @@ def _trials_of(study: StudyFile) -> Iterator[Trial]:
                 yield trial
 
 
-def _ended(place: TrialDir, card: Card) -> Trial:
+def _ended(place: TrialDir, begun: TrialIdentity) -> Trial:
     """Returns the trial of which `place` is, ended if its verdict is there."""
     if (verdict := identity.read_verdict(place)) is None:
-        return card.trial
+        return begun.trial
     outcome, measurement = verdict
     raced_s = sum(one.seconds for one in measurement.slices)
     seconds = seconds_of(read_records(place)) + raced_s
-    return replace(card.trial, outcome=outcome, measurement=measurement, seconds=seconds)
+    return replace(begun.trial, outcome=outcome, measurement=measurement, seconds=seconds)
 
 
 def _shared(session: Session, known: Mapping[int, Trial]) -> dict[int, Trial]:

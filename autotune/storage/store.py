@@ -20,7 +20,7 @@ from autotune.core.trial import Outcome, Trial
 from autotune.space import space as spaces
 from autotune.space.space import Space
 from autotune.storage import identity, lock, study_file
-from autotune.storage.identity import Card
+from autotune.storage.identity import TrialIdentity
 from autotune.storage.lock import Held
 from autotune.storage.records import read_records
 from autotune.storage.session_dir import SessionDir
@@ -75,9 +75,9 @@ class Session(SessionDir):
         """What tells it from every other session, and is the same in a copy."""
         return str(self.info().get("key"))
 
-    def card(self, trial: Trial) -> Card:
+    def identity_of(self, trial: Trial) -> TrialIdentity:
         """What the files of a trial of this session are known by."""
-        return Card.of(self.key, trial)
+        return TrialIdentity.of(self.key, trial)
 
     def verdict_of(self, trial: Trial) -> tuple[Outcome, Measurement] | None:
         """How a trial ended, as it has written itself; None if no attempt came that far."""
@@ -90,7 +90,7 @@ class Session(SessionDir):
         return list(read_records(place)) if self._is_of(place, trial) else []
 
     def _is_of(self, place: TrialDir, trial: Trial) -> bool:
-        return identity.read_card(place) == self.card(trial)
+        return identity.read_identity(place) == self.identity_of(trial)
 
     def clear(self, trial: Trial) -> str | None:
         """Ensures that nothing of another trial lies where `trial` will run; returns what to say of that.
@@ -98,7 +98,7 @@ class Session(SessionDir):
         It is not deleted: it is given a name of its own.
         """
         place = self.trial_dir(trial.number)
-        if not identity.is_of_another(place, self.card(trial)):
+        if not identity.is_of_another(place, self.identity_of(trial)):
             return None
         aside = identity.set_aside(place.root)
         return f"{place.root} is not, or not surely, of trial {trial.number}: set aside as {aside.name}"
@@ -222,22 +222,26 @@ class Session(SessionDir):
             return None
         if study.key not in {"", self.key}:
             raise self.damaged("is of another session")
-        self._require_its_trials(study, self.cards(numbers))
+        self._require_its_trials(study, self.identities(numbers))
         self._require_knobs(study.trials)
         return study
 
-    def cards(self, numbers: Iterable[int]) -> dict[int, Card]:
-        """Returns the cards of the trials with these `numbers` that this session has run, by number."""
+    def identities(self, numbers: Iterable[int]) -> dict[int, TrialIdentity]:
+        """Returns the identities of the trials with these `numbers` that this session has run, by number."""
         key = self.key
-        found = ((number, identity.read_card(self.trial_dir(number))) for number in numbers)
-        return {n: card for n, card in found if card and (card.session, card.number) == (key, n)}
+        found = ((number, identity.read_identity(self.trial_dir(number))) for number in numbers)
+        return {
+            n: identity
+            for n, identity in found
+            if identity and (identity.session, identity.number) == (key, n)
+        }
 
-    def _require_its_trials(self, study: StudyFile, cards: Mapping[int, Card]) -> None:
-        """Raises DamagedError if the trials with these `cards` were not all run from the `study`."""
-        if unknown := [n for n in cards if n >= len(study.entries)]:
+    def _require_its_trials(self, study: StudyFile, identities: Mapping[int, TrialIdentity]) -> None:
+        """Raises DamagedError if the trials with these `identities` were not all run from the `study`."""
+        if unknown := [n for n in identities if n >= len(study.entries)]:
             raise self.damaged(f"is older than its trials: it does not know trials {listed(unknown)}")
-        begun, key = [trial for trial in study.trials if trial.number in cards], self.key
-        if others := [t.number for t in begun if cards[t.number] != Card.of(key, t)]:
+        begun, key = [trial for trial in study.trials if trial.number in identities], self.key
+        if others := [t.number for t in begun if identities[t.number] != TrialIdentity.of(key, t)]:
             raise self.damaged(f"is not the one that its trials were run from, see {listed(others)}")
 
     def _require_knobs(self, trials: Iterable[Trial]) -> None:

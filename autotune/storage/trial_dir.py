@@ -18,7 +18,7 @@ class TrialDir:
         return self.root / "work"
 
     @property
-    def card_file(self) -> Path:
+    def identity_file(self) -> Path:
         """Says of which trial of which session all of the directory is."""
         return self.root / "trial.json"
 

@@ -62,8 +62,8 @@ class Attempt:
 
     def _start(self, server: ForkServer) -> None:
         self._place.make()
-        if self._order.card is not None:
-            identity.write_card(self._place, self._order.card)
+        if self._order.identity is not None:
+            identity.write_identity(self._place, self._order.identity)
         self._earlier_s = seconds_of(self._counted(read_records(self._place)))
         self._records = open_lines(self._place.records_file)
         if self._is_enough():

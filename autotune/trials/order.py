@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from autotune.core.settings import Setting
-from autotune.storage.identity import Card
+from autotune.storage.identity import TrialIdentity
 from autotune.storage.trial_dir import TrialDir
 
 
@@ -34,7 +34,7 @@ class Order:
     stop_file: str | None = None  # once it exists, close and resume another day
     revision: str = ""
     keep_work: bool = False
-    card: Card | None = None  # the trial and session; None for a training outside a session
+    identity: TrialIdentity | None = None  # the trial and session; None for a training outside a session
     given: dict[str, Any] | None = None  # passed to the workload, in its names and types; None: `settings`
     counts_evaluations: bool = False  # evaluations are part of the speed
     samples_per_evaluation: int | None = None  # between evaluations, for the speed; None: as they come
@@ -57,11 +57,11 @@ class Order:
         return self.memory_limit_bytes is not None and not self.gpus
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "card": self.card.to_dict() if self.card else None}
+        return {**asdict(self), "identity": self.identity.to_dict() if self.identity else None}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        return cls(**{**values, "card": _card(values)})
+        return cls(**{**values, "identity": _identity(values)})
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class RaceOrder:
     together: bool  # all members are alive at once
     most_s: float  # no round begins after so many seconds of rounds
     stop_file: str | None = None
-    card: Card | None = None
+    identity: TrialIdentity | None = None
 
     @property
     def place(self) -> TrialDir:
@@ -88,18 +88,22 @@ class RaceOrder:
 
     def to_dict(self) -> dict[str, Any]:
         members = [order.to_dict() for order in self.members]
-        return {**asdict(self), "members": members, "card": self.card.to_dict() if self.card else None}
+        return {
+            **asdict(self),
+            "members": members,
+            "identity": self.identity.to_dict() if self.identity else None,
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         members = tuple(Order.from_dict(order) for order in values["members"])
         lengths = tuple(values["lengths"])
-        return cls(**{**values, "members": members, "lengths": lengths, "card": _card(values)})
+        return cls(**{**values, "members": members, "lengths": lengths, "identity": _identity(values)})
 
 
-def _card(values: Mapping[str, Any]) -> Card | None:
-    card = values.get("card")
-    return Card.from_dict(card) if card else None
+def _identity(values: Mapping[str, Any]) -> TrialIdentity | None:
+    identity = values.get("identity")
+    return TrialIdentity.from_dict(identity) if identity else None
 
 
 def is_to_stop(order: Order | RaceOrder) -> bool:

@@ -224,8 +224,8 @@ class Race:
     def _run(self) -> Waiting:
         """Runs round after round until the race is decided or its time is over."""
         self._place.make()
-        if self._order.card is not None:
-            identity.write_card(self._place, self._order.card)
+        if self._order.identity is not None:
+            identity.write_identity(self._place, self._order.identity)
         self._rounds = open_lines(self._place.slices_file)
         if self._order.together:
             for member in self._members.values():

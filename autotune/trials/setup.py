@@ -175,7 +175,7 @@ class Setup:
             threshold_file=str(self.session.threshold_file) if can_be_beaten else None,
             keep_work=self.options.keep_checkpoints,
             stop_file=str(self.session.stop_file),
-            card=self.session.card(trial),
+            identity=self.session.identity_of(trial),
         )
 
     def race(self, trial: Trial, members: Sequence[Trial]) -> RaceOrder:
@@ -200,7 +200,7 @@ class Setup:
             together=together,
             most_s=racing.most_s(t.seconds for t in members) if together else _RACE_APART_S,
             stop_file=str(self.session.stop_file),
-            card=self.session.card(trial),
+            identity=self.session.identity_of(trial),
         )
 
     def _endless(self, member: Trial, place: TrialDir) -> Order:

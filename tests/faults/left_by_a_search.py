@@ -68,7 +68,7 @@ def begin(session: Session, study, config, repeat=None, **rest) -> Trial:
     trial = studies.begin(study, session.space(), config, repeat, **rest)
     place = session.trial_dir(trial.number)
     place.work.mkdir(parents=True)
-    identity.write_card(place, session.card(trial))
+    identity.write_identity(place, session.identity_of(trial))
     (place.work / "state").write_text("40")
     lines = [{"attempt": 1000.0 * trial.number, "clock_s": 5.0}]
     lines += [{"samples": 4 * n, "train_loss": 1.0, "at_s": 5.0 + n} for n in range(1, 11)]

@@ -221,7 +221,7 @@ def test_a_race_of_a_trial_that_is_lost_is_lost_with_it(place, run):
 def test_trials_that_say_nothing_are_no_study(place, run):
     missing(place)
     for card in place.glob("trials/*/trial.json"):
-        card.unlink()
+        file.unlink()
     code, _, err = run("recover", "s")
     assert code == 2
     assert "neither its study nor its trials say what was run; start a new search" in err
@@ -239,8 +239,8 @@ def test_trials_that_ran_beside_each_other_still_say_so(place, run):
 
 
 def edit_card(trial, **changes):
-    card = json.loads(trial.card_file.read_text())
-    trial.card_file.write_text(json.dumps({**card, **changes}))
+    known = json.loads(trial.identity_file.read_text())
+    trial.identity_file.write_text(json.dumps({**known, **changes}))
 
 
 def of_another_number(trial):
@@ -257,7 +257,7 @@ def of_an_equal_trial_elsewhere(trial):
 
 
 def without_a_card(trial):
-    trial.card_file.unlink()
+    trial.identity_file.unlink()
 
 
 @pytest.mark.parametrize(

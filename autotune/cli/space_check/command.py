@@ -19,7 +19,7 @@ from autotune.core import secrecy
 from autotune.core.errors import printable
 from autotune.core.measurement import Throughput
 from autotune.storage.store import Options
-from autotune.system import passing, scratch
+from autotune.system import scratch, temp_dirs
 from autotune.system.telemetry import Hardware
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.reported import Report
@@ -49,7 +49,7 @@ def main(tuned: Tuned, most: str) -> int:
     with (
         scratch.private(),
         _ended_by_sigterm(),
-        passing.directory(".check-", Path.cwd()) as root,
+        temp_dirs.directory(".check-", Path.cwd()) as root,
     ):
         training = Training(space, workload, here.hardware, options)
         asked = Runs(training, root, ForkServer(workload.preload))

@@ -18,7 +18,7 @@ from autotune.space import space as spaces
 from autotune.space.machine import Machine, fit_to
 from autotune.space.sections import Budget
 from autotune.storage import studies, study_file
-from autotune.storage.identity import write_card, write_verdict
+from autotune.storage.identity import write_identity, write_verdict
 from autotune.storage.store import Options, Session
 from autotune.storage.study_file import Plan
 from autotune.trials.progress import Phase
@@ -513,7 +513,7 @@ def test_a_verdict_that_nobody_heard_of_counts(begin, session):
     search.next()
     place = session.trial_dir(0)
     place.root.mkdir(parents=True)
-    write_card(place, session.card(search.trials()[0]))
+    write_identity(place, session.identity_of(search.trials()[0]))
     write_verdict(place, COMPLETED, figures())
 
     again, _ = begin()

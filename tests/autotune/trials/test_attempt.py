@@ -16,7 +16,7 @@ from autotune.core.trial import Failure, Outcome, Status, StoppedFor
 from autotune.judging import leaks
 from autotune.judging.stopping import Rival, Threshold
 from autotune.storage import identity, threshold_file
-from autotune.storage.identity import Card
+from autotune.storage.identity import TrialIdentity
 from autotune.storage.records import is_mark, read_records
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials import alone
@@ -298,8 +298,8 @@ def long_steps(config, workdir):
 
 
 def test_an_attempt_closes_when_its_search_has_stopped_and_its_checkpoint_is_its_own(order, server, tmp_path):
-    card = Card("key", 3, {"micro_batch_size": 4})
-    given = order(workload="test_attempt:long_steps", stop_file=str(tmp_path / "stop"), card=card)
+    known = TrialIdentity("key", 3, {"micro_batch_size": 4})
+    given = order(workload="test_attempt:long_steps", stop_file=str(tmp_path / "stop"), identity=known)
     running = Attempt(replace(given, settings={"step_s": 1.0}), server)
     while not running.step(0.1).samples:
         pass
@@ -310,8 +310,8 @@ def test_an_attempt_closes_when_its_search_has_stopped_and_its_checkpoint_is_its
     trained = [r["samples"] for r in read_records(place) if "train_loss" in r]
     assert (place.work / "samples").read_text() == str(trained[-1])
     assert identity.read_verdict(place) is None
-    assert not identity.is_of_another(place, card)
-    assert identity.is_of_another(place, replace(card, number=4))
+    assert not identity.is_of_another(place, known)
+    assert identity.is_of_another(place, replace(known, number=4))
 
 
 def evaluating(config, workdir):
