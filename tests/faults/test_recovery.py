@@ -220,7 +220,7 @@ def test_a_race_of_a_trial_that_is_lost_is_lost_with_it(place, run):
 
 def test_trials_that_say_nothing_are_no_study(place, run):
     missing(place)
-    for card in place.glob("trials/*/trial.json"):
+    for file in place.glob("trials/*/trial.json"):
         file.unlink()
     code, _, err = run("recover", "s")
     assert code == 2
@@ -238,30 +238,30 @@ def test_trials_that_ran_beside_each_other_still_say_so(place, run):
     assert [t.number for t in trials_of(place) if t.measurement.shared] == [0, 1]
 
 
-def edit_card(trial, **changes):
+def edit_identity(trial, **changes):
     known = json.loads(trial.identity_file.read_text())
     trial.identity_file.write_text(json.dumps({**known, **changes}))
 
 
 def of_another_number(trial):
-    edit_card(trial, number=1)
+    edit_identity(trial, number=1)
 
 
 def of_another_copy(trial):
     """The session was copied, and both copies were resumed: what they ran under a number differs."""
-    edit_card(trial, config={"micro_batch_size": 64, "learning_rate": 0.001})
+    edit_identity(trial, config={"micro_batch_size": 64, "learning_rate": 0.001})
 
 
 def of_an_equal_trial_elsewhere(trial):
-    edit_card(trial, session="another")
+    edit_identity(trial, session="another")
 
 
-def without_a_card(trial):
+def without_an_identity(trial):
     trial.identity_file.unlink()
 
 
 @pytest.mark.parametrize(
-    "swap", [of_another_number, of_another_copy, of_an_equal_trial_elsewhere, without_a_card]
+    "swap", [of_another_number, of_another_copy, of_an_equal_trial_elsewhere, without_an_identity]
 )
 def test_a_directory_of_another_trial_is_set_aside_and_neither_adopted_nor_deleted(place, swap):
     session = Session.open(place)
@@ -285,9 +285,9 @@ def test_a_directory_of_another_trial_is_set_aside_and_neither_adopted_nor_delet
 
 def test_what_is_of_another_session_is_not_counted_as_run(place, run):
     one_more = TrialDir(shutil.copytree(place / "trials" / "0006", place / "trials" / "0007"))
-    edit_card(one_more, number=7)
+    edit_identity(one_more, number=7)
     assert "does not know trials 7;" in run("status", "s")[2]
-    edit_card(one_more, session="another")
+    edit_identity(one_more, session="another")
     assert run("status", "s")[0] == 0
     missing(place)
     assert "Lost: the settings and results of trials 7\n" in run("recover", "s")[1]
