@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from autotune.core.settings import Config
-from autotune.judging import curves
+from autotune.judging.measurement import curves
 from lab.replay import recording
 from lab.replay.scoring import Truth
 from lab.replay.table import Run, Table

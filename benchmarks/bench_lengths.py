@@ -34,10 +34,10 @@ import optuna
 from autotune.core.measurement import Evaluation, Measurement, Schedule, Slice, Throughput
 from autotune.core.settings import LEARNING_RATE, LENGTH, MICRO_BATCH, Config, settings_key
 from autotune.core.trial import Outcome, Status, Trial, TrialKind
-from autotune.judging import confirm, objective, planning, racing, stopping
+from autotune.judging.decisions import confirm, objective, planning, racing, stopping
 from autotune.search import heuristics
+from autotune.search.ports import Environment, SearchOptions, Silent
 from autotune.search.search import Search
-from autotune.search.surroundings import Silent, Terms, World
 from autotune.space import space as spaces
 from autotune.space.space import Space
 
@@ -211,8 +211,8 @@ def searched(law: Law, space: Space, seed: int) -> Found:
         space,
         study,
         Silent(),
-        Terms(seed=seed, memory_limit_bytes=None, explain=False),
-        World(clock=lambda: clock_s[0]),
+        SearchOptions(seed=seed, memory_limit_bytes=None, explain=False),
+        Environment(clock=lambda: clock_s[0]),
     )
     while (trial := search.next()) is not None:
         if trial.kind is TrialKind.RACE:
@@ -300,7 +300,7 @@ RULES: Mapping[str, Rule] = {
     "now": nullcontext,
     "batches before rates": _swapped,
     "the sampler alone": _sampler_alone,
-    "three terms": lambda: mock.patch("autotune.judging.history.LengthNeeds", _ByThreeTerms),
+    "three terms": lambda: mock.patch("autotune.judging.decisions.history.LengthNeeds", _ByThreeTerms),
 }
 
 

@@ -22,12 +22,12 @@ import optuna
 from optuna.trial import TrialState
 
 from autotune.core.measurement import Measurement, Throughput
-from autotune.core.passed_over import Refused
+from autotune.core.rejected_suggestion import RejectedFor
 from autotune.core.trial import Failure, Outcome, Status, Trial
 from autotune.memory import memory_needs
 from autotune.memory.feasibility import MemoryModel
+from autotune.search.ports import SearchOptions, Silent
 from autotune.search.search import Search
-from autotune.search.surroundings import Silent, Terms
 from autotune.space import space as spaces
 from autotune.space.space import Space
 from autotune.storage import studies
@@ -100,7 +100,7 @@ def ours(toy: Toy, seed: int, trials: int) -> Count:
     rng, spare = random.Random(seed), random.Random(-1 - seed)
     space = space_of(toy, trials)
     study = optuna.create_study(directions=["maximize"] * 2)
-    search = Search(space, study, Silent(), Terms(seed=seed))
+    search = Search(space, study, Silent(), SearchOptions(seed=seed))
     while (trial := search.next()) is not None:
         values = toy.evaluate(trial.config, rng)
         if values is None:
@@ -108,7 +108,7 @@ def ours(toy: Toy, seed: int, trials: int) -> Count:
         else:
             measurement = Measurement(throughput=Throughput(values[0], None, 1, 1.0), quality=values[1])
             search.end(trial.number, Outcome(Status.COMPLETED), measurement)
-    passed_over = [one.config for one in studies.read(study).passed_over if one.kind is Refused.MEMORY]
+    passed_over = [one.config for one in studies.read(study).passed_over if one.kind is RejectedFor.MEMORY]
     done = search.trials()
     return Count(
         oom=sum(t.out_of_memory for t in done),

@@ -23,8 +23,8 @@ from autotune.cli import prepare
 from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.trial import Outcome, Status
 from autotune.engines import engine
+from autotune.search.ports import Silent
 from autotune.search.search import Search
-from autotune.search.surroundings import Silent
 from autotune.space import builtin
 from autotune.space import space as spaces
 from autotune.storage import studies, study_file

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.core.settings import Setting
-from autotune.judging import racing
-from autotune.judging.measure import half_interval
+from autotune.judging.measurement import turns
+from autotune.judging.measurement.estimates import half_interval
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order, RaceOrder
@@ -70,7 +70,7 @@ def raced(server: ForkServer) -> Found:
         race = Race(RaceOrder(9, scratch, members, lengths, together=True, most_s=_RACE_S), server)
         while (report := race.step(1.0)).outcome is None:
             pass
-    ratio = racing.ratio(report.measurement.slices, 1, 0)
+    ratio = turns.ratio(report.measurement.slices, 1, 0)
     if ratio is None:
         raise SystemExit(f"the race has failed: {report.outcome}")
     return Found(ratio.value, 2 * (ratio.part or math.inf), time.monotonic() - begun_s)
@@ -83,7 +83,7 @@ def run_one_by_one(server: ForkServer, seconds: float) -> Found:
         places = (0, 1) if turn % 2 == 0 else (1, 0)
         speeds = {place: speed(place, server, seconds / _PAIRS / len(places)) for place in places}
         logs.append(math.log(speeds[1] / speeds[0]))
-    half = half_interval(logs, racing.LEVEL)
+    half = half_interval(logs, turns.LEVEL)
     return Found(math.exp(statistics.fmean(logs)), 2 * math.sinh(half), time.monotonic() - begun_s)
 
 

@@ -39,7 +39,7 @@ import torch
 from torch import nn
 
 from autotune.core.trial import Status
-from autotune.judging.measure import half_interval
+from autotune.judging.measurement.estimates import half_interval
 from autotune.space import space as spaces
 from autotune.storage.records import read_records
 from autotune.trackers.tensorboard import Board

@@ -25,7 +25,7 @@ import numpy as np
 import own_pace
 import psutil
 
-from autotune.judging.measure import half_interval
+from autotune.judging.measurement.estimates import half_interval
 
 SCRIPT = Path(own_pace.__file__)
 SPACE = """

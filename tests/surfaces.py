@@ -20,7 +20,7 @@ from autotune.cli import cli_report, cli_session
 from autotune.core import units
 from autotune.display import console, draw, snapshot, words
 from autotune.export import formats, winner
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 from autotune.reports import page, read
 from autotune.storage.store import Session
 from autotune.trackers import overview

@@ -19,8 +19,8 @@ from autotune.core.settings import PRECISION, PRECISIONS
 from autotune.core.shell import quoted
 from autotune.core.trial import Status
 from autotune.display import words
-from autotune.judging import pilot
-from autotune.judging.history import History
+from autotune.judging.decisions import pilot
+from autotune.judging.decisions.history import History
 from autotune.reports import comparison, tables
 from autotune.reports.model import Compared
 from autotune.reports.plot import Table as Figures

@@ -13,7 +13,7 @@ from autotune.display import advice, snapshot, view, words
 from autotune.display.snapshot import Snapshot
 from autotune.export import formats, patch, winner
 from autotune.export.winner import Exported, Winner
-from autotune.judging import confirm
+from autotune.judging.decisions import confirm
 from autotune.workloads.in_place.document import Document
 
 

@@ -13,8 +13,9 @@ from autotune.cli.cli_session import opened
 from autotune.core import units
 from autotune.core.errors import InputError, printable
 from autotune.display import snapshot, view
-from autotune.judging import confirm, elsewhere
-from autotune.judging.elsewhere import Elsewhere
+from autotune.judging.accounts import memory_forecast
+from autotune.judging.accounts.memory_forecast import MemoryForecast
+from autotune.judging.decisions import confirm
 from autotune.reports import elsewhere as forecasts
 
 FORMAT = 1
@@ -22,13 +23,13 @@ FORMAT = 1
 
 def predict(root: Path, memory: str | None, *, as_json: bool) -> int:
     """Prints which of the recommended settings fit into each memory size; returns the exit code."""
-    sizes = elsewhere.SIZES_BYTES if memory is None else _sizes_bytes(memory)
+    sizes = memory_forecast.SIZES_BYTES if memory is None else _sizes_bytes(memory)
     session, _, _ = opened(root)
     history = snapshot.take(session, root).history
     recommended = confirm.recommended(history)
     if recommended is None:
         raise InputError(f"session {root}: nothing to predict from: the baseline has not completed")
-    forecast = elsewhere.elsewhere(recommended[0], history, sizes)
+    forecast = memory_forecast.forecast(recommended[0], history, sizes)
     if as_json:
         print(json.dumps({"format": FORMAT, "session": str(root), **asdict(forecast)}, allow_nan=False))
     else:
@@ -44,7 +45,7 @@ def _sizes_bytes(text: str) -> Sequence[int]:
         raise InputError(f"--memory: sizes such as 8GiB,24GiB: {error}") from None
 
 
-def _print(forecast: Elsewhere) -> None:
+def _print(forecast: MemoryForecast) -> None:
     console, table = Console(), forecasts.table(forecast)
     console.print(f"trial {forecast.trial}: {view.knobs(forecast.config)}", markup=False, highlight=False)
     grid = Table(box=None, padding=(0, 1, 0, 0), header_style="")

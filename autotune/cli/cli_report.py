@@ -9,7 +9,7 @@ from autotune.cli.cli_options import Priced
 from autotune.core import files
 from autotune.core.errors import InputError, printable
 from autotune.core.trial import Trial
-from autotune.judging.costs import Prices
+from autotune.judging.accounts.costs import Prices
 from autotune.reports import as_json, markdown, read
 from autotune.reports.model import FORMATS, SAMPLES, Report
 from autotune.reports.training import read as training

@@ -19,11 +19,11 @@ from autotune.display.advice import Try
 from autotune.display.console import Screen, screen
 from autotune.display.snapshot import RUNNING, Snapshot
 from autotune.engines import engine, revival
-from autotune.judging import confirm, pilot
-from autotune.judging.history import History
+from autotune.judging.decisions import confirm, pilot
+from autotune.judging.decisions.history import History
 from autotune.memory import room
+from autotune.search.ports import Environment, SearchOptions
 from autotune.search.search import TIME_UP, Search
-from autotune.search.surroundings import Terms, World
 from autotune.space.space import Space
 from autotune.storage import studies, threshold_file
 from autotune.storage.lock import Held
@@ -134,12 +134,12 @@ def _search(setup: Setup, study: optuna.Study, shows: Screen, held: Held) -> Sea
         setup.space,
         study,
         shows,
-        Terms(
+        SearchOptions(
             seed=setup.options.seed,
             memory_limit_bytes=setup.memory_limit_bytes,
             earlier=_earlier(setup, shows),
         ),
-        World(
+        Environment(
             verdict_of=session.verdict_of,
             publish=lambda threshold: threshold_file.write(session.threshold_file, threshold),
             clear=session.clear,

@@ -17,8 +17,8 @@ from autotune.core.settings import Config
 from autotune.core.shell import quoted
 from autotune.core.trial import Status
 from autotune.display import snapshot
-from autotune.judging import promise
-from autotune.judging.promise import Promise
+from autotune.judging.accounts import promise
+from autotune.judging.accounts.promise import Promise
 from autotune.space import evaluating
 from autotune.space.machine import require
 from autotune.storage import lock, provenance

@@ -20,8 +20,8 @@ from autotune.core.measurement import Measurement
 from autotune.core.settings import PRECISION, Config, Setting
 from autotune.core.trial import Outcome, Status, Trial
 from autotune.display import rows, view
-from autotune.judging import confirm
-from autotune.judging.history import History
+from autotune.judging.decisions import confirm
+from autotune.judging.decisions.history import History
 from autotune.storage.identity import read_verdict, set_aside
 from autotune.storage.records import read_records
 from autotune.storage.store import Session

@@ -16,8 +16,8 @@ from autotune.core import files, units
 from autotune.core.measurement import Measurement
 from autotune.core.settings import PRECISION, Config
 from autotune.core.trial import Outcome, Status
-from autotune.judging import estimates
-from autotune.judging.estimates import Figure
+from autotune.judging.measurement import estimates
+from autotune.judging.measurement.estimates import Figure
 from autotune.space.sections import Objective
 from autotune.storage.store import Session
 from autotune.storage.trial_dir import ComparisonDir, ModelDir

@@ -15,10 +15,11 @@ from autotune.compare.results import BASELINE, Model, Runs
 from autotune.core.measurement import Evaluation, Measurement
 from autotune.core.trial import Trial
 from autotune.display import words
-from autotune.judging import estimates, objective, quality
-from autotune.judging.estimates import Figure
-from autotune.judging.history import History
-from autotune.judging.quality import Answer, Kept, Noise
+from autotune.judging.decisions import objective, quality
+from autotune.judging.decisions.history import History
+from autotune.judging.decisions.quality import Answer, Kept, Noise
+from autotune.judging.measurement import estimates
+from autotune.judging.measurement.estimates import Figure
 from autotune.space.sections import Objective
 
 _SEEDS_TO_BEGIN_WITH = 3  # where nothing says how far equal models lie apart

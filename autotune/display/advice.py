@@ -7,10 +7,11 @@ from pathlib import Path
 
 from autotune.core import units
 from autotune.core.trial import Trial
-from autotune.judging import confirm, gains, reasons
-from autotune.judging.claims import Claim
-from autotune.judging.history import History
-from autotune.judging.objective import Reason
+from autotune.judging.accounts import gains, reasons
+from autotune.judging.decisions import confirm
+from autotune.judging.decisions.claims import Claim
+from autotune.judging.decisions.history import History
+from autotune.judging.decisions.objective import Reason
 from autotune.space.sections import Objective
 from autotune.storage.store import Session, anew, going_on
 from autotune.storage.study_file import Plan

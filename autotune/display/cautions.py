@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from autotune.core.trial import Trial
 from autotune.display import growth, unused
-from autotune.judging import confirm, leaks
-from autotune.judging.history import History
+from autotune.judging.decisions import confirm
+from autotune.judging.decisions.history import History
+from autotune.judging.measurement import leaks
 
 
 def cautions(history: History) -> list[str]:

@@ -15,8 +15,8 @@ from autotune.display import draw, estimate, events, live, rows, view, words
 from autotune.display.estimate import Remaining
 from autotune.display.live import LiveView
 from autotune.display.snapshot import Running, Snapshot
-from autotune.judging import confirm, pilot
-from autotune.judging.history import History
+from autotune.judging.decisions import confirm, pilot
+from autotune.judging.decisions.history import History
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 

@@ -14,7 +14,7 @@ from autotune.core.trial import Trial, TrialKind
 from autotune.display import rows, view, words
 from autotune.display.rows import TrialFigures, TrialRow
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Running, Snapshot
-from autotune.judging.claims import Claim
+from autotune.judging.decisions.claims import Claim
 from autotune.space.space import Space
 
 HEADING, HINT = "bold", "dim"

@@ -8,8 +8,8 @@ from typing import Self
 
 from autotune.core import units
 from autotune.core.trial import Trial, TrialKind
-from autotune.judging import confirm
-from autotune.judging.history import History
+from autotune.judging.decisions import confirm
+from autotune.judging.decisions.history import History
 from autotune.space.space import Space
 from autotune.storage.study_file import Plan
 

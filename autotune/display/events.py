@@ -13,9 +13,9 @@ from autotune.core.trial import Trial
 from autotune.display import advice, rows, view
 from autotune.display.estimate import Remaining
 from autotune.display.snapshot import Running, Snapshot
-from autotune.judging import gains, outside
-from autotune.judging.claims import Claim
-from autotune.judging.history import History
+from autotune.judging.accounts import gains, overhead
+from autotune.judging.decisions.claims import Claim
+from autotune.judging.decisions.history import History
 from autotune.space.space import Space
 
 _ENDED = (
@@ -79,7 +79,7 @@ def _range(remaining: Remaining | None) -> dict[str, float] | None:
 
 def result(history: History, best: tuple[Trial, Claim | None] | None) -> dict[str, Any]:
     """Returns the result: the `best`, its factor over the baseline, and how sure that is."""
-    baseline, spent = history.baseline, outside.spent(best[0], history) if best else None
+    baseline, spent = history.baseline, overhead.spent(best[0], history) if best else None
     return {
         "verdict": str(advice.verdict(best)),
         "best": ended(best[0], history) if best else None,

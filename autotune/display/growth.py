@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from autotune.core import units
 from autotune.core.measurement import Slope
-from autotune.judging.trends import Full
+from autotune.judging.measurement.trends import Full
 
 
 class Memory(NamedTuple):

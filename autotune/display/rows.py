@@ -6,9 +6,11 @@ from autotune.core.measurement import Evaluation, Measurement
 from autotune.core.settings import Config
 from autotune.core.trial import StoppedFor, Trial, TrialKind
 from autotune.display import view, words
-from autotune.judging import estimates, gains, objective, quality, reasons
-from autotune.judging.estimates import Figure
-from autotune.judging.history import History
+from autotune.judging.accounts import gains, reasons
+from autotune.judging.decisions import objective, quality
+from autotune.judging.decisions.history import History
+from autotune.judging.measurement import estimates
+from autotune.judging.measurement.estimates import Figure
 from autotune.space.sections import Objective
 from autotune.space.space import Space
 

@@ -10,9 +10,9 @@ from typing import Any
 from autotune.core.trial import Trial
 from autotune.display import estimate
 from autotune.display.estimate import Remaining
-from autotune.judging import confirm, pilot
-from autotune.judging.claims import Claim
-from autotune.judging.history import History
+from autotune.judging.decisions import confirm, pilot
+from autotune.judging.decisions.claims import Claim
+from autotune.judging.decisions.history import History
 from autotune.space import evaluating
 from autotune.space.space import Space
 from autotune.storage.records import is_mark, seconds_of

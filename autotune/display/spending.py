@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from autotune.core.trial import Trial
-from autotune.judging import confirm, outside
-from autotune.judging.history import History
-from autotune.judging.outside import Spent
+from autotune.judging.accounts import overhead
+from autotune.judging.accounts.overhead import Spent
+from autotune.judging.decisions import confirm
+from autotune.judging.decisions.history import History
 from autotune.space import evaluating
 
 _WORTH_TELLING, _WORTH_CHANGING = 0.01, 0.05  # shares of a training
@@ -17,7 +18,7 @@ def lines(history: History) -> list[str]:
     Nothing where that is not known, or is little.
     """
     found = confirm.recommended(history)
-    ours = outside.spent(found[0], history) if found else None
+    ours = overhead.spent(found[0], history) if found else None
     return list(_told(found[0], ours, history)) if found and ours else []
 
 
@@ -32,7 +33,7 @@ def _told(trial: Trial, ours: Spent, history: History) -> Iterator[str]:
 
 def _beside(trial: Trial, history: History) -> str:
     """`, 12% of the baseline's`, whose steps take longer."""
-    theirs = outside.spent(history.of(0), history) if trial.number else None
+    theirs = overhead.spent(history.of(0), history) if trial.number else None
     share = theirs.evaluations if theirs else None
     return "" if share is None else f", {share:.0%} of the baseline's"
 

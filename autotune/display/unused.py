@@ -7,8 +7,8 @@ from autotune.core.errors import printable
 from autotune.core.measurement import Measurement
 from autotune.core.settings import Key, settings_key
 from autotune.core.trial import Trial
-from autotune.judging import objective
-from autotune.judging.history import History
+from autotune.judging.decisions import objective
+from autotune.judging.decisions.history import History
 from autotune.storage.records import is_score
 
 

@@ -12,10 +12,12 @@ from autotune.core.shell import quoted
 from autotune.core.trial import Failure, Status, Trial, TrialKind
 from autotune.display import advice, spending, words
 from autotune.display.cautions import cautions, company
-from autotune.judging import claims, confirm, gains, objective, racing, reasons
-from autotune.judging import quality as qualities
-from autotune.judging.claims import Claim
-from autotune.judging.history import History
+from autotune.judging.accounts import gains, reasons
+from autotune.judging.decisions import claims, confirm, objective
+from autotune.judging.decisions import quality as qualities
+from autotune.judging.decisions.claims import Claim
+from autotune.judging.decisions.history import History
+from autotune.judging.measurement import turns
 from autotune.space.sections import Objective
 from autotune.workloads.base import Workload
 
@@ -254,10 +256,10 @@ def raced(race: Trial) -> str:
     slices = race.measurement.slices
     told = []
     for number in others:
-        if ratio := racing.ratio(slices, number, first):
+        if ratio := turns.ratio(slices, number, first):
             interval = words.factor.interval(ratio)
             sure = f" ({interval})" if interval else ""
-            rounds = racing.rounds(slices, number, first)
+            rounds = turns.rounds(slices, number, first)
             told.append(
                 f"trial {number} {words.factor(ratio)} as fast as trial {first}{sure}, {rounds} rounds"
             )

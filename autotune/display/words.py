@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.core import units
-from autotune.judging.estimates import Figure
+from autotune.judging.measurement.estimates import Figure
 
 NOTHING = "-"  # for a figure that is not known
 _METRICS = {

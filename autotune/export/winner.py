@@ -8,7 +8,7 @@ from autotune.core.common_names import CLIP_NORM, CLIP_VALUE, NAMES, sure
 from autotune.core.errors import printable
 from autotune.core.trial import Trial
 from autotune.display import view
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 from autotune.space.naming import Naming, flatten
 from autotune.workloads.base import Workload
 

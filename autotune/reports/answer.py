@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from autotune.core import units
 from autotune.display import words
 from autotune.display.words import FigureForm
-from autotune.judging.costs import Prices
-from autotune.judging.estimates import Figure
+from autotune.judging.accounts.costs import Prices
+from autotune.judging.measurement.estimates import Figure
 from autotune.reports import marks
 from autotune.reports.marks import Mark
 from autotune.reports.model import Report, Side

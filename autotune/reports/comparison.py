@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from autotune.compare import results
 from autotune.compare.results import Model, Runs
-from autotune.judging import objective, quality
+from autotune.judging.decisions import objective, quality
 from autotune.reports.model import Compared
 from autotune.space.sections import Objective
 

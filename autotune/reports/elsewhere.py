@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from autotune.core import units
 from autotune.core.settings import ACCUMULATION, LEARNING_RATE, MICRO_BATCH, PRECISION, PRECISIONS
 from autotune.display import words
-from autotune.judging.elsewhere import Elsewhere, Fit
+from autotune.judging.accounts.memory_forecast import Fit, MemoryForecast
 from autotune.memory.feasibility import Prediction
 from autotune.reports.plot import Table
 
@@ -13,7 +13,7 @@ TITLE = "On another GPU"
 _HEAD = ("memory", "micro-batch", "accumulation", "effective batch", "learning rate", "predicted peak")
 
 
-def table(found: Elsewhere) -> Table:
+def table(found: MemoryForecast) -> Table:
     """A row for each size of memory: what to run there, as far as known; the notes say why not."""
     return Table(_HEAD, tuple(map(_row, found.fits)), numeric=(0, 1, 2, 3, 4))
 
@@ -37,7 +37,7 @@ def _peak(peak: Prediction) -> str:
     return f"{expected} ({' to '.join(end.removesuffix(unit) for end in ends)})"
 
 
-def notes(found: Elsewhere) -> Iterator[str]:
+def notes(found: MemoryForecast) -> Iterator[str]:
     """Says what the table means, and what it does not say."""
     yield (
         f"The settings of trial {found.trial} with the largest micro-batch whose predicted peak is, with its "

@@ -7,15 +7,16 @@ from typing import Any
 
 from autotune.compare import verdict
 from autotune.compare.results import Found
-from autotune.core.passed_over import PassedOver
+from autotune.core.rejected_suggestion import RejectedSuggestion
 from autotune.core.settings import MICRO_BATCH, PRECISION, SEED
 from autotune.core.trial import Trial
 from autotune.display import advice, rows
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
-from autotune.judging import ablation, confirm, elsewhere, quality
-from autotune.judging.costs import Prices
-from autotune.judging.elsewhere import Elsewhere
-from autotune.judging.history import History
+from autotune.judging.accounts import memory_forecast
+from autotune.judging.accounts.costs import Prices
+from autotune.judging.accounts.memory_forecast import MemoryForecast
+from autotune.judging.decisions import ablation, confirm, quality
+from autotune.judging.decisions.history import History
 from autotune.reports import comparison, knobs
 from autotune.reports.model import Report
 from autotune.reports.recommendation import answer
@@ -37,7 +38,7 @@ class Known:
     options: Options
     provenance: Mapping[str, Any]
     plan: Plan
-    passed_over: Sequence[PassedOver] = ()
+    passed_over: Sequence[RejectedSuggestion] = ()
     compared: Found = field(default_factory=Found)
     own: OwnSection | None = None
     prices: Prices | None = None
@@ -90,12 +91,12 @@ def report(known: Known) -> Report:
     )
 
 
-def _elsewhere(history: History) -> Elsewhere | None:
+def _elsewhere(history: History) -> MemoryForecast | None:
     """Returns what fits on other GPUs; None if nothing is recommended, or no GPU was used."""
     recommended = confirm.recommended(history)
     if recommended is None or MICRO_BATCH not in history.space.drawn_knobs:
         return None
-    found = elsewhere.elsewhere(recommended[0], history)
+    found = memory_forecast.forecast(recommended[0], history)
     return found if found.is_of_gpu else None
 
 

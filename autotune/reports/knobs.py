@@ -1,7 +1,7 @@
 """Peak memory by the knobs, as the model predicts it. Pure."""
 
 from autotune.core.settings import PRECISION, Config
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 from autotune.memory.feasibility import MemoryModel
 from autotune.reports.model import Predicted
 from autotune.space import following

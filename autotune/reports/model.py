@@ -14,14 +14,14 @@ from autotune.core.measurement import Evaluation
 from autotune.core.settings import Config
 from autotune.display import words
 from autotune.display.rows import TrialRow
-from autotune.judging import quality as qualities
-from autotune.judging.costs import Cost, Prices
-from autotune.judging.estimates import Figure
+from autotune.judging.accounts.costs import Cost, Prices
+from autotune.judging.decisions import quality as qualities
+from autotune.judging.measurement.estimates import Figure
 from autotune.workloads.own_section import OwnSection
 
 if TYPE_CHECKING:  # which import numpy, and every command this module
-    from autotune.judging.ablation import Step
-    from autotune.judging.elsewhere import Elsewhere
+    from autotune.judging.accounts.memory_forecast import MemoryForecast
+    from autotune.judging.decisions.ablation import Step
 
 FORMATS = ("html", "json", "md")
 SAMPLES = 5  # test studies that are shown by default
@@ -178,7 +178,7 @@ class Report:
     speed: str = "throughput"  # or wall: with evaluations
     by_precision: bool = True  # whether that is a setting, so that models can be compared by it
     writes_reports: bool = True  # whether the workload has a program that models are scored with
-    elsewhere: "Elsewhere | None" = None  # of what is recommended; None before there is anything
+    elsewhere: "MemoryForecast | None" = None  # of what is recommended; None before there is anything
     which_precision: Verdict | None = None  # which of the compared models to take
     own: OwnSection | None = None  # what the workload shows of the compared models
     going_on: str = ""  # the command that runs more of the search, where it does not run and can

@@ -6,8 +6,8 @@ from itertools import pairwise
 from typing import Any
 
 from autotune.display import words
-from autotune.judging.ablation import Step
-from autotune.judging.estimates import Figure
+from autotune.judging.decisions.ablation import Step
+from autotune.judging.measurement.estimates import Figure
 from autotune.reports import answer, marks
 from autotune.reports.marks import Mark
 from autotune.reports.model import Report

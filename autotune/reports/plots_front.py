@@ -6,7 +6,7 @@ from typing import Any
 
 from autotune.display import words
 from autotune.display.rows import TrialRow
-from autotune.judging.estimates import Figure
+from autotune.judging.measurement.estimates import Figure
 from autotune.reports import answer, marks
 from autotune.reports.marks import Mark
 from autotune.reports.model import Report, Side

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from autotune.compare import results
 from autotune.display import snapshot
-from autotune.judging import pilot
-from autotune.judging.costs import Prices
-from autotune.judging.history import History
+from autotune.judging.accounts.costs import Prices
+from autotune.judging.decisions import pilot
+from autotune.judging.decisions.history import History
 from autotune.reports import figures
 from autotune.reports.figures import Known
 from autotune.reports.model import Report

@@ -10,12 +10,13 @@ from autotune.core.trial import Trial
 from autotune.display import advice, spending, view
 from autotune.display.advice import Verdict
 from autotune.display.cautions import cautions
-from autotune.judging import confirm, costs, gains, objective, outside, quality
-from autotune.judging.claims import Claim
-from autotune.judging.costs import Prices
-from autotune.judging.estimates import Figure
-from autotune.judging.history import History
-from autotune.judging.outside import Spent
+from autotune.judging.accounts import costs, gains, overhead
+from autotune.judging.accounts.costs import Prices
+from autotune.judging.accounts.overhead import Spent
+from autotune.judging.decisions import confirm, objective, quality
+from autotune.judging.decisions.claims import Claim
+from autotune.judging.decisions.history import History
+from autotune.judging.measurement.estimates import Figure
 from autotune.reports.model import Answer, Side
 from autotune.space.space import Space
 from autotune.storage import store
@@ -46,7 +47,7 @@ def answer(
     trial, claim = found
     is_better = trial.number != baseline.number
     is_open = advice.is_unconfirmed(history)
-    spent = [outside.spent(one, history) for one in (baseline, trial)]
+    spent = [overhead.spent(one, history) for one in (baseline, trial)]
     is_counted = _counts(spent, history)
     whole_s = [
         _whole_s(one, training_samples, history.shorter(of), is_counted=is_counted)

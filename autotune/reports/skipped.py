@@ -2,23 +2,23 @@
 
 from collections.abc import Callable, Sequence
 
-from autotune.core.passed_over import PassedOver, Refused
+from autotune.core.rejected_suggestion import RejectedFor, RejectedSuggestion
 from autotune.core.settings import settings_key
 from autotune.core.trial import Trial
 from autotune.display import words
-from autotune.judging import objective
-from autotune.judging.history import History
+from autotune.judging.decisions import objective
+from autotune.judging.decisions.history import History
 from autotune.reports.model import Skipped
 
 
-def skipped(passed_over: Sequence[PassedOver], history: History) -> tuple[Skipped, ...]:
+def skipped(passed_over: Sequence[RejectedSuggestion], history: History) -> tuple[Skipped, ...]:
     """Returns the suggestions that were not started, by what their reasons say besides figures, most first.
 
     Each configuration that would not have fitted has saved the time of a trial that ran out of memory, each
     that could not win the time of one that was stopped; the same suggested again saves nothing more. What is
     outside the limits was not wanted in the first place.
     """
-    groups: dict[str, list[PassedOver]] = {}
+    groups: dict[str, list[RejectedSuggestion]] = {}
     for one in passed_over:
         groups.setdefault(words.without_figures(one.reason), []).append(one)
     found = [
@@ -33,11 +33,11 @@ def skipped(passed_over: Sequence[PassedOver], history: History) -> tuple[Skippe
     return tuple(sorted(found, key=lambda s: s.count, reverse=True))
 
 
-def _each_s(kind: Refused, history: History) -> float:
+def _each_s(kind: RejectedFor, history: History) -> float:
     """Returns about how long a trial that was refused for that would have taken."""
-    if kind is Refused.LIMITS:
+    if kind is RejectedFor.LIMITS:
         return 0.0
-    if kind is Refused.MEMORY:
+    if kind is RejectedFor.MEMORY:
         return _mean_s(history, lambda t: t.out_of_memory)
     return _mean_s(history, lambda t: t.stopped)
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from autotune.core import units
-from autotune.judging import confirm, pilot
-from autotune.judging.history import History
+from autotune.judging.decisions import confirm, pilot
+from autotune.judging.decisions.history import History
 from autotune.storage.study_file import Plan
 
 _A_DOZEN = 12

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from autotune.core.settings import BATCH, LEARNING_RATE, LENGTH, MICRO_BATCH, Config, settings_key
 from autotune.core.trial import Trial
-from autotune.judging import planning, replanning
-from autotune.judging.history import History
+from autotune.judging.decisions import planning, replanning
+from autotune.judging.decisions.history import History
 from autotune.space import following
 from autotune.space.space import Space
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 import optuna
 from optuna.trial import TrialState, create_trial
 
-from autotune.core.passed_over import PassedOver, Refused
+from autotune.core.rejected_suggestion import RejectedFor, RejectedSuggestion
 from autotune.core.settings import Config
 from autotune.core.trial import Status, Trial, TrialKind
-from autotune.judging import curves, objective, planning
-from autotune.judging.history import History
+from autotune.judging.decisions import objective, planning
+from autotune.judging.decisions.history import History
+from autotune.judging.measurement import curves
 from autotune.space.distributions import configuration, distributions, parameters
 from autotune.space.space import Space
 
@@ -25,7 +26,7 @@ _STARTUP = 3
 
 
 @dataclass(frozen=True)
-class Told:
+class Feedback:
     """The result of a configuration for the sampler: values to maximise, and how far a limit is violated."""
 
     values: tuple[float, ...]
@@ -36,9 +37,9 @@ class Told:
 class Refusal:
     """The reason not to run a suggestion, and its result for the sampler: None if it was tried."""
 
-    kind: Refused
+    kind: RejectedFor
     reason: str
-    told: Told | None = None
+    told: Feedback | None = None
 
 
 class Sampler:
@@ -76,12 +77,12 @@ class Sampler:
         )
         self._running[trial.number] = self._study.get_trials(deepcopy=False)[-1].number
 
-    def ended(self, trial: Trial, told: Told) -> None:
+    def ended(self, trial: Trial, told: Feedback) -> None:
         """Learns what came of a trial that was started."""
         if (number := self._running.pop(trial.number, None)) is not None:
             self._tell(number, told)
 
-    def _tell(self, number: int, told: Told) -> None:
+    def _tell(self, number: int, told: Feedback) -> None:
         frozen = self._study.get_trials(deepcopy=False)[number]
         handle = optuna.Trial(self._study, frozen._trial_id)  # the only way to one that was added
         handle.set_constraint("limits", told.violation)
@@ -89,12 +90,12 @@ class Sampler:
 
     def suggest(
         self, screen: Callable[[Config], Config | Refusal], heuristics: Iterable[Config] = ()
-    ) -> tuple[Config | None, list[PassedOver]]:
+    ) -> tuple[Config | None, list[RejectedSuggestion]]:
         """Returns what to run, None when nothing is left, and what was passed over on the way.
 
         If the sampler suggests what was tried already, something next to that is run.
         """
-        passed: list[PassedOver] = []
+        passed: list[RejectedSuggestion] = []
         if (heuristic := _first(heuristics, screen)) is not None:
             return heuristic, passed
         for _ in range(_TRIES):
@@ -106,7 +107,7 @@ class Sampler:
                 return screened, passed
             if screened.told is not None:
                 self._tell(asked.number, screened.told)
-                passed.append(PassedOver(config, screened.kind, screened.reason))
+                passed.append(RejectedSuggestion(config, screened.kind, screened.reason))
                 continue
             self._study.tell(asked, state=TrialState.FAIL)
             neighbours = self._space.neighbours(config)
@@ -139,12 +140,12 @@ def make(seed: int) -> optuna.samplers.BaseSampler:
     )
 
 
-def worst(space: Space) -> Told:
+def worst(space: Space) -> Feedback:
     """Returns the result, for the sampler, of a configuration that cannot be run."""
-    return Told((0.0, 0.0) if space.objective.select == "pareto" else (0.0,), 1.0)
+    return Feedback((0.0, 0.0) if space.objective.select == "pareto" else (0.0,), 1.0)
 
 
-def told(trial: Trial, history: History) -> Told:
+def told(trial: Trial, history: History) -> Feedback:
     """Returns the result, for the sampler, of a trial that has ended, among all that are known.
 
     A stopped one is reported with what was known by then: its speed, and its quality as a share of
@@ -160,27 +161,27 @@ def told(trial: Trial, history: History) -> Told:
     if goal.aim is not None:
         return _told_of_target(trial, goal.aim, over)
     if planning.is_wanted(space):
-        return Told((history.worth(trial),), over)
+        return Feedback((history.worth(trial),), over)
     speed, quality = trial.samples_per_s, _quality_share(trial, history)
     if speed is None or (quality is not None and not math.isfinite(quality)):
         return worst(space)
     if goal.select == "pareto":
-        return Told((speed, quality or 0.0), over)
+        return Feedback((speed, quality or 0.0), over)
     is_free = quality is None or goal.select == "same-training"
     poor = 0.0 if is_free else max(0.0, history.least_share - (quality or 0.0))
-    return Told((speed,), over + poor)
+    return Feedback((speed,), over + poor)
 
 
-def _told_of_target(trial: Trial, target: float, over: float) -> Told:
+def _told_of_target(trial: Trial, target: float, over: float) -> Feedback:
     """Returns the inverse of the time to the target; if that was not reached, what was lacking at the end."""
     seconds = objective.seconds_to(trial, target)
     if seconds:
-        return Told((1 / seconds,), over)
+        return Feedback((1 / seconds,), over)
     speed, samples = trial.samples_per_s, trial.measurement.samples
     lacking = (
         max(0.0, 1 - curves.share(trial.quality, target)) if trial.quality is not None and target else 1.0
     )
-    return Told((speed / samples if speed and samples else 0.0,), over + lacking)
+    return Feedback((speed / samples if speed and samples else 0.0,), over + lacking)
 
 
 def _quality_share(trial: Trial, history: History) -> float | None:

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from autotune.core.passed_over import Refused
+from autotune.core.rejected_suggestion import RejectedFor
 from autotune.core.settings import LENGTH, Config, settings_key
 from autotune.core.trial import Trial
-from autotune.judging import planning, stopping
-from autotune.judging.history import History
-from autotune.judging.stopping import Threshold
+from autotune.judging.decisions import planning, stopping
+from autotune.judging.decisions.history import History
+from autotune.judging.decisions.stopping import Threshold
 from autotune.memory.feasibility import MemoryModel
 from autotune.search import sampler
-from autotune.search.sampler import Refusal, Told
+from autotune.search.sampler import Feedback, Refusal
 from autotune.space import following
 
 
@@ -60,14 +60,14 @@ class Screening:
             if refusal := self._outside(config):  # accumulation that follows the batch takes memory, too
                 return refusal
         if settings_key(config, {LENGTH}) in self._tried:
-            return Refusal(Refused.TRIED, "was already tried")
+            return Refusal(RejectedFor.TRIED, "was already tried")
         return self._known_too_slow(config) or config
 
     def _outside(self, config: Config) -> Refusal | None:
         if reason := self._space.violation(config):
-            return Refusal(Refused.LIMITS, reason, self._worst)
+            return Refusal(RejectedFor.LIMITS, reason, self._worst)
         if reason := self._memory.why_unfit(config):
-            return Refusal(Refused.MEMORY, reason, self._worst)
+            return Refusal(RejectedFor.MEMORY, reason, self._worst)
         return None
 
     def _known_too_slow(self, config: Config) -> Refusal | None:
@@ -77,15 +77,15 @@ class Screening:
         key = settings_key(config, neutral)
         if like := self._timed.get(key):
             reason = f"is as fast as trial {like.number}"
-            return Refusal(Refused.SPEED, reason, Told((like.samples_per_s or 0.0,)))
+            return Refusal(RejectedFor.SPEED, reason, Feedback((like.samples_per_s or 0.0,)))
         if self._fastest.number and key == settings_key(self._fastest.config, neutral):
             reason = f"is as fast as trial {self._fastest.number}, which keeps the quality"
-            return Refusal(Refused.SPEED, reason, Told((self._rival.samples_per_s,)))
+            return Refusal(RejectedFor.SPEED, reason, Feedback((self._rival.samples_per_s,)))
         known = self._speeds.known(config, self._fastest)
         samples = self._space.samples(config)
         reason = stopping.why_slower(known, self._rival, self._threshold, samples) or ""
         return (
-            Refusal(Refused.SPEED, f"equal settings read {reason}", Told((known.samples_per_s,)))
+            Refusal(RejectedFor.SPEED, f"equal settings read {reason}", Feedback((known.samples_per_s,)))
             if known and reason
             else None
         )

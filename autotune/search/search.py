@@ -8,16 +8,17 @@ import optuna
 
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Failure, Outcome, Status, Trial, TrialKind
-from autotune.judging import ablation, confirm, pilot, replanning, schedules, stopping
-from autotune.judging.confirm import Proposal
-from autotune.judging.history import History
+from autotune.judging.accounts import schedules
+from autotune.judging.decisions import ablation, confirm, pilot, replanning, stopping
+from autotune.judging.decisions.confirm import Proposal
+from autotune.judging.decisions.history import History
 from autotune.search import sampler as samplers
 from autotune.search.allowance import Allowance
 from autotune.search.heuristics import Heuristics
 from autotune.search.losses import Losses
+from autotune.search.ports import Environment, Listener, SearchOptions, Verdict
+from autotune.search.running import RunningTrials
 from autotune.search.screening import Screening
-from autotune.search.surroundings import Listener, Terms, Verdict, World
-from autotune.search.underway import Underway
 from autotune.space.space import Space
 from autotune.storage import studies
 from autotune.storage.study_file import Plan
@@ -40,38 +41,38 @@ class Search:
         space: Space,
         study: optuna.Study,
         listener: Listener,
-        terms: Terms = Terms(),
-        world: World = World(),
+        options: SearchOptions = SearchOptions(),
+        environment: Environment = Environment(),
     ) -> None:
-        self._study, self._listener, self._terms, self._world = study, listener, terms, world
+        self._study, self._listener, self._options, self._environment = study, listener, options, environment
         self._asked, self.history = space, History((), space)
         self.stopping: str | None = None
         self.fault: str | None = None
         self.is_exhausted = self.is_interrupted = False
         plan = studies.read(study).plan or Plan(space.budget.trials, space.budget.time)
-        self._allowance = Allowance(plan, world.clock)
+        self._allowance = Allowance(plan, environment.clock)
         self._losses, self._reports, self._said = Losses(), dict[int, Report](), set[str]()
         # The same seed would suggest the same again.
-        self._seed = terms.seed + len(study.get_trials(deepcopy=False))
+        self._seed = options.seed + len(study.get_trials(deepcopy=False))
         self._waiting = deque(self._recover())
         shared = {trial.number for trial in self._waiting if trial.measurement.shared}
-        self._underway = Underway(world.clock, shared)
+        self._running = RunningTrials(environment.clock, shared)
         self.history = pilot.settled(History(studies.read(study).trials, space))
-        self._sampler = samplers.informed(self.history, terms.earlier, self._seed)
-        known = History(terms.earlier, self.space).ranked
+        self._sampler = samplers.informed(self.history, options.earlier, self._seed)
+        known = History(options.earlier, self.space).ranked
         best_before = [t.config for t in known if self.space.contains(t.config)]
-        self._heuristics = Heuristics(best_before, terms.seed)
+        self._heuristics = Heuristics(best_before, options.seed)
         # Phases: each proposes the next trial, or nothing, and the first that does is followed.
         self._searching = (self._baseline, self._shorter_baseline, self._same_baseline, self._suggestion)
         self._finishing = (self._longer_best, self._confirmation, self._explanation)
         self.threshold = stopping.threshold(self.history)
-        world.publish(self.threshold)
+        environment.publish(self.threshold)
 
     def _recover(self) -> list[Trial]:
         """The trials that a killed process was running, but for those whose verdict was already written."""
         interrupted = []
         for trial in studies.recover(self._study, self.space.limits.memory_fraction):
-            verdict = self._world.verdict_of(trial)
+            verdict = self._environment.verdict_of(trial)
             if verdict is None:
                 interrupted.append(trial)
             else:
@@ -99,7 +100,7 @@ class Search:
         return list(self.history.trials)
 
     def running(self) -> Sequence[Trial]:
-        return self._underway.trials()
+        return self._running.trials()
 
     def has_failed(self, number: int) -> bool:
         """Returns True if a trial has ended as failed: one that runs again has not ended."""
@@ -109,7 +110,7 @@ class Search:
     @property
     def remaining(self) -> int:
         """Trials that are still to end, as far as that is known."""
-        begun = len(self._underway) + len(self._waiting)
+        begun = len(self._running) + len(self._waiting)
         if not self._is_searched():
             return begun + self._allowance.trials_left(len(self.history.searched))
         if begun:
@@ -132,7 +133,7 @@ class Search:
 
     def is_over(self) -> bool:
         """Returns True if running trials, too, should be stopped."""
-        if not self._world.is_in_place():
+        if not self._environment.is_in_place():
             self.stop("the session is gone")
         if self._allowance.is_time_up:
             self.stop(TIME_UP)
@@ -154,25 +155,25 @@ class Search:
 
         Interrupted ones come first, then what the first phase proposes that has anything to run.
         """
-        if self.is_over() or self._underway.is_closed:
+        if self.is_over() or self._running.is_closed:
             return None
         trial = self._next_waiting() if self._waiting else self._next_proposed()
         if trial is not None:
-            if said := self._world.clear(trial):
+            if said := self._environment.clear(trial):
                 self._listener.note(said)
-            for number in self._underway.begin(trial):
+            for number in self._running.begin(trial):
                 studies.share(self._study, number)
             self._listener.started(trial)
         return trial
 
     def _next_waiting(self) -> Trial | None:
-        if self._waiting[0].runs_alone and self._underway:
+        if self._waiting[0].runs_alone and self._running:
             return None
         return self._waiting.popleft()
 
     def _next_proposed(self) -> Trial | None:
         proposal = _first(self._searching)
-        if proposal is None and not self._underway:  # or else what runs may change what there is to finish
+        if proposal is None and not self._running:  # or else what runs may change what there is to finish
             proposal = _first(self._finishing)
         return self._begin(proposal) if proposal else None
 
@@ -190,7 +191,9 @@ class Search:
     def _suggestion(self) -> Proposal | None:
         if self._is_searched():
             return None
-        screen = Screening(self.history, self.threshold, self._terms.memory_limit_bytes, self._terms.earlier)
+        screen = Screening(
+            self.history, self.threshold, self._options.memory_limit_bytes, self._options.earlier
+        )
         config, passed = self._sampler.suggest(screen, self._heuristics(self.history))
         if config is None:
             return None
@@ -208,7 +211,7 @@ class Search:
 
     def _explanation(self) -> Proposal | None:
         has_time = self._allowance.has_time_for(confirm.trial_s(self.history))
-        return ablation.next_step(self.history) if self._terms.explain and has_time else None
+        return ablation.next_step(self.history) if self._options.explain and has_time else None
 
     def _begin(self, new: Proposal) -> Trial:
         trial = studies.begin(
@@ -227,7 +230,7 @@ class Search:
 
     def progress(self, report: Report) -> None:
         """A running trial's latest figures; its end, when the report has an outcome."""
-        trial, outcome = self._underway.get(report.number), report.outcome
+        trial, outcome = self._running.get(report.number), report.outcome
         if trial is None:
             return
         self._reports[trial.number] = report
@@ -244,7 +247,7 @@ class Search:
 
     def _interrupt(self, trial: Trial, outcome: Outcome) -> None:
         """Puts `trial` back and stops: what stopped it would stop the next one, too."""
-        self._underway.take(trial.number)
+        self._running.take(trial.number)
         self._waiting.append(trial)
         self._listener.ended(replace(trial, outcome=outcome))
         if self.stopping is None:  # or else it was asked to
@@ -253,7 +256,7 @@ class Search:
 
     def end(self, number: int, outcome: Outcome, measurement: Measurement) -> None:
         """A trial has ended; saying so again changes nothing."""
-        ended = self._underway.end(number, outcome, measurement)
+        ended = self._running.end(number, outcome, measurement)
         if ended is None:
             return
         self._record(ended)
@@ -261,7 +264,7 @@ class Search:
             self._sampler.ended(ended, samplers.told(ended, self.history))
         self._settle()
         self.threshold = stopping.threshold(self.history)
-        self._world.publish(self.threshold)
+        self._environment.publish(self.threshold)
         self._listener.ended(ended)
         if number == 0 and not ended.completed:
             self.stop(f"the baseline itself {outcome.status}: {outcome.reason}")
@@ -270,7 +273,7 @@ class Search:
         studies.end(self._study, trial, self.space.limits.memory_fraction)
         self.history = self.history.after(trial)
         studies.set_plan(self._study, self._allowance.plan())
-        self._world.settle()
+        self._environment.settle()
 
     def _settle(self) -> None:
         """Takes in what the pilot has found, once it is done."""
@@ -278,7 +281,7 @@ class Search:
         settled = pilot.settled(asked)
         if settled.space != self.space:
             self.history = settled
-            self._sampler = samplers.informed(settled, self._terms.earlier, self._seed)
+            self._sampler = samplers.informed(settled, self._options.earlier, self._seed)
         self.say(pilot.said(asked), once="pilot")
         self.say(schedules.said(self.history), once="schedule")
 
@@ -295,13 +298,13 @@ class Search:
         """A trial was broken off. A verdict that was written counts; else it resumes from its checkpoint."""
         if (verdict := self._verdict_of(number)) is not None:
             self.end(number, *verdict)
-        elif (trial := self._underway.take(number)) is not None:
+        elif (trial := self._running.take(number)) is not None:
             self._waiting.append(trial)
             self._listener.ended(replace(trial, outcome=failures.lost(reason)))
 
     def _verdict_of(self, number: int) -> Verdict | None:
-        trial = self._underway.get(number)
-        return self._world.verdict_of(trial) if trial else None
+        trial = self._running.get(number)
+        return self._environment.verdict_of(trial) if trial else None
 
     def host_memory_bytes(self, number: int) -> float:
         """Returns what a running trial was last seen to hold of the host's memory."""

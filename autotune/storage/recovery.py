@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autotune.core.errors import DamagedError
-from autotune.core.passed_over import PassedOver
+from autotune.core.rejected_suggestion import RejectedSuggestion
 from autotune.core.trial import Trial, TrialKind
 from autotune.space.space import Space
 from autotune.storage import identity, studies, study_file
@@ -24,7 +24,7 @@ class Found:
     trials: tuple[Trial, ...]  # in order, running ones included
     lost: tuple[int, ...]  # the numbers of trials of which nothing else is known
     plan: Plan | None  # None if the study does not say it
-    passed: Mapping[int, Sequence[PassedOver]]  # what was passed over before a trial, by its number
+    passed: Mapping[int, Sequence[RejectedSuggestion]]  # what was passed over before a trial, by its number
 
     @property
     def says_anything(self) -> bool:
@@ -142,8 +142,8 @@ def _plan(study: StudyFile) -> Plan | None:
         return None
 
 
-def _passed(study: StudyFile) -> dict[int, Sequence[PassedOver]]:
-    known: dict[int, Sequence[PassedOver]] = {}
+def _passed(study: StudyFile) -> dict[int, Sequence[RejectedSuggestion]]:
+    known: dict[int, Sequence[RejectedSuggestion]] = {}
     for entry in study.entries:
         with suppress(DamagedError):
             known[entry.number] = entry.passed_over

@@ -19,10 +19,10 @@ from optuna.distributions import BaseDistribution, FloatDistribution, IntDistrib
 from optuna.study import StudyDirection
 from optuna.trial import TrialState, create_trial
 
-from autotune.core.passed_over import PassedOver
+from autotune.core.rejected_suggestion import RejectedSuggestion
 from autotune.core.settings import EFFECTIVE_BATCH, Config
 from autotune.core.trial import Repeat, Status, Trial
-from autotune.judging import objective
+from autotune.judging.decisions import objective
 from autotune.space import distributions
 from autotune.space.knobs import Distribution, KeptBatch, Knob, PlannedLength, ScaledLearningRate
 from autotune.space.sections import turned
@@ -95,7 +95,7 @@ def begin(
     config: Config,
     repeat: Repeat | None = None,
     *,
-    passed: Sequence[PassedOver] = (),
+    passed: Sequence[RejectedSuggestion] = (),
     ablation_of: int | None = None,
     race: Sequence[int] = (),
 ) -> Trial:
@@ -121,7 +121,7 @@ def begin(
     return trial
 
 
-def write(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[PassedOver]) -> None:
+def write(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[RejectedSuggestion]) -> None:
     """Records a trial as it is known from elsewhere, ended or not."""
     begin(
         study,

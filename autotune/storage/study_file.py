@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter
 
 from autotune.core.errors import DamagedError, printable
-from autotune.core.passed_over import PassedOver
+from autotune.core.rejected_suggestion import RejectedSuggestion
 from autotune.core.trial import Trial
 
 # User attributes of a trial, and of the study.
@@ -69,7 +69,7 @@ class Plan:
         return asdict(self)
 
 
-_PLAN, _TRIAL, _PASSED_OVER = TypeAdapter(Plan), TypeAdapter(Trial), TypeAdapter(list[PassedOver])
+_PLAN, _TRIAL, _PASSED_OVER = TypeAdapter(Plan), TypeAdapter(Trial), TypeAdapter(list[RejectedSuggestion])
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Entry:
         return found
 
     @property
-    def passed_over(self) -> list[PassedOver]:
+    def passed_over(self) -> list[RejectedSuggestion]:
         """The suggestions that were passed over before the trial was begun; raises DamagedError."""
         try:
             return _PASSED_OVER.validate_python(self.user_attrs.get(PASSED_OVER, ()))
@@ -134,7 +134,7 @@ class StudyFile:
         return [trial for entry in self.entries if (trial := entry.trial) is not None]
 
     @cached_property
-    def passed_over(self) -> list[PassedOver]:
+    def passed_over(self) -> list[RejectedSuggestion]:
         """The suggestions that were not worth starting, with the reason of each."""
         return [one for entry in self.entries for one in entry.passed_over]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from autotune.core import files
-from autotune.judging.stopping import Threshold
+from autotune.judging.decisions.stopping import Threshold
 
 _THRESHOLD = TypeAdapter(Threshold)
 

@@ -8,9 +8,9 @@ from autotune.core.settings import Setting
 from autotune.core.trial import Trial
 from autotune.display import rows, view
 from autotune.display.rows import TrialRow
-from autotune.judging import confirm
-from autotune.judging.estimates import Figure
-from autotune.judging.history import History
+from autotune.judging.decisions import confirm
+from autotune.judging.decisions.history import History
+from autotune.judging.measurement.estimates import Figure
 
 Value = str | bool | int | float | None
 

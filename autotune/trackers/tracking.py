@@ -9,7 +9,7 @@ from typing import Any, Self
 from ray.air.integrations.wandb import WandbLoggerCallback
 
 from autotune.core.secrecy import wandb_is_online
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 from autotune.storage.store import Session
 from autotune.trackers.runs import Kept, Runs, Worker
 from autotune.trials.reported import Report

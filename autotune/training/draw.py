@@ -12,9 +12,10 @@ from rich.text import Text
 from autotune.core.errors import printable
 from autotune.core.measurement import Measurement
 from autotune.display import draw, view, words
-from autotune.judging import estimates, promise
-from autotune.judging.estimates import Figure
-from autotune.judging.trends import Point
+from autotune.judging.accounts import promise
+from autotune.judging.measurement import estimates
+from autotune.judging.measurement.estimates import Figure
+from autotune.judging.measurement.trends import Point
 from autotune.system import nvml
 from autotune.training import told
 from autotune.training.standing import Standing

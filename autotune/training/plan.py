@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from autotune.core import files, units
 from autotune.core.errors import InputError
 from autotune.core.settings import Config, Setting
-from autotune.judging.promise import Promise
+from autotune.judging.accounts.promise import Promise
 from autotune.space.sections import Objective
 from autotune.storage.trial_dir import TrainingDir
 

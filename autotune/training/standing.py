@@ -7,7 +7,7 @@ from typing import Any, Self
 from autotune.core import units
 from autotune.core.measurement import Measurement
 from autotune.core.record_names import TRAIN_LOSS
-from autotune.judging.trends import Point
+from autotune.judging.measurement.trends import Point
 from autotune.space.sections import turned
 from autotune.training.plan import Plan
 from autotune.training.watch import Watch

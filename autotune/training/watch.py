@@ -12,9 +12,9 @@ from autotune.core.measurement import PHASES
 from autotune.core.record_names import COMPILING
 from autotune.display import growth, words
 from autotune.display.growth import MEMORIES, Memory
-from autotune.judging import drift, trends
-from autotune.judging.drift import Drift, Window
-from autotune.judging.trends import Series
+from autotune.judging.measurement import drift, trends
+from autotune.judging.measurement.drift import Drift, Window
+from autotune.judging.measurement.trends import Series
 from autotune.training.events import Kind
 from autotune.trials.reported import Report
 

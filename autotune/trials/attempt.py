@@ -17,7 +17,8 @@ from autotune.core import flops
 from autotune.core.measurement import Measurement
 from autotune.core.record_names import NOTE
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.judging import curves, stopping
+from autotune.judging.decisions import stopping
+from autotune.judging.measurement import curves
 from autotune.storage import identity, logs, threshold_file
 from autotune.storage.records import open_lines, read_records, seconds_of
 from autotune.system import others, telemetry

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from autotune.core import units
 from autotune.core.measurement import Slope
-from autotune.judging import trends
+from autotune.judging.measurement import trends
 
 _RISING_SHARE, _RISING_PART = 0.02, 1 / 3  # of the peak, in the last part of a trial's samples
 _RISING_STEPS = 12  # with fewer, the last third may still contain the first allocations

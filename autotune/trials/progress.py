@@ -11,7 +11,7 @@ from autotune.core.measurement import PHASES, Evaluation, Measurement, Schedule,
 from autotune.core.record_names import COMPILING, FLOPS, QUEUED, RATE, TRAIN_LOSS
 from autotune.core.settings import Config
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.judging.measure import Meter, prefetched_steps, with_evaluations
+from autotune.judging.measurement.meter import Meter, prefetched_steps, with_evaluations
 from autotune.space.sections import turned
 from autotune.storage.records import is_mark, steps_of
 from autotune.trials import failures

@@ -19,8 +19,8 @@ from typing import TextIO
 from autotune.core.measurement import Measurement, Slice
 from autotune.core.record_names import COMPILING, QUEUED
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.judging import racing
-from autotune.judging.measure import Stamp, Step, counted_steps, prefetched_steps, steps_to_start
+from autotune.judging.decisions import racing
+from autotune.judging.measurement.meter import Stamp, Step, counted_steps, prefetched_steps, steps_to_start
 from autotune.storage import identity, logs
 from autotune.storage.records import lines_of, open_lines
 from autotune.storage.trial_dir import TrialDir

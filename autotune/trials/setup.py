@@ -8,7 +8,8 @@ from typing import Any
 
 from autotune.core.settings import LENGTH, Config, Setting
 from autotune.core.trial import Trial, TrialKind
-from autotune.judging import objective, outside, racing
+from autotune.judging.accounts import overhead
+from autotune.judging.decisions import objective, racing
 from autotune.memory import room
 from autotune.space import evaluating, lengths
 from autotune.space.space import Space
@@ -188,7 +189,7 @@ class Setup:
         orders = [
             replace(
                 self._endless(m, place.member(m.number)),
-                **asdict(outside.in_race(m, self.space)),
+                **asdict(overhead.in_race(m, self.space)),
             )
             for m in members
         ]

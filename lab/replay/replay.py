@@ -16,9 +16,10 @@ import optuna
 from autotune.core.measurement import Measurement, Slice
 from autotune.core.settings import Config, Key, settings_key
 from autotune.core.trial import Outcome, Status, Trial, TrialKind
-from autotune.judging import confirm, curves, objective, racing, stopping
+from autotune.judging.decisions import confirm, objective, racing, stopping
+from autotune.judging.measurement import curves
+from autotune.search.ports import Environment, SearchOptions, Silent
 from autotune.search.search import Search
-from autotune.search.surroundings import Silent, Terms, World
 from autotune.space import evaluating
 from autotune.trials.progress import Progress
 from lab.replay.table import Point, Run, Table
@@ -240,13 +241,13 @@ def ours(
         space,
         study,
         Silent(),
-        Terms(
+        SearchOptions(
             seed=seed,
             memory_limit_bytes=memory_limit(table),
             earlier=[t for t in earlier if t.kind is TrialKind.SEARCHED],
             explain=False,  # the measured time ends when a winner is confirmed
         ),
-        World(clock=clock.now),
+        Environment(clock=clock.now),
     )
     moments: list[Moment] = []
     while (trial := search.next()) is not None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from autotune.core.measurement import Evaluation, Measurement
 from autotune.core.settings import Config, Key, settings_key
 from autotune.core.trial import Status, Trial, TrialKind
-from autotune.judging import curves, objective, racing
+from autotune.judging.decisions import objective, racing
+from autotune.judging.measurement import curves
 from lab.replay import replay, strategies
 from lab.replay.replay import Result
 from lab.replay.table import Table

@@ -10,9 +10,10 @@ from optuna.trial import TrialState
 
 from autotune.core.measurement import Evaluation, Measurement
 from autotune.core.trial import Outcome, Status, Trial
-from autotune.judging import confirm, curves, pilot
-from autotune.judging.confirm import Proposal
-from autotune.judging.history import History
+from autotune.judging.decisions import confirm, pilot
+from autotune.judging.decisions.confirm import Proposal
+from autotune.judging.decisions.history import History
+from autotune.judging.measurement import curves
 from autotune.space import distributions
 from lab.replay.replay import Machine, Moment, Result, Simulated
 from lab.replay.table import Table

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from autotune.core.trial import Failure, Status
-from autotune.judging import confirm
-from autotune.judging.history import History
+from autotune.judging.decisions import confirm
+from autotune.judging.decisions.history import History
 from autotune.storage import identity, study_file
 from autotune.storage.records import read_records
 from autotune.storage.store import Session

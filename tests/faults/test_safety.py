@@ -33,7 +33,7 @@ from autotune.display.console import Events, Lines
 from autotune.display.snapshot import Snapshot
 from autotune.engines.engine_cluster import TOKEN
 from autotune.export import formats, winner
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 from autotune.space import space as spaces
 from autotune.space import yaml_text
 from autotune.storage.study_file import Plan

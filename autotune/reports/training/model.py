@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from autotune.core.measurement import Measurement, Slope
 from autotune.core.settings import Setting
 from autotune.core.trial import Outcome
-from autotune.judging.promise import Answer, Kept
-from autotune.judging.trends import Full
+from autotune.judging.accounts.promise import Answer, Kept
+from autotune.judging.measurement.trends import Full
 from autotune.reports.curves import CurvePoint, Happened
 
 

@@ -7,7 +7,7 @@ from itertools import cycle
 from typing import Any
 
 from autotune.display import words
-from autotune.judging.estimates import Figure
+from autotune.judging.measurement.estimates import Figure
 from autotune.reports import curves, marks
 from autotune.reports.curves import Axes, CurvePoint
 from autotune.reports.marks import Mark

@@ -10,7 +10,7 @@ from autotune.core.errors import InputError
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Outcome, Status
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
-from autotune.judging import promise
+from autotune.judging.accounts import promise
 from autotune.reports.curves import CurvePoint, Happened
 from autotune.reports.training import series
 from autotune.reports.training.model import Promised, TrainingReport

@@ -11,8 +11,8 @@ from autotune.core import units
 from autotune.core.measurement import PHASES
 from autotune.core.record_names import TRAIN_LOSS
 from autotune.display.growth import MEMORIES
-from autotune.judging import trends
-from autotune.judging.drift import Window
+from autotune.judging.measurement import trends
+from autotune.judging.measurement.drift import Window
 from autotune.reports.curves import CurvePoint
 from autotune.reports.training.model import Curves, Growth
 from autotune.storage.records import is_mark

@@ -6,8 +6,8 @@ from autotune.core import units
 from autotune.display import growth, view, words
 from autotune.display.snapshot import ENDED, RUNNING
 from autotune.display.words import FigureForm
-from autotune.judging import estimates
-from autotune.judging.promise import Answer
+from autotune.judging.accounts.promise import Answer
+from autotune.judging.measurement import estimates
 from autotune.reports.plot import Table
 from autotune.reports.training.model import Growth, TrainingReport
 from autotune.space.sections import turned

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from autotune.judging import ablation, gains
-from autotune.judging.history import History
+from autotune.judging.accounts import gains
+from autotune.judging.decisions import ablation
+from autotune.judging.decisions.history import History
 from autotune.space.sections import Objective
 from autotune.storage import studies
 from autotune.storage.store import Options, Session

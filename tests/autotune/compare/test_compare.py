@@ -19,7 +19,7 @@ from autotune.compare.results import Model
 from autotune.core.errors import EvaluationError, InputError
 from autotune.core.measurement import Measurement, Throughput
 from autotune.core.trial import Failure, Outcome, Status, Trial
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 from autotune.space import space as spaces
 from autotune.space.sections import Objective
 from autotune.storage import provenance, studies, study_file

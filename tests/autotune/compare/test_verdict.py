@@ -8,7 +8,7 @@ from autotune.compare.results import Model
 from autotune.compare.verdict import verdict
 from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.judging.quality import Answer, Noise
+from autotune.judging.decisions.quality import Answer, Noise
 from autotune.space.sections import Objective
 
 GOAL = Objective()

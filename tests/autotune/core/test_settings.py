@@ -7,8 +7,8 @@ import pytest
 
 from autotune.core import settings
 from autotune.core.settings import COMMON, PRECISIONS, Known, Memory, Result
-from autotune.judging.history import History
-from autotune.judging.speeds import Speeds
+from autotune.judging.decisions.history import History
+from autotune.judging.measurement.speeds import Speeds
 from autotune.memory.feasibility import MemoryModel, dominating
 from autotune.workloads import registry
 from r2gen import config as trainer

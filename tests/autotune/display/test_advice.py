@@ -7,9 +7,10 @@ import pytest
 
 from autotune.display import advice
 from autotune.display.advice import Verdict
-from autotune.judging import confirm, reasons
-from autotune.judging.history import History
-from autotune.judging.objective import Reason
+from autotune.judging.accounts import reasons
+from autotune.judging.decisions import confirm
+from autotune.judging.decisions.history import History
+from autotune.judging.decisions.objective import Reason
 from autotune.space.space import Objective
 from autotune.storage.study_file import Plan
 

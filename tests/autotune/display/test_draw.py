@@ -9,8 +9,8 @@ from autotune.core.trial import Failure, Outcome, Status
 from autotune.display import draw
 from autotune.display.estimate import Remaining
 from autotune.display.snapshot import Running, Snapshot
-from autotune.judging import confirm
-from autotune.judging.history import History
+from autotune.judging.decisions import confirm
+from autotune.judging.decisions.history import History
 from autotune.space.sections import Objective
 from autotune.storage.study_file import Plan
 

@@ -7,7 +7,7 @@ import pytest
 
 from autotune.display import estimate
 from autotune.display.estimate import Remaining
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 from autotune.storage.study_file import Plan
 from lab.replay import replay
 

@@ -6,7 +6,7 @@ import pytest
 
 from autotune.core.trial import Repeat, StoppedFor
 from autotune.display import rows
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 from autotune.reports import marks
 from autotune.space.space import Objective
 from tests.autotune.reports.searched import GIB, confirmed, trial

@@ -1,7 +1,7 @@
 import time
 
 from autotune.display import unused
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 
 
 def test_thousands_of_trials_that_read_the_same_are_not_compared_in_pairs(make_trial, space):

@@ -5,8 +5,8 @@ import pytest
 from autotune.core.measurement import Slope
 from autotune.core.trial import Repeat
 from autotune.display import view
-from autotune.judging import claims, confirm
-from autotune.judging.history import History
+from autotune.judging.decisions import claims, confirm
+from autotune.judging.decisions.history import History
 from autotune.space.sections import Objective, Training
 from autotune.workloads.base import Workload
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from autotune.display import words
-from autotune.judging.estimates import Figure
+from autotune.judging.measurement.estimates import Figure
 
 
 @pytest.mark.parametrize(

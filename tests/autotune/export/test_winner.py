@@ -10,7 +10,7 @@ from autotune.core.errors import InputError
 from autotune.core.measurement import Measurement, Throughput
 from autotune.core.trial import Outcome, Status, Trial
 from autotune.export import formats, winner
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 from autotune.workloads import registry
 from autotune.workloads.base import Workload
 from r2gen import config as trainer

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.trial import Outcome, Shortage, Status
-from autotune.judging.history import History
-from autotune.judging.objective import over_memory
-from autotune.judging.stopping import Threshold
+from autotune.judging.decisions.history import History
+from autotune.judging.decisions.objective import over_memory
+from autotune.judging.decisions.stopping import Threshold
 from autotune.memory.feasibility import MemoryModel, dominating
 from autotune.search.screening import Screening
 from autotune.space import space as spaces

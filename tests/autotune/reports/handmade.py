@@ -7,9 +7,9 @@ from autotune.compare.steps import Steps
 from autotune.compare.verdict import Verdict
 from autotune.core.settings import Config
 from autotune.display import view
-from autotune.judging.ablation import Step
-from autotune.judging.costs import Cost, Prices
-from autotune.judging.elsewhere import Elsewhere, Fit
+from autotune.judging.accounts.costs import Cost, Prices
+from autotune.judging.accounts.memory_forecast import Fit, MemoryForecast
+from autotune.judging.decisions.ablation import Step
 from autotune.memory.feasibility import Prediction
 from autotune.reports.model import (
     Answer,
@@ -105,7 +105,7 @@ def predicted() -> tuple[Predicted, ...]:
     return tuple(found)
 
 
-def elsewhere() -> Elsewhere:
+def elsewhere() -> MemoryForecast:
     """A GPU too small to predict for, one that takes less at once, and two that take more."""
     found = []
     for gib, size, steps in ((4, None, 1), (8, 16, 4), (24, 64, 1), (80, 256, 1)):
@@ -118,7 +118,7 @@ def elsewhere() -> Elsewhere:
         peak = peak_bytes(config)
         near = Prediction(peak, 0.9 * peak, 1.1 * peak)
         found.append(Fit(memory, allowed, config, size * steps, size * steps == 64, near))
-    return Elsewhere(11, BEST, True, 0.85, False, tuple(found))
+    return MemoryForecast(11, BEST, True, 0.85, False, tuple(found))
 
 
 def ablation(first: int) -> tuple[Step, ...]:

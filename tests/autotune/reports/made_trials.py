@@ -8,7 +8,7 @@ from autotune.core.measurement import Evaluation
 from autotune.core.settings import Config
 from autotune.display import view
 from autotune.display.rows import TrialFigures, TrialRow
-from autotune.judging.estimates import Figure
+from autotune.judging.measurement.estimates import Figure
 
 GIB = 2**30
 LIMIT = 8 * GIB

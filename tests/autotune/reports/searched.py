@@ -6,7 +6,7 @@ from typing import Any
 
 from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 from autotune.reports.figures import Known
 from autotune.space.space import Space
 from autotune.storage.store import Options

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.display import words
-from autotune.judging.estimates import Figure
+from autotune.judging.measurement.estimates import Figure
 from autotune.reports import answer
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 from autotune.reports import as_json, elsewhere, figures, markdown, page
 
 from .searched import GIB, confirmed, known

@@ -6,9 +6,9 @@ import pytest
 
 from autotune.compare.results import Found, Model
 from autotune.core.measurement import Measurement
-from autotune.core.passed_over import PassedOver, Refused
+from autotune.core.rejected_suggestion import RejectedFor, RejectedSuggestion
 from autotune.core.trial import Outcome, Status
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 from autotune.reports import figures
 from autotune.storage.study_file import Plan
 
@@ -72,7 +72,7 @@ def test_compared_models_are_in_it(known):
 
 def test_what_was_passed_over_is_in_it(known):
     config = known.history.space.baseline_config | {"num_workers": 0}
-    passed = [PassedOver(config, Refused.SPEED, "is as fast as trial 1, which keeps the quality")]
+    passed = [RejectedSuggestion(config, RejectedFor.SPEED, "is as fast as trial 1, which keeps the quality")]
     (found,) = figures.report(replace(known, passed_over=passed)).skipped
     assert found.count == 1
 

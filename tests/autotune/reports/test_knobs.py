@@ -1,6 +1,6 @@
 """What the knobs do to memory, as predicted."""
 
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 from autotune.memory.feasibility import MemoryModel
 from autotune.reports import knobs
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.judging.costs import Cost, Prices
+from autotune.judging.accounts.costs import Cost, Prices
 from autotune.reports import figures, markdown
 from autotune.reports.model import Answer, Compared, Figure
 

@@ -8,7 +8,7 @@ import pytest
 from plotly.graph_objects import Figure as Checked
 
 from autotune.display import words
-from autotune.judging.ablation import Step
+from autotune.judging.decisions.ablation import Step
 from autotune.reports import (
     page,
     plots_ablation,

@@ -10,9 +10,9 @@ import pytest
 from autotune.core.measurement import Outside
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.display import view
-from autotune.judging import claims
-from autotune.judging.costs import Prices
-from autotune.judging.history import History
+from autotune.judging.accounts.costs import Prices
+from autotune.judging.decisions import claims
+from autotune.judging.decisions.history import History
 from autotune.reports.recommendation import answer
 from autotune.space.sections import Training
 from autotune.space.space import Objective

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.settings import PRECISION
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 from autotune.reports import as_json, figures, markdown, page, tables
 from autotune.reports.sections import sections
 from autotune.workloads.base import Workload

@@ -2,8 +2,8 @@
 
 import pytest
 
-from autotune.core.passed_over import PassedOver, Refused
-from autotune.judging.history import History
+from autotune.core.rejected_suggestion import RejectedFor, RejectedSuggestion
+from autotune.judging.decisions.history import History
 from autotune.reports.skipped import skipped
 
 from .searched import trial
@@ -24,26 +24,26 @@ def config(space, **changes):
     return space.baseline_config | changes
 
 
-MEMORY, SPEED = Refused.MEMORY, Refused.SPEED
+MEMORY, SPEED = RejectedFor.MEMORY, RejectedFor.SPEED
 
 
 def test_what_was_not_started_is_told_by_kind_of_reason(space, ended):
     passed = [
-        PassedOver(
+        RejectedSuggestion(
             config(space, num_workers=0), SPEED, "equal settings read at most 9.1 samples/s; trial 5 has 12.3"
         ),
-        PassedOver(
+        RejectedSuggestion(
             config(space, num_workers=4),
             SPEED,
             "equal settings read at most 10.4 samples/s; trial 7 has 12.9",
         ),
-        PassedOver(
+        RejectedSuggestion(
             config(space, micro_batch_size=64), MEMORY, "predicted to need 9.1 GiB (8.7 to 9.5) of 6.8 GiB"
         ),
-        PassedOver(
+        RejectedSuggestion(
             config(space, micro_batch_size=32), MEMORY, "predicted to need 912 MiB (870 to 950) of 680 MiB"
         ),
-        PassedOver(
+        RejectedSuggestion(
             config(space, micro_batch_size=64, num_workers=0),
             MEMORY,
             "predicted to need 7.2 GiB (6.9 to 7.6) of 6.8 GiB",
@@ -59,7 +59,7 @@ def test_what_was_not_started_is_told_by_kind_of_reason(space, ended):
 
 def test_the_same_suggestion_saves_time_but_once(space, ended):
     passed = [
-        PassedOver(
+        RejectedSuggestion(
             config(space, micro_batch_size=64), MEMORY, "predicted to need 9.1 GiB (8.7 to 9.5) of 6.8 GiB"
         )
     ] * 5
@@ -69,13 +69,17 @@ def test_the_same_suggestion_saves_time_but_once(space, ended):
 
 def test_what_is_outside_the_limits_has_saved_nothing(space, ended):
     outside = config(space, micro_batch_size=64, accumulation_steps=4)
-    (found,) = skipped([PassedOver(outside, Refused.LIMITS, space.violation(outside))], History(ended, space))
+    (found,) = skipped(
+        [RejectedSuggestion(outside, RejectedFor.LIMITS, space.violation(outside))], History(ended, space)
+    )
     assert (found.reason, found.saved_s) == ("effective batch … is outside […, …]", 0.0)
 
 
 def test_where_no_trial_was_stopped_all_that_ended_say_how_long_one_takes(space, ended):
     passed = [
-        PassedOver(config(space, num_workers=0), SPEED, "is as fast as trial 3, which keeps the quality")
+        RejectedSuggestion(
+            config(space, num_workers=0), SPEED, "is as fast as trial 3, which keeps the quality"
+        )
     ]
     (found,) = skipped(passed, History(ended[:3], space))
     assert found.saved_s == pytest.approx(106 / 3)

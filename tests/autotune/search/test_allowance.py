@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 from autotune.search import allowance as allowances
 from autotune.search.allowance import Allowance
 from autotune.storage.study_file import Plan

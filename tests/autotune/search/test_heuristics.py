@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 from autotune.search import heuristics
 from autotune.space.knobs import KeptBatch
 

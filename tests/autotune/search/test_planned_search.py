@@ -7,8 +7,8 @@ import pytest
 
 from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.trial import Outcome, Status
+from autotune.search.ports import SearchOptions, Silent
 from autotune.search.search import Search
-from autotune.search.surroundings import Silent, Terms
 from autotune.space import space as spaces
 from autotune.storage import studies
 from autotune.storage.study_file import Plan
@@ -55,7 +55,7 @@ def begin(space):
         study = optuna.create_study(directions=["maximize", "maximize"])
         studies.set_plan(study, Plan(trials, None))
         budget = space.budget.model_copy(update={"trials": trials})
-        return Search(space.model_copy(update={"budget": budget}), study, Silent(), Terms())
+        return Search(space.model_copy(update={"budget": budget}), study, Silent(), SearchOptions())
 
     return make
 

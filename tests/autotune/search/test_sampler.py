@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.passed_over import Refused
+from autotune.core.rejected_suggestion import RejectedFor
 from autotune.core.settings import settings_key
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 from autotune.search import sampler
-from autotune.search.sampler import Refusal, Sampler, Told
+from autotune.search.sampler import Feedback, Refusal, Sampler
 from autotune.space import distributions
 from autotune.space import space as spaces
 from autotune.space.knobs import Distribution
 from autotune.space.sections import Objective
 
-TRIED = Refusal(Refused.TRIED, "was already tried")
+TRIED = Refusal(RejectedFor.TRIED, "was already tried")
 
 NAMED = """
 workload: some.module:fit
@@ -106,14 +106,14 @@ def test_beside_what_was_tried_already_something_next_to_it_is_run(grid):
 def test_what_is_known_not_to_be_worth_it_is_passed_over_with_its_reason(grid):
     def screen(config):
         if config["micro_batch_size"] > 8:
-            return Refusal(Refused.MEMORY, "does not fit", sampler.worst(grid))
+            return Refusal(RejectedFor.MEMORY, "does not fit", sampler.worst(grid))
         return config
 
     for seed in range(10):
         config, passed = Sampler(grid, seed).suggest(screen)
         assert config["micro_batch_size"] <= 8
         assert all(one.config["micro_batch_size"] > 8 for one in passed)
-        assert {(one.kind, one.reason) for one in passed} <= {(Refused.MEMORY, "does not fit")}
+        assert {(one.kind, one.reason) for one in passed} <= {(RejectedFor.MEMORY, "does not fit")}
 
 
 def test_what_is_run_instead_of_a_suggestion_is_up_to_the_judge(grid):
@@ -127,9 +127,9 @@ def baseline(make_trial):
 
 
 def test_a_completed_trial_is_told_with_its_speed(make_trial, space, baseline):
-    assert sampler.told(baseline, History([baseline], space)) == Told((10,), 0.0)
+    assert sampler.told(baseline, History([baseline], space)) == Feedback((10,), 0.0)
     trial = make_trial(1, 40, curve=[0.1, 0.2])
-    assert sampler.told(trial, History([baseline, trial], space)) == Told((40,), 0.0)
+    assert sampler.told(trial, History([baseline, trial], space)) == Feedback((40,), 0.0)
 
 
 def test_lost_quality_and_too_much_memory_violate_a_limit_by_so_much(make_trial, space, baseline):
@@ -141,11 +141,11 @@ def test_lost_quality_and_too_much_memory_violate_a_limit_by_so_much(make_trial,
 
 def test_a_stopped_trial_is_told_with_what_it_had_shown_by_then(make_trial, space, baseline):
     stopped = make_trial(1, 5, curve=[0.1], stopped=True)
-    assert sampler.told(stopped, History([baseline, stopped], space)) == Told((5,), 0.0)
+    assert sampler.told(stopped, History([baseline, stopped], space)) == Feedback((5,), 0.0)
     poor = make_trial(1, 5, curve=[0.05], stopped=True)
     assert sampler.told(poor, History([baseline, poor], space)).violation == pytest.approx(0.45)
     early = make_trial(1, 5, stopped=True)
-    assert sampler.told(early, History([baseline, early], space)) == Told((5,), 0.0)
+    assert sampler.told(early, History([baseline, early], space)) == Feedback((5,), 0.0)
 
 
 @pytest.mark.parametrize("figures", [(None, 0.2), (10.0, math.nan), (10.0, math.inf)])
@@ -157,9 +157,9 @@ def test_what_has_no_figures_is_told_as_the_worst(make_trial, space, baseline, f
 
 def test_what_failed_or_still_runs_is_told_as_the_worst(make_trial, space, baseline):
     failed = make_trial(1, 40, curve=[0.2], failure="error")
-    assert sampler.told(failed, History([baseline, failed], space)) == Told((0.0,), 1.0)
+    assert sampler.told(failed, History([baseline, failed], space)) == Feedback((0.0,), 1.0)
     running = replace(failed, outcome=None)
-    assert sampler.told(running, History([baseline, running], space)) == Told((0.0,), 1.0)
+    assert sampler.told(running, History([baseline, running], space)) == Feedback((0.0,), 1.0)
 
 
 def test_what_was_begun_before_the_space_was_settled_is_not_learnt_from(make_trial, space):
@@ -169,7 +169,7 @@ def test_what_was_begun_before_the_space_was_settled_is_not_learnt_from(make_tri
     for number, precision in enumerate(("fp32", "bf16")):
         trial = make_trial(number, 10, 0.2, **{**config, "precision": precision})
         known.started(trial)
-        known.ended(trial, Told((10.0,)))
+        known.ended(trial, Feedback((10.0,)))
     assert len(known._study.get_trials()) == 1
 
 
@@ -177,8 +177,8 @@ def test_with_a_target_the_sooner_the_better(make_trial, space, baseline):
     goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.15)})
     sooner = make_trial(1, 5, curve=[0.15, 0.15])
     later = make_trial(2, 10, curve=[0.1] * 6 + [0.15, 0.15])
-    assert sampler.told(sooner, History([baseline, sooner], goal)) == Told((5 / 200,), 0.0)
-    assert sampler.told(later, History([baseline, later], goal)) == Told((10 / 800,), 0.0)
+    assert sampler.told(sooner, History([baseline, sooner], goal)) == Feedback((5 / 200,), 0.0)
+    assert sampler.told(later, History([baseline, later], goal)) == Feedback((10 / 800,), 0.0)
 
 
 def test_who_was_not_at_the_target_is_told_with_what_was_lacking(make_trial, space, baseline):
@@ -200,18 +200,18 @@ def test_who_breaks_a_constraint_is_told_to_be_no_good(make_trial, space, baseli
 def test_for_the_same_training_quality_is_no_limit(make_trial, space, baseline):
     same = space.model_copy(update={"objective": Objective(select="same-training")})
     poor = make_trial(1, 40, curve=[0.01, 0.01])
-    assert sampler.told(poor, History([baseline, poor], same)) == Told((40.0,), 0.0)
+    assert sampler.told(poor, History([baseline, poor], same)) == Feedback((40.0,), 0.0)
     assert sampler.told(poor, History([baseline, poor], space)).violation > 0.5
 
 
 def test_for_the_front_speed_and_quality_are_told_apart(make_trial, space, baseline):
     front = space.model_copy(update={"objective": Objective(select="pareto")})
     trial = make_trial(1, 40, curve=[0.05, 0.1])
-    assert sampler.told(trial, History([baseline, trial], front)) == Told((40, pytest.approx(0.5)), 0.0)
-    assert sampler.worst(front) == Told((0.0, 0.0), 1.0)
+    assert sampler.told(trial, History([baseline, trial], front)) == Feedback((40, pytest.approx(0.5)), 0.0)
+    assert sampler.worst(front) == Feedback((0.0, 0.0), 1.0)
     suggests = Sampler(front, seed=0)
     suggests.started(trial := replace(trial, config=front.baseline_config))
-    suggests.ended(trial, Told((40, 0.5)))
+    suggests.ended(trial, Feedback((40, 0.5)))
     assert suggests.suggest(as_it_is)[0] is not None
 
 

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.passed_over import Refused
-from autotune.judging import stopping
-from autotune.judging.history import History
+from autotune.core.rejected_suggestion import RejectedFor
+from autotune.judging.decisions import stopping
+from autotune.judging.decisions.history import History
 from autotune.search import heuristics
 from autotune.search.sampler import Refusal
 from autotune.search.screening import Screening
@@ -53,7 +53,7 @@ def test_a_batch_that_is_cut_to_what_fits_leaves_the_training_what_it_is(screen,
 def test_what_was_tried_is_refused_and_says_nothing_new(screen, make_trial):
     refusal = screen(trial(make_trial, 0, 10.0))(CONFIG)
     assert isinstance(refusal, Refusal)
-    assert (refusal.kind, refusal.told) == (Refused.TRIED, None)
+    assert (refusal.kind, refusal.told) == (RejectedFor.TRIED, None)
 
 
 def test_an_ablation_step_may_still_be_tried_as_it_could_not_win(screen, make_trial):
@@ -65,7 +65,7 @@ def test_an_ablation_step_may_still_be_tried_as_it_could_not_win(screen, make_tr
 
 def test_what_is_outside_the_limits_is_refused(screen, make_trial):
     refusal = screen(trial(make_trial, 0, 10.0))(CONFIG | {"micro_batch_size": 4})
-    assert refusal.kind is Refused.LIMITS
+    assert refusal.kind is RejectedFor.LIMITS
     assert "effective batch 4" in refusal.reason
     assert refusal.told.violation == 1.0
 
@@ -73,7 +73,7 @@ def test_what_is_outside_the_limits_is_refused(screen, make_trial):
 def test_what_differs_only_in_its_learning_rate_from_the_fastest_cannot_win(screen, make_trial):
     fast = trial(make_trial, 1, 50.0, precision="bf16")
     refusal = screen(trial(make_trial, 0, 10.0), fast)(fast.config | {"learning_rate": 2e-4})
-    assert refusal.kind is Refused.SPEED
+    assert refusal.kind is RejectedFor.SPEED
     assert "as fast as trial 1" in refusal.reason
 
 
@@ -124,7 +124,7 @@ def test_a_smaller_batch_counts_with_the_accumulation_that_follows_it(space, mak
         space.model_copy(update={"knobs": kept}),
     )
     refusal = Screening(history, stopping.threshold(history), 10 * GIB)(CONFIG | {"num_workers": 4})
-    assert refusal.kind is Refused.MEMORY
+    assert refusal.kind is RejectedFor.MEMORY
     assert "needs no less memory than trial 1" in refusal.reason
 
 

@@ -10,10 +10,10 @@ import pytest
 from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.settings import COMMON, settings_key
 from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
-from autotune.judging import ablation, confirm
+from autotune.judging.decisions import ablation, confirm
 from autotune.memory.feasibility import dominating
+from autotune.search.ports import Environment, SearchOptions
 from autotune.search.search import Search
-from autotune.search.surroundings import Terms, World
 from autotune.space import space as spaces
 from autotune.space.machine import Machine, fit_to
 from autotune.space.sections import Budget
@@ -80,8 +80,8 @@ def begin(session, clock):
         chosen = space.model_copy(
             update={"budget": Budget(trials=trials, repeats=repeats, until_learnt=until_learnt)}
         )
-        world = World(session.verdict_of, rest.pop("publish", lambda _: None), clock)
-        return Search(chosen, study, heard, Terms(**rest), world), heard
+        environment = Environment(session.verdict_of, rest.pop("publish", lambda _: None), clock)
+        return Search(chosen, study, heard, SearchOptions(**rest), environment), heard
 
     return open_search
 
@@ -524,7 +524,7 @@ def test_a_verdict_that_nobody_heard_of_counts(begin, session):
 def test_a_copy_of_the_studys_file_alone_has_a_trial_as_soon_as_it_has_ended(session, tmp_path):
     study = studies.open_study(session.study_file, session.space(), session.key)
     settle = partial(studies.settle, session.study_file)
-    search = Search(session.space(), study, Heard(), world=World(settle=settle))
+    search = Search(session.space(), study, Heard(), environment=Environment(settle=settle))
     end(search, search.next(), by_batch)
     shutil.copy(session.study_file, tmp_path / "copy.db")
     assert study_file.load_study(tmp_path / "copy.db").trials[0].outcome == COMPLETED
@@ -535,8 +535,8 @@ def test_what_lies_in_a_trials_way_is_set_aside_before_it_starts_and_that_is_sai
     place.root.mkdir(parents=True)
     write_verdict(place, COMPLETED, figures())
     study, heard = studies.open_study(session.study_file, session.space(), session.key), Heard()
-    world = World(verdict_of=session.verdict_of, clear=session.clear)
-    Search(session.space(), study, heard, world=world).next()
+    environment = Environment(verdict_of=session.verdict_of, clear=session.clear)
+    Search(session.space(), study, heard, environment=environment).next()
     assert not place.root.exists()
     (said,) = heard.notes
     assert "set aside as 0000.aside-1" in said
@@ -544,7 +544,7 @@ def test_what_lies_in_a_trials_way_is_set_aside_before_it_starts_and_that_is_sai
 
 def test_a_search_whose_session_is_gone_is_over(session):
     study = studies.open_study(session.study_file, session.space(), session.key)
-    search = Search(session.space(), study, Heard(), world=World(is_in_place=lambda: False))
+    search = Search(session.space(), study, Heard(), environment=Environment(is_in_place=lambda: False))
     assert search.is_over()
     assert search.next() is None
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from autotune.core.errors import InputError
-from autotune.judging import pilot
+from autotune.judging.decisions import pilot
 from autotune.space import distributions, following
 from autotune.space import space as spaces
 from autotune.space.machine import Machine, fit_to

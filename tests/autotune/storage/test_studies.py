@@ -8,7 +8,7 @@ import pytest
 from optuna.trial import TrialState
 
 from autotune.core.measurement import Evaluation, Measurement, Throughput
-from autotune.core.passed_over import PassedOver, Refused
+from autotune.core.rejected_suggestion import RejectedFor, RejectedSuggestion
 from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
 from autotune.space.knobs import KeptBatch
 from autotune.space.sections import Objective
@@ -72,8 +72,8 @@ def test_a_trial_is_read_back_as_it_was_written(study, space):
 def test_a_repeat_and_what_was_passed_over_are_read_back(study, space):
     baseline(study, space)
     repeat = Repeat(0, 1, (0, 3))
-    kinds = {64: Refused.MEMORY, 32: Refused.LIMITS}
-    passed = [PassedOver({"micro_batch_size": size}, kind, "why") for size, kind in kinds.items()]
+    kinds = {64: RejectedFor.MEMORY, 32: RejectedFor.LIMITS}
+    passed = [RejectedSuggestion({"micro_batch_size": size}, kind, "why") for size, kind in kinds.items()]
     again = studies.begin(study, space, space.baseline_config, repeat, passed=passed)
     assert (again.number, again.repeat) == (1, repeat)
     assert studies.read(study).trials[1] == again

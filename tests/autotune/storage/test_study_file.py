@@ -8,7 +8,7 @@ import pytest
 
 from autotune.core.errors import DamagedError
 from autotune.core.measurement import Measurement
-from autotune.core.passed_over import PassedOver, Refused
+from autotune.core.rejected_suggestion import RejectedFor, RejectedSuggestion
 from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
 from autotune.storage import studies, study_file
 from autotune.storage.study_file import Plan
@@ -31,7 +31,7 @@ def test_an_ablation_step_says_so(file, space):
 def test_it_reads_what_optuna_reads(file, space):
     study = studies.open_study(file, space)
     studies.set_plan(study, Plan(5, 100.0, 3.0, ended=True))
-    passed = [PassedOver({"micro_batch_size": 64}, Refused.MEMORY, "no room")]
+    passed = [RejectedSuggestion({"micro_batch_size": 64}, RejectedFor.MEMORY, "no room")]
     first = studies.begin(study, space, space.baseline_config, passed=passed)
     studies.share(study, first.number)
     studies.end(study, Trial(0, first.config, Outcome(Status.FAILED, Failure.OOM, "x")), 0.85)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autotune.judging.stopping import Rival, Threshold
+from autotune.judging.decisions.stopping import Rival, Threshold
 from autotune.storage import threshold_file
 from tests.autotune.conftest import curve_of
 

@@ -3,7 +3,7 @@
 import pytest
 
 from autotune.core.trial import Repeat
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 from autotune.trackers import overview
 
 

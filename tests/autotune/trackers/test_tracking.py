@@ -273,7 +273,7 @@ tracker.log_trial_result(1, trial(7), report(7, {samples}).to_dict())
 
 SUMMARY = """
 import os
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 from autotune.core.measurement import Measurement, Throughput
 from autotune.core.trial import Failure, Outcome, Status, Trial
 def ended(number, speed, quality, **config):
@@ -347,7 +347,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 AWAY = """
-from autotune.judging.history import History
+from autotune.judging.decisions.history import History
 runs._INIT_TIMEOUT_S = 12.0
 tracker = tracking.Tracker(directory, "chest", quality="bleu_4", unit="samples")
 started = time.monotonic()

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from autotune.core.measurement import Measurement, Throughput
-from autotune.judging.trends import Point
+from autotune.judging.measurement.trends import Point
 from autotune.training import draw
 from autotune.training.standing import Standing
 from autotune.trials.progress import Phase

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.errors import InputError
-from autotune.judging.estimates import Figure
-from autotune.judging.promise import Promise
+from autotune.judging.accounts.promise import Promise
+from autotune.judging.measurement.estimates import Figure
 from autotune.storage.trial_dir import TrainingDir
 from autotune.training import plan
 from autotune.training.plan import Plan

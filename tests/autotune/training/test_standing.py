@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.measurement import Measurement
-from autotune.judging.trends import Point
+from autotune.judging.measurement.trends import Point
 from autotune.training.standing import Standing
 from autotune.training.watch import Watch
 from autotune.trials.progress import Phase

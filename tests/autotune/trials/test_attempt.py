@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from autotune.core.trial import Failure, Outcome, Status, StoppedFor
-from autotune.judging import leaks
-from autotune.judging.stopping import Rival, Threshold
+from autotune.judging.decisions.stopping import Rival, Threshold
+from autotune.judging.measurement import leaks
 from autotune.storage import identity, threshold_file
 from autotune.storage.identity import TrialIdentity
 from autotune.storage.records import is_mark, read_records

@@ -3,7 +3,7 @@
 import pytest
 
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.judging.measure import Meter
+from autotune.judging.measurement.meter import Meter
 from autotune.workloads.registry import load
 from tests.gpu import on_fake_gpu
 from tests.gpu.on_fake_gpu import GIB, Case

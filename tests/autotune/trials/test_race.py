@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.judging import racing
+from autotune.judging.decisions import racing
+from autotune.judging.measurement import turns
 from autotune.storage import identity
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials import race
@@ -147,7 +148,7 @@ def test_a_speedup_of_two_is_measured(order, server, tmp_path, rounds, together)
         (turn, number) for turn in range(1, 5) for number in (0, 7)
     ]
     assert all(one.steps >= 1 and one.samples == 4 * one.steps for one in figures.slices)
-    assert racing.ratio(figures.slices, 7, 0).value == pytest.approx(2, rel=0.4)  # equal speeds are excluded
+    assert turns.ratio(figures.slices, 7, 0).value == pytest.approx(2, rel=0.4)  # equal speeds are excluded
     assert figures.revision == "as it was"
     assert figures.device
     assert not list(tmp_path.glob("*/work"))
@@ -159,7 +160,7 @@ def test_a_race_ends_by_the_rules(order, server, tmp_path):
     finish(Race(order({"step_s": 0.03}, {"step_s": 0.01}), server))
     _, figures = identity.read_verdict(TrialDir(tmp_path))
     assert racing.Trainings(figures.slices, {0: 1000, 7: 1000}).runs_on() == ()
-    assert racing.ratio(figures.slices, 7, 0).low > 1.2
+    assert turns.ratio(figures.slices, 7, 0).low > 1.2
 
 
 def test_a_race_ends_when_its_time_is_up(order, server):

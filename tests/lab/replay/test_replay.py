@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.trial import Status, Trial
-from autotune.judging import racing
-from autotune.judging.stopping import Rival, Threshold
+from autotune.judging.decisions import racing
+from autotune.judging.decisions.stopping import Rival, Threshold
+from autotune.judging.measurement import turns
 from autotune.space import space as spaces
 from lab.replay import replay, scoring
 from lab.replay.drift import Drift
@@ -139,14 +140,14 @@ def test_a_race_measures_the_speedup_whatever_the_drift(drifting, seed):
     assert [one.number for one in slices[:4]] == [0, 1, 1, 0]
     truth = Truth(drifting)
     expected = truth.speed(drifting.space.config(FAST)) / truth.speed(drifting.space.config(SLOW))
-    assert racing.ratio(slices, 1, 0).value == pytest.approx(expected, rel=0.1)
+    assert turns.ratio(slices, 1, 0).value == pytest.approx(expected, rel=0.1)
     assert done.seconds == pytest.approx(sum(one.seconds for one in slices) + 2.0, abs=1.5), "two are started"
 
 
 def test_equal_members_race_for_as_long_as_they_may_and_no_gain_is_sure(drifting):
     done = race_of(drifting, SLOW, SLOW)
     assert done.seconds < 2 * racing.most_s([0.0])
-    assert not racing.ratio(done.measurement.slices, 1, 0, racing.LOOK_LEVEL).is_above(1)
+    assert not turns.ratio(done.measurement.slices, 1, 0, racing.LOOK_LEVEL).is_above(1)
 
 
 def test_a_member_that_has_never_fitted_is_an_error(recorded):

@@ -8,8 +8,8 @@ from typing import Any
 
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Outcome, Status
-from autotune.judging.estimates import Figure
-from autotune.judging.promise import Promise
+from autotune.judging.accounts.promise import Promise
+from autotune.judging.measurement.estimates import Figure
 from autotune.storage import identity
 from autotune.storage.trial_dir import TrainingDir
 from autotune.training import events, plan

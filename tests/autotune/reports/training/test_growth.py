@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.measurement import Slope
-from autotune.judging.trends import Full
+from autotune.judging.measurement.trends import Full
 from autotune.reports.curves import CurvePoint
 from autotune.reports.training import read, series, wording
 from autotune.reports.training.model import Growth

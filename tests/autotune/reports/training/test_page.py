@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.display import words
-from autotune.judging.promise import Answer
+from autotune.judging.accounts.promise import Answer
 from autotune.reports import markdown, page
 from autotune.reports.curves import CurvePoint, Happened
 from autotune.reports.training import plots, read, wording

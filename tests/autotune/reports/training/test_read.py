@@ -9,8 +9,8 @@ import pytest
 from autotune.core.errors import InputError
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.judging.estimates import Figure
-from autotune.judging.promise import Answer
+from autotune.judging.accounts.promise import Answer
+from autotune.judging.measurement.estimates import Figure
 from autotune.reports import as_json, markdown, page
 from autotune.reports.training import plots, read, wording
 from autotune.storage import identity, lock

@@ -1,0 +1,63 @@
+"""What the whole training takes with a trial's settings: time, the GPU's energy, money. Pure."""
+
+import math
+from dataclasses import dataclass
+
+from autotune.core.trial import Trial
+from autotune.judging.decisions.history import History
+from autotune.judging.measurement import estimates
+from autotune.judging.measurement.estimates import Figure
+
+_S_PER_HOUR, _W_PER_KW = 3600.0, 1000.0
+
+
+@dataclass(frozen=True)
+class Prices:
+    """The price of an hour on the machine, and of a kilowatt-hour; None if not given."""
+
+    per_hour: float | None = None
+    per_kwh: float | None = None
+    currency: str = ""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of the whole training, about; intervals are at 95%.
+
+    `kwh` is what the GPU uses at the mean power of the trials, None if none has shown it. `money` is None
+    without a price, and if energy has one and is not known.
+    """
+
+    hours: Figure
+    kwh: Figure | None = None
+    money: Figure | None = None
+
+
+def cost(trial: Trial, history: History, whole_s: Figure, prices: Prices | None) -> Cost:
+    """Returns the cost of a training that takes `whole_s` seconds with the settings of `trial`."""
+    hours, power_w = whole_s.scaled(1 / _S_PER_HOUR), _power_w(trial, history)
+    kwh = estimates.times(hours, power_w.scaled(1 / _W_PER_KW)) if power_w else None
+    return Cost(hours, kwh, _money(hours, kwh, prices) if prices else None)
+
+
+def _power_w(trial: Trial, history: History) -> Figure | None:
+    """Mean power of the GPU in runs that had it to themselves: what others use is in it, too."""
+    runs = [run.measurement for run in history.runs_of(trial.number)]
+    alone = [m for m in runs if not m.shared and m.origin == trial.measurement.origin]
+    found = estimates.mean([m.telemetry["gpu_power_w"] for m in alone if "gpu_power_w" in m.telemetry])
+    return found if found and found.value > 0 else None
+
+
+def _money(hours: Figure, kwh: Figure | None, prices: Prices) -> Figure | None:
+    priced = [(hours, prices.per_hour), (kwh, prices.per_kwh)]
+    parts = [(figure, price) for figure, price in priced if price is not None]
+    known = [figure.scaled(price) for figure, price in parts if figure is not None]
+    if not parts or len(known) < len(parts):
+        return None
+    low, high = _sum([figure.low for figure in known]), _sum([figure.high for figure in known])
+    return estimates.within(math.fsum(figure.value for figure in known), low, high)
+
+
+def _sum(ends: list[float | None]) -> float | None:
+    """Adds up ends of intervals: energy goes with time, so both are at the same end together."""
+    return None if None in ends else math.fsum(end or 0.0 for end in ends)

@@ -1,0 +1,164 @@
+"""Predicts what of a configuration fits into another memory: on a smaller GPU, or a larger one. Pure.
+
+Memory alone is predicted, by the model that the search itself uses. Speed on another device is not known.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from autotune.core import units
+from autotune.core.settings import ACCUMULATION, LARGEST_BATCH, LEARNING_RATE, MICRO_BATCH, Config, Setting
+from autotune.core.trial import Trial
+from autotune.judging.decisions.history import History
+from autotune.memory import room
+from autotune.memory.feasibility import MemoryModel, Prediction
+from autotune.space.knobs import ScaledLearningRate
+from autotune.space.space import Space
+
+SIZES_BYTES = tuple(gib * 2**30 for gib in (8, 12, 16, 24, 48, 80))  # of GPUs in use
+_FEWEST_SIZES = 2  # of micro-batches: a line through one point has any slope
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The configuration to run with `memory_bytes` of memory: the largest micro-batch that surely fits.
+
+    `config` has the accumulation and the learning rate that go with it, `peak` is what it is predicted to
+    need of `allowed_bytes`. If nothing fits, or that is not known, they are None for a `reason`.
+    `keeps_batch` says that the effective batch is the one that was measured; with another one the quality is
+    not known.
+    """
+
+    memory_bytes: int
+    allowed_bytes: int
+    config: Config | None = None
+    effective_batch_size: int | None = None
+    keeps_batch: bool = False
+    peak: Prediction | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class MemoryForecast:
+    """The `fits` of a trial's configuration into other memories, of which peaks may take `memory_fraction`.
+
+    They are those of a GPU's tensors, or else of the processes on the host. `is_rising` says that the
+    trial's own still grew when it ended.
+    """
+
+    trial: int
+    config: Config
+    is_of_gpu: bool
+    memory_fraction: float
+    is_rising: bool
+    fits: tuple[Fit, ...]
+
+
+def forecast(trial: Trial, history: History, sizes_bytes: Sequence[int] = SIZES_BYTES) -> MemoryForecast:
+    """Returns what of the configuration of `trial` fits into each of these memories."""
+    unknown = _why_not_known(trial, history)
+    candidates = [] if unknown else list(_candidates(trial.config, history.space))
+    found = [_fit(size, trial, candidates, history) for size in sizes_bytes]
+    return MemoryForecast(
+        trial.number,
+        trial.config,
+        _is_of_gpu(history),
+        history.space.limits.memory_fraction,
+        history.memory(trial).memory_is_rising,
+        tuple(replace(fit, reason=unknown) for fit in found) if unknown else tuple(found),
+    )
+
+
+def _is_of_gpu(history: History) -> bool:
+    return any(trial.measurement.peak_reserved_bytes for trial in history.trials)
+
+
+def _why_not_known(trial: Trial, history: History) -> str:
+    """Returns why no peak can be predicted; empty if it can."""
+    if MICRO_BATCH not in trial.config:
+        return f"not known: {MICRO_BATCH} is no knob, so no trial shows what another one needs"
+    sizes = {t.config[MICRO_BATCH] for t in history.trials if _shows_peak(t)}
+    if len(sizes) >= _FEWEST_SIZES:
+        return ""
+    if not sizes:
+        return "not known: no trial has shown its peak memory"
+    return f"not known: the peak memory was measured with one {MICRO_BATCH} alone, {sizes.pop()}"
+
+
+def _shows_peak(trial: Trial) -> bool:
+    return trial.ended_well and bool(trial.measurement.peak_memory_bytes) and MICRO_BATCH in trial.config
+
+
+def _fit(memory_bytes: int, trial: Trial, candidates: Iterable[Config], history: History) -> Fit:
+    """The first of the `candidates` that fits; they are the largest first."""
+    space, fraction = history.space, history.space.limits.memory_fraction
+    limit_bytes = _limit_bytes(memory_bytes, history)
+    model = MemoryModel(history.trials, fraction=fraction, limit_bytes=limit_bytes, known=space.known)
+    none = Fit(memory_bytes, int(fraction * limit_bytes))
+    for config in candidates:
+        peak, why_unfit = model.predict(config), model.why_unfit(config)
+        if peak is None:  # of none: `_why_not_known` has asked for a peak
+            continue
+        if why_unfit:
+            none = replace(none, reason=f"nothing fits: {MICRO_BATCH} {config[MICRO_BATCH]} {why_unfit}")
+        elif peak.high_bytes > none.allowed_bytes:
+            none = replace(none, reason=_doubt(config, peak, none.allowed_bytes))
+        else:
+            size = space.effective_batch_size(config)
+            keeps = size == space.effective_batch_size(trial.config)
+            return replace(
+                none, config=config, effective_batch_size=size, keeps_batch=keeps, peak=peak, reason=""
+            )
+    return none
+
+
+def _limit_bytes(memory_bytes: int, history: History) -> int:
+    """Returns the limit of a trial if there is so much memory."""
+    if not _is_of_gpu(history):
+        return memory_bytes
+    return room.limit_bytes(
+        memory_bytes, room.context_bytes(history.trials), history.space.limits.memory_fraction
+    )
+
+
+def _doubt(config: Config, peak: Prediction, allowed_bytes: int) -> str:
+    """Returns what to say of a configuration that may fit, and may not."""
+    low, high = units.format_bytes(peak.low_bytes), units.format_bytes(peak.high_bytes)
+    return (
+        f"not known: {MICRO_BATCH} {config[MICRO_BATCH]} may need {low} to {high} "
+        f"of {units.format_bytes(allowed_bytes)}"
+    )
+
+
+def _candidates(config: Config, space: Space) -> Iterator[Config]:
+    """`config` with every micro-batch that its effective batch allows, the largest first.
+
+    They are those of the knob, and the powers of two below and above them, or within if it is a range.
+    """
+    knob = space.drawn_knobs[MICRO_BATCH].drawn_from
+    known = {int(value or 1) for value in (*(knob.choice or knob.bounds), config[MICRO_BATCH])}
+    powers = {2**n for n in range(LARGEST_BATCH.bit_length())}
+    others = {size for size in powers if not knob.choice or not min(known) <= size <= max(known)}
+    for size in sorted(known | others, reverse=True):
+        found = _resized(config, space, size)
+        if found is not None and (size == config[MICRO_BATCH] or space.violation(found) is None):
+            yield found
+
+
+def _resized(config: Config, space: Space, size: int) -> dict[str, Setting] | None:
+    """`config` with another micro-batch, and the accumulation that keeps its effective batch.
+
+    A micro-batch that is larger than that is not accumulated, and the learning rate follows it if the
+    space says so. None if a smaller one does not divide the effective batch.
+    """
+    whole, resized = space.effective_batch_size(config), {**config, MICRO_BATCH: size}
+    if ACCUMULATION in space.baseline:
+        at_once = space.effective_batch_size({**resized, ACCUMULATION: 1})
+        if at_once < whole and whole % at_once:
+            return None
+        resized[ACCUMULATION] = max(1, whole // at_once)
+    if isinstance(space.knobs.get(LEARNING_RATE), ScaledLearningRate):
+        ratio = space.effective_batch_size(resized) / whole
+        resized[LEARNING_RATE] = float(f"{float(config[LEARNING_RATE] or 0) * math.sqrt(ratio):.4g}")
+    return resized

@@ -1,0 +1,114 @@
+"""What a training spends outside of its steps, about: on evaluations, checkpoints and logging. Pure.
+
+A trial is evaluated when the tuner wants to know its quality, so its own time says nothing of that. One
+evaluation is timed in trials, and counted as often as the user's own training has one.
+"""
+
+import math
+from dataclasses import dataclass
+
+from autotune.core.trial import Trial
+from autotune.judging.decisions import objective
+from autotune.judging.decisions.history import History
+from autotune.judging.measurement import estimates
+from autotune.judging.measurement.estimates import Figure, within
+from autotune.space import evaluating
+from autotune.space.space import Space
+
+_FROM_RUN_TO_RUN = 0.05  # of an evaluation's time: what its scatter within a run does not show
+
+
+@dataclass(frozen=True)
+class InRace:
+    """The seconds that evaluations add to a sample in a race, in which there are none.
+
+    The speed may be wrong by a part of `unsure` for that.
+    """
+
+    outside_s: float = 0.0
+    unsure: float = 0.0
+
+
+def in_race(trial: Trial, space: Space) -> InRace:
+    """Returns what is added for the settings of `trial`: nothing if evaluations are no part of the speed."""
+    seen, speed = trial.measurement.outside, trial.samples_per_s
+    if not space.objective.counts_evaluations or seen.evaluation_s is None or speed is None:
+        return InRace()
+    every = _every(trial, space)
+    if every is None:
+        return InRace()
+    half = seen.evaluation_s if seen.half_width_s is None else seen.half_width_s
+    wrong_s = max(half, _FROM_RUN_TO_RUN * seen.evaluation_s)
+    return InRace(seen.evaluation_s / every, wrong_s / every * speed)
+
+
+def _every(trial: Trial, space: Space) -> float | None:
+    """Returns the samples between two evaluations of the whole training; None if that is not known.
+
+    Where they are part of the speed, it is then as often as in the trial.
+    """
+    known = evaluating.samples(space, trial.config)
+    if known is not None or not space.objective.counts_evaluations:
+        return known
+    return trial.measurement.quality_samples / max(1, len(trial.measurement.curve)) or None
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The parts of the time that the whole training takes with a trial's settings, about.
+
+    `evaluations` and `pauses` are shares of its time, the former None if that is not known. Of a sample
+    the training alone takes `step_s` seconds, all of it `sample_s`: `half_s` and `evaluation_half_s` are half
+    the 95% intervals of the one and of what the other adds, the former None if it is not known.
+    """
+
+    evaluations: float | None
+    pauses: float
+    step_s: float
+    sample_s: float
+    half_s: float | None = None
+    evaluation_half_s: float = 0.0
+
+    def whole_s(self, samples: int, *, is_counted: bool) -> Figure:
+        """Returns the seconds of a training of so many samples, with its evaluations if they are counted."""
+        value = samples * (self.sample_s if is_counted else self.step_s)
+        if self.half_s is None:
+            return Figure(value)
+        half = samples * math.hypot(self.half_s, self.evaluation_half_s if is_counted else 0.0)
+        return within(value, max(0.0, value - half), value + half)
+
+
+def spent(trial: Trial, history: History) -> Spent | None:
+    """Returns how the settings of `trial` spend their time; None if it has shown no throughput."""
+    speed, space = history.throughput(trial), history.space
+    if speed is None or speed.value <= 0:
+        return None
+    measured_s, more = 1 / speed.value, _evaluation_s(trial, history)
+    more_s, counted = more.value if more else 0.0, space.objective.counts_evaluations
+    step_s = max(0.0, measured_s - more_s) if counted else measured_s
+    sample_s = measured_s if counted else measured_s + more_s
+    pauses = objective.mean([run.measurement.outside.pauses for run in history.runs_of(trial.number)])
+    return Spent(
+        min(1.0, more_s / sample_s) if more else None,
+        (pauses or 0.0) * step_s / sample_s,
+        step_s,
+        sample_s,
+        None if speed.part is None else speed.part * measured_s,
+        0.0 if counted or more is None else (more.part or 0.0) * more_s,
+    )
+
+
+def _evaluation_s(trial: Trial, history: History) -> Figure | None:
+    """Seconds of evaluation per sample of the whole training, the mean of all runs.
+
+    How far that may be off is what runs show, or else the run's own evaluations, and never less than usual.
+    """
+    every = _every(trial, history.space)
+    seen = [run.measurement.outside for run in history.runs_of(trial.number)]
+    found = estimates.mean([one.evaluation_s for one in seen if one.evaluation_s is not None])
+    if every is None or found is None:
+        return None
+    own = next(one for one in seen if one.evaluation_s is not None).half_width_s
+    half = found.part * found.value if found.part is not None else found.value if own is None else own
+    half = max(half, _FROM_RUN_TO_RUN * found.value)
+    return Figure(found.value, found.value - half, found.value + half).scaled(1 / every)

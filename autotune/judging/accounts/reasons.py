@@ -1,0 +1,96 @@
+"""Why each trial has not won, in one word and in figures. Pure."""
+
+from collections import Counter
+
+from autotune.core.trial import Failure, Status, StoppedFor, Trial, TrialKind
+from autotune.judging.decisions import claims, confirm, objective
+from autotune.judging.decisions.history import History
+from autotune.judging.decisions.objective import Reason
+from autotune.judging.decisions.quality import Answer
+from autotune.judging.measurement import curves
+
+_FAILURES = {Failure.OOM: Reason.OOM, Failure.DIVERGED: Reason.DIVERGED, Failure.TIMEOUT: Reason.SILENT}
+
+
+def counts(history: History) -> Counter[Reason]:
+    """Returns how many trials besides the baseline have not won for which reason."""
+    found = {t.number: Reason.UNCONFIRMED for t in history.better}
+    found |= {t.number: _of_refuted(t, history) for t, _ in confirm.refuted(history)}
+    others = [t for t in history.searched if t.number]
+    return Counter(found.get(t.number) or _of_inferior(t, history) for t in others)
+
+
+def _of_refuted(trial: Trial, history: History) -> Reason:
+    is_open = claims.claim(trial.number, history).answer is Answer.UNDECIDED
+    return Reason.UNDECIDED if is_open else Reason.REFUTED
+
+
+def _of_inferior(trial: Trial, history: History) -> Reason:
+    """Returns the reason of a trial which is no better than the baseline by its own run."""
+    outcome = trial.outcome
+    if outcome is None or outcome.status is Status.INTERRUPTED:
+        return Reason.OPEN
+    if outcome.status is Status.FAILED:
+        return _FAILURES.get(outcome.failure or Failure.ERROR, Reason.FAILED)
+    if outcome.status is Status.COMPLETED:
+        return _of_completed(trial, history)
+    if outcome.stopped_for is StoppedFor.LATE:
+        return Reason.LATE
+    if outcome.stopped_for is StoppedFor.POOR:
+        return _of_poor(trial, history)
+    return Reason.STOPPED if _is_faster(trial, history) else Reason.SLOWER
+
+
+def _of_completed(trial: Trial, history: History) -> Reason:
+    goal, rejection = history.space.objective, history.rejection(trial)
+    if rejection is not None:
+        return _of_poor(trial, history) if rejection is Reason.QUALITY else rejection
+    if goal.target is not None:
+        return Reason.REACHED
+    if _is_faster(trial, history):
+        return Reason.CLOSE
+    return Reason.SLOWER if goal.takes_any_quality or goal.select == "same-training" else Reason.KEPT
+
+
+def _of_poor(trial: Trial, history: History) -> Reason:
+    return Reason.QUALITY if _is_faster(trial, history) else Reason.SLOW_AND_POOR
+
+
+def _is_faster(trial: Trial, history: History) -> bool:
+    factor = history.factor(trial)
+    return factor is not None and factor.value > 1
+
+
+def why(trial: Trial, history: History) -> str:
+    """Returns why a trial ended as it did; of one that completed, what keeps it from being recommended."""
+    ended = trial.outcome.reason if trial.outcome else ""
+    return lacking(trial, history) or ended
+
+
+def lacking(trial: Trial, history: History) -> str | None:
+    """Returns the constraint that a completed trial breaks, or what is wrong with its memory or quality."""
+    if broken := history.breaks(trial):
+        return broken
+    if not trial.completed or trial.kind is not TrialKind.SEARCHED:
+        return None
+    space, goal = history.space, history.space.objective
+    match history.rejection(trial):
+        case Reason.MEMORY:
+            return objective.over_memory(trial.measurement, space.limits.memory_fraction)
+        case Reason.CHANCE:
+            return objective.no_quality(trial.measurement, goal)
+        case Reason.QUALITY if (least := history.least_quality) is not None:
+            found = goal.turned(curves.ended_with(trial.measurement) or 0.0)
+            side = "below" if goal.minimize is None else "above"
+            return f"its quality {found:.4f} is {side} {goal.turned(least):.4f}, which is to be kept"
+        case _:
+            return None
+
+
+def summary(history: History) -> str:
+    """Returns `of 12 other trials, 5 ran faster and lost the quality, 4 ran out of memory, ...`."""
+    found = counts(history)
+    if not found:
+        return "nothing else was tried"
+    parts = ", ".join(f"{n} {reason}" for reason, n in found.most_common())
+    return f"of {found.total()} other trial{'s' * (found.total() > 1)}, {parts}"

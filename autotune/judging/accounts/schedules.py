@@ -1,0 +1,58 @@
+"""Says whether a training's learning rate ends with the training, as its trials have shown. Pure."""
+
+from autotune.core.common_names import ENDS, EPOCHS, OF_SCHEDULES
+from autotune.core.measurement import Schedule
+from autotune.core.settings import LENGTH, settings_key
+from autotune.core.trial import Trial
+from autotune.judging.decisions.history import History
+
+# Of its fall, that a shorter schedule may lack at its end: one that moves once an epoch ends an epoch early.
+# One that is cut at half its length lacks about half of it.
+_LACKING = 0.25
+_SHORTER = 0.9  # of the baseline's length: what is a length of its own
+
+
+def said(history: History) -> str | None:
+    """Returns what is known of the learning rate, in a sentence; None if it is constant, or not known.
+
+    With a length that is planned that takes a second training of the baseline's settings, at another length.
+    """
+    baseline = history.baseline
+    ours = baseline.measurement.schedule if baseline else None
+    if baseline is None or ours is None or not ours.falls:
+        return None
+    if LENGTH not in history.space.knobs:
+        return _cut(ours, history)
+    shorter = next((t for t in history.searched if _is_shorter(t, baseline, history)), None)
+    theirs = shorter.measurement.schedule if shorter else None
+    if theirs is None:
+        return None
+    ends, theirs_ends = ours.last / ours.peak, theirs.last / theirs.peak
+    if theirs_ends - ends <= _LACKING * (1 - ends):
+        return (
+            f"The learning rate falls from {ours.peak:.3g} to {ours.last:.3g}, also in a shorter training: "
+            "its schedule follows the length."
+        )
+    return (
+        f"The learning rate falls to {ours.last:.3g}, but in a shorter training only to {theirs.last:.3g}: "
+        f"its schedule does not follow the length. Name the setting that ends it in knobs.{LENGTH}."
+    )
+
+
+def _is_shorter(trial: Trial, baseline: Trial, history: History) -> bool:
+    is_same = settings_key(trial.config, {LENGTH}) == settings_key(baseline.config, {LENGTH})
+    return is_same and trial.completed and history.length(trial) < _SHORTER * history.length(baseline)
+
+
+def _cut(ours: Schedule, history: History) -> str:
+    """Returns what to do about a trial that is a piece of a longer schedule."""
+    space = history.space
+    paths = {name: space.naming.path(name) for name in space.baseline}
+    known = [path for path in paths.values() if path.rpartition(".")[2] in {*ENDS, *OF_SCHEDULES}]
+    epochs = [path for path in paths.values() if path.rpartition(".")[2] in EPOCHS]
+    unit, names = ("epochs", epochs) if epochs and not known else ("steps", known or ["max_steps"])
+    return (
+        f"The learning rate falls during the training (from {ours.peak:.3g} to {ours.last:.3g} in trial 0), "
+        "and no knob says how long the training is: a trial is a piece of it, and says little about its end. "
+        f"Add to the knobs, for example: {LENGTH}: {{{unit}: [{', '.join(names)}]}}"
+    )

@@ -1,0 +1,192 @@
+"""Ablation: from the baseline to the confirmed winner, one knob at a time: what each of them brings. Pure.
+
+The path is greedy as in Fawcett and Hoos, "Analysing differences between algorithm configurations through
+ablation" (Journal of Heuristics 22, 2016). They try every knob that is left at each step and take the best;
+here a step is one run at most, so the one is taken that is measured already, or else that can be.
+
+What lies in between is measured as the winner's repeats were: alone on the device. What the search has
+measured like that already is not measured again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from autotune.core.settings import Config, Key, Setting, settings_key
+from autotune.core.trial import Failure, Status, Trial, TrialKind
+from autotune.judging.decisions import confirm
+from autotune.judging.decisions.confirm import Proposal
+from autotune.judging.decisions.history import History
+from autotune.judging.measurement import estimates
+from autotune.judging.measurement.estimates import Figure
+from autotune.memory.feasibility import MemoryModel
+from autotune.space.space import Space
+
+_FAILS_AGAIN = frozenset({Failure.ERROR, Failure.TIMEOUT})
+
+
+@dataclass(frozen=True)
+class Step:
+    """One knob: its value before and after, the configuration after it, and what the change has brought.
+
+    The trial numbered `trial` has measured that configuration; `throughput` is what is known of it, and
+    `factor` what that is times the last one known before. A step that could not be measured has a `reason`
+    instead, and the factor of the next one is of both changes `together`. One with neither is still to be
+    measured.
+
+    The factors multiply to that of the winner's throughput: what knobs do only together is the later one's.
+    """
+
+    knob: str
+    before: Setting
+    after: Setting
+    trial: int | None = None
+    throughput: Figure | None = None
+    factor: Figure | None = None
+    reason: str = ""
+    together: tuple[str, ...] = ()
+    config: Config = field(default_factory=dict)
+
+
+def steps(history: History) -> list[Step]:
+    """The path to the confirmed winner, in order; empty if none is confirmed, or nothing makes it faster.
+
+    Settings that change no speed are no steps: in between, they are the baseline's.
+    """
+    found = confirm.confirmed(history)
+    if found is None:
+        return []
+    winner, space = found[0], history.space
+    known, last = _Known(history, winner), history.baseline
+    before: Config = space.baseline_config
+    path: list[Step] = []
+    taken: list[str] = []
+    gap: tuple[str, ...] = ()
+    for knob in _order(winner, history):
+        taken.append(knob)
+        config = _config(winner, taken, space)
+        step = Step(knob, before[knob], config[knob], config=config)
+        if trial := known.measured(config):
+            factor = _factor(trial, last, history)
+            speed, together, last, gap = history.throughput(trial), gap, trial, ()
+            step = replace(step, trial=trial.number, throughput=speed, factor=factor, together=together)
+        else:
+            step, gap = replace(step, reason=known.why_not(config) or ""), (*gap, knob)
+        path.append(step)
+        before = config
+    return path
+
+
+def _factor(trial: Trial, last: Trial | None, history: History) -> Figure | None:
+    """Returns how many times the throughput of `last` the trial has."""
+    if last is None or last is history.baseline:
+        return history.factor(trial)
+    ours, theirs = history.throughput(trial), history.throughput(last)
+    return estimates.over(ours, theirs) if ours and theirs else None
+
+
+def next_step(history: History) -> Proposal | None:
+    """Returns what to measure next on the way to the winner; None when all is measured.
+
+    That may be the baseline, if it was measured only alongside other trials, and the winner alone.
+    """
+    path, found = steps(history), confirm.confirmed(history)
+    if found is None or not path:
+        return None
+    known, start = _Known(history, found[0]), history.space.baseline_config
+    left = [s.config for s in path if s.trial is None and not s.reason]
+    if known.measured(start) is None and known.why_not(start) is None:
+        left = [start, *left]
+    return Proposal(left[0], ablation_of=found[0].number) if left else None
+
+
+class _Known:
+    """Looks up in a `history` the configurations between the baseline and `winner`."""
+
+    def __init__(self, history: History, winner: Trial) -> None:
+        space = self._space = history.space
+        self._memory = MemoryModel(history.trials, fraction=space.limits.memory_fraction, known=space.known)
+        like = next((t for t in reversed(history.trials) if _confirms(t, winner)), winner)
+        self._measured: dict[Key, Trial] = {}
+        self._failed: dict[Key, Trial] = {}
+        for trial in history.trials:
+            key = settings_key(trial.config, space.known.same_speed)
+            if _is_measured_like(trial, like):
+                self._measured.setdefault(key, trial)
+            elif _is_not_run_again(trial):
+                self._failed.setdefault(key, trial)
+
+    def measured(self, config: Config) -> Trial | None:
+        """A trial of equal speed that may be held against the winner's repeats."""
+        return self._measured.get(settings_key(config, self._space.known.same_speed))
+
+    def why_not(self, config: Config) -> str | None:
+        """Returns why `config`, which is not measured, will not be; None if it can be."""
+        if trial := self._failed.get(settings_key(config, self._space.known.same_speed)):
+            return _told(trial)
+        return self._space.violation(config) or self._memory.why_unfit(config)
+
+    def cost(self, config: Config) -> int:
+        """Returns the cost of a step to `config`: 0 if it is measured, 1 if it can be, 2 if it cannot."""
+        if self.measured(config):
+            return 0
+        return 2 if self.why_not(config) else 1
+
+
+def _confirms(trial: Trial, winner: Trial) -> bool:
+    return trial.completed and trial.kind is TrialKind.SEED and trial.original == winner.number
+
+
+def _is_measured_like(trial: Trial, like: Trial) -> bool:
+    """Returns True if the throughput of `trial` is known, and compares with that of `like`."""
+    ours, theirs = trial.measurement, like.measurement
+    return (
+        trial.ended_well
+        and ours.throughput is not None
+        and (ours.shared, ours.origin) == (theirs.shared, theirs.origin)
+    )
+
+
+def _is_not_run_again(trial: Trial) -> bool:
+    """Returns True if its configuration was a step already, or would fail in the same way again."""
+    has_failed = trial.outcome is not None and trial.outcome.failure in _FAILS_AGAIN
+    return has_failed or trial.kind is TrialKind.STEP
+
+
+def _told(trial: Trial) -> str:
+    if trial.outcome is None:
+        return f"trial {trial.number} has not ended"
+    if trial.measurement.throughput is None or trial.outcome.status is Status.FAILED:
+        return (
+            f"trial {trial.number} {trial.outcome}: {trial.outcome.reason or 'its throughput is not known'}"
+        )
+    return f"trial {trial.number} was measured on another device, or with other code, than the winner"
+
+
+def _order(winner: Trial, history: History) -> list[str]:
+    """The knobs in the order in which they are changed: at each step one that costs the least there.
+
+    Of equal ones the first in the space's own order of knobs. The order is that of the moment when the first
+    step is begun, and stays: what the steps and later trials show does not change it.
+    """
+    space, baseline = history.space, history.space.baseline_config
+    same_speed = space.known.same_speed
+    changed = [n for n in space.drawn_knobs if repr(baseline[n]) != repr(winner.config[n])]
+    left = [n for n in changed if n not in same_speed]
+    begun = next((t.number for t in history.trials if t.ablation_of == winner.number), None)
+    before = [t for t in history.trials if begun is None or t.number < begun]
+    known = _Known(History(before, space), winner)
+    taken: list[str] = []
+    while left:
+        knob = min(left, key=lambda name: known.cost(_config(winner, [*taken, name], space)))
+        taken.append(knob)
+        left.remove(knob)
+    return taken
+
+
+def _config(winner: Trial, taken: Sequence[str], space: Space) -> Config:
+    """The baseline with the winner's values of the knobs that are `taken`; the winner's own with all."""
+    drawn, theirs = space.drawn(space.baseline_config), space.drawn(winner.config)
+    config = space.config({**drawn, **{name: theirs[name] for name in taken}})
+    neutral = space.known.same_speed
+    is_there = settings_key(config, neutral) == settings_key(winner.config, neutral)
+    return winner.config if is_there else config

@@ -1,0 +1,212 @@
+"""What confirming a finalist has shown: how much faster it is, and whether the quality holds. Pure."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from autotune.core.trial import Repeat, Trial, TrialKind
+from autotune.judging.decisions import objective, quality, racing
+from autotune.judging.decisions.history import History
+from autotune.judging.decisions.quality import Answer, Kept
+from autotune.judging.measurement import estimates, turns
+from autotune.judging.measurement.estimates import Figure, student_t
+from autotune.space.space import Space
+
+# Of a time to quality: a baseline's equal is called better once in a hundred searches. What is looked at
+# before all seeds are run has to be surer.
+_LEVEL, _EARLY_LEVEL = 0.98, 0.998
+_GIVE_UP_LEVEL = 0.9  # nothing is claimed of a finalist that is given up
+_LEAST_NOISE = 0.02
+_FEWEST_SEEDS = 3  # of a claim about quality
+_MOST_FAILURES = 2  # of the baseline's own repeats
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The result of confirming a finalist: it `holds`, or there is a `why_not`; neither while it is open."""
+
+    number: int
+    factor: Figure | None = None  # its training takes 1/`factor` of the time
+    level: float = 100 * turns.LEVEL  # of the factor's interval, in percent
+    rounds: int = 0  # of the race that the factor is from
+    seeds: int = 0  # runs besides the one that it was chosen for
+    kept: Kept | None = None  # None if its quality was not asked for, or cannot be compared
+    holds: bool = False
+    why_not: str | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Returns True if nothing more has to run."""
+        return self.holds or self.why_not is not None
+
+    @property
+    def answer(self) -> Answer | None:
+        return self.kept.answer if self.kept else None
+
+
+class _Runs(NamedTuple):
+    """The finalist's runs that were not chosen for what they showed, and the baseline's."""
+
+    ours: list[Trial]
+    theirs: list[Trial]
+    are_all: bool  # no further seed is left
+
+
+def race_of(number: int, history: History) -> Trial | None:
+    """The race that says how fast trial `number` is: the last one that it was in, if that is decided."""
+    mine = [t for t in history.trials if t.completed and number in t.race]
+    last = mine[-1] if mine else None
+    if last is None or len(last.race) == 2:
+        return last
+    speed = turns.ratio(last.measurement.slices, number, 0, racing.LOOK_LEVEL)
+    factor = speed and speed.scaled(history.shorter(history.of(number)))
+    return last if factor and (factor.is_above(1) or factor.is_below(1 + racing.EQUAL)) else None
+
+
+def next_seed(finalist: Trial, history: History) -> Repeat | None:
+    """Returns a run more of the finalist, or of the baseline if that has fewer; None if none is left."""
+    most, ours = history.space.budget.repeats, _fresh(finalist.number, history)
+    theirs = history.runs_of(0)
+    begun = [t for t in history.trials if t.kind is TrialKind.SEED and t.original == 0]
+    failures = sum(t.outcome is not None and not t.completed for t in begun)
+    if len(theirs) < min(len(ours), most) and failures < _MOST_FAILURES:
+        return _repeat(0, history)
+    return _repeat(finalist.number, history) if len(ours) < most else None
+
+
+def _repeat(number: int, history: History) -> Repeat:
+    rounds = [t.repeat.round for t in history.trials if t.repeat and t.repeat.of == number]
+    return Repeat(number, max([0, *rounds]) + 1, (number,))
+
+
+def _fresh(number: int, history: History) -> list[Trial]:
+    """The completed repeats of a trial: unlike its own run they were not chosen for what they showed."""
+    return [t for t in history.runs_of(number) if t.repeat]
+
+
+@lru_cache(maxsize=32)  # a history never changes, and every surface asks for the same claims
+def claim(number: int, history: History) -> Claim:
+    """Returns what confirming trial `number` has shown so far."""
+    finalist, space = history.of(number), history.space
+    runs, race = _runs(finalist, history), race_of(number, history)
+    slices = race.measurement.slices if race else ()
+    found = Claim(number, rounds=turns.rounds(slices, number, 0), seeds=len(runs.ours))
+    if why_not := _failed(finalist, history):
+        return replace(found, why_not=why_not)
+    speed, surely = (turns.ratio(slices, number, 0, level) for level in (turns.LEVEL, racing.LOOK_LEVEL))
+    if speed is None or surely is None:
+        return found
+    if space.objective.target is not None:
+        return _of_time(found, speed, runs, space)
+    shorter = history.shorter(finalist)
+    found = replace(found, factor=speed.scaled(shorter))
+    if not surely.scaled(shorter).is_above(1):
+        return replace(found, why_not=_not_faster(surely.scaled(shorter)))
+    if space.objective.takes_any_quality:
+        # A trial that was stopped early has not shown whether it keeps the constraints.
+        is_shown = finalist.completed or bool(runs.ours) or not space.objective.constraints
+        return replace(found, holds=is_shown)
+    return _of_quality(found, runs, history)
+
+
+def _runs(finalist: Trial, history: History) -> _Runs:
+    fresh = _fresh(finalist.number, history)
+    ours = [t for t in fresh if t.measurement.origin == finalist.measurement.origin]
+    return _Runs(ours, history.runs_of(0), next_seed(finalist, history) is None)
+
+
+def _not_faster(factor: Figure) -> str:
+    least = factor.low or 0.0
+    return f"{factor.value:.2f}x, but by its interval possibly only {least:.2f}x: the gain is not certain"
+
+
+def _of_time(found: Claim, speed: Figure, runs: _Runs, space: Space) -> Claim:
+    """Returns the claim of a finalist that has to be at the target sooner, given its `speed` in the race."""
+    goal = space.objective
+    level = 1 - (1 - _LEVEL) / space.budget.finalists if runs.are_all else _EARLY_LEVEL
+    factor, least = (_sooner(speed, runs, goal.aim or 0.0, at) for at in (level, _GIVE_UP_LEVEL))
+    if factor is None or least is None:
+        why_not = f"too few runs of the baseline have reached {goal.quality} {goal.target:g} to tell its time"
+        return replace(found, why_not=why_not if runs.are_all else None)
+    found = replace(found, factor=factor, level=100 * level)
+    if factor.is_above(1):
+        return replace(found, holds=True)
+    is_over = runs.are_all or least.is_below(1)
+    return replace(found, why_not=_not_faster(factor) if is_over else None)
+
+
+def _sooner(speed: Figure, runs: _Runs, target: float, level: float) -> Figure | None:
+    """Returns how many times sooner the finalist is at the target; None while too few runs were there.
+
+    The speed is known by the race, the samples by the runs. Neither knows anything of the other: the squares
+    of what each leaves open are added.
+    """
+    needs = [[n for t in side if (n := objective.samples_to(t, target))] for side in (runs.ours, runs.theirs)]
+    a, b = ([math.log(n) for n in samples] for samples in needs)
+    degrees = len(a) + len(b) - 2
+    if not a or not b or degrees < 1:
+        return None
+    noise = max(_LEAST_NOISE, math.sqrt(sum(_squares(logs) for logs in (a, b)) / degrees))
+    error = noise * math.sqrt(1 / len(a) + 1 / len(b))
+    race = math.log(speed.high / speed.low) / 2 if speed.low and speed.high else math.inf
+    half = math.hypot(student_t(level, degrees) * error, race)
+    middle = math.log(speed.value) + statistics.fmean(b) - statistics.fmean(a)
+    low, high = math.exp(middle - half) or None, math.exp(min(700.0, middle + half))
+    return estimates.within(math.exp(middle), low, high)
+
+
+def _squares(values: Sequence[float]) -> float:
+    mean = statistics.fmean(values)
+    return math.fsum((value - mean) ** 2 for value in values)
+
+
+def _of_quality(found: Claim, runs: _Runs, history: History) -> Claim:
+    """Returns the claim of a finalist that is faster with confidence: does it keep the quality?
+
+    It is looked at after three runs of both, and after every further one of both: a look in between would
+    pass more of those that are worse. The same training has to show no more than that quality is not lost
+    with confidence.
+    """
+    goal, level = history.space.objective, quality.early_level(history.space.budget.repeats)
+    noise, is_same = quality.noise([runs.ours, runs.theirs]), goal.select == "same-training"
+    kept = quality.compare(
+        runs.ours, runs.theirs, history.least_share, noise, start=history.start, level=level
+    )
+    if kept is None:  # the baseline's quality is 0, or no run has any: no loss is shown
+        why_not = f"its {goal.quality} cannot be compared" if runs.are_all else None
+        return replace(found, holds=True) if runs.ours and is_same else replace(found, why_not=why_not)
+    found = replace(found, kept=kept)
+    a, b = goal.turned(kept.quality), goal.turned(kept.reference)
+    figures = f"{goal.quality} {a:.4f} against {b:.4f}, {quality.between(kept.share, goal, kept.gain)}"
+    if kept.answer is Answer.LOST:
+        return replace(found, why_not=f"{figures}: lost")
+    is_due = runs.are_all or len(runs.theirs) >= len(runs.ours) >= _FEWEST_SEEDS
+    if is_same or (kept.answer is Answer.KEPT and is_due):
+        return replace(found, holds=True)
+    would = f"{kept.runs_needed} seeds of both would decide it" if kept.runs_needed else "scoring more would"
+    why_not = f"{figures}, with {len(runs.ours)} seeds: not decided; {would}"
+    return replace(found, why_not=why_not if runs.are_all else None)
+
+
+def _failed(finalist: Trial, history: History) -> str | None:
+    """Returns why a finalist is out because of how its race or a repeat of it ended, None if it is not."""
+    space, number = history.space, finalist.number
+    goal, target = space.objective, space.objective.aim
+    for trial in history.trials:
+        is_race = trial.race == (0, number)
+        is_repeat = trial.kind is TrialKind.SEED and trial.original == number
+        if not (is_race or is_repeat) or trial.outcome is None:
+            continue
+        what = "race" if is_race else "repeat"
+        if not trial.completed:
+            return f"its {what}, trial {trial.number}, {trial.outcome}: {trial.outcome.reason}"
+        if too_much := objective.over_memory(trial.measurement, space.limits.memory_fraction):
+            return f"repeated, {too_much}"
+        if is_repeat and target is not None and objective.samples_to(trial, target) is None:
+            return f"its repeat, trial {trial.number}, has not reached {goal.quality} {goal.target:g}"
+        if is_repeat and (broken := objective.broken_constraint(trial.measurement, goal)):
+            return f"repeated, {broken}"
+    return None

@@ -1,0 +1,167 @@
+"""What single trials are held against: memory, a target, the user's constraints, another trial. Pure."""
+
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+
+from autotune.core.measurement import Measurement
+from autotune.core.settings import COMMON, Config, Knowledge, Setting, effective_batch
+from autotune.core.trial import Trial, TrialKind
+from autotune.judging.measurement import curves
+from autotune.space.sections import Objective, comparison
+from autotune.space.space import Space
+
+_HIGHER_IS_BETTER = Objective()
+_ROUNDING = 1e-3  # of a learning rate, which has four digits
+
+
+class Reason(StrEnum):
+    """A reason why trials have not won, in words that follow their number."""
+
+    # What a completed trial lacks:
+    UNMEASURED = "ended too early to be measured"
+    UNSURE = "took too few steps to be measured"
+    ELSEWHERE = "ran on another device, or other code"
+    ANOTHER = "trained something else"
+    MEMORY = "took more memory than is allowed"
+    BROKEN = "broke a constraint"
+    CHANCE = "reached a quality no better than chance"
+    MISSED = "did not reach the target"
+    QUALITY = "ran faster and lost the quality"
+    SLOW_AND_POOR = "ran no faster and lost the quality"
+    # Besides which another one is better:
+    KEPT = "kept the quality and ran no faster"
+    SLOWER = "ran no faster"
+    CLOSE = "ran faster by too little to be sure"
+    REACHED = "reached the target no sooner"
+    # How one has ended that has not completed:
+    STOPPED = "stopped early because another is faster"
+    LATE = "stopped early because another reached the target sooner"
+    OOM = "ran out of memory"
+    DIVERGED = "diverged"
+    SILENT = "fell silent"
+    FAILED = "failed"
+    OPEN = "had not ended"
+    # What came of confirming it:
+    REFUTED = "did not hold when confirmed"
+    UNDECIDED = "stayed undecided when confirmed"
+    UNCONFIRMED = "seemed better and awaited confirmation"
+
+
+def mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def memory_share(measurement: Measurement) -> float | None:
+    """Returns the peak that decides, as a share of what the trial was allowed; None if either is unknown."""
+    if measurement.peak_memory_bytes is None or not measurement.memory_limit_bytes:
+        return None
+    return measurement.peak_memory_bytes / measurement.memory_limit_bytes
+
+
+def over_memory(measurement: Measurement, memory_fraction: float) -> str | None:
+    """Returns why a trial takes too much memory to be recommended, None if it does not."""
+    share = memory_share(measurement)
+    if share is None or share <= memory_fraction:
+        return None
+    return f"it takes {share:.0%} of the memory, over {memory_fraction:.0%}"
+
+
+def least(goal: Objective, reference: float, start: float | None = None) -> float:
+    """Returns the lowest quality that a winner may have if the baseline's is `reference`: higher is better.
+
+    The baseline began at the quality `start`, None if that is not known. The one rule of what is kept:
+    everything that asks whether a quality is, asks here.
+    """
+    if goal.within is not None:
+        return reference - goal.within
+    return curves.least(goal.keep or 0.0, reference, start)
+
+
+def least_share(goal: Objective, reference: float, start: float | None = None) -> float:
+    """Returns the same as a share of the gain (`curves.share`); 0 if nothing was gained."""
+    if goal.within is None:
+        return goal.keep or 0.0
+    has_gained = curves.gain(reference, start) > 0
+    return curves.share(least(goal, reference, start), reference, start) if has_gained else 0.0
+
+
+def start(trial: Trial) -> float | None:
+    """Returns the quality that a training began with: before its first step, or else chance.
+
+    Or that of the first evaluation of a loss, which is below 0 here, if there is another one. A score begins
+    at 0, which is None.
+    """
+    curve, before = trial.measurement.curve, trial.measurement.start
+    known = before if before is not None else next((p.chance for p in curve if p.chance is not None), None)
+    if known is None and len(curve) > 1 and curve[0].quality < 0:
+        return curve[0].quality
+    return known
+
+
+def samples_to(trial: Trial, target: float) -> float | None:
+    """Returns the samples until `trial` was at the quality `target`; None if it never was."""
+    return curves.reached(trial.measurement.curve, target)
+
+
+def seconds_to(trial: Trial, target: float) -> float | None:
+    """Returns the seconds of training, without evaluation, until `trial` was at `target`; None if never."""
+    samples, throughput = samples_to(trial, target), trial.measurement.throughput
+    return samples / throughput.samples_per_s if samples and throughput else None
+
+
+def no_quality(measurement: Measurement, goal: Objective = _HIGHER_IS_BETTER) -> str | None:
+    """Returns why what a trial ended with is no quality at all, None if it is one."""
+    last = measurement.curve[-1] if measurement.curve else None
+    if last is None:
+        return None
+    if last.collapsed:
+        return "it gives the same answer to every input"
+    if last.chance is not None and last.quality <= last.chance:
+        found, chance = goal.turned(last.quality), goal.turned(last.chance)
+        return f"its quality {found:.4f} is not {'below' if goal.minimize else 'above'} chance, {chance:.4f}"
+    return None
+
+
+def broken_constraint(measurement: Measurement, goal: Objective) -> str | None:
+    """Returns which of the user's own constraints a trial breaks, None if it keeps them all."""
+    for name, text in goal.constraints.items():
+        sign, bound = comparison(text) or ("", 0.0)
+        found = measurement.scores.get(name)
+        if found is None:
+            return f"no evaluation has {name}, which must be {text}"
+        if (found < bound) if sign == ">=" else (found > bound):
+            return f"{name} is {found:g}, and must be {text}"
+    return None
+
+
+def final_quality(trial: Trial, space: Space) -> float | None:
+    """Returns the quality at a trial's end; None if it ended early, because only its speed counted."""
+    is_whole = trial.measurement.quality_samples >= space.samples(trial.config)
+    return trial.quality if is_whole or not space.objective.asks_for_speed_alone else None
+
+
+def ends_once_timed(trial: Trial, goal: Objective) -> bool:
+    """Returns True if `trial` may end as soon as its speed is known, because nothing else of it counts.
+
+    The baseline's quality counts if what trains the same is held against it in the end.
+    """
+    counts = trial.number == 0 and goal.select == "same-training"
+    return trial.kind is TrialKind.SEARCHED and goal.asks_for_speed_alone and not counts
+
+
+def trains_alike(config: Config, other: Config, known: Knowledge = COMMON) -> bool:
+    """Returns True if two configurations are the same training: all is equal that its result depends on.
+
+    Of the batch that is the effective one, and numbers are equal to the digits that are kept of a rate.
+    """
+    names = (config.keys() | other.keys()) - known.same_training
+    return effective_batch(config) == effective_batch(other) and all(
+        _is_equal(config.get(n), other.get(n)) for n in names
+    )
+
+
+def _is_equal(value: Setting, other: Setting) -> bool:
+    if isinstance(value, float) and isinstance(other, float):
+        return math.isclose(value, other, rel_tol=_ROUNDING)
+    return repr(value) == repr(other)

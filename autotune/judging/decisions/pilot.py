@@ -1,0 +1,243 @@
+"""The pilot: what the baseline's first runs say of its quality, and what a search makes of that. Pure.
+
+Before a search spends anything it has run the baseline twice. Whether a quality can be kept, or reached, is
+known then: not if the model gives the same answer to every input, and not if equal runs are further
+apart than what the rule needs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from autotune.core.measurement import Evaluation
+from autotune.core.settings import MICRO_BATCH
+from autotune.core.trial import TrialKind
+from autotune.judging.decisions import objective, planning, quality
+from autotune.judging.decisions.history import History
+from autotune.judging.decisions.quality import Noise
+from autotune.space.knobs import Distribution, Knob, PlannedLength, ScaledLearningRate
+from autotune.space.space import Space
+
+_FURTHER = 4  # times as many samples: what a pilot recommends that has learnt nothing
+_A_LITTLE_FURTHER = 2  # where equal runs lie too far apart
+_SURE = 2.0  # standard deviations
+_LEAST_NOISE = 0.02  # of a quality, as far as two runs can tell
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """The quality of the baseline's `runs` after `samples`, and what chance would reach there.
+
+    It began with the quality `start`. `noise` is the standard deviation between equal runs. `why_not` says
+    why qualities cannot be compared, None if they can; `doubt` why a quality that is merely equal will hardly
+    be told from one that is lost. `samples_needed` are how many may do.
+    """
+
+    runs: int
+    samples: int
+    quality: float
+    start: float | None
+    chance: float | None
+    noise: float | None
+    why_not: str | None = None
+    doubt: str | None = None
+    samples_needed: int | None = None
+
+
+def is_wanted(space: Space) -> bool:
+    """Returns True if the scatter between equal runs matters: the baseline is run twice, then."""
+    goal, budget = space.objective, space.budget
+    asks = goal.select != "same-training" and not goal.takes_any_quality
+    return asks and budget.repeats > 0 and budget.trials > 1
+
+
+def is_due(asked: History) -> bool:
+    """Returns True if the second run of the baseline is what comes next."""
+    if planning.is_wanted(asked.space):  # whose second run is a shorter one
+        return False
+    has_begun = any(t.kind in (TrialKind.PILOT, TrialKind.SEED) for t in asked.trials)
+    may_begin = asked.baseline is not None and not has_begun and is_wanted(asked.space)
+    return may_begin and pilot(asked) is None
+
+
+def pilot(asked: History) -> Pilot | None:
+    """Returns what the baseline's quality is like, None before it has completed and been repeated.
+
+    If its first run has learnt nothing another one would not help, and it is known at once.
+    """
+    # The baseline's later runs, which end at the target, must not move it.
+    space, runs = asked.space, [t for t in asked.runs_of(0) if t.kind is not TrialKind.SEED]
+    if asked.baseline is None:
+        return None
+    ends = [run.measurement.curve[-1] for run in runs if run.measurement.curve]
+    found = quality.qualities(runs)
+    if not ends or not found:
+        return None
+    noise = quality.noise([runs])
+    known = Pilot(
+        runs=len(found),
+        samples=ends[0].samples,
+        quality=sum(found) / len(found),
+        start=asked.start,
+        chance=max((p.chance for p in ends if p.chance is not None), default=None),
+        noise=noise.deviation if noise else None,
+    )
+    why_not, doubt = _why_not(known, ends, space), _doubt(known, noise, space)
+    if why_not is None and is_wanted(space) and len(runs) < 2 and not planning.is_wanted(space):
+        return None
+    times = _FURTHER if why_not else _A_LITTLE_FURTHER
+    needed = known.samples * times if why_not or doubt else None
+    return replace(known, why_not=why_not, doubt=doubt, samples_needed=needed)
+
+
+def _doubt(known: Pilot, noise: Noise | None, space: Space) -> str | None:
+    """Returns why `keep` is narrower than what the budget's seeds can tell, None if it is not."""
+    goal, seeds = space.objective, space.budget.repeats
+    counts = goal.select == "same-quality" and goal.target is None
+    half = quality.half_width(seeds, noise) if noise and seeds and counts else 0.0
+    room = known.quality - objective.least(goal, known.quality, known.start)
+    if half <= room:
+        return None
+    asked = f"keep {goal.keep:g}" if goal.within is None else f"within {goal.within:g}"
+    return (
+        f"after {known.samples} {space.unit}, {seeds} seeds show {goal.quality} to within {half:.2g}, but "
+        f"{asked} needs {room:.2g}"
+    )
+
+
+def _why_not(known: Pilot, ends: Sequence[Evaluation], space: Space) -> str | None:
+    """Returns why qualities after so few samples cannot be compared, None if they can."""
+    goal, after = space.objective, f"after {known.samples} {space.unit}"
+    figure = f"{goal.quality} {goal.turned(known.quality):.4f}"
+    collapsed = sum(p.collapsed for p in ends)
+    if collapsed:
+        runs = "in one of its runs " if collapsed < len(ends) else ""
+        return f"{after} the baseline {runs}gives the same answer to every input ({figure})"
+    noise = max(known.noise or 0.0, _LEAST_NOISE * abs(known.quality))
+    clearly = objective.least(goal, known.quality) - _SURE * noise  # of the quality itself, not of a gain
+    if known.chance is not None and clearly <= known.chance:
+        better = "below" if goal.minimize else "above"
+        chance = goal.turned(known.chance)
+        return f"{after} the baseline's {figure} is not clearly {better} chance, {chance:.4f}"
+    return None
+
+
+def settled(asked: History) -> History:
+    """The same trials with the space as the pilot has settled it: what a search is judged by.
+
+    `asked`, here as elsewhere, has the space that was asked for.
+    """
+    space = _settled(asked)
+    return asked if space is asked.space else History(asked.trials, space)
+
+
+def _settled(asked: History) -> Space:
+    """The space with what the pilot has settled: samples of a trial, a target, or another promise.
+
+    If a training may end anywhere, whoever has the quality first has the shortest training.
+
+    If qualities cannot be compared, the search continues with the promise that needs no such comparison:
+    only what leaves the training the same is changed.
+    """
+    space, goal = asked.space, asked.space.objective
+    if space.budget.until_learnt and asked.baseline is not None:
+        space = _with_samples(space, asked.baseline.measurement.quality_samples)
+    if goal.select == "same-training":
+        return same_training(space)
+    found = pilot(History(asked.trials, space)) if _asks(space) else None
+    if found is None:
+        return space
+    if found.why_not:
+        return same_training(_with_objective(space, select="same-training", target=None))
+    if goal.target is None and not planning.is_wanted(space) and _may_end_anywhere(asked):
+        target = goal.turned(objective.least(goal, found.quality, found.start))
+        return _with_objective(space, target=float(f"{target:.4g}"))
+    return space
+
+
+def _may_end_anywhere(asked: History) -> bool:
+    """Returns True if a piece of the training is a training: its learning rate is known not to fall."""
+    schedule = asked.baseline.measurement.schedule if asked.baseline else None
+    return schedule is not None and not schedule.falls
+
+
+def _with_samples(space: Space, samples: int) -> Space:
+    """`space` with trials of so many samples, evaluated as often as before."""
+    budget = space.budget
+    every = max(1, budget.samples_per_trial // budget.evaluations_per_trial)
+    changes = {
+        "samples_per_trial": samples,
+        "evaluations_per_trial": max(1, round(samples / every)),
+        "until_learnt": False,
+    }
+    return space.model_copy(update={"budget": budget.model_copy(update=changes)})
+
+
+def _asks(space: Space) -> bool:
+    """Returns True if what wins depends on what the pilot finds."""
+    return space.objective.select == "same-quality" and is_wanted(space)
+
+
+def _with_objective(space: Space, **changes: object) -> Space:
+    return space.model_copy(update={"objective": space.objective.model_copy(update=changes)})
+
+
+def same_training(space: Space) -> Space:
+    """`space` without what a training's result depends on: such knobs have the baseline's value alone.
+
+    The effective batch is the baseline's, whatever micro-batch it is made of, and so is the learning rate.
+    """
+    knobs = {
+        name: knob if name in space.known.same_training else _fixed(space, name, knob)
+        for name, knob in space.knobs.items()
+    }
+    changes: dict[str, object] = {"knobs": knobs}
+    if MICRO_BATCH in space.baseline:
+        size = space.effective_batch_size({})
+        changes["limits"] = space.limits.model_copy(update={"effective_batch_size": (size, size)})
+    return space.model_copy(update=changes)
+
+
+def _fixed(space: Space, name: str, knob: Knob) -> Knob:
+    if isinstance(knob, ScaledLearningRate):
+        return ScaledLearningRate(scale=knob.scale, multiplier=Distribution(choice=(1.0,)))
+    if isinstance(knob, PlannedLength):
+        return knob.model_copy(update={"share": (1.0, 1.0)})
+    return knob.of([space.baseline[name]]) if isinstance(knob, Distribution) else knob
+
+
+def fell_back(asked: History) -> str | None:
+    """Returns why a search changes only what leaves the training the same.
+
+    None if it does not, or was asked to.
+    """
+    space = asked.space
+    found = pilot(asked) if _asks(space) and space.objective.select != "same-training" else None
+    return found.why_not if found else None
+
+
+def said(asked: History) -> str | None:
+    """Returns what the pilot has found, in a sentence or two; None before it is done, or if not wanted."""
+    space, goal = asked.space, asked.space.objective
+    found = pilot(asked) if is_wanted(space) else None
+    if found is None:
+        return None
+    if found.why_not:
+        instead = (
+            " The search continues with a promise that needs no comparison: the same training, only faster."
+            if _asks(space)
+            else ""
+        )
+        return (
+            f"Quality cannot be compared yet: {found.why_not}.{instead} To compare it, try "
+            f"--samples {found.samples_needed} or more, or --samples auto."
+        )
+    noise = f", equal runs {found.noise:.2g} apart" if found.noise is not None else ""
+    chance = f" (chance {goal.turned(found.chance):.4f})" if found.chance is not None else ""
+    figure = f"{goal.quality} {goal.turned(found.quality):.4f}{chance}"
+    text = f"Pilot: the baseline has {figure} after {found.samples} {space.unit}"
+    target = settled(asked).space.objective.target
+    if found.doubt and target is None:
+        text += f". Only a configuration that is clearly better than required can win: {found.doubt}"
+        return f"{text}; try --samples {found.samples_needed} or more, or a larger --repeats."
+    first = "" if target is None else f" The first configuration to reach {target:g} wins."
+    return f"{text}{noise}.{first}"

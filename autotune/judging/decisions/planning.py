@@ -1,0 +1,82 @@
+"""How long a training has to be to end with the baseline's quality, and what that makes it worth. Pure.
+
+A longer training ends better. By how much a factor e of length does is much the same for all settings of a
+training (measured on a small GPT: docs/benchmarks.md): the exchange rate. With it one training of any
+settings says how long they need for the baseline's quality, also if it has missed that.
+"""
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cached_property
+
+from autotune.core.settings import LENGTH, Key, settings_key
+from autotune.core.trial import Trial, TrialKind
+from autotune.judging.measurement import curves
+from autotune.space.space import Space
+
+_FURTHEST = 4.0  # times its length that a training says anything about
+_LEAST_SQUARES = math.log(1.3) ** 2  # of lengths, in logarithms, before a rate is known
+
+
+def is_wanted(space: Space) -> bool:
+    """Returns True if trainings are compared that may be of different lengths."""
+    goal = space.objective
+    plain = goal.select == "same-quality" and goal.target is None and not goal.takes_any_quality
+    return LENGTH in space.knobs and plain
+
+
+class LengthNeeds:
+    """The samples that settings need to end with `quality`, by all trainings of them: higher is better.
+
+    `slack` is what of the quality may be lost: a doubling of the length is taken to buy no less, so that one
+    which seems to buy nothing is not drawn on for ever.
+    """
+
+    def __init__(self, trials: Iterable[Trial], space: Space, quality: float | None, slack: float) -> None:
+        self._quality, self._slack = quality, slack
+        self._groups: dict[tuple[Key, str], list[tuple[float, float]]] = defaultdict(list)
+        for trial in trials if is_wanted(space) else ():
+            found = curves.ended_with(trial.measurement)
+            if trial.completed and trial.kind not in (TrialKind.RACE, TrialKind.STEP) and found is not None:
+                length = math.log(space.samples(trial.config))
+                self._groups[_settings(trial)].append((length, found))
+
+    @cached_property
+    def rate(self) -> float | None:
+        """The quality that a factor e of length buys, over all settings; None while no two lengths are known.
+
+        It is the common slope of lines through the trainings of the same settings (least squares).
+        """
+        squares = products = 0.0
+        for points in self._groups.values():
+            length, quality = (statistics.fmean(values) for values in zip(*points, strict=True))
+            squares += math.fsum((x - length) ** 2 for x, _ in points)
+            products += math.fsum((x - length) * (y - quality) for x, y in points)
+        if squares < _LEAST_SQUARES:
+            return None
+        return max(products / squares, self._slack / math.log(2))
+
+    def samples(self, trial: Trial) -> float | None:
+        """Returns the samples that a trial's settings need; None if they have not been trained to an end.
+
+        Of several lengths that counts which comes closest to the quality. Without a rate it is the trial's.
+        """
+        by_length: dict[float, list[float]] = defaultdict(list)
+        for length, quality in self._groups.get(_settings(trial), ()):
+            by_length[length].append(quality)
+        if not by_length or self._quality is None:
+            return None
+        target = self._quality
+        means = {length: statistics.fmean(found) for length, found in by_length.items()}
+        length, found = min(means.items(), key=lambda one: abs(one[1] - target))
+        if not self.rate:
+            return math.exp(length)
+        more = (target - found) / self.rate
+        return math.exp(length + max(-math.log(_FURTHEST), min(more, math.log(_FURTHEST))))
+
+
+def _settings(trial: Trial) -> tuple[Key, str]:
+    """Returns a key of what a trial trains, whatever its length and its seed."""
+    return settings_key(trial.config, {LENGTH}), trial.measurement.revision

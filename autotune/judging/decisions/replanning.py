@@ -1,0 +1,76 @@
+"""What is trained next at another length, and how long a new configuration is planned to be. Pure."""
+
+import itertools
+
+from autotune.core.settings import LENGTH, Config, settings_key
+from autotune.core.trial import Trial
+from autotune.judging.decisions import planning
+from autotune.judging.decisions.history import History
+from autotune.judging.decisions.objective import Reason
+from autotune.space import lengths
+from autotune.space.lengths import OwnCadence
+
+_PILOT = 0.5  # of the baseline's length: with the baseline it shows what a longer training buys
+_WORTH = 0.95  # of the time of the best so far: more is not worth a training
+_SAME = 0.03  # by which two lengths differ that are the same
+_MOST_LENGTHS = 4  # of the same settings
+_OPEN = {None, Reason.QUALITY, Reason.UNSURE}  # what another length may mend
+
+
+def pilot(history: History) -> Config | None:
+    """Returns the baseline's settings at half of its length; None if that has run, or is not wanted."""
+    space = history.space
+    if not planning.is_wanted(space) or history.baseline is None or space.budget.trials < 2:
+        return None
+    config = space.baseline_config
+    key = settings_key(config, {LENGTH})
+    if any(t.number and settings_key(t.config, {LENGTH}) == key for t in history.searched):
+        return None
+    return _with(history, config, _PILOT * space.budget.samples_per_trial)
+
+
+def planned(config: Config, history: History, share: float) -> Config:
+    """Returns `config` with the length that the best settings so far need, or a `share` of it."""
+    if not planning.is_wanted(history.space):
+        return config
+    leader = best(history)
+    needed = history.needs.samples(leader) if leader else None
+    return _with(history, config, share * (needed or history.space.budget.samples_per_trial))
+
+
+def best(history: History) -> Trial | None:
+    """Returns the trial whose settings train the soonest, at the length that they need."""
+    found = [t for t in history.searched if t.completed and history.rejection(t) in _OPEN]
+    return max(found, key=history.worth, default=None)
+
+
+def next_config(history: History) -> Config | None:
+    """Returns the best settings at the length that they need; None if that has run, or is not worth it."""
+    space, leader = history.space, best(history)
+    if not planning.is_wanted(space) or leader is None or history.needs.rate is None:
+        return None
+    key, needed = settings_key(leader.config, {LENGTH}), history.needs.samples(leader)
+    equals = [t for t in history.searched if settings_key(t.config, {LENGTH}) == key]
+    first = next((t for t in history.ranked if history.is_long_enough(t)), None)
+    if needed is None or first is None or len(equals) >= _MOST_LENGTHS:
+        return None
+    config = _with(history, leader.config, needed)
+    length = space.samples(config)
+    if history.surely_per_s(leader) / length * _WORTH <= history.trainings_per_s(first):
+        return None
+    is_known = any(abs(space.samples(t.config) / length - 1) < _SAME for t in equals)
+    return None if is_known else config
+
+
+def _with(history: History, config: Config, samples: float) -> Config:
+    return {**config, LENGTH: lengths.planned(history.space, config, samples, _own_cadence(history))}
+
+
+def _own_cadence(history: History) -> OwnCadence | None:
+    """Returns when the baseline was evaluated by itself; None if not once at least, or not regularly."""
+    size = history.space.effective_batch_size({})
+    steps = [round(point.samples / size) for point in history.baseline_curve]
+    between = [after - before for before, after in itertools.pairwise(steps)]
+    if not between or max(between) - min(between) > 1 or min(between) < 1:
+        return None
+    return OwnCadence(steps[-1] % between[-1] or between[-1], between[-1])

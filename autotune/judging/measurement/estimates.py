@@ -1,0 +1,119 @@
+"""A value that was measured, and how sure it is: one form for all judging and every surface. Pure."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Self
+
+from autotune.core.measurement import Throughput
+
+_BISECTIONS = 60  # to the last bit
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured value and its interval; `low` and `high` are None if unknown."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def part(self) -> float | None:
+        """Half of its interval as a share of the value, None if it has none."""
+        if self.low is None or self.high is None or not self.value:
+            return None
+        return (self.high - self.low) / 2 / abs(self.value)
+
+    def is_above(self, bound: float) -> bool:
+        """Returns True if all of its interval is above `bound`: never without one."""
+        return self.low is not None and self.low > bound
+
+    def is_below(self, bound: float) -> bool:
+        """Returns True if all of its interval is below `bound`: never without one."""
+        return self.high is not None and self.high < bound
+
+    def scaled(self, times: float) -> Self:
+        """Returns so many `times` the figure, with its interval."""
+        low, high = (None if end is None else end * times for end in (self.low, self.high))
+        return replace(self, value=self.value * times, low=low, high=high)
+
+
+def within(value: float, low: float | None, high: float | None) -> Figure:
+    """Returns a figure whose interval counts only if both of its ends are numbers."""
+    if low is None or high is None or not math.isfinite(low) or not math.isfinite(high):
+        return Figure(value)
+    return Figure(value, low, high)
+
+
+def mean(values: Sequence[float]) -> Figure | None:
+    """Returns the mean of `values` from independent runs, with its 95% interval if there are two or more.
+
+    Runs that read the very same are not independent: they say nothing of how far others would lie apart.
+    """
+    if not values:
+        return None
+    middle = math.fsum(values) / len(values)
+    if len(set(values)) < 2:
+        return Figure(middle)
+    half = half_interval(values)
+    return Figure(middle, middle - half, middle + half)
+
+
+def of_run(throughput: Throughput | None) -> Figure | None:
+    """Returns the throughput of a single run, with the interval of its own steps."""
+    if throughput is None:
+        return None
+    rate, half = throughput.samples_per_s, throughput.half_width_per_s
+    return Figure(rate) if half is None else Figure(rate, max(0.0, rate - half), rate + half)
+
+
+def times(one: Figure, other: Figure) -> Figure:
+    """The product of two figures that know nothing of each other."""
+    return _spread(one.value * other.value, one.part, other.part)
+
+
+def over(one: Figure, other: Figure) -> Figure:
+    """The ratio of two positive figures that know nothing of each other."""
+    return _spread(one.value / other.value, one.part, other.part)
+
+
+def _spread(value: float, *parts: float | None) -> Figure:
+    """`value` with an interval: the logarithms' squares add up, so that no end is below 0."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return Figure(value)
+    apart = math.exp(min(700.0, math.hypot(*known)))
+    return within(value, value / apart, value * apart)
+
+
+def half_interval(values: Sequence[float], level: float = 0.95) -> float:
+    """Half the two-sided interval of the mean of independent `values`, two at least: Student's t."""
+    return student_t(level, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+
+
+@lru_cache
+def student_t(level: float, degrees: int) -> float:
+    """Returns how many standard errors make half of a two-sided interval of `level`, by degrees of freedom.
+
+    The distribution is a finite sum in the angle of t over the root of `degrees` (Abramowitz & Stegun, 26.7.3
+    and 26.7.4). scipy has it, too, and takes half of the second in which `status` is to answer.
+    """
+    low, high = 0.0, math.pi / 2
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, degrees) < level else (low, middle)
+    return math.sqrt(degrees) * math.tan(low)
+
+
+def _within(angle: float, degrees: int) -> float:
+    """The share of Student's t that lies within that angle to either side."""
+    is_odd = degrees % 2
+    term = math.cos(angle) if is_odd else 1.0
+    total = term if degrees > 1 else 0.0
+    for i in range(2 + is_odd, degrees, 2):
+        term *= math.cos(angle) ** 2 * (i - 1) / i
+        total += term
+    return (angle + math.sin(angle) * total) * 2 / math.pi if is_odd else math.sin(angle) * total

@@ -1,0 +1,307 @@
+"""Timestamps in, steady-state throughput with its confidence interval out."""
+
+import bisect
+import itertools
+import math
+import statistics
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from autotune.core.measurement import Outside, Throughput
+from autotune.core.settings import ACCUMULATION, Config, prefetched_batches
+from autotune.judging.measurement.estimates import half_interval
+
+_MOST_BATCHES = 20
+_FEWEST_BATCHES = 4
+_STEPS_TO_START = 3  # lazy initialisation, allocator growth, autotuned kernels
+_STEPS_TO_GO_ON = 1  # after an evaluation: its first step comes with a checkpoint
+_RECENT_STEPS = 20
+_FEWEST_EVALUATIONS = 3  # of which the first one is left out: it has a start of its own
+# What is taken for pauses: so many times a step, so many steps apart, so many of them, at distances so alike.
+_TIMES_LONGER, _FEWEST_BETWEEN, _FEWEST_PAUSES, _ALIKE, _MOST_UNLIKE = 4.0, 10, 4, 0.2, 0.25
+_LOOKED_AT = 10_000  # steps, for pauses
+_MOST_STEPS = 4000  # an even number of them: a figure is asked for every second
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimizer step: how long it took since the record before it, and how many samples it trained.
+
+    Or so many `records` in a row, if it is not known when each of them had ended, or was not kept.
+    """
+
+    seconds: float
+    samples: int
+    records: int = 1
+
+    def __add__(self, after: "Step") -> "Step":
+        """Both in a row."""
+        return Step(self.seconds + after.seconds, self.samples + after.samples, self.records + after.records)
+
+
+def prefetched_steps(settings: Config) -> int:
+    """Steps whose batches the loader may have had ready: they come in a burst, faster than they are made."""
+    return math.ceil(prefetched_batches(settings) / int(settings.get(ACCUMULATION) or 1))
+
+
+def steps_to_start(settings: Config) -> int:
+    """Steps of a new process that are not yet as fast as those that follow, or faster."""
+    return prefetched_steps(settings) + _STEPS_TO_START
+
+
+@dataclass
+class _Evaluated:
+    """An evaluation: what it took, and the first step after it, which may come with a checkpoint."""
+
+    seconds: float
+    after: Step | None = None
+
+    def late_s(self, usual_step_s: float) -> float | None:
+        """Returns by how much the step after it took longer than usual; None while there is none."""
+        after = self.after
+        return max(0.0, after.seconds - after.records * usual_step_s) if after else None
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """A record as a clock sees it: when it came, after how many samples in all, and whether of a step.
+
+    One before which something was compiled is of none; what had not ended when it came has no stamp.
+    """
+
+    at_s: float
+    samples: int
+    is_step: bool
+
+
+def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready: int) -> list[Step]:
+    """The steps that lay as a whole within that time, but for the first ones, whose batches were `ready`.
+
+    Of these never more than half of all are left out. What began with something else is no step.
+    """
+    within = [stamp for stamp in stamps if begun_s <= stamp.at_s <= ended_s]
+    steps = [
+        Step(b.at_s - a.at_s, b.samples - a.samples)
+        for a, b in itertools.pairwise(within)
+        if a.is_step and b.is_step and b.samples > a.samples
+    ]
+    return steps[min(ready, len(steps) // 2) :]
+
+
+class _Steady:
+    """Steps of the steady state, merged in equal runs once there are more than a few thousand.
+
+    So a training of weeks costs no more than one of an hour. The `last` steps are kept unmerged.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.last: deque[Step] = deque(maxlen=_LOOKED_AT)
+        self._seen, self._every = 0, 1
+
+    def extend(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            self._add(step)
+
+    def _add(self, step: Step) -> None:
+        self.last.append(step)
+        if self._seen % self._every:
+            self.steps[-1] += step
+        else:
+            self.steps.append(step)
+        self._seen += 1
+        if len(self.steps) > _MOST_STEPS:
+            pairs = zip(self.steps[::2], self.steps[1::2], strict=False)  # the last one is of the next pair
+            self.steps, self._every = [*(a + b for a, b in pairs), self.steps[-1]], 2 * self._every
+
+
+class Meter:
+    """Collects the times of a trial's records; an evaluation's own time never counts as training.
+
+    A step in which something was compiled is none of the steady state either. After that, as after the start
+    and after every evaluation, a burst of prefetched batches is dropped, and some steps more, because a trial
+    starts and evaluates more often than training does; but never more than half of the steps up to the next
+    such break: a short trial then still has a figure, with an interval that says how little it rests on.
+    """
+
+    def __init__(self, prefetched: int) -> None:
+        self._prefetched = prefetched
+        self._steady = _Steady()
+        self._opening: list[Step] = []  # since the last break, until it is known which of them count
+        self._warm_up = 0  # how many of them do not, half at most
+        self._recent: deque[Step] = deque(maxlen=_RECENT_STEPS)
+        self._last_s: float | None = None  # when the step before had ended
+        self._seen_s: float | None = None  # when the record before came
+        self._last_samples = self._queued = 0
+        self._evaluations: list[_Evaluated] = []
+        self._evaluated: _Evaluated | None = None  # the last one, until there is a step after it
+        self.training_s = 0.0
+        self.restart()
+
+    def restart(self) -> None:
+        """A new process begins, or resumes, the trial: the time since the last record is no step's."""
+        self._last_s = self._seen_s = self._evaluated = None
+        self._break(self._prefetched + _STEPS_TO_START)
+
+    def _break(self, warm_up: int) -> None:
+        """Begins anew: of the steps from here on `warm_up` do not count."""
+        self._steady.extend(self._opened())
+        self._opening, self._warm_up = [], warm_up
+
+    def add(
+        self,
+        at_s: float,
+        samples: int,
+        *,
+        evaluation: bool,
+        compiling: bool = False,
+        queued: bool = False,
+        steps: int = 1,
+    ) -> None:
+        """Counts one record, of so many `steps`: `at_s` on any monotonic clock, `samples` in total so far.
+
+        Something was `compiling` before it. What is `queued` had not ended when it came: it counts with the
+        next step that had.
+        """
+        is_break = evaluation or compiling
+        if self._seen_s is not None and samples > self._last_samples and not evaluation:
+            self.training_s += at_s - self._seen_s
+        self._seen_s = at_s
+        if queued and not is_break:
+            self._queued += steps
+            return
+        if evaluation or (self._evaluated is not None and samples == self._last_samples):
+            self._evaluate(at_s, samples)
+        if is_break:
+            self._break(self._prefetched + _STEPS_TO_GO_ON)
+        elif self._last_s is not None and samples > self._last_samples:
+            self._add(Step(at_s - self._last_s, samples - self._last_samples, self._queued + steps))
+        self._last_s, self._last_samples, self._queued = at_s, samples, 0
+
+    def _add(self, step: Step) -> None:
+        self._recent.append(step)
+        self._opening.append(step)
+        if sum(step.records for step in self._opening) >= 2 * self._warm_up:  # no more will be dropped
+            self._break(0)
+        if self._evaluated is not None:
+            self._evaluated.after, self._evaluated = step, None
+
+    def _evaluate(self, at_s: float, samples: int) -> None:
+        """Counts the time since the last step had ended as an evaluation's.
+
+        Steps that had not been reported by then are deducted at their usual time. What is reported before the
+        next step belongs to the same evaluation.
+        """
+        steps, untold = self._recent, samples - self._last_samples
+        if self._last_s is None or (untold and not steps):
+            return
+        steps_s = untold * statistics.median(s.seconds / s.samples for s in steps) if untold else 0.0
+        if self._evaluated is None:
+            self._evaluated = _Evaluated(0.0)
+            self._evaluations.append(self._evaluated)
+        self._evaluated.seconds += max(0.0, at_s - self._last_s - steps_s)
+
+    def recent_step_s(self) -> float | None:
+        """Returns the time of a step at present, the median of the last ones; None before there is one."""
+        steps_s = [step.seconds / step.records for step in self._recent]
+        return statistics.median(steps_s) if steps_s else None
+
+    def throughput(self) -> Throughput | None:
+        """The steady-state figure so far; None before the first step after the warm-up."""
+        return throughput([*self._steady.steps, *self._opened()])
+
+    def _opened(self) -> Sequence[Step]:
+        """The steps since the last break that count by now."""
+        return _steady(self._opening, self._warm_up)
+
+    def outside(self) -> Outside:
+        """Returns what was spent outside of the steps so far."""
+        usual_s = self.recent_step_s() or 0.0
+        counted = self._evaluations[len(self._evaluations) >= _FEWEST_EVALUATIONS :]
+        taken_s = [one.seconds for one in counted]
+        late_s = [found for one in counted if (found := one.late_s(usual_s)) is not None]
+        # A checkpoint takes about the same every time: the median knows nothing of a step that others delay.
+        checkpoint_s = statistics.median(late_s) if late_s else 0.0
+        return Outside(
+            len(self._evaluations),
+            statistics.fmean(taken_s) + checkpoint_s if taken_s else None,
+            half_interval(taken_s) if len(taken_s) > 1 else None,
+            regular_pauses([*self._steady.last, *self._opened()]),
+        )
+
+
+def _steady(steps: Sequence[Step], warm_up: int) -> Sequence[Step]:
+    """`steps` without the first ones, of `warm_up` records, but never more than half of all."""
+    ends = list(itertools.accumulate(step.records for step in steps))
+    dropped = min(warm_up, math.ceil(ends[-1] / 2)) if ends else 0
+    return steps[bisect.bisect_left(ends, dropped) + 1 :] if dropped else steps
+
+
+def throughput(steps: Sequence[Step]) -> Throughput | None:
+    """Samples per second over `steps` with a 95% interval by batch means; None without a step.
+
+    Consecutive steps are correlated (a slow loader is slow for a while), so the interval comes from the means
+    of at most 20 contiguous batches of steps and not from single steps (Law & Kelton, Simulation Modeling
+    and Analysis, section 9.5.3).
+    """
+    seconds = sum(step.seconds for step in steps)
+    if not steps or seconds <= 0:
+        return None
+    samples = sum(step.samples for step in steps)
+    return Throughput(samples / seconds, _half_width(steps), sum(step.records for step in steps), seconds)
+
+
+def with_evaluations(
+    steady: Throughput | None, outside: Outside, samples_per_evaluation: float
+) -> Throughput | None:
+    """Samples per second of a training that is evaluated after so many samples; None if one is unknown.
+
+    A sample takes its part of a step and of an evaluation. Both are known independently of each other, so the
+    squares of their uncertainties are added.
+    """
+    if steady is None or outside.evaluation_s is None:
+        return None
+    rate = 1 / (1 / steady.samples_per_s + outside.evaluation_s / samples_per_evaluation)
+    if steady.half_width_per_s is None or outside.half_width_s is None:
+        return replace(steady, samples_per_s=rate, half_width_per_s=None)
+    steps_s = steady.half_width_per_s / steady.samples_per_s**2
+    half = rate**2 * math.hypot(steps_s, outside.half_width_s / samples_per_evaluation)
+    return replace(steady, samples_per_s=rate, half_width_per_s=half)
+
+
+def regular_pauses(steps: Sequence[Step]) -> float:
+    """Returns the share of the steps' time that long steps take beyond a usual one, if they come regularly.
+
+    So do checkpoints and logging. Long steps at irregular distances come from other programs, and every few
+    steps from a loader: these are no pauses. 0 if there are none.
+    """
+    if not steps:
+        return 0.0
+    usual_s = statistics.median(step.seconds / step.records for step in steps)
+    ends = list(itertools.accumulate(step.records for step in steps))
+    beyond = [(end, s.seconds - s.records * usual_s) for end, s in zip(ends, steps, strict=True)]
+    long = [(end, more_s) for end, more_s in beyond if more_s > (_TIMES_LONGER - 1) * usual_s]
+    between = [b - a for (a, _), (b, _) in itertools.pairwise(long)]
+    if len(long) < _FEWEST_PAUSES or not _are_regular(between):
+        return 0.0
+    return sum(more_s for _, more_s in long) / sum(step.seconds for step in steps)
+
+
+def _are_regular(between: Sequence[int]) -> bool:
+    """Returns True if distances, in steps, are much the same, but for a few that something else disturbed."""
+    usual = statistics.median(between)
+    unlike = sum(abs(one - usual) > _ALIKE * usual for one in between)
+    return usual >= _FEWEST_BETWEEN and unlike <= _MOST_UNLIKE * len(between)
+
+
+def _half_width(steps: Sequence[Step]) -> float | None:
+    if len(steps) < _FEWEST_BATCHES:
+        return None
+    batches = min(_MOST_BATCHES, max(_FEWEST_BATCHES, len(steps) // 2))
+    edges = [round(i * len(steps) / batches) for i in range(batches + 1)]
+    rates = [
+        sum(s.samples for s in steps[a:b]) / max(sum(s.seconds for s in steps[a:b]), 1e-9)
+        for a, b in itertools.pairwise(edges)
+    ]
+    return half_interval(rates)

@@ -1,0 +1,198 @@
+"""What is known of speed: every measurement of the same settings counts for all of them. Pure."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from autotune.core.measurement import Throughput
+from autotune.core.settings import COMMON, Config, Key, Knowledge, settings_key
+from autotune.core.trial import Trial
+from autotune.judging.measurement import curves, estimates, turns
+from autotune.judging.measurement.estimates import Figure
+
+_AGREE = 0.02
+
+_Settings = tuple[Key, tuple[str, str]]  # what speed depends on, and where it was measured
+_Raced = tuple[Figure, int]  # the factor of a race, and in how many rounds
+_Group = tuple[Key, bool, tuple[str, str]]  # settings, shared, origin: device and revision
+
+
+class Speeds:
+    """The throughput of settings, from all trials that differ in nothing that could change it.
+
+    Everything that can is in the key: the settings except those `known` to leave speed alone, whether other
+    trials ran alongside it, the device, and the code's revision. What still runs does not count.
+    """
+
+    def __init__(self, trials: Iterable[Trial], known: Knowledge = COMMON) -> None:
+        self._neutral = known.same_speed
+        self._groups: dict[_Group, list[Trial]] = defaultdict(list)
+        for trial in trials:
+            if trial.outcome is not None and _half_width(trial) is not None:
+                self._groups[self._group(trial)].append(trial)
+
+    def of(self, trial: Trial) -> Throughput | None:
+        """Returns the throughput of `trial`, pooled with that of its equals if there are any."""
+        group = self._groups.get(self._group(trial))
+        return pooled(group) if group else trial.measurement.throughput
+
+    def known(self, config: Config, like: Trial) -> Throughput | None:
+        """Returns what `config` would read alongside trial `like`, None if nothing equal was measured yet."""
+        _, shared, origin = self._group(like)
+        group = self._groups.get((settings_key(config, self._neutral), shared, origin))
+        return pooled(group) if group else None
+
+    def estimate(self, trial: Trial, *, shared: bool) -> Throughput | None:
+        """Returns the throughput of a trial's settings, `shared` with other trials or alone; None if unknown.
+
+        Other runs would read otherwise, so half of its interval is at least two standard deviations of the
+        drift for so many runs.
+        """
+        settings, _, origin = self._group(trial)
+        group = self._groups.get((settings, shared, origin))
+        if not group:
+            return None
+        found = pooled(group)
+        moved = curves.SURE * self.drift * found.samples_per_s / math.sqrt(len(group))
+        return replace(found, half_width_per_s=max(found.half_width_per_s or 0.0, moved))
+
+    def _group(self, trial: Trial) -> _Group:
+        m = trial.measurement
+        return settings_key(trial.config, self._neutral), m.shared, m.origin
+
+    @cached_property
+    def drift(self) -> float:
+        """The relative standard deviation between runs of the same settings; 0 while there is none."""
+        squares, degrees = 0.0, 0
+        for group in self._groups.values():
+            rates = [trial.samples_per_s or 0.0 for trial in group]
+            mean = math.fsum(rates) / len(rates)
+            squares += sum((rate / mean - 1) ** 2 for rate in rates)
+            degrees += len(rates) - 1
+        return math.sqrt(squares / degrees) if degrees else 0.0
+
+    def disagreements(self) -> list[tuple[Trial, Trial, float]]:
+        """Trials of the same settings whose figures differ by more than 2%, and by what share; most first."""
+        found = []
+        for group in self._groups.values():
+            ordered = sorted(group, key=lambda t: t.samples_per_s or 0.0)
+            slowest, fastest = ordered[0], ordered[-1]
+            apart = (fastest.samples_per_s or 0.0) / (slowest.samples_per_s or 1.0) - 1
+            if apart > _AGREE:
+                found.append((slowest, fastest, apart))
+        return sorted(found, key=lambda item: item[2], reverse=True)
+
+
+class RelativeSpeeds:
+    """The speeds of configurations relative to the baseline, which is None before it has completed.
+
+    What raced against it has the factor of the race, because turns taken side by side are not affected by a
+    machine that is slower today. What did not race has the factor of its runs. Samples per second are the
+    baseline's times the factor: wherever both stand, they agree.
+    """
+
+    def __init__(
+        self, trials: Sequence[Trial], baseline: Trial | None, speeds: Speeds, known: Knowledge
+    ) -> None:
+        self._baseline, self._speeds, self._neutral = baseline, speeds, known.same_speed
+        self._races: dict[int, _Raced] = {}
+        self._equals: dict[_Settings, _Raced] = {}
+        by_number = {trial.number: trial for trial in trials}
+        for race in trials:
+            for number in race.race[1:] if race.completed else ():
+                slices, first = race.measurement.slices, race.race[0]
+                found = turns.ratio(slices, number, first)
+                if found is not None and number in by_number:
+                    raced = found, turns.rounds(slices, number, first)
+                    self._races[number] = self._equals[self._settings(by_number[number])] = raced
+
+    def _settings(self, trial: Trial) -> _Settings:
+        return settings_key(trial.config, self._neutral), trial.measurement.origin
+
+    def raced(self, trial: Trial) -> Figure | None:
+        """Returns the factor in the last race of a trial, or of one with settings as fast; None without one.
+
+        Settings as fast as the baseline's are the baseline's, as long as they have not raced themselves.
+        """
+        found = self._raced(trial)
+        return found[0] if found else None
+
+    def rounds(self, trial: Trial) -> int:
+        """Returns the rounds of that race, 0 without one."""
+        found = self._raced(trial)
+        return found[1] if found else 0
+
+    def _raced(self, trial: Trial) -> _Raced | None:
+        if trial.original in self._races or self._is_as_the_baseline(trial):
+            return self._races.get(trial.original)
+        return self._equals.get(self._settings(trial))
+
+    def _is_as_the_baseline(self, trial: Trial) -> bool:
+        return self._baseline is not None and self._settings(trial) == self._settings(self._baseline)
+
+    def factor(self, trial: Trial) -> Figure | None:
+        """Returns how many times the baseline's throughput a trial's settings have; None if it is not known.
+
+        What was measured elsewhere, or with other code, is never compared. A trial that has shown no
+        throughput, as a race, has none.
+        """
+        baseline = self._baseline
+        if baseline is None or trial.measurement.throughput is None:
+            return None
+        if trial.measurement.origin != baseline.measurement.origin:
+            return None
+        if raced := self.raced(trial):
+            return raced
+        if self._is_as_the_baseline(trial):
+            return Figure(1.0)
+        pair = self._alike(trial, baseline)
+        return estimates.over(*pair) if pair else None
+
+    def throughput(self, trial: Trial) -> Figure | None:
+        """Samples per second of a trial's settings: the baseline's times the factor."""
+        if trial.measurement.throughput is None:
+            return None
+        own, factor = self._measured(trial), self.factor(trial)
+        level = self._measured(self._baseline) if self._baseline else None
+        if factor is None or level is None:
+            return own
+        if self.raced(trial) or own is None:
+            return estimates.times(level, factor)
+        return own.scaled(level.value * factor.value / own.value)
+
+    def _measured(self, trial: Trial) -> Figure | None:
+        """Returns the throughput over the runs of a trial's settings: of those that ran alone, if any did."""
+        known = (self._speeds.estimate(trial, shared=shared) for shared in (False, True))
+        found = next((throughput for throughput in known if throughput), None)
+        return estimates.of_run(found or trial.measurement.throughput)
+
+    def _alike(self, trial: Trial, baseline: Trial) -> tuple[Figure, Figure] | None:
+        """Returns the throughput of both, measured in the same company if both ever were."""
+        for shared in (False, True):
+            runs = (self._speeds.estimate(t, shared=shared) for t in (trial, baseline))
+            ours, theirs = map(estimates.of_run, runs)
+            if ours and theirs:
+                return ours, theirs
+        ours, theirs = self._measured(trial), self._measured(baseline)
+        return (ours, theirs) if ours and theirs else None
+
+
+def pooled(trials: Sequence[Trial]) -> Throughput:
+    """One figure for trials of the same settings, each counting as long as it was measured.
+
+    Half of its interval is the steps' own, or half of what the trials lie apart if that is more.
+    """
+    parts = [t.measurement.throughput for t in trials if t.measurement.throughput]
+    seconds = math.fsum(p.seconds for p in parts)
+    rate = math.fsum(p.samples_per_s * p.seconds for p in parts) / seconds
+    within = math.sqrt(math.fsum(((p.half_width_per_s or 0.0) * p.seconds / seconds) ** 2 for p in parts))
+    rates = [p.samples_per_s for p in parts]
+    between = (max(rates) - min(rates)) / 2
+    return Throughput(rate, max(within, between), sum(p.steps for p in parts), seconds)
+
+
+def _half_width(trial: Trial) -> float | None:
+    throughput = trial.measurement.throughput
+    return throughput.half_width_per_s if throughput else None

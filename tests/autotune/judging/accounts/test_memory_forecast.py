@@ -1,0 +1,142 @@
+"""What fits where there is another memory: peaks that are affine in the micro-batch, on GPUs and without."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from autotune.judging.accounts import memory_forecast
+from autotune.judging.decisions.history import History
+from autotune.space import space as spaces
+from autotune.space.knobs import Distribution, KeptBatch
+
+GIB = 2**30
+CONTEXT = GIB
+
+
+def peak_bytes(config):
+    """1 GiB, an eighth of one for each sample, and another eighth for gradients that stay."""
+    return GIB + (config["micro_batch_size"] + (config["accumulation_steps"] > 1)) * GIB // 8
+
+
+@pytest.fixture
+def trials(space, make_trial):
+    """Trials on a GPU whose context takes 1 GiB; the third has the baseline's settings."""
+
+    def make(number, size, steps):
+        drawn = {"micro_batch_size": size, "accumulation_steps": steps}
+        config = space.config({**space.drawn(space.baseline_config), **drawn})
+        peak = peak_bytes(config)
+        made = make_trial(number, 10.0, 0.2, peak=peak, limit=16 * GIB, **config)
+        shown = replace(made.measurement, peak_reserved_bytes=peak, context_bytes=CONTEXT)
+        return replace(made, measurement=shown)
+
+    sizes = [(4, 1), (8, 1), (16, 1), (32, 1), (4, 2), (8, 2), (16, 2)]
+    return [make(number, *size) for number, size in enumerate(sizes)]
+
+
+def fits(space, trials, sizes, of=2, **rest):
+    history = History(trials, space)
+    found = memory_forecast.forecast(
+        replace(trials[of], **rest), history, [int(size * GIB) for size in sizes]
+    )
+    return found.fits
+
+
+def sizes_of(found):
+    return [(f.config["micro_batch_size"], f.config["accumulation_steps"]) for f in found]
+
+
+def test_the_largest_that_surely_fits_is_taken_and_accumulation_keeps_the_batch(space, trials):
+    found = fits(space, trials, [3, 4, 8, 24])
+    assert sizes_of(found) == [(4, 4), (8, 2), (32, 1), (128, 1)]
+    for fit in found:
+        assert fit.peak.low_bytes <= peak_bytes(fit.config) <= fit.peak.high_bytes <= fit.allowed_bytes
+    assert [fit.effective_batch_size for fit in found] == [16, 16, 32, 128]
+    assert [fit.keeps_batch for fit in found] == [True, True, False, False]
+
+
+def test_the_learning_rate_follows_by_the_rule_with_the_multiplier_that_won(space, trials):
+    config = {**trials[2].config, "learning_rate": 1.5e-4}
+    found = fits(space, trials, [4, 8], config=config)
+    assert [f.config["learning_rate"] for f in found] == [1.5e-4, pytest.approx(1.5e-4 * math.sqrt(2), 1e-3)]
+    fixed = space.model_copy(update={"knobs": {n: k for n, k in space.knobs.items() if n != "learning_rate"}})
+    without = {name: value for name, value in config.items() if name != "learning_rate"}
+    assert "learning_rate" not in fits(fixed, trials, [8], config=without)[0].config
+
+
+def test_a_size_that_divides_the_batch_may_be_below_the_knobs_and_none_is_above_the_limits(space, trials):
+    found = fits(space, trials, [2.5, 1000])
+    assert sizes_of(found) == [(1, 16), (128, 1)], "limits.effective_batch_size is [8, 128]"
+
+
+def test_of_a_range_powers_of_two_within_it_count_as_well(space, trials):
+    ranged = {**space.knobs, "micro_batch_size": Distribution(randint=(1, 64))}
+    assert sizes_of(fits(space.model_copy(update={"knobs": ranged}), trials, [4])) == [(8, 2)]
+
+
+def test_a_peak_that_still_rose_is_told(space, trials):
+    rising = replace(trials[2], measurement=replace(trials[2].measurement, memory_is_rising=True))
+    assert memory_forecast.forecast(rising, History([*trials[:2], rising], space)).is_rising
+    assert not memory_forecast.forecast(trials[2], History(trials, space)).is_rising
+
+
+def test_a_kept_effective_batch_is_never_left(space, trials):
+    kept = {**space.knobs, "accumulation_steps": KeptBatch(keep="effective_batch_size")}
+    (found,) = fits(space.model_copy(update={"knobs": kept}), trials, [80])
+    assert sizes_of([found]) == [(16, 1)]
+    assert found.keeps_batch
+
+
+def test_a_workload_that_cannot_accumulate_gets_another_batch(space, trials):
+    left = {n: k for n, k in space.knobs.items() if n != "accumulation_steps"}
+    baseline = {n: v for n, v in space.baseline.items() if n != "accumulation_steps"}
+    plain = space.model_copy(update={"knobs": left, "baseline": baseline})
+    known = [replace(t, config={n: v for n, v in t.config.items() if n in left}) for t in trials]
+    (found,) = fits(plain, known, [4])
+    assert (found.config["micro_batch_size"], found.effective_batch_size) == (8, 8)
+    assert not found.keeps_batch
+
+
+def test_the_context_has_its_room_on_a_gpu_alone(space, trials):
+    tight = space.model_copy(update={"limits": space.limits.model_copy(update={"memory_fraction": 1.0})})
+    (on_gpu,) = fits(tight, trials, [8])
+    host = [replace(t, measurement=replace(t.measurement, peak_reserved_bytes=None)) for t in trials]
+    (on_host,) = fits(tight, host, [8])
+    assert (on_gpu.allowed_bytes, on_host.allowed_bytes) == (7 * GIB, 8 * GIB)
+
+
+def test_what_ran_out_of_as_much_memory_does_not_fit(space, trials, make_trial):
+    failed = make_trial(9, failure="oom", limit=24 * GIB, **trials[0].config)
+    found = fits(space, [*trials, failed], [16, 80])
+    assert found[0].config["micro_batch_size"] < trials[0].config["micro_batch_size"], "less than a cap of 24"
+    assert found[1].config["micro_batch_size"] == 128
+
+
+def test_what_fits_nowhere_and_what_may_or_may_not_are_told_apart(space, trials):
+    small, near = fits(space, trials, [0.5, 2.3])
+    assert small.config is None
+    assert small.reason.startswith("nothing fits: micro_batch_size 1 predicted to need 1.2 GiB")
+    assert near.config is None
+    assert near.reason.startswith("not known: micro_batch_size 1 may need")
+
+
+@pytest.mark.parametrize("shown", [0, 1])
+def test_a_line_through_one_point_says_nothing(space, trials, shown):
+    known = [replace(t, measurement=replace(t.measurement, peak_memory_bytes=None)) for t in trials]
+    known[:shown] = trials[:shown]
+    (found,) = fits(space, known, [8])
+    assert (found.config, found.peak) == (None, None)
+    told = [
+        "no trial has shown its peak memory",
+        "the peak memory was measured with one micro_batch_size alone, 4",
+    ]
+    assert found.reason == f"not known: {told[shown]}"
+
+
+def test_without_a_micro_batch_to_choose_nothing_is_known(make_trial):
+    text = "{workload: 'a:b', baseline: {width: 1}, knobs: {width: {choice: [1, 2]}}}"
+    space = spaces.complete(spaces.parse(text, "test"), "test")
+    known = [replace(make_trial(n, 10.0, 0.2, peak=GIB), config={"width": n + 1}) for n in (0, 1)]
+    (found,) = fits(space, known, [8], of=0)
+    assert "micro_batch_size is no knob" in found.reason

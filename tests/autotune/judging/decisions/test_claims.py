@@ -1,0 +1,378 @@
+"""What may be claimed of a finalist: its speed by a race, its quality or its time to the target by seeds."""
+
+import math
+import random
+import re
+from dataclasses import replace
+
+import pytest
+
+from autotune.core.measurement import Evaluation
+from autotune.core.trial import Outcome, Repeat, Status, Trial
+from autotune.judging.decisions import claims, confirm
+from autotune.judging.decisions.history import History
+from autotune.space.sections import Budget
+from tests.autotune.conftest import slices_of
+
+TARGET = 0.2
+
+
+def with_goal(space, repeats=3, **changes):
+    objective = space.objective.model_copy(update=changes)
+    budget = Budget(**{**space.budget.model_dump(), "repeats": repeats})
+    return space.model_copy(update={"objective": objective, "budget": budget})
+
+
+@pytest.fixture
+def pair(make_trial):
+    """A baseline with its second run, and trial 2 that may be twice as fast."""
+    return [
+        make_trial(0, 10, curve=[0.2], half_width=0.1),
+        make_trial(1, 10, curve=[0.2], half_width=0.1, repeat=confirm.noise_repeat()),
+        make_trial(2, 20, curve=[0.2], half_width=0.1, micro_batch_size=32),
+    ]
+
+
+@pytest.fixture
+def raced(pair, make_trial):
+    """The pair, and a race that trial 2 has won by `factor`; then runs of trial 2 with these ends."""
+
+    def make(*qualities, factor=2.0, apart=0.02, **rest):
+        trials = [*pair, make_trial(3, race=(0, 2), slices=slices_of({2: factor}, apart=apart))]
+        for n, found in enumerate(qualities, start=1):
+            again = make_trial(
+                len(trials), 20, curve=[found], half_width=0.1, repeat=Repeat(2, n, (2,)), **rest
+            )
+            trials.append(replace(again, config=pair[2].config))
+        return trials
+
+    return make
+
+
+def test_before_a_race_nothing_is_known_of_the_speed(pair, space):
+    found = claims.claim(2, History(pair, space))
+    assert (found.factor, found.rounds, found.seeds) == (None, 0, 0)
+    assert not found.is_done
+    assert not found.holds
+
+
+def test_the_speed_is_that_of_the_race_and_not_that_of_the_trials(raced, space):
+    found = claims.claim(2, History(raced(factor=1.5), space))
+    assert found.factor.value == pytest.approx(1.5, rel=0.001)
+    assert (found.factor.low, found.factor.high) == pytest.approx((1.47, 1.53), rel=0.01)
+    assert found.rounds == 20
+    assert not found.is_done, "whether it keeps the quality is not known yet"
+
+
+def test_who_may_be_no_faster_is_refused_without_a_seed(raced, space):
+    for factor in (0.9, 1.0, 1.01):
+        found = claims.claim(2, History(raced(factor=factor), space))
+        assert found.is_done
+        assert "the gain is not certain" in found.why_not
+    assert claims.claim(2, History(raced(factor=1.05), space)).why_not is None
+
+
+def test_a_race_of_a_few_rounds_has_no_interval_and_decides_nothing_in_its_favour(pair, make_trial, space):
+    short = make_trial(3, race=(0, 2), slices=slices_of({2: 2.0}, rounds=4))
+    found = claims.claim(2, History([*pair, short], space))
+    assert found.rounds == 4
+    assert not found.holds
+
+
+def test_a_quality_that_is_kept_is_claimed_after_three_seeds_and_no_fewer(raced, space):
+    for fewer in ([0.2], [0.2, 0.21]):
+        assert not claims.claim(2, History(raced(*fewer), space)).is_done
+    trials = raced(0.199, 0.2, 0.201)
+    assert not claims.claim(2, History(trials, space)).is_done, "the baseline has two"
+    trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1, (0,))))
+    found = claims.claim(2, History(trials, space))
+    assert found.holds
+    assert found.seeds == 3
+    assert (found.kept.quality, found.kept.reference) == pytest.approx((0.2, 0.2))
+    assert 0.95 < found.kept.share.low < 1 < found.kept.share.high
+
+
+def test_the_more_looks_at_the_quality_the_surer_each_has_to_be(raced, space):
+    """Twenty seeds are looked at eighteen times, and what is enough for one look is not for eighteen."""
+    trials = raced(0.194, 0.2, 0.206)
+    trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1, (0,))))
+    assert claims.claim(2, History(trials, space)).holds
+    assert not claims.claim(2, History(trials, with_goal(space, repeats=20))).is_done
+
+
+def test_at_the_same_speed_a_shorter_training_is_faster_and_a_longer_one_slower(raced, planned):
+    for length, factor in ((10_000, 2.0), (40_000, 0.5)):
+        lengths = {0: 20_000, 2: length}
+        trials = [
+            replace(t, config={**t.config, "length": lengths.get(t.repeat.of if t.repeat else t.number, 1)})
+            for t in raced(0.2, 0.2, 0.2, factor=1.0)
+        ]
+        trials.append(replace(trials[0], number=len(trials), repeat=Repeat(0, 1, (0,))))
+        found = claims.claim(2, History(trials, planned))
+        assert found.factor.value == pytest.approx(factor, rel=0.01)
+        assert found.holds is (factor > 1)
+
+
+def test_a_quality_that_is_lost_is_refused_before_the_seeds_are_spent(raced, space):
+    found = claims.claim(2, History(raced(0.1), space))
+    assert found.is_done
+    assert found.why_not.startswith("bleu_4 0.1000 against 0.2000")
+    assert found.why_not.endswith(": lost")
+
+
+def test_what_is_not_decided_by_the_last_seed_says_what_would(raced, space):
+    trials = raced(0.185, 0.193, 0.201)
+    trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1, (0,))))
+    found = claims.claim(2, History(trials, space))
+    assert found.is_done
+    assert "with 3 seeds: not decided" in found.why_not
+    assert "seeds of both would decide it" in found.why_not
+
+
+def test_its_own_run_was_chosen_for_its_quality_and_does_not_count(raced, space):
+    trials = raced(0.1)
+    trials[2] = replace(trials[2], measurement=replace(trials[2].measurement, quality=0.9))
+    assert claims.claim(2, History(trials, space)).kept.quality == pytest.approx(0.1)
+
+
+def test_runs_on_another_device_do_not_count(raced, space):
+    trials = raced(0.2, 0.2)
+    assert claims.claim(2, History(trials, space)).seeds == 2
+    moved = replace(trials[4].measurement, device="another")
+    trials[4] = replace(trials[4], measurement=moved)
+    assert claims.claim(2, History(trials, space)).seeds == 1
+
+
+def test_where_any_quality_will_do_the_race_alone_decides(raced, space):
+    found = claims.claim(2, History(raced(), with_goal(space, keep=0.0)))
+    assert found.holds
+    assert found.kept is None
+
+
+def test_the_same_training_holds_with_one_seed_that_is_not_surely_worse(raced, space):
+    same = with_goal(space, select="same-training")
+    assert not claims.claim(2, History(raced(), same)).is_done
+    assert claims.claim(2, History(raced(0.19), same)).holds
+    assert claims.claim(2, History(raced(0.1), same)).why_not.endswith(": lost")
+
+
+def test_without_a_quality_above_0_only_the_same_training_can_be_claimed(raced, space):
+    none = {"curve": (Evaluation(100, 10.0, 0.0),), "quality": 0.0}
+    trials = [replace(t, measurement=replace(t.measurement, **none)) for t in raced(0.0, 0.0, 0.0)]
+    trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1, (0,))))
+    assert claims.claim(2, History(trials, with_goal(space, select="same-training"))).holds
+    assert claims.claim(2, History(trials, space)).why_not == "its bleu_4 cannot be compared"
+    assert not claims.claim(2, History(trials[:5], space)).is_done, "there are seeds left"
+
+
+@pytest.mark.parametrize(
+    ("ended", "why_not"),
+    [
+        ({"failure": "oom"}, "its repeat, trial 4, failed (oom): as made"),
+        ({"peak": 90, "limit": 100}, "repeated, it takes 90% of the memory, over 85%"),
+        ({"scores": {"rouge_l": 0.1}}, "repeated, rouge_l is 0.1, and must be >= 0.2"),
+        ({"peak": 80, "limit": 100, "scores": {"rouge_l": 0.2}}, None),
+    ],
+)
+def test_a_repeat_that_may_not_be_recommended_ends_the_claim(raced, make_trial, space, ended, why_not):
+    goal = with_goal(space, constraints={"rouge_l": ">= 0.2"})
+    again = make_trial(
+        4, 20, **{"curve": [0.2], "scores": {"rouge_l": 0.3}, **ended}, repeat=Repeat(2, 1, (2,))
+    )
+    found = claims.claim(2, History([*raced(), again], goal))
+    assert (found.why_not, found.is_done) == (why_not, why_not is not None)
+
+
+def test_a_race_that_failed_ends_the_claim_of_its_only_rival(pair, make_trial, space):
+    alone = make_trial(3, race=(0, 2), failure="oom")
+    assert (
+        claims.claim(2, History([*pair, alone], space)).why_not == "its race, trial 3, failed (oom): as made"
+    )
+    among = make_trial(3, race=(0, 2, 1), failure="oom")
+    assert claims.claim(2, History([*pair, among], space)).why_not is None, "it need not be its fault"
+
+
+def test_the_last_race_counts_and_one_of_many_only_where_it_is_sure(pair, make_trial, space):
+    def race(number, factor, members=(0, 2), **rest):
+        return make_trial(number, race=members, slices=slices_of({2: factor, 1: 1.5}, **rest))
+
+    assert claims.race_of(2, History(pair, space)) is None
+    assert claims.race_of(2, History([*pair, race(3, 2.0), race(4, 3.0)], space)).number == 4
+    assert claims.race_of(2, History([*pair, race(3, 2.0, members=(0, 2, 1))], space)).number == 3
+    assert claims.race_of(2, History([*pair, race(3, 0.9, members=(0, 2, 1))], space)).number == 3, (
+        "surely no faster"
+    )
+    assert claims.race_of(2, History([*pair, race(3, 1.05, members=(0, 2, 1), apart=0.2)], space)) is None
+    assert claims.race_of(2, History([*pair, race(3, 1.05, apart=0.2)], space)).number == 3, (
+        "it was the only rival"
+    )
+
+
+def test_seeds_go_to_the_finalist_and_to_the_baseline_where_that_has_fewer(raced, space):
+    trials, asked = raced(), []
+    while (seed := claims.next_seed(trials[2], History(trials, space))) is not None:
+        asked.append((seed.of, seed.round))
+        trials.append(replace(trials[seed.of], number=len(trials), repeat=seed))
+    assert asked == [(2, 1), (2, 2), (2, 3), (0, 1)], "the baseline has two runs of the pilot's"
+    assert [t.seed for t in trials if t.repeat] == [1, 2, 3, 4, 2]
+    assert claims.next_seed(trials[2], History(trials, with_goal(space, repeats=4))) == Repeat(2, 4, (2,))
+
+
+def test_a_baseline_whose_repeats_fail_is_not_repeated_for_ever(raced, make_trial, space):
+    trials = raced(0.2, 0.2, 0.2)
+    for number in (1, 2):
+        assert claims.next_seed(trials[2], History(trials, space)) == Repeat(0, number, (0,))
+        trials.append(make_trial(len(trials), failure="lost", repeat=Repeat(0, number, (0,))))
+    assert claims.next_seed(trials[2], History(trials, space)) is None
+
+
+# The time to the target.
+
+
+def reaching(trial: Trial, samples: float) -> Trial:
+    """`trial`, at the target after so many samples."""
+    before, at = Evaluation(round(samples / 2), 1.0, TARGET / 2), Evaluation(round(samples), 2.0, TARGET)
+    curve = (before, at, replace(at, samples=at.samples + 1))
+    return replace(trial, measurement=replace(trial.measurement, curve=curve, quality=TARGET))
+
+
+@pytest.fixture
+def sooner(space):
+    return with_goal(space, select="same-quality", target=TARGET)
+
+
+@pytest.fixture
+def reached(raced):
+    """A race won by `factor`, and the samples that the runs of the baseline and of the finalist needed."""
+
+    def make(theirs, ours, factor=1.0, apart=0.02):
+        trials = raced(*[TARGET] * len(ours), factor=factor, apart=apart)
+        trials[0], trials[1] = reaching(trials[0], theirs[0]), reaching(trials[1], theirs[1])
+        return trials[:4] + [reaching(t, n) for t, n in zip(trials[4:], ours, strict=True)]
+
+    return make
+
+
+def test_a_time_is_the_samples_by_the_runs_over_the_speed_by_the_race(reached, sooner):
+    trials = reached([10_000, 10_000], [5_000, 5_000], factor=1.5)
+    found = claims.claim(2, History(trials, sooner))
+    assert found.factor.value == pytest.approx(3.0, rel=0.01)
+    assert 1 < found.factor.low < 3 < found.factor.high
+    assert (found.holds, found.seeds, found.rounds) == (True, 2, 20)
+
+
+def test_more_samples_cost_what_the_speed_has_gained(reached, sooner):
+    trials = reached([10_000, 10_000], [20_000, 20_000], factor=1.5)
+    found = claims.claim(2, History(trials, sooner))
+    assert found.factor.value == pytest.approx(0.75, rel=0.01)
+    assert "the gain is not certain" in found.why_not
+    assert found.is_done, "no seed will make it faster"
+
+
+def test_both_what_the_race_and_what_the_runs_leave_open_widen_the_interval(reached, sooner):
+    def width(apart, spread):
+        ours = [5_000 * (1 - spread), 5_000 * (1 + spread)]
+        trials = reached([10_000, 10_000], ours, factor=1.5, apart=apart)
+        found = claims.claim(2, History(trials, sooner))
+        return found.factor.high / found.factor.low
+
+    assert width(0.02, 0.0) < width(0.1, 0.0)
+    assert width(0.02, 0.05) < width(0.02, 0.1)
+
+
+def test_one_seed_is_not_enough_where_runs_differ_and_the_last_one_ends_it(reached, sooner):
+    needs = [7_000, 10_000, 8_500]
+    for count in (1, 2):
+        trials = reached([8_000, 12_000], needs[:count], factor=1.1)
+        assert not claims.claim(2, History(trials, sooner)).is_done
+    trials = reached([8_000, 12_000], needs, factor=1.1)
+    trials.append(reaching(replace(trials[1], number=9, repeat=Repeat(0, 1, (0,))), 10_000))
+    found = claims.claim(2, History(trials, sooner))
+    assert found.is_done
+    assert "the gain is not certain" in found.why_not
+
+
+def test_a_repeat_that_never_reaches_the_target_ends_the_claim(reached, sooner, make_trial):
+    trials = reached([10_000, 10_000], [5_000])
+    late = make_trial(5, 20, curve=[0.1, 0.1], repeat=Repeat(2, 2, (2,)))
+    found = claims.claim(2, History([*trials, late], sooner))
+    assert found.why_not == "its repeat, trial 5, has not reached bleu_4 0.2"
+
+
+def test_a_target_that_the_baseline_does_not_reach_cannot_be_a_gain_in_time(reached, sooner, raced):
+    never = raced(0.1)
+    trials = [*never[:4], *reached([1, 1], [5_000, 5_000, 5_000])[4:]]
+    trials = [
+        replace(t, measurement=replace(t.measurement, curve=never[4].measurement.curve))
+        if t.number < 2
+        else t
+        for t in trials
+    ]
+    one = trials[:5]
+    assert not claims.claim(2, History(one, sooner)).is_done
+    for number in (7, 8):
+        trials.append(replace(trials[1], number=number, repeat=Repeat(0, number - 6, (0,))))
+    found = claims.claim(2, History(trials, sooner))
+    assert found.why_not == "too few runs of the baseline have reached bleu_4 0.2 to tell its time"
+
+
+@pytest.fixture
+def played(reached, sooner):
+    """How often a finalist is claimed whose runs need `share` of the baseline's samples, scattered by 15%.
+
+    Seeds are run one by one, as a search does, until the claim is done.
+    """
+
+    def share_of_claims(share, times):
+        rng, held = random.Random(0), 0
+
+        def needs(of):
+            return 10_000 * math.exp(rng.gauss(0, 0.15)) * (share if of else 1)
+
+        for _ in range(times):
+            trials = reached([needs(0), needs(0)], [])
+            while not (found := claims.claim(2, History(trials, sooner))).is_done:
+                seed = claims.next_seed(trials[2], History(trials, sooner))
+                again = replace(trials[seed.of], number=len(trials), repeat=seed)
+                trials.append(reaching(again, needs(seed.of)))
+            held += found.holds
+        return held / times
+
+    return share_of_claims
+
+
+def test_an_equal_is_hardly_ever_called_sooner_however_often_it_is_looked_at(played):
+    assert played(1.0, 1000) <= 0.02
+
+
+def test_who_needs_far_less_is_called_sooner(played):
+    assert played(0.4, 100) >= 0.8
+
+
+def test_who_was_stopped_early_is_run_to_its_end_where_a_constraint_asks_for_that(raced, space):
+    """Without a quality to keep the race alone would tell; it says nothing of the constraint."""
+    goal = with_goal(space, keep=0.0, select="same-quality", constraints={"rouge_l": ">= 0.2"})
+    stopped = Outcome(Status.STOPPED)
+    trials = [replace(t, outcome=stopped) if t.number == 2 else t for t in raced()]
+    assert not claims.claim(2, History(trials, goal)).is_done
+    assert claims.claim(2, History(trials, with_goal(space, keep=0.0))).holds
+    whole = raced(0.2, scores={"rouge_l": 0.3})
+    whole[2] = trials[2]
+    assert claims.claim(2, History(whole, goal)).holds
+    broken = raced(0.2, scores={"rouge_l": 0.1})
+    broken[2] = trials[2]
+    assert claims.claim(2, History(broken, goal)).why_not == "repeated, rouge_l is 0.1, and must be >= 0.2"
+
+
+def test_a_loss_that_is_lost_is_told_in_its_own_sign_and_by_its_slack(make_trial, space):
+    goal = with_goal(space, minimize="val_loss", quality="val_loss", keep=None, within=0.02)
+    trials = [
+        make_trial(0, 10, curve=[-2.0], half_width=0.1),
+        make_trial(1, 10, curve=[-2.001], half_width=0.1, repeat=confirm.noise_repeat()),
+        make_trial(2, 20, curve=[-2.0], half_width=0.1, micro_batch_size=32),
+        make_trial(3, race=(0, 2), slices=slices_of({2: 2.0}, apart=0.02)),
+        make_trial(4, 20, curve=[-3.0], half_width=0.1, micro_batch_size=32, repeat=Repeat(2, 1, (2,))),
+    ]
+    why_not = claims.claim(2, History(trials, goal)).why_not
+    assert why_not.startswith("val_loss 3.0000 against 2.0005, 1.01 ")
+    assert re.search(r", 1\.01 above it to 0\.\d+ above it: lost$", why_not)

@@ -1,0 +1,279 @@
+"""Who is raced and repeated, in which order, and what is recommended in the end."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from autotune.core.measurement import Evaluation
+from autotune.judging.decisions import claims, confirm
+from autotune.judging.decisions.history import History
+from autotune.space.sections import Budget, Objective
+from tests.autotune.conftest import slices_of
+
+
+def with_budget(space, **changes):
+    return space.model_copy(update={"budget": Budget(**{**space.budget.model_dump(), **changes})})
+
+
+@pytest.fixture
+def trials(make_trial):
+    """A baseline and its own repeat, and two that are faster: 3 is the fastest."""
+    return [
+        make_trial(0, 10, curve=[0.2], half_width=0.1),
+        make_trial(1, 10, curve=[0.2], half_width=0.1, repeat=confirm.noise_repeat()),
+        make_trial(2, 20, curve=[0.2], half_width=0.1, micro_batch_size=32),
+        make_trial(3, 30, curve=[0.2], half_width=0.1, micro_batch_size=64),
+    ]
+
+
+@pytest.fixture
+def play(make_trial):
+    """Runs what is asked for, `most` trials at most. A race measures `factors`, a repeat `reads`."""
+
+    def run(trials, space, factors, reads=None, most=100):
+        trials = list(trials)
+        while len(trials) < most and (step := confirm.next_step(History(trials, space))) is not None:
+            if repeat := step.repeat:
+                found = reads(repeat) if isinstance(reads, Callable) else (reads or {}).get(repeat.of, {})
+                ended = make_trial(len(trials), **{"speed": 10, "curve": [0.2], **found}, repeat=repeat)
+            else:
+                known = {n: factors[n] for n in step.race[1:]}
+                ended = make_trial(len(trials), race=step.race, slices=slices_of(known, apart=0.01))
+            trials.append(replace(ended, config=step.config))
+        return trials
+
+    return run
+
+
+WON = {2: 2.0, 3: 3.0}
+POOR = {"curve": [0.1]}
+
+
+def steps(trials):
+    """What was run to confirm: the members of a race, the number of the repeated trial."""
+    return [t.race or t.repeat.of for t in trials if t.runs_alone]
+
+
+def test_before_the_baseline_has_completed_nothing_is_confirmed(make_trial, space):
+    assert confirm.next_step(History([], space)) is None
+    assert confirm.next_step(History([make_trial(0, failure="oom")], space)) is None
+
+
+def test_without_a_trial_that_is_better_than_the_baseline_nothing_is_confirmed(trials, space):
+    assert confirm.next_step(History(trials[:2], space)) is None
+
+
+def test_with_no_repeats_in_the_budget_nothing_is_confirmed_and_nothing_refuted(trials, space):
+    chosen = with_budget(space, repeats=0)
+    assert confirm.next_step(History(trials, chosen)) is None
+    assert claims.claim(3, History(trials, chosen)).why_not is None
+    assert confirm.recommended(History(trials, chosen)) == (trials[3], None)
+
+
+def test_the_champion_alone_is_raced_where_no_other_one_may_be_as_fast(trials, space, play):
+    played = play(trials, space, WON)
+    assert steps(played)[0] == (0, 3)
+    assert set(steps(played)[1:]) <= {0, 3}
+    trial, claim = confirm.confirmed(History(played, space))
+    assert (trial.number, claim.holds, claim.rounds) == (3, True, 20)
+    assert claim.factor.value == pytest.approx(3.0, rel=0.01)
+
+
+def test_who_may_be_as_fast_is_in_the_race_and_only_who_wins_it_is_repeated(trials, space, play, make_trial):
+    close = make_trial(4, 29.9, curve=[0.2], half_width=0.1, micro_batch_size=8)
+    played = play([*trials, close], space, {3: 2.0, 4: 3.0})
+    assert steps(played)[0] == (0, 3, 4)
+    assert set(steps(played)[1:]) <= {0, 4}
+    assert confirm.confirmed(History(played, space))[0].number == 4
+
+
+def test_who_read_slower_by_what_a_machine_drifts_is_in_the_race(trials, space, make_trial):
+    near, far = (make_trial(4, speed, curve=[0.2], half_width=0.1, micro_batch_size=8) for speed in (28, 26))
+    assert confirm.next_step(History([*trials, near], space)).race == (0, 3, 4)
+    assert confirm.next_step(History([*trials, far], space)).race == (0, 3)
+
+
+def test_who_was_beaten_in_a_race_does_not_win_by_the_figure_it_had_until_then(trials, space, make_trial):
+    free = space.model_copy(update={"objective": Objective(select="same-quality", keep=0)})
+    close = make_trial(4, 29.9, curve=[0.2], half_width=0.1, micro_batch_size=8)
+    whole = slices_of({3: 2.0, 4: 2.5}, apart=0.01)
+    left = [one for one in whole if one.number != 4 or one.round <= 12]
+    race = make_trial(5, race=(0, 3, 4), slices=left)
+    assert confirm.confirmed(History([*trials, close, race], free))[0].number == 3
+
+
+def test_of_settings_that_must_be_equally_fast_only_the_best_is_raced(trials, space, make_trial):
+    same = make_trial(4, 30, curve=[0.3], half_width=0.1, micro_batch_size=64, learning_rate=5e-4)
+    assert confirm.next_step(History([*trials, same], space)).race == (0, 4)
+
+
+def test_who_a_race_of_many_has_left_open_is_raced_alone(trials, space, make_trial):
+    close = make_trial(4, 29.9, curve=[0.2], half_width=0.1, micro_batch_size=8)
+    left_open = make_trial(5, race=(0, 3, 4), slices=slices_of({3: 1.1, 4: 1.1}, apart=0.3))
+    assert confirm.next_step(History([*trials, close, left_open], space)).race == (0, 3)
+    failed = make_trial(5, race=(0, 3, 4), failure="oom")
+    assert confirm.next_step(History([*trials, close, failed], space)).race == (0, 3)
+
+
+def test_a_race_that_runs_is_not_held_against_anybody(trials, space, make_trial):
+    running = replace(make_trial(4, race=(0, 3)), outcome=None)
+    assert confirm.next_step(History([*trials, running], space)).race == (0, 3)
+    assert claims.claim(3, History([*trials, running], space)).why_not is None
+
+
+def test_seeds_are_run_one_by_one_until_the_answer_is_clear(trials, space, play):
+    space = with_budget(space, repeats=6)
+    clear = play(trials, space, WON)
+    spread = itertools.cycle([0.212, 0.186, 0.199])
+    unclear = play(trials, space, WON, lambda r: {"curve": [next(spread)]})
+    assert len(steps(clear)) < len([step for step in steps(unclear) if step in {(0, 3), 3}])
+
+
+def test_a_finalist_that_does_not_hold_gives_way_to_the_runner_up(trials, space, play):
+    played = play(trials, space, WON, {3: POOR})
+    assert steps(played)[:3] == [(0, 3), 3, (0, 2)]
+    assert claims.claim(3, History(played, space)).why_not.endswith(": lost")
+    assert confirm.recommended(History(played, space))[0].number == 2
+    assert [t.number for t, _ in confirm.refuted(History(played, space))] == [3]
+
+
+def test_who_is_no_faster_in_the_race_costs_no_training(trials, space, play):
+    played = play(trials, space, {2: 0.98, 3: 0.97})
+    assert steps(played) == [(0, 3), (0, 2)]
+    assert confirm.recommended(History(played, space)) == (played[0], None)
+
+
+def test_a_trial_that_a_refuted_one_had_stopped_is_a_candidate_again(trials, space, play, make_trial):
+    stopped = make_trial(4, 25, curve=[0.2], half_width=0.1, micro_batch_size=8, stopped=True)
+    played = play([*trials, stopped], space, {**WON, 4: 2.5}, {3: POOR})
+    assert (0, 4) in steps(played)
+    assert confirm.recommended(History(played, space))[0].number == 4
+
+
+def test_a_trial_that_was_stopped_for_its_quality_is_no_candidate(trials, space, make_trial):
+    noisy = [make_trial(t.number, 10, curve=[0.2, 0.2], half_width=0.1, repeat=t.repeat) for t in trials[:2]]
+    poor = make_trial(4, 90, curve=[0.1, 0.1], half_width=0.1, micro_batch_size=8, stopped=True)
+    assert [t.number for t in confirm.finalists(History([*noisy, *trials[2:], poor], space))] == [3, 2]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_no_more_finalists_than_the_budget_says_are_ever_raced(trials, space, play, make_trial, most):
+    more = [make_trial(n, 11 + n, curve=[0.2], half_width=0.1, micro_batch_size=n) for n in range(4, 9)]
+    chosen = with_budget(space, finalists=most)
+    played = play([*trials, *more], chosen, dict.fromkeys(range(2, 9), 4.0), lambda r: POOR if r.of else {})
+    raced = {number for t in played for number in t.race if number}
+    assert len(raced) == most
+    assert confirm.recommended(History(played, chosen)) == (played[0], None)
+
+
+def test_a_baseline_whose_repeats_fail_does_not_go_on_for_ever(trials, space, play):
+    failed = {"curve": [], "speed": None, "failure": "lost"}
+    spread = itertools.cycle([0.212, 0.186, 0.199])
+    played = play(trials, space, WON, lambda r: {"curve": [next(spread)]} if r.of else failed, most=1000)
+    assert len(played) < 50
+
+
+def test_what_is_recommended_before_during_and_after_confirming(trials, space, play, make_trial):
+    assert confirm.recommended(History([], space)) is None
+    assert confirm.recommended(History([make_trial(0, failure="oom")], space)) is None
+    assert confirm.recommended(History(trials, space)) == (trials[3], None)
+    assert confirm.recommended(History(play(trials, space, WON, most=5), space)) == (trials[3], None)
+    trial, claim = confirm.recommended(History(play(trials, space, WON), space))
+    assert (trial, claim.holds) == (trials[3], True)
+
+
+def test_what_was_refuted_is_not_recommended_while_the_runner_up_is_confirmed(trials, space, play):
+    assert confirm.recommended(History(play(trials, space, WON, {3: POOR}, most=7), space)) == (
+        trials[2],
+        None,
+    )
+
+
+def test_what_was_refuted_is_no_finalist_once_others_were_tried(trials, space, play, make_trial):
+    played = play(trials, with_budget(space, finalists=1), WON, {3: POOR})
+    assert confirm.next_step(History(played, with_budget(space, finalists=1))) is None
+    new = make_trial(len(played), 25, curve=[0.2], half_width=0.1, micro_batch_size=8)
+    assert confirm.next_step(History([*played, new], with_budget(space, finalists=1))).race == (
+        (0, new.number)
+    )
+
+
+def reaching(trial, samples):
+    """`trial`, at the target after so many samples."""
+    before, at = Evaluation(samples // 2, 1.0, 0.1), Evaluation(samples, 2.0, 0.2)
+    curve = (before, at, replace(at, samples=samples + 1))
+    return replace(trial, measurement=replace(trial.measurement, curve=curve, quality=0.2))
+
+
+def test_with_a_target_who_was_first_is_raced_and_its_samples_count(trials, space, play):
+    """Trial 3 is the fastest in samples per second, and needs too many of them."""
+    goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.2)})
+    needs = {0: 1000, 1: 1000, 2: 800, 3: 4000}
+    known = [reaching(t, needs[t.number]) for t in trials]
+    curves = {n: {"curve": [0.1] * (needs[n] // 100 - 2) + [0.2, 0.2]} for n in (0, 2)}
+    played = play(known, goal, WON, lambda r: curves[r.of])
+    assert steps(played)[0] == (0, 2)
+    trial, claim = confirm.confirmed(History(played, goal))
+    assert trial.number == 2
+    assert claim.factor.value == pytest.approx(2.0 * 1000 / 800, rel=0.01)
+    missed = play(known, goal, WON, lambda r: {"curve": [0.1, 0.1]} if r.of == 2 else curves[0])
+    assert confirm.confirmed(History(missed, goal)) is None
+    assert "has not reached bleu_4 0.2" in claims.claim(2, History(missed, goal)).why_not
+
+
+def test_with_a_target_who_may_have_been_first_is_raced_and_the_race_says_who_was(trials, space, play):
+    """Trial 2 read as if it were there first, by a speed that it does not have beside the other one."""
+    goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.2)})
+    needs = {0: 1000, 1: 1000, 2: 600, 3: 950}
+    known = [reaching(t, needs[t.number]) for t in trials]
+    curves = {n: {"curve": [0.1] * (needs[n] // 50 - 2) + [0.2, 0.2]} for n in (0, 3)}
+    assert confirm.next_step(History(known, goal)).race == (0, 2, 3)
+    raced = play(known, goal, {2: 1.5, 3: 3.0}, lambda r: curves[r.of], most=6)
+    assert steps(raced) == [(0, 2, 3), 3]
+    assert confirm.recommended(History(raced[:5], goal)) == (raced[3], None), "what the race has shown counts"
+    slower = [known[0], known[1], known[2], reaching(trials[3], 1200)]
+    assert confirm.next_step(History(slower, goal)).race == (0, 2), "by more than a machine moves"
+
+
+def test_confirming_takes_a_race_and_seeds_of_both_by_what_trials_took(trials, space, make_trial):
+    timed = [replace(t, seconds=100.0) for t in trials]
+    assert confirm.most_s(History([], space)) == 0.0
+    assert confirm.most_s(History(timed, space)) == 60 + 2 * 3 * 100
+    assert confirm.most_s(History([replace(t, seconds=1.0) for t in trials], space)) == 4 + 2 * 3
+    assert confirm.most_s(History(timed, with_budget(space, repeats=0))) == 0.0
+    assert confirm.most_s(History(timed[:1], space)) == 0.0, "there is nothing to confirm"
+    others = [make_trial(4, race=(0, 3)), make_trial(5, 10, ablation_of=3), make_trial(6, failure="oom")]
+    more = [*timed, *(replace(t, seconds=9.0) for t in others)]
+    assert confirm.trial_s(History(more, space)) == 100.0
+
+
+def test_steps_of_the_way_change_nothing_of_what_is_confirmed(trials, space, play, make_trial):
+    played = play(trials, space, WON)
+    step = make_trial(
+        len(played), 99, 0.9, half_width=0.1, micro_batch_size=32, precision="bf16", ablation_of=3
+    )
+    assert confirm.next_step(History([*played, step], space)) is None
+    assert confirm.confirmed(History([*played, step], space)) == confirm.confirmed(History(played, space))
+    stopped = make_trial(len(played), 99, half_width=0.1, precision="bf16", ablation_of=3, stopped=True)
+    assert confirm.finalists(History([*played, stopped], space)) == confirm.finalists(History(played, space))
+
+
+def test_a_speed_that_others_have_made_uncertain_is_raced_and_one_that_must_be_equal_is_not(
+    make_trial, planned
+):
+    def trained(number, speed, half_width, quality=0.2, **settings):
+        config = {**planned.baseline_config, **settings}
+        return make_trial(number, speed, quality, half_width=half_width, **config)
+
+    length = planned.baseline_config["length"]
+    trials = [
+        trained(0, 10, 0.1),
+        trained(1, 10, 0.1, quality=0.25, learning_rate=0.002),
+        trained(2, 12, 9.0, micro_batch_size=32),
+        trained(3, 9, 0.1, micro_batch_size=8),
+    ]
+    assert [t.number for t in confirm.finalists(History(trials, planned))] == [2]
+    shorter = trained(4, 10, 0.1, learning_rate=0.002, length=length // 2)
+    assert [t.number for t in confirm.finalists(History([*trials, shorter], planned))] == [4, 2]

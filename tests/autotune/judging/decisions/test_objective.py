@@ -1,0 +1,141 @@
+"""What single trials are held against."""
+
+from dataclasses import replace
+
+import pytest
+
+from autotune.judging.decisions import objective
+from autotune.judging.decisions.history import History
+from autotune.judging.measurement import curves
+from autotune.space.sections import Objective
+
+
+def test_the_seconds_to_a_target_are_the_samples_to_it_over_the_throughput(make_trial):
+    trial = make_trial(1, 5, curve=[0.1, 0.3, 0.3])
+    assert objective.samples_to(trial, 0.2) == 200.0
+    assert objective.seconds_to(trial, 0.2) == 40.0
+    assert objective.seconds_to(trial, 0.4) is None
+    assert objective.seconds_to(make_trial(1, curve=[0.3, 0.3]), 0.2) is None, "no throughput"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({}, None),
+        ({"chance": 0.1}, None),
+        ({"chance": 0.2}, "its quality 0.2000 is not above chance, 0.2000"),
+        ({"chance": 0.3}, "its quality 0.2000 is not above chance, 0.3000"),
+        ({"collapsed": True}, "it gives the same answer to every input"),
+    ],
+)
+def test_a_quality_at_chance_or_of_a_collapsed_model_is_none(make_trial, said, why):
+    trial = make_trial(1, 90, curve=[0.1, 0.2], half_width=1.0, micro_batch_size=32, **said)
+    assert objective.no_quality(trial.measurement) == why
+
+
+def test_without_an_evaluation_nothing_is_known_of_chance(make_trial):
+    assert objective.no_quality(make_trial(1, 10, 0.1).measurement) is None
+
+
+@pytest.mark.parametrize(
+    ("constraint", "found", "why"),
+    [
+        (">= 0.2", 0.2, None),
+        (">= 0.2", 0.19, "rouge_l is 0.19, and must be >= 0.2"),
+        ("<= 0.2", 0.2, None),
+        ("<= 0.2", 0.21, "rouge_l is 0.21, and must be <= 0.2"),
+    ],
+)
+def test_a_constraint_of_the_users_own_is_kept(make_trial, constraint, found, why):
+    goal = Objective(constraints={"rouge_l": constraint})
+    trial = make_trial(1, 90, curve=[0.2], half_width=1.0, scores={"rouge_l": found})
+    assert objective.broken_constraint(trial.measurement, goal) == why
+
+
+def test_a_figure_that_no_evaluation_has_breaks_its_constraint(make_trial):
+    goal = Objective(constraints={"cider": ">= 0"})
+    found = objective.broken_constraint(make_trial(1, 90, 0.2).measurement, goal)
+    assert found == "no evaluation has cider, which must be >= 0"
+
+
+@pytest.mark.parametrize(
+    ("changes", "alike"),
+    [
+        ({}, True),
+        ({"num_workers": 8, "precision": "bf16", "compile": True}, True),
+        ({"micro_batch_size": 8, "accumulation_steps": 4}, True),
+        ({"micro_batch_size": 8}, False),
+        ({"accumulation_steps": 4}, False),
+        ({"learning_rate": 1.0001e-4}, True),
+        ({"learning_rate": 1.01e-4}, False),
+        ({"dropout": 0.2}, False),
+        ({"dropout": None}, False),
+        ({"dropout": 0.1, "label_smoothing": 0.1}, False),
+    ],
+)
+def test_the_same_training_is_one_of_the_same_batch_rate_and_all_that_counts(changes, alike):
+    config = {"micro_batch_size": 16, "accumulation_steps": 2, "learning_rate": 1e-4, "dropout": 0.1}
+    assert objective.trains_alike(config | changes, config) is alike
+
+
+def test_the_quality_of_a_trial_that_ended_once_its_speed_was_known_is_none_at_all(make_trial, space):
+    """Beside a whole trial's it would look as if it had been lost."""
+    alone = space.model_copy(update={"objective": Objective(select="same-training")})
+    whole, part = (
+        replace(made, measurement=replace(made.measurement, quality_samples=samples))
+        for made, samples in ((make_trial(0, 10.0, 0.2), 20_000), (make_trial(1, 20.0, 0.01), 5_000))
+    )
+    assert [objective.final_quality(t, alone) for t in (whole, part)] == [0.2, None]
+    assert [objective.final_quality(t, space) for t in (whole, part)] == [0.2, 0.01]
+    assert History([whole, part], alone).keeps_quality(part) is None
+
+
+KEPT = {"a share": Objective(keep=0.95), "a slack": Objective(within=0.1), "any": Objective(keep=0)}
+
+
+@pytest.mark.parametrize("reference", [2.0, -2.0])
+def test_the_least_that_is_kept_is_one_rule_as_a_quality_and_as_a_share(reference):
+    """A loss, with its sign turned, is below 0."""
+    kept = {name: objective.least(goal, reference) for name, goal in KEPT.items()}
+    assert kept == pytest.approx(
+        {"a share": reference - 0.1, "a slack": reference - 0.1, "any": reference - 2}
+    )
+    for goal in KEPT.values():
+        share = curves.share(objective.least(goal, reference), reference)
+        assert objective.least_share(goal, reference) == pytest.approx(share)
+    assert objective.least_share(KEPT["a slack"], 0.0) == 0.0, "of nothing there is no share"
+
+
+def test_a_loss_that_is_no_better_than_chance_is_told_with_its_own_sign(make_trial):
+    goal = Objective(minimize="val_loss")
+    trial = make_trial(1, 90, curve=[-2.4, -2.3], chance=-2.2)
+    found = objective.no_quality(trial.measurement, goal)
+    assert found == "its quality 2.3000 is not below chance, 2.2000"
+
+
+@pytest.mark.parametrize(
+    ("said", "curve", "start"),
+    [
+        ({}, [0.1, 0.2], None),  # a score begins at 0
+        ({"chance": 0.05}, [0.1, 0.2], 0.05),
+        ({}, [-4.0, -3.0, -2.0], -4.0),
+        ({}, [-2.0], None),
+        ({"chance": -9.0}, [-4.0, -3.0, -2.0], -9.0),
+    ],
+)
+def test_a_training_begins_at_chance_or_a_loss_with_its_first_evaluation(make_trial, said, curve, start):
+    trial = make_trial(0, 10, curve=curve, **said)
+    assert objective.start(trial) == start
+    seen = replace(trial, measurement=replace(trial.measurement, start=0.01))
+    assert objective.start(seen) == 0.01, "what was evaluated before the first step is surer"
+
+
+def test_of_a_loss_what_is_kept_is_what_it_has_fallen_by():
+    """Of 2 that began at 4 a share of 0.98 allows 2.04; with an unknown start it is of the 2 themselves."""
+    goal = Objective(quality="loss", minimize="loss", keep=0.98)
+    assert objective.least(goal, -2.0, -4.0) == pytest.approx(-2.04)
+    assert objective.least(goal, -9.13, -9.5) == pytest.approx(-9.1374)
+    assert objective.least(goal, -2.0) == pytest.approx(-2.04)
+    slack = Objective(quality="loss", minimize="loss", within=0.1, keep=None)
+    assert objective.least(slack, -2.0, -4.0) == pytest.approx(-2.1)
+    assert objective.least_share(slack, -2.0, -4.0) == pytest.approx(0.95)

@@ -1,0 +1,254 @@
+"""What the baseline's first two runs say, and what a search makes of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from autotune.core.measurement import Schedule
+from autotune.judging.decisions import confirm, pilot
+from autotune.judging.decisions.history import History
+from autotune.space import space as spaces
+from autotune.space.sections import Budget, Objective
+
+CURVE = [0.1, 0.15, 0.18, 0.2]
+
+
+def asked(space, budget=None, **objective):
+    changes = {
+        "objective": Objective(**{**space.objective.model_dump(), **objective}),
+        "budget": Budget(**{**space.budget.model_dump(), **(budget or {})}),
+    }
+    return space.model_copy(update=changes)
+
+
+@pytest.fixture
+def runs(make_trial, space):
+    """The baseline's two runs, the second one `apart` from the first."""
+
+    def make(apart=0.0, curve=CURVE, **said):
+        config = space.baseline_config
+        return [
+            make_trial(0, 10, curve=curve, **said, **config),
+            make_trial(
+                1, 10, curve=[q * (1 + apart) for q in curve], repeat=confirm.noise_repeat(), **said, **config
+            ),
+        ]
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("objective", "budget", "wanted"),
+    [
+        ({"select": "same-quality"}, {}, True),
+        ({"select": "pareto"}, {}, True),
+        ({"select": "same-quality", "target": 0.2}, {}, True),
+        ({"select": "same-quality", "keep": 0.0}, {}, False),
+        ({"select": "same-training"}, {}, False),
+        ({"select": "same-quality"}, {"repeats": 0}, False),
+        ({"select": "same-quality"}, {"trials": 1}, False),
+    ],
+)
+def test_the_baseline_is_run_twice_where_quality_decides_and_is_to_be_confirmed(
+    space, objective, budget, wanted
+):
+    assert pilot.is_wanted(asked(space, budget, **objective)) is wanted
+
+
+def test_before_both_runs_have_completed_nothing_is_known(runs, make_trial, space):
+    assert pilot.pilot(History([], space)) is None
+    assert pilot.pilot(History(runs()[:1], space)) is None
+    failed = make_trial(1, failure="oom", repeat=confirm.noise_repeat())
+    assert pilot.pilot(History([runs()[0], failed], space)) is None
+    assert pilot.pilot(History([make_trial(0, failure="oom")], space)) is None
+    assert pilot.said(History(runs()[:1], space)) is None
+    assert pilot.settled(History(runs()[:1], space)).space == space
+
+
+def test_one_run_is_enough_where_no_second_one_was_asked_for(runs, space):
+    found = pilot.pilot(History(runs()[:1], asked(space, {"repeats": 0})))
+    assert (found.runs, found.noise) == (1, None)
+
+
+def test_what_equal_runs_have_shown(runs, space):
+    found = pilot.pilot(History(runs(apart=0.1, chance=0.05), space))
+    assert (found.runs, found.samples) == (2, 400)
+    assert found.quality == pytest.approx(0.21)
+    assert found.noise == pytest.approx(0.02 / 2**0.5), "in the units of the quality"
+    assert (found.chance, found.start) == (0.05, 0.05)
+    assert pilot.pilot(History(runs(), space)).start is None
+
+
+@pytest.mark.parametrize(
+    ("said", "why_not"),
+    [
+        ({}, None),
+        ({"chance": 0.15}, None),
+        (
+            {"chance": 0.185},
+            "after 400 samples the baseline's bleu_4 0.2000 is not clearly above chance, 0.1850",
+        ),
+        (
+            {"chance": 0.25},
+            "after 400 samples the baseline's bleu_4 0.2000 is not clearly above chance, 0.2500",
+        ),
+        (
+            {"collapsed": True},
+            "after 400 samples the baseline gives the same answer to every input (bleu_4 0.2000)",
+        ),
+    ],
+)
+def test_what_a_model_reaches_that_ignores_its_input_is_no_quality(runs, space, said, why_not):
+    found = pilot.pilot(History(runs(**said), space))
+    assert found.why_not == why_not
+    assert found.samples_needed == (1600 if why_not else None)
+
+
+def test_what_equal_runs_differ_by_may_be_all_that_lies_above_chance(runs, space):
+    assert pilot.pilot(History(runs(apart=0.1, chance=0.185), space)).why_not.endswith(
+        "bleu_4 0.2100 is not clearly above chance, 0.1850"
+    )
+
+
+def test_one_collapsed_run_of_two_is_one_too_many(runs, space):
+    trials = [runs(collapsed=True)[0], runs()[1]]
+    assert "the baseline in one of its runs gives the same" in pilot.pilot(History(trials, space)).why_not
+
+
+def test_where_equal_runs_lie_further_apart_than_is_asked_for_that_is_said(runs, space):
+    assert pilot.pilot(History(runs(apart=0.005), space)).doubt is None
+    noisy = runs(apart=0.2)
+    found = pilot.pilot(History(noisy, space))
+    assert found.why_not is None, "who is clearly better can be told all the same"
+    assert found.doubt == "after 400 samples, 3 seeds show bleu_4 to within 0.049, but keep 0.95 needs 0.011"
+    assert found.samples_needed == 800
+    assert "a larger --repeats" in pilot.said(History(noisy, space))
+    assert pilot.settled(History(noisy, space)).space == space
+    assert pilot.pilot(History(noisy, asked(space, keep=0.5))).doubt is None, "less is asked for"
+    many = asked(space, {"repeats": 100})
+    assert pilot.pilot(History(noisy, many)).doubt is None, "so many seeds would tell"
+    to_target = asked(space, select="same-quality", target=0.2)
+    assert pilot.pilot(History(noisy, to_target)).doubt is None
+
+
+def test_who_plans_lengths_runs_the_baseline_once_and_its_second_run_is_a_shorter_one(runs, planned):
+    first = History(runs()[:1], planned)
+    assert pilot.is_wanted(planned)
+    assert not pilot.is_due(first)
+    assert (pilot.pilot(first).runs, pilot.pilot(first).noise) == (1, None)
+    to_target = asked(planned, target=0.2)
+    assert pilot.is_due(History(first.trials, to_target)), "a time to a target is of equal trainings"
+
+
+def test_the_pilot_sets_no_target_and_keeps_one_that_is_given(runs, space):
+    assert pilot.settled(History(runs(), space)).space.objective.target is None
+    given = asked(space, target=0.3)
+    assert pilot.settled(History(runs(), given)).space.objective.target == 0.3
+
+
+def test_where_the_learning_rate_is_constant_the_first_at_the_quality_wins(runs, planned, space):
+    """A piece of such a training is a training: it is stopped where it is good enough."""
+
+    def scheduled(schedule, **said):
+        return [replace(t, measurement=replace(t.measurement, schedule=schedule)) for t in runs(**said)]
+
+    constant = scheduled(Schedule(1e-3, 1e-3, 100), apart=0.02)
+    assert pilot.settled(History(constant, space)).space.objective.target == pytest.approx(0.1919)
+    assert pilot.said(History(constant, space)).endswith("The first configuration to reach 0.1919 wins.")
+    given = asked(space, target=0.3)
+    assert pilot.settled(History(constant, given)).space.objective.target == 0.3
+    for schedule in (None, Schedule(1e-3, 1e-4, 400)):
+        history = History(scheduled(schedule, apart=0.02), space)
+        assert pilot.settled(history).space.objective.target is None
+    assert pilot.settled(History(constant, planned)).space.objective.target is None, "its length is planned"
+
+
+@pytest.mark.parametrize("target", [None, 0.3])
+def test_where_qualities_cannot_be_compared_only_the_same_training_is_searched(runs, space, target):
+    goal = asked(space, target=target)
+    settled = pilot.settled(History(runs(collapsed=True), goal)).space
+    assert (settled.objective.select, settled.objective.target) == ("same-training", None)
+    assert settled == pilot.same_training(settled)
+    assert pilot.fell_back(History(runs(collapsed=True), goal)).startswith(
+        "after 400 samples the baseline gives"
+    )
+    assert pilot.fell_back(History(runs(), goal)) is None
+    assert pilot.fell_back(History(runs()[:1], goal)) is None
+
+
+def test_a_front_and_the_same_training_do_not_depend_on_the_pilot(runs, space):
+    front = asked(space, select="pareto")
+    assert pilot.settled(History(runs(collapsed=True), front)).space == front
+    assert pilot.fell_back(History(runs(collapsed=True), front)) is None
+    same = asked(space, select="same-training")
+    assert pilot.settled(History([], same)).space == pilot.same_training(same)
+    assert pilot.fell_back(History(runs(collapsed=True), same)) is None
+
+
+def test_the_same_training_leaves_the_batch_and_all_that_counts(space):
+    text = spaces.dump(space).replace("knobs:", "knobs:\n  dropout: {choice: [0.1, 0.2]}", 1)
+    text = text.replace("baseline:", "baseline:\n  dropout: 0.1", 1)
+    wide = spaces.complete(spaces.parse(text, "test"), "test")
+    fixed = pilot.same_training(wide)
+    assert fixed.knobs["dropout"].choice == (0.1,)
+    assert fixed.limits.effective_batch_size == (16, 16)
+    for free in ("micro_batch_size", "accumulation_steps", "precision", "num_workers"):
+        assert fixed.knobs[free] == wide.knobs[free]
+    config = fixed.config(
+        {**fixed.drawn(fixed.baseline_config), "micro_batch_size": 8, "accumulation_steps": 2}
+    )
+    assert config["learning_rate"] == wide.baseline["learning_rate"]
+    assert fixed.violation(config) is None
+    assert fixed.violation({**config, "accumulation_steps": 1}) is not None
+
+
+def test_the_same_training_is_as_long_as_the_baselines(planned):
+    fixed = pilot.same_training(planned)
+    assert fixed.knobs["length"].share == (1.0, 1.0)
+    assert fixed.contains(fixed.baseline_config)
+    assert not fixed.contains({**fixed.baseline_config, "length": 10_000})
+
+
+def test_the_samples_of_a_trial_are_those_after_which_the_baseline_had_learnt(make_trial, space, runs):
+    open_ended = asked(space, {"until_learnt": True, "samples_per_trial": 1000, "evaluations_per_trial": 10})
+    assert pilot.settled(History([], open_ended)).space == open_ended
+    trials = [replace(t, measurement=replace(t.measurement, quality_samples=400)) for t in runs()]
+    budget = pilot.settled(History(trials[:1], open_ended)).space.budget
+    assert (budget.samples_per_trial, budget.evaluations_per_trial, budget.until_learnt) == (400, 4, False)
+
+
+def test_what_the_pilot_has_found_is_said_in_words(runs, space):
+    text = pilot.said(History(runs(apart=0.01, chance=0.1), space))
+    assert text == (
+        "Pilot: the baseline has bleu_4 0.2010 (chance 0.1000) after 400 samples, equal runs 0.0014 apart."
+    )
+
+
+def test_what_cannot_be_compared_is_said_with_what_would_help(runs, space):
+    text = pilot.said(History(runs(collapsed=True), space))
+    assert text == (
+        "Quality cannot be compared yet: after 400 samples the baseline gives the same answer to every input "
+        "(bleu_4 0.2000). The search continues with a promise that needs no comparison: the same training, "
+        "only faster. To compare it, try --samples 1600 or more, or --samples auto."
+    )
+    front = pilot.said(History(runs(collapsed=True), asked(space, select="pareto")))
+    assert "The search goes on" not in front
+    assert pilot.said(History(runs(), asked(space, select="same-training"))) is None
+
+
+def test_of_a_loss_the_pilot_speaks_with_its_own_sign(runs, space):
+    """Inside, a loss has its sign turned; the search counts in tokens."""
+    losses = runs(curve=[-4.0, -3.0, -2.5, -2.0])
+    given = {"quality": "val_loss", "minimize": "val_loss", "keep": 0.98}
+    ours = asked(space, **given).model_copy(update={"unit": "tokens"})
+    said = "Pilot: the baseline has val_loss 2.0000 after 400 tokens"
+    assert pilot.said(History(losses, ours)).startswith(said)
+    assert pilot.pilot(History(losses, ours)).start == -4.0, "of a loss, its first evaluation"
+    luck = pilot.said(History(runs(0.01, curve=[-4.0, -3.0, -2.5, -2.0], chance=-2.01), ours))
+    assert "the baseline's val_loss 2.0100 is not clearly below chance, 2.0100" in luck
+
+
+def test_a_slack_that_is_narrower_than_the_noise_is_told_as_one(runs, space):
+    given = {"quality": "val_loss", "minimize": "val_loss", "keep": None, "within": 0.02}
+    doubt = pilot.pilot(History(runs(0.2, curve=[-4.0, -3.0, -2.5, -2.0]), asked(space, **given))).doubt
+    assert "but within 0.02 needs" in doubt

@@ -1,0 +1,111 @@
+"""How long trainings have to be for the baseline's quality, by what a longer one buys."""
+
+import math
+
+import pytest
+
+from autotune.judging.decisions import planning
+from autotune.judging.decisions.planning import LengthNeeds
+from autotune.space.sections import Objective
+
+WHOLE, QUALITY, RATE = 20_000, 0.3, 0.04 / math.log(2)  # a doubling buys 0.04
+
+
+@pytest.fixture
+def trained(make_trial, planned):
+    """A trial of so many samples, with the baseline's settings but for those given, that ended with this."""
+
+    def make(number, samples, quality, **rest):
+        return make_trial(number, 10, quality, **{**planned.baseline_config, "length": samples, **rest})
+
+    return make
+
+
+@pytest.fixture
+def pair(trained):
+    """The baseline at full and at half its length."""
+    return [trained(0, WHOLE, QUALITY), trained(1, WHOLE // 2, QUALITY - 0.04)]
+
+
+@pytest.fixture
+def needs(planned):
+    return lambda trials, slack=0.0: LengthNeeds(trials, planned, QUALITY, slack)
+
+
+def test_a_training_at_two_lengths_says_what_a_longer_one_buys(pair, needs):
+    assert needs(pair).rate == pytest.approx(RATE)
+    assert needs(pair[:1]).rate is None
+
+
+def test_lengths_that_lie_close_say_nothing(trained, pair, needs):
+    assert needs([pair[0], trained(1, 19_000, 0.29)]).rate is None
+
+
+@pytest.mark.parametrize(
+    ("quality", "samples"), [(0.3, 20_000), (0.26, 40_000), (0.34, 10_000), (0.0, 80_000), (0.9, 5_000)]
+)
+def test_who_misses_the_quality_needs_more_and_who_exceeds_it_less_but_by_no_more_than_4(
+    trained, pair, needs, quality, samples
+):
+    other = trained(2, WHOLE, quality, learning_rate=2e-4)
+    assert needs([*pair, other]).samples(other) == pytest.approx(samples)
+
+
+def test_the_rate_is_pooled_over_all_settings_however_good_each_is(trained, pair, needs):
+    better = [
+        trained(2, WHOLE, 0.5, learning_rate=2e-4),
+        trained(3, WHOLE // 2, 0.44, learning_rate=2e-4),
+        trained(4, WHOLE, 0.1, learning_rate=4e-4),  # alone, and says nothing
+    ]
+    assert needs([*pair, *better]).rate == pytest.approx(0.05 / math.log(2))
+
+
+def test_of_several_lengths_that_counts_which_came_closest(trained, pair, needs):
+    other = [
+        trained(n, samples, quality, learning_rate=2e-4)
+        for n, samples, quality in ((2, WHOLE, 0.5), (3, 5_000, 0.31), (4, 5_000, 0.29))
+    ]
+    assert needs([*pair, *other]).samples(other[0]) == pytest.approx(5_000)
+
+
+def test_without_a_rate_settings_need_the_length_that_they_had(trained, pair, needs):
+    other = trained(2, 10_000, 0.1, learning_rate=2e-4)
+    assert needs([pair[0], other]).samples(other) == pytest.approx(10_000)
+
+
+def test_a_longer_training_that_seems_to_buy_nothing_is_taken_to_buy_what_may_be_lost(trained, pair, needs):
+    flat = [pair[0], trained(1, WHOLE // 2, QUALITY + 0.01)]
+    assert needs(flat, slack=0.02).rate == pytest.approx(0.02 / math.log(2))
+
+
+def test_only_trainings_that_came_to_their_end_count(trained, pair, needs, make_trial):
+    key = {"learning_rate": 2e-4}
+    others = [
+        trained(2, WHOLE, 0.1, stopped=True, **key),
+        trained(3, WHOLE, 0.1, failure="oom", **key),
+        trained(4, WHOLE, 0.1, race=(0, 1), **key),
+        trained(5, WHOLE, 0.1, ablation_of=1, **key),
+    ]
+    known = needs([*pair, *others])
+    assert [known.samples(trial) for trial in others] == [None] * 4
+    assert known.rate == pytest.approx(RATE)
+
+
+@pytest.mark.parametrize(
+    ("goal", "wanted"),
+    [({}, True), ({"target": 0.2}, False), ({"select": "same-training"}, False), ({"keep": 0.0}, False)],
+)
+def test_lengths_are_planned_if_whole_trainings_are_compared_by_their_ends(planned, space, goal, wanted):
+    objective = Objective(**goal)
+    assert planning.is_wanted(planned.model_copy(update={"objective": objective})) is wanted
+    assert not planning.is_wanted(space.model_copy(update={"objective": objective})), "without such a knob"
+
+
+def test_where_lengths_are_not_planned_nothing_is_known_of_them(pair, space):
+    assert (
+        LengthNeeds(pair, space, QUALITY, 0.0).rate,
+        LengthNeeds(pair, space, QUALITY, 0.0).samples(pair[0]),
+    ) == (
+        None,
+        None,
+    )

@@ -1,0 +1,242 @@
+"""Whether a quality is kept: three answers, what they rest on, and how often they are wrong."""
+
+import math
+import random
+from collections import Counter
+
+import pytest
+
+from autotune.core.measurement import Evaluation, Measurement
+from autotune.core.trial import Outcome, Status, Trial
+from autotune.judging.decisions import quality
+from autotune.judging.decisions.quality import Answer, Noise
+from autotune.judging.measurement.estimates import Figure
+from autotune.space.sections import Objective
+
+KEEP = 0.95
+SURE = Noise(0.004, 100)
+
+
+@pytest.fixture
+def runs(make_trial):
+    """Runs that ended with these qualities."""
+    return lambda *qualities, **rest: [
+        make_trial(n, 10, curve=[found], **rest) for n, found in enumerate(qualities)
+    ]
+
+
+def test_what_is_as_good_is_kept_and_what_is_much_worse_is_lost(runs):
+    reference = runs(*[0.2] * 4)
+    kept = quality.compare(runs(*[0.2] * 4), reference, KEEP, SURE)
+    assert kept.answer is Answer.KEPT
+    assert (kept.quality, kept.reference, kept.share.value) == pytest.approx((0.2, 0.2, 1.0))
+    assert KEEP < kept.share.low < 1 < kept.share.high
+    lost = quality.compare(runs(*[0.18] * 4), reference, KEEP, SURE)
+    assert lost.answer is Answer.LOST
+    assert lost.share.high < KEEP
+    assert kept.runs_needed is lost.runs_needed is None
+
+
+def test_what_may_be_either_is_not_decided_and_says_how_many_runs_would(runs):
+    one = quality.compare(runs(0.196), runs(0.2), KEEP, SURE)
+    assert one.answer is Answer.UNDECIDED
+    assert one.share.low < KEEP < one.share.high
+    needed = one.runs_needed
+    assert quality.compare(runs(*[0.196] * needed), runs(*[0.2] * needed), KEEP, SURE).answer is Answer.KEPT
+    fewer = needed - 1
+    assert quality.compare(runs(*[0.196] * fewer), runs(*[0.2] * fewer), KEEP, SURE).answer is not Answer.KEPT
+
+
+def test_at_the_very_border_no_number_of_runs_would_decide(runs):
+    assert quality.compare(runs(0.19), runs(0.2), KEEP, SURE).runs_needed is None
+
+
+def test_without_a_known_noise_nothing_is_decided(runs):
+    found = quality.compare(runs(0.1), runs(0.2), KEEP, None)
+    assert (found.answer, found.share.low, found.share.high) == (Answer.UNDECIDED, None, None)
+    assert found.runs_needed is None
+
+
+def test_without_a_run_or_with_a_quality_of_0_there_is_nothing_to_compare_with(runs):
+    assert quality.compare([], runs(0.2), KEEP, SURE) is None
+    assert quality.compare(runs(0.2), [], KEEP, SURE) is None
+    assert quality.compare(runs(0.2), runs(0.0), KEEP, SURE) is None
+
+
+def test_of_a_loss_with_its_sign_turned_a_tenth_more_is_a_tenth_worse(runs):
+    worse = quality.compare(runs(*[-2.2] * 4), runs(*[-2.0] * 4), KEEP, SURE)
+    assert (worse.answer, worse.share.value) == (Answer.LOST, pytest.approx(0.9))
+    better = quality.compare(runs(*[-1.8] * 4), runs(*[-2.0] * 4), KEEP, SURE)
+    assert (better.answer, better.share.value) == (Answer.KEPT, pytest.approx(1.1))
+
+
+def test_a_run_ends_with_the_mean_of_the_last_quarter_of_its_evaluations(make_trial):
+    trial = make_trial(0, 10, curve=[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.2, 0.4])
+    assert quality.qualities([trial, make_trial(1, 10)]) == [pytest.approx(0.3)]
+
+
+def test_few_items_that_differ_leave_open_what_runs_alone_would_decide(runs):
+    even, odd = (0.1, 0.3) * 4, (0.3, 0.1) * 4
+    same = quality.compare(runs(*[0.2] * 4, items=even), runs(*[0.2] * 4, items=even), KEEP, SURE)
+    assert same.answer is Answer.KEPT, "every item is scored the same"
+    apart = quality.compare(runs(*[0.2] * 4, items=odd), runs(*[0.2] * 4, items=even), KEEP, SURE)
+    assert apart.answer is Answer.UNDECIDED
+    assert apart.runs_needed is None, "more seeds do not help where the items are too few"
+    many = quality.compare(runs(*[0.2] * 4, items=odd * 999), runs(*[0.2] * 4, items=even * 999), KEEP, SURE)
+    assert many.answer is Answer.KEPT
+
+
+def test_items_count_only_where_both_were_scored_on_the_same_ones(runs):
+    alone = quality.compare(runs(0.2), runs(0.2), KEEP, SURE)
+    for items in ((), (0.1, 0.2, 0.3)):
+        assert quality.compare(runs(0.2, items=items), runs(0.2, items=(0.1, 0.3)), KEEP, SURE) == alone
+    uneven = [*runs(0.2, items=(0.1, 0.3)), *runs(0.2, items=(0.2,))]
+    theirs = runs(0.2, 0.2, items=(0.3, 0.1))
+    assert quality.compare(uneven, theirs, KEEP, SURE) == quality.compare(
+        runs(0.2, 0.2), runs(0.2, 0.2), KEEP, SURE
+    )
+
+
+def test_the_noise_is_that_of_what_equal_runs_ended_with_in_the_units_of_the_quality(make_trial):
+    group = [
+        make_trial(n, 10, curve=[0.1 * early, 0.2 * late])
+        for n, early, late in ((0, 0.5, 0.9), (1, 1.5, 1.1))
+    ]
+    found = quality.noise([group])
+    assert found.deviation == pytest.approx(0.2 * 0.1 * math.sqrt(2)), "0.18 and 0.22"
+    assert found.degrees == 1
+    twice = quality.noise([group, group])
+    assert (twice.deviation, twice.degrees) == (pytest.approx(found.deviation), 2)
+
+
+def test_without_two_equal_runs_the_noise_is_unknown(make_trial):
+    alone = make_trial(0, 10, curve=[0.1, 0.2])
+    assert quality.noise([]) is None
+    assert quality.noise([[alone], [make_trial(1, 10, curve=[0.3, 0.4])]]) is None
+    assert quality.noise([[alone, make_trial(1, 10)]]) is None, "a run without a curve says nothing"
+
+
+def test_runs_that_end_the_same_have_no_noise_however_they_came_there(make_trial):
+    twins = [make_trial(n, 10, curve=[0.1 * n, 0.2]) for n in range(2)]
+    assert quality.noise([twins]) == Noise(0.0, 1)
+
+
+def test_the_more_runs_the_narrower_the_interval():
+    noise = Noise(0.01, 1)
+    widths = [quality.half_width(runs, noise) for runs in (2, 3, 6, 12)]
+    assert widths == sorted(widths, reverse=True)
+    assert quality.half_width(10_000, noise) < 0.001
+
+
+@pytest.fixture
+def answers(make_trial):
+    """How often each answer is given where so many runs of both sides truly have such a share."""
+
+    def count(share, runs, times=400, noise=0.03):
+        rng = random.Random(0)
+
+        def drawn(times_better):
+            return [
+                make_trial(
+                    n, 10, curve=[q * times_better * rng.gauss(1, noise) for q in (0.1, 0.15, 0.18, 0.2)]
+                )
+                for n in range(runs)
+            ]
+
+        found = Counter()
+        for _ in range(times):
+            ours, theirs = drawn(share), drawn(1.0)
+            found[quality.compare(ours, theirs, KEEP, quality.noise([ours, theirs])).answer] += 1
+        return {answer: found[answer] / times for answer in Answer}
+
+    return count
+
+
+def test_a_lost_quality_is_hardly_ever_called_kept(answers):
+    assert answers(0.90, 3)[Answer.KEPT] <= 0.01
+    assert answers(KEEP, 3)[Answer.KEPT] <= 0.06, "the level of the test, at its border"
+
+
+def test_a_kept_quality_is_hardly_ever_called_lost(answers):
+    assert answers(KEEP, 3)[Answer.LOST] <= 0.06
+    assert answers(1.0, 3)[Answer.LOST] <= 0.01
+
+
+def test_a_better_quality_is_called_kept_and_a_much_worse_one_lost(answers):
+    assert answers(1.05, 4)[Answer.KEPT] >= 0.95
+    assert answers(0.85, 4)[Answer.LOST] >= 0.95
+
+
+@pytest.mark.parametrize("repeats", [3, 4, 5, 6])
+def test_settings_that_lose_all_that_may_be_lost_seldom_pass_however_often_they_are_looked_at(repeats):
+    """Looks at 3, 4, ... runs of both, and at one more of the baseline's, as a search has them."""
+    rng, passed, times = random.Random(repeats), 0, 4000
+    level = quality.early_level(repeats)
+    for _ in range(times):
+        ours = [rng.gauss(KEEP, 0.02) for _ in range(repeats)]
+        theirs = [rng.gauss(1.0, 0.02) for _ in range(repeats)]
+        for seen in range(3, repeats + 1):
+            a, b = ended(ours[:seen]), ended(theirs[:seen])
+            found = quality.compare(a, b, KEEP, quality.noise([a, b]), level=level)
+            if found.answer is Answer.KEPT:
+                passed += 1
+                break
+    assert 0.02 * times <= passed <= 0.055 * times
+
+
+def ended(qualities):
+    """Trials that ended with these qualities, and have nothing else."""
+    return [
+        Trial(n, {}, Outcome(Status.COMPLETED), Measurement(quality=found))
+        for n, found in enumerate(qualities)
+    ]
+
+
+def test_one_look_needs_the_level_of_the_test_and_each_further_one_a_surer_one():
+    levels = [quality.early_level(repeats) for repeats in (0, 3, 4, 6, 20)]
+    assert levels[0] == levels[1] == quality.LEVEL
+    assert levels == sorted(levels)
+    assert levels[-1] < 0.99
+
+
+def test_what_is_kept_is_a_share_of_what_the_reference_has_gained(runs):
+    """A loss that began at 4 and ends at 2: of the 2 that it gained, 2.08 keeps 96%, and 2.2 keeps 90%."""
+    theirs = runs(*[-2.0] * 4)
+    kept = quality.compare(runs(*[-2.08] * 4), theirs, KEEP, SURE, start=-4.0)
+    assert (kept.answer, kept.share.value, kept.gain) == (Answer.KEPT, pytest.approx(0.96), 2.0)
+    lost = quality.compare(runs(*[-2.2] * 4), theirs, KEEP, SURE, start=-4.0)
+    assert (lost.answer, lost.share.value) == (Answer.LOST, pytest.approx(0.9))
+    assert quality.compare(runs(*[-2.08] * 4), theirs, KEEP, SURE, start=-2.1).answer is Answer.LOST
+
+
+def test_a_share_is_told_as_one_of_what_the_baseline_gains():
+    assert quality.between(Figure(1.0, 0.97, 1.0342)) == "97.0% to 103.4% of what it gains"
+    assert quality.between(Figure(1.0)) == "it is not known how far equal runs differ"
+    assert quality.limit("bleu_4", 0.98, None) == "98% of what the baseline gains in bleu_4"
+    assert (
+        quality.limit("val_loss", 0.995, None, minimize=True)
+        == "99.5% of what the baseline gains in val_loss"
+    )
+    assert quality.limit("bleu_4", 0.0, None) == "any bleu_4"
+    assert quality.keeps(Objective()) == "keeps 95% of what the baseline gains in bleu_4"
+    assert quality.keeps(Objective(keep=0)) == "has any bleu_4"
+
+
+LOSS = Objective(minimize="val_loss", quality="val_loss")
+SLACK = Objective(minimize="val_loss", quality="val_loss", within=0.02, keep=None)
+
+
+def test_an_absolute_slack_is_told_in_the_qualitys_own_units():
+    assert quality.keeps(SLACK) == "is at most 0.02 above the baseline's val_loss"
+    assert quality.limit("bleu_4", None, 0.01) == "0.01 below the baseline's bleu_4"
+    assert quality.between(Figure(1.0, 0.99, 1.0125), SLACK, 2.4) == "0.024 above it to 0.03 below it"
+    assert quality.between(Figure(1.0, 0.99, 1.0125), SLACK, 1.0) == "0.01 above it to 0.0125 below it"
+
+
+def test_what_is_shown_has_the_users_sign_and_its_interval_in_order():
+    found = quality.shown_figure(Figure(-2.4, -2.5, -2.3), LOSS)
+    assert found == Figure(2.4, 2.3, 2.5)
+    assert quality.shown_figure(Figure(-2.4), LOSS) == Figure(2.4)
+    assert quality.shown_figure(Figure(0.2, 0.1, 0.3), Objective()) == Figure(0.2, 0.1, 0.3)
+    (point,) = quality.shown_curve([Evaluation(100, 1.0, -2.4, chance=-9.0)], LOSS)
+    assert (point.quality, point.chance) == (2.4, 9.0)

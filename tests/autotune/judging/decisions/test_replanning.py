@@ -1,0 +1,123 @@
+"""What is trained at another length: the baseline at half of it, and the best at what they need."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from autotune.core.measurement import Evaluation
+from autotune.judging.decisions import replanning
+from autotune.judging.decisions.history import History
+from autotune.space.sections import Budget
+
+WHOLE, QUALITY = 20_000, 0.3
+HIGHER = {"learning_rate": 2e-4}
+
+
+@pytest.fixture
+def trained(make_trial, planned):
+    """A trial of so many samples, with the baseline's settings but for those given, that ended with this."""
+
+    def make(number, samples, quality, speed=10, **rest):
+        config = {**planned.baseline_config, "length": samples, **rest}
+        return make_trial(number, speed, **{"curve": [quality], "half_width": 0.01, **config})
+
+    return make
+
+
+@pytest.fixture
+def pair(trained):
+    """The baseline at full and at half its length: a doubling buys 0.04."""
+    return [trained(0, WHOLE, QUALITY), trained(1, WHOLE // 2, QUALITY - 0.04)]
+
+
+@pytest.fixture
+def after(planned):
+    return lambda *trials: History(trials, planned)
+
+
+def test_the_pilot_is_the_baseline_at_half_its_length_once(trained, pair, after, planned):
+    assert replanning.pilot(after()) is None, "before the baseline"
+    assert replanning.pilot(after(trained(0, WHOLE, QUALITY, failure="oom"))) is None
+    assert replanning.pilot(after(pair[0])) == {**planned.baseline_config, "length": WHOLE // 2}
+    assert replanning.pilot(after(*pair)) is None
+    failed = trained(1, WHOLE // 2, 0.1, failure="error")
+    assert replanning.pilot(after(pair[0], failed)) is None, "it is not tried for ever"
+
+
+def test_who_plans_no_lengths_has_no_such_pilot(pair, space, planned):
+    assert replanning.pilot(History(pair[:1], space)) is None
+    alone = planned.model_copy(update={"budget": Budget(trials=1)})
+    assert replanning.pilot(History(pair[:1], alone)) is None
+    assert replanning.next_config(History(pair, space)) is None
+
+
+def test_a_new_configuration_is_as_long_as_the_best_one_has_to_be(trained, pair, after, planned):
+    config = {**planned.baseline_config, "micro_batch_size": 64}
+    assert replanning.planned(config, after(*pair), 1.0)["length"] == 19_968, "of whole steps of 64"
+    assert replanning.planned(config, after(*pair), 0.5)["length"] == 9_984
+    better = trained(2, WHOLE, QUALITY + 0.04, **HIGHER)
+    assert replanning.planned(config, after(*pair, better), 1.0)["length"] == 9_984
+    assert replanning.planned(config, after(*pair, better), 0.1)["length"] == 4_992, "a quarter at least"
+
+
+def test_the_best_is_whose_settings_train_the_soonest_also_if_they_missed_the_quality(trained, pair, after):
+    twice_as_fast = trained(2, WHOLE, QUALITY - 0.02, speed=20, num_workers=4)
+    twice_as_good = trained(3, WHOLE, QUALITY + 0.04, **HIGHER)
+    assert replanning.best(after(*pair)).number in {0, 1}, "of the same settings"
+    assert replanning.best(after(*pair, twice_as_fast)).number == 2, (
+        "1.4 times the samples, at twice the speed"
+    )
+    assert replanning.best(after(*pair, twice_as_fast, twice_as_good)).number == 3
+    memory = trained(4, WHOLE, QUALITY + 0.04, speed=90, peak=99, limit=100, num_workers=0)
+    assert replanning.best(after(*pair, memory)).number in {0, 1}, "no length mends that"
+
+
+def test_who_is_clearly_better_is_trained_again_and_shorter(trained, pair, after):
+    better = trained(2, WHOLE, QUALITY + 0.04, **HIGHER)
+    assert replanning.next_config(after(*pair, better)) == {**better.config, "length": 10_000}
+    again = trained(3, 10_000, QUALITY, **HIGHER)
+    assert replanning.next_config(after(*pair, better, again)) is None, "it has the length that it needs"
+
+
+def test_who_just_misses_is_trained_again_and_longer(trained, pair, after):
+    faster = trained(2, WHOLE, QUALITY - 0.02, speed=30, num_workers=4)
+    longer = replanning.next_config(after(*pair, faster))
+    assert longer["num_workers"] == 4
+    assert longer["length"] == pytest.approx(WHOLE * 2**0.5, rel=0.001)
+
+
+def test_what_would_gain_nothing_is_not_trained_again(trained, pair, after):
+    barely = trained(2, WHOLE, QUALITY - 0.04, speed=20.5, num_workers=4)
+    assert replanning.best(after(*pair, barely)).number == 2
+    assert replanning.next_config(after(*pair, barely)) is None, "2.05 times the speed, twice the samples"
+    assert replanning.next_config(after(pair[0], barely)) is None, "without a rate nothing is known"
+
+
+def test_the_same_settings_are_trained_at_four_lengths_at_most(trained, pair, after):
+    """They need 16000 samples, by each of those."""
+    rate = 0.04 / math.log(2)
+    tried = [
+        trained(n, samples, QUALITY + rate * math.log(samples / 16_000), speed=20, num_workers=4)
+        for n, samples in enumerate((5_008, 7_008, 9_008, 19_008), start=2)
+    ]
+    assert replanning.next_config(after(*pair, *tried[:3]))["length"] == pytest.approx(16_000, rel=0.01)
+    assert replanning.next_config(after(*pair, *tried)) is None
+
+
+def test_a_training_that_is_evaluated_by_itself_is_planned_to_end_at_an_evaluation(
+    make_trial, planned, after
+):
+    """The baseline's 1250 steps of 16 samples are evaluated after steps 50, 350, 650, 950 and 1250."""
+    curve = [Evaluation(16 * step, 1.0, 0.1) for step in (50, 350, 650, 950, 1250)]
+    made = make_trial(0, 10, half_width=0.01, **{**planned.baseline_config, "length": WHOLE})
+    baseline = replace(made, measurement=replace(made.measurement, curve=tuple(curve)))
+    lengths = {size: {**planned.baseline_config, "micro_batch_size": size} for size in (16, 32, 64)}
+    found = {
+        size: replanning.planned(config, after(baseline), 0.5)["length"] / size
+        for size, config in lengths.items()
+    }
+    assert found == {16: 650, 32: 350, 64: 350}, "64: after step 50 it would be shorter than a quarter"
+    irregular = replace(baseline.measurement, curve=(curve[0], *curve[2:]))
+    unknown = after(replace(baseline, measurement=irregular))
+    assert replanning.planned(lengths[16], unknown, 0.5)["length"] == WHOLE // 2

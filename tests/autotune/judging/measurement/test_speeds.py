@@ -1,0 +1,100 @@
+"""Every measurement of the same settings counts for all of them."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from autotune.core.measurement import Throughput
+from autotune.judging.measurement.speeds import Speeds, pooled
+
+
+def changed(trial, **changes):
+    return replace(trial, measurement=replace(trial.measurement, **changes))
+
+
+def measured(trial, speed, half_width, seconds, steps=10):
+    return changed(trial, throughput=Throughput(speed, half_width, steps, seconds))
+
+
+def test_figures_of_the_same_settings_are_pooled_by_how_long_they_were_measured(make_trial):
+    long, short = measured(make_trial(1), 10.0, 0.1, 30.0), measured(make_trial(2), 14.0, 0.1, 10.0)
+    figure = pooled([long, short])
+    assert figure.samples_per_s == pytest.approx(11.0)
+    assert (figure.steps, figure.seconds) == (20, 40.0)
+    assert figure.half_width_per_s == pytest.approx(2.0), "half of what they lie apart"
+
+
+def test_where_figures_agree_the_interval_is_the_steps_own_and_narrows(make_trial):
+    same = [measured(make_trial(n), 10.0, 0.4, 5.0) for n in range(4)]
+    assert pooled(same).half_width_per_s == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_pooled_figure_lies_among_those_that_it_is_of(make_trial, seed):
+    rng = random.Random(seed)
+    trials = [
+        measured(make_trial(n), rng.uniform(1, 100), rng.uniform(0, 5), rng.uniform(0.1, 60))
+        for n in range(rng.randint(1, 6))
+    ]
+    rates, figure = [t.samples_per_s for t in trials], pooled(trials)
+    assert min(rates) * 0.999 <= figure.samples_per_s <= max(rates) * 1.001
+    assert figure.half_width_per_s >= (max(rates) - min(rates)) / 2
+
+
+def test_the_learning_rate_and_the_seed_make_no_other_settings(make_trial):
+    first = make_trial(1, 10, half_width=0.1, learning_rate=1e-3, seed=1)
+    second = make_trial(2, 12, half_width=0.1, learning_rate=2e-3, seed=2)
+    assert Speeds([first, second]).of(first).samples_per_s == pytest.approx(11)
+    other = make_trial(3, 50, half_width=0.1, micro_batch_size=32)
+    assert Speeds([first, other]).of(first).samples_per_s == 10
+
+
+def test_one_is_not_true(make_trial):
+    numbers = [make_trial(n, 10 * n, half_width=0.1, compile=value) for n, value in ((1, 1), (2, True))]
+    assert Speeds(numbers).of(numbers[0]).samples_per_s == 10
+
+
+@pytest.mark.parametrize("changes", [{"shared": True}, {"device": "another"}, {"revision": "newer"}])
+def test_other_circumstances_are_never_pooled(make_trial, changes):
+    alone = make_trial(1, 10, half_width=0.1)
+    other = changed(make_trial(2, 20, half_width=0.1), **changes)
+    speeds = Speeds([alone, other])
+    assert speeds.of(alone).samples_per_s == 10
+    assert speeds.of(other).samples_per_s == 20
+    assert speeds.drift == 0
+    assert speeds.disagreements() == []
+
+
+def test_a_figure_of_too_few_steps_stands_for_itself_alone(make_trial):
+    sure, unsure = make_trial(1, 10, half_width=0.1), make_trial(2, 20)
+    speeds = Speeds([sure, unsure])
+    assert speeds.of(sure).samples_per_s == 10
+    assert speeds.of(make_trial(3, 30, micro_batch_size=2)).samples_per_s == 30
+    assert speeds.of(make_trial(4, micro_batch_size=2)) is None
+
+
+def test_what_is_known_of_a_configuration_that_was_not_run_itself(make_trial):
+    ran = make_trial(1, 10, half_width=0.1, learning_rate=1e-3)
+    speeds = Speeds([ran])
+    assert speeds.known({**ran.config, "learning_rate": 5e-3}, like=ran).samples_per_s == 10
+    assert speeds.known({**ran.config, "precision": "bf16"}, like=ran) is None
+    assert speeds.known(ran.config, like=changed(ran, shared=True)) is None
+
+
+def test_the_drift_is_that_between_measurements_of_the_same_settings(make_trial):
+    assert Speeds([]).drift == 0
+    assert Speeds([make_trial(1, 10, half_width=0.1)]).drift == 0
+    pair = [make_trial(n, speed, half_width=0.1) for n, speed in enumerate((90, 110))]
+    assert Speeds(pair).drift == pytest.approx(0.02**0.5)
+    others = [make_trial(n, 50, half_width=0.1, micro_batch_size=8) for n in (2, 3)]
+    assert Speeds([*pair, *others]).drift == pytest.approx(0.01**0.5)
+
+
+def test_figures_more_than_two_percent_apart_are_named_the_furthest_first(make_trial):
+    close = [make_trial(n, speed, half_width=0.1, micro_batch_size=4) for n, speed in ((0, 100), (1, 101.9))]
+    apart = [make_trial(n, speed, half_width=0.1, micro_batch_size=8) for n, speed in ((2, 103), (3, 100))]
+    far = [make_trial(n, speed, half_width=0.1) for n, speed in ((4, 10), (5, 12), (6, 11))]
+    found = Speeds([*close, *apart, *far]).disagreements()
+    assert [(slow.number, fast.number) for slow, fast, _ in found] == [(4, 5), (3, 2)]
+    assert [share for _, _, share in found] == [pytest.approx(0.2), pytest.approx(0.03)]
