@@ -35,7 +35,7 @@ test-all: .venv/installed-test
 # Every contract of every framework, and a trial of every example.
 soak: .venv/installed-test
 	.venv/bin/python -m pytest -n 2 --dist loadfile --soak --timeout 0 tests/faults tests/contracts tests/examples \
-		tests/r2gen/test_model.py tests/autotune/cli/test_cli_train.py tests/autotune/inside/test_chance.py $(ARGS)
+		tests/r2gen/test_model.py tests/autotune/cli/test_train.py tests/autotune/inside/test_chance.py $(ARGS)
 
 lint: .venv/installed-test
 	.venv/bin/ruff check .

@@ -50,7 +50,7 @@ def _say_in_any_encoding() -> None:
 
 
 def _commands() -> Typer:
-    from autotune.cli.cli import app  # noqa: PLC0415 - importing it takes a while, and may be interrupted
+    from autotune.cli.app import app  # noqa: PLC0415 - importing it takes a while, and may be interrupted
 
     return app
 

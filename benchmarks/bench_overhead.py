@@ -19,12 +19,12 @@ from pathlib import Path
 
 import optuna
 
-from autotune.cli import prepare
 from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.trial import Outcome, Status
 from autotune.engines import engine
 from autotune.search.ports import Silent
 from autotune.search.search import Search
+from autotune.sessions import prepare
 from autotune.space import builtin
 from autotune.space import space as spaces
 from autotune.storage import studies, study_file

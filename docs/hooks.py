@@ -39,7 +39,7 @@ def _said(*arguments: str) -> str:
 
 def commands() -> str:
     """Every command of the tuner, as typer documents it, without what it says of the whole."""
-    text = _said("typer", "autotune.cli.cli", "utils", "docs", "--name", "python -m autotune")
+    text = _said("typer", "autotune.cli.app", "utils", "docs", "--name", "python -m autotune")
     return text[text.index("\n## ") :].replace("```console\n$ ", "```text\n")
 
 

@@ -47,7 +47,7 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
 ) -> int:
     """Record a grid of runs, to replay searches over. Example: lab record t.jsonl --space grid.yaml"""
     # Late imports: the modules that run trials take a while to load, and `status` does not need them.
-    from autotune.cli import import_room, option_values  # noqa: PLC0415
+    from autotune.sessions import import_room, option_values  # noqa: PLC0415
     from lab.replay import recording  # noqa: PLC0415
 
     option_values.one_of("--only", only, recording.PARTS)
@@ -79,7 +79,7 @@ def _training(
     space: str, model: str | None, baseline: Path | None, data: Path | None, limits: Options
 ) -> tuple["Training", list[str]]:
     """Returns the training that a table's runs belong to, and notes for the user."""
-    from autotune.cli import gpus, prepare  # noqa: PLC0415 - as above
+    from autotune.sessions import gpus, prepare  # noqa: PLC0415 - as above
     from autotune.trials.setup import Training  # noqa: PLC0415
 
     here, source = gpus.usable(None), builtin.space_file(space)
@@ -92,7 +92,7 @@ def _training(
 
 def _table(file: Path, training: "Training", memory_limit: str | None) -> "Table":
     """Opens the table in `file`, or creates it; raises InputError if it is of another grid."""
-    from autotune.cli import prepare  # noqa: PLC0415 - as above
+    from autotune.sessions import prepare  # noqa: PLC0415 - as above
     from lab.replay import table  # noqa: PLC0415
 
     if not file.exists():
@@ -135,7 +135,7 @@ def replay(
     trials: Annotated[int, typer.Option(min=1, help="configurations per search")] = 40,
 ) -> int:
     """Replay searches over recorded runs, in simulated time. Example: lab replay t.jsonl --seeds 20"""
-    from autotune.cli import option_values  # noqa: PLC0415 - as above
+    from autotune.sessions import option_values  # noqa: PLC0415 - as above
     from lab.replay import scoring  # noqa: PLC0415 - importing the sampler takes a second
     from lab.replay.table import Table  # noqa: PLC0415
 

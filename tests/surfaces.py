@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from autotune.cli import cli_report, cli_session
+from autotune.cli import export, report, status
 from autotune.core import units
 from autotune.display import console, draw, snapshot, words
 from autotune.export import formats, winner
@@ -59,14 +59,14 @@ def contradictions(told: Iterable[Told]) -> dict[Thing, dict[str, list[str]]]:
 
 def told(place: Path) -> Iterator[Told]:
     """All that every surface says of the session in `place`."""
-    report = json.loads(_said(cli_report.report, place, "json", Path("-"), 1))
-    best, history = report["answer"]["best"]["trial"], snapshot.take(Session.open(place), place).history
-    yield from _of_status(_said(cli_session.status, place))
-    yield from _of_json(json.loads(_said(cli_session.status, place, as_json=True)))
-    yield from _of_report(report)
-    yield from _of_text("markdown", _said(cli_report.report, place, "md", Path("-"), 1), best)
-    yield from _of_page(_said(cli_report.report, place, "html", Path("-"), 1), best)
-    _said(cli_session.export, place, place / "best.yaml", best)
+    written = json.loads(_said(report.report, place, "json", Path("-"), 1))
+    best, history = written["answer"]["best"]["trial"], snapshot.take(Session.open(place), place).history
+    yield from _of_status(_said(status.status, place))
+    yield from _of_json(json.loads(_said(status.status, place, as_json=True)))
+    yield from _of_report(written)
+    yield from _of_text("markdown", _said(report.report, place, "md", Path("-"), 1), best)
+    yield from _of_page(_said(report.report, place, "html", Path("-"), 1), best)
+    _said(export.export, place, place / "best.yaml", best, None, None)
     yield from _of_export("export", (place / "best.yaml").read_text(), best)
     for trial in history.trials:
         if trial.completed and not trial.race:
@@ -82,12 +82,12 @@ def told(place: Path) -> Iterator[Told]:
 
 def texts(place: Path) -> Iterator[str]:
     """What the commands print about the session in `place`, and write."""
-    yield _said(cli_session.status, place)
-    yield _said(cli_session.status, place, as_json=True)
+    yield _said(status.status, place)
+    yield _said(status.status, place, as_json=True)
     for form in ("json", "md", "html"):
-        yield _said(cli_report.report, place, form, Path("-"), 1)
-    best = json.loads(_said(cli_session.status, place, as_json=True))["best"]["trial"]
-    _said(cli_session.export, place, place / "best.yaml", best)
+        yield _said(report.report, place, form, Path("-"), 1)
+    best = json.loads(_said(status.status, place, as_json=True))["best"]["trial"]
+    _said(export.export, place, place / "best.yaml", best, None, None)
     yield (place / "best.yaml").read_text()
 
 

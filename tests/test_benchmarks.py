@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from autotune.cli import prepare
+from autotune.sessions import prepare
 from r2gen import layers
 from r2gen.config import Config
 from r2gen.model import R2Gen, loss_sum

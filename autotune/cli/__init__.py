@@ -1,5 +1,1 @@
-"""The command line. `cli` lists the commands; `cli_run` joins search, engine and trackers.
-
-`prepare` and `gpus` determine what the machine can run.
-May import every room. No room imports it; only `__main__` does.
-"""
+"""The command line. `app` lists the commands; each has a module of its own, imported when it is called."""

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from autotune.cli import prepare
 from autotune.core import units
 from autotune.core.errors import InputError
 from autotune.core.shell import quoted
+from autotune.sessions import prepare
 from autotune.space import builtin
 from autotune.space.space import Space
 from autotune.storage.store import is_session

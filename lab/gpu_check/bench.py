@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from autotune.cli import prepare
 from autotune.core.measurement import Measurement
 from autotune.core.settings import Setting
 from autotune.core.trial import Outcome, Status
+from autotune.sessions import prepare
 from autotune.space import builtin
 from autotune.space.machine import Machine
 from autotune.space.space import Space

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from autotune.cli import gpus
 from autotune.core import files
 from autotune.core.errors import InputError
 from autotune.core.settings import Setting
+from autotune.sessions import gpus
 from autotune.system import devices, nvml, temp_dirs
 from lab.gpu_check import check
 from lab.gpu_check.bench import Bench

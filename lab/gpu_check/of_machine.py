@@ -3,10 +3,10 @@
 import os
 from collections.abc import Iterator
 
-from autotune.cli import gpus
-from autotune.cli.gpus import Look, Torch
 from autotune.core.settings import PRECISION
 from autotune.core.trial import Status
+from autotune.sessions import gpus
+from autotune.sessions.gpus import Look, Torch
 from autotune.space.machine import why_impossible
 from autotune.system import devices
 from lab.gpu_check import verdicts

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotune.cli.gpus import Torch
 from autotune.core import units
 from autotune.core.record_names import COMPILING
+from autotune.sessions.gpus import Torch
 from autotune.system.nvml import Gpu
 
 Record = Mapping[str, Any]

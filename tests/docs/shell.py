@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from autotune.cli.cli import app
+from autotune.cli.app import app
 from lab.__main__ import app as lab
 from r2gen import __main__ as trainer
 

@@ -11,7 +11,7 @@ import pytest
 import typer
 import yaml
 
-from autotune.cli.cli import app
+from autotune.cli.app import app
 from autotune.space import builtin, schema
 from autotune.space import space as spaces
 from autotune.storage.store import Session

@@ -11,7 +11,7 @@ import typer
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from autotune.cli.cli import app
+from autotune.cli.app import app
 from autotune.space import schema
 from autotune.workloads import registry
 from tests import browser as browsers

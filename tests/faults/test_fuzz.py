@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from autotune import __main__ as tuner
-from autotune.cli import cli_run, cli_start, gpus
+from autotune.sessions import gpus
 from autotune.system import scratch, telemetry
 from autotune.system.telemetry import Hardware
 from r2gen import __main__ as trainer
@@ -90,10 +90,10 @@ def place(tmp_path, monkeypatch):
     place.mkdir(parents=True)
     monkeypatch.chdir(place)
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    monkeypatch.setattr(cli_run, "run", lambda *_, **__: 0)
+    monkeypatch.setattr("autotune.sessions.run.run", lambda *_, **__: 0)
     monkeypatch.setattr(scratch, "private", nullcontext)
     monkeypatch.setattr(scratch, "end_orphans", lambda: None)
-    monkeypatch.setattr(cli_start, "hardware", lambda _, asked: gpus.of_cluster(HARDWARE, asked))
+    monkeypatch.setattr("autotune.sessions.start.hardware", lambda _, asked: gpus.of_cluster(HARDWARE, asked))
     monkeypatch.setattr(telemetry, "hardware", lambda: HARDWARE)
     monkeypatch.setattr("r2gen.train.fit", lambda *_: (record for record in ()))
     monkeypatch.setattr(os, "fsync", lambda _: None)  # it tests what is written, not whether it lasts

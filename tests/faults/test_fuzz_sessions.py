@@ -18,8 +18,8 @@ import yaml
 from hypothesis import strategies as st
 
 from autotune import __main__ as tuner
-from autotune.cli import cli_run, cli_start, gpus
 from autotune.core.errors import InputError
+from autotune.sessions import gpus
 from autotune.storage.store import Session
 
 from . import left_by_a_search
@@ -50,10 +50,10 @@ def begins_nothing(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(KEPT)
     monkeypatch.setattr("os.fsync", lambda _: None)
-    monkeypatch.setattr(cli_run, "_execute", lambda *_, **__: None)
+    monkeypatch.setattr("autotune.sessions.run._execute", lambda *_, **__: None)
     monkeypatch.setattr("autotune.compare.compare.Comparison.run", lambda *_: None)
     monkeypatch.setattr(
-        cli_start, "hardware", lambda _, asked: gpus.of_cluster(left_by_a_search.HARDWARE, asked)
+        "autotune.sessions.start.hardware", lambda _, asked: gpus.of_cluster(left_by_a_search.HARDWARE, asked)
     )
 
 

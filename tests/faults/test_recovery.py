@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from autotune import __main__ as cli
-from autotune.cli import cli_run, cli_start, gpus
+from autotune.sessions import gpus
 from autotune.storage import studies, study_file
 from autotune.storage.store import Session
 from autotune.storage.trial_dir import TrialDir
@@ -30,8 +30,8 @@ def place(left, tmp_path, monkeypatch):
     """A copy of it, in the working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(KEPT)
-    monkeypatch.setattr(cli_start, "hardware", lambda _, asked: gpus.of_cluster(HARDWARE, asked))
-    monkeypatch.setattr(cli_run, "run", lambda *_, **__: 0)
+    monkeypatch.setattr("autotune.sessions.start.hardware", lambda _, asked: gpus.of_cluster(HARDWARE, asked))
+    monkeypatch.setattr("autotune.sessions.run.run", lambda *_, **__: 0)
     return shutil.copytree(left, tmp_path / "s")
 
 

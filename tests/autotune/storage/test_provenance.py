@@ -4,8 +4,8 @@ from copy import deepcopy
 
 import pytest
 
-from autotune.cli import prepare
 from autotune.core.errors import InputError
+from autotune.sessions import prepare
 from autotune.storage import provenance, studies
 from autotune.storage.store import Options, Session
 from autotune.system.telemetry import Hardware

@@ -179,12 +179,12 @@ WITHOUT_WANDB = """
 import sys
 from pathlib import Path
 import autotune.engines.engine, autotune.trackers.tensorboard
-from autotune.cli import cli_run
+from autotune.sessions import run
 from autotune.space import space as spaces
 from autotune.storage.store import Options, Session
 from tests.autotune.conftest import SPACE
 session = Session.create(Path(sys.argv[1]), spaces.parse(SPACE, "test"), Options(wandb="off"), {})
-with cli_run._wandb(session) as tracker:
+with run._wandb(session) as tracker:
     print(tracker, *sys.modules)
 """
 

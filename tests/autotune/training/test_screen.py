@@ -1,4 +1,4 @@
-"""Who is shown a training how. `test_cli_train` has the panel on a real pseudo-terminal."""
+"""Who is shown a training how. `cli/test_train` has the panel on a real pseudo-terminal."""
 
 from dataclasses import replace
 

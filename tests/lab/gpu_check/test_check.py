@@ -4,9 +4,9 @@ from types import SimpleNamespace
 import pytest
 
 from autotune.__main__ import main
-from autotune.cli.gpus import Fault, Look
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Failure, Outcome, Status
+from autotune.sessions.gpus import Fault, Look
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
 from lab.__main__ import app

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.cli.gpus import Torch
+from autotune.sessions.gpus import Torch
 from autotune.system.nvml import Gpu
 from lab.gpu_check import verdicts
 

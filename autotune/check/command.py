@@ -1,0 +1,142 @@
+"""`check`: prepares a space as a search does, runs its baseline a few times, and prints findings."""
+
+import multiprocessing.util
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from autotune.check import runs, seen
+from autotune.check.findings import Checked, findings, is_ready
+from autotune.check.runs import Run, Runs
+from autotune.core import secrecy
+from autotune.core.errors import printable
+from autotune.core.measurement import Throughput
+from autotune.doctor.examine import table
+from autotune.sessions import option_values, prepare, start
+from autotune.sessions.requests import SearchRequest
+from autotune.storage.store import Options
+from autotune.system import scratch, temp_dirs
+from autotune.system.telemetry import Hardware
+from autotune.trials.fork_server import ForkServer
+from autotune.trials.reported import Report
+from autotune.trials.setup import Training
+
+EXIT_FAILED = 1
+_FIRST_SHARE, _SECOND_SHARE = 0.5, 0.9  # of the time: deadlines of the first and second run
+_PATIENT_SHARE = 0.25  # of the time: limit for the first run to reach a second evaluation
+_FEWEST_EVALUATIONS = 2
+_KNOWN_SHARE = 0.1  # of a throughput: half-width of an interval that suffices to predict a search's duration
+
+
+def main(request: SearchRequest, most: str) -> int:
+    """Checks a search space within the time `most`; returns the exit code, 1 if a search could not start.
+
+    Raises InputError if a search would.
+    """
+    most_s = option_values.duration_s("--time", most) or 0.0
+    here = start.hardware(None, None)
+    file = start.space_file(request, here.hardware)
+    space, workload, notes = start.prepared(request, prepare.read_space(file, {}), file, here)
+    console = Console(soft_wrap=True)
+    for note in [*here.notes, *notes]:
+        console.print(note, markup=False, highlight=False)
+    options = Options(gpus_per_trial=here.gpus_per_trial)
+    multiprocessing.util.get_temp_dir()  # created now, outside the scratch directory: it is removed at exit
+    with (
+        scratch.private(),
+        _ended_by_sigterm(),
+        temp_dirs.directory(".check-", Path.cwd()) as root,
+    ):
+        training = Training(space, workload, here.hardware, options)
+        asked = Runs(training, root, ForkServer(workload.preload))
+        checked = _check(asked, console, most_s, slots(here.hardware, options))
+    console.print(table(findings(checked)))
+    for line in checked.run.log if checked.run.has_failed else ():
+        console.print(f"  {secrecy.cleaned(printable(line))}", markup=False, highlight=False)
+    return 0 if is_ready(checked) else EXIT_FAILED
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Handles SIGTERM like Ctrl-C, so that no trial is left running."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _check(asked: Runs, console: Console, most_s: float, among: int) -> Checked:
+    """Runs the baseline; again, stopped and resumed; and with another seed."""
+    space, begun_s = asked.training.space, time.monotonic()
+    quality = space.objective.quality
+    first_s, second_s, end_s = (begun_s + share * most_s for share in (_FIRST_SHARE, _SECOND_SHARE, 1.0))
+    with console.status("the baseline's trial"):
+        patient = _Enough(quality, begun_s + _PATIENT_SHARE * most_s)
+        run = asked.run(asked.order("first", 0), patient, first_s)
+    checked = Checked(space, run, seen.seen(run.records, quality), among)
+    if not is_ready(checked):
+        return checked
+    once = partial(_Enough, quality, begun_s)
+    with console.status("the same again, stopped and started again"):
+        order = runs.endless(asked.order("again", 0))
+        asked.run(order, once(), second_s)
+        again = asked.run(order, _has_records, second_s)
+    with console.status("another seed"):
+        other = asked.run(runs.endless(asked.order("other", 1)), once(), end_s)
+    return Checked(
+        space,
+        run,
+        checked.seen,
+        among,
+        again=_likeness(run, again, quality),
+        other=_likeness(run, other, quality),
+        resumed=seen.resumed(again.records),
+    )
+
+
+def _likeness(one: Run, other: Run, quality: str) -> seen.Likeness | None:
+    return seen.likeness(one.records, other.records, quality)
+
+
+class _Enough:
+    """Stop condition of a run: an evaluation and a step after it, by which a checkpoint is written.
+
+    Before `patient_s` on the monotonic clock it needs two evaluations and a precise speed. Evaluations before
+    the first step do not count.
+    """
+
+    def __init__(self, quality: str, patient_s: float) -> None:
+        self._quality, self._patient_s = quality, patient_s
+        self._seen = 0
+        self._has_gone_on = False
+
+    def __call__(self, report: Report) -> bool:
+        for record in report.records:
+            self._seen += self._quality in record and record["samples"] > 0
+            self._has_gone_on = self._quality not in record
+        is_whole = self._seen >= _FEWEST_EVALUATIONS and _is_known(report.measurement.throughput)
+        is_late = self._seen > 0 and time.monotonic() >= self._patient_s
+        return self._has_gone_on and (is_whole or is_late)
+
+
+def _is_known(throughput: Throughput | None) -> bool:
+    half = throughput.half_width_per_s if throughput else None
+    return throughput is not None and half is not None and half <= _KNOWN_SHARE * throughput.samples_per_s
+
+
+def _has_records(report: Report) -> bool:
+    return bool(report.records)
+
+
+def slots(hardware: Hardware, options: Options) -> int:
+    """Returns the number of concurrent trials of a search."""
+    if options.gpus_per_trial:
+        per_device = 1 / options.gpus_per_trial
+        return max(1, int(len(hardware.gpus) * per_device))
+    return max(1, hardware.cpus // (options.cpus_per_trial or hardware.cpus))

@@ -1,0 +1,224 @@
+"""The commands and their options. Slow imports wait until a command needs them."""
+
+import inspect
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotune.cli.options import (
+    Goal,
+    Json,
+    Length,
+    Models,
+    Output,
+    Priced,
+    Running,
+    Trained,
+    Tuned,
+    grouped,
+)
+from autotune.export import formats
+from autotune.reports.model import SAMPLES
+from autotune.sessions.requests import SearchRequest
+
+SessionArgument = Annotated[Path, typer.Argument(help="the session's directory")]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    help="Finds the training settings that are fastest on this hardware at the same quality.",
+)
+
+
+@app.command()
+def init(
+    directory: Annotated[
+        Path, typer.Argument(help="the training project; default: the current one")
+    ] = Path(),
+    output: Annotated[Path, typer.Option("--output", "-o", help="file to write")] = Path("space.yaml"),
+    script: Annotated[
+        Path | None, typer.Option(help="the script that trains; default: the one that looks like it")
+    ] = None,
+    python: Annotated[
+        Path | None,
+        typer.Option(help="the script's Python; default: the project's own, or this one"),
+    ] = None,
+) -> int:
+    """Write a first search space for a training script. Example: autotune init ../project -o space.yaml"""
+    from autotune.init import command  # noqa: PLC0415 - `status` needs none of it
+    from autotune.system import telemetry  # noqa: PLC0415 - as above
+
+    return command.main(directory, output, script, python, has_gpu=bool(telemetry.hardware().gpus))
+
+
+@app.command()
+def check(
+    space: Annotated[str, typer.Argument(help="search space: a file, or a name")],
+    data: Annotated[Path | None, typer.Option(help="data set, if the workload is r2gen")] = None,
+    baseline: Annotated[Path | None, typer.Option(help="YAML file with the settings you run today")] = None,
+    time: Annotated[str, typer.Option(help="how long it may take, such as 90s or 30m")] = "5m",
+) -> int:
+    """Try a search space, and say what a search would see. Example: autotune check space.yaml"""
+    from autotune.check import command  # noqa: PLC0415 - imports the trial engine
+
+    return command.main(SearchRequest(space=space, data=data, baseline=baseline), time)
+
+
+@app.command()
+@grouped
+def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Running) -> int:
+    """Search for the fastest settings. Example: autotune search --data data/iu_xray --trials 40 --time 2h"""
+    from autotune.sessions import start  # noqa: PLC0415 - queries the machine, which `status` does not
+
+    groups = (tuned, output, length, goal, running)
+    return start.search(SearchRequest(**{name: value for one in groups for name, value in vars(one).items()}))
+
+
+@app.command()
+def resume(
+    session: SessionArgument,
+    trials: Annotated[int, typer.Option(min=0, help="additional trials to run")] = 0,
+    time: Annotated[str | None, typer.Option(help="new time limit, counted from now")] = None,
+    as_json: Json = False,
+) -> int:
+    """Continue a search after a kill, a reboot or Ctrl-C. Example: autotune resume runs/iu --trials 20"""
+    from autotune.sessions import start  # noqa: PLC0415 - as above
+
+    return start.resume(session, more=trials, time=time, as_json=as_json)
+
+
+@app.command()
+@grouped
+def compare(session: SessionArgument, models: Models) -> int:
+    """Train and score a model per precision. Example: autotune compare runs/iu --precisions fp32,bf16"""
+    from autotune.cli import compare as comparing  # noqa: PLC0415 - as above
+
+    return comparing.compare(session, models)
+
+
+@app.command()
+@grouped
+def train(
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="a session (trains its winner), a search space (trains its baseline), or a config of r2gen",
+        ),
+    ],
+    trained: Trained,
+) -> int:
+    """Train the winner to the end, and check it against its promise. Example: autotune train runs/iu"""
+    from autotune.cli import train as training  # noqa: PLC0415 - as above
+
+    return training.train(target, trained)
+
+
+@app.command()
+def predict(
+    session: SessionArgument,
+    memory: Annotated[
+        str | None, typer.Option(help="sizes such as 8GiB,24GiB,80GiB; default: those of common GPUs")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+) -> int:
+    """Say what fits on another GPU. Example: autotune predict runs/iu --memory 8GiB,24GiB,80GiB"""
+    from autotune.cli import predict as predicting  # noqa: PLC0415 - as above
+
+    return predicting.predict(session, memory, as_json=as_json)
+
+
+@app.command()
+@grouped
+def report(
+    session: Annotated[
+        Path,
+        typer.Argument(help="directory of a session, or of a training"),
+    ],
+    *,
+    priced: Priced,
+    form: Annotated[str, typer.Option("--format", help="html, json or md")] = "html",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="file to write, - for standard output; default: a file in the directory"
+        ),
+    ] = None,
+    samples: Annotated[
+        int, typer.Option(min=0, help="number of test studies to show, if models were compared")
+    ] = (SAMPLES),
+) -> int:
+    """Show a session, or a whole training, in one file. Example: autotune report runs/iu --format md -o -"""
+    from autotune.cli import report as reporting  # noqa: PLC0415 - as above
+
+    return reporting.report(session, form, output, samples, reporting.prices(priced))
+
+
+@app.command()
+def recover(session: SessionArgument) -> int:
+    """Rebuild a lost or damaged study from its trials' files. Example: autotune recover runs/iu"""
+    from autotune.cli import recover as recovering  # noqa: PLC0415 - as above
+
+    return recovering.recover(session)
+
+
+@app.command()
+def status(
+    session: SessionArgument,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+) -> int:
+    """Show what a session has found so far, running or not. Example: autotune status runs/iu"""
+    from autotune.cli import status as showing  # noqa: PLC0415 - as above
+
+    return showing.status(session, as_json=as_json)
+
+
+@app.command()
+def export(
+    session: SessionArgument,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="file to write; default: best, with the format's suffix"),
+    ] = None,
+    trial: Annotated[int | None, typer.Option(min=0, help="trial to export; default: the winner")] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help=f"{', '.join(formats.FORMATS)}; default: the workload's own",
+        ),
+    ] = None,
+    patch: Annotated[
+        Path | None, typer.Option(help="your own YAML or JSON file: the winner goes into a copy of it")
+    ] = None,
+) -> int:
+    """Write the winner as the trainer's config. Example: autotune export runs/iu -o best.yaml"""
+    from autotune.cli import export as exporting  # noqa: PLC0415 - as above
+
+    return exporting.export(session, output, trial, format_, patch)
+
+
+@app.command()
+def schema(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="file to write; default: print it")
+    ] = None,
+) -> int:
+    """Write the JSON Schema of search spaces, for editors. Example: autotune schema -o schema.json"""
+    from autotune.space import schema as schemas  # noqa: PLC0415 - as above
+
+    return schemas.write(output)
+
+
+@app.command()
+def doctor() -> int:
+    """Say what this machine can run, and what to do about the rest. Example: autotune doctor"""
+    from autotune.cli import doctor as doctors  # noqa: PLC0415 - as above
+
+    return doctors.doctor()
+
+
+for command in app.registered_commands:  # in the list of commands the example is on the same line
+    command.short_help = inspect.getdoc(command.callback)
+    command.help = (command.short_help or "").replace(" Example: ", "\n\nExample: ")

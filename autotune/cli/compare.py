@@ -1,0 +1,184 @@
+"""The command `compare`, which compares precisions."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, JustifyMethod
+from rich.table import Table
+from rich.text import Text
+
+from autotune.cli.options import Models
+from autotune.compare import compare as comparing
+from autotune.compare import results
+from autotune.compare.compare import Comparison, Contender, Length, Terms
+from autotune.compare.verdict import search_noise, verdict
+from autotune.core.errors import InputError, printable
+from autotune.core.settings import PRECISION, PRECISIONS
+from autotune.core.shell import quoted
+from autotune.core.trial import Status
+from autotune.display import words
+from autotune.judging.decisions import pilot
+from autotune.judging.decisions.history import History
+from autotune.reports import comparison, tables
+from autotune.reports.model import Compared
+from autotune.reports.plot import Table as Figures
+from autotune.sessions import gpus, option_values
+from autotune.space.machine import Machine, why_not
+from autotune.space.space import Space
+from autotune.storage import provenance
+from autotune.storage.store import Session
+from autotune.system.telemetry import Hardware
+from autotune.trials.setup import Training
+from autotune.workloads import registry
+from autotune.workloads.base import Workload
+
+EXIT_MODEL_FAILED = 1
+_SHOWN_SCORES = ("bleu_1", "bleu_4", "meteor", "rouge_l", "cider")
+
+
+def compare(session: Path, asked: Models) -> int:
+    """Trains and scores models of each precision, and prints which one to take.
+
+    Returns the exit code: 1 if a model could not be trained or scored.
+    """
+    opened = Session.open(session)
+    given = opened.space()
+    workload = registry.load(given.workload)
+    with opened.lock():
+        usable = gpus.usable(opened.options().gpus_per_trial)
+        gpus.show_one_trial(usable)
+        here = usable.hardware
+        wanted, notes = _precisions(asked.precisions, given, usable.machine)
+        history = pilot.settled(History(opened.study().trials, given))
+        space, models = history.space, comparing.contenders(history, wanted, asked.seeds)
+        facts, changed, more = _facts(opened, given, workload, here)
+        length = _length(asked, space, workload, comparing.length_known(opened, facts))
+        terms = Terms(length.samples, facts, may_take=not changed, epochs=length.epochs)
+        for note in [*usable.notes, *notes, *_equal(wanted, models), *more]:
+            _say(note)
+        for contender in models:
+            workload.complete(space.settings(contender.config))
+        training = Training(space, workload, here, opened.options())
+        running = Comparison(opened, training, history.trials, terms=terms, say=_say)
+        known = results.runs(opened.comparison.root)
+        running.keep_only(comparing.contenders(history, PRECISIONS, max(asked.seeds, results.seeds(known))))
+        results.write_keep(opened.comparison.goal_file, asked.keep)
+        failed = [contender.name for contender in models if not running.run(contender)]
+    found = results.found(opened, space.objective)
+    compared = comparison.compared(found.models, space.objective)
+    _print_tables(compared, space, writes_reports=workload.program is not None)
+    if decided := verdict(found.models, found.goal, search_noise(history)):
+        _say(decided.sentence)
+    print(printable(f"See them side by side: python -m autotune report {quoted(session)}"))
+    if failed:
+        _say(f"{len(failed)} of {len(models)} models failed: {', '.join(failed)}")
+    return EXIT_MODEL_FAILED if failed else 0
+
+
+def _length(asked: Models, space: Space, workload: Workload, known: Length | None) -> Length:
+    """Returns the length of each model's training, by default that of the `known` models, or of a trial.
+
+    Raises InputError if it is given in epochs of unknown size.
+    """
+    if asked.epochs_per_model is None:
+        if asked.samples_per_model is not None:
+            return Length(asked.samples_per_model)
+        return known or Length(space.budget.samples_per_trial)
+    if asked.samples_per_model is not None:
+        raise InputError(
+            "one of --samples-per-model and --epochs-per-model: "
+            f"got {asked.samples_per_model} and {asked.epochs_per_model}"
+        )
+    epoch = space.training.samples_per_epoch or workload.samples_per_epoch(space.baseline)
+    if epoch is None:
+        raise InputError(
+            f"--epochs-per-model: how many {space.unit} an epoch has is not known: "
+            "give training.samples_per_epoch in the session's space.yaml, or --samples-per-model"
+        )
+    return Length(asked.epochs_per_model * epoch, asked.epochs_per_model)
+
+
+def _facts(
+    opened: Session, space: Space, workload: Workload, here: Hardware
+) -> tuple[dict[str, Any], list[str], list[str]]:
+    """Returns the facts that results depend on, changes since the search, and notes for the user."""
+    notes = workload.check(space.for_workload(space.baseline))
+    then, seed = opened.provenance(), opened.options().seed
+    now = provenance.collect(opened.name, space, workload, here, seed)
+    changed = provenance.changes(then, now, workload.places)
+    if changed:
+        notes.append(f"changed since the search: {'; '.join(changed)}; none of its checkpoints is taken")
+    return provenance.decisive(now), changed, notes
+
+
+def _equal(wanted: list[str], asked: list[Contender]) -> list[str]:
+    """Returns a line for each precision that equals the baseline."""
+    labels = {contender.label for contender in asked}
+    return [f"{PRECISION} {name}: is the baseline itself" for name in wanted if name not in labels]
+
+
+def _precisions(text: str | None, space: Space, here: Machine) -> tuple[list[str], list[str]]:
+    """Returns the precisions to compare, and a line for each that this machine cannot run.
+
+    Raises InputError if one does not exist, or if none can run here.
+    """
+    if PRECISION not in space.baseline:
+        raise InputError(f"compare: the workload {space.workload} has no setting called {PRECISION}")
+    asked = list(PRECISIONS) if text is None else [name.strip() for name in text.split(",")]
+    for name in asked:
+        option_values.one_of("--precisions", name, tuple(PRECISIONS))
+    lacking = {name: why for name in asked if (why := why_not(PRECISION, name, here, space.known))}
+    if lacking.keys() == set(asked):
+        raise InputError(f"--precisions: {'; '.join(f'{name} {why}' for name, why in lacking.items())}")
+    notes = [f"{PRECISION} {name}: left out, {why}" for name, why in lacking.items()]
+    return [name for name in dict.fromkeys(asked) if name not in lacking], notes
+
+
+def _say(line: str) -> None:
+    print(printable(line), flush=True)
+
+
+def _print_tables(models: Sequence[Compared], space: Space, *, writes_reports: bool) -> None:
+    """Prints speed and scores of the models, and a second table with further figures."""
+    console = Console()
+    console.print(_table(_scores(models, space, writes_reports=writes_reports)))
+    if further := tables.beside(models):
+        console.print()
+        console.print(_table(further))
+
+
+def _table(figures: Figures) -> Table:
+    grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for n, heading in enumerate(figures.head):
+        cells = [printable(cell) for cell in (*heading.split(), *(row[n] for row in figures.rows))]
+        justify: JustifyMethod = "right" if n in figures.numeric else "left"
+        grid.add_column(Text(printable(heading)), justify=justify, width=max(map(len, cells)))
+    for row in figures.rows:
+        grid.add_row(*(Text(printable(cell)) for cell in row))
+    return grid
+
+
+def _scores(models: Sequence[Compared], space: Space, *, writes_reports: bool) -> Figures:
+    """Returns one row per model: its training, and its scores on the test split, else the training's quality.
+
+    `>` marks memory that was still rising: rows must fit into 80 columns.
+    """
+    known = {name for each in models for name in each.scores}
+    wanted = dict.fromkeys((*_SHOWN_SCORES, results.on_test(space.objective.quality)))
+    scores = [name for name in wanted if name in known] or sorted(known)
+    head = ("model", "seeds", f"{space.unit}/s", "memory", *(scores or [space.objective.quality]))
+    rows = tuple(_row(each, scores) + ((words.rate(each.reports_per_s),) * writes_reports) for each in models)
+    head += ("reports/s",) * writes_reports
+    return Figures(head, rows, numeric=tuple(range(1, len(head))))
+
+
+def _row(each: Compared, scores: Sequence[str]) -> tuple[str, ...]:
+    ended = each.curve[-1].quality if each.curve else None
+    return (
+        each.label if each.status == Status.COMPLETED else f"{each.label} {each.status}",
+        str(each.seeds),
+        words.rate(each.throughput.value if each.throughput else None),
+        words.narrow_peak(each.training_peak_bytes, is_rising=each.training_memory_is_rising),
+        *([words.score(each.scores.get(name)) for name in scores] or [words.score(ended)]),
+    )

@@ -1,0 +1,60 @@
+"""The command `predict`, which forecasts what fits into other GPU memories."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from autotune.core import units
+from autotune.core.errors import InputError, printable
+from autotune.display import snapshot, view
+from autotune.judging.accounts import memory_forecast
+from autotune.judging.accounts.memory_forecast import MemoryForecast
+from autotune.judging.decisions import confirm
+from autotune.reports import elsewhere as forecasts
+from autotune.sessions.session import opened
+
+FORMAT = 1
+
+
+def predict(root: Path, memory: str | None, *, as_json: bool) -> int:
+    """Prints which of the recommended settings fit into each memory size; returns the exit code."""
+    sizes = memory_forecast.SIZES_BYTES if memory is None else _sizes_bytes(memory)
+    session, _, _ = opened(root)
+    history = snapshot.take(session, root).history
+    recommended = confirm.recommended(history)
+    if recommended is None:
+        raise InputError(f"session {root}: nothing to predict from: the baseline has not completed")
+    forecast = memory_forecast.forecast(recommended[0], history, sizes)
+    if as_json:
+        print(json.dumps({"format": FORMAT, "session": str(root), **asdict(forecast)}, allow_nan=False))
+    else:
+        _print(forecast)
+    return 0
+
+
+def _sizes_bytes(text: str) -> Sequence[int]:
+    """Returns the distinct sizes in `text`, in bytes; raises InputError if one is invalid."""
+    try:
+        return tuple(dict.fromkeys(units.size_bytes(part) for part in text.split(",")))
+    except InputError as error:
+        raise InputError(f"--memory: sizes such as 8GiB,24GiB: {error}") from None
+
+
+def _print(forecast: MemoryForecast) -> None:
+    console, table = Console(), forecasts.table(forecast)
+    console.print(f"trial {forecast.trial}: {view.knobs(forecast.config)}", markup=False, highlight=False)
+    grid = Table(box=None, padding=(0, 1, 0, 0), header_style="")
+    for place, name in enumerate(table.head):
+        is_numeric, word = place in table.numeric, max(map(len, name.split()))
+        justify: Literal["right", "left"] = "right" if is_numeric else "left"
+        grid.add_column(name, justify=justify, min_width=word, no_wrap=not is_numeric)
+    for row in table.rows:
+        grid.add_row(*map(printable, row))
+    console.print(grid)
+    for line in forecasts.notes(forecast):
+        console.print(line, markup=False, highlight=False)

@@ -1,0 +1,51 @@
+"""The command `recover`, which rebuilds the study of a session."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from autotune.core.errors import DamagedError, InputError, printable
+from autotune.display import words
+from autotune.sessions.session import opened
+from autotune.storage import recovery
+from autotune.storage.recovery import Found
+from autotune.storage.store import anew, going_on, listed
+
+
+def recover(session: Path) -> int:
+    """Rebuilds the study of a session if it is damaged; returns the exit code.
+
+    Raises InputError if nothing is left to rebuild it from.
+    """
+    known, space, _ = opened(session)
+    with known.lock():
+        try:
+            known.require_whole()
+        except DamagedError:
+            recovered = recovery.find(known, space)
+            if not recovered.says_anything:
+                raise InputError(
+                    f"session {session}: neither its study nor its trials say what was run; start a new "
+                    f"search of its space with: {anew(session)}"
+                ) from None
+            for line in _summary(recovered, recovery.rebuild(known, space, recovered)):
+                print(printable(line))
+        else:
+            print(printable(f"session {session}: its study is intact; there is nothing to recover"))
+    print(printable(f"Continue with: {going_on(session)}"))
+    return 0
+
+
+def _summary(recovered: Found, aside: Sequence[Path]) -> Iterator[str]:
+    """Yields lines on what a rebuilt study contains and lacks, and where the replaced one is."""
+    ended = sum(trial.outcome is not None for trial in recovered.trials)
+    counted = words.plural(ended, "trial")
+    yield f"The study is rebuilt: {counted} had ended, still to be run: {len(recovered.trials) - ended}"
+    if recovered.lost:
+        yield f"Lost: the settings and results of trials {listed(recovered.lost)}"
+    if recovered.plan is None:
+        yield "Lost: the time between trials, and what `resume` had added of trials and time, if anything"
+    if recovered.lost_passed:
+        before = listed(recovered.lost_passed)
+        yield f"Lost: the suggestions that were passed over before trials {before}, if any were"
+    for path in aside:
+        yield f"Set aside: {path}"

@@ -1,0 +1,49 @@
+"""The command `status`, which shows what a session has found so far."""
+
+import gc
+from pathlib import Path
+
+from rich.console import Console
+
+from autotune.core import files, units
+from autotune.display import draw, events, live, snapshot, view
+from autotune.display.snapshot import INTERRUPTED, RUNNING, Snapshot
+from autotune.sessions.session import go_on, opened
+from autotune.storage.store import Session
+from autotune.system import scratch
+
+
+def status(session: Path, *, as_json: bool = False) -> int:
+    """Prints the state of a session, running or not; returns the exit code."""
+    scratch.end_orphans()
+    gc.disable()  # collecting among thousands of live trials would take a quarter of the time
+    try:
+        _show(session, as_json=as_json)
+    finally:
+        gc.enable()
+    return 0
+
+
+def _show(session: Path, *, as_json: bool) -> None:
+    known, _, workload = opened(session)
+    shown = snapshot.take(known, session)
+    if as_json:
+        print(events.line(events.status(shown)))
+        return
+    console = Console()
+    console.print(draw.whole(shown))
+    for line in [
+        "",
+        _counts(shown, known),
+        *view.summary(shown.history, workload, session, go_on(shown)),
+    ]:
+        live.say(console, line)
+
+
+def _counts(shown: Snapshot, session: Session) -> str:
+    """Returns outcome counts, the number of rejected suggestions, and disk usage, as a line."""
+    count = shown.passed_over
+    passed = f"; {count} suggestion{'s' * (count > 1)} not started" if count else ""
+    state = RUNNING if shown.state == RUNNING else INTERRUPTED
+    on_disk = units.format_bytes(files.room_bytes(session.root))
+    return f"{view.counts(shown.everything, state)}{passed}; {on_disk} on disk"

@@ -1,0 +1,214 @@
+"""The command `train`, which runs a whole training."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+
+from autotune.cli import train_target
+from autotune.cli.options import Trained
+from autotune.core.errors import InputError, printable
+from autotune.core.settings import Config
+from autotune.core.shell import quoted
+from autotune.core.trial import Status
+from autotune.display import snapshot
+from autotune.judging.accounts import promise
+from autotune.judging.accounts.promise import Promise
+from autotune.sessions import exporting, gpus, reporting, start
+from autotune.sessions.requests import SearchRequest
+from autotune.space import evaluating
+from autotune.space.machine import require
+from autotune.storage import lock, provenance
+from autotune.storage.session_dir import SessionDir
+from autotune.storage.store import Options, Session, is_session
+from autotune.storage.trial_dir import TrainingDir
+from autotune.system import scratch, telemetry
+from autotune.trackers import tags
+from autotune.trackers.following import Following, Shown
+from autotune.training import plan
+from autotune.training.plan import Plan
+from autotune.training.screen import TrainingScreen
+from autotune.training.whole import Whole, is_done
+from autotune.trials.setup import Training
+from autotune.workloads import registry
+
+EXIT_FAILED = 1
+_STOPPING = (
+    "stopping: the checkpoint is written after the next record; "
+    "a second Ctrl-C, or a second SIGTERM, does not wait for it"
+)
+
+
+class Found(NamedTuple):
+    """The training to run, and notes for the user."""
+
+    training: Training
+    config: Config
+    promised: Promise | None
+    notes: list[str]
+
+
+def train(target: str, asked: Trained) -> int:
+    """Trains a session's winner, a space's baseline, or a trainer's config; returns the exit code."""
+    scratch.end_orphans()
+    root = Path(target) if is_session(Path(target)) else None
+    setup = _of_space(target, asked) if root is None else _of_session(root, asked)
+    workdir = asked.workdir or _default(root, asked.trial)
+    place = TrainingDir(workdir.resolve())
+    if asked.resume and root is None and asked.workdir is None:
+        raise InputError(f"--resume: {target} is not a session: name its training's directory by --workdir")
+    is_new = not place.plan_file.exists()
+    _make(place)
+    shows = TrainingScreen(Console())
+    with lock.locked(place.lock_file, f"training {place.root}"), _stop_signals(shows.stopping) as stopped:
+        planned = _planned(setup, place, resume=asked.resume)
+        if is_done(place):
+            _say(f"{place.root}: has completed already")
+            _conclude(workdir)
+            return 0
+        if asked.resume and is_new:  # requeued jobs always pass --resume
+            _say(f"{workdir}: no training to continue; this is its first attempt")
+        for note in setup.notes:
+            _say(note)
+        plan.write(place, planned)
+        options = setup.training.options
+        with Following(place, _shown(planned, place, options.tags), options.wandb) as following, shows:
+            whole = Whole(setup.training, planned, place, shows=shows, follow=following.hear)
+            last = whole.run(retries=asked.retries, is_stopping=lambda: bool(stopped))
+            following.ended(last)
+    _conclude(workdir)
+    status = last.outcome.status if last.outcome else Status.INTERRUPTED
+    if status is Status.INTERRUPTED:
+        where = "" if asked.workdir or root else f"--workdir {quoted(workdir)} "
+        _say(f"{'stopped' if stopped else status}; to continue, give the same command with {where}--resume")
+        return 128 + stopped[0] if stopped else EXIT_FAILED
+    return 0 if status is Status.COMPLETED else EXIT_FAILED
+
+
+def _of_session(root: Path, asked: Trained) -> Found:
+    """Returns the training of a session's winner or given trial, with its promise."""
+    if of_space := [f"--{name}" for name in ("data", "baseline") if getattr(asked, name) is not None]:
+        raise InputError(f"{', '.join(of_space)}: only with a search space: {root} is a session")
+    session = Session.open(root)
+    options = _options(asked, session.options())
+    given = session.space()
+    workload = registry.load(given.workload)
+    state = snapshot.take(session, root)
+    trial, history = exporting.wanted(state, asked.trial), state.history
+    usable = gpus.usable(options.gpus_per_trial)
+    workload.require_gpus(usable.gpus_per_trial)
+    gpus.require_script(workload.python, usable)
+    require(f"trial {trial.number} of {root}", given.settings(trial.config), usable.machine, given.known)
+    gpus.show_one_trial(usable)
+    notes = [*usable.notes, *workload.check(given.for_workload(given.settings(trial.config)))]
+    then = session.provenance()
+    now = provenance.collect(session.name, given, workload, usable.hardware, options.seed)
+    if changed := provenance.changes(then, now, workload.places):
+        notes.append(f"changed since the search, so that its promise may not hold: {'; '.join(changed)}")
+    training = Training(history.space, workload, usable.hardware, options)
+    return Found(training, trial.config, promise.of(trial, history, session.name), notes)
+
+
+def _conclude(directory: Path) -> None:
+    for line in reporting.conclude_training(TrainingDir(directory)):
+        _say(line)
+
+
+def _of_space(name: str, asked: Trained) -> Found:
+    """Returns the training of a search space's baseline, or of a trainer's own config."""
+    given, file = train_target.space(name, asked.data)
+    if asked.trial is not None:
+        raise InputError(f"--trial {asked.trial}: needs a session: {name} is none")
+    options = _options(asked, Options())
+    here = start.hardware(None, asked.gpus_per_trial)
+    request = SearchRequest(data=asked.data, baseline=asked.baseline)
+    space, workload, notes = start.prepared(request, given, file, here)
+    gpus.show_one_trial(here)
+    options = replace(options, gpus_per_trial=here.gpus_per_trial)
+    training = Training(space, workload, here.hardware, options)
+    return Found(training, space.baseline_config, None, [*here.notes, *notes])
+
+
+def _options(asked: Trained, kept: Options) -> Options:
+    """Returns the session's options, `kept`, with those given for the training.
+
+    If the session logged to W&B online, the training does so only if there is still a key.
+    """
+    wandb = asked.wandb or ("auto" if kept.wandb == "online" else kept.wandb)
+    start.check_wandb(wandb)
+    count = kept.gpus_per_trial if asked.gpus_per_trial is None else asked.gpus_per_trial
+    return replace(kept, gpus_per_trial=count, wandb=wandb, tags=tags.check(asked.tag or kept.tags))
+
+
+def _default(session: Path | None, number: int | None) -> Path:
+    if session is None:
+        return Path("runs", f"train-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
+    return SessionDir(session).training_dir(number).root
+
+
+def _make(place: TrainingDir) -> None:
+    try:
+        place.root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--workdir {place.root}: cannot be made: {error.strerror}") from None
+
+
+def _planned(setup: Found, place: TrainingDir, *, resume: bool) -> Plan:
+    """Returns the plan of the training in `place`; raises InputError if that holds anything else."""
+    space = setup.training.space
+    planned = Plan(
+        workload=registry.label(space.workload),
+        config=dict(setup.config),
+        settings=space.settings(setup.config),
+        samples=space.training.samples,
+        promise=setup.promised,
+        device=telemetry.device(),
+        **asdict(evaluating.counting(space, setup.config)),
+    )
+    known = plan.read(place)
+    if known is None and {*place.root.iterdir()} - {place.lock_file}:
+        raise InputError(f"--workdir {place.root}: must be empty or hold a training: it holds other files")
+    if known is None:
+        return planned
+    if not resume:
+        raise InputError(f"{place.root}: already holds a training: add --resume to continue it")
+    return plan.gone_on_with(known, planned, place)
+
+
+def _shown(planned: Plan, place: TrainingDir, own: tuple[str, ...]) -> Shown:
+    """Returns the identity of its tracker runs; the group is the session that made the promise."""
+    return Shown(
+        group=planned.promise.session if planned.promise else place.root.name,
+        settings={**planned.settings, **planned.changes},
+        quality=planned.quality,
+        unit=planned.unit,
+        tags=tags.of_session(planned.workload, planned.device, own),
+    )
+
+
+@contextmanager
+def _stop_signals(stopping: Callable[[str], None]) -> Iterator[list[int]]:
+    """Records the first Ctrl-C or SIGTERM, so that a checkpoint is written; a second one ends the process."""
+    noted: list[int] = []
+    before: dict[int, Any] = {}
+
+    def note(number: int, _: object) -> None:
+        noted.append(number)
+        signal.signal(number, before[number])
+        stopping(_STOPPING)
+
+    before.update({number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)})
+    try:
+        yield noted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _say(line: str) -> None:
+    print(printable(line), flush=True)

@@ -1,0 +1,215 @@
+"""Examines what this machine can run and what is missing, with remedies."""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import psutil
+from rich.table import Table
+from rich.text import Text
+
+from autotune.core import secrecy, units
+from autotune.core.errors import printable
+from autotune.core.settings import COMPILE, PRECISION, PRECISIONS, WORKERS
+from autotune.core.shell import pip_install
+from autotune.sessions import gpus
+from autotune.sessions.gpus import Fault, Look
+from autotune.space.machine import Machine, why_not
+from autotune.system import cgroup, nvml
+from autotune.system.devices import VISIBLE
+from autotune.system.nvml import Gpu
+from autotune.system.telemetry import Hardware, hardware
+from autotune.trials.memory_watch import LOOK_S
+
+_SHM = Path("/dev/shm")  # noqa: S108 - measured, not written to
+_SHM_BYTES = 2**30  # a few prefetched batches for each of several loader workers
+_DISK_BYTES = 10 * 2**30  # checkpoints of concurrent trials, 1.3 GB each for the full model
+_TIMEOUT_S = 120.0
+_MORE_SHM = f"loader workers may crash: start the container with --shm-size=8g, or search only {WORKERS}: 0"
+_MORE_DISK = "checkpoints may not fit: free some space, or use another disk"
+_DASHBOARD = "shows a study: optuna-dashboard sqlite:///SESSION/study.db"
+_TENSORBOARD = "shows the curves: tensorboard --logdir SESSION/tensorboard"
+
+# Remedies by what is missing. If anything else is missing, a search does not compile.
+_TO_COMPILE = {
+    "C++ compiler": "install one, such as g++, and search again",
+    "C compiler": "install one, such as gcc, and search again",
+    "Python.h": "install them, such as python3-dev or python3-devel, and search again",
+}
+
+
+@dataclass(frozen=True)
+class Capability:
+    """Something that a search can use, and whether it is available."""
+
+    name: str
+    ok: bool
+    detail: str  # finding
+    remedy: str = ""  # what to do if it is missing
+
+
+def examine() -> list[Capability]:
+    """Examines this machine, environment and directory for everything that a search uses."""
+    here = hardware()
+    with ThreadPoolExecutor() as pool:  # in parallel: importing torch takes seconds
+        asked, java = pool.submit(gpus.look_at, here), pool.submit(_java)
+        look = asked.result()
+        machine = gpus.machine(replace(here, gpus=look.gpus or here.gpus), look)
+        return [
+            Capability("Python", True, platform.python_version()),
+            torch(look),
+            *(package(name) for name in ("ray", "optuna", "wandb")),
+            _driver(here),
+            *devices(look, here, os.environ.get(VISIBLE)),
+            *precisions(machine, _cpu_features()),
+            compiling(machine),
+            Capability("CPUs", True, f"{here.cpus} usable of {psutil.cpu_count()}"),
+            Capability("memory", True, f"{units.format_bytes(here.host_memory_bytes)} for this process"),
+            memory_limit(cgroup.group_for_trials()),
+            space_left("shared memory", _SHM, _SHM_BYTES, _MORE_SHM),
+            space_left("disk", Path.cwd(), _DISK_BYTES, _MORE_DISK),
+            java.result(),
+            wandb_key(os.environ),
+            package("optuna-dashboard", _DASHBOARD),
+            package("tensorboard", _TENSORBOARD),
+        ]
+
+
+def package(name: str, use: str = "") -> Capability:
+    """Checks for an installed package; `use` describes its purpose."""
+    try:
+        installed = version(name)
+    except PackageNotFoundError:
+        return Capability(name, False, f"not installed{use and f', {use}'}", pip_install(name))
+    return Capability(name, True, f"{installed}{use and f', {use}'}")
+
+
+def torch(look: Look) -> Capability:
+    """Checks that torch can be imported."""
+    if isinstance(look.torch, Fault):
+        return Capability("torch", False, look.torch.what, look.torch.remedy)
+    return Capability("torch", True, look.torch.build)
+
+
+def _driver(here: Hardware) -> Capability:
+    if here.driver:
+        return Capability("NVIDIA driver", True, here.driver)
+    remedy = "on the CPU nothing; with a GPU, install its driver, or start the container with --gpus all"
+    return Capability("NVIDIA driver", False, str(nvml.missing()), remedy)
+
+
+def devices(look: Look, found: Hardware, visible: str | None) -> Iterator[Capability]:
+    """Yields every GPU, and whether a search can use it."""
+    for one in look.verdicts:
+        what, remedy = (one.fault.what, one.fault.remedy) if one.fault else ("", "")
+        described = _described(one.gpu) if one.gpu else ""
+        yield Capability(one.label, not one.fault, "; ".join(filter(None, [described, what])), remedy)
+    if found.driver and not look.verdicts:
+        detail = f"none visible: {VISIBLE} is {visible!r}"
+        yield Capability("GPU", False, detail, f"unset {VISIBLE}")
+
+
+def _described(gpu: Gpu) -> str:
+    capability = ".".join(map(str, gpu.compute_capability))
+    size = units.format_bytes(gpu.memory_bytes)
+    alone = "; in exclusive compute mode: no two trials can share it" if gpu.exclusive else ""
+    return f"{gpu.name}, {size}, compute capability {capability}{alone}"
+
+
+def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capability]:
+    """Yields every precision, and why trials cannot train in it here."""
+    for precision in PRECISIONS:
+        reason = why_not(PRECISION, precision, machine)
+        detail, _, missing = (reason or "trials can train in it").partition(": pip install ")
+        remedy = pip_install(missing) if missing else "nothing; a search leaves it out"
+        if precision == "bf16" and machine.compute_capability is None and not reason:
+            fast = sorted(cpu_features & {"amx_bf16", "avx512_bf16", "bf16"})
+            detail = f"by {', '.join(fast)}" if fast else "slow: this CPU has neither AMX nor AVX512-BF16"
+        yield Capability(precision, reason is None, detail, remedy)
+
+
+def compiling(machine: Machine) -> Capability:
+    """Checks that trials can use torch.compile."""
+    reason = why_not(COMPILE, "default", machine)
+    if reason is None:
+        return Capability("torch.compile", True, "trials can compile the model")
+    detail, _, missing = reason.partition(": pip install ")
+    known = (remedy for what, remedy in _TO_COMPILE.items() if what in detail)
+    remedy = pip_install(missing) if missing else next(known, "nothing; a search leaves it out")
+    return Capability("torch.compile", False, detail, remedy)
+
+
+def memory_limit(group: Path | None) -> Capability:
+    """Checks if the kernel enforces `--memory-limit`, in control groups below `group`, or polling does."""
+    if group is not None:
+        version = "v2" if cgroup.is_v2(group) else "v1"
+        detail = f"enforced by the kernel: a control group ({version}) per trial"
+        return Capability("memory limit", True, detail)
+    detail = f"checked every {LOOK_S:g} s instead: no control group can be made for a trial"
+    remedy = "if systemd runs: systemd-run --user --scope autotune search ..."
+    return Capability("memory limit", False, detail, remedy)
+
+
+def _cpu_features() -> frozenset[str]:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return frozenset()
+    line = re.search(r"^(?:flags|Features)\s*:(.*)$", text, flags=re.MULTILINE)
+    return frozenset(line[1].split()) if line else frozenset()
+
+
+def space_left(name: str, where: Path, wanted_bytes: int, remedy: str) -> Capability:
+    """Checks the free space of the file system of `where`."""
+    try:
+        free_bytes = shutil.disk_usage(where).free
+    except OSError as error:
+        return Capability(name, False, f"{where}: {error.strerror}", remedy)
+    detail = f"{units.format_bytes(free_bytes)} free in {where}"
+    if free_bytes < wanted_bytes:
+        return Capability(name, False, f"{detail}, below {units.format_bytes(wanted_bytes)}", remedy)
+    return Capability(name, True, detail)
+
+
+def _java() -> Capability:
+    what, remedy = "not found", "install a Java runtime, such as default-jre-headless"
+    with suppress(OSError, subprocess.TimeoutExpired):
+        asked = ["java", "-version"]
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603
+        if done.returncode == 0:
+            return Capability("Java", True, f"{(done.stderr or done.stdout).splitlines()[0]}, for METEOR")
+        what = "does not start"
+    return Capability("Java", False, f"{what}: METEOR is left out of the scores", remedy)
+
+
+def wandb_key(environment: Mapping[str, str]) -> Capability:
+    """Checks if W&B runs go online; the key itself is not verified."""
+    if secrecy.wandb_is_online("auto", environment):
+        return Capability("W&B online", True, "WANDB_API_KEY is set: runs go online")
+    if environment.get("WANDB_API_KEY"):
+        mode = environment["WANDB_MODE"]
+        return Capability("W&B online", False, f"WANDB_MODE is {mode}: runs are kept offline", "unset it")
+    remedy = "set it to log online; `wandb sync` uploads offline runs later"
+    return Capability("W&B online", False, "WANDB_API_KEY is not set: runs are kept offline", remedy)
+
+
+def table(capabilities: Iterable[Capability]) -> Table:
+    """Returns a table of one line per capability, and one more for a remedy."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for one in capabilities:
+        detail = Text(printable(one.detail))
+        if not one.ok:
+            detail.append(f"\nto do: {printable(one.remedy)}", style="bold")
+        grid.add_row(Text("yes", style="green") if one.ok else Text("no", style="red"), one.name, detail)
+    return grid

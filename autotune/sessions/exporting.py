@@ -1,0 +1,98 @@
+"""Writes the winner of a session as a file to train with."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune.core import files
+from autotune.core.errors import InputError, UnconfirmedError
+from autotune.core.shell import quoted
+from autotune.core.trial import Trial
+from autotune.display import advice, snapshot, view, words
+from autotune.display.snapshot import Snapshot
+from autotune.export import formats, patch, winner
+from autotune.export.winner import Exported, Winner
+from autotune.judging.decisions import confirm
+from autotune.sessions.session import go_on, opened
+from autotune.workloads.in_place.document import Document
+
+
+@dataclass(frozen=True)
+class Export:
+    """A file that was written, and what to say about it."""
+
+    file: Path
+    settings: str  # and figures, of the trial in it
+    notes: list[str]  # what was replaced, or could not be said in the file
+    usage: str | None = None  # how to train with it, or to read it
+
+
+def export(root: Path, output: Path | None, number: int | None, name: str | None, own: Path | None) -> Export:
+    """Writes a trial, by default the winner, in the format `name`, or into a copy of the file `own`."""
+    if name is not None and own is not None:
+        raise InputError("--format, --patch: at most one of them: a file is patched in its own format")
+    session, _, workload = opened(root)
+    form = formats.named(name, workload)
+    state = snapshot.take(session, root)
+    trial, history = wanted(state, number), state.history
+    gpus = math.ceil(session.options().gpus_per_trial)
+    best = winner.of(trial, history, workload, session.provenance(), gpus)
+    settings = f"{view.knobs(trial.config)}: {view.measured(trial, history)}"
+    if own is not None:
+        file = output or Path(f"best{own.suffix}")
+        return Export(file, settings, _patch(best, own, file))
+    file = output or Path(workload.own_file.name if name is None else f"best.{form.suffix}")
+    written = form.render(best)
+    files.write(file, written.text)
+    return Export(file, settings, _unsaid(written, best, file), _reads(best, form, file))
+
+
+def wanted(shown: Snapshot, number: int | None) -> Trial:
+    """Returns the trial of that number, by default the winner.
+
+    Raises UnconfirmedError if the winner is not confirmed yet, and InputError if there is no such trial.
+    """
+    history = shown.history
+    if history.baseline is None:
+        raise InputError(f"session {shown.session}: no result yet: the baseline has not completed")
+    if number is None:
+        best = confirm.recommended(history)
+        if best and advice.is_unconfirmed(history):
+            possibly = advice.possibly(history, go_on(shown))
+            raise UnconfirmedError(
+                f"no winner yet; --trial {best[0].number} names one all the same. {possibly}"
+            )
+        return best[0] if best else history.baseline
+    named = [t for t in history.trials if t.number == number and t.completed]
+    if not named:
+        done = ", ".join(str(t.number) for t in history.trials if t.completed)
+        raise InputError(f"--trial {number}: must be a completed trial of the session: {done}")
+    return named[0]
+
+
+def _patch(best: Winner, own: Path, file: Path) -> list[str]:
+    """Writes a patched copy of `own` to `file`; returns lines that describe the changes."""
+    try:
+        done = patch.patched(Document.read(own), best)
+    except InputError as error:
+        raise InputError(f"--patch {own}: {error}") from None
+    files.write(file, done.text)
+    return [f"replaced: {line}" for line in done.replaced] + [
+        f"not in {file}: {line}" for line in done.left_out
+    ]
+
+
+def _unsaid(written: Exported, best: Winner, file: Path) -> list[str]:
+    """Returns lines on searched settings missing from a file, and a count of the others."""
+    lines = [line for line in written.unsaid if line.partition(":")[0] in best.searched]
+    rest = len(written.unsaid) - len(lines)
+    others = [f"{words.plural(rest, 'setting')} not searched: named in {file}"] if rest else []
+    return [f"not in {file}: {line}" for line in [*lines, *others]]
+
+
+def _reads(best: Winner, form: formats.Format, file: Path) -> str | None:
+    """Returns a line on how to train with `file`, or read it; None if unknown."""
+    if form.is_own:
+        train = best.workload.own_file.trains_with(file)
+        return None if train is None else f"Train with: {train}"
+    return f"Read with: {form.reads.format(file=quoted(file))}" if form.reads else None

@@ -1,0 +1,265 @@
+"""Finds the GPUs that trials can compute on: those that NVML lists and torch can use.
+
+A failing device is left out and reported with a remedy. Used by `doctor` and every command that trains.
+"""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from autotune.core.errors import InputError
+from autotune.core.settings import Setting
+from autotune.core.shell import pip_install
+from autotune.sessions import option_values, prepare
+from autotune.space.machine import Machine
+from autotune.system import devices, nvml, telemetry
+from autotune.system.devices import Device
+from autotune.system.nvml import Gpu
+from autotune.system.telemetry import Hardware
+
+_CHECK = Path(__file__).with_name("torch_check.py")
+_TIMEOUT_S = 120.0
+_LOCALLY = "https://pytorch.org/get-started/locally has the command"
+# The last build for GPUs before compute capability 7.5.
+_OLDER_BUILD = "--force-reinstall 'torch<2.15' --index-url https://download.pytorch.org/whl/cu126"
+_NO_KERNELS = "no kernel image"  # CUDA's error for a GPU that the torch build does not support
+_PLAIN = "fp32"  # a device that cannot compute in fp32 computes in nothing else
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault and its remedy."""
+
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.what}; {self.remedy}"
+
+
+@dataclass(frozen=True)
+class Torch:
+    """Facts about torch and the devices that it sees, as printed by `torch_check`."""
+
+    version: str
+    cuda: str | None
+    kernels: Sequence[str] = ()
+    triton: bool = False
+    devices: Sequence[Mapping[str, Any]] = ()
+    fault: str | None = None
+    cudnn: int | None = None
+
+    @property
+    def build(self) -> str:
+        return f"{self.version}, {f'CUDA {self.cuda}' if self.cuda else 'CPU build'}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Result of checking a device."""
+
+    label: str
+    gpu: Gpu | None = None
+    fault: Fault | None = None  # excludes it from trials
+    fails: Mapping[str, str] = field(default_factory=dict)  # reasons, by unusable precision
+
+
+@dataclass(frozen=True)
+class Look:
+    """Results of checking a machine's GPUs with torch."""
+
+    torch: Torch | Fault
+    verdicts: tuple[Verdict, ...] = ()
+    named: bool = False  # by UUID, because CUDA would not show all of them by default
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """GPUs that trials can compute on."""
+        return tuple(one.gpu for one in self.verdicts if one.gpu and not one.fault)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One line per fault, with all devices that have it."""
+        labels: dict[Fault, list[str]] = {}
+        for one in self.verdicts:
+            if one.fault:
+                labels.setdefault(one.fault, []).append(one.label)
+        verbs = {fault: "are" if len(named) > 1 else "is" for fault, named in labels.items()}
+        return tuple(
+            f"{', '.join(named)} {verbs[fault]} left out: {fault}" for fault, named in labels.items()
+        )
+
+
+@dataclass(frozen=True)
+class Usable:
+    """Hardware for trials, the GPUs of each trial, and notes on excluded devices."""
+
+    hardware: Hardware
+    machine: Machine
+    gpus_per_trial: float
+    notes: tuple[str, ...] = ()
+    is_asked: bool = False  # trials use GPUs, and torch has checked them
+
+
+def usable(asked: float | None) -> Usable:
+    """Returns the hardware for trials of `asked` GPUs each, and hides all other GPUs from this process.
+
+    Raises InputError if there are GPUs but none is usable, unless `asked` is 0.
+    """
+    found, look = telemetry.hardware(), None
+    if asked != 0 and (found.gpus or found.refused or nvml.is_hidden()):
+        look = look_at(found)
+        found = replace(found, gpus=_require_some(look))
+    count = option_values.gpus_per_trial(asked, found)
+    here = found if count else replace(found, gpus=())
+    if look is None or not count:
+        return Usable(here, machine(here, look), count)
+    devices.number_alike(os.environ)
+    if look.named or len(look.gpus) < len(look.verdicts):
+        devices.show(os.environ, look.gpus)
+    return Usable(here, machine(here, look), count, look.notes, is_asked=True)
+
+
+def require_script(python: str | None, here: Usable) -> None:
+    """Raises InputError if the torch of a script's own Python, if any, cannot use the trials' GPUs."""
+    if python is None or not here.is_asked or Path(python) == Path(sys.executable):
+        return
+    look = look_at(here.hardware, python)
+    if isinstance(look.torch, Torch):
+        _require_some(look, f"{python}: ")
+
+
+def show_one_trial(here: Usable) -> None:
+    """Limits this process to as many GPUs as a trial has."""
+    devices.show(os.environ, here.hardware.gpus[: math.ceil(here.gpus_per_trial)])
+
+
+def of_cluster(found: Hardware, asked: float | None) -> Usable:
+    """Returns the hardware of a cluster for trials of `asked` GPUs each; torch does not check it."""
+    count = option_values.gpus_per_trial(asked, found)
+    here = found if count else replace(found, gpus=())
+    notes = tuple(f"{one.label} of the cluster: {one.refused}" for one in found.refused)
+    return Usable(here, machine(here, None), count, notes if count else ())
+
+
+def _require_some(look: Look, whose: str = "") -> tuple[Gpu, ...]:
+    if look.verdicts and not look.gpus:
+        on_cpu = "or search on the CPU: --gpus-per-trial 0"
+        raise InputError(f"{whose}no GPU can be used: {'; '.join(look.notes)}; {on_cpu}")
+    return look.gpus
+
+
+def machine(found: Hardware, look: Look | None) -> Machine:
+    """Returns the facts that decide which settings can run, with the precisions that fail on its GPUs."""
+    known = prepare.machine(found)
+    if look is None or isinstance(look.torch, Fault) or not found.gpus:
+        return known
+    fails: dict[Setting, str] = {
+        name: f"fails on {v.label}: {why}"
+        for v in look.verdicts
+        if not v.fault
+        for name, why in v.fails.items()
+    }
+    return replace(known, fails=fails, has_triton=look.torch.triton)
+
+
+def look_at(found: Hardware, python: str = sys.executable) -> Look:
+    """Checks the devices of `found` with the torch of `python`.
+
+    One process checks them all, unless CUDA would not show all by default because one is lost or is a MIG
+    slice: then each gets a process that sees it by UUID.
+    """
+    there = [*(Device(gpu.label, gpu.uuid, gpu.name, gpu) for gpu in found.gpus), *found.refused]
+    known = [device for device in there if device.uuid]
+    named = bool(found.refused) or any(gpu.uuid.startswith("MIG-") for gpu in found.gpus)
+    groups = [[device] for device in known] if known and named else [known]
+    names = [{devices.VISIBLE: group[0].uuid or ""} if group and named else {} for group in groups]
+    with ThreadPoolExecutor() as pool:
+        answers = list(pool.map(lambda name: ask(name, python), names))
+    torch = next((told for told in answers if isinstance(told, Torch)), answers[0])
+    pairs = zip(groups, answers, strict=True)
+    asked = [judge(*one, told) for group, told in pairs for one in matched(group, told)]
+    others = [judge(device, None, torch) for device in there if not device.uuid]
+    return Look(torch, (*asked, *others, *([] if there else _hidden(torch))), named)
+
+
+def _hidden(torch: Torch | Fault) -> Iterator[Verdict]:
+    if isinstance(torch, Torch) and torch.devices:
+        seen = len(torch.devices)
+        what = f"torch {torch.build} sees {seen} GPUs, of which NVML says nothing: {nvml.missing()}"
+        remedy = "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+        yield Verdict("CUDA", fault=Fault(what, remedy))
+
+
+def ask(environment: Mapping[str, str], python: str = sys.executable) -> Torch | Fault:
+    """Runs `torch_check` in `python` with `environment` added to this process's; takes seconds."""
+    safe = {"PYTHONSAFEPATH": "1"}  # a json.py in the working directory must not be imported
+    whole = {**os.environ, **environment, **safe}
+    devices.number_alike(whole)
+    try:
+        done = subprocess.run(  # noqa: S603 - this Python, or the user's own
+            [python, "-"],
+            input=_CHECK.read_text(encoding="utf-8"),
+            env=whole,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        remedy = "see what keeps the disk or the GPU busy"
+        return Fault(f"`import torch` has not ended within {_TIMEOUT_S:.0f} s", remedy)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        return Fault(f"`import torch` fails: {lines[-1]}", pip_install("--force-reinstall torch"))
+    return Torch(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def matched(known: Sequence[Device], told: Torch | Fault) -> list[tuple[Device, Mapping[str, Any] | None]]:
+    """Pairs devices with torch's facts by UUID; by order if no UUID matches."""
+    seen = [] if isinstance(told, Fault) else told.devices
+    by_uuid: dict[str | None, Mapping[str, Any]] = {f"GPU-{one['uuid']}": one for one in seen}
+    if not any(device.uuid in by_uuid for device in known):
+        by_uuid = dict(zip((device.uuid for device in known), seen, strict=False))
+    return [(device, by_uuid.get(device.uuid)) for device in known]
+
+
+def judge(device: Device, seen: Mapping[str, Any] | None, told: Torch | Fault) -> Verdict:
+    """Returns the verdict on a device from torch's facts about it and about itself."""
+    if seen is None or isinstance(told, Fault):
+        return Verdict(device.label, device.gpu, _unseen(device, told))
+    gpu, why = device.gpu or _as_seen(device, seen), seen["fails"].get(_PLAIN)
+    return Verdict(device.label, gpu, _failing(gpu, told, why) if why else None, seen["fails"])
+
+
+def _as_seen(device: Device, seen: Mapping[str, Any]) -> Gpu:
+    """Returns a GPU from torch's facts, for which NVML lacks some."""
+    major, minor = seen["compute_capability"]
+    return Gpu(seen["name"], seen["memory_bytes"], (major, minor), device.uuid or "", label=device.label)
+
+
+def _unseen(device: Device, torch: Torch | Fault) -> Fault:
+    if device.refused:
+        return Fault(device.refused, "nvidia-smi -L lists the devices, nvidia-smi -q shows their state")
+    if isinstance(torch, Fault):
+        return torch
+    why = f": {torch.fault}" if torch.fault else ""
+    newer = f"nvidia-smi must show CUDA {torch.cuda} or newer: update the driver, or downgrade torch"
+    remedy = newer if torch.cuda else f"install torch's CUDA build: {_LOCALLY}"
+    return Fault(f"torch {torch.build} does not see it{why}", remedy)
+
+
+def _failing(gpu: Gpu, torch: Torch, why: str) -> Fault:
+    what = f"torch {torch.build} cannot compute on it: {why}"
+    if _NO_KERNELS not in why:
+        return Fault(what, "see nvidia-smi, and what else uses it")
+    capability = ".".join(map(str, gpu.compute_capability))
+    older = f"for one below 7.5: {pip_install(_OLDER_BUILD)}"
+    return Fault(what, f"install a build for compute capability {capability}: {_LOCALLY}; {older}")

@@ -1,0 +1,255 @@
+"""Completes a search space from the user's options, and fits it to this machine."""
+
+import math
+import os
+import sysconfig
+from collections.abc import Collection, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+from autotune.core import secrecy
+from autotune.core.errors import InputError
+from autotune.core.settings import Setting
+from autotune.core.trial import Trial, TrialKind
+from autotune.sessions import option_values
+from autotune.space import checks, evaluating, yaml_text
+from autotune.space import space as spaces
+from autotune.space.knobs import Distribution, Knob
+from autotune.space.machine import Machine, fit_to
+from autotune.space.sections import Budget, Training
+from autotune.space.space import Space
+from autotune.storage import provenance
+from autotune.storage.store import Session
+from autotune.system.telemetry import Hardware
+from autotune.workloads import registry
+from autotune.workloads.base import Workload
+
+UNSAID = "?"  # a value that `init` could not find
+_IN_PLACE_OF = {"keep": "within", "within": "keep"}  # mutually exclusive
+_LOOKS = 4  # longest trial of unknown training length, in multiples of samples_per_trial
+
+
+def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
+    """Returns the search space in `file`, with single values of its sections replaced by `overrides`."""
+    values = spaces.read(_text(file), str(file))
+    secrecy.refuse(values, f"search space {file}")
+    if "workload" in values:
+        values["workload"] = registry.located(values["workload"], file.parent)
+    for section, changes in overrides.items():
+        given = {name: value for name, value in changes.items() if value is not None}
+        if given and isinstance(own := values.setdefault(section, {}), dict):
+            kept = {name: value for name, value in own.items() if _IN_PLACE_OF.get(name) not in given}
+            values[section] = kept | given
+    return spaces.from_values(values, str(file))
+
+
+def require_said(space: Space, file: Path) -> None:
+    """Raises InputError if settings that `init` could not find are still placeholders."""
+    unsaid = [space.naming.path(name) for name, value in space.baseline.items() if value == UNSAID]
+    if unsaid:
+        raise InputError(
+            f"search space {file}: baseline.{', baseline.'.join(unsaid)}: say what you train with"
+        )
+
+
+def settings_file(file: Path, given_to: str) -> dict[str, Setting]:
+    """Returns the settings in a YAML file that is `given_to` an option or command."""
+    values = yaml_text.mapping(_text(file), f"{given_to} {file}")
+    secrecy.refuse(values, f"{given_to} {file}")
+    return values
+
+
+def settings(
+    workload: Workload,
+    space: Space,
+    model: str | None,
+    baseline: Path | None,
+    data: Path | None,
+    *,
+    skip_bad_samples: bool = False,
+) -> dict[str, Setting]:
+    """Returns the baseline settings from the command line; --data overrides --baseline, and that --model.
+
+    Raises InputError for an option whose setting neither the workload nor the baseline has.
+    """
+    given: dict[str, Setting] = {}
+    if model is not None:
+        if not workload.models:
+            raise InputError(f"--model: {workload.entry_point} has no models to choose from: got {model!r}")
+        option_values.one_of("--model", model, tuple(workload.models))
+        given |= workload.models[model]
+    if baseline is not None:
+        given |= settings_file(baseline, "--baseline")
+    options: dict[str, Setting] = {} if data is None else {"data": str(data)}
+    secrecy.refuse(options, "command line")
+    options |= {"skip_bad_samples": True} if skip_bad_samples else {}
+    _require_known(options, workload, {*space.baseline, *map(space.naming.name, given)})
+    return given | options
+
+
+def _require_known(options: Collection[str], workload: Workload, given: Collection[str]) -> None:
+    """Raises InputError for an option that is neither a setting of the `workload` nor `given`."""
+    for name in options:
+        if name not in given and not workload.takes(name):
+            raise InputError(
+                f"--{name.replace('_', '-')}: must be a setting of the workload or of the baseline: "
+                f"neither {workload.entry_point} nor the baseline has {name}"
+            )
+
+
+def without(space: Space, names: Collection[str]) -> Space:
+    """Returns `space` without the settings `names` in its baseline."""
+    kept = {name: value for name, value in space.baseline.items() if name not in names}
+    return space.model_copy(update={"baseline": kept})
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: must be text in UTF-8") from None
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+
+
+def complete(
+    space: Space, settings: Mapping[str, Setting], workload: Workload, machine: Machine, source: str
+) -> tuple[Space, list[str]]:
+    """Returns `space` with the whole baseline and without values that cannot run here, and notes on it.
+
+    Raises InputError if the baseline, its data or a knob is invalid.
+    """
+    baseline = whole_baseline(space, settings, workload)
+    workload.require_unit(space.unit)
+    goal = space.objective
+    workload.require_comparable(space.knobs, goal.quality, minimize=goal.minimize is not None)
+    knobs = _as_taken(space, baseline, workload, source)
+    training = _whole_training(space.training, baseline, workload)
+    budget = _open_ended(space.budget, training.samples)
+    changes = {"baseline": baseline, "knobs": knobs, "budget": budget, "training": training}
+    whole = spaces.complete(space.model_copy(update=changes), source)
+    fitted, dropped = fit_to(whole, machine)
+    notes = workload.check(fitted.for_workload(fitted.baseline))
+    return fitted, [*notes, *_planned(fitted), *_uncounted(fitted), *dropped]
+
+
+def whole_baseline(space: Space, settings: Mapping[str, Setting], workload: Workload) -> dict[str, Setting]:
+    """Returns the baseline of `space`, updated with `settings` and completed by the workload.
+
+    Raises InputError if it is invalid.
+    """
+    return workload.complete(workload.fill({**space.baseline, **_named(settings, space)}))
+
+
+def _planned(space: Space) -> list[str]:
+    """Returns a note on steps and evaluations of a baseline trial, if the space has `evaluate_every`."""
+    if space.evaluate_every is None:
+        return []
+    budget, size = space.budget, space.effective_batch_size({})
+    steps = math.ceil(budget.samples_per_trial / size)
+    every = math.ceil(steps / budget.evaluations_per_trial)
+    path = space.naming.path(space.evaluate_every)
+    return [f"a trial of the baseline: {steps} steps of {size} samples, an evaluation every {every} ({path})"]
+
+
+def _uncounted(space: Space) -> list[str]:
+    """Returns notes on evaluations that the speed cannot count: a useless knob, or an unknown interval.
+
+    Raises InputError if the interval is unknown although a setting for it exists.
+    """
+    name = evaluating.setting(space)
+    if not space.objective.counts_evaluations:
+        return [f"knob {space.naming.path(name)}: {checks.UNCOUNTED}"] if name and name in space.knobs else []
+    if evaluating.samples(space, {}) is not None:
+        return []
+    lacking = "objective.speed: wall: it is not known how often the whole training is evaluated"
+    if name is None:
+        return [f"{lacking}: as often as a trial, unless training.samples_per_evaluation says it"]
+    raise InputError(f"{lacking}: name {name} in the baseline, or say training.samples_per_evaluation")
+
+
+def _named(settings: Mapping[str, Any], space: Space) -> dict[str, Setting]:
+    """Returns settings from outside the search space, in the tuner's names."""
+    try:
+        return space.naming.named(settings)
+    except ValueError as error:
+        raise InputError(f"baseline: {error}") from None
+
+
+def _whole_training(training: Training, baseline: Mapping[str, Setting], workload: Workload) -> Training:
+    """Returns the training section, completed with what the workload knows."""
+    known = {
+        "samples": training.samples or workload.training_samples(baseline),
+        "samples_per_epoch": training.samples_per_epoch or workload.samples_per_epoch(baseline),
+    }
+    return training.model_copy(update=known)
+
+
+def _open_ended(budget: Budget, training_samples: int | None) -> Budget:
+    """Returns `budget` with the upper limit of samples, if trials end once the baseline has learnt.
+
+    The limit is the whole training if its length is known.
+    """
+    if not budget.until_learnt:
+        return budget
+    most = max(budget.samples_per_trial, training_samples or _LOOKS * budget.samples_per_trial)
+    every = max(1, budget.samples_per_trial // budget.evaluations_per_trial)
+    changes = {"samples_per_trial": most, "evaluations_per_trial": max(1, most // every)}
+    return budget.model_copy(update=changes)
+
+
+def _as_taken(
+    space: Space, baseline: Mapping[str, Setting], workload: Workload, source: str
+) -> dict[str, Knob]:
+    """Returns the knobs with values as the workload converts them, next to the baseline's other settings.
+
+    Raises InputError with every value that it rejects, which would otherwise fail a trial hours later.
+    """
+    knobs, mistakes = dict(space.knobs), []
+    for name, knob in space.knobs.items():
+        if not isinstance(knob, Distribution):
+            continue
+        taken = []
+        for value in knob.choice or knob.bounds:
+            try:
+                taken.append(workload.complete({**baseline, name: value}).get(name))
+            except InputError as error:
+                mistakes.append(f"knob {name}: {_alone(error, name)}")
+        if knob.choice and len(taken) == len(knob.choice):
+            knobs[name] = knob.of(taken)
+    if mistakes:
+        raise InputError(f"search space {source}: {'; '.join(dict.fromkeys(mistakes))}")
+    return knobs
+
+
+def _alone(error: InputError, name: str) -> str:
+    """Returns the text of an error without the prefix that names the setting."""
+    return str(error).removeprefix("baseline: ").removeprefix(f"{name}: ")
+
+
+def machine(hardware: Hardware) -> Machine:
+    """Returns the facts about `hardware` that decide which settings can run."""
+    return Machine(
+        cpus=hardware.cpus,
+        compute_capability=min((gpu.compute_capability for gpu in hardware.gpus), default=None),
+        has_torchao=find_spec("torchao") is not None,
+        has_compiler=any(which(name) for name in ("c++", "g++", "clang++")),
+        has_triton=find_spec("triton") is not None,
+        has_c_compiler=any(which(name) for name in _c_compilers(os.environ)),
+        has_headers=Path(sysconfig.get_paths()["include"], "Python.h").is_file(),
+    )
+
+
+def _c_compilers(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the C compilers that Triton looks for (triton/runtime/build.py)."""
+    named = environment.get("CC")
+    return (named,) if named else ("gcc", "clang")
+
+
+def warm_start(earlier: Session, now: Mapping[str, Any], places: Collection[str]) -> list[Trial]:
+    """Returns the trials of an `earlier` session; raises InputError if they are not comparable with `now`."""
+    if why := provenance.warm_start(earlier.provenance(), now, places):
+        raise InputError(f"--warm-start {earlier.root}: {why}")
+    return [t for t in earlier.study().trials if t.kind is TrialKind.SEARCHED]

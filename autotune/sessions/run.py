@@ -1,0 +1,267 @@
+"""Runs a session to its end: search, engine, display and trackers. Imports Ray and Optuna."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import optuna
+from rich.console import Console
+
+from autotune.core.errors import InputError, SearchAborted
+from autotune.core.trial import Trial
+from autotune.display import advice, events, view
+from autotune.display.advice import Try
+from autotune.display.console import Screen, screen
+from autotune.display.snapshot import RUNNING, Snapshot
+from autotune.engines import engine, revival
+from autotune.judging.decisions import confirm, pilot
+from autotune.judging.decisions.history import History
+from autotune.memory import room
+from autotune.search.ports import Environment, SearchOptions
+from autotune.search.search import TIME_UP, Search
+from autotune.sessions import prepare, reporting
+from autotune.sessions.job import Job
+from autotune.space.space import Space
+from autotune.storage import studies, threshold_file
+from autotune.storage.lock import Held
+from autotune.storage.store import Session, going_on
+from autotune.storage.study_file import Plan
+from autotune.system.scratch import Scratch
+from autotune.system.telemetry import Hardware
+from autotune.trackers import tags
+from autotune.trackers.tensorboard import Board
+from autotune.trials import failures
+from autotune.trials.setup import Setup
+from autotune.workloads import registry
+from autotune.workloads.base import Workload
+
+if TYPE_CHECKING:
+    from autotune.trackers.tracking import Tracker
+
+EXIT_NO_WINNER, EXIT_INTERRUPTED = 1, 130
+_GONE = "session {}: its directory was deleted, moved or replaced during the search, which has ended"
+
+
+def run(job: Job, scratch: Scratch) -> int:
+    """Runs a session to its end and reports its result; returns the exit code."""
+    session, space, shown, hardware = job.session, job.space, job.shown, job.hardware
+    with _in_place(job.held, shown), _wandb(session) as tracker:
+        study = _opened(session, space)
+        known = studies.read(study)
+        _require_a_baseline(History(known.trials, space), shown)
+        plan = _extended(known.plan or Plan(space.budget.trials, space.budget.time), job)
+        studies.set_plan(study, plan)
+        session.remove_work(known.trials)
+        begun = _begun(shown, hardware, space, plan)
+        with screen(Console(), begun, as_json=job.as_json) as shows:
+            shows.note(
+                f"session {shown}: {plan.trials} trial{'s' * (plan.trials != 1)} on {hardware.description}"
+            )
+            for line in job.notes:
+                shows.note(line)
+            setup = Setup(session, space, job.workload, hardware, room.context_bytes(known.trials))
+            running = _search(setup, study, shows, job.held)
+            _execute(running, setup, job, tracker, scratch=scratch, shows=shows)
+        session.remove_work(running.trials())
+        has_ended = not running.is_interrupted and not running.fault
+        studies.set_plan(study, replace(running.plan, ended=has_ended))
+        code = _conclude(running, shown, job.workload, shows)
+        if tracker:
+            tracker.summarise(running.history, session.report_file)
+    return code
+
+
+def _opened(session: Session, space: Space) -> optuna.Study:
+    """Returns the study of a session; raises DamagedError if Optuna cannot read it."""
+    try:
+        study = studies.open_study(session.study_file, space, session.key)
+        studies.read(study)
+    except Exception as error:
+        if failures.study_fault(error) or failures.disk_fault(error, failures.OUR_DISK_ERRNOS):
+            raise
+        raise session.damaged(f"is damaged: {' '.join(str(error).split())}") from error
+    return study
+
+
+@contextmanager
+def _in_place(held: Held, shown: Path) -> Iterator[None]:
+    """Raises InputError, in place of any other error, if the session was deleted or replaced meanwhile."""
+    try:
+        yield
+    except Exception:
+        if held.is_in_place:
+            raise
+    if not held.is_in_place:
+        with suppress(OSError):  # left by Ray Tune, which creates its directory again
+            held.root.rmdir()
+        raise InputError(_GONE.format(shown))
+
+
+def _wandb(session: Session) -> AbstractContextManager["Tracker | None"]:
+    """Returns a context with the session's W&B tracker, None if W&B is off."""
+    mode = session.options().wandb
+    if mode == "off":
+        return nullcontext()
+    from autotune.trackers.tracking import Tracker  # noqa: PLC0415 - importing W&B is slow, and it may be off
+
+    space, device = session.space(), str(session.provenance().get("device") or "")
+    run_tags = tags.of_session(registry.label(space.workload), device, session.options().tags)
+    quality, unit = space.objective.quality, space.unit
+    return Tracker(session.root, session.name, mode, quality=quality, unit=unit, tags=run_tags)
+
+
+def _begun(shown: Path, hardware: Hardware, space: Space, plan: Plan) -> Snapshot:
+    return Snapshot(
+        session=str(shown),
+        device=hardware.description,
+        state=RUNNING,
+        space=space,
+        plan=plan,
+        trials=(),
+        running=(),
+        passed_over=0,
+        best=None,
+        remaining=None,
+    )
+
+
+def _search(setup: Setup, study: optuna.Study, shows: Screen, held: Held) -> Search:
+    session = setup.session
+    running = Search(
+        setup.space,
+        study,
+        shows,
+        SearchOptions(
+            seed=setup.options.seed,
+            memory_limit_bytes=setup.memory_limit_bytes,
+            earlier=_earlier(setup, shows),
+        ),
+        Environment(
+            verdict_of=session.verdict_of,
+            publish=lambda threshold: threshold_file.write(session.threshold_file, threshold),
+            clear=session.clear,
+            settle=partial(studies.settle, session.study_file),
+            is_in_place=lambda: held.is_in_place,
+        ),
+    )
+    shows.known(running.trials())
+    return running
+
+
+def _earlier(setup: Setup, shows: Screen) -> list[Trial]:
+    """Returns the trials to warm-start from; none, with a note, if they are gone or no longer comparable."""
+    if (warm_start := setup.options.warm_start) is None:
+        return []
+    try:
+        now = setup.session.provenance()
+        return prepare.warm_start(Session.open(Path(warm_start)), now, setup.workload.places)
+    except InputError as error:
+        shows.note(f"nothing is learnt from the earlier session any more: {error}")
+        return []
+
+
+def _execute(
+    running: Search,
+    setup: Setup,
+    job: Job,
+    tracker: "Tracker | None",
+    *,
+    scratch: Scratch,
+    shows: Screen,
+) -> None:
+    """Runs the trials of a search; if Ray dies, another process continues it."""
+    shown = job.shown
+
+    def after_a_loss(reason: str) -> None:
+        if tracker:
+            tracker.break_off()  # before W&B's service is killed
+        shows.close()
+        if running.is_interrupted:
+            message = f"interrupted; {revival.how_to_go_on(shown)}"
+            revival.give_up(message, EXIT_INTERRUPTED, scratch.guardian)
+        options, left = ["--json"] if job.as_json else [], running.remaining
+        revival.begin_anew(shown, options, left, reason, shows.note, scratch=scratch, held=job.held)
+
+    trackers = [Board(setup.session.tensorboard_dir, setup.space), *([tracker] if tracker else [])]
+    try:
+        engine.run(running, setup, scratch.guardian, trackers, after_a_loss)
+    except SearchAborted as error:
+        raise SearchAborted(f"{error}; {revival.how_to_go_on(shown)}") from error
+
+
+def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) -> int:
+    """Reports the result of a search, and how to resume it; returns the exit code."""
+    if search.fault:
+        raise InputError(f"{search.fault}; nothing is lost. Fix that, then run: {going_on(shown)}")
+    history = search.history
+    best = confirm.recommended(history)
+    is_interrupted = search.is_interrupted
+    has_winner = advice.has_winner(history)
+    why, tries = "", []
+    if not has_winner and not is_interrupted:
+        why = advice.why_none(history)
+        tries = advice.what_to_try(
+            history,
+            search.plan,
+            shown,
+            exhausted=search.is_exhausted,
+            fell_back=pilot.fell_back(search.asked),
+        )
+    code = EXIT_INTERRUPTED if is_interrupted else 0 if has_winner else EXIT_NO_WINNER
+    lines = [*_ending(search), view.counts(history.trials)]
+    go_on = advice.go_on(history, search.plan, shown)
+    lines += (
+        view.summary(history, workload, shown, "" if is_interrupted else go_on) if best or not why else []
+    )
+    if why and not advice.is_unconfirmed(history):
+        is_in_summary = best is not None and not best[0].number  # the baseline, with the reason
+        lines += ["What may help:" if is_in_summary else f"{why}. What may help:", *_advice(tries)]
+    lines += reporting.conclude(shown, history.trials)
+    if not why and search.remaining:
+        lines.append(f"Continue with: {go_on}")
+    facts: dict[str, Any] = {
+        "exit_code": code,
+        "stopped": search.stopping,
+        "why": why,
+        "try": [asdict(one) for one in tries],
+        **events.result(history, best),
+    }
+    shows.conclude(lines, facts)
+    return code
+
+
+def _advice(tries: Sequence[Try]) -> Iterator[str]:
+    for one in tries:
+        yield f"- {one.what}{':' if one.command else ''}"
+        if one.command:
+            yield f"  {one.command}"
+
+
+def _ending(search: Search) -> list[str]:
+    """Returns lines on why no further trial was started, unless all planned ones were."""
+    if search.stopping == TIME_UP:
+        lines = [view.out_of_time(search.history.trials, search.plan.trials)]
+    else:
+        lines = [f"Stopped: {search.stopping}"] if search.stopping else []
+    if search.kept_time:
+        lines.append("Fewer trials than planned: time was kept for confirming what was found.")
+    if search.is_exhausted:
+        lines.append("Every configuration was tried, or is known not to fit or not to win.")
+    return lines
+
+
+def _require_a_baseline(history: History, shown: Path) -> None:
+    if failed := history.failed_baseline:
+        raise InputError(
+            f"session {shown}: its baseline {failed.outcome}, and nothing can be compared without it: "
+            f"{failed.outcome.reason if failed.outcome else ''}; fix that and start a new session"
+        )
+
+
+def _extended(plan: Plan, job: Job) -> Plan:
+    """Returns the plan extended by the job's trials and time."""
+    limit = plan.time_s if job.time_s is None else plan.spent_s + job.time_s
+    return replace(plan, trials=plan.trials + job.more, time_s=limit, ended=False)

@@ -1,0 +1,190 @@
+"""Starts a search: creates a session from the options, or opens an existing one."""
+
+import os
+import sys
+import tempfile
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from autotune.core import secrecy
+from autotune.core.errors import InputError
+from autotune.sessions import epoch_size, gpus, import_room, option_values, prepare
+from autotune.sessions.gpus import Usable
+from autotune.sessions.job import Job
+from autotune.sessions.requests import SearchRequest
+from autotune.space import builtin
+from autotune.space.space import Space
+from autotune.storage import provenance
+from autotune.storage.store import WANDB_MODES, Options, Session
+from autotune.system import scratch
+from autotune.system.telemetry import Hardware
+from autotune.trackers import tags
+from autotune.workloads import registry
+from autotune.workloads.base import Workload
+
+
+def search(asked: SearchRequest) -> int:
+    """Creates a session and runs it; creates nothing if an option is invalid."""
+    root = asked.session or Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")
+    require_utf8(root)
+    check_wandb(asked.wandb)
+    here = hardware(asked.address, asked.gpus_per_trial)
+    found = here.hardware
+    options = _options(asked, here)
+    overrides = _overrides(asked)
+    option_values.require_options(overrides, {"select": "--promise"} if asked.promise else {})
+    file = space_file(asked, found)
+    space, workload, notes = prepared(asked, prepare.read_space(file, overrides), file, here)
+    if asked.address is None:
+        settings = space.for_workload(space.baseline)
+        import_room.require(asked.memory_limit, workload, settings, here.gpus_per_trial)
+    facts = provenance.collect(root.name, space, workload, found, options.seed)
+    if options.warm_start:
+        prepare.warm_start(Session.open(Path(options.warm_start)), facts, workload.places)
+    notes += [*here.notes, *_warnings(asked.address), *_demonstration(asked, found)]
+    opened = Session.create(root, space, options, facts)
+    with opened.lock() as held:
+        return _run(Job(opened, root, space, workload, found, held, notes, as_json=asked.as_json))
+
+
+def prepared(
+    asked: SearchRequest, space: Space, file: Path, here: Usable
+) -> tuple[Space, Workload, list[str]]:
+    """Returns `space`, of `file`, completed, its workload, and notes for the user.
+
+    Raises InputError if a training of its baseline cannot start.
+    """
+    prepare.require_said(space, file)
+    workload = registry.load(space.workload)
+    workload.require_gpus(here.gpus_per_trial)
+    settings = prepare.settings(
+        workload, space, asked.model, asked.baseline, asked.data, skip_bad_samples=asked.skip_bad_samples
+    )
+    if epoch_size.is_lacking(space, prepare.whole_baseline(space, settings, workload), workload):
+        one_epoch = epoch_size.of_one_epoch(space)
+        short, _ = prepare.complete(one_epoch, settings, workload, here.machine, str(file))
+        gpus.require_script(workload.python, here)
+        space = epoch_size.with_samples(space, epoch_size.counted(short, workload, here))
+    space, notes = prepare.complete(space, settings, workload, here.machine, str(file))
+    gpus.require_script(workload.python, here)
+    return space, workload, notes
+
+
+def space_file(asked: SearchRequest, found: Hardware) -> Path:
+    """Returns the file of the named search space, or of the built-in one for this machine."""
+    if asked.space:
+        return builtin.space_file(asked.space)
+    return builtin.space_for(found, drawn=_is_demonstration(asked))
+
+
+def _is_demonstration(asked: SearchRequest) -> bool:
+    """Returns True if no space, data or baseline is given, so that a demonstration on synthetic data runs."""
+    given = (asked.space, asked.data, asked.baseline)
+    return all(one is None for one in given) and asked.model != "full"
+
+
+def _demonstration(asked: SearchRequest, found: Hardware) -> list[str]:
+    """Returns a note on tuning the published model, if this is a demonstration on a GPU."""
+    if not found.gpus or not _is_demonstration(asked):
+        return []
+    return [
+        "this tunes a small model on drawn X-rays; to tune the published one: --data DIR, or --model full"
+    ]
+
+
+def _options(asked: SearchRequest, here: Usable) -> Options:
+    """Returns the options that are stored with the session."""
+    return Options(
+        gpus_per_trial=here.gpus_per_trial,
+        cpus_per_trial=option_values.cpus_per_trial(asked.cpus_per_trial, here.hardware),
+        memory_limit_bytes=option_values.size_bytes("--memory-limit", asked.memory_limit),
+        stall_timeout_s=option_values.duration_s("--stall-timeout", asked.stall_timeout),
+        wandb=asked.wandb,
+        address=asked.address,
+        seed=asked.seed,
+        warm_start=str(asked.warm_start.resolve()) if asked.warm_start else None,
+        keep_checkpoints=asked.keep_checkpoints,
+        tags=tags.check(asked.tag or ()),
+    )
+
+
+def _overrides(asked: SearchRequest) -> dict[str, dict[str, Any]]:
+    """Returns the values that override those of the search space, by section."""
+    time_s = option_values.duration_s("--time", asked.time)
+    budget = {"trials": asked.trials, "time": time_s, **option_values.samples(asked.samples)}
+    rule = option_values.select(asked.promise, asked.select)
+    return {
+        "budget": {**budget, "finalists": asked.finalists, "repeats": asked.repeats},
+        "objective": {
+            "keep": asked.keep,
+            "within": asked.within,
+            "select": rule,
+            "target": asked.target,
+        },
+        "limits": {"memory_fraction": asked.memory_fraction},
+    }
+
+
+def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
+    """Opens a session and runs its remaining trials, and `more`."""
+    time_s = option_values.duration_s("--time", time)
+    opened = Session.open(session)
+    require_utf8(session)
+    space = opened.space()
+    workload = registry.load(space.workload)
+    with opened.lock() as held:  # a second process fails at once
+        options, then = opened.options(), opened.provenance()
+        notes = workload.check(space.for_workload(space.baseline))
+        here = hardware(options.address, options.gpus_per_trial)
+        gpus.require_script(workload.python, here)
+        found = here.hardware
+        now = provenance.collect(session.name, space, workload, found, options.seed)
+        notes += provenance.require_same(session, then, now, workload.places)
+        opened.require_whole()
+        notes += [*here.notes, *_warnings(options.address)]
+        job = Job(opened, session, space, workload, found, held, notes, more, time_s, as_json=as_json)
+        return _run(job)
+
+
+def _run(job: Job) -> int:
+    """Runs a session with a private scratch directory; returns the exit code."""
+    with scratch.private() as place:  # before importing W&B, which creates directories there
+        from autotune.sessions import run  # noqa: PLC0415 - Ray and Optuna take seconds to import; errors come first
+
+        return run.run(job, place)
+
+
+def _warnings(address: str | None) -> list[str]:
+    """Returns warnings about the cluster at `address`, if given."""
+    if address is None:
+        return []
+    from autotune.engines import engine_cluster  # noqa: PLC0415 - imported already
+
+    return engine_cluster.warning(address)
+
+
+def hardware(address: str | None, gpus_per_trial: float | None) -> Usable:
+    """Returns the hardware for trials, here or in the cluster at `address`."""
+    if address is None:
+        return gpus.usable(gpus_per_trial)
+    from autotune.engines import engine_cluster  # noqa: PLC0415 - importing Ray takes a second
+
+    return gpus.of_cluster(engine_cluster.hardware(address), gpus_per_trial)
+
+
+def require_utf8(session: Path) -> None:
+    """Raises InputError if a directory of the search is not valid UTF-8, which Ray requires."""
+    encoding = sys.getfilesystemencoding()
+    hint = "" if encoding == "utf-8" else f" (Python reads names as {encoding}: unset LC_ALL and PYTHONUTF8)"
+    for place in (Path.cwd(), session.resolve(), Path(tempfile.gettempdir())):
+        try:
+            str(place).encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{place}: Ray needs a path in UTF-8{hint}") from None
+
+
+def check_wandb(mode: str) -> None:
+    """Raises InputError if `mode` is unknown, or online without a key."""
+    option_values.one_of("--wandb", mode, WANDB_MODES)
+    secrecy.wandb_is_online(mode, os.environ)

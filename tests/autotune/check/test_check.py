@@ -1,0 +1,74 @@
+"""`check` as it is called: real trials of a small workload, without Ray."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import forked
+from tests.autotune.init import projects
+
+LINEAR = Path(__file__).parents[4] / "examples" / "linear.py"
+SPACE = """
+workload: linear:fit
+baseline: {micro_batch_size: 8, learning_rate: 1.0e-2}
+knobs: {micro_batch_size: {choice: [8, 16]}}
+objective: {quality: r2}
+budget: {samples_per_trial: 4096}
+"""
+BROKEN = """
+def fit(config, workdir):
+    print("reading the data")
+    raise FileNotFoundError("there is no data")
+    yield
+"""
+
+
+def checked(place, workload, space=SPACE):
+    (place / "linear.py").write_text(workload)
+    (place / "space.yaml").write_text(space)
+    return forked.run(("check", "space.yaml", "--time", "90s"), place, os.environ, timeout=120)
+
+
+def test_a_space_is_checked_by_running_its_baseline(tmp_path):
+    done = checked(tmp_path, LINEAR.read_text())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    rows = dict(re.findall(r"^(?:yes|no) +(a search|\w+) +(.*)$", done.stdout, re.MULTILINE))
+    assert list(rows) == [
+        *("starts", "steps", "speed", "memory", "evaluations", "quality", "seed", "resume", "a search")
+    ]
+    assert "8 samples each" in rows["steps"]
+    assert "one every 2048 samples" in rows["evaluations"]
+    assert rows["seed"].startswith("ignored")  # linear.py has none
+    assert "it went on" in rows["resume"]
+    assert {file.name for file in tmp_path.iterdir()} - {"__pycache__"} == {"linear.py", "space.yaml"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_script_that_knows_nothing_of_the_tuner_is_ready_for_a_search_as_it_is(tmp_path):
+    projects.make(tmp_path, projects.RUNNABLE)
+    for command in (("init",), ("check", "space.yaml", "--time", "20m")):
+        done = forked.run(command, tmp_path, os.environ, timeout=280)
+        assert done.returncode == 0, done.stdout + done.stderr
+    rows = dict(re.findall(r"^(?:yes|no) +(a search|\w+) +(.*)$", done.stdout, re.MULTILINE))
+    assert "16 samples each" in rows["steps"]
+    assert rows["quality"].startswith("val_loss ")
+    assert rows["seed"].startswith("the same one gives the same curve, another one differs")
+    assert "it went on" in rows["resume"]
+
+
+def test_a_baseline_that_fails_is_told_with_its_last_lines(tmp_path):
+    done = checked(tmp_path, BROKEN)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "the trial failed" in done.stdout
+    assert "there is no data" in done.stdout
+    assert "reading the data" in done.stdout
+
+
+def test_what_a_search_would_refuse_is_one_line(tmp_path):
+    done = checked(tmp_path, BROKEN, SPACE.replace("linear:fit", "lineer:fit"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no module lineer" in done.stderr

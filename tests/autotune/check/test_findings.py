@@ -1,0 +1,174 @@
+"""Records of short runs in, what a search would see out."""
+
+import dataclasses
+
+import pytest
+
+from autotune.check import seen
+from autotune.check.findings import Checked, findings, is_ready
+from autotune.check.runs import Run
+from autotune.check.seen import Likeness, Resumed
+from autotune.core.measurement import Measurement, Throughput
+from autotune.core.trial import Failure, Outcome, Status
+from autotune.space import space as spaces
+
+SPACE = spaces.parse(
+    """
+    workload: linear:fit
+    baseline: {micro_batch_size: 8}
+    knobs: {micro_batch_size: {choice: [8, 16, 32, 64]}}
+    objective: {quality: r2}
+    budget: {trials: 6, samples_per_trial: 100, repeats: 3}
+    """,
+    "test",
+)
+MEASURED = Measurement(
+    throughput=Throughput(16.0, 0.5, 40, 20.0), peak_memory_bytes=2**30, memory_limit_bytes=4 * 2**30
+)
+
+
+def records(*, steps=9, every=5, begun_s=100.0, start_s=2.0, first=8, curve=0.5):
+    """Steps of 8 samples in half a second, and after `every` steps an evaluation of one second."""
+    found, at_s, samples = [{"attempt": 1.0, "clock_s": begun_s}], begun_s + start_s, first - 8
+    for number in range(1, steps + 1):
+        samples += 8
+        found.append({"at_s": at_s, "samples": samples, "train_loss": curve / number})
+        at_s += 0.5
+        if number % every == 0:
+            at_s += 0.5
+            found.append({"at_s": at_s, "samples": samples, "r2": curve + number})
+            at_s += 0.5
+    return found
+
+
+def test_what_records_show():
+    found = seen.seen(records(), "r2")
+    assert (found.start_s, found.steps, found.step_samples) == (2.0, 9, 8)
+    assert (found.samples, found.seconds) == (72, 5.0)
+    assert found.evaluations == ((40, 5.5),)
+    assert (found.every, found.evaluation_s) == (40, 1.0)
+    assert found.evaluating_share == pytest.approx(0.2)
+
+
+def test_what_is_doubtful_about_its_steps_is_said():
+    said = seen.seen([*records(), {"at_s": 200.0, "samples": 80, "note": "4 of 16 are counted"}], "r2")
+    found = {one.name: one for one in findings(Checked(SPACE, Run(measurement=MEASURED), said, 1))}
+    assert found["steps"].detail.endswith("; 4 of 16 are counted")
+
+
+def test_what_no_record_shows():
+    found = seen.seen([], "r2")
+    assert (found.start_s, found.steps, found.every, found.evaluation_s) == (None, 0, None, None)
+
+
+def test_a_quality_that_is_no_number_is_no_evaluation_with_one():
+    found = seen.seen([*records(), {"at_s": 200.0, "samples": 72, "r2": float("nan")}], "r2")
+    assert found.evaluations == ((40, 5.5),)
+
+
+def test_runs_are_alike_where_they_have_been_equally_far():
+    one = records()
+    assert seen.likeness(one, records(steps=20), "r2") == Likeness(1, 0.0)
+    assert seen.likeness(one, records(curve=0.75), "r2") == Likeness(1, 0.25)
+    assert seen.likeness(one, records(steps=3, curve=0.75), "r2") == Likeness(3, 0.25)  # by the steps' loss
+    assert seen.likeness(one, [], "r2") is None
+
+
+def test_a_run_goes_on_or_begins_anew():
+    went_on = [*records(), *records(first=48, begun_s=200.0)]
+    anew = [*records(), *records(begun_s=200.0)]
+    assert seen.resumed(went_on) == Resumed(72, 48, is_anew=False)
+    assert seen.resumed(anew) == Resumed(72, 8, is_anew=True)
+    assert seen.resumed(records()) is None
+    assert seen.resumed([*records(), {"attempt": 2.0, "clock_s": 200.0}]) is None
+
+
+def checked(**changes):
+    run = Run(records(), Outcome(Status.COMPLETED), MEASURED)
+    whole = Checked(
+        SPACE,
+        run,
+        seen.seen(run.records, "r2"),
+        slots=2,
+        again=Likeness(1, 0.0),
+        other=Likeness(1, 0.25),
+        resumed=Resumed(72, 48, is_anew=False),
+    )
+    return dataclasses.replace(whole, **changes)
+
+
+def told(**changes):
+    return {one.name: one for one in findings(checked(**changes))}
+
+
+def test_what_a_search_would_see_is_told():
+    rows = told()
+    assert [name for name, one in rows.items() if not one.ok] == []
+    assert {name: one.detail for name, one in rows.items()} == {
+        "starts": "the first record came after 2 s",
+        "steps": "9 in 5 s, 8 samples each",
+        "speed": "16 ± 0.5 samples/s, over 40 steps after the warm-up",
+        "memory": "1.0 GiB of 4.0 GiB at its peak",
+        "evaluations": "one every 40 samples, 1 s each, 20% of the time; a trial of 100 has 3",
+        "quality": "r2 5.5 after 40 samples",
+        "seed": "the same one gives the same curve, another one differs by 0.25",
+        "resume": "stopped after 72 samples, it went on: the next record says 48",
+        # 120 samples at 16 a second, 2 s to start and 3 s of evaluations; 4 configurations, 2 at a time
+        "a search": "4 trials of 12s: up to 25s, and up to 1m 15s more to confirm the winner",
+    }
+    assert is_ready(checked())
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "detail"),
+    [
+        ("seed", {"other": Likeness(1, 0.0)}, "ignored"),
+        ("seed", {"again": None}, "not asked"),
+        ("resume", {"resumed": Resumed(72, 8, is_anew=True)}, "it started over"),
+        ("resume", {"resumed": None}, "not asked"),
+        ("speed", {"run": Run(records(), None, Measurement())}, "not known"),
+        ("memory", {"run": Run(records(), None, Measurement())}, "not seen"),
+        ("evaluations", {"seen": seen.seen(records(every=99), "r2")}, "none within 72 samples"),
+        ("evaluations", {"seen": seen.seen(records(steps=30, every=15), "r2")}, "has 1"),
+        ("quality", {"seen": seen.seen(records(every=99), "r2")}, "no number was found for r2"),
+        ("starts", {"run": Run(), "seen": seen.seen([], "r2")}, "no record"),
+    ],
+)
+def test_what_lacks_is_told_with_what_to_do(name, changes, detail):
+    row = told(**changes)[name]
+    assert not row.ok
+    assert detail in row.detail
+    assert row.remedy
+
+
+def test_the_time_to_ask_for_is_that_of_six_first_evaluations():
+    # one takes 2 s to start, and 40 samples at 72 in 5 s
+    assert told(again=None)["seed"].remedy == "check for longer, such as --time 1m"
+    slow = seen.seen(records(start_s=100.0), "r2")
+    assert told(again=None, seen=slow)["seed"].remedy == "check for longer, such as --time 11m"
+
+
+def test_runs_that_differ_with_the_same_seed_show_their_noise():
+    assert told(again=Likeness(1, 0.1))["seed"].ok
+
+
+def test_a_trial_that_lost_its_gpu_says_so():
+    outcome = Outcome(Status.INTERRUPTED, reason="torch cannot use the trial's GPU")
+    rows = told(run=Run([], outcome))
+    assert list(rows) == ["starts"]
+    assert rows["starts"].detail == "the trial was interrupted: torch cannot use the trial's GPU"
+
+
+def test_a_trial_that_failed_is_all_that_is_told():
+    outcome = Outcome(Status.FAILED, Failure.ERROR, "ValueError: no such file")
+    failed = {"run": Run([], outcome, log=("Traceback", "ValueError: no such file"))}
+    rows = told(**failed)
+    assert list(rows) == ["starts"]
+    assert "ValueError: no such file" in rows["starts"].detail
+    assert not is_ready(checked(**failed))
+
+
+def test_a_time_limit_is_told():
+    budget = SPACE.budget.model_copy(update={"time": 60.0, "repeats": 0})
+    space = SPACE.model_copy(update={"budget": budget})
+    assert told(space=space)["a search"].detail == "4 trials of 12s: up to 25s; it ends after 1m 00s"

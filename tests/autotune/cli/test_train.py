@@ -1,0 +1,473 @@
+"""`autotune train`: to its end, whatever comes in between; stopped, killed, and gone on with."""
+
+import json
+import os
+import re
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from autotune.__main__ import main
+from autotune.cli import train as command
+from autotune.cli.options import Trained
+from autotune.sessions import gpus
+from autotune.storage.records import read_records
+from autotune.storage.trial_dir import TrainingDir
+from autotune.training import answers, events
+from autotune.training.events import Kind
+from autotune.trials import child
+from tests import forked
+from tests.autotune.sessions.test_gpus import torch_of
+from tests.autotune.terminal import OnTerminal
+from tests.autotune.trackers.test_tracking import read_runs
+from tests.faults import killing, left_by_a_search
+from tests.faults.sessions import KEPT
+from tests.gpu.fake_nvml import FakeGpu, fake_gpus, nvml_library
+
+__all__ = ["fake_gpus", "nvml_library"]
+
+HERE = Path(__file__).parents[1] / "training"
+ENDLESS = 10**6  # samples: a training to be stopped must not have ended before
+SPACE = """
+workload: long_workload:fit
+baseline:
+  {{micro_batch_size: 8, accumulation_steps: 1, room: 4, again: {again}, faults: "{faults}", leaks: {leaks}}}
+knobs: {{micro_batch_size: {{choice: [4, 8]}}}}
+objective: {{quality: score}}
+training: {{samples: {samples}}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _workload(monkeypatch):
+    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(answers, "_FIRST_WAIT_S", 0.1)  # the faults of tests pass at once
+
+
+_begun = []
+
+
+@pytest.fixture(autouse=True)
+def _ended():
+    """Ends a training that a test has left: it is endless."""
+    yield
+    while _begun:
+        process = _begun.pop()
+        if process.poll() is None:
+            for member in killing.family(process):
+                with suppress(psutil.Error):  # it has ended meanwhile
+                    member.kill()
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait(60)
+
+
+def space(directory, faults="", samples=600, again=False, leaks=0):
+    file = directory / "space.yaml"
+    file.write_text(SPACE.format(faults=faults, samples=samples, again=str(again).lower(), leaks=leaks))
+    return file
+
+
+def train(directory, *more, faults="", samples=600, again=False):
+    file = space(directory, faults, samples, again)
+    return main(["train", str(file), "--workdir", str(directory / "t"), "--wandb", "off", *map(str, more)])
+
+
+def started(directory, *more, samples=ENDLESS, leaks=0):
+    """The same in a process of its own, once it has a checkpoint."""
+    where = ("--workdir", directory / "t", "--wandb", "off")
+    process = begun(directory, "train", space(directory, samples=samples, leaks=leaks), *where, *more)
+    place = TrainingDir(directory / "t")
+    killing.wait_for(lambda: (place.work / "state.json").exists() or process.poll() is not None)
+    return process
+
+
+def begun(directory, *command):
+    (directory / "said").touch()
+    _begun.append(forked.Forked(command, directory, os.environ, output=directory / "said"))
+    return _begun[-1]
+
+
+def further(directory):
+    """A number of samples that the training has not reached, and at which it is evaluated."""
+    checkpoint = json.loads((directory / "t" / "work" / "state.json").read_text())[0]
+    return (max(checkpoint, records(directory)[-1]["samples"]) // 200 + 3) * 200
+
+
+def happened(directory):
+    return [event.kind for event in events.read(TrainingDir(directory / "t").events_file)]
+
+
+def records(directory):
+    return [record for record in read_records(TrainingDir(directory / "t")) if "samples" in record]
+
+
+def evaluations(directory):
+    """After how many samples they came: a training continues until it hears that it has enough of them."""
+    return [record["samples"] for record in records(directory) if "score" in record]
+
+
+def test_a_training_ends_when_it_has_all_its_samples(tmp_path, capsys):
+    assert train(tmp_path, "--resume") == 0  # as a job that may be queued again always says
+    said = capsys.readouterr().out
+    assert f"{tmp_path / 't'}: no training to continue" in said
+    assert "training over 600 samples" in said
+    assert "after 400 samples: score 0.4000" in said
+    assert int(re.search(r"completed after (\d+) samples", said)[1]) >= 600
+    assert happened(tmp_path) == [Kind.BEGUN, Kind.ENDED]
+    assert evaluations(tmp_path)[:3] == [200, 400, 600]
+    assert said.endswith(f"Report: {tmp_path / 't' / 'report.html'}\n")
+    assert "training ended" in (tmp_path / "t" / "report.html").read_text()
+
+    assert train(tmp_path) == 2  # nothing is trained twice in secret
+    assert "already holds a training: add --resume to continue it" in capsys.readouterr().err
+    (tmp_path / "t" / "report.html").unlink()  # as a kill leaves it
+    assert train(tmp_path, "--resume") == 0
+    assert "has completed already" in capsys.readouterr().out
+    assert "training ended" in (tmp_path / "t" / "report.html").read_text()
+
+
+def test_its_report_can_be_asked_for_in_other_formats(tmp_path, capsys):
+    assert train(tmp_path) == 0
+    capsys.readouterr()
+    assert main(["report", str(tmp_path / "t"), "--format", "json", "-o", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["state"], found["promised"]) == ("ended", None)
+    assert found["measured"]["samples"] >= 600  # it may take another step before it is told to stop
+    assert main(["report", str(tmp_path / "t"), "--format", "md"]) == 0
+    assert "Nothing was promised" in (tmp_path / "t" / "report.md").read_text()
+    assert main(["report", str(tmp_path / "t"), "--price-per-hour", "2"]) == 2
+    assert "go with a session" in capsys.readouterr().err
+
+
+def test_faults_that_pass_do_not_end_it(tmp_path, capsys):
+    assert train(tmp_path, faults="passing@100 killed@300") == 0
+    assert happened(tmp_path) == [Kind.BEGUN, Kind.RETRIED, Kind.RETRIED, Kind.ENDED]
+    said = capsys.readouterr().out
+    assert "unspecified launch failure; goes on from its checkpoint" in said
+    assert "killed by SIGKILL" in said
+
+
+def test_killed_five_times_it_loses_no_record(tmp_path, capsys):
+    """At different places between two evaluations, and once where one has just been heard."""
+    killed = [104, 200, 296, 400, 552]
+    assert train(tmp_path, faults=" ".join(f"killed@{at}" for at in killed)) == 0
+    assert happened(tmp_path) == [Kind.BEGUN, *[Kind.RETRIED] * 5, Kind.ENDED]
+    steps = [record["samples"] for record in records(tmp_path) if "train_loss" in record]
+    assert steps == list(range(8, steps[-1] + 1, 8))
+    assert evaluations(tmp_path)[:3] == [200, 400, 600]
+    assert capsys.readouterr().out.count("killed by SIGKILL") == 5
+
+
+def test_a_loader_that_hangs_is_ended_told_and_gone_on_with(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(child, "_SHORTEST_STALL_S", 3.0)
+    assert train(tmp_path, faults="hung@300") == 0
+    first, *between, last = happened(tmp_path)
+    assert (first, set(between), last) == (Kind.BEGUN, {Kind.RETRIED}, Kind.ENDED)
+    assert re.search(
+        r"failed \(timeout\) after 304 samples: no record .* for 3 s; .* goes on", capsys.readouterr().out
+    )
+    assert evaluations(tmp_path)[:3] == [200, 400, 600]
+    worker = int((tmp_path / "t" / "work" / "worker").read_text())
+    assert not killing.alive(one for one in psutil.process_iter() if one.pid == worker)
+    assert "in hung" in (tmp_path / "t" / "log").read_text()  # where its stack is
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_a_leak_is_told_long_before_memory_is_full(tmp_path):
+    """Some megabytes a second, which are seen once there is half a minute of them."""
+    process = started(tmp_path, samples=10**10, leaks=8192)
+    killing.wait_for(lambda: Kind.LEAK in happened(tmp_path) or process.poll() is not None, seconds=540.0)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(120) == 130
+    assert happened(tmp_path) == [Kind.BEGUN, Kind.LEAK, Kind.STOPPED]
+    said = (tmp_path / "said").read_text()
+    assert re.search(r"use of the host's memory grows: .*; at this slope it is full after \d+", said)
+
+
+def test_out_of_memory_is_answered_with_smaller_micro_batches(tmp_path, capsys):
+    assert train(tmp_path, faults="out_of_memory@300") == 0
+    assert happened(tmp_path) == [Kind.BEGUN, Kind.HALVED, Kind.ENDED]
+    assert "4x2 instead of 8x1" in capsys.readouterr().out
+    assert {r["batch"] for r in records(tmp_path) if "batch" in r} == {8}  # the effective one stays
+    assert json.loads((tmp_path / "t" / "plan.json").read_text())["changes"] == {
+        "micro_batch_size": 4,
+        "accumulation_steps": 2,
+    }
+
+
+def test_what_fails_again_and_again_without_coming_further_is_given_up(tmp_path, capsys):
+    assert train(tmp_path, "--retries", 1, faults="passing@100", again=True) == 1
+    assert happened(tmp_path) == [Kind.BEGUN, Kind.RETRIED, Kind.ENDED]
+    assert "failed (error) after 104 samples: RuntimeError: CUDA error" in capsys.readouterr().out
+
+
+def test_what_no_attempt_can_mend_is_given_up_at_once_and_keeps_its_checkpoint(tmp_path, capsys):
+    assert train(tmp_path, faults="lasting@300") == 1
+    assert happened(tmp_path) == [Kind.BEGUN, Kind.ENDED]
+    assert "ValueError: image 7 has no caption" in capsys.readouterr().out
+    assert (tmp_path / "t" / "work" / "state.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_stopped_or_killed_it_goes_on_from_its_checkpoint(tmp_path, number, code):
+    process = started(tmp_path)
+    family = killing.family(process)
+    os.kill(process.pid, number)
+    assert process.wait(120) == code
+    killing.wait_for(lambda: not killing.alive(family), 60, "the end of everything")
+    if number != signal.SIGKILL:
+        said = (tmp_path / "said").read_text()
+        assert "a second Ctrl-C, or a second SIGTERM, does not wait for it\n" in said
+        assert "stopped; to continue, give the same command with --resume" in said
+        stopped = list(events.read(TrainingDir(tmp_path / "t").events_file))[-1]
+        assert (stopped.kind, stopped.samples) == (Kind.STOPPED, records(tmp_path)[-1]["samples"])
+
+    enough = further(tmp_path)
+    assert started(tmp_path, "--resume", samples=enough).wait(120) == 0
+    assert happened(tmp_path)[-2:] == [Kind.CONTINUED, Kind.ENDED]
+    unheard = set(range(200, enough + 1, 200)) - set(evaluations(tmp_path))
+    assert not unheard or number == signal.SIGKILL  # of the tuner: its child may tell what nobody hears
+    assert enough not in unheard
+
+
+@pytest.fixture
+def watched(tmp_path):
+    """A training watched on a terminal, once its panel has figures."""
+    started = []
+
+    def start(faults=""):
+        where = ("--workdir", tmp_path / "t", "--wandb", "off")
+        file = space(tmp_path, faults, samples=ENDLESS)
+        started.append(OnTerminal(80, 30, "-m", "autotune", "train", file, *where))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.wait()
+
+
+def panels(lines):
+    return sum(line.startswith("throughput ") for line in lines), lines.count("training 8")
+
+
+def test_on_a_terminal_a_panel_shows_how_it_stands_and_leaves_lines_alone(watched):
+    it = watched()
+    it.read_until(lambda lines: panels(lines) == (1, 1) and any("▁" in line for line in lines), 120)
+    it.resize(40, 24)
+    it.read_until(lambda lines: panels(lines) == (1, 1) and max(map(len, lines)) <= 40)
+    it.process.send_signal(signal.SIGTERM)
+    assert it.end() == 143
+    assert it.terminal.has_cursor
+    assert panels(it.left) == (0, 0)
+    assert any(line.startswith("after 400 samples: score 0.4000") for line in it.left)
+    said = " ".join(" ".join(it.left).split())
+    assert said.count("stopping: the checkpoint is written after the next record") == 1
+    assert "stopped; to continue" in said
+
+
+def test_a_second_signal_finds_the_terminal_as_it_was(watched):
+    it = watched("hung@400")
+    it.read_until(lambda lines: panels(lines) == (1, 1) and any("after 400" in line for line in lines), 120)
+    it.process.send_signal(signal.SIGTERM)
+    it.read_until(lambda lines: any(line.startswith("stopping: ") for line in lines))
+    it.process.send_signal(signal.SIGTERM)
+    assert it.end() == -signal.SIGTERM
+    assert it.terminal.has_cursor
+    assert panels(it.left) == (0, 0)
+
+
+def test_a_job_of_which_every_process_gets_the_signal_has_stopped_as_well(tmp_path):
+    process = started(tmp_path)
+    (trained,) = killing.kinds(killing.family(process))["child"]
+    for pid in (trained.pid, process.pid):
+        os.kill(pid, signal.SIGTERM)
+    assert process.wait(120) == 143
+    assert happened(tmp_path)[-1] == Kind.STOPPED
+    assert "to continue, give the same command with --resume" in (tmp_path / "said").read_text()
+
+
+def test_tensorboard_and_wandb_have_a_training_that_was_gone_on_with_as_one_run(tmp_path):
+    follow = ("--wandb", "offline", "--tag", "thesis")
+    process = started(tmp_path, *follow)
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.wait(120) == 143
+    enough = max(1000, further(tmp_path))
+    assert started(tmp_path, "--resume", *follow, samples=enough).wait(120) == 0
+
+    stopped, ended = sorted(read_runs(tmp_path / "t"), key=lambda run: run.exit_code, reverse=True)
+    assert (stopped.id, stopped.name, stopped.group) == (ended.id, "t-training", "t")
+    assert (stopped.exit_code, ended.exit_code) == (255, 0)
+    assert {"long_workload:fit", "thesis"} <= set(ended.tags)
+    assert ended.config["micro_batch_size"] == 8
+    assert ended.summary["status"] == "completed"
+    assert ended.column("val/score")[-1] == 1.0
+    assert {"train/loss", "perf/throughput", "system/host_rss_bytes"} <= ended.summary.keys()
+
+    board = EventAccumulator(str(tmp_path / "t" / "tensorboard" / "t"), size_guidance={"scalars": 0}).Reload()
+    steps = [event.step for event in board.Scalars("val/score")]
+    assert steps == sorted(set(steps))
+    assert enough in steps
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--wandb", "maybe"], "--wandb: one of auto, online, offline, off: got 'maybe'"),
+        (["--tag", "x" * 65], "--tag: a tag has 1 to 64 characters"),
+        (["--trial", "3"], "--trial 3: needs a session"),
+        (["--gpus-per-trial", "1"], "--gpus-per-trial: 0: there is no GPU here: got 1"),
+        (["--workdir", "{here}"], "must be empty or hold a training"),
+    ],
+)
+def test_wrong_input_is_one_line(tmp_path, capsys, arguments, said):
+    file = space(tmp_path)
+    given = [argument.format(here=tmp_path) for argument in arguments]
+    assert main(["train", str(file), "--workdir", str(tmp_path / "t"), *given]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_what_trains_until_it_is_stopped_needs_a_length(tmp_path, capsys):
+    file = space(tmp_path)
+    file.write_text(file.read_text().replace("training: {samples: 600}\n", ""))
+    assert main(["train", str(file), "--workdir", str(tmp_path / "t")]) == 2
+    assert "training.samples: has to say how long the whole training is" in capsys.readouterr().err
+
+
+def test_a_space_without_a_directory_is_gone_on_with_where_it_began(tmp_path):
+    file = space(tmp_path, samples=ENDLESS)
+    process = begun(tmp_path, "train", file, "--wandb", "off")
+    killing.wait_for(lambda: list(tmp_path.glob("runs/train-*/work/state.json")))
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(120) == 130
+    (place,) = tmp_path.glob("runs/train-*")
+    said = (tmp_path / "said").read_text()
+    assert f"to continue, give the same command with --workdir {place.relative_to(tmp_path)} --resume" in said
+
+    assert begun(tmp_path, "train", file, "--wandb", "off", "--resume").wait(120) == 2
+    assert "name its training's directory by --workdir" in (tmp_path / "said").read_text()
+    assert list(tmp_path.glob("runs/*")) == [place]
+
+
+def session(directory, samples):
+    """A searched session, and how long its whole training is."""
+    root = directory / "s"
+    if not root.exists():
+        left_by_a_search.make(root)
+    space = yaml.safe_load((root / "space.yaml").read_text())
+    (root / "space.yaml").write_text(yaml.safe_dump({**space, "training": {"samples": samples}}))
+    return root
+
+
+def reported(place, capsys):
+    """The verdict of a training's report, as its last lines should be on the terminal."""
+    capsys.readouterr()
+    assert main(["report", str(place), "--format", "json", "-o", "-"]) == 0
+    promised = json.loads(capsys.readouterr().out)["promised"]
+    heading = f"{promised['answer'].capitalize()}: what session {promised['session']} promised of trial"
+    return [heading, *(f"- {one['what']}: {one['answer']}: {one['text']}" for one in promised["kept"])]
+
+
+def test_a_sessions_winner_is_held_to_what_was_promised_stopped_or_not(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(KEPT), os.environ["PYTHONPATH"]]))
+    root = session(tmp_path, ENDLESS)
+    place = TrainingDir(root / "training" / "winner")
+    command = ("train", root, "--wandb", "off")
+    process = begun(tmp_path, *command)
+
+    def evaluated():
+        return [r["samples"] for r in read_records(place) if "bleu_4" in r]
+
+    killing.wait_for(lambda: evaluated()[-1:] >= [400] or process.poll() is not None)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(120) == 130
+    stopped = (tmp_path / "said").read_text()
+    assert "\n- quality: held: bleu_4 0.2000 after 400, " in stopped
+    for line in reported(place.root, capsys):
+        assert f"\n{line}" in stopped
+
+    session(tmp_path, evaluated()[-1] + 400)
+    assert begun(tmp_path, *command, "--resume").wait(120) == 0
+    ended = (tmp_path / "said").read_text().removeprefix(stopped)
+    assert "completed after" in ended
+    for line in reported(place.root, capsys):
+        assert f"\n{line}" in ended
+
+
+def test_a_sessions_training_is_tracked_as_the_session_was_unless_told_otherwise(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(KEPT), os.environ["PYTHONPATH"]]))
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    root = session(tmp_path, 400)
+    info = json.loads((root / "session.json").read_text())
+    info["options"] |= {"wandb": "offline", "tags": ["thesis", "b"]}
+    (root / "session.json").write_text(json.dumps(info))
+    assert begun(tmp_path, "train", root).wait(120) == 0
+    (run,) = read_runs(root / "training" / "winner")
+    assert {"thesis", "b"} <= set(run.tags)
+
+    told = ("--workdir", tmp_path / "t", "--wandb", "off")
+    assert begun(tmp_path, "train", root, *told).wait(120) == 0
+    assert not (tmp_path / "t" / "wandb").exists()
+
+
+@pytest.mark.parametrize("options", [["--data"], ["--baseline"], ["--data", "--baseline"]])
+def test_what_is_for_a_search_space_is_not_passed_over_for_a_session(tmp_path, capsys, options):
+    root = session(tmp_path, 400)
+    assert main(["train", str(root), *(word for option in options for word in (option, "x"))]) == 2
+    said = f"{', '.join(options)}: only with a search space: {root} is a session"
+    assert said in capsys.readouterr().err
+    assert not (root / "training").exists()
+
+
+def test_what_was_searched_on_another_machine_has_to_run_on_this_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(KEPT))
+    root = session(tmp_path, 400)
+    kept = yaml.safe_load((root / "space.yaml").read_text())
+    kept["baseline"]["precision"] = "fp16"
+    (root / "space.yaml").write_text(yaml.safe_dump(kept))
+    assert main(["train", str(root), "--trial", "0"]) == 2
+    said = f"this machine cannot run trial 0 of {root}: precision 'fp16' needs a CUDA device"
+    assert said in capsys.readouterr().err
+    assert not (root / "training").exists()
+
+
+@pytest.mark.parametrize(("asked", "count"), [(None, 1), (0, 0), (0.5, 1), (2, 2)])
+def test_it_has_the_gpus_that_are_asked_for_or_else_those_of_its_session(
+    tmp_path, monkeypatch, fake_gpus, asked, count
+):
+    there = [FakeGpu(), FakeGpu(), FakeGpu()]
+    fake_gpus(*there)
+    monkeypatch.setattr(gpus, "ask", lambda more, python: torch_of({**os.environ, **more}))
+    monkeypatch.syspath_prepend(str(KEPT))
+    root = session(tmp_path, 400)
+    info = json.loads((root / "session.json").read_text())
+    info["options"]["gpus_per_trial"] = 1.0
+    (root / "session.json").write_text(json.dumps(info))
+    place, shown = TrainingDir(tmp_path / "t"), [gpu.uuid(index) for index, gpu in enumerate(there[:count])]
+
+    def check(found):
+        assert found.training.whole(found.config, place).gpus == count
+        assert os.environ.pop("CUDA_VISIBLE_DEVICES") == ",".join(shown)
+
+    check(command._of_session(root, Trained(gpus_per_trial=asked)))
+    check(command._of_space(str(space(tmp_path)), Trained(gpus_per_trial=asked)))
+
+
+def test_two_do_not_train_in_one_directory(tmp_path, capsys):
+    process = started(tmp_path)
+    assert train(tmp_path, "--resume", samples=ENDLESS) == 2
+    assert "is in use by pid" in capsys.readouterr().err
+    assert main(["report", str(tmp_path / "t")]) == 0  # which disturbs nobody
+    assert "training running" in (tmp_path / "t" / "report.html").read_text()
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(120) == 130

@@ -1,0 +1,237 @@
+import itertools
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from rich.console import Console
+
+from autotune.core.shell import pip_install
+from autotune.doctor import examine
+from autotune.doctor.examine import Capability
+from autotune.sessions import gpus
+from autotune.sessions.gpus import Fault, Look, Torch, Verdict
+from autotune.space.machine import Machine
+from autotune.system.nvml import Gpu
+from autotune.system.telemetry import Hardware, hardware
+
+ROOT = Path(__file__).parents[3]
+KEY = "made-up-key-" + "0123456789" * 3
+A100 = Gpu("NVIDIA A100-SXM4-80GB", 80 * 2**30, (8, 0), "GPU-0")
+GPU_MACHINE = Hardware(8, 2**34, (A100,), "580.1")
+ON_GPU = {"compute_capability": (9, 0)}
+EXAMINE = """
+from autotune.doctor.examine import examine
+for one in examine():
+    print(one.name, "|", one.ok, "|", one.detail, "|", one.remedy)
+"""
+
+
+def examined(**environment: str) -> tuple[dict[str, tuple[bool, str]], str]:
+    """What the doctor finds in an environment, by name, and all that it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", EXAMINE],
+        env=os.environ | environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    found = {}
+    for line in done.stdout.splitlines():
+        name, ok, detail, remedy = line.split(" | ")
+        found[name] = (ok == "True", detail)
+        assert ok == "True" or remedy, f"{name}: what is to be done?"
+    return found, done.stdout + done.stderr
+
+
+def by_name(capabilities: list[Capability]) -> dict[str, tuple[bool, str]]:
+    return {c.name: (c.ok, c.detail) for c in capabilities}
+
+
+def test_it_examines_this_machine() -> None:
+    import torch
+
+    found, _ = examined()
+    assert found["Python"][0]
+    assert found["torch"][1].startswith(torch.__version__)
+    assert found["fp32"][0]
+    assert found["ray"][0]
+    assert found["optuna"][0]
+    assert found["CPUs"][1].startswith(f"{hardware().cpus} usable")
+    assert str(Path.cwd()) in found["disk"][1]
+    assert {"NVIDIA driver", "tf32", "bf16", "fp16", "fp8", "memory", "shared memory", "Java"} <= set(found)
+    assert {"wandb", "W&B online", "optuna-dashboard", "tensorboard", "torch.compile"} <= set(found)
+    assert found["tensorboard"][1].endswith("tensorboard --logdir SESSION/tensorboard")
+
+
+def test_without_java_and_with_a_key_it_says_so_and_keeps_the_key_to_itself(tmp_path: Path) -> None:
+    found, printed = examined(PATH=str(tmp_path), WANDB_API_KEY=KEY)
+    assert found["Java"] == (False, "not found: METEOR is left out of the scores")
+    assert found["torch.compile"] == (False, "needs a C++ compiler")
+    assert found["W&B online"] == (True, "WANDB_API_KEY is set: runs go online")
+    assert KEY not in printed
+
+
+def test_a_java_that_does_not_start_is_no_java(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\nexit 1\n")
+    java.chmod(0o755)
+    found, _ = examined(PATH=f"{tmp_path}:/bin:/usr/bin")
+    assert found["Java"][0] is False
+    assert found["Java"][1].startswith("does not start")
+
+
+def test_without_a_key_runs_are_kept_offline() -> None:
+    assert examine.wandb_key({}).ok is False
+    assert examine.wandb_key({"WANDB_API_KEY": ""}).ok is False
+
+
+def test_a_search_and_what_is_said_of_it_go_by_the_same_rule() -> None:
+    assert examine.wandb_key({"WANDB_API_KEY": "made up"}).ok is True
+    found = examine.wandb_key({"WANDB_API_KEY": "made up", "WANDB_MODE": "offline"})
+    assert (found.ok, found.detail) == (False, "WANDB_MODE is offline: runs are kept offline")
+
+
+def test_torch_that_cannot_be_imported_is_reported_with_its_last_words(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise OSError('libcudart.so.13: cannot open shared object file')")
+    found, _ = examined(PYTHONPATH=f"{tmp_path}:{Path.cwd()}")
+    assert found["torch"] == (
+        False,
+        "`import torch` fails: OSError: libcudart.so.13: cannot open shared object file",
+    )
+
+
+def test_torch_is_told_of_once_and_every_gpu_by_itself() -> None:
+    torch = Torch("2.13.0", "13.0", devices=[{}])
+    dead = Verdict("GPU 1", fault=Fault("GPU is lost", "restart"))
+    slow = Verdict("GPU 2", replace(A100, exclusive=True), Fault("has no kernels", "install another"))
+    look = Look(torch, (Verdict("GPU 0", A100), dead, slow))
+    assert examine.torch(look) == Capability("torch", True, "2.13.0, CUDA 13.0")
+    shown = "NVIDIA A100-SXM4-80GB, 80.0 GiB, compute capability 8.0"
+    assert list(examine.devices(look, GPU_MACHINE, None)) == [
+        Capability("GPU 0", True, shown),
+        Capability("GPU 1", False, "GPU is lost", "restart"),
+        Capability(
+            "GPU 2",
+            False,
+            f"{shown}; in exclusive compute mode: no two trials can share it; has no kernels",
+            "install another",
+        ),
+    ]
+
+
+def test_gpus_that_are_hidden_are_said() -> None:
+    (hidden,) = examine.devices(Look(Torch("2.13.0", "13.0")), replace(GPU_MACHINE, gpus=()), "-1")
+    assert (hidden.ok, hidden.detail) == (False, "none visible: CUDA_VISIBLE_DEVICES is '-1'")
+
+
+def test_precisions_follow_the_gpu() -> None:
+    found = by_name(list(examine.precisions(Machine(8, (8, 0), has_torchao=True), frozenset())))
+    assert [name for name, (ok, _) in found.items() if ok] == [
+        "fp32",
+        "torch-default",
+        "tf32",
+        "bf16",
+        "fp16",
+    ]
+    assert "8.9" in found["fp8"][1]
+    found = by_name(list(examine.precisions(Machine(8, (9, 0), has_torchao=True), frozenset())))
+    assert all(ok for ok, _ in found.values())
+    found = by_name(list(examine.precisions(Machine(8, (9, 0)), frozenset())))
+    assert found["fp8"] == (False, "needs torchao")
+    fp8 = list(examine.precisions(Machine(8, (9, 0)), frozenset()))[-1]
+    assert fp8.remedy == pip_install("torchao")
+
+
+@pytest.mark.parametrize(
+    ("features", "detail"),
+    [
+        ({"avx512_bf16", "sse2"}, "by avx512_bf16"),
+        ({"avx2"}, "slow: this CPU has neither AMX nor AVX512-BF16"),
+    ],
+)
+def test_bf16_on_a_cpu_says_how_fast_it_is(features: set[str], detail: str) -> None:
+    found = by_name(list(examine.precisions(Machine(8), frozenset(features))))
+    assert found["bf16"] == (True, detail)
+    assert found["fp16"][0] is False
+
+
+def test_too_little_room_is_said_with_what_follows(tmp_path: Path) -> None:
+    assert examine.space_left("disk", tmp_path, 1, "full").ok
+    short = examine.space_left("disk", tmp_path, 2**70, "free some")
+    assert not short.ok
+    assert short.remedy == "free some"
+    assert not examine.space_left("disk", tmp_path / "none", 1, "free some").ok
+
+
+@pytest.mark.parametrize(
+    ("lacking", "detail", "remedy"),
+    [
+        ({"has_compiler": False}, "needs a C++ compiler", "install one, such as g++, and search again"),
+        ({"compute_capability": (6, 1)}, "needs compute capability 7.0", "nothing; a search leaves it out"),
+        (ON_GPU | {"has_triton": False}, "needs triton on a GPU", pip_install("triton")),
+        (
+            ON_GPU | {"has_c_compiler": False},
+            "needs a C compiler on a GPU",
+            "install one, such as gcc, and search again",
+        ),
+        (
+            ON_GPU | {"has_headers": False},
+            "needs Python's headers (Python.h) on a GPU",
+            "install them, such as python3-dev or python3-devel, and search again",
+        ),
+    ],
+)
+def test_what_compiling_lacks_is_said_with_what_to_do(lacking, detail, remedy) -> None:
+    assert examine.compiling(Machine(8, **lacking)) == Capability("torch.compile", False, detail, remedy)
+
+
+def test_what_one_kind_of_machine_compiles_with_another_one_need_not_have() -> None:
+    assert examine.compiling(Machine(8, has_triton=False, has_c_compiler=False, has_headers=False)).ok
+    assert examine.compiling(Machine(8, (9, 0), has_compiler=False)).ok
+
+
+def test_a_package_that_is_missing_says_how_to_install_it() -> None:
+    assert examine.package("optuna").ok
+    remedy = pip_install("no-such-package")
+    missing = examine.package("no-such-package", "shows a study")
+    assert missing == Capability("no-such-package", False, "not installed, shows a study", remedy)
+    assert examine.package("no-such-package").remedy == remedy
+
+
+def test_what_is_to_be_installed_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This project is in no registry: what it can use besides is asked for by its own name."""
+    monkeypatch.setattr(examine, "version", Mock(side_effect=examine.PackageNotFoundError))
+    monkeypatch.setattr(gpus, "ask", lambda *_: Torch("not asked", None))
+    advised = [one.remedy.partition(" -m pip install ")[2] for one in examine.examine()]
+    wanted = {words for words in advised if words}
+    assert {"optuna-dashboard", "tensorboard", "wandb"} <= wanted
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = itertools.chain(project["dependencies"], *project["optional-dependencies"].values())
+    assert wanted <= {re.split(r"[>\[]", requirement)[0] for requirement in asked}
+
+
+def test_it_is_one_table_that_wraps_within_its_columns() -> None:
+    console = Console(width=80, force_terminal=True, color_system=None)
+    long = Capability("NVIDIA driver", False, "words " * 20, "words " * 20)
+    with console.capture() as capture:
+        console.print(examine.table([Capability("Python", True, "3.11.7"), long]))
+    first, *rest = capture.get().splitlines()
+    assert first.rstrip() == "yes  Python         3.11.7"
+    assert rest[0].startswith("no   NVIDIA driver  words")
+    assert all(line.startswith(" " * 20) and len(line.rstrip()) <= 80 for line in rest[1:])
+    assert any(line.strip().startswith("to do: words") for line in rest)
+
+
+def test_it_says_how_a_limit_of_memory_is_kept(tmp_path: Path) -> None:
+    assert "v1" in examine.memory_limit(tmp_path).detail
+    (tmp_path / "cgroup.controllers").touch()
+    assert examine.memory_limit(tmp_path).detail == "enforced by the kernel: a control group (v2) per trial"
+    without = examine.memory_limit(None)
+    assert not without.ok
+    assert without.detail.startswith("checked every 0.5 s")

@@ -1,0 +1,291 @@
+"""Which GPUs a search would use of machines made up: what NVML and torch say of each, held together.
+
+NVML is asked as ever, over a library of ours; torch is, in a process of its own, in one test.
+"""
+
+import os
+import sys
+from shlex import quote
+
+import pynvml
+import pytest
+
+from autotune.core.errors import InputError
+from autotune.core.shell import pip_install
+from autotune.doctor import examine
+from autotune.sessions import gpus
+from autotune.sessions.gpus import Fault, Torch
+from autotune.space import machine as machines
+from autotune.system import nvml, telemetry
+from tests.gpu.fake_nvml import NO_KERNELS, FakeGpu, fake_gpus, nvml_library
+from tests.gpu.torch_on_fakes import sitecustomize
+
+__all__ = ["fake_gpus", "nvml_library"]
+
+GIB = 2**30
+FORBIDDEN, LOST = pynvml.NVML_ERROR_NO_PERMISSION, pynvml.NVML_ERROR_GPU_IS_LOST
+A100 = FakeGpu(name="NVIDIA A100", gib=80, capability=(8, 0))
+RTX = FakeGpu(name="NVIDIA RTX 4090", gib=24)
+GTX = FakeGpu(name="NVIDIA GeForce GTX 1080", capability=(6, 1), raises=NO_KERNELS)
+
+
+@pytest.fixture
+def machine(fake_gpus, monkeypatch):
+    """A machine with these GPUs, and a fake torch that answers for them at once."""
+
+    def make(*found, visible=None, order=None, **torch):
+        asked = []
+        fake_gpus(*found, visible=visible)
+        if order:
+            monkeypatch.setenv("CUDA_DEVICE_ORDER", order)
+
+        def ask(environment, python=sys.executable):
+            asked.append(environment)
+            return torch_of({**os.environ, **environment, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, **torch)
+
+        monkeypatch.setattr(gpus, "ask", ask)
+        return asked
+
+    return make
+
+
+def torch_of(environment, fails=None, **changed):
+    """What `torch_check` would say there."""
+    seen = [
+        {**gpu, "uuid": gpu["uuid"].partition("-")[2], "fails": fails or failed(gpu)}
+        for gpu in sitecustomize.shown(environment)
+    ]
+    kernels = ("sm_75", "sm_80", "sm_86", "sm_90", "compute_120")
+    return Torch(**{"version": "2.13.0", "cuda": "13.0", "kernels": kernels, "devices": seen} | changed)
+
+
+def failed(gpu):
+    return {"fp32": gpu["raises"].splitlines()[0]} if gpu["raises"] else {}
+
+
+def shown():
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+def test_without_a_gpu_nobody_asks_torch(machine):
+    asked = machine()
+    found = gpus.usable(None)
+    assert (found.gpus_per_trial, found.hardware.gpus, found.notes, asked) == (0.0, (), (), [])
+    assert shown() is None
+
+
+@pytest.mark.parametrize("there", [[RTX], [RTX, RTX], [GTX, A100], [A100, RTX]], ids=len)
+def test_gpus_that_all_compute_are_left_as_they_are_and_numbered_as_nvml_does(machine, there):
+    there = [gpu if gpu is not GTX else FakeGpu(capability=(7, 5)) for gpu in there]
+    asked = machine(*there)
+    found = gpus.usable(None)
+    assert [gpu.name for gpu in found.hardware.gpus] == [gpu.name for gpu in there]
+    assert (len(asked), found.notes, shown()) == (1, (), None)
+    assert os.environ["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert found.machine.compute_capability == min(gpu.capability for gpu in there)
+
+
+def test_a_trial_that_is_to_have_no_gpu_costs_no_look_at_them(machine):
+    asked = machine(RTX, FakeGpu(fails={"Handle": LOST}))
+    found = gpus.usable(0)
+    assert (found.hardware.gpus, found.notes, asked) == ((), (), [])
+    assert found.machine.compute_capability is None
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(LOST, "GPU is lost"), (FORBIDDEN, "Insufficient Permissions"), (999, "Unknown Error")],
+)
+def test_a_gpu_that_nvml_cannot_ask_is_left_out_for_cuda_too(machine, error, words):
+    machine(RTX, FakeGpu(fails={"Handle": error}), A100)
+    found = gpus.usable(None)
+    assert [gpu.name for gpu in found.hardware.gpus] == [RTX.name, A100.name]
+    assert shown() == f"{RTX.uuid(0)},{A100.uuid(2)}"
+    (note,) = found.notes
+    assert note.startswith(f"GPU 1 is left out: {words}; nvidia-smi ")
+
+
+def test_what_nvml_may_not_say_torch_says(machine):
+    machine(
+        FakeGpu(name="NVIDIA A", gib=24, capability=(9, 0), fails={"MemoryInfo": FORBIDDEN, "Name": LOST})
+    )
+    (gpu,) = gpus.usable(None).hardware.gpus
+    assert (gpu.name, gpu.memory_bytes, gpu.compute_capability) == ("NVIDIA A", 24 * GIB - 2**20, (9, 0))
+    assert shown() == gpu.uuid
+
+
+def test_every_slice_is_asked_about_and_handed_out_by_its_name(machine):
+    divided = FakeGpu(name="NVIDIA A100", gib=80, slices=3, fails={"MemoryInfo": FORBIDDEN})
+    asked = machine(divided)
+    found = gpus.usable(None)
+    uuids = [divided.uuid(0, i) for i in range(3)]
+    assert [one["CUDA_VISIBLE_DEVICES"] for one in asked] == uuids
+    assert shown() == ",".join(uuids)
+    assert found.hardware.device_bytes == 20 * GIB, "not the 80 of the whole"
+
+
+def test_a_gpu_that_torch_has_no_kernels_for_is_left_out(machine):
+    machine(GTX, RTX)
+    found = gpus.usable(None)
+    assert ([gpu.name for gpu in found.hardware.gpus], shown()) == ([RTX.name], RTX.uuid(1))
+    (note,) = found.notes
+    why = f"torch 2.13.0, CUDA 13.0 cannot compute on it: {NO_KERNELS.splitlines()[0]}"
+    assert note.startswith(f"GPU 0 is left out: {why}; install a build for compute capability 6.1: https://")
+    assert note.endswith("whl/cu126")
+
+
+def test_gpus_with_the_same_fault_are_named_in_one_line(machine):
+    machine(GTX, RTX, GTX)
+    (note,) = gpus.usable(None).notes
+    assert note.startswith("GPU 0, GPU 2 are left out: torch ")
+
+
+@pytest.mark.parametrize(
+    ("there", "said", "words"),
+    [
+        ([GTX], {}, "no GPU can be used: GPU 0 is left out: torch .* a build for compute capability 6.1"),
+        (
+            [FakeGpu(raises="CUDA error: busy")],
+            {},
+            "GPU 0 is left out: torch .* cannot compute on it: CUDA error: busy",
+        ),
+        ([FakeGpu(fails={"Handle": LOST})], {}, "no GPU can be used: GPU 0 is left out: GPU is lost"),
+        (
+            [RTX],
+            {"cuda": None, "devices": []},
+            "torch 2.13.0, CPU build does not see it; install torch's CUDA build",
+        ),
+        (
+            [RTX],
+            {"devices": [], "fault": "too old"},
+            "torch 2.13.0, CUDA 13.0 does not see it: too old; nvidia-smi must",
+        ),
+    ],
+)
+def test_where_no_gpu_computes_there_is_no_search_on_the_cpu_unless_it_is_asked_for(
+    machine, there, said, words
+):
+    machine(*there, **said)
+    with pytest.raises(InputError, match=f"{words}.*; or search on the CPU: --gpus-per-trial 0$"):
+        gpus.usable(None)
+    assert gpus.usable(0).gpus_per_trial == 0
+
+
+@pytest.mark.parametrize("names", ["MIG-mistyped", "3", "GPU-mistyped"])
+def test_a_device_that_is_named_and_is_not_there_is_said(machine, names):
+    machine(RTX, visible=names)
+    with pytest.raises(InputError, match=rf"{names}.* is left out: .*--gpus-per-trial 0"):
+        gpus.usable(None)
+
+
+def test_to_hide_every_gpu_is_to_search_on_the_cpu(machine):
+    asked = machine(RTX, visible="")
+    assert (gpus.usable(None).gpus_per_trial, asked) == (0.0, [])
+
+
+def test_a_driver_at_fault_is_no_machine_without_a_gpu(machine, monkeypatch):
+    machine(RTX)
+    monkeypatch.setenv("FAKE_NVML_INIT", str(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH))
+    with pytest.raises(InputError, match=r"NVIDIA driver is left out: .*mismatch.*--gpus-per-trial 0"):
+        gpus.usable(None)
+
+
+def test_a_gpu_that_torch_sees_and_nvml_does_not_is_said(machine, monkeypatch, tmp_path):
+    """As in a container that was given CUDA, and nothing to ask the driver with."""
+    machine(RTX)
+    monkeypatch.setenv("FAKE_NVML_INIT", str(pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
+    assert gpus.usable(None).hardware.gpus == (), "there is no device"
+    monkeypatch.setattr(nvml, "_NODES", (str(tmp_path),))
+    with pytest.raises(InputError, match=r"sees 1 GPUs, of which NVML says nothing.*compute,utility"):
+        gpus.usable(None)
+    machine(RTX, devices=[])
+    assert gpus.usable(None).hardware.gpus == (), "torch sees none either"
+
+
+def test_in_an_order_of_the_users_own_a_number_is_nvidia_smis_all_the_same(machine):
+    machine(FakeGpu(name="NVIDIA T4", capability=(7, 5)), RTX, visible="0", order="FASTEST_FIRST")
+    found = gpus.usable(None)
+    assert [gpu.name for gpu in found.hardware.gpus] == ["NVIDIA T4"]
+    assert (shown(), os.environ["CUDA_DEVICE_ORDER"]) == ("0", "PCI_BUS_ID")
+
+
+def test_devices_are_told_apart_by_their_uuids(machine):
+    machine(RTX, A100)
+    seen = torch_of(os.environ)
+    turned = Torch(seen.version, seen.cuda, seen.kernels, devices=seen.devices[::-1])
+    known = telemetry.hardware().gpus
+    assert [one["name"] for _, one in gpus.matched(known, turned)] == [RTX.name, A100.name]
+    of_one = Torch("2.13.0", "13.0", devices=seen.devices[1:])
+    assert [one and one["name"] for _, one in gpus.matched(known, of_one)] == [None, A100.name]
+    unnamed = Torch("2.0.0", "11.8", devices=[{**one, "uuid": ""} for one in seen.devices])
+    assert [one["name"] for _, one in gpus.matched(known, unnamed)] == [RTX.name, A100.name]
+    assert gpus.matched(known, Fault("", "")) == [(one, None) for one in known]
+
+
+def test_a_gpu_for_one_process_at_a_time_is_not_shared(machine):
+    machine(RTX, FakeGpu(mode=pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS))
+    with pytest.raises(
+        InputError, match=r"--gpus-per-trial: .*GPU 1 is in exclusive compute mode.*: got 0.5"
+    ):
+        gpus.usable(0.5)
+    assert gpus.usable(1).gpus_per_trial == 1
+
+
+def test_a_precision_that_a_gpu_fails_in_is_left_out_of_the_search(machine, space):
+    machine(RTX, fails={"fp16": "CUBLAS_STATUS_NOT_SUPPORTED"})
+    found = gpus.usable(None).machine
+    _, dropped = machines.fit_to(space, found)
+    assert "precision fp16: dropped, fails on GPU 0: CUBLAS_STATUS_NOT_SUPPORTED" in dropped
+    assert not any(line.startswith("precision bf16") for line in dropped)
+
+
+def test_doctor_says_of_every_gpu_what_a_search_goes_by(machine):
+    machine(GTX, RTX, FakeGpu(fails={"Handle": LOST}), fails={})
+    found = {one.name: one for one in examine.examine()}
+    said = {
+        name: (found[name].ok, found[name].detail) for name in ("torch", "GPU 1", "GPU 2", "NVIDIA driver")
+    }
+    assert said == {
+        "torch": (True, "2.13.0, CUDA 13.0"),
+        "GPU 1": (True, "NVIDIA RTX 4090, 24.0 GiB, compute capability 8.9"),
+        "GPU 2": (False, "GPU is lost"),
+        "NVIDIA driver": (True, "580.95.05"),
+    }
+    assert found["GPU 0"].detail.startswith("NVIDIA GeForce GTX 1080, 8.0 GiB, compute capability 6.1; torch")
+    assert (found["bf16"].ok, found["torch.compile"].detail) == (True, "needs triton on a GPU")
+    assert [gpu.name for gpu in gpus.usable(None).hardware.gpus] == [RTX.name]
+
+
+def test_torch_is_asked_about_every_device(fake_gpus):
+    """The real question, to a torch that takes these for GPUs, and has no kernels for one of them."""
+    fake_gpus(GTX, RTX)
+    told = gpus.ask({})
+    assert isinstance(told, Torch)
+    assert [(one["uuid"], one["name"]) for one in told.devices] == [
+        (GTX.uuid(0).removeprefix("GPU-"), GTX.name),
+        (RTX.uuid(1).removeprefix("GPU-"), RTX.name),
+    ]
+    assert set(told.devices[0]["fails"].values()) == {NO_KERNELS.splitlines()[0]}
+    assert told.devices[1]["fails"] == {}
+    assert (told.cuda, told.fault, told.kernels[0]) == ("13.0", None, "sm_75")
+
+
+def test_a_torch_that_cannot_be_asked_says_why(monkeypatch, tmp_path):
+    monkeypatch.setattr(gpus, "_CHECK", tmp_path / "check.py")
+    gpus._CHECK.write_text("import no_such_module")
+    told = gpus.ask({})
+    assert isinstance(told, Fault)
+    assert told.what.startswith("`import torch` fails: ")
+    assert told.remedy == pip_install("--force-reinstall torch")
+
+
+def test_a_scripts_python_without_torch_may_use_a_gpu_in_another_way(fake_gpus, tmp_path):
+    """It is not asked at all if torch has not been asked here, and not twice if it is the same."""
+    fake_gpus(RTX)
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {quote(sys.executable)} -I -S "$@"\n')
+    bare.chmod(0o755)
+    assert gpus.ask({}, str(bare)).what.endswith("No module named 'torch'")
+    gpus.require_script(str(bare), gpus.usable(None))
+    for python, asked in ((None, None), (sys.executable, None), ("/no/python", 0.0)):
+        gpus.require_script(python, gpus.usable(asked))
