@@ -1,7 +1,7 @@
 """Prints facts about torch and its devices as a line of JSON: the build, and which precisions compute.
 
 Runs as a separate process, because importing torch takes a second and may crash, and using a GPU takes some
-of its memory. `autotune/cli/gpus` starts it and evaluates the output. It also runs in a script's own Python,
+of its memory. `autotune/sessions/gpus` starts it and evaluates the output. It also runs in a script's own Python,
 which may be 3.8, with an older torch and without autotune.
 """
 
