@@ -6,7 +6,7 @@ from pathlib import Path
 from autotune.cli.options import Priced
 from autotune.core import files
 from autotune.core.errors import InputError, printable
-from autotune.judging.costs import Prices
+from autotune.judging.accounts.costs import Prices
 from autotune.reports.model import FORMATS
 from autotune.sessions import option_values, reporting
 

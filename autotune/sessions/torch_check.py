@@ -1,8 +1,8 @@
 """Prints facts about torch and its devices as a line of JSON: the build, and which precisions compute.
 
 Runs as a separate process, because importing torch takes a second and may crash, and using a GPU takes some
-of its memory. `autotune/sessions/gpus` starts it and evaluates the output. It also runs in a script's own Python,
-which may be 3.8, with an older torch and without autotune.
+of its memory. `gpus` starts it and evaluates the output. It also runs in a script's own Python, which may be
+3.8, with an older torch and without autotune.
 """
 
 from __future__ import annotations
