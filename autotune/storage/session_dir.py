@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.storage.trial_dir import ComparisonDir, ModelDir, TrainingDir, TrialDir
+from autotune.storage.trial_dir import ComparisonDir, Entry, ModelDir, TrainingDir, TrialDir
 
 
 @dataclass(frozen=True)
@@ -12,61 +12,22 @@ class SessionDir:
 
     root: Path
 
+    info_file = Entry("session.json")
+    space_file = Entry("space.yaml")
+    study_file = Entry("study.db")
+    lock_file = Entry("lock")
+    threshold_file = Entry("threshold.json")  # what running trials have to be able to reach
+    stop_file = Entry("stop")  # exists when running trials should close, to be resumed another day
+    ray_dir = Entry("ray")  # Ray Tune's scratch space; nothing in it outlives a run
+    tensorboard_dir = Entry("tensorboard")
+    wandb_dir = Entry("wandb")
+    wandb_key_file = Entry("wandb/session-key")  # tells its W&B runs from another's of the same name
+    report_file = Entry("report.html")
+    trials_dir = Entry("trials")
+
     @property
     def name(self) -> str:
         return self.root.name
-
-    @property
-    def info_file(self) -> Path:
-        return self.root / "session.json"
-
-    @property
-    def space_file(self) -> Path:
-        return self.root / "space.yaml"
-
-    @property
-    def study_file(self) -> Path:
-        return self.root / "study.db"
-
-    @property
-    def lock_file(self) -> Path:
-        return self.root / "lock"
-
-    @property
-    def threshold_file(self) -> Path:
-        """What running trials have to be able to reach."""
-        return self.root / "threshold.json"
-
-    @property
-    def stop_file(self) -> Path:
-        """Exists when running trials should close, to be resumed another day."""
-        return self.root / "stop"
-
-    @property
-    def ray_dir(self) -> Path:
-        """Ray Tune's scratch space; nothing in it outlives a run."""
-        return self.root / "ray"
-
-    @property
-    def tensorboard_dir(self) -> Path:
-        return self.root / "tensorboard"
-
-    @property
-    def wandb_dir(self) -> Path:
-        """W&B's own, and in it what tells this session's runs from another's of the same name."""
-        return self.root / "wandb"
-
-    @property
-    def wandb_key_file(self) -> Path:
-        return self.wandb_dir / "session-key"
-
-    @property
-    def report_file(self) -> Path:
-        return self.root / "report.html"
-
-    @property
-    def trials_dir(self) -> Path:
-        return self.root / "trials"
 
     def trial_dir(self, number: int) -> TrialDir:
         return TrialDir(self.trials_dir / f"{number:04d}")
@@ -79,5 +40,5 @@ class SessionDir:
         return self.comparison.model(label)
 
     def training_dir(self, number: int | None) -> TrainingDir:
-        """Where the whole training with trial `number` is by default; None: with the winner."""
+        """Returns the default directory of a whole training with trial `number`, or with the winner."""
         return TrainingDir(self.root / "training" / ("winner" if number is None else f"trial-{number}"))
