@@ -19,13 +19,15 @@ from autotune.display.snapshot import RUNNING, Snapshot
 from autotune.engines import engine, revival
 from autotune.judging.decisions import confirm, pilot
 from autotune.judging.decisions.history import History
+from autotune.judging.decisions.stopping import Threshold
 from autotune.memory import room
 from autotune.search.ports import Environment, SearchOptions
 from autotune.search.search import TIME_UP, Search
 from autotune.sessions import prepare, reporting
 from autotune.sessions.job import Job
 from autotune.space.space import Space
-from autotune.storage import studies, threshold_file
+from autotune.storage import studies
+from autotune.storage.json_file import JsonFile
 from autotune.storage.lock import Held
 from autotune.storage.store import Session, going_on
 from autotune.storage.study_file import Plan
@@ -141,7 +143,7 @@ def _search(setup: Setup, study: optuna.Study, shows: Screen, held: Held) -> Sea
         ),
         Environment(
             verdict_of=session.verdict_of,
-            publish=lambda threshold: threshold_file.write(session.threshold_file, threshold),
+            publish=partial(JsonFile(Threshold).write, session.threshold_file),
             clear=session.clear,
             settle=partial(studies.settle, session.study_file),
             is_in_place=lambda: held.is_in_place,

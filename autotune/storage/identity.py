@@ -3,7 +3,6 @@
 Without it a directory is known by its number alone, and trial 7 of one study is not trial 7 of another.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,10 +11,10 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter
 
-from autotune.core import files
 from autotune.core.measurement import Measurement
 from autotune.core.settings import Setting
 from autotune.core.trial import Outcome, Repeat, Trial
+from autotune.storage.json_file import JsonFile
 from autotune.storage.trial_dir import ASIDE, TrialDir
 
 _NUMBER = re.compile(r"\d{4,5}")  # a name with more digits is none of a search's
@@ -64,36 +63,30 @@ class _Verdict:
     measurement: Measurement
 
 
-_IDENTITY, _VERDICT = TypeAdapter(TrialIdentity), TypeAdapter(_Verdict)
+_IDENTITY = TypeAdapter(TrialIdentity)
+_IDENTITIES, _VERDICTS = JsonFile(TrialIdentity), JsonFile(_Verdict)
 
 
 def write_identity(place: TrialDir, identity: TrialIdentity) -> None:
     """Writes whose the directory is, once."""
     if not place.identity_file.exists():
-        files.write_whole(place.identity_file, json.dumps(identity.to_dict()))
+        _IDENTITIES.write(place.identity_file, identity)
 
 
 def read_identity(place: TrialDir) -> TrialIdentity | None:
     """Returns the identity of the trial in `place`, None if there is none that can be read."""
-    try:
-        return _IDENTITY.validate_json(files.read(place.identity_file))
-    except (OSError, ValueError):
-        return None
+    return _IDENTITIES.read(place.identity_file)
 
 
 def write_verdict(place: TrialDir, outcome: Outcome, measurement: Measurement) -> None:
     """Writes how a trial ended, whole or not at all: it is there even if the report of it is lost."""
-    ended = {"outcome": outcome.to_dict(), "measurement": measurement.to_dict()}
-    files.write_whole(place.verdict_file, json.dumps(ended))
+    _VERDICTS.write(place.verdict_file, _Verdict(outcome, measurement))
 
 
 def read_verdict(place: TrialDir) -> tuple[Outcome, Measurement] | None:
     """Returns how the trial in `place` ended, None if no attempt came that far."""
-    try:
-        found = _VERDICT.validate_json(files.read(place.verdict_file))
-    except (OSError, ValueError):
-        return None
-    return found.outcome, found.measurement
+    verdict = _VERDICTS.read(place.verdict_file)
+    return (verdict.outcome, verdict.measurement) if verdict else None
 
 
 def is_of_another(place: TrialDir, identity: TrialIdentity) -> bool:

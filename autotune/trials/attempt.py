@@ -18,8 +18,10 @@ from autotune.core.measurement import Measurement
 from autotune.core.record_names import NOTE
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.decisions import stopping
+from autotune.judging.decisions.stopping import Threshold
 from autotune.judging.measurement import curves
-from autotune.storage import identity, logs, threshold_file
+from autotune.storage import identity, logs
+from autotune.storage.json_file import JsonFile
 from autotune.storage.records import open_lines, read_records, seconds_of
 from autotune.system import others, telemetry
 from autotune.system.telemetry import Telemetry
@@ -36,6 +38,7 @@ _GRACE_S, _WHOLE_GRACE_S = 60.0, 600.0
 _BEATEN_GRACE_S = 5.0  # nothing more that it writes is needed
 _RECORDS_PER_REPORT = 5
 _STEPS_APART_S = 1.0  # between kept steps of a whole training: 100,000 records a day, not millions
+_THRESHOLDS = JsonFile(Threshold)
 
 
 class Attempt:
@@ -155,7 +158,7 @@ class Attempt:
     def _end_if_beaten(self, shown: Measurement) -> None:
         """Stops a trial that the threshold says need not continue."""
         file = self._order.threshold_file
-        threshold = threshold_file.read(Path(file)) if file else None
+        threshold = _THRESHOLDS.read(Path(file)) if file else None
         if threshold is None or self._child is None:
             return
         shown = replace(shown, curve=self._progress.curve)

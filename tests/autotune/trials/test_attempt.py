@@ -15,8 +15,9 @@ import pytest
 from autotune.core.trial import Failure, Outcome, Status, StoppedFor
 from autotune.judging.decisions.stopping import Rival, Threshold
 from autotune.judging.measurement import leaks
-from autotune.storage import identity, threshold_file
+from autotune.storage import identity
 from autotune.storage.identity import TrialIdentity
+from autotune.storage.json_file import JsonFile
 from autotune.storage.records import is_mark, read_records
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials import alone
@@ -236,7 +237,7 @@ def test_an_end_before_the_planned_samples_is_a_failure(order, server):
 
 
 def test_a_trial_that_is_beaten_is_stopped_and_leaves_no_work_behind(order, server, tmp_path):
-    threshold_file.write(tmp_path / "threshold.json", FAR_AHEAD)
+    JsonFile(Threshold).write(tmp_path / "threshold.json", FAR_AHEAD)
     beaten = order(samples=10**6, directory=tmp_path / "3", threshold_file=str(tmp_path / "threshold.json"))
     report = finish(Attempt(beaten, server))
     outcome, figures = identity.read_verdict(TrialDir(tmp_path / "3"))
@@ -251,7 +252,7 @@ def test_a_bar_that_is_raised_while_a_trial_runs_stops_it(order, server, tmp_pat
     running = Attempt(order(samples=10**6, threshold_file=str(tmp_path / "threshold.json")), server)
     while running.step(0.1).samples < 40:
         pass
-    threshold_file.write(tmp_path / "threshold.json", FAR_AHEAD)
+    JsonFile(Threshold).write(tmp_path / "threshold.json", FAR_AHEAD)
     assert finish(running).outcome.status == Status.STOPPED
 
 

@@ -1,11 +1,12 @@
-"""The file in which a running trial finds what it has to reach."""
+"""A value in a JSON file: the threshold that a running trial has to reach, say."""
 
 import pytest
 
 from autotune.judging.decisions.stopping import Rival, Threshold
-from autotune.storage import threshold_file
+from autotune.storage.json_file import JsonFile
 from tests.autotune.conftest import curve_of
 
+FILE = JsonFile(Threshold)
 BASELINE = curve_of([0.1, 0.2])
 
 
@@ -15,8 +16,8 @@ def test_a_threshold_is_read_as_it_was_written(tmp_path):
         Rival(4, 1.0, True, 200, seconds=9.0),
     )
     threshold = Threshold(rivals, 400, BASELINE, 0.95, 0.1, 0.02, 0.01, minimize=True, unit="tokens")
-    threshold_file.write(tmp_path / "threshold.json", threshold)
-    assert threshold_file.read(tmp_path / "threshold.json") == threshold
+    FILE.write(tmp_path / "threshold.json", threshold)
+    assert FILE.read(tmp_path / "threshold.json") == threshold
     assert [f.name for f in tmp_path.iterdir()] == ["threshold.json"]
 
 
@@ -24,4 +25,4 @@ def test_a_threshold_is_read_as_it_was_written(tmp_path):
 def test_a_threshold_that_is_not_there_stops_nobody(tmp_path, text):
     if text is not None:
         (tmp_path / "threshold.json").write_text(text)
-    assert threshold_file.read(tmp_path / "threshold.json") is None
+    assert FILE.read(tmp_path / "threshold.json") is None

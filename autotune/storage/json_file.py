@@ -1,0 +1,28 @@
+"""A value in a JSON file: written whole or not at all, and read as None if it is missing or spoilt."""
+
+import json
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from pydantic import TypeAdapter
+
+from autotune.core import files
+
+T = TypeVar("T")
+
+
+class JsonFile(Generic[T]):
+    """Writes and reads files with one value of the type `kind`."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._adapter = TypeAdapter(kind)
+
+    def write(self, file: Path, value: T) -> None:
+        files.write_whole(file, json.dumps(self._adapter.dump_python(value, mode="json")))
+
+    def read(self, file: Path) -> T | None:
+        """Returns the value in `file`, None if there is none that can be read."""
+        try:
+            return self._adapter.validate_json(files.read(file))
+        except (OSError, ValueError):
+            return None
