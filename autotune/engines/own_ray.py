@@ -2,30 +2,36 @@
 
 Runs as a script with arguments DIRECTORY CPUS GPUS OBJECT_STORE_BYTES. Ray listens on loopback only and
 writes its address to `ray_current_cluster` in DIRECTORY. Like `ray_internals`, it is written for Ray 2.60.
+
+The same script stands in for the two agents that a raylet requires, which would import Ray and listen. They
+would serve metrics, which nobody reads, and runtime environments, which our actors do not have. So it imports
+Ray only to start it.
 """
 
+import os
 import sys
+import time
 from pathlib import Path
 
-from ray._private import services, utils
-from ray._private.node import Node
-from ray._private.parameter import RayParams
-
 _LOOPBACK = "127.0.0.1"
-_IDLE = str(Path(__file__).with_name("idle_agent.py"))
+# The files from which the raylet and its clients read the ports of an agent; -1: none.
+_PORTS = (
+    "metrics_agent_port",
+    "metrics_export_port",
+    "dashboard_agent_listen_port",
+    "runtime_env_agent_port",
+)
+_LOOK_S = 1.0
 
 
-def _idle(*_: object, **__: object) -> list[str]:
-    """Returns the command for both agents of the raylet, in place of two that import Ray and listen.
+def start(directory: str, cpus: str, gpus: str, object_store_bytes: str) -> None:
+    """Leaves Ray's daemons behind."""
+    from ray._private import services, utils  # noqa: PLC0415 - not for an agent
+    from ray._private.node import Node  # noqa: PLC0415
+    from ray._private.parameter import RayParams  # noqa: PLC0415
 
-    They would serve metrics, which nobody reads, and runtime environments, which our actors do not have.
-    """
-    return [sys.executable, "-I", "-S", _IDLE]
-
-
-def main() -> None:
-    directory, cpus, gpus, object_store_bytes = sys.argv[1:]
-    services._build_python_executable_command_memory_profileable = _idle
+    agent = [sys.executable, "-I", "-S", __file__]
+    services._build_python_executable_command_memory_profileable = lambda *_, **__: agent
     Node.start_api_server = lambda *_, **__: None  # type: ignore[method-assign]  # it would serve a dashboard
     parameters = RayParams(
         temp_dir=directory,
@@ -47,5 +53,22 @@ def main() -> None:
     utils.write_ray_address(node.address, directory)
 
 
+def stand_in(session: Path, node: str) -> None:
+    """Serves nothing, and ends with the raylet."""
+    raylet = os.getppid()
+    for name in _PORTS:
+        file = session / f"{name}_{node}"
+        whole = file.with_name(f"{file.name}.{os.getpid()}")
+        whole.write_text("-1", encoding="ascii")
+        whole.replace(file)
+    while os.getppid() == raylet:
+        time.sleep(_LOOK_S)
+
+
 if __name__ == "__main__":
-    main()
+    options = (argument.removeprefix("--") for argument in sys.argv if argument.startswith("--"))
+    given = dict(option.split("=", 1) for option in options if "=" in option)
+    if given:
+        stand_in(Path(given["session-dir"]), given["node-id"])
+    else:
+        start(*sys.argv[1:])

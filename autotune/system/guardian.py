@@ -27,6 +27,7 @@ _READY, _FAILED, _END, _ENDED = "ready", "failed", "end", "ended"
 _LOOK_S = 0.1
 _WATCH_S = 0.5  # for watching Ray, because every look takes time from the trials
 _SETTLE_S = 2.0
+_KILLED_S = 0.01  # a killed process takes a moment to be gone
 _END_S = 10.0  # limit, because a process stuck in a driver or file system cannot be killed
 _LAST_WORDS = 500
 _TRIES, _BETWEEN_S = 40, 0.05  # a control group stays busy for a moment after its last process
@@ -121,29 +122,42 @@ class Guardian:
 
     def end_what_it_left(self) -> None:
         """Ends all descendants of this process, which adopts the orphans of a killed guardian."""
-        end_descendants(_END_S)
+        end_descendants()
         _clear(self._directory, self._groups)
 
 
-def end_descendants(timeout_s: float) -> None:
-    """Kills all descendants of this process until none is left, or for `timeout_s`.
+def end_descendants(timeout_s: float = _END_S) -> None:
+    """Kills all descendants of this process until none is left, or for `timeout_s`."""
+
+    def below() -> set[int]:
+        _reap()
+        return descendants([os.getpid()]) - {os.getpid()}
+
+    end_all(below, timeout_s)
+
+
+def end_all(find: Callable[[], Collection[int]], timeout_s: float = _END_S) -> None:
+    """Kills the processes that `find` returns until it returns none, or for `timeout_s`.
 
     Removes the shared memory that only they used.
     """
     deadline, shared = time.monotonic() + timeout_s, set[str]()
-    while time.monotonic() < deadline:
-        below = descendants([os.getpid()]) - {os.getpid()}
-        shared |= shared_memory(below)
-        for pid in below:
-            with suppress(ProcessLookupError):
+    while (pids := find()) and time.monotonic() < deadline:
+        shared |= shared_memory(pids)
+        for pid in pids:
+            with suppress(OSError):  # it has ended, or is another user's
                 os.kill(pid, signal.SIGKILL)
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:  # orphans become children, so nothing is left
-            remove_shared_memory(shared)
-            return
-        time.sleep(_LOOK_S / 10)
+        time.sleep(_KILLED_S)
+    remove_shared_memory(shared)
+
+
+def _reap() -> set[int]:
+    """Returns the children that have ended, and forgets them."""
+    ended = set[int]()
+    with suppress(ChildProcessError):
+        while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+            ended.add(pid)
+    return ended
 
 
 def shared_memory(pids: Iterable[int]) -> set[str]:
@@ -221,7 +235,7 @@ def _run(directory: Path, start: Sequence[str], environment: Mapping[str, str], 
         daemons = {pid for pid, parent in _parents().items() if parent == os.getpid()}
         print(_READY, flush=True)
     while not _is_readable(orders, _WATCH_S):
-        if _has_ended(daemons):
+        if daemons & _reap():
             return False
     return bool(orders.readline())
 
@@ -229,15 +243,6 @@ def _run(directory: Path, start: Sequence[str], environment: Mapping[str, str], 
 def _is_readable(orders: FileIO, timeout_s: float) -> bool:
     """Returns True if the driver writes, or closes its end of the pipe, within that time."""
     return bool(select.select([orders], [], [], timeout_s)[0])
-
-
-def _has_ended(daemons: Collection[int]) -> bool:
-    """Reaps ended children; returns True if one of `daemons` is among them."""
-    with suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG)[0]) != 0:
-            if ended in daemons:
-                return True
-    return False
 
 
 def remove_groups(place: Path) -> None:
@@ -248,10 +253,10 @@ def remove_groups(place: Path) -> None:
     for group in place.glob(f"{GROUP}*"):
         maker = group.name.removeprefix(GROUP).partition("-")[0]
         if _stat(Path("/proc", maker))[:1] in ([], ["Z"]):
-            _remove_group(group)
+            remove_group(group)
 
 
-def _remove_group(group: Path) -> None:
+def remove_group(group: Path) -> None:
     """Removes `group`, unless a process is in it."""
     for _ in range(_TRIES):
         with suppress(OSError):

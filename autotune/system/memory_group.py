@@ -2,18 +2,16 @@
 
 import itertools
 import os
-import signal
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from autotune.system import cgroup
-from autotune.system.guardian import GROUP, remove_groups
+from autotune.system.guardian import GROUP, end_all, remove_group, remove_groups
 
 _COUNT = itertools.count()
-_TRIES, _BETWEEN_S = 40, 0.05  # a killed process takes a moment to leave its group
+_END_S = 2.0  # limit for killing its processes
 
 
 @dataclass(frozen=True)
@@ -69,12 +67,5 @@ class MemoryGroup:
 
     def end(self) -> None:
         """Kills its processes and removes it."""
-        for _ in range(_TRIES):
-            for pid in self.pids():
-                with suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-            with suppress(OSError):
-                self.directory.rmdir()
-            if not self.directory.exists():
-                return
-            time.sleep(_BETWEEN_S)
+        end_all(self.pids, _END_S)
+        remove_group(self.directory)

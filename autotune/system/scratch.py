@@ -7,22 +7,19 @@ other user can enter it. It also identifies the search's processes: it is in the
 import fcntl
 import os
 import shutil
-import signal
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from autotune.core.errors import InputError
-from autotune.system import cgroup
-from autotune.system.guardian import Guardian, descendants, remove_groups, remove_shared_memory, shared_memory
+from autotune.system import cgroup, temp_dirs
+from autotune.system.guardian import Guardian, descendants, end_all, remove_groups
 
 _PREFIX = "autotune_"  # not autotune-*, as in older releases, which did not lock their directories
 _LONGEST = 36  # bytes: a socket's path has at most 107, of which Ray uses 64 and a directory of its own
 _FALLBACK = Path("/tmp")  # noqa: S108 - only private directories are made in it
 _VARIABLE = "TMPDIR"
-_END_S, _LOOK_S = 10.0, 0.02
 
 
 class Scratch:
@@ -111,27 +108,11 @@ def _end_orphan(directory: Path) -> None:
     """Ends the processes of `directory` and removes it; raises OSError if it is in use or inaccessible."""
     if directory.lstat().st_uid != os.getuid():
         return
-    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _end_processes(directory)
+    with temp_dirs.abandoned(directory):
+        end_all(lambda: descendants(_processes(directory)))
         shutil.rmtree(directory, ignore_errors=True)
         if groups := cgroup.group_for_trials():
             remove_groups(groups)
-    finally:
-        os.close(lock)
-
-
-def _end_processes(directory: Path) -> None:
-    """Kills the processes of `directory` and their descendants until none is left, for 10 s at most."""
-    deadline, shared = time.monotonic() + _END_S, set[str]()
-    while (pids := descendants(_processes(directory))) and time.monotonic() < deadline:
-        shared |= shared_memory(pids)
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(_LOOK_S)
-    remove_shared_memory(shared)
 
 
 def _processes(directory: Path) -> set[int]:

@@ -15,9 +15,9 @@ def directory(prefix: str, beside: Path) -> Iterator[Path]:
 
     Removes the directories that killed processes have abandoned there.
     """
-    for abandoned in beside.glob(f"{prefix}*"):
-        with suppress(OSError):  # another user's, or in use
-            _remove(abandoned)
+    for left in beside.glob(f"{prefix}*"):
+        with suppress(OSError), abandoned(left):  # another user's, or in use
+            shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=prefix, dir=beside) as name:
         lock = os.open(name, os.O_RDONLY)
         try:
@@ -28,11 +28,12 @@ def directory(prefix: str, beside: Path) -> Iterator[Path]:
             os.close(lock)
 
 
-def _remove(abandoned: Path) -> None:
-    """Removes the directory; raises OSError if a process holds its lock."""
-    lock = os.open(abandoned, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+@contextmanager
+def abandoned(directory: Path) -> Iterator[None]:
+    """Holds the lock of `directory`; raises OSError if a process has it, or this is no directory."""
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(abandoned, ignore_errors=True)
+        yield
     finally:
         os.close(lock)

@@ -25,7 +25,7 @@ with scratch.private() as place, engine_cluster.own(hardware(), place.guardian, 
         time.sleep(0.05)
     print("listens" if listens() else "is silent")
     family = [" ".join(p.cmdline()).partition(" --")[0] for p in psutil.Process().children(recursive=True)]
-    known = ("guardian.py", "gcs_server", "raylet/raylet", "idle_agent.py")
+    known = ("guardian.py", "gcs_server", "raylet/raylet", "own_ray.py")
     print(len(family), *(sum(name in program for program in family) for name in known))
 """
 
