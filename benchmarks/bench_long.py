@@ -122,7 +122,7 @@ def run(trials: int, every: int, wandb: str) -> None:
         study = studies.open_study(session.study_file, space)
         plan, machine = Plan(trials, None), hardware()
         studies.set_plan(study, plan)
-        begun = Snapshot(session.name, machine.description, RUNNING, space, plan, (), (), 0, None, None)
+        begun = Snapshot(session.name, machine.description, RUNNING, space, plan, (), (), (), None, None)
         with Watch(begun, every, session.root) as watch:
             watch.search = search = TimedSearch(space, study, watch)
             setup = Setup(session, space, registry.load(space.workload), machine)

@@ -18,12 +18,16 @@ from rich.console import Console
 
 from autotune.cli import export, report, status
 from autotune.core import units
+from autotune.core.trial import Trial
 from autotune.display import console, draw, snapshot, words
 from autotune.export import formats, winner
 from autotune.judging.decisions.history import History
 from autotune.reports import page, read
+from autotune.space import evaluating
 from autotune.storage.store import Session
 from autotune.trackers import overview
+from autotune.trials.progress import Phase, Progress
+from autotune.trials.reported import Report
 from autotune.workloads import registry
 
 Thing = tuple[str, int]
@@ -138,7 +142,8 @@ def _of_text(where: str, text: str, best: int) -> Iterator[Told]:
 
 
 def _of_json(status: dict[str, Any]) -> Iterator[Told]:
-    for trial in [*status["trials"], *filter(None, (status["best"], status["baseline"]))]:
+    running = [trial | {"factor": None} for trial in status["running"]]
+    for trial in [*status["trials"], *running, *filter(None, (status["best"], status["baseline"]))]:
         if trial["throughput"] is not None or trial["quality"] is not None:
             yield from _exactly(
                 "status --json", trial["trial"], trial, is_repeat=trial["repeats"] is not None
@@ -230,11 +235,26 @@ def _of_tracker(history: History) -> Iterator[Told]:
         yield from _exactly("W&B table", figures["trial"], figures, is_repeat=is_repeat)
 
 
+def _reported(place: Path) -> Iterator[tuple[Trial, Report]]:
+    """The trials that have not ended, with what their supervisors report of the records so far."""
+    session = Session.open(place)
+    study, space = session.study(), session.space()
+    for trial in study.trials:
+        if trial.outcome is None:
+            progress = Progress(evaluating.counting(space, trial.config), space.settings(trial.config))
+            for record in session.records_of(trial):
+                progress.count(record)
+            yield trial, Report(trial.number, Phase.TRAINING, 9.0, progress.at_a_glance())
+
+
 def _of_live(place: Path) -> Iterator[Told]:
     """The picture that a search draws, once it knows the same trials."""
     shown = snapshot.take(Session.open(place), place)
     screen = console.Lines(Console(), shown)
     screen.known(shown.trials)
+    for trial, report in _reported(place):
+        screen.started(trial)
+        screen.progress(trial, report)
     out = Console(width=80, file=StringIO())
     out.print(draw.whole(screen.snapshot()))
     yield from ((where.replace("status", "live"), *rest) for where, *rest in _of_status(out.file.getvalue()))
@@ -248,13 +268,18 @@ def _of_log(place: Path, history: History) -> Iterator[Told]:
     lines, written = console.Lines(out, begun), console.Events(out, begun)
     for screen in (lines, written):
         screen.known(history.trials)
+    for trial, report in _reported(place):
+        written.started(trial)
+        written.progress(trial, report)
     for trial in history.trials:
         if trial.completed and not trial.race:
             lines.ended(trial)
             written.ended(trial)
     for line in out.file.getvalue().splitlines():
         if line.startswith("{"):
-            event = json.loads(line)
+            event = {"factor": None} | json.loads(line)
+            if event["event"] == "started":
+                continue
             yield from _exactly("events", event["trial"], event, is_repeat=event["repeats"] is not None)
         elif row := _ENDED.search(line):
             yield from _of_line("log", int(row["number"]), row.groupdict(), repeats)

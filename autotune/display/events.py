@@ -100,7 +100,7 @@ def status(shown: Snapshot) -> dict[str, Any]:
         "device": shown.device,
         "state": shown.state,
         "planned": plan.trials,
-        "passed_over": shown.passed_over,
+        "passed_over": len(shown.passed_over),
         "spent_s": plan.spent_s,
         "time_limit_s": plan.time_s,
         "remaining_s": _range(shown.remaining),

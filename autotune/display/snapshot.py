@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from autotune.core.rejected_suggestion import RejectedSuggestion
 from autotune.core.trial import Trial
 from autotune.display import estimate
 from autotune.display.estimate import Remaining
@@ -49,7 +50,7 @@ class Snapshot:
     plan: Plan
     trials: tuple[Trial, ...]
     running: tuple[Running, ...]
-    passed_over: int
+    passed_over: Sequence[RejectedSuggestion]
     best: tuple[Trial, Claim | None] | None
     remaining: Remaining | None
 
@@ -64,16 +65,17 @@ class Snapshot:
         return History(self.everything, self.space)
 
 
-def take(session: Session, shown: Path) -> Snapshot:
+def take(session: Session, shown: Path, *, is_over: bool = False) -> Snapshot:
     """Reads a session's directory as it is now; writes nothing. Raises InputError before its first trial.
 
-    The time spent is known from the last trial's end: what has run since began then at the latest.
+    The time spent is known from the last trial's end: what has run since began then at the latest. If the
+    search `is_over`, a process that still holds the session is not searching any more.
     """
     study = session.study()
     history = pilot.settled(History(study.trials, session.space()))
     trials, space = history.trials, history.space
     plan = study.plan or Plan(space.budget.trials, space.budget.time)
-    state = state_of(session, plan)
+    state = _state(session, plan, is_over=is_over)
     running = [_so_far(session, space, trial, state) for trial in trials if trial.outcome is None]
     running_s = {r.trial.number: r.seconds for r in running}
     if state == RUNNING:
@@ -86,17 +88,14 @@ def take(session: Session, shown: Path) -> Snapshot:
         plan=plan,
         trials=tuple(t for t in trials if t.outcome is not None),
         running=tuple(running),
-        passed_over=len(study.passed_over),
+        passed_over=study.passed_over,
         best=confirm.recommended(history),
         remaining=estimate.remaining(history, running_s, plan, max(1, len(running))),
     )
 
 
-def state_of(session: Session, plan: Plan, *, is_over: bool = False) -> str:
-    """Returns whether a search runs, has ended, or was interrupted.
-
-    Where it `is_over`, a process that still holds the session is not searching any more.
-    """
+def _state(session: Session, plan: Plan, *, is_over: bool) -> str:
+    """Returns whether a search runs, has ended, or was interrupted."""
     if plan.ended:
         return ENDED
     return RUNNING if is_in_use(session) and not is_over else INTERRUPTED
@@ -107,7 +106,9 @@ def _so_far(session: Session, space: Space, trial: Trial, state: str) -> Running
     progress = Progress(evaluating.counting(space, trial.config), space.settings(trial.config))
     for record in records:
         progress.count(record)
-    trial = replace(trial, measurement=replace(progress.measurement(), shared=trial.measurement.shared))
+    # Whether its peak still rises is known when it ends, here as on the screen of the search.
+    shown = replace(progress.measurement(), shared=trial.measurement.shared, memory_is_rising=False)
+    trial = replace(trial, measurement=shown)
     if state != RUNNING:
         return Running(trial, INTERRUPTED, seconds_of(records))
     silent_s = _silent_s(records)

@@ -110,7 +110,9 @@ def of_samples(report: Report) -> list[Line]:
     if report.target is None and math.isclose(fewer, 1.0, rel_tol=0.005):
         return []
     of = "of the training" if report.target is None else f"to {report.limit}"
-    return [Line(report.unit.capitalize(), of, Cell(), Cell(), Cell(words.factor(fewer), "of the gain"))]
+    both = (report.answer.baseline, report.answer.best)
+    theirs, ours = (Cell(words.count(side.planned if side else None)) for side in both)
+    return [Line(report.unit.capitalize(), of, theirs, ours, Cell(words.factor(fewer), "of the gain"))]
 
 
 def unknown(report: Report) -> list[str]:

@@ -1,26 +1,28 @@
 """All that a session holds, as the figures of its report. Pure: `read` opens files, this computes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from autotune.compare import verdict
 from autotune.compare.results import Found
-from autotune.core.rejected_suggestion import RejectedSuggestion
-from autotune.core.settings import MICRO_BATCH, PRECISION, SEED
+from autotune.core.rejected_suggestion import RejectedFor, RejectedSuggestion
+from autotune.core.settings import MICRO_BATCH, PRECISION, SEED, Config, settings_key
 from autotune.core.trial import Trial
-from autotune.display import advice, rows
+from autotune.display import advice, rows, words
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
 from autotune.judging.accounts import memory_forecast
 from autotune.judging.accounts.costs import Prices
 from autotune.judging.accounts.memory_forecast import MemoryForecast
-from autotune.judging.decisions import ablation, confirm, quality
+from autotune.judging.decisions import ablation, confirm, objective, quality
 from autotune.judging.decisions.history import History
-from autotune.reports import comparison, knobs
-from autotune.reports.model import Report
+from autotune.memory.feasibility import MemoryModel
+from autotune.reports import comparison
+from autotune.reports.model import Predicted, Report, Skipped
 from autotune.reports.recommendation import answer
-from autotune.reports.skipped import skipped
+from autotune.space import following
+from autotune.space.space import Space
 from autotune.storage.store import Options
 from autotune.storage.study_file import Plan
 from autotune.workloads.base import Workload
@@ -72,7 +74,7 @@ def report(known: Known) -> Report:
         answer=found,
         least_quality=_least_quality(history),
         trials=rows.rows(history, found.best.trial if found.best and not found.is_open else None),
-        predicted=knobs.predicted(found.best.config, history, limit) if found.best else (),
+        predicted=predicted(found.best.config, history, limit) if found.best else (),
         ablation=tuple(ablation.steps(history)),
         which_precision=verdict.verdict(compared.models, compared.goal, verdict.search_noise(history)),
         compared=comparison.compared(compared.models, goal),
@@ -149,3 +151,65 @@ def _seed(trial: Trial, known: Known) -> int:
     """Returns the seed of a trial's generators."""
     settings = known.workload.with_seed(known.history.space.settings(trial.config), trial.seed)
     return int(settings.get(SEED) or 0)
+
+
+def predicted(config: Config, history: History, memory_limit_bytes: int | None) -> tuple[Predicted, ...]:
+    """Peak memory with each precision and micro-batch to choose from, at the other settings of `config`."""
+    space, fraction = history.space, history.space.limits.memory_fraction
+    model = MemoryModel(history.trials, fraction=fraction, limit_bytes=memory_limit_bytes, known=space.known)
+    knob = space.drawn_knobs.get(PRECISION)
+    precisions = (knob.drawn_from.choice if knob else None) or ()
+    configs: list[Config] = [{**config, PRECISION: precision} for precision in precisions] or [config]
+    found = [_predicted(model, chosen, space) for chosen in configs]
+    return tuple(p for p in found if p.micro_batch_size)
+
+
+def _predicted(model: MemoryModel, config: Config, space: Space) -> Predicted:
+    sizes = space.micro_batch_sizes
+    told = [(size, model.predict(following.resized(space, config, size))) for size in sizes]
+    known = [(size, found) for size, found in told if found is not None]
+    return Predicted(
+        precision=str(config.get(PRECISION, "")),
+        micro_batch_size=tuple(size for size, _ in known),
+        peak_bytes=tuple(found.expected_bytes for _, found in known),
+        low_bytes=tuple(found.low_bytes for _, found in known),
+        high_bytes=tuple(found.high_bytes for _, found in known),
+    )
+
+
+def skipped(passed_over: Sequence[RejectedSuggestion], history: History) -> tuple[Skipped, ...]:
+    """Returns the suggestions that were not started, by what their reasons say besides figures, most first.
+
+    Each configuration that would not have fitted has saved the time of a trial that ran out of memory, each
+    that could not win the time of one that was stopped; the same suggested again saves nothing more. What is
+    outside the limits was not wanted in the first place.
+    """
+    groups: dict[str, list[RejectedSuggestion]] = {}
+    for one in passed_over:
+        groups.setdefault(words.without_figures(one.reason), []).append(one)
+    found = [
+        Skipped(
+            reason=what,
+            count=len(group),
+            saved_s=len({settings_key(one.config, ()) for one in group}) * _each_s(group[0].kind, history),
+            example=group[0].reason,
+        )
+        for what, group in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda s: s.count, reverse=True))
+
+
+def _each_s(kind: RejectedFor, history: History) -> float:
+    """Returns about how long a trial that was refused for that would have taken."""
+    if kind is RejectedFor.LIMITS:
+        return 0.0
+    if kind is RejectedFor.MEMORY:
+        return _mean_s(history, lambda t: t.out_of_memory)
+    return _mean_s(history, lambda t: t.stopped)
+
+
+def _mean_s(history: History, is_like: Callable[[Trial], bool]) -> float:
+    """Returns the mean duration of such trials, or of all that have ended if there are none."""
+    ended = [t for t in history.searched if t.outcome is not None]
+    alike = [t.seconds for t in ended if is_like(t)] or [t.seconds for t in ended]
+    return objective.mean(alike) or 0.0

@@ -60,6 +60,7 @@ class Side:
     pause_share: float = 0.0
     mfu: float | None = None
     cost: Cost | None = None  # of the whole training
+    planned: int | None = None  # samples of its training; None if trainings end at a target
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,10 @@ from pathlib import Path
 from autotune.compare import results
 from autotune.display import snapshot
 from autotune.judging.accounts.costs import Prices
-from autotune.judging.decisions import pilot
-from autotune.judging.decisions.history import History
 from autotune.reports import figures
 from autotune.reports.figures import Known
 from autotune.reports.model import Report
 from autotune.storage.store import Session
-from autotune.storage.study_file import Plan
 from autotune.workloads import registry
 
 
@@ -21,20 +18,17 @@ def read(root: Path, samples: int, *, is_over: bool = False, prices: Prices | No
     Nothing is written, and a running search is not disturbed; one that `is_over` may still be in use.
     """
     session = Session.open(root)
-    study = session.study()
-    history = pilot.settled(History(study.trials, session.space()))
-    space = history.space
-    plan = study.plan or Plan(space.budget.trials, space.budget.time)
-    compared, workload = results.found(session, space.objective), registry.named(space.workload)
+    shown = snapshot.take(session, root, is_over=is_over)
+    compared, workload = results.found(session, shown.space.objective), registry.named(shown.space.workload)
     known = Known(
         shown=root,
-        state=snapshot.state_of(session, plan, is_over=is_over),
-        history=history,
+        state=shown.state,
+        history=shown.history,
         workload=workload,
         options=session.options(),
         provenance=session.provenance(),
-        plan=plan,
-        passed_over=study.passed_over,
+        plan=shown.plan,
+        passed_over=shown.passed_over,
         compared=compared,
         own=workload.report_section(session.comparison.root, compared.reports, samples),
         prices=prices,

@@ -169,6 +169,7 @@ def _side(
         evaluation_share=spent.evaluations if spent else None,
         pause_share=spent.pauses if spent else 0.0,
         cost=costs.cost(trial, history, whole_s, prices) if whole_s else None,
+        planned=history.length(trial) if history.space.objective.target is None else None,
         mfu=objective.mean([m.mfu for m in measurements if m.mfu is not None]),
     )
 

@@ -124,7 +124,7 @@ def _begun(shown: Path, hardware: Hardware, space: Space, plan: Plan) -> Snapsho
         plan=plan,
         trials=(),
         running=(),
-        passed_over=0,
+        passed_over=(),
         best=None,
         remaining=None,
     )

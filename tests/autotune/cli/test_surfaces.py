@@ -51,6 +51,18 @@ def test_a_session_of_a_real_search_has_one_figure_for_each_thing(name, tmp_path
     assert surfaces.contradictions(surfaces.told(place)) == {}
 
 
+def test_a_trial_that_runs_has_the_same_figures_on_every_surface(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(KEPT))
+    place = Path(shutil.copytree(KEPT / "format-2", tmp_path / "s"))
+    with Session.open(place).lock():
+        told = list(surfaces.told(place))
+    assert surfaces.contradictions(told) == {}
+    where = {
+        surface for surface, thing, figure in told if thing == ("speed", 4) and figure not in surfaces.NONE
+    }
+    assert where >= {"status", "status --json", "live", "events", "report.json", "page"}
+
+
 @pytest.mark.parametrize(
     ("select", "is_equal"),
     [("same-quality", False), ("same-quality", True), ("same-training", False)],

@@ -48,7 +48,7 @@ def make(make_trial, space):
             "plan": Plan(40, 7200.0, 842.0),
             "trials": tuple(trials),
             "running": tuple(Running(t, "measuring", 185.0) for t in now),
-            "passed_over": 0,
+            "passed_over": (),
             "best": confirm.recommended(History(trials, space)),
             "remaining": Remaining(1200.0, 2100.0),
         }

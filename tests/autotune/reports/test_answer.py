@@ -28,6 +28,16 @@ def test_to_a_target_the_gain_is_the_factor_of_the_throughput_times_that_of_the_
     assert "Samples" not in [line.name for line in answer.lines(rich)]
 
 
+def test_where_lengths_are_planned_the_samples_of_both_trainings_are_told(rich):
+    sides = {
+        name: replace(getattr(rich.answer, name), planned=n)
+        for name, n in (("baseline", 20_000), ("best", 10_000))
+    }
+    factor = rich.answer.speed.scaled(2.0)
+    row = line(replace(rich, answer=replace(rich.answer, factor=factor, **sides)), "Samples")
+    assert list(map(str, (row.baseline, row.best, row.factor))) == ["20,000", "10,000", "2.00x of the gain"]
+
+
 def test_what_the_full_training_costs_is_told_with_its_interval_where_prices_are(rich, sooner):
     names = [line.name for line in answer.lines(rich)]
     assert names[-3:] == ["Full training", "Electricity", "Cost"]
