@@ -38,7 +38,7 @@ from autotune.judging.decisions import confirm, objective, planning, racing, sto
 from autotune.search import heuristics
 from autotune.search.ports import Environment, SearchOptions, Silent
 from autotune.search.search import Search
-from autotune.space import space as spaces
+from autotune.space import spaces
 from autotune.space.space import Space
 
 HERE = Path(__file__).parent

@@ -25,7 +25,7 @@ from autotune.display.console import Picture
 from autotune.display.snapshot import RUNNING, Snapshot
 from autotune.engines import engine
 from autotune.search.search import Search
-from autotune.space import space as spaces
+from autotune.space import spaces
 from autotune.storage import studies
 from autotune.storage.store import Options, Session
 from autotune.storage.study_file import Plan

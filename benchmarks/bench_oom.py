@@ -28,7 +28,7 @@ from autotune.memory import memory_needs
 from autotune.memory.feasibility import MemoryModel
 from autotune.search.ports import SearchOptions, Silent
 from autotune.search.search import Search
-from autotune.space import space as spaces
+from autotune.space import spaces
 from autotune.space.space import Space
 from autotune.storage import studies
 from autotune.trials.failures import failed

@@ -25,8 +25,7 @@ from autotune.engines import engine
 from autotune.search.ports import Silent
 from autotune.search.search import Search
 from autotune.sessions import prepare
-from autotune.space import builtin
-from autotune.space import space as spaces
+from autotune.space import builtin, spaces
 from autotune.storage import studies, study_file
 from autotune.storage.records import read_records
 from autotune.storage.store import Options, Session

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from autotune.space import configurations
 from lab.replay import scoring
 from lab.replay.scoring import Truth
 from lab.replay.table import Table
@@ -35,8 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     for file in given.tables or sorted(set(_TABLES.glob("*.jsonl")) - set(_TABLES.glob("final-*"))):
         table = Table.read(file)
+        count = len(configurations.every(table.space) or [])
         print(
-            f"{file.stem}: {len(table.space.every() or [])} configurations, {given.trials} trials, "
+            f"{file.stem}: {count} configurations, {given.trials} trials, "
             f"{given.seeds} seeds; best {Truth(table).best:.1f} samples/s, "
             f"baseline {Truth(table).speed(table.space.baseline_config):.1f}"
         )

@@ -40,7 +40,7 @@ from torch import nn
 
 from autotune.core.trial import Status
 from autotune.judging.measurement.estimates import half_interval
-from autotune.space import space as spaces
+from autotune.space import spaces
 from autotune.storage.records import read_records
 from autotune.trackers.tensorboard import Board
 from autotune.trackers.tracking import Tracker

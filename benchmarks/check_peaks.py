@@ -11,13 +11,14 @@ from autotune.core.measurement import Measurement
 from autotune.core.settings import MICRO_BATCH
 from autotune.core.trial import Status, Trial
 from autotune.memory.feasibility import MemoryModel
+from autotune.space import configurations
 from lab.replay.table import Table
 
 TABLES = Path(__file__).parent / "tables"
 
 
 def trials(table: Table) -> list[Trial]:
-    runs = [run for config in table.space.every() or [] for run in table.timed(config)]
+    runs = [run for config in configurations.every(table.space) or [] for run in table.timed(config)]
     return [
         Trial(number, run.config, run.outcome, Measurement(peak_memory_bytes=run.peak_memory_bytes))
         for number, run in enumerate(runs)

@@ -9,7 +9,7 @@ import typer
 
 from autotune.core.errors import InputError, printable
 from autotune.core.shell import quoted
-from autotune.space import builtin
+from autotune.space import builtin, configurations
 from autotune.storage.lock import locked
 from autotune.storage.store import Options
 from autotune.workloads import registry
@@ -54,7 +54,10 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     drift_s = option_values.duration_s("--drift", drift)
     limits = Options(memory_limit_bytes=option_values.size_bytes("--memory-limit", memory_limit))
     training, notes = _training(space, model, baseline, data, limits)
-    settings, gpus = training.space.for_workload(training.space.baseline), len(training.hardware.gpus)
+    settings, gpus = (
+        configurations.for_workload(training.space, training.space.baseline),
+        len(training.hardware.gpus),
+    )
     import_room.require(memory_limit, training.workload, settings, gpus)
     recording.grid(training.space)  # raises before anything is written if the grid is invalid
     _require_file(file)

@@ -89,7 +89,7 @@ def warm_tuner() -> Callable[[], object]:
     from wandb.sdk.data_types._private import MEDIA_TMP
 
     from autotune.reports import page
-    from autotune.space import space as spaces
+    from autotune.space import spaces
     from autotune.storage import studies
 
     space = spaces.complete(spaces.parse(SPACE, "warm"), "warm")

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from autotune.sessions import prepare
+from autotune.space import configurations
 from r2gen import layers
 from r2gen.config import Config
 from r2gen.model import R2Gen, loss_sum
@@ -29,7 +30,9 @@ TINY = {
 def test_the_hours_search_space_has_the_two_configurations_of_the_page():
     space = prepare.read_space(BENCHMARKS / "hour.yaml", {})
     small = prepare.read_space(BENCHMARKS.parent / "examples" / "r2gen_iu_xray" / "cpu.yaml", {})
-    assert space.every() == [{"micro_batch_size": n, "accumulation_steps": 16 // n} for n in (4, 16)]
+    assert configurations.every(space) == [
+        {"micro_batch_size": n, "accumulation_steps": 16 // n} for n in (4, 16)
+    ]
     assert space.baseline == {**small.baseline, "epochs": 850, "channels_last": True}
     assert (space.objective, space.limits) == (small.objective, small.limits)
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from autotune.core.trial import Status
-from autotune.space import space as spaces
+from autotune.space import spaces
 from autotune.storage.store import Options
 from autotune.storage.trial_dir import TrialDir
 from autotune.system.telemetry import hardware

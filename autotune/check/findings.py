@@ -10,6 +10,7 @@ from autotune.core import units
 from autotune.core.settings import SEED
 from autotune.core.trial import Status
 from autotune.doctor.examine import Capability
+from autotune.space import configurations
 from autotune.space.space import Space
 
 _RUNS = 6  # time of a check, in multiples of one evaluation interval: three runs, and a margin
@@ -173,7 +174,7 @@ def trial_s(checked: Checked) -> float:
 def _length(checked: Checked) -> Capability:
     """Returns the longest duration of a search, with every trial as long as the baseline's."""
     budget, one_s = checked.space.budget, trial_s(checked)
-    listed = checked.space.every()
+    listed = configurations.every(checked.space)
     trials = min(budget.trials, len(listed) if listed is not None else budget.trials)
     total_s = one_s * math.ceil(trials / checked.slots)
     detail = f"{trials} trials of {seconds(one_s)}: up to {seconds(total_s)}"

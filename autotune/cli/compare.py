@@ -24,6 +24,7 @@ from autotune.reports import comparison, tables
 from autotune.reports.model import Compared
 from autotune.reports.plot import Table as Figures
 from autotune.sessions import gpus, option_values
+from autotune.space import configurations
 from autotune.space.machine import Machine, why_not
 from autotune.space.space import Space
 from autotune.storage import provenance
@@ -103,7 +104,7 @@ def _facts(
     opened: Session, space: Space, workload: Workload, here: Hardware
 ) -> tuple[dict[str, Any], list[str], list[str]]:
     """Returns the facts that results depend on, changes since the search, and notes for the user."""
-    notes = workload.check(space.for_workload(space.baseline))
+    notes = workload.check(configurations.for_workload(space, space.baseline))
     then, seed = opened.provenance(), opened.options().seed
     now = provenance.collect(opened.name, space, workload, here, seed)
     changed = provenance.changes(then, now, workload.places)

@@ -21,7 +21,7 @@ from autotune.judging.accounts import promise
 from autotune.judging.accounts.promise import Promise
 from autotune.sessions import exporting, gpus, reporting, start
 from autotune.sessions.requests import SearchRequest
-from autotune.space import evaluating
+from autotune.space import configurations, evaluating
 from autotune.space.machine import require
 from autotune.storage import lock, provenance
 from autotune.storage.session_dir import SessionDir
@@ -105,7 +105,7 @@ def _of_session(root: Path, asked: Trained) -> Found:
     gpus.require_script(workload.python, usable)
     require(f"trial {trial.number} of {root}", given.settings(trial.config), usable.machine, given.known)
     gpus.show_one_trial(usable)
-    notes = [*usable.notes, *workload.check(given.for_workload(given.settings(trial.config)))]
+    notes = [*usable.notes, *workload.check(configurations.for_workload(given, given.settings(trial.config)))]
     then = session.provenance()
     now = provenance.collect(session.name, given, workload, usable.hardware, options.seed)
     if changed := provenance.changes(then, now, workload.places):

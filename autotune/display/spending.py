@@ -7,7 +7,7 @@ from autotune.judging.accounts import overhead
 from autotune.judging.accounts.overhead import Spent
 from autotune.judging.decisions import confirm
 from autotune.judging.decisions.history import History
-from autotune.space import evaluating
+from autotune.space import following
 
 _WORTH_TELLING, _WORTH_CHANGING = 0.01, 0.05  # shares of a training
 
@@ -41,9 +41,9 @@ def _beside(trial: Trial, history: History) -> str:
 def _saving(share: float, trial: Trial, history: History) -> str:
     """Says what half as many evaluations would save; nothing if that is little or searched."""
     space = history.space
-    if share < _WORTH_CHANGING or evaluating.setting(space) in space.knobs:
+    if share < _WORTH_CHANGING or space.interval_setting in space.knobs:
         return ""
-    half, known = f"{share / 2:.0%}", evaluating.interval(space, trial.config)
+    half, known = f"{share / 2:.0%}", following.evaluation_interval(space, trial.config)
     if known is None or (isinstance(known[1], float) and 2 * known[1] > 1):  # more than an epoch, or than all
         return f": half as many would save about {half}"
     name, value = known

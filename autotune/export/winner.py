@@ -9,6 +9,7 @@ from autotune.core.errors import printable
 from autotune.core.trial import Trial
 from autotune.display import view
 from autotune.judging.decisions.history import History
+from autotune.space import configurations
 from autotune.space.naming import Naming, flatten
 from autotune.workloads.base import Workload
 
@@ -89,8 +90,8 @@ def of(
 ) -> Winner:
     """Returns the winner to export for `trial`."""
     space = history.space
-    settings = space.for_workload(space.settings(trial.config))
-    before = dict(flatten(space.for_workload(space.settings({}))))
+    settings = configurations.for_workload(space, space.settings(trial.config))
+    before = dict(flatten(configurations.for_workload(space, space.settings({}))))
     other = {path for path, value in flatten(settings) if before.get(path) != value}
     return Winner(
         settings,

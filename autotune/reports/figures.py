@@ -21,7 +21,7 @@ from autotune.memory.feasibility import MemoryModel
 from autotune.reports import comparison
 from autotune.reports.model import Predicted, Report, Skipped
 from autotune.reports.recommendation import answer
-from autotune.space import following
+from autotune.space import configurations
 from autotune.space.space import Space
 from autotune.storage.store import Options
 from autotune.storage.study_file import Plan
@@ -166,7 +166,7 @@ def predicted(config: Config, history: History, memory_limit_bytes: int | None) 
 
 def _predicted(model: MemoryModel, config: Config, space: Space) -> Predicted:
     sizes = space.micro_batch_sizes
-    told = [(size, model.predict(following.resized(space, config, size))) for size in sizes]
+    told = [(size, model.predict(configurations.resized(space, config, size))) for size in sizes]
     known = [(size, found) for size, found in told if found is not None]
     return Predicted(
         precision=str(config.get(PRECISION, "")),

@@ -7,7 +7,7 @@ from autotune.core.settings import BATCH, LEARNING_RATE, LENGTH, MICRO_BATCH, Co
 from autotune.core.trial import Trial
 from autotune.judging.decisions import planning, replanning
 from autotune.judging.decisions.history import History
-from autotune.space import following
+from autotune.space import configurations
 from autotune.space.space import Space
 
 _BEST_BEFORE = 2  # configurations of an earlier session that are tried first
@@ -55,11 +55,11 @@ def equal_trainings(history: History) -> Iterator[Config]:
         for name, value in trial.config.items()
         if value != baseline.get(name)
     }
-    drawn = space.drawn(baseline)
+    drawn = configurations.drawn_values(space, baseline)
     for name, knob in space.drawn_knobs.items():
         if name in space.known.same_training - BATCH and name not in tried:
             for value in reversed(knob.drawn_from.beside(drawn[name])):
-                yield space.config({**drawn, name: value})
+                yield configurations.changed(space, baseline, {name: value})
 
 
 def raised_rate(best: Trial, history: History) -> Iterator[Config]:
@@ -68,10 +68,10 @@ def raised_rate(best: Trial, history: History) -> Iterator[Config]:
     knob = space.drawn_knobs.get(LEARNING_RATE)
     if knob is None or knob.drawn_from.choice is not None:
         return
-    drawn = space.drawn(best.config)
-    raised = float(drawn[LEARNING_RATE] or 0) * _RAISED
+    drawn = configurations.drawn_values(space, best.config)[LEARNING_RATE]
+    raised = float(drawn or 0) * _RAISED
     if knob.drawn_from.contains(raised):
-        yield space.config({**drawn, LEARNING_RATE: raised})
+        yield configurations.changed(space, best.config, {LEARNING_RATE: raised})
 
 
 def larger_batches(best: Trial, history: History) -> Iterator[Config]:
@@ -86,7 +86,7 @@ def larger_batches(best: Trial, history: History) -> Iterator[Config]:
         return
     size = int(best.config[MICRO_BATCH] or 0)
     above = sorted(s for s in knob.drawn_from.choice if isinstance(s, int) and s > size)
-    for resized in (following.regrouped, following.resized):
+    for resized in (configurations.regrouped, configurations.resized):
         row = {s: config for s in above if (config := resized(history.space, best.config, s)) is not None}
         yield from _largest_first(row, history)
 
@@ -108,6 +108,6 @@ def _largest_first(row: Mapping[int, Config], history: History) -> Iterator[Conf
 
 def steps_from(best: Trial, space: Space, rng: random.Random) -> list[Config]:
     """The configurations one step of one knob away from `best`, in random order."""
-    found: list[Config] = list(space.neighbours(best.config))
+    found: list[Config] = list(configurations.neighbours(space, best.config))
     rng.shuffle(found)
     return found

@@ -18,6 +18,7 @@ from autotune.core.trial import Status, Trial, TrialKind
 from autotune.judging.decisions import objective, planning
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import curves
+from autotune.space import configurations
 from autotune.space.distributions import configuration, distributions, parameters
 from autotune.space.space import Space
 
@@ -56,7 +57,9 @@ class Sampler:
     def learn(self, earlier: Sequence[Trial]) -> None:
         """Learns from the trials of an earlier session, as far as they lie in the space."""
         history = History(earlier, self._space)
-        for place, trial in enumerate(t for t in earlier if t.outcome and self._space.contains(t.config)):
+        for place, trial in enumerate(
+            t for t in earlier if t.outcome and configurations.contains(self._space, t.config)
+        ):
             known = replace(trial, number=-1 - place)
             self.started(known)
             self.ended(known, told(trial, history))
@@ -66,7 +69,7 @@ class Sampler:
 
         What lies outside of the space is not learnt from: it was begun before the space was settled.
         """
-        if not self._space.contains(trial.config):
+        if not configurations.contains(self._space, trial.config):
             return
         self._study.add_trial(
             create_trial(
@@ -110,11 +113,11 @@ class Sampler:
                 passed.append(RejectedSuggestion(config, screened.kind, screened.reason))
                 continue
             self._study.tell(asked, state=TrialState.FAIL)
-            neighbours = self._space.neighbours(config)
+            neighbours = configurations.neighbours(self._space, config)
             self._rng.shuffle(neighbours)
             if (beside := _first(neighbours, screen)) is not None:
                 return beside, passed
-        return _first(self._space.shuffled(self._rng), screen), passed
+        return _first(configurations.shuffled(self._space, self._rng), screen), passed
 
 
 def informed(history: History, earlier: Sequence[Trial], seed: int) -> Sampler:

@@ -11,7 +11,7 @@ from autotune.judging.decisions.stopping import Threshold
 from autotune.memory.feasibility import MemoryModel
 from autotune.search import sampler
 from autotune.search.sampler import Feedback, Refusal
-from autotune.space import following
+from autotune.space import configurations
 
 
 class Screening:
@@ -56,7 +56,9 @@ class Screening:
         if self._sizes:
             size = self._memory.largest_worth_trying(config, self._sizes)
             space = self._space
-            config = following.regrouped(space, config, size) or following.resized(space, config, size)
+            config = configurations.regrouped(space, config, size) or configurations.resized(
+                space, config, size
+            )
             if refusal := self._outside(config):  # accumulation that follows the batch takes memory, too
                 return refusal
         if settings_key(config, {LENGTH}) in self._tried:

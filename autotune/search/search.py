@@ -19,6 +19,7 @@ from autotune.search.losses import Losses
 from autotune.search.ports import Environment, Listener, SearchOptions, Verdict
 from autotune.search.running import RunningTrials
 from autotune.search.screening import Screening
+from autotune.space import configurations
 from autotune.space.space import Space
 from autotune.storage import studies
 from autotune.storage.study_file import Plan
@@ -60,7 +61,7 @@ class Search:
         self.history = pilot.settled(History(studies.read(study).trials, space))
         self._sampler = samplers.informed(self.history, options.earlier, self._seed)
         known = History(options.earlier, self.space).ranked
-        best_before = [t.config for t in known if self.space.contains(t.config)]
+        best_before = [t.config for t in known if configurations.contains(self.space, t.config)]
         self._heuristics = Heuristics(best_before, options.seed)
         # Phases: each proposes the next trial, or nothing, and the first that does is followed.
         self._searching = (self._baseline, self._shorter_baseline, self._same_baseline, self._suggestion)

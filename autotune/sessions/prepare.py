@@ -14,8 +14,7 @@ from autotune.core.errors import InputError
 from autotune.core.settings import Setting
 from autotune.core.trial import Trial, TrialKind
 from autotune.sessions import option_values
-from autotune.space import checks, evaluating, yaml_text
-from autotune.space import space as spaces
+from autotune.space import checks, configurations, spaces
 from autotune.space.knobs import Distribution, Knob
 from autotune.space.machine import Machine, fit_to
 from autotune.space.sections import Budget, Training
@@ -33,7 +32,7 @@ _LOOKS = 4  # longest trial of unknown training length, in multiples of samples_
 
 def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
     """Returns the search space in `file`, with single values of its sections replaced by `overrides`."""
-    values = spaces.read(_text(file), str(file))
+    values = spaces.mapping(_text(file), f"search space {file}")
     secrecy.refuse(values, f"search space {file}")
     if "workload" in values:
         values["workload"] = registry.located(values["workload"], file.parent)
@@ -56,7 +55,7 @@ def require_said(space: Space, file: Path) -> None:
 
 def settings_file(file: Path, given_to: str) -> dict[str, Setting]:
     """Returns the settings in a YAML file that is `given_to` an option or command."""
-    values = yaml_text.mapping(_text(file), f"{given_to} {file}")
+    values = spaces.mapping(_text(file), f"{given_to} {file}")
     secrecy.refuse(values, f"{given_to} {file}")
     return values
 
@@ -131,7 +130,7 @@ def complete(
     changes = {"baseline": baseline, "knobs": knobs, "budget": budget, "training": training}
     whole = spaces.complete(space.model_copy(update=changes), source)
     fitted, dropped = fit_to(whole, machine)
-    notes = workload.check(fitted.for_workload(fitted.baseline))
+    notes = workload.check(configurations.for_workload(fitted, fitted.baseline))
     return fitted, [*notes, *_planned(fitted), *_uncounted(fitted), *dropped]
 
 
@@ -159,10 +158,10 @@ def _uncounted(space: Space) -> list[str]:
 
     Raises InputError if the interval is unknown although a setting for it exists.
     """
-    name = evaluating.setting(space)
+    name = space.interval_setting
     if not space.objective.counts_evaluations:
         return [f"knob {space.naming.path(name)}: {checks.UNCOUNTED}"] if name and name in space.knobs else []
-    if evaluating.samples(space, {}) is not None:
+    if space.samples_per_evaluation({}) is not None:
         return []
     lacking = "objective.speed: wall: it is not known how often the whole training is evaluated"
     if name is None:

@@ -13,7 +13,7 @@ from autotune.sessions import epoch_size, gpus, import_room, option_values, prep
 from autotune.sessions.gpus import Usable
 from autotune.sessions.job import Job
 from autotune.sessions.requests import SearchRequest
-from autotune.space import builtin
+from autotune.space import builtin, configurations
 from autotune.space.space import Space
 from autotune.storage import provenance
 from autotune.storage.store import WANDB_MODES, Options, Session
@@ -37,7 +37,7 @@ def search(asked: SearchRequest) -> int:
     file = space_file(asked, found)
     space, workload, notes = prepared(asked, prepare.read_space(file, overrides), file, here)
     if asked.address is None:
-        settings = space.for_workload(space.baseline)
+        settings = configurations.for_workload(space, space.baseline)
         import_room.require(asked.memory_limit, workload, settings, here.gpus_per_trial)
     facts = provenance.collect(root.name, space, workload, found, options.seed)
     if options.warm_start:
@@ -135,7 +135,7 @@ def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
     workload = registry.load(space.workload)
     with opened.lock() as held:  # a second process fails at once
         options, then = opened.options(), opened.provenance()
-        notes = workload.check(space.for_workload(space.baseline))
+        notes = workload.check(configurations.for_workload(space, space.baseline))
         here = hardware(options.address, options.gpus_per_trial)
         gpus.require_script(workload.python, here)
         found = here.hardware

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from autotune.core import units
 from autotune.core.errors import instead
@@ -16,25 +15,22 @@ from autotune.core.settings import (
     PROCESSES,
     Setting,
 )
-from autotune.space import following
 from autotune.space.knobs import Distribution, KeptBatch, ScaledLearningRate
-
-if TYPE_CHECKING:  # imports this module
-    from autotune.space.space import Space
+from autotune.space.space import Space
 
 UNCOUNTED = "the evaluation interval counts only with objective.speed: wall"
 _RATES = (1e-20, 1e20)  # representable by the sampler
 _MOST_TOLD = 5  # wrong values in a message
 
 
-def of_settings(space: "Space") -> list[str]:
+def of_settings(space: Space) -> list[str]:
     """Returns mistakes in the declarations of settings and knobs."""
     wrong = [*space.naming.mistakes(COMMON.by_name, space.baseline), *_of_steps(space)]
     wrong += [*_of_evaluations(space), *_of_accumulation(space)]
     return [*wrong, *_of_learning_rate(space), *_of_other_rates(space), *_not_numbers(space)]
 
 
-def _of_learning_rate(space: "Space") -> Iterator[str]:
+def _of_learning_rate(space: Space) -> Iterator[str]:
     for name, knob in space.knobs.items():
         if not isinstance(knob, ScaledLearningRate):
             continue
@@ -46,7 +42,7 @@ def _of_learning_rate(space: "Space") -> Iterator[str]:
             yield f"{name}.multiplier: must contain 1.0, the baseline's"
 
 
-def _of_accumulation(space: "Space") -> Iterator[str]:
+def _of_accumulation(space: Space) -> Iterator[str]:
     for name in (name for name, knob in space.knobs.items() if isinstance(knob, KeptBatch)):
         where = f"{space.naming.path(name)}: keep: effective_batch_size"
         if name != ACCUMULATION:
@@ -57,7 +53,7 @@ def _of_accumulation(space: "Space") -> Iterator[str]:
             yield f"{where} needs a knob to follow: {space.naming.path(MICRO_BATCH)} is none"
 
 
-def _of_other_rates(space: "Space") -> Iterator[str]:
+def _of_other_rates(space: Space) -> Iterator[str]:
     for name in space.follow_learning_rate:
         path = space.naming.path(name)
         if LEARNING_RATE not in space.baseline:
@@ -72,7 +68,7 @@ def _of_other_rates(space: "Space") -> Iterator[str]:
         yield f"follow_learning_rate: {path} must be a number other than 0, to be followed: got {given}"
 
 
-def _rates(space: "Space") -> Iterator[Setting]:
+def _rates(space: Space) -> Iterator[Setting]:
     """Yields the baseline's learning rate, and those that a knob can choose."""
     if LEARNING_RATE in space.baseline:
         yield space.baseline[LEARNING_RATE]
@@ -84,7 +80,7 @@ def _lacking(role: str) -> str:
     return f"the setting {role}: the baseline has none; name yours in roles: {{{role}: ...}}"
 
 
-def _of_steps(space: "Space") -> Iterator[str]:
+def _of_steps(space: Space) -> Iterator[str]:
     """Yields settings declared to count optimizer steps that cannot."""
     declared = {"counted_in_steps": space.counted_in_steps}
     declared |= {"evaluate_every": (space.evaluate_every,)} if space.evaluate_every else {}
@@ -105,7 +101,7 @@ def _of_steps(space: "Space") -> Iterator[str]:
                 yield f"{where}: {path} must be a whole number of steps: got {units.shown(value)}"
 
 
-def _of_evaluations(space: "Space") -> Iterator[str]:
+def _of_evaluations(space: Space) -> Iterator[str]:
     """Yields mistakes about evaluations: an unusable interval knob, or too few for `wall`."""
     name, goal, fewest = space.evaluate_every or "", space.objective, 2
     knob, path = space.knobs.get(name), space.naming.path(name)
@@ -118,7 +114,7 @@ def _of_evaluations(space: "Space") -> Iterator[str]:
         yield f"objective.speed: wall needs budget.evaluations_per_trial of {fewest} or more: got {given}"
 
 
-def _not_numbers(space: "Space") -> list[str]:
+def _not_numbers(space: Space) -> list[str]:
     """Returns mistakes in settings that must be numbers: batches, loaders, learning rate."""
     mistakes = []
     for name, (low, high) in space.known.whole.items():
@@ -147,11 +143,11 @@ def _is_whole(value: Setting, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
-def of_limits(space: "Space") -> list[str]:
+def of_limits(space: Space) -> list[str]:
     """Returns mistakes if no combination of knobs can meet the limits of the effective batch, or keep it."""
     if MICRO_BATCH not in space.baseline:
         return []
-    if following.keeps_batch(space):
+    if space.keeps_batch:
         return _of_kept_batch(space)
     micro, accumulation, processes = (_values(space, name) for name in EFFECTIVE_BATCH)
     low, high = space.limits.effective_batch_size
@@ -162,7 +158,7 @@ def of_limits(space: "Space") -> list[str]:
     return [f"limits.effective_batch_size [{low}, {high}] allows none of the sizes, {ends}"]
 
 
-def _of_kept_batch(space: "Space") -> list[str]:
+def _of_kept_batch(space: Space) -> list[str]:
     size, (low, high) = space.effective_batch_size({}), space.limits.effective_batch_size
     if not low <= size <= high:
         return [
@@ -171,7 +167,7 @@ def _of_kept_batch(space: "Space") -> list[str]:
     return _not_dividing(space, MICRO_BATCH, PROCESSES) or _not_dividing(space, PROCESSES, MICRO_BATCH)
 
 
-def _not_dividing(space: "Space", name: str, other: str) -> list[str]:
+def _not_dividing(space: Space, name: str, other: str) -> list[str]:
     """Returns a mistake if values of `name` divide the kept batch with no value of `other`."""
     size = space.effective_batch_size({})
     at_once = {value for value in _values(space, other) if size % value == 0}
@@ -190,7 +186,7 @@ def _has_between(values: Sequence[int], low: int, high: int) -> bool:
     return any(low <= value <= high for value in values)
 
 
-def _values(space: "Space", name: str) -> Sequence[int]:
+def _values(space: Space, name: str) -> Sequence[int]:
     knob = space.knobs.get(name)
     if isinstance(knob, Distribution):
         if knob.choice:

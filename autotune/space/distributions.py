@@ -9,6 +9,7 @@ from optuna.distributions import (
 )
 
 from autotune.core.settings import Config, Setting
+from autotune.space import configurations
 from autotune.space.knobs import Distribution, Drawn, ScaledLearningRate
 from autotune.space.space import Space
 
@@ -24,12 +25,12 @@ def configuration(params: dict[str, CategoricalChoiceType], space: Space) -> dic
     for name, knob in space.drawn_knobs.items():
         value = params[_parameter(name, knob)]
         drawn[name] = 2 ** int(value or 0) if knob.drawn_from.exponents else value
-    return space.config(drawn)
+    return configurations.configure(space, drawn)
 
 
 def parameters(config: Config, space: Space) -> dict[str, Setting]:
     """Returns the parameters from which `config` would have been drawn."""
-    drawn, positions = space.drawn(config), {}
+    drawn, positions = configurations.drawn_values(space, config), {}
     for name, knob in space.drawn_knobs.items():
         value = drawn[name]
         if knob.drawn_from.exponents:

@@ -2,25 +2,23 @@
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from autotune.core.errors import instead
 from autotune.core.settings import LENGTH, Config, Setting, effective_batch
 from autotune.space.knobs import PlannedLength
-
-if TYPE_CHECKING:  # imports this module
-    from autotune.space.space import Space
+from autotune.space.space import Space
 
 _ROUNDING = 0.02  # tolerance of a share, as steps and epochs are whole
 
 
-def knob(space: "Space") -> PlannedLength | None:
+def knob(space: Space) -> PlannedLength | None:
     """Returns the knob for the length of a training; None if there is none."""
     declared = space.knobs.get(LENGTH)
     return declared if isinstance(declared, PlannedLength) else None
 
 
-def own(space: "Space") -> int | None:
+def own(space: Space) -> int | None:
     """Returns the samples of the user's own training, by its length settings; None if unknown."""
     plan = knob(space)
     value = space.baseline.get(plan.names[0]) if plan else None
@@ -30,7 +28,7 @@ def own(space: "Space") -> int | None:
     return None if each is None else max(1, round(value * each))
 
 
-def _samples_each(space: "Space", plan: PlannedLength, settings: Config) -> int | None:
+def _samples_each(space: Space, plan: PlannedLength, settings: Config) -> int | None:
     """Returns the samples per unit that the length settings count: a step, an epoch, or a sample."""
     if plan.steps:
         return effective_batch(settings)
@@ -44,7 +42,7 @@ class OwnCadence(NamedTuple):
     every: int
 
 
-def planned(space: "Space", config: Config, samples: float, own: OwnCadence | None = None) -> int:
+def planned(space: Space, config: Config, samples: float, own: OwnCadence | None = None) -> int:
     """Returns the feasible length of `config` closest to `samples`, within the bounds of the knob's share.
 
     Steps and epochs are whole, and the last evaluation is at the end: by the trial's own evaluations if the
@@ -65,7 +63,7 @@ def planned(space: "Space", config: Config, samples: float, own: OwnCadence | No
     return max(1, round(wanted / each)) * each
 
 
-def is_within(space: "Space", config: Config) -> bool:
+def is_within(space: Space, config: Config) -> bool:
     """Returns True if the length of `config` may be planned."""
     plan, length = knob(space), config.get(LENGTH)
     if plan is None or not isinstance(length, int):
@@ -75,7 +73,7 @@ def is_within(space: "Space", config: Config) -> bool:
     return low * (1 - _ROUNDING) - one <= length <= high * (1 + _ROUNDING) + one
 
 
-def settings(space: "Space", given: Config, *, is_whole: bool = False) -> dict[str, Setting]:
+def settings(space: Space, given: Config, *, is_whole: bool = False) -> dict[str, Setting]:
     """Returns the user's length settings for the length of `given`, all scaled by the same factor.
 
     They are those of a trial, which may be a miniature. If `is_whole`, they are those of the training that it
@@ -102,12 +100,12 @@ def scaled(value: Setting, times: float) -> Setting:
     return max(min(1, value), round(product)) if isinstance(value, int) else float(f"{product:.6g}")
 
 
-def endless(space: "Space", config: Config, times: int) -> Config:
+def endless(space: Space, config: Config, times: int) -> Config:
     """Returns `config` with a multiple of its length, so that it does not end before its race."""
     return {**config, LENGTH: space.samples(config) * times} if knob(space) else config
 
 
-def completed(space: "Space") -> "Space":
+def completed(space: Space) -> Space:
     """Returns the space with trials as long as the user's training, unless `samples_per_trial` is given."""
     plan = knob(space)
     if plan is None:
@@ -120,12 +118,12 @@ def completed(space: "Space") -> "Space":
     return space.model_copy(update={"training": training})
 
 
-def _with_samples(space: "Space", samples: int) -> "Space":
+def _with_samples(space: Space, samples: int) -> Space:
     budget = space.budget.model_copy(update={"samples_per_trial": samples})
     return space.model_copy(update={"budget": budget})
 
 
-def mistakes(space: "Space") -> Iterator[str]:
+def mistakes(space: Space) -> Iterator[str]:
     """Yields mistakes in the length settings."""
     plan = space.knobs.get(LENGTH)
     if plan is None:

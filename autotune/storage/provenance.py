@@ -12,7 +12,7 @@ from typing import Any
 from autotune.core import secrecy
 from autotune.core.errors import InputError
 from autotune.core.shell import quoted
-from autotune.space import space as spaces
+from autotune.space import spaces
 from autotune.space.space import Space
 from autotune.storage.store import anew
 from autotune.system import telemetry

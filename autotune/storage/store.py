@@ -17,7 +17,7 @@ from autotune.core.measurement import Measurement
 from autotune.core.settings import LARGEST_INT
 from autotune.core.shell import quoted
 from autotune.core.trial import Outcome, Trial
-from autotune.space import space as spaces
+from autotune.space import spaces
 from autotune.space.space import Space
 from autotune.storage import identity, lock, study_file
 from autotune.storage.identity import TrialIdentity

@@ -21,7 +21,7 @@ from autotune.core.measurement import Measurement
 from autotune.core.secrecy import cleaned
 from autotune.core.trial import Failure, Outcome, Status, Trial
 from autotune.judging.decisions.history import History
-from autotune.space import space as spaces
+from autotune.space import spaces
 from autotune.trackers import overview, tags
 from autotune.trackers.charts import axes, rows, summary
 from autotune.trials.reported import Report

@@ -11,7 +11,7 @@ from autotune.core.trial import Trial, TrialKind
 from autotune.judging.accounts import overhead
 from autotune.judging.decisions import objective, racing
 from autotune.memory import room
-from autotune.space import evaluating, lengths
+from autotune.space import configurations, evaluating, lengths
 from autotune.space.space import Space
 from autotune.storage.store import Options, Session
 from autotune.storage.trial_dir import TrialDir
@@ -81,7 +81,7 @@ class Training:
             goal.quality,
         )
         order = replace(
-            self._made(config, place, settings, self.space.for_trial(settings)),
+            self._made(config, place, settings, configurations.for_trial(self.space, settings)),
             number=number,
             samples=samples,
             planned=LENGTH in self.space.knobs,
@@ -100,7 +100,7 @@ class Training:
         settings = self.workload.for_training(space.settings(config), samples)
         gpus = float(math.ceil(self.options.gpus_per_trial))
         return replace(
-            self._made(config, place, settings, self.space.for_workload(settings)),
+            self._made(config, place, settings, configurations.for_workload(self.space, settings)),
             samples=0 if self.workload.ends_itself else samples or 0,
             gpus=gpus,
             device_memory_bytes=self.hardware.free_device_bytes if gpus else None,

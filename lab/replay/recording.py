@@ -12,6 +12,7 @@ from autotune.core import units
 from autotune.core.errors import InputError
 from autotune.core.settings import LARGEST_INT, Config, Key, Setting, settings_key
 from autotune.core.trial import Status
+from autotune.space import configurations
 from autotune.space.sections import Budget
 from autotune.space.space import Space
 from autotune.storage.records import is_mark, read_records
@@ -42,7 +43,7 @@ class Planned:
 
 def grid(space: Space) -> list[dict[str, Setting]]:
     """Returns every configuration of `space`, the baseline first; raises InputError if infinitely many."""
-    configs = space.every()
+    configs = configurations.every(space)
     if configs is None:
         loose = [name for name, knob in space.drawn_knobs.items() if knob.drawn_from.choice is None]
         rule = "a table has a finite grid, so every knob must be a choice"

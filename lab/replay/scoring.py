@@ -13,6 +13,7 @@ from autotune.core.settings import Config, Key, settings_key
 from autotune.core.trial import Status, Trial, TrialKind
 from autotune.judging.decisions import objective, racing
 from autotune.judging.measurement import curves
+from autotune.space import configurations
 from lab.replay import replay, strategies
 from lab.replay.replay import Result
 from lab.replay.table import Table
@@ -98,7 +99,7 @@ class Truth:
 
     @cached_property
     def _known(self) -> dict[Key, float]:
-        configs = [self._table.space.baseline_config, *(self._table.space.every() or [])]
+        configs = [self._table.space.baseline_config, *(configurations.every(self._table.space) or [])]
         return {settings_key(c, ()): self.merit(c) for c in configs}
 
     def share(self, config: Config) -> float:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 from autotune.core.errors import InputError
 from autotune.core.settings import Config, Key, settings_key
 from autotune.core.trial import Outcome, Status
-from autotune.space import space as spaces
+from autotune.space import spaces
 from autotune.space.space import Space
 from lab.replay.drift import Drift
 

@@ -8,7 +8,7 @@ import pytest
 
 from autotune.core.measurement import Evaluation, Measurement, Slice, Throughput
 from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
-from autotune.space import space as spaces
+from autotune.space import configurations, spaces
 from autotune.space.space import Space
 from lab.replay.table import Header, Point, Run, Table
 
@@ -137,7 +137,7 @@ def grid() -> Space:
 def recorded(grid: Space) -> Table:
     """A made-up table: the larger the batch the faster, but 32 does not fit; the doubled rate spoils it."""
     rng, table = random.Random(0), Table(Header(grid, {}))
-    for config in grid.every() or []:
+    for config in configurations.every(grid) or []:
         for seed in range(3):
             table.add(made_up_run(grid, config, seed, rng))
     return table
@@ -145,7 +145,7 @@ def recorded(grid: Space) -> Table:
 
 def made_up_run(space: Space, config: dict[str, Any], seed: int, rng: random.Random) -> Run:
     batch, workers = config["micro_batch_size"], config["num_workers"]
-    multiplier = space.drawn(config)["learning_rate"]
+    multiplier = configurations.drawn_values(space, config)["learning_rate"]
     if batch > 16:
         outcome = Outcome(Status.FAILED, Failure.OOM, "made up")
         return Run(config, seed, outcome, timed=True, start_s=1.0, memory_limit_bytes=2**30)

@@ -14,7 +14,7 @@ from autotune.core.trial import Outcome, Status, Trial
 from autotune.display import console as consoles
 from autotune.display import live
 from autotune.display.snapshot import Snapshot
-from autotune.space import space as spaces
+from autotune.space import spaces
 from autotune.storage.study_file import Plan
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report

@@ -12,8 +12,7 @@ import typer
 import yaml
 
 from autotune.cli.app import app
-from autotune.space import builtin, schema
-from autotune.space import space as spaces
+from autotune.space import builtin, schema, spaces
 from autotune.storage.store import Session
 from r2gen import config as trainer
 

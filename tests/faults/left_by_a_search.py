@@ -8,7 +8,7 @@ import pytest
 
 from autotune.core.measurement import Evaluation, Measurement, Slice, Throughput
 from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
-from autotune.space import space as spaces
+from autotune.space import spaces
 from autotune.storage import identity, provenance, studies
 from autotune.storage.store import Options, Session
 from autotune.storage.study_file import Plan

@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from autotune.core import files
 from autotune.core.measurement import Measurement, Throughput
 from autotune.core.trial import Status
-from autotune.space import space as spaces
+from autotune.space import spaces
 from autotune.storage import studies
 from autotune.storage.store import Session
 from autotune.trackers.tensorboard import Board

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from autotune.core.errors import InputError
-from autotune.space import space as spaces
+from autotune.space import spaces
 from autotune.storage.records import read_records
 from autotune.storage.store import Options, Session, is_in_use
 from tests.endings import ENDED

@@ -34,8 +34,7 @@ from autotune.display.snapshot import Snapshot
 from autotune.engines.engine_cluster import TOKEN
 from autotune.export import formats, winner
 from autotune.judging.decisions.history import History
-from autotune.space import space as spaces
-from autotune.space import yaml_text
+from autotune.space import spaces
 from autotune.storage.study_file import Plan
 from autotune.workloads.base import Workload
 from r2gen import __main__ as trainer
@@ -518,7 +517,7 @@ def test_aliases_that_stand_for_billions_are_looked_at_once():
     bomb = "a: &a [x, x]\n" + "".join(
         f"{c}: &{c} [{', '.join([f'*{p}'] * 9)}]\n" for p, c in itertools.pairwise("abcdefghijk")
     )
-    values = yaml_text.mapping(bomb, "test")
+    values = spaces.mapping(bomb, "test")
     secrecy.refuse(values, "test")
     with pytest.raises(InputError, match="no such key"):
         spaces.from_values({**yaml.safe_load(SPACE), **values}, "test")

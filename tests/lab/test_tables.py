@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from autotune import __main__ as cli
+from autotune.space import configurations
 from lab.__main__ import app
 from lab.replay import table
 from lab.replay.table import Header
@@ -60,7 +61,7 @@ def test_a_table_with_runs_missing_is_not_replayed(run, grid):
 
 def test_a_whole_table_is_replayed(run, recorded):
     table.create(Path("t.jsonl"), recorded.header)
-    for config in recorded.space.every():
+    for config in configurations.every(recorded.space):
         for made_up in (r for r in recorded.timed(config) if r.config == config):
             table.append(Path("t.jsonl"), made_up)
     code, out, err = run("replay", "t.jsonl", "--seeds", 2, "--trials", 8)

@@ -12,7 +12,6 @@ from autotune.judging.decisions import objective
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import estimates
 from autotune.judging.measurement.estimates import Figure, within
-from autotune.space import evaluating
 from autotune.space.space import Space
 
 _FROM_RUN_TO_RUN = 0.05  # of an evaluation's time: what its scatter within a run does not show
@@ -47,7 +46,7 @@ def _every(trial: Trial, space: Space) -> float | None:
 
     Where they are part of the speed, it is then as often as in the trial.
     """
-    known = evaluating.samples(space, trial.config)
+    known = space.samples_per_evaluation(trial.config)
     if known is not None or not space.objective.counts_evaluations:
         return known
     return trial.measurement.quality_samples / max(1, len(trial.measurement.curve)) or None

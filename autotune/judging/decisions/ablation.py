@@ -19,6 +19,7 @@ from autotune.judging.decisions.history import History
 from autotune.judging.measurement import estimates
 from autotune.judging.measurement.estimates import Figure
 from autotune.memory.feasibility import MemoryModel
+from autotune.space import configurations
 from autotune.space.space import Space
 
 _FAILS_AGAIN = frozenset({Failure.ERROR, Failure.TIMEOUT})
@@ -185,8 +186,8 @@ def _order(winner: Trial, history: History) -> list[str]:
 
 def _config(winner: Trial, taken: Sequence[str], space: Space) -> Config:
     """The baseline with the winner's values of the knobs that are `taken`; the winner's own with all."""
-    drawn, theirs = space.drawn(space.baseline_config), space.drawn(winner.config)
-    config = space.config({**drawn, **{name: theirs[name] for name in taken}})
+    theirs = configurations.drawn_values(space, winner.config)
+    config = configurations.changed(space, space.baseline_config, {name: theirs[name] for name in taken})
     neutral = space.known.same_speed
     is_there = settings_key(config, neutral) == settings_key(winner.config, neutral)
     return winner.config if is_there else config

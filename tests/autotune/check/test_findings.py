@@ -10,7 +10,7 @@ from autotune.check.runs import Run
 from autotune.check.seen import Likeness, Resumed
 from autotune.core.measurement import Measurement, Throughput
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.space import space as spaces
+from autotune.space import spaces
 
 SPACE = spaces.parse(
     """

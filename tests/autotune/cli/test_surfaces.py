@@ -13,6 +13,7 @@ import pytest
 from autotune.judging.accounts import gains
 from autotune.judging.decisions import ablation
 from autotune.judging.decisions.history import History
+from autotune.space import configurations
 from autotune.space.sections import Objective
 from autotune.storage import studies
 from autotune.storage.store import Options, Session
@@ -71,7 +72,11 @@ def test_so_has_a_search_on_a_machine_that_moves(grid, session, select, is_equal
     """Runs of the same settings read otherwise each time; with a winner, or where all is as the baseline."""
     space = grid.model_copy(update={"objective": Objective(keep=0.9, select=select)})
     rng = random.Random(0)
-    runs = [made_up_run(space, config, seed, rng) for config in space.every() or [] for seed in range(3)]
+    runs = [
+        made_up_run(space, config, seed, rng)
+        for config in configurations.every(space) or []
+        for seed in range(3)
+    ]
     table = Table(Header(space, {}), runs, Drift((1.3,) * 20 + (0.7,) * 20))
     trials = replay.ours(table, 3, 8, everything_is=space.baseline_config if is_equal else None).trials
     assert any(t.repeat for t in trials)
@@ -98,7 +103,9 @@ def test_a_loss_is_decided_on_as_its_negative_and_said_everywhere_with_its_own_s
     """The same search twice: of a loss to minimise, counted in tokens, and of its negative."""
     rng = random.Random(0)
     runs = [
-        losses(made_up_run(grid, config, seed, rng)) for config in grid.every() or [] for seed in range(3)
+        losses(made_up_run(grid, config, seed, rng))
+        for config in configurations.every(grid) or []
+        for seed in range(3)
     ]
     slack = rule | ({} if "within" in rule else {"keep": 0.95})
     lower = grid.model_copy(update={"objective": Objective(minimize="val_loss", **slack), "unit": "tokens"})

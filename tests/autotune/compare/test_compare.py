@@ -20,7 +20,7 @@ from autotune.core.errors import EvaluationError, InputError
 from autotune.core.measurement import Measurement, Throughput
 from autotune.core.trial import Failure, Outcome, Status, Trial
 from autotune.judging.decisions.history import History
-from autotune.space import space as spaces
+from autotune.space import configurations, spaces
 from autotune.space.sections import Objective
 from autotune.storage import provenance, studies, study_file
 from autotune.storage.store import Options, Session
@@ -94,7 +94,9 @@ def searched(root, space, winner=8, **options):
     session = Session.create(root, space, Options(**options), facts)
     study = studies.open_study(session.study_file, space)
     for batch, speed in ((4, 100.0), (winner, 200.0)):
-        trial = studies.begin(study, space, space.config({"micro_batch_size": batch, "learning_rate": 1.0}))
+        trial = studies.begin(
+            study, space, configurations.configure(space, {"micro_batch_size": batch, "learning_rate": 1.0})
+        )
         shown = Measurement(Throughput(speed, 1.0, 50, 1.0), 0.2, 400, samples=400)
         studies.end(study, replace(trial, outcome=Outcome(Status.COMPLETED), measurement=shown), 0.85)
     return session

@@ -7,7 +7,7 @@ import pytest
 from autotune.core.measurement import Outside
 from autotune.display import events, spending, view
 from autotune.judging.decisions.history import History
-from autotune.space import space as spaces
+from autotune.space import spaces
 from autotune.space.sections import Training
 from autotune.workloads import registry
 

@@ -14,7 +14,7 @@ import pytest
 
 from autotune.core.measurement import Measurement, Throughput
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.space import space as spaces
+from autotune.space import spaces
 from autotune.storage import studies, study_file
 from autotune.storage.store import Options, Session
 from tests import forked

@@ -13,6 +13,7 @@ from autotune.core.errors import InputError
 from autotune.init import command, helped
 from autotune.init.options import Option
 from autotune.sessions import prepare
+from autotune.space import configurations
 from autotune.space.machine import Machine
 from autotune.workloads import registry
 
@@ -137,7 +138,7 @@ def test_a_command_line_of_lightning_is_one_that_it_takes(tmp_path):
     output = directory / "space.yaml"
     assert command.main(directory, output, None, None, has_gpu=False) == 0
     space = prepare.read_space(output, {})
-    line = registry.load(space.workload).command_line(space.for_workload(space.baseline))
+    line = registry.load(space.workload).command_line(configurations.for_workload(space, space.baseline))
     done = subprocess.run(
         ["sh", "-c", f"{line} --print_config"], capture_output=True, text=True, timeout=240, check=False
     )

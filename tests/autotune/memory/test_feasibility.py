@@ -10,7 +10,7 @@ from autotune.judging.decisions.objective import over_memory
 from autotune.judging.decisions.stopping import Threshold
 from autotune.memory.feasibility import MemoryModel, dominating
 from autotune.search.screening import Screening
-from autotune.space import space as spaces
+from autotune.space import spaces
 
 GIB = 2**30
 SIZES = [4, 8, 16, 32, 64, 128, 256]

@@ -4,6 +4,7 @@ import pytest
 
 from autotune.judging.decisions.history import History
 from autotune.search import heuristics
+from autotune.space import configurations
 from autotune.space.knobs import KeptBatch
 
 
@@ -50,8 +51,8 @@ def test_batches_of_one_effective_batch_are_one_row(space, make_trial):
     kept = {**space.knobs, "accumulation_steps": KeptBatch(keep="effective_batch_size")}
     space = space.model_copy(update={"knobs": kept})
     best, failed = (
-        make_trial(number, speed, 0.2, **space.config({**drawn, "micro_batch_size": size}))
-        for drawn in [space.drawn(space.baseline_config)]
+        make_trial(number, speed, 0.2, **configurations.configure(space, {**drawn, "micro_batch_size": size}))
+        for drawn in [configurations.drawn_values(space, space.baseline_config)]
         for number, speed, size in ((0, 10.0, 4), (1, 5.0, 16))
     )
     assert [
@@ -89,7 +90,7 @@ def test_heuristics_begin_with_what_was_best_before_and_every_other_turn_has_ste
     batches_first = [c["micro_batch_size"] for c in first]
     assert batches_first == [1, 2, 64, 32], "the best two, then larger batches"
     assert second[:4] == first
-    assert len(second) == len(first) + len(space.neighbours(best.config))
+    assert len(second) == len(first) + len(configurations.neighbours(space, best.config))
     assert third == first, "the sampler has every other turn to itself"
 
 

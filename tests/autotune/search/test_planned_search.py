@@ -9,7 +9,7 @@ from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.trial import Outcome, Status
 from autotune.search.ports import SearchOptions, Silent
 from autotune.search.search import Search
-from autotune.space import space as spaces
+from autotune.space import spaces
 from autotune.storage import studies
 from autotune.storage.study_file import Plan
 from autotune.trials.progress import Phase

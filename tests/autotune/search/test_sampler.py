@@ -11,8 +11,7 @@ from autotune.core.settings import settings_key
 from autotune.judging.decisions.history import History
 from autotune.search import sampler
 from autotune.search.sampler import Feedback, Refusal, Sampler
-from autotune.space import distributions
-from autotune.space import space as spaces
+from autotune.space import configurations, distributions, spaces
 from autotune.space.knobs import Distribution
 from autotune.space.sections import Objective
 
@@ -54,7 +53,7 @@ def once(seen):
 def test_a_configuration_lies_where_it_was_drawn(space, named):
     rng = random.Random(0)
     for where in (space, named):
-        for config in [where.baseline_config, *list(where.shuffled(rng))[:50]]:
+        for config in [where.baseline_config, *list(configurations.shuffled(where, rng))[:50]]:
             found = distributions.configuration(distributions.parameters(config, where), where)
             assert found == pytest.approx(config)
 
@@ -86,8 +85,8 @@ def test_a_space_that_is_exhausted_ends(grid):
     screen = once(seen)
     while (config := suggests.suggest(screen)[0]) is not None:
         found.append(config)
-    assert len(found) == len(grid.every())
-    assert {settings_key(c, ()) for c in found} == {settings_key(c, ()) for c in grid.every()}
+    assert len(found) == len(configurations.every(grid))
+    assert {settings_key(c, ()) for c in found} == {settings_key(c, ()) for c in configurations.every(grid)}
 
 
 def test_beside_what_was_tried_already_something_next_to_it_is_run(grid):
@@ -99,7 +98,7 @@ def test_beside_what_was_tried_already_something_next_to_it_is_run(grid):
             return TRIED if len(asked) == 1 else config
 
         config, _ = Sampler(grid, seed).suggest(screen)
-        first, beside = grid.drawn(asked[0]), grid.drawn(config)
+        first, beside = configurations.drawn_values(grid, asked[0]), configurations.drawn_values(grid, config)
         assert sum(first[name] != beside[name] for name in first) == 1
 
 

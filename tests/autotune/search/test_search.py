@@ -14,7 +14,7 @@ from autotune.judging.decisions import ablation, confirm
 from autotune.memory.feasibility import dominating
 from autotune.search.ports import Environment, SearchOptions
 from autotune.search.search import Search
-from autotune.space import space as spaces
+from autotune.space import configurations, spaces
 from autotune.space.machine import Machine, fit_to
 from autotune.space.sections import Budget
 from autotune.storage import studies, study_file
@@ -288,7 +288,10 @@ def explained(begin, session):
         study, space = study or in_memory(), session.space()
         baseline = space.baseline_config
         drawn = {"micro_batch_size": 64, "precision": "bf16", "num_workers": 4}
-        configs = (baseline, space.config({**space.drawn(baseline), **drawn}))
+        configs = (
+            baseline,
+            configurations.changed(space, baseline, drawn),
+        )
         repeats = [Repeat(of, seed, (of,)) for seed in (1, 2, 3) for of in (0, 1)]
         asked = [(0, None), (1, None), (0, confirm.noise_repeat()), *((r.of, r) for r in repeats), (0, RACE)]
         for of, repeat in asked:
@@ -674,7 +677,7 @@ def test_a_space_that_is_exhausted_ends_the_search(begin, session, grid):
     ran = run(search, lambda trial: report(trial.number, speed=10.0))
     assert search.is_exhausted
     assert search.remaining == 0
-    assert len(ran) == len(grid.every())
+    assert len(ran) == len(configurations.every(grid))
 
 
 def test_an_out_of_memory_of_an_earlier_session_is_not_paid_for_again(begin, session):

@@ -6,8 +6,7 @@ import pytest
 from autotune.core.errors import InputError
 from autotune.sessions import prepare, start
 from autotune.sessions.requests import SearchRequest
-from autotune.space import checks
-from autotune.space import space as spaces
+from autotune.space import checks, configurations, spaces
 from autotune.space.builtin import space_file, space_for, spaces_dir
 from autotune.space.knobs import Distribution
 from autotune.space.sections import Training
@@ -139,7 +138,7 @@ budget: {samples_per_trial: 2000, evaluations_per_trial: 4}
     assert notes == [
         "a trial of the baseline: 250 steps of 8 samples, an evaluation every 63 (eval_interval)"
     ]
-    assert space.for_trial(space.baseline)["eval_interval"] == 63
+    assert configurations.for_trial(space, space.baseline)["eval_interval"] == 63
 
 
 def test_the_processes_that_a_launcher_starts_have_a_micro_batch_each(tmp_path):
@@ -160,7 +159,7 @@ budget: {{samples_per_trial: 2000, evaluations_per_trial: 4}}
     asked = spaces.parse(text, "test")
     space, notes = prepare.complete(asked, {}, registry.load(asked.workload), prepare.machine(CPU), "test")
     assert notes == ["a trial of the baseline: 125 steps of 16 samples, an evaluation every 32 (every)"]
-    assert space.for_trial(space.baseline)["every"] == 32
+    assert configurations.for_trial(space, space.baseline)["every"] == 32
 
 
 def test_a_value_is_searched_as_the_trainer_takes_it(complete):

@@ -6,8 +6,7 @@ import pytest
 
 from autotune.core.errors import InputError
 from autotune.judging.decisions import pilot
-from autotune.space import distributions, following
-from autotune.space import space as spaces
+from autotune.space import configurations, distributions, spaces
 from autotune.space.machine import Machine, fit_to
 from tests.autotune.conftest import SPACE
 
@@ -35,33 +34,38 @@ def kept():
 
 
 def test_the_accumulation_is_what_makes_the_baselines_batch_of_a_micro_batch(kept):
-    drawn = kept.drawn(kept.baseline_config)
+    drawn = configurations.drawn_values(kept, kept.baseline_config)
     assert "accumulation_steps" not in drawn, "it is not searched"
-    sizes = {c["micro_batch_size"]: c["accumulation_steps"] for c in kept.neighbours(kept.baseline_config)}
+    sizes = {
+        c["micro_batch_size"]: c["accumulation_steps"]
+        for c in configurations.neighbours(kept, kept.baseline_config)
+    }
     assert sizes == {16: 1, 8: 2}
-    assert kept.config({**drawn, "micro_batch_size": 4})["accumulation_steps"] == 4
-    assert {kept.effective_batch_size(c) for c in kept.shuffled(random.Random(0))} == {16}
+    assert configurations.configure(kept, {**drawn, "micro_batch_size": 4})["accumulation_steps"] == 4
+    assert {kept.effective_batch_size(c) for c in configurations.shuffled(kept, random.Random(0))} == {16}
 
 
 def test_a_scaled_learning_rate_is_then_the_baselines_times_the_multiplier(kept):
-    drawn = kept.drawn(kept.baseline_config)
-    assert {kept.config({**drawn, "micro_batch_size": s})["learning_rate"] for s in (4, 8, 16)} == {1e-4}
+    drawn = configurations.drawn_values(kept, kept.baseline_config)
+    assert {
+        configurations.configure(kept, {**drawn, "micro_batch_size": s})["learning_rate"] for s in (4, 8, 16)
+    } == {1e-4}
 
 
 def test_the_sampler_has_no_parameter_for_it_and_a_configuration_comes_back(kept):
     assert "accumulation_steps" not in " ".join(distributions.distributions(kept))
-    config = kept.config({**kept.drawn(kept.baseline_config), "micro_batch_size": 4})
+    config = configurations.changed(kept, kept.baseline_config, {"micro_batch_size": 4})
     params = distributions.parameters(config, kept)
     assert distributions.configuration(params, kept) == config
-    assert kept.contains(config)
-    assert not kept.contains({**config, "accumulation_steps": 2})
+    assert configurations.contains(kept, config)
+    assert not configurations.contains(kept, {**config, "accumulation_steps": 2})
 
 
 def test_it_is_concrete_under_its_users_names_and_counts_processes():
     space = read(NESTED)
-    drawn = space.drawn(space.baseline_config)
-    config = space.config({**drawn, "micro_batch_size": 4, "processes": 1})
-    given = space.for_workload(space.settings(config))
+    drawn = configurations.drawn_values(space, space.baseline_config)
+    config = configurations.configure(space, {**drawn, "micro_batch_size": 4, "processes": 1})
+    given = configurations.for_workload(space, space.settings(config))
     assert given["data"] == {"batch": 4}
     assert given["trainer"] == {"accumulate": 12}
     assert spaces.parse(spaces.dump(space), "again") == space
@@ -70,9 +74,9 @@ def test_it_is_concrete_under_its_users_names_and_counts_processes():
 
 def test_a_combination_that_cannot_keep_it_is_outside_the_limits():
     space = read(NESTED)
-    config = space.config({**space.drawn(space.baseline_config), "micro_batch_size": 24, "processes": 4})
+    config = configurations.changed(space, space.baseline_config, {"micro_batch_size": 24, "processes": 4})
     assert space.violation(config) == "effective batch 96 is not the baseline's 48, which is kept"
-    inside = [c for c in space.shuffled(random.Random(0)) if space.violation(c) is None]
+    inside = [c for c in configurations.shuffled(space, random.Random(0)) if space.violation(c) is None]
     assert {space.effective_batch_size(c) for c in inside} == {48}
     assert {c["accumulation_steps"] for c in inside} == {1, 2, 3, 6, 12, 24}
 
@@ -80,11 +84,11 @@ def test_a_combination_that_cannot_keep_it_is_outside_the_limits():
 def test_what_a_machine_cannot_run_leaves_the_rule(kept):
     fitted, dropped = fit_to(kept, Machine(cpus=2))
     assert dropped
-    assert following.keeps_batch(fitted)
+    assert fitted.keeps_batch
 
 
 def test_the_same_training_keeps_the_rule(kept):
-    assert following.keeps_batch(pilot.same_training(kept))
+    assert pilot.same_training(kept).keeps_batch
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@
 import pytest
 
 from autotune.core.errors import InputError
-from autotune.space import lengths
-from autotune.space import space as spaces
+from autotune.space import configurations, lengths, spaces
 
 BASELINE = "{micro_batch_size: 8, max_iters: 1000, warmup_iters: 50, epochs: 10, decay: 4, tokens: 8000}"
 
@@ -21,7 +20,7 @@ knobs: {{micro_batch_size: {{choice: [4, 8, 16]}}, length: {length}}}
 
 def told(space, **config):
     """What the workload of a trial is given, of what changes."""
-    given = space.for_trial(space.settings({**space.baseline_config, **config}))
+    given = configurations.for_trial(space, space.settings({**space.baseline_config, **config}))
     assert "length" not in given, "it is the tuner's own word"
     was = space.naming.as_given(space.baseline)
     return {name: value for name, value in given.items() if value != was[name]}
@@ -38,7 +37,7 @@ def test_a_length_in_steps_is_in_samples_inside_and_the_baselines_own_changes_no
     assert space.baseline_config == {"micro_batch_size": 8, "length": 8000}
     assert (space.budget.samples_per_trial, space.training.samples) == (8000, 8000)
     assert told(space) == {}
-    assert space.contains(space.baseline_config)
+    assert configurations.contains(space, space.baseline_config)
 
 
 def test_half_the_length_is_half_the_steps_and_the_warm_up_follows():
@@ -47,7 +46,7 @@ def test_half_the_length_is_half_the_steps_and_the_warm_up_follows():
 
 def test_a_batch_twice_as_large_takes_half_the_steps():
     space = made(STEPS)
-    larger = space.config({"micro_batch_size": 16})
+    larger = configurations.configure(space, {"micro_batch_size": 16})
     assert larger["length"] == 8000
     assert told(space, **larger) == {"micro_batch_size": 16, "max_iters": 500, "warmup_iters": 25}
 
@@ -80,14 +79,14 @@ def test_a_planned_length_is_of_whole_steps_and_within_the_bounds_of_its_share(a
     space = made(STEPS)
     planned = lengths.planned(space, space.baseline_config, asked)
     assert planned == length
-    assert space.contains({**space.baseline_config, "length": planned})
+    assert configurations.contains(space, {**space.baseline_config, "length": planned})
 
 
 def test_the_bounds_of_a_length_are_those_that_are_asked_for():
     space = made("{steps: [max_iters], share: [0.5, 1.0]}")
     assert [lengths.planned(space, {}, samples) for samples in (1, 10**6)] == [4000, 8000]
-    assert not space.contains({**space.baseline_config, "length": 2000})
-    assert not space.contains({**space.baseline_config, "length": 16_000})
+    assert not configurations.contains(space, {**space.baseline_config, "length": 2000})
+    assert not configurations.contains(space, {**space.baseline_config, "length": 16_000})
 
 
 def test_where_the_search_says_how_often_a_trial_is_evaluated_the_last_one_is_at_its_end():
@@ -97,7 +96,7 @@ def test_where_the_search_says_how_often_a_trial_is_evaluated_the_last_one_is_at
     assert space.budget.samples_per_trial == 8016, "8000 are no whole number of six times eight"
     for batch in (4, 8, 16):
         length = lengths.planned(space, {"micro_batch_size": batch}, 3000)
-        given = space.for_trial(space.settings({"micro_batch_size": batch, "length": length}))
+        given = configurations.for_trial(space, space.settings({"micro_batch_size": batch, "length": length}))
         assert given["eval_interval"] * 6 == given["max_iters"] == length / batch
 
 
@@ -105,9 +104,9 @@ def test_of_a_miniature_a_trial_has_a_share_and_the_training_that_it_stands_for_
     space = made(STEPS, more="budget: {samples_per_trial: 2000}")
     assert (space.baseline_config["length"], space.training.samples) == (2000, 8000)
     assert told(space) == {"max_iters": 250, "warmup_iters": 12}
-    whole = space.for_workload(space.settings(space.baseline_config))
+    whole = configurations.for_workload(space, space.settings(space.baseline_config))
     assert (whole["max_iters"], whole["warmup_iters"]) == (1000, 50)
-    half = space.for_workload(space.settings({"micro_batch_size": 16, "length": 1000}))
+    half = configurations.for_workload(space, space.settings({"micro_batch_size": 16, "length": 1000}))
     assert (half["max_iters"], half["warmup_iters"]) == (250, 12)
 
 
@@ -116,9 +115,9 @@ def test_a_shorter_training_is_evaluated_as_often_and_at_its_end():
     baseline = BASELINE.replace("{", "{every: 1000, ")
     space = made(STEPS, baseline=baseline, more="evaluate_every: every")
     length = lengths.planned(space, space.baseline_config, 4408)
-    whole = space.for_workload(space.settings({**space.baseline_config, "length": length}))
+    whole = configurations.for_workload(space, space.settings({**space.baseline_config, "length": length}))
     assert whole["every"] == whole["max_iters"] == length // 8
-    assert space.for_workload(space.settings(space.baseline_config))["every"] == 1000
+    assert configurations.for_workload(space, space.settings(space.baseline_config))["every"] == 1000
 
 
 def test_a_race_is_over_before_its_members_are():
@@ -178,7 +177,7 @@ def test_what_follows_the_length_is_counted_in_steps_by_nothing_else():
 def test_a_setting_that_is_called_length_is_given_as_it_is_and_none_beside_a_planned_one():
     text = "{workload: a:b, baseline: {x: 1, length: 60}, knobs: {x: {choice: [1, 2]}}}"
     space = spaces.complete(spaces.parse(text, "t"), "t")
-    assert space.for_trial(space.settings({"x": 2})) == {"x": 2, "length": 60}
+    assert configurations.for_trial(space, space.settings({"x": 2})) == {"x": 2, "length": 60}
     with pytest.raises(InputError, match="knob length: the baseline has a setting of that name"):
         made(STEPS, BASELINE.replace("}", ", length: 60}"))
 
@@ -194,7 +193,7 @@ def test_a_space_with_a_length_is_read_back_as_it_was_written(length, more):
 def test_the_settings_of_a_length_have_the_users_names_and_are_in_their_shape():
     baseline = "{micro_batch_size: 8, trainer: {max_steps: 1000, warmup: 50}}"
     space = made("{steps: [trainer.max_steps, trainer.warmup]}", baseline)
-    given = space.for_trial(space.settings({**space.baseline_config, "length": 4000}))
+    given = configurations.for_trial(space, space.settings({**space.baseline_config, "length": 4000}))
     assert given["trainer"] == {"max_steps": 500, "warmup": 25}
     text = spaces.dump(space)
     assert "  - trainer.max_steps\n" in text.replace("    - ", "  - ")

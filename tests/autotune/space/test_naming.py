@@ -7,7 +7,7 @@ import yaml
 
 from autotune.core.errors import InputError
 from autotune.core.settings import LEARNING_RATE, MICRO_BATCH, PRECISION
-from autotune.space import space as spaces
+from autotune.space import configurations, spaces
 from autotune.space.naming import Naming, flatten, nest, text_of
 
 NESTED = {
@@ -100,9 +100,9 @@ def test_the_tuner_sees_roles_and_the_workload_what_its_user_wrote():
     assert made.baseline[PRECISION] == "fp32"
     assert set(made.knobs) == {MICRO_BATCH, LEARNING_RATE, "optim.betas[1]", PRECISION}
     assert made.knobs[PRECISION].choice == ("fp32", "fp16")
-    config = made.config({**made.drawn(made.baseline_config), MICRO_BATCH: 16, PRECISION: "fp16"})
+    config = configurations.changed(made, made.baseline_config, {MICRO_BATCH: 16, PRECISION: "fp16"})
     assert config[LEARNING_RATE] == pytest.approx(2e-3)
-    assert made.for_workload(made.settings(config)) == {
+    assert configurations.for_workload(made, made.settings(config)) == {
         "data": {"batch_size": 16},
         "optim": {"lr": config[LEARNING_RATE], "slow_lr": pytest.approx(2e-4), "betas": [0.9, 0.95]},
         "amp": "16-mixed",
@@ -122,20 +122,23 @@ def test_a_word_comes_back_as_the_value_that_it_stands_for(ours):
 
 def test_words_may_stand_for_anything():
     made = space()
-    given = made.for_workload({**made.baseline, "compile": "default"})
+    given = configurations.for_workload(made, {**made.baseline, "compile": "default"})
     assert given["compile"] == {"mode": "default", "graphs": [1]}
 
 
 def test_a_trial_is_evaluated_as_often_whatever_its_batch():
     made = space()
-    assert made.for_trial(made.baseline)["eval_interval"] == 100
-    assert made.for_trial({**made.baseline, MICRO_BATCH: 16})["eval_interval"] == 25
+    assert configurations.for_trial(made, made.baseline)["eval_interval"] == 100
+    assert configurations.for_trial(made, {**made.baseline, MICRO_BATCH: 16})["eval_interval"] == 25
 
 
 @pytest.mark.parametrize("micro_batch", [4, 8, 16])
 def test_a_trials_last_evaluation_is_not_just_before_its_end(micro_batch):
     made = space(budget={"samples_per_trial": 2018, "evaluations_per_trial": 5})
-    apart = micro_batch * made.for_trial({**made.baseline, MICRO_BATCH: micro_batch})["eval_interval"]
+    apart = (
+        micro_batch
+        * configurations.for_trial(made, {**made.baseline, MICRO_BATCH: micro_batch})["eval_interval"]
+    )
     assert 4 * apart < 2018 <= 5 * apart
 
 

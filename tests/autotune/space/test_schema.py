@@ -12,8 +12,7 @@ import yaml
 from autotune import __main__ as cli
 from autotune.core import units
 from autotune.core.errors import InputError
-from autotune.space import builtin, schema
-from autotune.space import space as spaces
+from autotune.space import builtin, schema, spaces
 
 SCHEMA = schema.of_spaces()
 BUILT_IN = sorted(builtin.spaces_dir().glob("*.yaml"))

@@ -4,8 +4,7 @@ import pytest
 import yaml
 
 from autotune.core.errors import InputError
-from autotune.space import sections
-from autotune.space import space as spaces
+from autotune.space import sections, spaces
 from autotune.space.knobs import Distribution
 from tests.autotune.conftest import SPACE
 

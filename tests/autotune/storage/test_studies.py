@@ -10,6 +10,7 @@ from optuna.trial import TrialState
 from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.rejected_suggestion import RejectedFor, RejectedSuggestion
 from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
+from autotune.space import configurations
 from autotune.space.knobs import KeptBatch
 from autotune.space.sections import Objective
 from autotune.storage import studies, study_file
@@ -50,7 +51,7 @@ def study(file, space):
 def test_a_setting_that_follows_others_is_kept_as_any_other(file, space):
     kept = {**space.knobs, "accumulation_steps": KeptBatch(keep="effective_batch_size")}
     space = space.model_copy(update={"knobs": kept})
-    config = space.config({**space.drawn(space.baseline_config), "micro_batch_size": 4})
+    config = configurations.changed(space, space.baseline_config, {"micro_batch_size": 4})
     assert studies.begin(studies.open_study(file, space), space, config).config == config
     assert studies.fits(space, config)
 
@@ -99,7 +100,7 @@ def test_whoever_opens_the_study_sees_knobs_and_objectives_under_their_names(stu
 def test_every_configuration_lies_where_its_knobs_are_said_to_come_from(study, space):
     baseline(study, space)
     come_from = study.trials[0].distributions
-    for config in itertools.islice(space.shuffled(random.Random(0)), 300):
+    for config in itertools.islice(configurations.shuffled(space, random.Random(0)), 300):
         for name, value in config.items():
             assert come_from[name]._contains(come_from[name].to_internal_repr(value)), (name, value)
 

@@ -89,7 +89,7 @@ def test_the_table_of_hyperparameters_has_knobs_and_how_trials_ended(tmp_path, b
 KILLED = """
 import os, sys
 from pathlib import Path
-from autotune.space import space as spaces
+from autotune.space import spaces
 from autotune.trackers.tensorboard import Board
 from tests.autotune.conftest import SPACE
 from tests.autotune.trackers.test_tensorboard import result, trial
@@ -180,7 +180,7 @@ import sys
 from pathlib import Path
 import autotune.engines.engine, autotune.trackers.tensorboard
 from autotune.sessions import run
-from autotune.space import space as spaces
+from autotune.space import spaces
 from autotune.storage.store import Options, Session
 from tests.autotune.conftest import SPACE
 session = Session.create(Path(sys.argv[1]), spaces.parse(SPACE, "test"), Options(wandb="off"), {})

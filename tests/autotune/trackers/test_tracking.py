@@ -22,7 +22,7 @@ PROLOGUE = """
 import logging, sys, time
 from pathlib import Path
 from types import SimpleNamespace
-from autotune.space import space as spaces
+from autotune.space import spaces
 from autotune.trackers import runs, tracking
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report

@@ -10,7 +10,7 @@ import pytest
 
 from autotune.core.errors import InputError
 from autotune.core.trial import Failure, Status
-from autotune.space import space as spaces
+from autotune.space import configurations, spaces
 from autotune.storage.store import Options
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
@@ -44,7 +44,7 @@ def small():
 def test_a_grid_is_every_configuration_the_baseline_first(grid):
     configs = recording.grid(grid)
     assert configs[0] == grid.baseline_config
-    assert len(configs) == len(grid.every()) == 16
+    assert len(configs) == len(configurations.every(grid)) == 16
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from autotune.core.trial import Status, Trial
 from autotune.judging.decisions import racing
 from autotune.judging.decisions.stopping import Rival, Threshold
 from autotune.judging.measurement import turns
-from autotune.space import space as spaces
+from autotune.space import configurations, spaces
 from lab.replay import replay, scoring
 from lab.replay.drift import Drift
 from lab.replay.replay import Machine
@@ -49,7 +49,7 @@ def test_a_search_that_keeps_the_effective_batch_tries_nothing_else(grid):
     }
     space = spaces.complete(spaces.from_values(values, "kept"), "kept")
     table, rng = Table(Header(space, {})), random.Random(0)
-    for config in space.every():
+    for config in configurations.every(space):
         for seed in range(3):
             table.add(made_up_run(space, config, seed, rng))
     result = replay.ours(table, 0, 20)
@@ -120,7 +120,7 @@ def drifting(recorded):
 
 
 def race_of(table, *knobs, seed=0):
-    members = [Trial(n, table.space.config(drawn)) for n, drawn in enumerate(knobs)]
+    members = [Trial(n, configurations.configure(table.space, drawn)) for n, drawn in enumerate(knobs)]
     machine = Machine(table, seed)
     race = Trial(len(members), members[0].config, race=tuple(m.number for m in members))
     return machine.run(race, None, members=members, at_s=3.0)
@@ -139,7 +139,8 @@ def test_a_race_measures_the_speedup_whatever_the_drift(drifting, seed):
     assert all(one.seconds >= racing.TURN_S for one in slices)
     assert [one.number for one in slices[:4]] == [0, 1, 1, 0]
     truth = Truth(drifting)
-    expected = truth.speed(drifting.space.config(FAST)) / truth.speed(drifting.space.config(SLOW))
+    fast, slow = (truth.speed(configurations.configure(drifting.space, one)) for one in (FAST, SLOW))
+    expected = fast / slow
     assert turns.ratio(slices, 1, 0).value == pytest.approx(expected, rel=0.1)
     assert done.seconds == pytest.approx(sum(one.seconds for one in slices) + 2.0, abs=1.5), "two are started"
 
@@ -156,7 +157,7 @@ def test_a_member_that_has_never_fitted_is_an_error(recorded):
 
 
 def test_with_a_drift_equal_settings_are_as_fast_in_the_long_run(drifting):
-    trial = Trial(1, drifting.space.config(SLOW))
+    trial = Trial(1, configurations.configure(drifting.space, SLOW))
     runs = [Machine(drifting, seed).run(trial, None).measurement for seed in range(4)]
     speeds = [run.throughput.samples_per_s for run in runs]
     assert speeds == pytest.approx([Truth(drifting).speed(trial.config)] * 4, rel=0.1)
@@ -164,7 +165,7 @@ def test_with_a_drift_equal_settings_are_as_fast_in_the_long_run(drifting):
 
 def test_a_trial_is_slow_while_the_machine_is_slow(drifting):
     drifting.drift = Drift((1.4,) * 60 + (0.6,) * 60)
-    machine, trial = Machine(drifting, 0), Trial(1, drifting.space.config(SLOW))
+    machine, trial = Machine(drifting, 0), Trial(1, configurations.configure(drifting.space, SLOW))
     first, later = (machine.run(trial, None, at_s=at_s) for at_s in (0.0, 60.0))
     begun = sorted(done.measurement.curve[0].seconds for done in (first, later))
     assert begun[1] > 1.5 * begun[0]
@@ -192,8 +193,12 @@ def test_the_memory_limit_is_from_the_recorded_runs(recorded, grid):
 
 def test_the_truth_is_the_mean_of_the_recorded_runs(recorded):
     truth, config = Truth(recorded), recorded.space.baseline_config
-    fast = recorded.space.config({"micro_batch_size": 16, "num_workers": 1, "learning_rate": 1.0})
-    spoiled = recorded.space.config({"micro_batch_size": 16, "num_workers": 1, "learning_rate": 2.0})
+    fast = configurations.configure(
+        recorded.space, {"micro_batch_size": 16, "num_workers": 1, "learning_rate": 1.0}
+    )
+    spoiled = configurations.configure(
+        recorded.space, {"micro_batch_size": 16, "num_workers": 1, "learning_rate": 2.0}
+    )
     assert truth.speed(config) == pytest.approx(4 / 0.44, rel=0.02)
     assert truth.speed({**config, "micro_batch_size": 32}) == 0.0
     assert truth.best == truth.speed(fast)
@@ -204,13 +209,13 @@ def test_the_truth_is_the_mean_of_the_recorded_runs(recorded):
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_baseline_keeps_its_own_quality_be_it_negative(recorded, sign):
-    runs = [run for config in recorded.space.every() for run in recorded.qualities(config)]
+    runs = [run for config in configurations.every(recorded.space) for run in recorded.qualities(config)]
     signed = [
         replace(run, evaluations=tuple(p._replace(quality=sign * p.quality) for p in run.evaluations))
         for run in runs
     ]
     truth, config = Truth(Table(recorded.header, signed)), recorded.space.baseline_config
-    doubled = recorded.space.config({**recorded.space.drawn(config), "learning_rate": 2.0})
+    doubled = configurations.changed(recorded.space, config, {"learning_rate": 2.0})
     assert truth.quality(config) * sign > 0
     assert truth.keeps_quality(config)
     assert truth.keeps_quality(doubled) is (sign < 0), "half of the quality, or half of the loss"

@@ -7,7 +7,7 @@ import pytest
 
 from autotune.judging.accounts import memory_forecast
 from autotune.judging.decisions.history import History
-from autotune.space import space as spaces
+from autotune.space import configurations, spaces
 from autotune.space.knobs import Distribution, KeptBatch
 
 GIB = 2**30
@@ -25,7 +25,7 @@ def trials(space, make_trial):
 
     def make(number, size, steps):
         drawn = {"micro_batch_size": size, "accumulation_steps": steps}
-        config = space.config({**space.drawn(space.baseline_config), **drawn})
+        config = configurations.changed(space, space.baseline_config, drawn)
         peak = peak_bytes(config)
         made = make_trial(number, 10.0, 0.2, peak=peak, limit=16 * GIB, **config)
         shown = replace(made.measurement, peak_reserved_bytes=peak, context_bytes=CONTEXT)

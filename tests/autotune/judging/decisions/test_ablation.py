@@ -15,6 +15,7 @@ from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
 from autotune.judging.decisions import ablation, confirm
 from autotune.judging.decisions.confirm import Proposal
 from autotune.judging.decisions.history import History
+from autotune.space import configurations
 from autotune.space.knobs import KeptBatch
 from autotune.space.space import Budget
 from tests.autotune.conftest import slices_of
@@ -45,7 +46,7 @@ def failed(number, config, outcome, **rest):
 def confirmed(space, drawn, others=(), shared=False, learning_rate=1.0):
     """A baseline, trial 1 that is three times as fast, `others`, and what confirms it."""
     baseline = space.baseline_config
-    winner = space.config({**space.drawn(baseline), "learning_rate": learning_rate, **drawn})
+    winner = configurations.changed(space, baseline, {"learning_rate": learning_rate, **drawn})
     trials = [measured(0, baseline, 10.0, shared=shared), measured(1, winner, 30.0, shared=shared)]
     trials += [replace(t, number=n) for n, t in enumerate(others, start=2)]
     trials += confirming(trials, 1, 3.0)
@@ -67,7 +68,7 @@ def confirming(trials, winner, factor):
 
 
 def config_of(space, **drawn):
-    return space.config({**space.drawn(space.baseline_config), **drawn})
+    return configurations.changed(space, space.baseline_config, drawn)
 
 
 def play(trials, space, reads=lambda _: (COMPLETED, 20.0)):
@@ -331,7 +332,7 @@ def test_whatever_is_known_and_comes_out_a_path_is_whole_stays_and_takes_the_che
     for step in steps:
         assert speeds_differ(before, step.config) == [step.knob]
         assert (step.before, step.after) == (before[step.knob], step.config[step.knob])
-        assert space.contains(step.config)
+        assert configurations.contains(space, step.config)
         before = step.config
     assert knobs(steps) == [] or before == trials[1].config
     assert sorted(knobs(steps)) == sorted(speeds_differ(space.baseline_config, trials[1].config))

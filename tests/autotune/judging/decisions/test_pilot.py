@@ -7,7 +7,7 @@ import pytest
 from autotune.core.measurement import Schedule
 from autotune.judging.decisions import confirm, pilot
 from autotune.judging.decisions.history import History
-from autotune.space import space as spaces
+from autotune.space import configurations, spaces
 from autotune.space.sections import Budget, Objective
 
 CURVE = [0.1, 0.15, 0.18, 0.2]
@@ -194,8 +194,8 @@ def test_the_same_training_leaves_the_batch_and_all_that_counts(space):
     assert fixed.limits.effective_batch_size == (16, 16)
     for free in ("micro_batch_size", "accumulation_steps", "precision", "num_workers"):
         assert fixed.knobs[free] == wide.knobs[free]
-    config = fixed.config(
-        {**fixed.drawn(fixed.baseline_config), "micro_batch_size": 8, "accumulation_steps": 2}
+    config = configurations.changed(
+        fixed, fixed.baseline_config, {"micro_batch_size": 8, "accumulation_steps": 2}
     )
     assert config["learning_rate"] == wide.baseline["learning_rate"]
     assert fixed.violation(config) is None
@@ -205,8 +205,8 @@ def test_the_same_training_leaves_the_batch_and_all_that_counts(space):
 def test_the_same_training_is_as_long_as_the_baselines(planned):
     fixed = pilot.same_training(planned)
     assert fixed.knobs["length"].share == (1.0, 1.0)
-    assert fixed.contains(fixed.baseline_config)
-    assert not fixed.contains({**fixed.baseline_config, "length": 10_000})
+    assert configurations.contains(fixed, fixed.baseline_config)
+    assert not configurations.contains(fixed, {**fixed.baseline_config, "length": 10_000})
 
 
 def test_the_samples_of_a_trial_are_those_after_which_the_baseline_had_learnt(make_trial, space, runs):

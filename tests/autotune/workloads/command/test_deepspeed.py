@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from autotune.export import patch, winner
-from autotune.space import space as spaces
+from autotune.space import configurations, spaces
 from autotune.workloads.command import calls, files
 from autotune.workloads.command.workload import CommandWorkload
 from autotune.workloads.in_place.document import Document
@@ -73,7 +73,7 @@ def written(workload, settings):
 
 
 def test_the_baseline_is_the_config_as_it_is(space, workload):
-    settings = space.for_workload(space.baseline)
+    settings = configurations.for_workload(space, space.baseline)
     workload.check(settings)
     assert written(workload, settings) == block("ds_config.json")
 
@@ -82,7 +82,7 @@ def test_the_baseline_is_the_config_as_it_is(space, workload):
 def test_a_script_trains_with_its_written_config(space, workload, tmp_path):
     config = {"micro_batch_size": 16, "accumulation_steps": 2, "precision": "bf16", "zero_stage": 3}
     flat = workload.for_trial(space.settings(config), 256, 1, "val_loss")
-    settings = space.for_workload(flat)
+    settings = configurations.for_workload(space, flat)
     (tmp_path / "work").mkdir()
     records = list(workload.fit(settings, tmp_path / "work"))
     steps = [record["samples"] for record in records if "val_loss" not in record]
@@ -105,7 +105,7 @@ def test_deepspeeds_own_classes_take_every_config_of_the_space(space, workload, 
     places, expected = [], []
     for i, config in enumerate(configs):
         places.append(tmp_path / f"{i}.json")
-        places[-1].write_text(written(workload, space.for_workload(space.settings(config))))
+        places[-1].write_text(written(workload, configurations.for_workload(space, space.settings(config))))
         batch = [config["micro_batch_size"], config["accumulation_steps"]]
         switches = [config["precision"] == name for name in ("bf16", "fp16")]
         expected.append([*batch, *switches, config["zero_stage"], config["offload_optimizer"]])

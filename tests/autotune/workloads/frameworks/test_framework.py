@@ -3,7 +3,7 @@
 import pytest
 
 from autotune.core.settings import Memory, Result
-from autotune.space import space as spaces
+from autotune.space import configurations, spaces
 from autotune.workloads.frameworks.lightning import LIGHTNING
 
 BASELINE = {"trainer": {"precision": "32-true"}, "loader": {"batch_size": 8}, "optimizer": {"lr": 0.1}}
@@ -41,7 +41,9 @@ def test_a_search_space_comes_back_as_it_was_read():
     assert space.baseline["micro_batch_size"] == 8
     assert space.knobs["precision"].choice == ("fp32", "bf16")
     assert spaces.parse(spaces.dump(space), "there") == space
-    assert space.for_workload(space.settings({"precision": "bf16"}))["trainer"] == {"precision": "bf16-mixed"}
+    assert configurations.for_workload(space, space.settings({"precision": "bf16"}))["trainer"] == {
+        "precision": "bf16-mixed"
+    }
 
 
 @pytest.mark.parametrize("word", ["32-true", "32", 32])
@@ -53,7 +55,7 @@ def test_a_precision_is_known_in_each_of_its_spellings(word):
     assert space.baseline["precision"] == "fp32"
     assert space.knobs["precision"].choice == ("fp32", "bf16")
     assert [
-        space.for_workload(space.settings({"precision": p}))["trainer"]["precision"]
+        configurations.for_workload(space, space.settings({"precision": p}))["trainer"]["precision"]
         for p in space.knobs["precision"].choice
     ] == [word, "bf16"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autotune.space import space as spaces
+from autotune.space import configurations, spaces
 from autotune.workloads.frameworks.transformers import TRANSFORMERS
 from autotune.workloads.registry import known_settings
 
@@ -45,7 +45,7 @@ def test_a_setting_has_its_role_by_whichever_path_the_baseline_has(baseline, rol
 def test_no_mixed_precision_is_fp32_whatever_it_is_called(baseline):
     space = spaces.from_values({"workload": WORKLOAD, "baseline": baseline, "knobs": KNOBS}, "here")
     assert space.baseline["precision"] == "fp32"
-    assert space.for_workload(space.settings({})) == baseline
+    assert configurations.for_workload(space, space.settings({})) == baseline
 
 
 def test_a_trial_evaluates_by_samples_and_the_export_as_the_user_configured():
@@ -53,10 +53,12 @@ def test_a_trial_evaluates_by_samples_and_the_export_as_the_user_configured():
     baseline = {"trainer": {**TRAINER["trainer"], "eval_steps": 500}}
     space = spaces.from_values({"workload": WORKLOAD, "baseline": baseline, "knobs": knobs}, "here")
     settings = space.settings({})
-    given = space.for_trial({**settings, **TRANSFORMERS.for_trial(settings, 1001, 5, "eval_loss")})
+    given = configurations.for_trial(
+        space, {**settings, **TRANSFORMERS.for_trial(settings, 1001, 5, "eval_loss")}
+    )
     assert given["in_trial"] == {"evaluate_every": 201}
     assert given["trainer"]["eval_steps"] == 500
-    assert space.for_workload(settings) == baseline
+    assert configurations.for_workload(space, settings) == baseline
 
 
 def test_what_moves_no_memory_makes_no_group_of_its_own():

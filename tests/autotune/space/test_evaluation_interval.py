@@ -3,8 +3,7 @@
 import pytest
 
 from autotune.core.errors import InputError
-from autotune.space import evaluating
-from autotune.space import space as spaces
+from autotune.space import configurations, following, spaces
 from autotune.space.sections import Training
 
 COMMON = """
@@ -22,24 +21,24 @@ def test_a_setting_in_steps_counts_those_of_the_baselines_batch():
     made = made_of("evaluate_every: eval_interval")
     for batch, steps in ((8, 250), (32, 62)):
         config = {"micro_batch_size": batch}
-        assert evaluating.samples(made, config) == 2000, "rescaled, it is as many samples"
-        assert evaluating.interval(made, config) == ("eval_interval", steps)
-        assert made.for_workload(made.settings(config))["eval_interval"] == steps
+        assert made.samples_per_evaluation(config) == 2000, "rescaled, it is as many samples"
+        assert following.evaluation_interval(made, config) == ("eval_interval", steps)
+        assert configurations.for_workload(made, made.settings(config))["eval_interval"] == steps
 
 
 def test_what_is_said_of_the_whole_training_counts_where_no_setting_says_it():
-    assert evaluating.samples(made_of(""), {}) is None
+    assert made_of("").samples_per_evaluation({}) is None
     made = made_of("training: {samples: 90000, samples_per_evaluation: 300}")
-    assert (evaluating.samples(made, {}), evaluating.interval(made, {})) == (300, None)
+    assert (made.samples_per_evaluation({}), following.evaluation_interval(made, {})) == (300, None)
 
 
 def test_r2gen_says_it_by_a_setting_in_samples_and_else_has_one_an_epoch(space_of_r2gen):
     asked = space_of_r2gen(eval_every_samples=700)
-    assert evaluating.samples(asked, {}) == 700
-    assert evaluating.interval(asked, {}) == ("eval_every_samples", 700)
+    assert asked.samples_per_evaluation({}) == 700
+    assert following.evaluation_interval(asked, {}) == ("eval_every_samples", 700)
     by_epoch = space_of_r2gen(eval_every_samples=None, training={"samples_per_epoch": 480})
-    assert (evaluating.samples(by_epoch, {}), evaluating.interval(by_epoch, {})) == (480, None)
-    assert evaluating.samples(space_of_r2gen(eval_every_samples=None), {}) is None
+    assert (by_epoch.samples_per_evaluation({}), following.evaluation_interval(by_epoch, {})) == (480, None)
+    assert space_of_r2gen(eval_every_samples=None).samples_per_evaluation({}) is None
 
 
 @pytest.fixture
@@ -54,8 +53,8 @@ def space_of_r2gen(space):
 def test_a_knob_of_it_is_what_competes_with_speed_wall():
     knob = "eval_interval: {choice: [250, 500], moves: [speed]}"
     made = made_of("evaluate_every: eval_interval\nobjective: {speed: wall}", knobs=knob)
-    assert [evaluating.samples(made, {"eval_interval": steps}) for steps in (250, 500)] == [2000, 4000]
-    trial = made.for_trial(made.settings({"eval_interval": 500}))
+    assert [made.samples_per_evaluation({"eval_interval": steps}) for steps in (250, 500)] == [2000, 4000]
+    trial = configurations.for_trial(made, made.settings({"eval_interval": 500}))
     assert trial["eval_interval"] == 625, "a trial is evaluated when the tuner wants to know"
 
 

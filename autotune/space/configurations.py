@@ -1,0 +1,141 @@
+"""Configurations of a search space: completes, draws and checks them, and hands them to a training. Pure."""
+
+import itertools
+import math
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from autotune.core.settings import ACCUMULATION, LENGTH, MICRO_BATCH, Config, Setting, effective_batch
+from autotune.space import following, lengths
+from autotune.space.knobs import Distribution, Drawn, ScaledLearningRate
+from autotune.space.space import Space
+
+_MOST_LISTED = 20_000
+_DRAWS = 500
+
+
+def configure(space: Space, drawn: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Returns the configuration for `drawn` values, with all knobs that follow others."""
+    config = {n: drawn[n] for n, knob in space.knobs.items() if isinstance(knob, Distribution)}
+    if space.keeps_batch:
+        config[ACCUMULATION] = _kept_accumulation(space, config)
+    for name, knob in space.knobs.items():
+        if isinstance(knob, ScaledLearningRate):
+            rate = space.learning_rate(config, float(drawn[name] or 0))
+            config[name] = float(f"{rate:.4g}")  # rounded as it is shown
+    if LENGTH in space.knobs:
+        config[LENGTH] = lengths.planned(space, config, space.budget.samples_per_trial)
+    return {name: config[name] for name in space.knobs}
+
+
+def _kept_accumulation(space: Space, config: Config) -> int:
+    """Returns the accumulation steps that give `config` the baseline's effective batch.
+
+    Rounds down, to at least 1, if it is no multiple: the configuration is then outside the limits.
+    """
+    at_once = space.effective_batch_size({**config, ACCUMULATION: 1})
+    return max(1, space.effective_batch_size({}) // at_once)
+
+
+def drawn_values(space: Space, config: Config) -> dict[str, Setting]:
+    """Inverts `configure`; approximately, as scaled learning rates are rounded."""
+    return {name: _drawn_value(space, config, name, knob) for name, knob in space.drawn_knobs.items()}
+
+
+def changed(space: Space, config: Config, changes: Config) -> dict[str, Setting]:
+    """Returns `config` with drawn values changed, and with the settings that follow them."""
+    return configure(space, {**drawn_values(space, config), **changes})
+
+
+def _drawn_value(space: Space, config: Config, name: str, knob: Drawn) -> Setting:
+    if isinstance(knob, Distribution):
+        return config[name]
+    multiplier = float(config[name] or 0) / space.learning_rate(config, 1.0)
+    if knob.multiplier.choice:
+        return min(knob.multiplier.choice, key=lambda value: abs(float(value or 0) - multiplier))
+    low, high = knob.multiplier.bounds
+    return min(max(multiplier, low), high)
+
+
+def every(space: Space) -> list[dict[str, Setting]] | None:
+    """Returns all configurations within the limits; None if infinite, or over 20,000 combinations."""
+    choices = [knob.drawn_from.choice for knob in space.drawn_knobs.values()]
+    finite = [choice for choice in choices if choice is not None]
+    if len(finite) < len(choices) or math.prod(map(len, finite)) > _MOST_LISTED:
+        return None
+    drawn = (dict(zip(space.drawn_knobs, values, strict=True)) for values in itertools.product(*finite))
+    return [config for values in drawn if space.violation(config := configure(space, values)) is None]
+
+
+def neighbours(space: Space, config: Config) -> list[dict[str, Setting]]:
+    """Returns the configurations that differ from `config` by one step of one knob."""
+    drawn = drawn_values(space, config)
+    return [
+        changed(space, config, {name: value})
+        for name, knob in space.drawn_knobs.items()
+        for value in knob.drawn_from.beside(drawn[name])
+    ]
+
+
+def shuffled(space: Space, rng: random.Random) -> Iterator[dict[str, Setting]]:
+    """Yields random configurations: a small finite space once, else 500 draws."""
+    listed = every(space)
+    if listed is not None:
+        rng.shuffle(listed)
+        yield from listed
+        return
+    for _ in range(_DRAWS):
+        yield configure(space, {name: knob.drawn_from.draw(rng) for name, knob in space.drawn_knobs.items()})
+
+
+def contains(space: Space, config: Config) -> bool:
+    """Returns True if `config` has exactly the knobs, each with a valid value."""
+    if config.keys() != space.knobs.keys():
+        return False
+    if space.keeps_batch and config[ACCUMULATION] != _kept_accumulation(space, config):
+        return False
+    if LENGTH in space.knobs and not lengths.is_within(space, config):
+        return False
+    drawn = drawn_values(space, config)
+    return all(knob.drawn_from.contains(drawn[name]) for name, knob in space.drawn_knobs.items())
+
+
+def resized(space: Space, config: Config, micro_batch_size: int) -> dict[str, Setting]:
+    """Returns `config` with another micro-batch, and with the settings that follow it."""
+    return changed(space, config, {MICRO_BATCH: micro_batch_size})
+
+
+def regrouped(space: Space, config: Config, micro_batch_size: int) -> dict[str, Setting] | None:
+    """Returns `config` with another micro-batch at the same effective batch.
+
+    None if it does not divide that, or the space does not contain the accumulation.
+    """
+    knob, whole = space.drawn_knobs.get(ACCUMULATION), space.effective_batch_size(config)
+    one = space.effective_batch_size({**config, MICRO_BATCH: micro_batch_size, ACCUMULATION: 1})
+    times, rest = divmod(whole, one)
+    if knob is None or rest or not knob.drawn_from.contains(times):
+        return None
+    return changed(space, config, {MICRO_BATCH: micro_batch_size, ACCUMULATION: times})
+
+
+def for_workload(space: Space, settings: Config) -> dict[str, Any]:
+    """Returns `settings` for the whole training, in the user's names, shape and words.
+
+    Step counts are rescaled from the baseline's effective batch to that of `settings`, and the planned
+    length from a trial to the whole training.
+    """
+    whole = lengths.settings(space, settings, is_whole=True)
+    return space.naming.as_given({**following.settings(space, settings), **whole})
+
+
+def for_trial(space: Space, settings: Config) -> dict[str, Any]:
+    """Returns `settings` for a trial, with evaluations evenly spaced over its samples.
+
+    The last one is not before the end: the trial would otherwise run until the next one.
+    """
+    given = {**following.settings(space, settings), **lengths.settings(space, settings)}
+    if space.evaluate_every is not None:
+        step = effective_batch(settings) * space.budget.evaluations_per_trial
+        given[space.evaluate_every] = math.ceil(space.samples(settings) / step)
+    return space.naming.as_given(given)

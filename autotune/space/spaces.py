@@ -1,0 +1,119 @@
+"""Reads and writes search spaces: YAML and plain values in, a checked `Space` out."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import yaml
+from pydantic import ValidationError
+
+from autotune.core.errors import InputError, instead
+from autotune.core.settings import LENGTH
+from autotune.space import checks, lengths
+from autotune.space.knobs import Distribution, Knob, PlannedLength, mistakes
+from autotune.space.naming import Naming
+from autotune.space.space import Space
+from autotune.workloads import registry
+
+
+class _Loader(yaml.SafeLoader):
+    """Accepts only JSON-like values, as nothing else is a setting."""
+
+
+def _refuse(loader: _Loader, node: yaml.Node) -> NoReturn:
+    del loader
+    kind = node.tag.rpartition(":")[2]
+    rule = "a value is text, a number, true, false, null, a list or a mapping"
+    raise yaml.constructor.ConstructorError(
+        problem=f"{rule}: got !!{kind}, which quotes make text,", problem_mark=node.start_mark
+    )
+
+
+for _kind in ("binary", "omap", "pairs", "set", "timestamp"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _refuse)
+
+
+def mapping(text: str, what: str) -> dict[str, Any]:
+    """Returns the mapping in YAML `text`; raises InputError, beginning with `what`, if it is not one."""
+    try:
+        values = _Loader(text).get_single_data()
+    except yaml.MarkedYAMLError as error:  # without the line itself, which may hold a password
+        at = error.problem_mark or error.context_mark
+        where = f" in line {at.line + 1}, column {at.column + 1}" if at else ""
+        raise InputError(f"{what}: not YAML: {error.problem or error.context}{where}") from None
+    except Exception as error:  # noqa: BLE001 - PyYAML passes on errors of int, datetime and deep nesting
+        raise InputError(f"{what}: not YAML: {type(error).__name__}") from None
+    if not isinstance(values, dict):
+        raise InputError(f"{what}: must be a mapping, got {type(values).__name__}")
+    return values
+
+
+def parse(text: str, source: str) -> Space:
+    """Returns the search space in YAML `text`; raises InputError with every mistake, naming `source`."""
+    return from_values(mapping(text, f"search space {source}"), source)
+
+
+def from_values(values: Mapping[str, Any], source: str) -> Space:
+    """Returns the search space in `values`; raises InputError with every mistake, naming `source`."""
+    try:
+        space = Space.model_validate(registry.completed(values))
+        json.dumps(to_values(space), ensure_ascii=False).encode()
+    except ValidationError as error:
+        raise InputError(f"search space {source}: {'; '.join(mistakes(error, Space))}") from None
+    except UnicodeEncodeError:  # a lone surrogate, which YAML can escape
+        raise InputError(f"search space {source}: must be text that UTF-8 can hold") from None
+    return space
+
+
+def dump(space: Space) -> str:
+    """Returns `space` as YAML that `parse` reads back."""
+    return yaml.safe_dump(to_values(space), sort_keys=False)
+
+
+def to_values(space: Space) -> dict[str, Any]:
+    """Returns `space` as plain values that `from_values` reads back."""
+    values = space.model_dump(mode="json", exclude_none=False)
+    naming = space.naming
+    values["baseline"] = naming.shaped(space.baseline)
+    values["knobs"] = {
+        naming.path(name): _in_their_words(knob, naming).model_dump(
+            mode="json", exclude_unset=True, exclude_none=True
+        )
+        for name, knob in space.knobs.items()
+    }
+    values["counted_in_steps"] = [naming.path(name) for name in space.counted_in_steps]
+    values["follow_learning_rate"] = [naming.path(name) for name in space.follow_learning_rate]
+    values["evaluate_every"] = space.evaluate_every and naming.path(space.evaluate_every)
+    return values
+
+
+def complete(space: Space, source: str) -> Space:
+    """Returns `space` with the baseline's value in every choice, so that the search can start from it.
+
+    Raises InputError, with every mistake in one line, if knobs and limits cannot be met.
+    """
+    mistakes = [
+        f"knob {n}: the baseline must say its value{instead(n, space.baseline)}"
+        for n in space.knobs
+        if n not in space.baseline and n != LENGTH
+    ]
+    mistakes += lengths.mistakes(space)
+    mistakes += checks.of_settings(space)
+    knobs: dict[str, Knob] = dict(space.knobs)
+    for name, knob in space.knobs.items():
+        if not isinstance(knob, Distribution) or name not in space.baseline:
+            continue
+        if knob.choice and not knob.contains(space.baseline[name]):
+            knobs[name] = knob.including(space.baseline[name])
+        elif not knob.contains(space.baseline[name]):
+            mistakes.append(f"knob {name}: must contain the baseline's {space.baseline[name]!r}")
+    whole = space.model_copy(update={"knobs": knobs})
+    whole = whole if mistakes else lengths.completed(whole)
+    mistakes += [] if mistakes else checks.of_limits(whole)
+    if mistakes:
+        raise InputError(f"search space {source}: {'; '.join(mistakes)}")
+    return whole
+
+
+def _in_their_words(knob: Knob, naming: Naming) -> Knob:
+    return knob.renamed(naming.path) if isinstance(knob, PlannedLength) else knob
