@@ -96,11 +96,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Repeat:
-    """The repetition of trial `of`, in a round in which every one of `members` is run once."""
+    """The repetition of a trial, with another seed in every round."""
 
     of: int
     round: int
-    members: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ class Trial:
     @property
     def references(self) -> set[int]:
         """Returns the numbers of the trials that it repeats, races or explains."""
-        repeated = {self.repeat.of, *self.repeat.members} if self.repeat else set()
+        repeated = {self.repeat.of} if self.repeat else set()
         explained = set() if self.ablation_of is None else {self.ablation_of}
         return {*repeated, *explained, *self.race}
 

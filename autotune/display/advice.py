@@ -7,7 +7,7 @@ from pathlib import Path
 
 from autotune.core import units
 from autotune.core.trial import Trial
-from autotune.judging.accounts import gains, reasons
+from autotune.judging.accounts import costs, reasons
 from autotune.judging.decisions import confirm
 from autotune.judging.decisions.claims import Claim
 from autotune.judging.decisions.history import History
@@ -57,7 +57,7 @@ def is_unconfirmed(history: History) -> bool:
 def possibly(history: History, command: str = "") -> str:
     """`Possibly 1.9x faster, not confirmed: ...`, with the `command` that goes on, if one can be run now."""
     best = confirm.recommended(history)
-    gain = gains.gain(best[0], history) if best else None
+    gain = costs.gain(best[0], history) if best else None
     is_more = gain is not None and _LEAST_SHOWN <= gain.value < math.inf
     times = f" {gain.value:.1f}x" if gain and is_more else ""
     return f"Possibly{times} faster, not confirmed" + (f": {command}" if command else "")

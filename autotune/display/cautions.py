@@ -6,7 +6,7 @@ from autotune.core.trial import Trial
 from autotune.display import growth, unused
 from autotune.judging.decisions import confirm
 from autotune.judging.decisions.history import History
-from autotune.judging.measurement import leaks
+from autotune.judging.measurement import trends
 
 
 def cautions(history: History) -> list[str]:
@@ -37,7 +37,7 @@ def _leaks(history: History) -> list[str]:
 def _leak(trial: Trial, history: History) -> str | None:
     """`Trial 7 takes 64 MiB more for every 1000 samples ...: memory is full after 480000, in epoch 41.`"""
     shown, training = history.memory(trial), history.space.training
-    slope, full = shown.memory_slope, leaks.full_at(shown, training.samples)
+    slope, full = shown.memory_slope, trends.training_full_at(shown, training.samples)
     if slope is None or full is None:
         return None
     who, unit = "The baseline" if trial.number == 0 else f"Trial {trial.number}", history.space.unit

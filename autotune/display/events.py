@@ -13,7 +13,7 @@ from autotune.core.trial import Trial
 from autotune.display import advice, rows, view
 from autotune.display.estimate import Remaining
 from autotune.display.snapshot import Running, Snapshot
-from autotune.judging.accounts import gains, overhead
+from autotune.judging.accounts import costs, overhead
 from autotune.judging.decisions.claims import Claim
 from autotune.judging.decisions.history import History
 from autotune.space.space import Space
@@ -84,7 +84,7 @@ def result(history: History, best: tuple[Trial, Claim | None] | None) -> dict[st
         "verdict": str(advice.verdict(best)),
         "best": ended(best[0], history) if best else None,
         "baseline": ended(baseline, history) if baseline else None,
-        "factor": gains.gain(best[0], history) if best and baseline else None,
+        "factor": costs.gain(best[0], history) if best and baseline else None,
         "rounds": best[1].rounds if best and best[1] else 0,
         "seeds": best[1].seeds if best and best[1] else 0,
         "evaluation_share": spent.evaluations if spent else None,

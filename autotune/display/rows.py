@@ -6,7 +6,7 @@ from autotune.core.measurement import Evaluation, Measurement
 from autotune.core.settings import Config
 from autotune.core.trial import StoppedFor, Trial, TrialKind
 from autotune.display import view, words
-from autotune.judging.accounts import gains, reasons
+from autotune.judging.accounts import costs, reasons
 from autotune.judging.decisions import objective, quality
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import estimates
@@ -109,7 +109,7 @@ def row(trial: Trial, history: History, winner: int | None = None, *, is_on_fron
         stopped_for=outcome.stopped_for.value if outcome and outcome.stopped_for else None,
         reason=reasons.why(trial, history),
         throughput=throughput,
-        factor=gains.gain(trial, history),
+        factor=costs.gain(trial, history),
         quality=score,
         keeps_quality=_keeps_quality(trial, score, history),
         on_front=is_on_front,

@@ -12,7 +12,7 @@ from autotune.core.shell import quoted
 from autotune.core.trial import Failure, Status, Trial, TrialKind
 from autotune.display import advice, spending, words
 from autotune.display.cautions import cautions, company
-from autotune.judging.accounts import gains, reasons
+from autotune.judging.accounts import costs, reasons
 from autotune.judging.decisions import claims, confirm, objective
 from autotune.judging.decisions import quality as qualities
 from autotune.judging.decisions.claims import Claim
@@ -125,7 +125,7 @@ def besides(kinds: Iterable[str]) -> str:
 
 def gain(trial: Trial, history: History) -> str:
     """`2.90x the baseline's throughput, 2.71x to 3.10x (...), bleu_4 ... against ...`."""
-    goal, found = history.space.objective, gains.gain(trial, history)
+    goal, found = history.space.objective, costs.gain(trial, history)
     if found is None:
         return "gain over the baseline unknown"
     times = words.factor(found)

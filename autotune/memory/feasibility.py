@@ -11,24 +11,13 @@ from autotune.memory.memory_border import Border
 from autotune.memory.memory_needs import Label, Need
 from autotune.memory.memory_peaks import Peak, Peaks, Prediction
 
-__all__ = ["MemoryModel", "Prediction", "dominating"]
+__all__ = ["MemoryModel", "Prediction"]
 
 # The least chance of fitting for which a larger size is tried: a failure costs a trial, and the next smaller
 # size is little slower.
 _LEAST_CHANCE = 0.3
 
 _Key = TypeVar("_Key")
-
-
-def dominating(config: Config, trials: Iterable[Trial], known: Knowledge = COMMON) -> Trial | None:
-    """Returns a trial whose out-of-memory rules out `config`, None if there is none.
-
-    `config` needs no less memory than a failed trial if all settings that move memory are equal, or moved in
-    a direction known to raise it: a micro-batch no smaller, accumulation on, checkpointing off. If the whole
-    machine ran out of memory, the settings of the loader must not be lower either.
-    """
-    need, failures = memory_needs.of(config, known), (_failed(trial, known) for trial in trials)
-    return next((f.trial for f in failures if f and _no_less(config, need, f, known)), None)
 
 
 class MemoryModel:
@@ -142,6 +131,12 @@ class MemoryModel:
         )
 
     def _dominating(self, config: Config, need: Need) -> Trial | None:
+        """Returns a trial whose out-of-memory rules out `config`, None if there is none.
+
+        `config` needs no less memory than a failed trial if all settings that move memory are equal, or moved
+        in a direction known to raise it: a micro-batch no smaller, accumulation on, checkpointing off. If the
+        whole machine ran out of memory, the settings of the loader must not be lower either.
+        """
         failures = self._failed.get(need.group, ())
         return next((f.trial for f in failures if _no_less(config, need, f, self._known)), None)
 

@@ -10,7 +10,7 @@ from autotune.core.trial import Trial
 from autotune.display import advice, spending, view
 from autotune.display.advice import Verdict
 from autotune.display.cautions import cautions
-from autotune.judging.accounts import costs, gains, overhead
+from autotune.judging.accounts import costs, overhead
 from autotune.judging.accounts.costs import Prices
 from autotune.judging.accounts.overhead import Spent
 from autotune.judging.decisions import confirm, objective, quality
@@ -62,7 +62,7 @@ def answer(
         is_open=is_open,
         baseline=theirs,
         best=ours,
-        factor=gains.gain(trial, history) if is_better else None,
+        factor=costs.gain(trial, history) if is_better else None,
         speed=history.factor(trial) if is_better else None,
         rounds=claim.rounds if claim else 0,
         full_training_samples=training_samples,

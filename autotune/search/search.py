@@ -15,9 +15,8 @@ from autotune.judging.decisions.history import History
 from autotune.search import sampler as samplers
 from autotune.search.allowance import Allowance
 from autotune.search.heuristics import Heuristics
-from autotune.search.losses import Losses
 from autotune.search.ports import Environment, Listener, SearchOptions, Verdict
-from autotune.search.running import RunningTrials
+from autotune.search.running import Losses, RunningTrials
 from autotune.search.screening import Screening
 from autotune.space import configurations
 from autotune.space.space import Space

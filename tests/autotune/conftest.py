@@ -104,7 +104,7 @@ def confirming(make_trial: Callable[..., Trial]) -> Callable[..., list[Trial]]:
         made = [make_trial(first, race=(0, of), slices=slices_of({of: factor}, apart=0.01))]
         for seed in (1, 2, 3):
             for number in (0, of):
-                like, repeat = known[number], Repeat(number, seed, (number,))
+                like, repeat = known[number], Repeat(number, seed)
                 curve = [point.quality for point in like.measurement.curve] or [0.2]
                 figures = {"speed": like.samples_per_s, "curve": curve, "half_width": 0.1}
                 if number:

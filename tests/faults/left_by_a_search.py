@@ -56,7 +56,7 @@ def make(root: Path, text: str = SPACE) -> Session:
     race = begin(session, study, config, race=(0, 2))
     slices = tuple(Slice(n, r, 100, 1.0 / (n + 1), 10) for r in (1, 2) for n in (0, 2))
     end(session, study, race, Outcome(Status.COMPLETED), Measurement(slices=slices))
-    repeat = begin(session, study, config, Repeat(0, 1, (0,)))
+    repeat = begin(session, study, config, Repeat(0, 1))
     end(session, study, repeat, Outcome(Status.COMPLETED), figures(400.0))
     begin(session, study, {**config, "micro_batch_size": 8})
     studies.close(study)

@@ -79,7 +79,7 @@ def next_seed(finalist: Trial, history: History) -> Repeat | None:
 
 def _repeat(number: int, history: History) -> Repeat:
     rounds = [t.repeat.round for t in history.trials if t.repeat and t.repeat.of == number]
-    return Repeat(number, max([0, *rounds]) + 1, (number,))
+    return Repeat(number, max([0, *rounds]) + 1)
 
 
 def _fresh(number: int, history: History) -> list[Trial]:

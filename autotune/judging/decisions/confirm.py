@@ -32,7 +32,7 @@ class Proposal:
 
 def noise_repeat() -> Repeat:
     """One run more of the baseline, which shows by how much equal runs differ."""
-    return Repeat(of=0, round=0, members=(0,))
+    return Repeat(0, 0)
 
 
 def next_step(history: History) -> Proposal | None:

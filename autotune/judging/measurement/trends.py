@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autotune.core.measurement import Slope
+from autotune.core.measurement import Measurement, Slope
 from autotune.judging.measurement.estimates import half_interval
 
 _SETTLING = 1 / 3  # of a series: allocators grow, caches fill, modules are imported
@@ -20,6 +20,7 @@ _BLOCKS = 10
 _MOST_POINTS = 400
 _FEWEST_IN_BLOCK = 2
 _SLOWING = 0.75
+_FAR = 100  # times what a trial has trained: the longest that a training of unknown length may be
 
 
 @dataclass(frozen=True)
@@ -115,3 +116,25 @@ def is_growing(found: Slope) -> bool:
 def will_fill(found: Slope, held: float, limit: float, samples: float, total: float) -> bool:
     """Returns True if it surely grows, and reaches `limit` before a training of `total` samples ends."""
     return is_growing(found) and full_at(found, held, limit, samples).high < total
+
+
+def training_full_at(shown: Measurement, training_samples: int | None) -> Full | None:
+    """Returns after how many samples a training like the trial has filled its memory; None if not certain.
+
+    It may take the trial's limit or, without one, what the machine had left. A training whose
+    length is not known is taken to be of a hundred trials.
+    """
+    slope, left_bytes = shown.memory_slope, _left_bytes(shown)
+    if slope is None or left_bytes is None:
+        return None
+    total = training_samples or _FAR * shown.samples
+    if not will_fill(slope, 0, left_bytes, shown.samples, total):
+        return None
+    return full_at(slope, 0, left_bytes, shown.samples)
+
+
+def _left_bytes(shown: Measurement) -> float | None:
+    """Returns what was left at the trial's peak, None if that is not known."""
+    if shown.memory_limit_bytes and shown.peak_memory_bytes is not None:
+        return max(0.0, shown.memory_limit_bytes - shown.peak_memory_bytes)
+    return shown.telemetry.get("host_memory_free_bytes")

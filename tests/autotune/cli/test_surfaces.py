@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.judging.accounts import gains
+from autotune.judging.accounts import costs
 from autotune.judging.decisions import ablation
 from autotune.judging.decisions.history import History
 from autotune.space import configurations
@@ -184,5 +184,5 @@ def test_figures_are_the_baselines_times_their_factors_and_the_ablation_multipli
     steps = ablation.steps(history)
     assert len([step for step in steps if step.factor]) == 2
     product = math.prod(step.factor.value for step in steps)
-    assert product == pytest.approx(gains.gain(history.of(1), history).value, 1e-12)
+    assert product == pytest.approx(costs.gain(history.of(1), history).value, 1e-12)
     assert steps[-1].throughput == history.throughput(history.of(1))

@@ -9,7 +9,7 @@ from autotune.core import settings
 from autotune.core.settings import COMMON, PRECISIONS, Known, Memory, Result
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement.speeds import Speeds
-from autotune.memory.feasibility import MemoryModel, dominating
+from autotune.memory.feasibility import MemoryModel
 from autotune.workloads import registry
 from r2gen import config as trainer
 
@@ -57,7 +57,6 @@ def test_an_own_setting_that_moves_no_speed_shares_what_was_measured(make_trial)
 def test_an_own_setting_that_moves_no_memory_shares_an_out_of_memory(make_trial):
     failed = make_trial(1, failure="oom", clip=1)
     wanted = {**failed.config, "clip": 2}
-    assert dominating(wanted, [failed], OWN) is failed
     assert MemoryModel([failed], known=OWN).why_unfit(wanted)
     assert MemoryModel([failed]).why_unfit(wanted) is None
 

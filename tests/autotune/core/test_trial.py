@@ -39,8 +39,8 @@ def test_a_measurement_is_read_as_it_was_written() -> None:
     ("trial", "kind", "runs_alone", "references"),
     [
         (Trial(3, {}), TrialKind.SEARCHED, False, set()),
-        (Trial(1, {}, repeat=Repeat(0, 0, (0,))), TrialKind.PILOT, False, {0}),
-        (Trial(9, {}, repeat=Repeat(3, 1, (3,))), TrialKind.SEED, True, {3}),
+        (Trial(1, {}, repeat=Repeat(0, 0)), TrialKind.PILOT, False, {0}),
+        (Trial(9, {}, repeat=Repeat(3, 1)), TrialKind.SEED, True, {3}),
         (Trial(8, {}, race=(0, 3)), TrialKind.RACE, True, {0, 3}),
         (Trial(9, {}, ablation_of=3), TrialKind.STEP, True, {3}),
     ],

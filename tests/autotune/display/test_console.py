@@ -53,7 +53,7 @@ def test_who_is_shown_what(begun, console, monkeypatch):
 def test_without_a_terminal_it_is_one_line_an_event(begun, console, make_trial, capsys):
     with consoles.screen(console, begun) as screen:
         baseline, failed = make_trial(0, 20, 0.2), make_trial(1, failure="oom")
-        repeat, poor = make_trial(2, 60, 0.19, repeat=Repeat(0, 1, (0, 1))), make_trial(3, 60, 0.1, x=1)
+        repeat, poor = make_trial(2, 60, 0.19, repeat=Repeat(0, 1)), make_trial(3, 60, 0.1, x=1)
         for trial in (baseline, failed, repeat, poor):
             screen.started(replace(trial, outcome=None))
             screen.progress(trial, report())
@@ -152,7 +152,7 @@ def test_json_is_one_object_an_event_with_the_keys_that_are_documented(begun, co
         screen.started(replace(make_trial(0), outcome=None))
         screen.progress(make_trial(0), report(quality=float("nan")))
         screen.ended(make_trial(0, 20, 0.2, half_width=0.5, peak=50, limit=100))
-        screen.ended(make_trial(1, failure="oom", repeat=Repeat(0, 1, (0, 1))))
+        screen.ended(make_trial(1, failure="oom", repeat=Repeat(0, 1)))
         screen.conclude(["not this"], {"exit_code": 1})
     note, started, progress, ended, failed, result = said(capsys)
     assert (note["event"], note["text"]) == ("note", "data: 4 studies\n")

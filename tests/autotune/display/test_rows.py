@@ -124,7 +124,7 @@ def test_what_stopped_trials_is_told_in_the_same_words_for_all_of_them(space):
 
 def test_a_repeats_own_row_shows_its_run_and_a_trials_its_settings(space):
     first = trial(space, 1, 30, 0.2, num_workers=4, peak=100)
-    again = trial(space, 2, 50, 0.3, num_workers=4, peak=150, repeat=Repeat(1, 1, (0, 1)))
+    again = trial(space, 2, 50, 0.3, num_workers=4, peak=150, repeat=Repeat(1, 1))
     history = History([trial(space, 0, 10, 0.2), first, again], space)
     shown = rows.rows(history, None)[1:]
     assert [row.throughput.value for row in shown] == pytest.approx([40, 50])

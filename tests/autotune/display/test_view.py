@@ -37,7 +37,7 @@ def test_control_characters_never_reach_the_terminal():
 def test_trials_are_counted_by_how_they_ended(make_trial):
     trials = [make_trial(0, 1, 1), make_trial(1, failure="oom"), make_trial(2, failure="error")]
     assert view.counts(trials) == "3 trials: 1 completed, 1 out of memory, 1 failed otherwise"
-    trials += [make_trial(3, 1, stopped=True), make_trial(4, 1, 1, repeat=Repeat(0, 1, (0, 3)))]
+    trials += [make_trial(3, 1, stopped=True), make_trial(4, 1, 1, repeat=Repeat(0, 1))]
     assert view.counts([]) == "0 trials: none ended"
     running = replace(make_trial(5), outcome=None)
     assert view.counts([*trials, running], "running") == (
@@ -49,7 +49,7 @@ def test_trials_are_counted_by_how_they_ended(make_trial):
 
 
 def test_out_of_time_says_after_how_many_trials_of_how_many(make_trial):
-    again = make_trial(1, 1, 1, repeat=Repeat(0, 0, (0,)))
+    again = make_trial(1, 1, 1, repeat=Repeat(0, 0))
     trials = [make_trial(0, 1, 1), again, make_trial(2, failure="oom")]
     running = replace(make_trial(3), outcome=None)
     assert view.out_of_time([*trials, running], 40) == "Out of time after 2 trials of 40."
@@ -271,11 +271,11 @@ def told(space):
 
 @pytest.mark.parametrize("figures", [{"scores": SCORES}, {"curve": [0.1, 0.2, 0.3]}])
 def test_a_seed_that_changes_nothing_is_pointed_out(make_trial, figures, told):
-    twins = [make_trial(0, 10, 0.2, **figures), make_trial(1, 10, 0.2, **figures, repeat=Repeat(0, 0, (0,)))]
+    twins = [make_trial(0, 10, 0.2, **figures), make_trial(1, 10, 0.2, **figures, repeat=Repeat(0, 0))]
     assert told(twins) == (
         "Trials 0 and 1 have different seeds and exactly the same figures: does the workload use its seed?"
     )
-    again = make_trial(2, 10, 0.2, **figures, repeat=Repeat(0, 1, (0,)))
+    again = make_trial(2, 10, 0.2, **figures, repeat=Repeat(0, 1))
     assert told([*twins, again]) == told(twins), "once is enough"
 
 
@@ -288,21 +288,21 @@ def test_a_seed_that_changes_nothing_is_pointed_out(make_trial, figures, told):
     ],
 )
 def test_a_seed_that_changes_something_is_not(make_trial, figures, told):
-    other = make_trial(1, 10, **{"quality": 0.2, **figures}, repeat=Repeat(0, 0, (0,)))
+    other = make_trial(1, 10, **{"quality": 0.2, **figures}, repeat=Repeat(0, 0))
     assert told([make_trial(0, 10, 0.2, scores=SCORES), other]) == ""
 
 
 def test_memory_is_none_of_the_figures_that_a_seed_could_change(make_trial, told):
     """What subprocesses hold differs from run to run."""
     first, second = ({**SCORES, "memory_children_bytes": 1000.0 + n, "samples": 400.0} for n in (0, 1))
-    again = make_trial(1, 10, 0.2, scores=second, repeat=Repeat(0, 0, (0,)))
+    again = make_trial(1, 10, 0.2, scores=second, repeat=Repeat(0, 0))
     assert "have different seeds and exactly the same figures" in told(
         [make_trial(0, 10, 0.2, scores=first), again]
     )
 
 
 def test_one_number_or_two_may_be_the_same_by_chance(make_trial, told):
-    repeat = Repeat(0, 0, (0,))
+    repeat = Repeat(0, 0)
     for figures in (
         {"curve": [0.008, 1.0]},
         {"curve": [0.0, 0.0]},

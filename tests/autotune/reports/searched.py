@@ -57,7 +57,7 @@ def confirmed(
     trials = [
         trial(space, 0, 10.0, 0.20),
         trial(space, 1, 35.0, 0.26, **faster),
-        trial(space, 2, 10.0, 0.22, repeat=Repeat(0, 0, (0,))),
+        trial(space, 2, 10.0, 0.22, repeat=Repeat(0, 0)),
         Trial(
             3,
             space.baseline_config,
@@ -68,7 +68,7 @@ def confirmed(
         ),
     ]
     for number, speed in enumerate(speeds, start=1):
-        members = Repeat(0, number, (0,)), Repeat(1, number, (1,))
+        members = Repeat(0, number), Repeat(1, number)
         trials.append(
             trial(space, len(trials), 10.0 + number / 10, 0.191 + number / 100, repeat=members[0], **rest)
         )

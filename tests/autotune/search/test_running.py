@@ -3,8 +3,8 @@
 import pytest
 
 from autotune.core.measurement import Measurement
-from autotune.core.trial import Outcome, Repeat, Status, Trial
-from autotune.search.running import RunningTrials
+from autotune.core.trial import Failure, Outcome, Repeat, Shortage, Status, Trial
+from autotune.search.running import MOST, Losses, RunningTrials
 
 COMPLETED = Outcome(Status.COMPLETED)
 
@@ -67,7 +67,7 @@ def test_a_trial_that_was_broken_off_may_begin_again_and_counts_from_then(runnin
     ("kind", "is_closed"),
     [
         ({}, False),
-        ({"repeat": Repeat(1, 1, (1,))}, True),
+        ({"repeat": Repeat(1, 1)}, True),
         ({"race": (0, 1)}, True),
         ({"ablation_of": 1}, True),
     ],
@@ -75,3 +75,30 @@ def test_a_trial_that_was_broken_off_may_begin_again_and_counts_from_then(runnin
 def test_beside_what_confirms_nothing_else_runs(running, kind, is_closed):
     running.begin(Trial(3, {}, **kind))
     assert running.is_closed is is_closed
+
+
+@pytest.fixture
+def losses():
+    return Losses()
+
+
+def test_a_trial_that_is_killed_in_the_same_place_again_and_again_is_given_up(losses):
+    for _ in range(MOST - 1):
+        assert losses.add(7, 100, "gone", out_of_memory=False) is None
+    given_up = losses.add(7, 100, "gone", out_of_memory=False)
+    assert given_up == Outcome(Status.FAILED, Failure.LOST, f"gone; {MOST} times in a row")
+
+
+def test_one_that_comes_further_begins_anew(losses):
+    for come_to in range(0, 1000, 100):
+        for _ in range(MOST - 1):
+            assert losses.add(7, come_to, "gone", out_of_memory=False) is None
+
+
+def test_what_the_machine_has_no_memory_for_is_not_run_again(losses):
+    ended = losses.add(7, 100, "no room", out_of_memory=True)
+    assert ended == Outcome(Status.FAILED, Failure.OOM, "no room", Shortage.MACHINE)
+
+
+def test_each_trial_counts_by_itself(losses):
+    assert all(losses.add(number, 0, "gone", out_of_memory=False) is None for number in range(2 * MOST))

@@ -72,7 +72,7 @@ def test_a_trial_is_read_back_as_it_was_written(study, space):
 
 def test_a_repeat_and_what_was_passed_over_are_read_back(study, space):
     baseline(study, space)
-    repeat = Repeat(0, 1, (0, 3))
+    repeat = Repeat(0, 1)
     kinds = {64: RejectedFor.MEMORY, 32: RejectedFor.LIMITS}
     passed = [RejectedSuggestion({"micro_batch_size": size}, kind, "why") for size, kind in kinds.items()]
     again = studies.begin(study, space, space.baseline_config, repeat, passed=passed)

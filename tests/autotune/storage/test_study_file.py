@@ -36,7 +36,7 @@ def test_it_reads_what_optuna_reads(file, space):
     studies.share(study, first.number)
     studies.end(study, Trial(0, first.config, Outcome(Status.FAILED, Failure.OOM, "x")), 0.85)
     study.ask()  # somebody else's
-    studies.begin(study, space, space.baseline_config, Repeat(0, 1, (0, 3)))
+    studies.begin(study, space, space.baseline_config, Repeat(0, 1))
     read = study_file.load_study(file)
     by_optuna = optuna.load_study(study_name=study_file.NAME, storage=f"sqlite:///{file}")
     assert read.user_attrs == by_optuna.user_attrs

@@ -14,7 +14,7 @@ def column(table, name):
 def test_a_row_says_what_was_run_and_what_came_of_it(space, make_trial):
     trials = [
         make_trial(0, 10.0, 0.2, peak=60, limit=80),
-        make_trial(1, repeat=Repeat(0, 1, (0,))),
+        make_trial(1, repeat=Repeat(0, 1)),
         make_trial(2, failure="oom", ablation_of=1),
     ]
     table = overview.table(trials, History(trials, space))

@@ -14,7 +14,7 @@ import pytest
 
 from autotune.core.trial import Failure, Outcome, Status, StoppedFor
 from autotune.judging.decisions.stopping import Rival, Threshold
-from autotune.judging.measurement import leaks
+from autotune.judging.measurement import trends
 from autotune.storage import identity
 from autotune.storage.identity import TrialIdentity
 from autotune.storage.json_file import JsonFile
@@ -186,7 +186,7 @@ def test_what_a_workloads_own_process_holds_is_in_its_peak(order, server):
 def test_a_leak_is_foretold_within_a_fifth(order, server):
     shown = finish(Attempt(order(workload="test_attempt:leaking", samples=320), server)).measurement
     assert shown.memory_slope.per_sample == pytest.approx(2**18, rel=0.2)
-    full = leaks.full_at(shown, training_samples=10**6)
+    full = trends.training_full_at(shown, training_samples=10**6)
     left_bytes = 2**30 - shown.peak_memory_bytes
     assert full.samples == pytest.approx(320 + left_bytes / 2**18, rel=0.2)
 

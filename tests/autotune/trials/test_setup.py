@@ -22,7 +22,7 @@ GIB = 2**30
 CONTEXT = 600 * 2**20  # assumed until it is measured
 GPU = Gpu("Test GPU", 8 * GIB, (9, 0), "GPU-0")
 WITH_GPU, WITHOUT = Hardware(2, 16 * GIB, (GPU,), None), Hardware(2, 16 * GIB, (), None)
-NOISE, CONFIRMING = Repeat(0, 0, (0,)), Repeat(3, 2, (3, 0))
+NOISE, CONFIRMING = Repeat(0, 0), Repeat(3, 2)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_repeat_has_the_seed_of_its_round_and_a_trial_its_own(ordered):
     assert "seed" not in ordered()[0].settings
     assert ordered(repeat=NOISE)[0].settings["seed"] == 1
     assert ordered(repeat=CONFIRMING)[0].settings["seed"] == 3
-    assert ordered(repeat=Repeat(0, 2, (3, 0)))[0].settings["seed"] == 3, "every member of a round the same"
+    assert ordered(repeat=Repeat(0, 2))[0].settings["seed"] == 3, "every member of a round the same"
 
 
 def test_a_trial_is_capped_at_the_fraction_of_its_share_of_the_gpu(ordered):
@@ -93,7 +93,7 @@ def test_a_trial_is_capped_at_the_fraction_of_its_share_of_the_gpu(ordered):
 
 def test_the_baseline_is_capped_only_if_it_has_neighbours(ordered):
     assert ordered(gpus_per_trial=1.0)[0].memory_cap_bytes is None
-    assert ordered(gpus_per_trial=1.0, number=7, repeat=Repeat(0, 2, (3, 0)))[0].memory_cap_bytes is None
+    assert ordered(gpus_per_trial=1.0, number=7, repeat=Repeat(0, 2))[0].memory_cap_bytes is None
     shared = ordered(gpus_per_trial=0.5)[0]
     assert shared.memory_cap_bytes == 4 * GIB - CONTEXT, "all of its share, beside its context"
 

@@ -221,7 +221,7 @@ def test_fewer_evaluations_win_and_are_confirmed_where_the_speed_has_them(make_t
         trials = [make_trial(0, 100.0, 0.2, half_width=0.5), make_trial(1, speed, 0.2, half_width=0.5)]
         slices = raced(1.0, (0.01, more_s), unsure=0.01)
         race = make_trial(2, race=(0, 1), slices=slices)
-        seeds = [make_trial(3 + i, speed, 0.2, repeat=Repeat(1, i + 1, (1,))) for i in range(3)]
+        seeds = [make_trial(3 + i, speed, 0.2, repeat=Repeat(1, i + 1)) for i in range(3)]
         return held([*trials, race, *seeds], WALL.model_copy(update={"keep": 0.0}))
 
     fewer = of(133.0, 0.005)

@@ -103,7 +103,7 @@ def test_a_target_is_promised_for_when_the_slowest_run_was_there(make_trial, spa
     """Not for as many as the baseline's trial has: the winner may need more samples, and less time."""
     baseline = make_trial(0, 5, curve=[0.3, 0.3], micro_batch_size=4)
     fast = make_trial(1, 20, curve=[0.1, 0.1, 0.3, 0.3])
-    slow = make_trial(2, 20, curve=[0.1, 0.1, 0.1, 0.1, 0.3, 0.3], repeat=Repeat(1, 1, (1,)))
+    slow = make_trial(2, 20, curve=[0.1, 0.1, 0.1, 0.1, 0.3, 0.3], repeat=Repeat(1, 1))
     history = History([baseline, fast, slow], space.model_copy(update={"objective": SOONER}))
     found = promise.of(fast, history, "s")
     assert (found.quality, found.least, found.has_target) == (0.2, 0.2, True)

@@ -42,7 +42,7 @@ def test_every_trial_has_a_reason(make_trial, baseline, space, confirming):
         replace(make_trial(19), outcome=None),
         replace(make_trial(20), outcome=Outcome(Status.INTERRUPTED)),
         make_trial(21, 20, 0.2, x=21, **half),
-        make_trial(22, 10, None, repeat=Repeat(0, 0, (0,)), curve=CURVE, x=0, **half),
+        make_trial(22, 10, None, repeat=Repeat(0, 0), curve=CURVE, x=0, **half),
         make_trial(23, 40, curve=CURVE, x=23, collapsed=True, **half),
         make_trial(24, 30, 0.2, x=24, **half),
     ]

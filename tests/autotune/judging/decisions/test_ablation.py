@@ -62,7 +62,7 @@ def confirming(trials, winner, factor):
     for seed in (1, 2, 3):
         for of in (0, winner):
             before = [t for t in trials if t.repeat and t.repeat.of == of]
-            again, number = Repeat(of, len(before) + seed, (of,)), len(trials) + len(made)
+            again, number = Repeat(of, len(before) + seed), len(trials) + len(made)
             made.append(measured(number, trials[of].config, trials[of].samples_per_s, repeat=again))
     return made
 

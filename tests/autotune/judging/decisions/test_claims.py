@@ -40,9 +40,7 @@ def raced(pair, make_trial):
     def make(*qualities, factor=2.0, apart=0.02, **rest):
         trials = [*pair, make_trial(3, race=(0, 2), slices=slices_of({2: factor}, apart=apart))]
         for n, found in enumerate(qualities, start=1):
-            again = make_trial(
-                len(trials), 20, curve=[found], half_width=0.1, repeat=Repeat(2, n, (2,)), **rest
-            )
+            again = make_trial(len(trials), 20, curve=[found], half_width=0.1, repeat=Repeat(2, n), **rest)
             trials.append(replace(again, config=pair[2].config))
         return trials
 
@@ -84,7 +82,7 @@ def test_a_quality_that_is_kept_is_claimed_after_three_seeds_and_no_fewer(raced,
         assert not claims.claim(2, History(raced(*fewer), space)).is_done
     trials = raced(0.199, 0.2, 0.201)
     assert not claims.claim(2, History(trials, space)).is_done, "the baseline has two"
-    trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1, (0,))))
+    trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1)))
     found = claims.claim(2, History(trials, space))
     assert found.holds
     assert found.seeds == 3
@@ -95,7 +93,7 @@ def test_a_quality_that_is_kept_is_claimed_after_three_seeds_and_no_fewer(raced,
 def test_the_more_looks_at_the_quality_the_surer_each_has_to_be(raced, space):
     """Twenty seeds are looked at eighteen times, and what is enough for one look is not for eighteen."""
     trials = raced(0.194, 0.2, 0.206)
-    trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1, (0,))))
+    trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1)))
     assert claims.claim(2, History(trials, space)).holds
     assert not claims.claim(2, History(trials, with_goal(space, repeats=20))).is_done
 
@@ -107,7 +105,7 @@ def test_at_the_same_speed_a_shorter_training_is_faster_and_a_longer_one_slower(
             replace(t, config={**t.config, "length": lengths.get(t.repeat.of if t.repeat else t.number, 1)})
             for t in raced(0.2, 0.2, 0.2, factor=1.0)
         ]
-        trials.append(replace(trials[0], number=len(trials), repeat=Repeat(0, 1, (0,))))
+        trials.append(replace(trials[0], number=len(trials), repeat=Repeat(0, 1)))
         found = claims.claim(2, History(trials, planned))
         assert found.factor.value == pytest.approx(factor, rel=0.01)
         assert found.holds is (factor > 1)
@@ -122,7 +120,7 @@ def test_a_quality_that_is_lost_is_refused_before_the_seeds_are_spent(raced, spa
 
 def test_what_is_not_decided_by_the_last_seed_says_what_would(raced, space):
     trials = raced(0.185, 0.193, 0.201)
-    trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1, (0,))))
+    trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1)))
     found = claims.claim(2, History(trials, space))
     assert found.is_done
     assert "with 3 seeds: not decided" in found.why_not
@@ -159,7 +157,7 @@ def test_the_same_training_holds_with_one_seed_that_is_not_surely_worse(raced, s
 def test_without_a_quality_above_0_only_the_same_training_can_be_claimed(raced, space):
     none = {"curve": (Evaluation(100, 10.0, 0.0),), "quality": 0.0}
     trials = [replace(t, measurement=replace(t.measurement, **none)) for t in raced(0.0, 0.0, 0.0)]
-    trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1, (0,))))
+    trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1)))
     assert claims.claim(2, History(trials, with_goal(space, select="same-training"))).holds
     assert claims.claim(2, History(trials, space)).why_not == "its bleu_4 cannot be compared"
     assert not claims.claim(2, History(trials[:5], space)).is_done, "there are seeds left"
@@ -176,9 +174,7 @@ def test_without_a_quality_above_0_only_the_same_training_can_be_claimed(raced, 
 )
 def test_a_repeat_that_may_not_be_recommended_ends_the_claim(raced, make_trial, space, ended, why_not):
     goal = with_goal(space, constraints={"rouge_l": ">= 0.2"})
-    again = make_trial(
-        4, 20, **{"curve": [0.2], "scores": {"rouge_l": 0.3}, **ended}, repeat=Repeat(2, 1, (2,))
-    )
+    again = make_trial(4, 20, **{"curve": [0.2], "scores": {"rouge_l": 0.3}, **ended}, repeat=Repeat(2, 1))
     found = claims.claim(2, History([*raced(), again], goal))
     assert (found.why_not, found.is_done) == (why_not, why_not is not None)
 
@@ -215,14 +211,14 @@ def test_seeds_go_to_the_finalist_and_to_the_baseline_where_that_has_fewer(raced
         trials.append(replace(trials[seed.of], number=len(trials), repeat=seed))
     assert asked == [(2, 1), (2, 2), (2, 3), (0, 1)], "the baseline has two runs of the pilot's"
     assert [t.seed for t in trials if t.repeat] == [1, 2, 3, 4, 2]
-    assert claims.next_seed(trials[2], History(trials, with_goal(space, repeats=4))) == Repeat(2, 4, (2,))
+    assert claims.next_seed(trials[2], History(trials, with_goal(space, repeats=4))) == Repeat(2, 4)
 
 
 def test_a_baseline_whose_repeats_fail_is_not_repeated_for_ever(raced, make_trial, space):
     trials = raced(0.2, 0.2, 0.2)
     for number in (1, 2):
-        assert claims.next_seed(trials[2], History(trials, space)) == Repeat(0, number, (0,))
-        trials.append(make_trial(len(trials), failure="lost", repeat=Repeat(0, number, (0,))))
+        assert claims.next_seed(trials[2], History(trials, space)) == Repeat(0, number)
+        trials.append(make_trial(len(trials), failure="lost", repeat=Repeat(0, number)))
     assert claims.next_seed(trials[2], History(trials, space)) is None
 
 
@@ -286,7 +282,7 @@ def test_one_seed_is_not_enough_where_runs_differ_and_the_last_one_ends_it(reach
         trials = reached([8_000, 12_000], needs[:count], factor=1.1)
         assert not claims.claim(2, History(trials, sooner)).is_done
     trials = reached([8_000, 12_000], needs, factor=1.1)
-    trials.append(reaching(replace(trials[1], number=9, repeat=Repeat(0, 1, (0,))), 10_000))
+    trials.append(reaching(replace(trials[1], number=9, repeat=Repeat(0, 1)), 10_000))
     found = claims.claim(2, History(trials, sooner))
     assert found.is_done
     assert "the gain is not certain" in found.why_not
@@ -294,7 +290,7 @@ def test_one_seed_is_not_enough_where_runs_differ_and_the_last_one_ends_it(reach
 
 def test_a_repeat_that_never_reaches_the_target_ends_the_claim(reached, sooner, make_trial):
     trials = reached([10_000, 10_000], [5_000])
-    late = make_trial(5, 20, curve=[0.1, 0.1], repeat=Repeat(2, 2, (2,)))
+    late = make_trial(5, 20, curve=[0.1, 0.1], repeat=Repeat(2, 2))
     found = claims.claim(2, History([*trials, late], sooner))
     assert found.why_not == "its repeat, trial 5, has not reached bleu_4 0.2"
 
@@ -311,7 +307,7 @@ def test_a_target_that_the_baseline_does_not_reach_cannot_be_a_gain_in_time(reac
     one = trials[:5]
     assert not claims.claim(2, History(one, sooner)).is_done
     for number in (7, 8):
-        trials.append(replace(trials[1], number=number, repeat=Repeat(0, number - 6, (0,))))
+        trials.append(replace(trials[1], number=number, repeat=Repeat(0, number - 6)))
     found = claims.claim(2, History(trials, sooner))
     assert found.why_not == "too few runs of the baseline have reached bleu_4 0.2 to tell its time"
 
@@ -371,7 +367,7 @@ def test_a_loss_that_is_lost_is_told_in_its_own_sign_and_by_its_slack(make_trial
         make_trial(1, 10, curve=[-2.001], half_width=0.1, repeat=confirm.noise_repeat()),
         make_trial(2, 20, curve=[-2.0], half_width=0.1, micro_batch_size=32),
         make_trial(3, race=(0, 2), slices=slices_of({2: 2.0}, apart=0.02)),
-        make_trial(4, 20, curve=[-3.0], half_width=0.1, micro_batch_size=32, repeat=Repeat(2, 1, (2,))),
+        make_trial(4, 20, curve=[-3.0], half_width=0.1, micro_batch_size=32, repeat=Repeat(2, 1)),
     ]
     why_not = claims.claim(2, History(trials, goal)).why_not
     assert why_not.startswith("val_loss 3.0000 against 2.0005, 1.01 ")

@@ -117,7 +117,7 @@ def test_trials_of_the_same_settings_share_their_figure_and_the_better_quality_d
     assert win([baseline, first, second]) == 2
 
 
-@pytest.mark.parametrize("kind", [{"repeat": Repeat(0, 0, (0,))}, {"ablation_of": 3}])
+@pytest.mark.parametrize("kind", [{"repeat": Repeat(0, 0)}, {"ablation_of": 3}])
 def test_a_repeat_and_a_step_of_the_way_never_win_themselves(make_trial, kind, held, win):
     trials = [make_trial(0, 10, 0.2), make_trial(1, 99, 0.9, **kind)]
     assert win(trials) == 0
@@ -127,15 +127,15 @@ def test_a_repeat_and_a_step_of_the_way_never_win_themselves(make_trial, kind, h
 def test_what_is_to_be_kept_is_of_the_mean_of_all_the_baselines_runs(make_trial, held, win):
     baseline, trial = make_trial(0, 10, 0.2), make_trial(1, 40, 0.18, micro_batch_size=32)
     assert win([baseline, trial]) == 0
-    worse = make_trial(2, 10, 0.16, repeat=Repeat(0, 0, (0,)))
+    worse = make_trial(2, 10, 0.16, repeat=Repeat(0, 0))
     assert held([baseline, trial, worse]).baseline_quality == pytest.approx(0.18)
     assert win([baseline, trial, worse]) == 1
-    failed = make_trial(2, failure="lost", repeat=Repeat(0, 0, (0,)))
+    failed = make_trial(2, failure="lost", repeat=Repeat(0, 0))
     assert win([baseline, trial, failed]) == 0
 
 
 def test_the_noise_is_that_between_the_baselines_runs(make_trial, held):
-    runs = [make_trial(0, 10, curve=[0.9]), make_trial(1, 10, curve=[1.1], repeat=Repeat(0, 0, (0,)))]
+    runs = [make_trial(0, 10, curve=[0.9]), make_trial(1, 10, curve=[1.1], repeat=Repeat(0, 0))]
     assert held(runs[:1]).noise is None
     assert held(runs).noise == pytest.approx(0.02**0.5)
 
@@ -245,8 +245,8 @@ def test_a_new_history_is_made_when_a_trial_has_begun_or_ended(make_trial, held)
 
 
 def test_the_runs_of_a_trial_are_its_own_and_its_completed_repeats(make_trial, held):
-    repeats = [make_trial(n, 10, 0.2, repeat=Repeat(0, n, (0,))) for n in (2, 3)]
-    failed = make_trial(4, failure="lost", repeat=Repeat(0, 4, (0,)))
+    repeats = [make_trial(n, 10, 0.2, repeat=Repeat(0, n)) for n in (2, 3)]
+    failed = make_trial(4, failure="lost", repeat=Repeat(0, 4))
     history = held([make_trial(0, 10, 0.2), make_trial(1, 40, 0.2), *repeats, failed])
     assert [t.number for t in history.runs_of(0)] == [0, 2, 3]
     assert [t.number for t in history.runs_of(1)] == [1]
@@ -275,7 +275,7 @@ def test_nobody_is_better_than_a_baseline_that_is_not_ranked(make_trial, held):
 def test_what_repeats_races_or_explains_a_lost_trial_is_lost_with_it(make_trial, space):
     whole = [make_trial(number, 100.0, 0.2) for number in range(2)]
     orphans = [
-        make_trial(3, 100.0, 0.2, repeat=Repeat(of=2, round=1, members=(2,))),
+        make_trial(3, 100.0, 0.2, repeat=Repeat(2, 1)),
         make_trial(4, race=(0, 2)),
         make_trial(5, 100.0, ablation_of=2),
     ]
@@ -317,7 +317,7 @@ def test_where_any_quality_will_do_a_loss_that_is_far_too_high_loses_nothing(mak
     goal = Objective(minimize="val_loss", keep=0, select="same-quality")
     trials = [
         make_trial(0, 10, curve=[-2.0, -2.0], half_width=0.1),
-        make_trial(1, 10, curve=[-2.0, -2.0], half_width=0.1, repeat=Repeat(0, 0, (0,))),
+        make_trial(1, 10, curve=[-2.0, -2.0], half_width=0.1, repeat=Repeat(0, 0)),
         make_trial(2, 90, curve=[-9.0, -9.0], half_width=0.1, x=2),
     ]
     history = held(trials, goal)

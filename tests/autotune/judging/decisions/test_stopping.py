@@ -187,7 +187,7 @@ def test_the_rival_is_the_best_that_qualifies_by_what_it_surely_reaches(make_tri
 
 def test_a_trial_that_barely_keeps_the_quality_is_nobodys_rival(make_trial, space):
     """Repeated it may fall below: what it had stopped would be missing then."""
-    again = make_trial(1, 10, curve=[0.2, 0.2], half_width=1, repeat=Repeat(0, 0, (0,)))
+    again = make_trial(1, 10, curve=[0.2, 0.2], half_width=1, repeat=Repeat(0, 0))
     baseline = make_trial(0, 10, curve=[0.2, 0.2], half_width=1)
     barely = make_trial(2, 40, curve=[0.19, 0.191], half_width=1, micro_batch_size=32)
     sound = make_trial(3, 30, curve=[0.19, 0.195], half_width=1, micro_batch_size=64)
@@ -222,7 +222,7 @@ def test_for_the_same_training_only_speed_can_beat_a_trial(make_trial, space):
     there = space.model_copy(update={"objective": goal})
     trials = [
         make_trial(0, 10, curve=[0.2, 0.2], half_width=1),
-        make_trial(1, 10, curve=[0.2, 0.2], half_width=1, repeat=Repeat(0, 0, (0,))),
+        make_trial(1, 10, curve=[0.2, 0.2], half_width=1, repeat=Repeat(0, 0)),
         make_trial(2, 30, curve=[0.1, 0.1], half_width=1, precision="bf16"),
     ]
     threshold = stopping.threshold(History(trials, there))

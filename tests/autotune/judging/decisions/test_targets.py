@@ -24,7 +24,7 @@ def test_of_two_that_compute_the_same_the_faster_is_the_sooner_at_the_target(mak
 
 def test_a_run_that_never_was_at_the_target_counts_with_all_that_it_had(make_trial, space):
     there = make_trial(1, 10, curve=[0.3, 0.3])
-    never = make_trial(2, 10, curve=[0.1, 0.1, 0.1], repeat=Repeat(1, 1, (1,)))
+    never = make_trial(2, 10, curve=[0.1, 0.1, 0.1], repeat=Repeat(1, 1))
     history = at_target([make_trial(0, 5, curve=[0.3, 0.3], micro_batch_size=4), there, never], space)
 
     expected = (objective.samples_to(there, 0.2) + 300) / 2

@@ -22,7 +22,7 @@ def timed(make_trial, number, speed, **rest):
 
 
 def again(make_trial, number, of, speed, **rest):
-    return timed(make_trial, number, speed, repeat=Repeat(of, number, (of,)), **rest)
+    return timed(make_trial, number, speed, repeat=Repeat(of, number), **rest)
 
 
 def value(figure):
@@ -93,8 +93,8 @@ def test_an_interval_takes_in_how_far_equal_runs_lie_apart(make_trial, held):
 
 def test_quality_is_that_of_the_seeds_and_of_the_baseline_that_of_every_run(make_trial, held):
     chosen = make_trial(1, 30, curve=[0.3], x=1)
-    seeds = [make_trial(n, 30, curve=[q], x=1, repeat=Repeat(1, n, (1,))) for n, q in ((3, 0.2), (4, 0.22))]
-    baseline = [make_trial(0, 10, curve=[0.2]), make_trial(2, 10, curve=[0.24], repeat=Repeat(0, 0, (0,)))]
+    seeds = [make_trial(n, 30, curve=[q], x=1, repeat=Repeat(1, n)) for n, q in ((3, 0.2), (4, 0.22))]
+    baseline = [make_trial(0, 10, curve=[0.2]), make_trial(2, 10, curve=[0.24], repeat=Repeat(0, 0))]
     history = held(*baseline, chosen, *seeds)
     assert [value(history.quality(t)) for t in (chosen, seeds[0], *baseline)] == pytest.approx(
         [0.21, 0.21, 0.22, 0.22]
