@@ -128,8 +128,7 @@ def run(trials: int, every: int, wandb: str) -> None:
             setup = Setup(session, space, registry.load(space.workload), machine)
             tracking: AbstractContextManager[Tracker | None] = nullcontext()
             if wandb != "off":
-                quality, unit = space.objective.quality, space.unit
-                tracking = Tracker(session.root, session.name, wandb, quality=quality, unit=unit)
+                tracking = Tracker(session.root, session.name, wandb, metric=space.metric)
             with tracking as tracker:
                 board = Board(session.tensorboard_dir, space)
                 engine.run(search, setup, place.guardian, [board, *([tracker] if tracker else [])])

@@ -21,6 +21,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from autotune.core.metric import Metric
 from autotune.core.settings import Setting
 from autotune.judging.measurement import turns
 from autotune.judging.measurement.estimates import half_interval
@@ -56,7 +57,7 @@ def order(number: int, batch: int, directory: Path) -> Order:
         workload=workload.value,
         settings=workload.for_trial(settings, _NEVER, 1, "bleu_4"),
         directory=str(directory / f"member-{number}"),
-        quality="bleu_4",
+        metric=Metric("bleu_4"),
         samples=_NEVER,
     )
 

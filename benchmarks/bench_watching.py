@@ -38,6 +38,7 @@ import psutil
 import torch
 from torch import nn
 
+from autotune.core.metric import Metric
 from autotune.core.trial import Status
 from autotune.judging.measurement.estimates import half_interval
 from autotune.space import spaces
@@ -134,7 +135,7 @@ def by_itself(of: Training) -> Step:
 def watched(of: Training, server: ForkServer, *, tracked: bool) -> tuple[Step, float]:
     """Returns the step, and this process's CPU seconds per second of training."""
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
-        order = Order(0, "bench_watching:fit", of.settings, directory, "bleu_4", of.samples)
+        order = Order(0, "bench_watching:fit", of.settings, directory, Metric("bleu_4"), of.samples)
         heard = stack.enter_context(_Trackers(Path(directory))) if tracked else None
         begun_s, before_s = time.monotonic(), _cpu_s()
         outcome, _ = alone.run(order, server, heard)
@@ -155,8 +156,7 @@ class _Trackers:
     def __init__(self, directory: Path) -> None:
         space = spaces.parse(SPACE, "here")
         self._board = Board(directory / "tensorboard", space)
-        goal = space.objective
-        self._tracker = Tracker(directory, "bench", "offline", quality=goal.quality, unit=space.unit)
+        self._tracker = Tracker(directory, "bench", "offline", metric=space.metric)
         self._trial = SimpleNamespace(config={"number": 0, "config": {"micro_batch_size": BATCH}})
 
     def __enter__(self) -> Any:

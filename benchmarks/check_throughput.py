@@ -24,6 +24,7 @@ from typing import Any
 import yaml
 
 from autotune.core.measurement import Throughput
+from autotune.core.metric import Metric
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
@@ -42,7 +43,7 @@ def of_trial(settings: Mapping[str, Any], samples: int, server: ForkServer) -> T
             workload=workload.value,
             settings=workload.for_trial(settings, samples, _EVALUATIONS, "bleu_4"),
             directory=scratch,
-            quality="bleu_4",
+            metric=Metric("bleu_4"),
             samples=samples,
         )
         attempt = Attempt(order, server)

@@ -23,7 +23,6 @@ from autotune.display import console, draw, snapshot, words
 from autotune.export import formats, winner
 from autotune.judging.decisions.history import History
 from autotune.reports import page, read
-from autotune.space import evaluating
 from autotune.storage.store import Session
 from autotune.trackers import overview
 from autotune.trials.progress import Phase, Progress
@@ -241,7 +240,7 @@ def _reported(place: Path) -> Iterator[tuple[Trial, Report]]:
     study, space = session.study(), session.space()
     for trial in study.trials:
         if trial.outcome is None:
-            progress = Progress(evaluating.counting(space, trial.config), space.settings(trial.config))
+            progress = Progress(space.metric_of(trial.config), space.settings(trial.config))
             for record in session.records_of(trial):
                 progress.count(record)
             yield trial, Report(trial.number, Phase.TRAINING, 9.0, progress.at_a_glance())

@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from autotune.judging.accounts import promise
 from autotune.judging.accounts.promise import Promise
 from autotune.sessions import exporting, gpus, reporting, start
 from autotune.sessions.requests import SearchRequest
-from autotune.space import configurations, evaluating
+from autotune.space import configurations
 from autotune.space.machine import require
 from autotune.storage import lock, provenance
 from autotune.storage.session_dir import SessionDir
@@ -168,7 +168,7 @@ def _planned(setup: Found, place: TrainingDir, *, resume: bool) -> Plan:
         samples=space.training.samples,
         promise=setup.promised,
         device=telemetry.device(),
-        **asdict(evaluating.counting(space, setup.config)),
+        metric=space.metric_of(setup.config),
     )
     known = plan.read(place)
     if known is None and {*place.root.iterdir()} - {place.lock_file}:
@@ -185,8 +185,7 @@ def _shown(planned: Plan, place: TrainingDir, own: tuple[str, ...]) -> Shown:
     return Shown(
         group=planned.promise.session if planned.promise else place.root.name,
         settings={**planned.settings, **planned.changes},
-        quality=planned.quality,
-        unit=planned.unit,
+        metric=planned.metric,
         tags=tags.of_session(planned.workload, planned.device, own),
     )
 

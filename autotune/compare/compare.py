@@ -231,7 +231,7 @@ class Comparison:
             "settings": order.settings,
             "samples": order.samples,
             **({"epochs": self._terms.epochs} if self._terms.epochs else {}),
-            "quality": order.quality,
+            "quality": order.metric.name,
             **_conditions(self._terms.facts),
         }
         return _Job(contender, place, order, plan)
@@ -256,12 +256,11 @@ class Comparison:
         """Trains the model, unless an earlier, interrupted command has trained it."""
         order, verdict = job.order, read_verdict(job.place)
         if verdict is None:
-            self._say(
-                f"{job.name}: training over {order.samples} {order.unit}: {view.knobs(job.contender.config)}"
-            )
+            length = f"{order.samples} {order.metric.unit}"
+            self._say(f"{job.name}: training over {length}: {view.knobs(job.contender.config)}")
             verdict = alone.run(order, self._server, _Progress(job, self._say))
         outcome, shown = verdict
-        figures = rows.of_run(shown, self._space.objective).line(order.unit, order.quality)
+        figures = rows.of_run(shown, self._space.objective).line(order.metric.unit, order.metric.name)
         is_done = outcome.status is Status.COMPLETED
         self._say(f"{job.name}: training {outcome}: {figures if is_done else outcome.reason}")
         return job.model(outcome, shown, job.place), job.place.work
@@ -304,6 +303,6 @@ class _Progress:
             return
         self._said_s = time.monotonic()
         rate = report.measurement.throughput
-        speed = "" if rate is None else f", {rate.samples_per_s:.1f} {self._job.order.unit}/s"
-        done = f"{report.samples} of {self._job.order.samples} {self._job.order.unit}"
+        speed = "" if rate is None else f", {rate.samples_per_s:.1f} {self._job.order.metric.unit}/s"
+        done = f"{report.samples} of {self._job.order.samples} {self._job.order.metric.unit}"
         self._say(f"{self._job.name}: {done}{speed}")

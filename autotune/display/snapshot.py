@@ -14,7 +14,6 @@ from autotune.display.estimate import Remaining
 from autotune.judging.decisions import confirm, pilot
 from autotune.judging.decisions.claims import Claim
 from autotune.judging.decisions.history import History
-from autotune.space import evaluating
 from autotune.space.space import Space
 from autotune.storage.records import is_mark, seconds_of
 from autotune.storage.store import Session, is_in_use
@@ -103,7 +102,7 @@ def _state(session: Session, plan: Plan, *, is_over: bool) -> str:
 
 def _so_far(session: Session, space: Space, trial: Trial, state: str) -> Running:
     records = session.records_of(trial)
-    progress = Progress(evaluating.counting(space, trial.config), space.settings(trial.config))
+    progress = Progress(space.metric_of(trial.config), space.settings(trial.config))
     for record in records:
         progress.count(record)
     # Whether its peak still rises is known when it ends, here as on the screen of the search.

@@ -111,8 +111,7 @@ def _wandb(session: Session) -> AbstractContextManager["Tracker | None"]:
 
     space, device = session.space(), str(session.provenance().get("device") or "")
     run_tags = tags.of_session(registry.label(space.workload), device, session.options().tags)
-    quality, unit = space.objective.quality, space.unit
-    return Tracker(session.root, session.name, mode, quality=quality, unit=unit, tags=run_tags)
+    return Tracker(session.root, session.name, mode, metric=space.metric, tags=run_tags)
 
 
 def _begun(shown: Path, hardware: Hardware, space: Space, plan: Plan) -> Snapshot:

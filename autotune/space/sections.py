@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from autotune.core import units
 from autotune.core.errors import InputError
+from autotune.core.metric import turned
 from autotune.core.settings import LARGEST_BATCH, LARGEST_INT, MOST_ACCUMULATED, MOST_COUNTED
 from autotune.space.knobs import STRICT
 
@@ -175,11 +176,6 @@ class Objective(BaseModel):
             self.select == "same-quality" and self.target is None and self.takes_any_quality
         )
         return is_free and not self.constraints
-
-
-def turned(value: float, *, minimize: bool) -> float:
-    """Flips the sign of `value` if lower is better, so that higher is; its own inverse."""
-    return 0.0 - value if minimize else value  # -value would show -0.0000
 
 
 def comparison(text: str) -> tuple[str, float] | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
+from autotune.core.metric import Metric
 from autotune.core.settings import (
     ACCUMULATION,
     LEARNING_RATE,
@@ -133,6 +134,22 @@ class Space(BaseModel):
     def naming(self) -> Naming:
         """The translation to and from the user's settings."""
         return Naming(self.roles, self.values)
+
+    @property
+    def metric(self) -> Metric:
+        """The metric of the baseline's records."""
+        return self.metric_of({})
+
+    def metric_of(self, config: Config) -> Metric:
+        """Returns the metric of the records of `config`, whose settings may say how often it is evaluated."""
+        goal = self.objective
+        return Metric(
+            name=goal.quality,
+            minimize=goal.minimize is not None,
+            unit=self.unit,
+            counts_evaluations=goal.counts_evaluations,
+            samples_per_evaluation=self.samples_per_evaluation(config),
+        )
 
     def samples(self, config: Config) -> int:
         """Returns the samples of a trial of `config`."""

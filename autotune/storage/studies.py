@@ -19,13 +19,13 @@ from optuna.distributions import BaseDistribution, FloatDistribution, IntDistrib
 from optuna.study import StudyDirection
 from optuna.trial import TrialState, create_trial
 
+from autotune.core.metric import turned
 from autotune.core.rejected_suggestion import RejectedSuggestion
 from autotune.core.settings import EFFECTIVE_BATCH, Config
 from autotune.core.trial import Repeat, Status, Trial
 from autotune.judging.decisions import objective
 from autotune.space import distributions
 from autotune.space.knobs import Distribution, KeptBatch, Knob, PlannedLength, ScaledLearningRate
-from autotune.space.sections import turned
 from autotune.space.space import Space
 from autotune.storage import study_file
 from autotune.storage.study_file import Entry, Plan, StudyFile

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from autotune.core.measurement import Measurement
+from autotune.core.metric import Metric
 from autotune.core.record_names import STANDS_FOR
 from autotune.core.secrecy import cleaned
 from autotune.core.trial import Outcome
@@ -41,17 +42,17 @@ def axes(unit: str) -> dict[str, tuple[str, ...]]:
     return {unit: _OVER_SAMPLES, "seconds": _OVER_SECONDS}
 
 
-def metrics(values: Mapping[str, Any], quality: str, unit: str) -> dict[str, float]:
+def metrics(values: Mapping[str, Any], metric: Metric) -> dict[str, float]:
     """Returns the numbers in a record, or in a report's own figures, by chart name.
 
-    An unknown name is a training metric if the record has a `train_loss` but no `quality`, else a validation
-    score. `samples` is renamed to the `unit`.
+    An unknown name is a training metric if the record has a `train_loss` but no quality, else a validation
+    score. `samples` is renamed to the metric's unit.
     """
-    other = "train/" if "train_loss" in values and quality not in values else "val/"
+    other = "train/" if "train_loss" in values and metric.name not in values else "val/"
     return {
-        unit if key == "samples" else _name(key, other): float(value)
+        metric.unit if key == "samples" else _name(key, other): float(value)
         for key, value in values.items()
-        if _is_figure(value) and key not in _NO_FIGURES and (key == "samples" or key != unit)
+        if _is_figure(value) and key not in _NO_FIGURES and (key == "samples" or key != metric.unit)
     }
 
 
@@ -78,7 +79,7 @@ def score(name: str) -> str:
     return _name(name, "val/")
 
 
-def rows(report: Report, quality: str, unit: str) -> list[dict[str, float]]:
+def rows(report: Report, metric: Metric) -> list[dict[str, float]]:
     """Returns a report as rows of the run's history: one per record, then one for the whole trial."""
     records, measurement = report.records, report.measurement
     last_at_s = records[-1].get(_CLOCK, 0.0) if records else 0.0
@@ -90,14 +91,14 @@ def rows(report: Report, quality: str, unit: str) -> list[dict[str, float]]:
     }
     return [
         *(
-            metrics(r, quality, unit) | {"seconds": report.elapsed_s - (last_at_s - r.get(_CLOCK, last_at_s))}
+            metrics(r, metric) | {"seconds": report.elapsed_s - (last_at_s - r.get(_CLOCK, last_at_s))}
             for r in records
         ),
-        metrics({**own, **report.telemetry}, quality, unit),
+        metrics({**own, **report.telemetry}, metric),
     ]
 
 
-def summary(outcome: Outcome, shown: Measurement | None, quality: str, unit: str) -> dict[str, Any]:
+def summary(outcome: Outcome, shown: Measurement | None, metric: Metric) -> dict[str, Any]:
     """Returns the run's summary: how and why the trial ended, and its figures over the whole trial.
 
     `shown` is None if the trial's process was lost.
@@ -108,12 +109,12 @@ def summary(outcome: Outcome, shown: Measurement | None, quality: str, unit: str
         "stopped_for": outcome.stopped_for or "",
         "reason": outcome.reason,
     }
-    return (_figures(shown, quality, unit) if shown else {}) | {
+    return (_figures(shown, metric) if shown else {}) | {
         key: cleaned(str(value)) for key, value in verdict.items()
     }
 
 
-def _figures(measurement: Measurement, quality: str, unit: str) -> dict[str, Any]:
+def _figures(measurement: Measurement, metric: Metric) -> dict[str, Any]:
     peak, limit = measurement.peak_memory_bytes, measurement.memory_limit_bytes
     figures = {
         **measurement.scores,  # may contain the samples of the evaluation; overwritten below
@@ -124,7 +125,7 @@ def _figures(measurement: Measurement, quality: str, unit: str) -> dict[str, Any
         **measurement.telemetry,
     }
     known = {"memory/is_rising": measurement.memory_is_rising} if peak else {}
-    return metrics(figures, quality, unit) | known | _parameters(measurement)
+    return metrics(figures, metric) | known | _parameters(measurement)
 
 
 def _parameters(measurement: Measurement) -> dict[str, int]:

@@ -15,6 +15,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from autotune.core import secrecy
 from autotune.core.errors import printable
+from autotune.core.metric import Metric
 from autotune.core.trial import Status
 from autotune.trackers import charts
 from autotune.trials import failures
@@ -26,16 +27,16 @@ _PREFIX = "events.out.tfevents."  # followed by the creation time in ns: TensorB
 
 
 class EventFiles:
-    """Event files of runs below `directory`, one folder per run; steps are counted in `unit`.
+    """Event files of runs below `directory`, one folder per run; steps are samples.
 
     A run that cannot be written is dropped, with one warning; `whose` runs they are goes on. A full disk is
     not reported here: it stops the search or training with a message of its own.
     """
 
-    def __init__(self, directory: Path, quality: str, unit: str, whose: str = "search") -> None:
+    def __init__(self, directory: Path, metric: Metric, whose: str = "search") -> None:
         self._directory, self._whose = directory, whose
-        self._quality, self._unit = quality, unit
-        self._figures = ("perf/throughput", charts.score(quality), "memory/peak_bytes")
+        self._metric = metric
+        self._figures = ("perf/throughput", charts.score(metric.name), "memory/peak_bytes")
         self._open: dict[str, _File] = {}
         self._complained = False
 
@@ -53,7 +54,7 @@ class EventFiles:
     def log(self, name: str, report: Report) -> None:
         with self._excused(name):
             if file := self._open.get(name):
-                file.log(report, self._quality, self._unit)
+                file.log(report, self._metric)
 
     def close(self, name: str) -> None:
         with self._excused(name):
@@ -110,10 +111,10 @@ class _File:
         self._write(summary=_hparams(metadata.EXPERIMENT_TAG, experiment=experiment))
         self._write(summary=hparams_pb(known, trial_id=self._name, start_time_secs=self._begun_s))
 
-    def log(self, report: Report, quality: str, unit: str) -> None:
-        for row in charts.thinned(charts.rows(report, quality, unit)):
+    def log(self, report: Report, metric: Metric) -> None:
+        for row in charts.thinned(charts.rows(report, metric)):
             values = dict(row)
-            samples = int(values.pop(unit, self._samples))
+            samples = int(values.pop(metric.unit, self._samples))
             self._seconds = values.pop("seconds", self._seconds)
             is_behind, self._samples = samples < self._samples, samples
             if is_behind or self._goes_on:  # resumed from a checkpoint: later steps are repeated

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from autotune.core.metric import Metric
 from autotune.core.secrecy import wandb_is_online
 from autotune.storage.trial_dir import TrainingDir
 from autotune.trackers.event_files import EventFiles
@@ -24,8 +25,7 @@ class Shown:
 
     group: str
     settings: Mapping[str, Any]
-    quality: str
-    unit: str
+    metric: Metric
     tags: tuple[str, ...] = ()
 
 
@@ -38,7 +38,7 @@ class Following:
 
     def __init__(self, place: TrainingDir, shown: Shown, mode: str) -> None:
         self._name = place.root.name
-        self._files = EventFiles(place.tensorboard_dir, shown.quality, shown.unit, _WHOSE)
+        self._files = EventFiles(place.tensorboard_dir, shown.metric, _WHOSE)
         self._files.begin(self._name, shown.settings)
         self._worker = None if mode == "off" else _worker(place, shown, mode)
 
@@ -70,7 +70,7 @@ class Following:
 def _worker(place: TrainingDir, shown: Shown, mode: str) -> "Worker":
     from autotune.trackers.runs import Kept, Runs, Worker  # noqa: PLC0415 - W&B takes a while
 
-    identity = shown.group, shown.quality, shown.unit, tuple(shown.tags)
+    identity = shown.group, shown.metric, tuple(shown.tags)
     kept = Kept(place.root, place.wandb_key_file, *identity, whose=_WHOSE)
     worker = Worker(Runs(kept, wandb_is_online(mode, os.environ)))
     worker.put("start", 0, dict(shown.settings))

@@ -18,6 +18,7 @@ import wandb
 from autotune.core import files
 from autotune.core.errors import printable
 from autotune.core.measurement import Measurement
+from autotune.core.metric import Metric
 from autotune.core.secrecy import cleaned
 from autotune.core.trial import Failure, Outcome, Status, Trial
 from autotune.judging.decisions.history import History
@@ -118,8 +119,7 @@ class Kept:
     directory: Path
     key_file: Path  # keeps a random key, so that run IDs differ from those of another session of this name
     session: str  # W&B group of all runs
-    quality: str
-    unit: str
+    metric: Metric
     tags: tuple[str, ...]  # of every run
     whose: str = "search"  # or "training", which has a single run
 
@@ -189,7 +189,7 @@ class Runs:
             resume="allow",
             settings=_settings(),
         )
-        for axis, groups in axes(self.kept.unit).items():
+        for axis, groups in axes(self.kept.metric.unit).items():
             run.define_metric(axis, hidden=True)
             for group in groups:
                 run.define_metric(group, step_metric=axis)
@@ -199,7 +199,7 @@ class Runs:
         if report.outcome is not None:
             self._ends[report.number] = report.outcome, report.measurement
         if run := self._open.get(report.number):
-            for row in rows(report, self.kept.quality, self.kept.unit):
+            for row in rows(report, self.kept.metric):
                 run.log(row)
 
     def end(self, number: int, failed: bool) -> None:
@@ -212,7 +212,7 @@ class Runs:
         if failed and outcome.status is Status.INTERRUPTED:
             outcome = replace(outcome, status=Status.FAILED)
         if run := self._open.get(number):
-            run.summary.update(summary(outcome, measurement, self.kept.quality, self.kept.unit))
+            run.summary.update(summary(outcome, measurement, self.kept.metric))
             run.finish(exit_code=_EXIT_CODES.get(outcome.status, 0))
         self._open.pop(number, None)
         self._ends.pop(number, None)

@@ -15,7 +15,7 @@ class Board(LoggerCallback):
     """Logs every trial to `directory`, in a run named by the trial number."""
 
     def __init__(self, directory: Path, space: Space) -> None:
-        self._files = EventFiles(directory, space.objective.quality, space.unit)
+        self._files = EventFiles(directory, space.metric)
         self._knobs = tuple(space.knobs)
 
     def log_trial_start(self, trial: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from ray.air.integrations.wandb import WandbLoggerCallback
 
+from autotune.core.metric import Metric
 from autotune.core.secrecy import wandb_is_online
 from autotune.judging.decisions.history import History
 from autotune.storage.store import Session
@@ -29,13 +30,12 @@ class Tracker(WandbLoggerCallback):
         session: str,
         mode: str = "auto",
         *,
-        quality: str,
-        unit: str,
+        metric: Metric,
         tags: Sequence[str] = (),
     ) -> None:
         super().__init__(group=session)
         self._directory = directory
-        self._known_by = session, quality, unit, tuple(tags)
+        self._known_by = session, metric, tuple(tags)
         self._online = wandb_is_online(mode, os.environ)
         self._worker: Worker | None = None
 

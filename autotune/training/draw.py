@@ -52,7 +52,7 @@ def _heading(standing: Standing) -> Iterator[Text]:
 def _done(standing: Standing) -> str:
     """`12,400 of 40,000 samples, epoch 3.1 of 10.0, 27m 05s of training left`, as far as it is known."""
     total, epoch = standing.plan.samples, standing.epoch
-    parts = [told.done(standing.samples, total, standing.plan.unit)]
+    parts = [told.done(standing.samples, total, standing.plan.metric.unit)]
     if epoch:
         of = "" if total is None else f" of {total / epoch:.1f}"
         parts.append(f"epoch {standing.samples / epoch:.1f}{of}")
@@ -84,7 +84,7 @@ def _figures(standing: Standing) -> Table:
 
 def _throughput(standing: Standing) -> Text:
     """Returns the current throughput and the mean so far."""
-    unit, so_far, mfu = standing.plan.unit, _so_far(standing), standing.measurement.mfu
+    unit, so_far, mfu = standing.plan.metric.unit, _so_far(standing), standing.measurement.mfu
     parts = {
         f"{words.rate(standing.recent_per_s)} {unit}/s now": standing.recent_per_s,
         f"{words.rate(so_far)} so far": so_far,
@@ -104,27 +104,27 @@ def _promised(standing: Standing) -> Text:
     if known is None:
         return text
     if known.throughput is not None:
-        text.append(f"{words.rate(known.throughput)} {plan.unit}/s")
+        text.append(f"{words.rate(known.throughput)} {plan.metric.unit}/s")
         if per_s := _comparable_per_s(standing):
             ratio = per_s / known.throughput.value
             is_slower = ratio <= 1 - promise.SLACK
             text.append(": ").append(promise.beside(ratio), style=_WARNING if is_slower else _GOOD)
     if known.least is not None and known.quality is not None:
-        quality = _found(Point(known.samples, plan.goal.turned(known.quality)))
-        text.append(f"{', ' if text else ''}{printable(plan.quality)} {quality}")
+        quality = _found(Point(known.samples, plan.metric.turned(known.quality)))
+        text.append(f"{', ' if text else ''}{printable(plan.metric.name)} {quality}")
     return text
 
 
 def _comparable_per_s(standing: Standing) -> float | None:
     """Returns the current throughput; the mean so far if evaluations count, as step windows exclude them."""
     so_far = _so_far(standing)
-    now = None if standing.plan.counts_evaluations else standing.recent_per_s
+    now = None if standing.plan.metric.counts_evaluations else standing.recent_per_s
     return now or (so_far.value if so_far else None)
 
 
 def _quality(standing: Standing) -> Text:
     """Returns the last evaluation, the best if it differs, and the curve."""
-    name, best = printable(standing.plan.quality), standing.best
+    name, best = printable(standing.plan.metric.name), standing.best
     if best is None:
         return Text(f"no evaluation has {name} yet", style=draw.HINT)
     last = standing.curve[-1]

@@ -3,18 +3,26 @@
 import json
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from autotune.core import files, units
 from autotune.core.errors import InputError
+from autotune.core.metric import Metric
 from autotune.core.settings import Config, Setting
 from autotune.judging.accounts.promise import Promise
 from autotune.space.sections import Objective
 from autotune.storage.trial_dir import TrainingDir
 
-_SAME = ("workload", "quality", "minimize", "unit")  # fixed for a whole training, as are its settings
+# Fixed for a whole training, as are its settings.
+_FIXED = {
+    "workload": attrgetter("workload"),
+    "quality": attrgetter("metric.name"),
+    "minimize": attrgetter("metric.minimize"),
+    "unit": attrgetter("metric.unit"),
+}
 
 
 @dataclass(frozen=True)
@@ -28,17 +36,13 @@ class Plan:
     promise: Promise | None = None
     changes: Mapping[str, Setting] = field(default_factory=dict)  # made since, by recovery
     _: KW_ONLY
-    quality: str
-    minimize: bool  # lower is better
-    unit: str
+    metric: Metric
     device: str
-    counts_evaluations: bool = False  # in the speed
-    samples_per_evaluation: int | None = None  # None: as often as the training evaluates
 
     @property
     def goal(self) -> Objective:
         """The objective that judges its evaluations."""
-        return Objective.model_validate({"minimize" if self.minimize else "quality": self.quality})
+        return Objective.model_validate({"minimize" if self.metric.minimize else "quality": self.metric.name})
 
 
 _PLAN = TypeAdapter(Plan)
@@ -71,7 +75,7 @@ def gone_on_with(known: Plan, plan: Plan, place: TrainingDir) -> Plan:
     """
     names = {**known.settings, **plan.settings}
     pairs = [
-        *((name, getattr(known, name), getattr(plan, name)) for name in _SAME),
+        *((name, value(known), value(plan)) for name, value in _FIXED.items()),
         *((name, known.settings.get(name), plan.settings.get(name)) for name in names),
     ]
     differ = [f"{name} {units.shown(was)}, now {units.shown(now)}" for name, was, now in pairs if was != now]

@@ -8,7 +8,6 @@ from autotune.core import units
 from autotune.core.measurement import Measurement
 from autotune.core.record_names import TRAIN_LOSS
 from autotune.judging.measurement.trends import Point
-from autotune.space.sections import turned
 from autotune.training.plan import Plan
 from autotune.training.watch import Watch
 from autotune.trials.progress import Phase
@@ -42,7 +41,7 @@ class Standing:
         for record in records:
             samples = record.get("samples", samples)
             furthest = max(furthest, samples)
-            _add(curve, samples, record.get(self.plan.quality))
+            _add(curve, samples, record.get(self.plan.metric.name))
             _add(losses, samples, record.get(TRAIN_LOSS), apart=_FINE * samples)
             loss = units.number(record[TRAIN_LOSS]) if TRAIN_LOSS in record else loss
         return replace(
@@ -78,8 +77,8 @@ class Standing:
     @property
     def best(self) -> Point | None:
         """The best evaluation so far, the first of equal ones."""
-        minimize = self.plan.minimize
-        return max(self.curve, key=lambda point: turned(point.value, minimize=minimize), default=None)
+        metric = self.plan.metric
+        return max(self.curve, key=lambda point: metric.turned(point.value), default=None)
 
 
 def _add(points: list[Point], samples: int, value: object, apart: float = 0.0) -> None:

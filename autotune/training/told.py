@@ -12,7 +12,7 @@ from autotune.training.standing import Standing
 
 def begun(plan: Plan) -> str:
     """Says what is trained, for how long, and what was promised of it."""
-    unit = plan.unit
+    unit = plan.metric.unit
     length = "to its own end" if plan.samples is None else f"over {plan.samples} {unit}"
     known = plan.promise
     if known is None:
@@ -32,13 +32,13 @@ def progress(standing: Standing) -> str:
     """Says how far it is, how fast it is now, and how long it will take from here at that speed."""
     plan, shown = standing.plan, standing.measurement
     figures = {
-        f"{words.rate(standing.recent_per_s)} {plan.unit}/s": standing.recent_per_s,
+        f"{words.rate(standing.recent_per_s)} {plan.metric.unit}/s": standing.recent_per_s,
         f"{words.duration(standing.left_s)} of training left": standing.left_s,
         f"loss {words.score(standing.loss)}": standing.loss,
         f"memory {peak(shown)}": shown.peak_memory_bytes,
     }
     known = (text for text, value in figures.items() if value is not None)
-    return ", ".join([done(standing.samples, plan.samples, plan.unit), *known])
+    return ", ".join([done(standing.samples, plan.samples, plan.metric.unit), *known])
 
 
 def peak(shown: Measurement) -> str:
@@ -47,16 +47,16 @@ def peak(shown: Measurement) -> str:
 
 def evaluation(record: Mapping[str, object], plan: Plan) -> str:
     """Returns the result of an evaluation."""
-    found = units.number(record.get(plan.quality))
-    return f"after {record['samples']} {plan.unit}: {plan.quality} {words.score(found)}"
+    found = units.number(record.get(plan.metric.name))
+    return f"after {record['samples']} {plan.metric.unit}: {plan.metric.name} {words.score(found)}"
 
 
 def ended(outcome: Outcome, shown: Measurement, plan: Plan) -> str:
     """Says how it has ended, with its figures."""
-    done = f"{outcome} after {shown.samples} {plan.unit}"
+    done = f"{outcome} after {shown.samples} {plan.metric.unit}"
     if outcome.status is not Status.COMPLETED:
         return f"{done}: {outcome.reason}" if outcome.reason else done
-    return f"{done}: {rows.of_run(shown, plan.goal).line(plan.unit, plan.quality)}"
+    return f"{done}: {rows.of_run(shown, plan.goal).line(plan.metric.unit, plan.metric.name)}"
 
 
 def meanwhile(shown: Measurement) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from autotune.core import units
 from autotune.core.measurement import PHASES
+from autotune.core.metric import Metric
 from autotune.core.record_names import COMPILING
 from autotune.display import growth, words
 from autotune.display.growth import MEMORIES, Memory
@@ -31,11 +32,10 @@ class Said(NamedTuple):
 
 
 class Length(NamedTuple):
-    """The length of a training and of its epochs, in a `unit` of work; None if that is not known."""
+    """The samples of a training and of its epochs; None if that is not known."""
 
     samples: int | None
     epoch: int | None
-    unit: str
 
 
 class Watch:
@@ -44,9 +44,9 @@ class Watch:
     Every process needs a new one: its memory starts over, and other settings have another speed.
     """
 
-    def __init__(self, quality: str, length: Length) -> None:
-        self._length = length
-        self._steps, self._windows = StepWindows(quality), list[Window]()
+    def __init__(self, metric: Metric, length: Length) -> None:
+        self._metric, self._length = metric, length
+        self._steps, self._windows = StepWindows(metric.name), list[Window]()
         self._held = {memory: Series() for memory in MEMORIES}
         self._since = math.inf  # samples at the start of this process
         self._told: set[Memory] = set()
@@ -85,7 +85,7 @@ class Watch:
         if change is None:
             return []
         self._windows = [window for window in self._windows if window.samples >= change.samples]
-        return [Said(Kind.DRIFT, _of_drift(change, self._length.unit))]
+        return [Said(Kind.DRIFT, _of_drift(change, self._metric.unit))]
 
     def _leaking(self, report: Report) -> list[Said]:
         """Waits for one full epoch of this process first, because caches fill during it."""
@@ -103,7 +103,7 @@ class Watch:
         if not trends.will_fill(slope, held, held + free, samples, self._end(samples)):
             return None
         full = trends.full_at(slope, held, held + free, samples)
-        unit, when = self._length.unit, growth.until(full, self._length.unit, self._length.epoch)
+        unit, when = self._metric.unit, growth.until(full, self._metric.unit, self._length.epoch)
         rises = f"use of {memory.name} grows: {growth.more(slope, unit)}"
         return f"{rises}; at this slope it is full after {when}, {self._how_soon(full.samples - samples)}"
 

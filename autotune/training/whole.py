@@ -92,7 +92,7 @@ class Whole:
 
     def _new_watch(self) -> Watch:
         planned, epoch = self._plan, self._training.space.training.samples_per_epoch
-        return Watch(planned.quality, Length(planned.samples, epoch, planned.unit))
+        return Watch(planned.metric, Length(planned.samples, epoch))
 
     def _going_on(self, last: Report, how: GoOn) -> None:
         self._watch = self._new_watch()
@@ -114,7 +114,7 @@ class Whole:
         for kind, text in messages:
             self._happened(kind, text)
         for record in report.records:
-            if self._plan.quality in record:
+            if self._plan.metric.name in record:
                 self._shows.say(told.evaluation(record, self._plan))
         if report.outcome is None:
             self._shows.stands(self._standing)

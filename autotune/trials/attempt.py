@@ -48,10 +48,10 @@ class Attempt:
         self._order, self._server = order, server
         self._place = order.place
         self._grace_s = _WHOLE_GRACE_S if order.whole else _GRACE_S
-        self._progress = Progress(order, order.settings)
+        self._progress = Progress(order.metric, order.settings)
         self._started, self._earlier_s = time.monotonic(), 0.0
         self._heard_s = self._started
-        self._thinner = Thinner(order.quality, _STEPS_APART_S if order.whole else 0.0)
+        self._thinner = Thinner(order.metric.name, _STEPS_APART_S if order.whole else 0.0)
         self._device = telemetry.device()
         self._outcome: Outcome | None = None
         self._note = ""  # a doubt about its records, for the user
@@ -105,7 +105,7 @@ class Attempt:
             phase=self._progress.phase(time.monotonic() - self._heard_s),
             elapsed_s=self._earlier_s + time.monotonic() - self._started,
             measurement=shown,
-            records=_thin(records, self._order.quality),
+            records=_thin(records, self._order.metric.name),
             telemetry=self._telemetry.latest() if self._telemetry else {},
             note=self._server.note or self._note,
         )
@@ -149,10 +149,10 @@ class Attempt:
         return failures.failed(Failure.ERROR, why_not)
 
     def _overdue(self) -> str:
-        samples, order = self._progress.measurement().samples, self._order
+        samples, metric = self._progress.measurement().samples, self._order.metric
         return (
-            f"no record has {order.quality} after {samples} {order.unit}; the workload must yield one that "
-            f"has it by {order.samples}, the {order.unit} of a trial"
+            f"no record has {metric.name} after {samples} {metric.unit}; the workload must yield one that "
+            f"has it by {self._order.samples}, the {metric.unit} of a trial"
         )
 
     def _end_if_beaten(self, shown: Measurement) -> None:

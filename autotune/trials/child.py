@@ -146,7 +146,7 @@ class Child:
 
     def _follow(self, record: Mapping[str, Any]) -> None:
         """Notes progress: more samples, or the first evaluation at the same number of samples."""
-        is_evaluation = self._order.quality in record
+        is_evaluation = self._order.metric.name in record
         if record["samples"] > self._samples or (is_evaluation and not self._is_evaluated):
             self._still_s = 0.0
             self._is_evaluated = is_evaluation

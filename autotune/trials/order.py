@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from autotune.core.metric import Metric
 from autotune.core.settings import Setting
 from autotune.storage.identity import TrialIdentity
 from autotune.storage.trial_dir import TrialDir
@@ -18,11 +19,9 @@ class Order:
     workload: str | dict[str, Any]
     settings: dict[str, Setting]  # the tuner's
     directory: str
-    quality: str  # the key that marks a record as an evaluation
+    metric: Metric
     samples: int  # of the whole trial; it ends with the first evaluation at or after them
     memory_limit_bytes: int | None = None  # host memory, beyond a process that has imported the workload
-    minimize: bool = False  # a lower quality is better
-    unit: str = "samples"  # the key under which records count their samples
     gpus: float = 0.0  # that must be visible; below 1: a share of one GPU
     device_memory_bytes: int | None = None  # the trial's share of each GPU
     memory_cap_bytes: int | None = None  # of the allocator, within that share; None: no cap
@@ -36,8 +35,6 @@ class Order:
     keep_work: bool = False
     identity: TrialIdentity | None = None  # the trial and session; None for a training outside a session
     given: dict[str, Any] | None = None  # passed to the workload, in its names and types; None: `settings`
-    counts_evaluations: bool = False  # evaluations are part of the speed
-    samples_per_evaluation: int | None = None  # between evaluations, for the speed; None: as they come
     outside_s: float = 0.0  # in a race, which has no evaluations: their time per sample
     unsure: float = 0.0  # in a race: relative error of the speed because of `outside_s`
     whole: bool = False  # ends when the workload does, or as above if `samples` > 0; steps kept: one a second

@@ -4,15 +4,15 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from autotune.core import units
 from autotune.core.measurement import PHASES, Evaluation, Measurement, Schedule, Throughput
+from autotune.core.metric import Metric
 from autotune.core.record_names import COMPILING, FLOPS, QUEUED, RATE, TRAIN_LOSS
 from autotune.core.settings import Config
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.measurement.meter import Meter, prefetched_steps, with_evaluations
-from autotune.space.sections import turned
 from autotune.storage.records import is_mark, steps_of
 from autotune.trials import failures
 from autotune.trials.peaks import CountedFlops, HeldMemory
@@ -40,31 +40,15 @@ class Phase(StrEnum):
     RACING = "racing"
 
 
-class Counted(Protocol):
-    """The rules for counting records, as in `Order`, in `Plan` (a whole training) and in `Counting`."""
-
-    @property
-    def quality(self) -> str: ...
-    @property
-    def minimize(self) -> bool: ...
-    @property
-    def unit(self) -> str: ...
-    @property
-    def counts_evaluations(self) -> bool: ...
-    @property
-    def samples_per_evaluation(self) -> int | None: ...
-
-
 class Progress:
-    """Folds the records of a trial with `settings` into its measurement, counted as `of` says.
+    """Folds the records of a trial with `settings` into its measurement.
 
     Records have the workload's own sign. Internally higher is better: a quality to minimize, its chance level
     and its per-item scores are negated when they enter the curve, and nowhere else.
     """
 
-    def __init__(self, of: Counted, settings: Config) -> None:
-        self._quality, self._minimize, self._unit = of.quality, of.minimize, of.unit
-        self._counts_evaluations, self._every = of.counts_evaluations, of.samples_per_evaluation
+    def __init__(self, metric: Metric, settings: Config) -> None:
+        self._metric = metric
         self._meter = Meter(prefetched_steps(settings))
         self._samples = self._evaluated_samples = self._steps_since_evaluation = 0
         self._has_begun = self._ended = False
@@ -94,10 +78,10 @@ class Progress:
     @property
     def quality(self) -> float | None:
         """The quality at the last evaluation, higher is better; None if it was not a finite number."""
-        return self._turned(self._scores.get(self._quality))
+        return self._turned(self._scores.get(self._metric.name))
 
     def _turned(self, value: float | None) -> float | None:
-        return None if value is None else turned(value, minimize=self._minimize)
+        return None if value is None else self._metric.turned(value)
 
     def is_overdue(self, samples: int) -> bool:
         """Returns True if a trial of `samples` has run far beyond its end without an evaluation there."""
@@ -126,9 +110,9 @@ class Progress:
     def _throughput(self) -> Throughput | None:
         """Returns the throughput to compare: steady state, with evaluations if they count."""
         steady = self._meter.throughput()
-        if not self._counts_evaluations:
+        if not self._metric.counts_evaluations:
             return steady
-        every = self._every or self._evaluated_samples / max(1, len(self._curve))
+        every = self._metric.samples_per_evaluation or self._evaluated_samples / max(1, len(self._curve))
         return with_evaluations(steady, self._meter.outside(), every) if every else None
 
     def has_known_speed(self) -> bool:
@@ -141,7 +125,7 @@ class Progress:
 
         `planned` is the number of samples it was configured for, 0 if none.
         """
-        seen, unit = self._evaluated_samples, self._unit
+        seen, unit = self._evaluated_samples, self._metric.unit
         if self._samples < _WHOLE_SHARE * planned:
             return (
                 f"the training ended after {self._samples} {unit}, and was planned for {planned}: the "
@@ -169,7 +153,7 @@ class Progress:
         if is_mark(record):
             self.restart()
             return
-        is_evaluation = self._quality in record
+        is_evaluation = self._metric.name in record
         self._has_begun = True
         before, self._samples = self._samples, record["samples"]
         self._meter.add(
@@ -218,12 +202,12 @@ class Progress:
     def _evaluated(self, record: Mapping[str, Any]) -> None:
         """Takes the finite scores, and adds a point to the curve if the quality is one of them."""
         if not self._samples:  # the untrained model
-            self._start = self._turned(units.number(record[self._quality]))
+            self._start = self._turned(units.number(record[self._metric.name]))
             return
-        counted = {"at_s", self._unit} - {"samples"}  # the unit duplicates "samples"
+        counted = {"at_s", self._metric.unit} - {"samples"}  # the unit duplicates "samples"
         numbers = {k: units.number(v) for k, v in record.items() if k not in counted}
         self._scores = {k: v for k, v in numbers.items() if v is not None and abs(v) <= _LARGEST}
-        self._raw_quality, self._evaluated_samples = record[self._quality], self._samples
+        self._raw_quality, self._evaluated_samples = record[self._metric.name], self._samples
         self._steps_since_evaluation = 0
         while self._curve and self._curve[-1].samples >= self._samples:
             self._curve.pop()  # a resumed trial repeats what came after its checkpoint
@@ -231,17 +215,17 @@ class Progress:
         if self.quality is not None:
             if self._start is None and not self._curve:
                 self._start = self._start_by_steps(-self.quality)
-            chance = self._turned(self._scores.get(f"{self._quality}_chance"))
+            chance = self._turned(self._scores.get(f"{self._metric.name}_chance"))
             collapsed = record.get("collapsed") is True
             self._curve.append(
                 Evaluation(self._samples, self._meter.training_s, self.quality, chance, collapsed)
             )
-            items = _numbers(record.get(f"{self._quality}_items"))
-            self._items.append(tuple(turned(value, minimize=self._minimize) for value in items))
+            items = _numbers(record.get(f"{self._metric.name}_items"))
+            self._items.append(tuple(map(self._metric.turned, items)))
 
     def _start_by_steps(self, first: float) -> float | None:
         """Returns the first step's loss as a quality if it is comparable with the `first` evaluation."""
-        is_alike = self._minimize and abs(self._last_loss - first) <= _ALIKE * first
+        is_alike = self._metric.minimize and abs(self._last_loss - first) <= _ALIKE * first
         return -self._first_loss if is_alike and self._first_loss > first else None
 
     def _mean_items(self) -> tuple[float, ...]:
@@ -259,17 +243,16 @@ class Progress:
         return verdict
 
     def _lack(self) -> str | None:
+        name, unit = self._metric.name, self._metric.unit
         if not self._evaluated_samples and self._raw_quality is None:
-            return f"the workload ended without a record that has {self._quality}"
+            return f"the workload ended without a record that has {name}"
         if self.quality is None:
             shown = units.shown(self._raw_quality)
-            return (
-                f"{self._quality} is not a number after {self._evaluated_samples} {self._unit}: got {shown}"
-            )
+            return f"{name} is not a number after {self._evaluated_samples} {unit}: got {shown}"
         if self._throughput() is None:
             return (
                 "its throughput could not be measured: that takes two records without "
-                f"{self._quality}, the second with more {self._unit}; a trial may be too short"
+                f"{name}, the second with more {unit}; a trial may be too short"
             )
         return None
 

@@ -140,7 +140,7 @@ class _Member:
 
     def _listen(self, child: Child, timeout_s: float) -> None:
         logs.bound(self._order.place.log)
-        quality = self._order.quality
+        quality = self._order.metric.name
         for event in child.poll(timeout_s):
             record, is_break = event.record, quality in event.record or COMPILING in event.record
             if is_break or QUEUED not in record:

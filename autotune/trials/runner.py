@@ -159,7 +159,7 @@ def _drive(
         settings,
         order.samples,
         order.memory_cap_bytes,
-        order.unit,
+        order.metric.unit,
         gpus=order.gpus,
         whole=order.whole,
     )
@@ -196,8 +196,8 @@ class _Count:
     """Checks the records of a workload, adds figures of the process, and sends them."""
 
     def __init__(self, order: Order, messages: BinaryIO, watch: "_Watch") -> None:
-        self._quality, self._messages, self._watch = order.quality, messages, watch
-        self._check = Check(order.unit)
+        self._quality, self._messages, self._watch = order.metric.name, messages, watch
+        self._check = Check(order.metric.unit)
         self._last_s = _clock_s()
         self._held: dict[str, Any] = {}  # memory figures last reported by the process that trains
 

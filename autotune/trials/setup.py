@@ -11,7 +11,7 @@ from autotune.core.trial import Trial, TrialKind
 from autotune.judging.accounts import overhead
 from autotune.judging.decisions import objective, racing
 from autotune.memory import room
-from autotune.space import configurations, evaluating, lengths
+from autotune.space import configurations, lengths
 from autotune.space.space import Space
 from autotune.storage.store import Options, Session
 from autotune.storage.trial_dir import TrialDir
@@ -120,7 +120,7 @@ class Training:
             samples=0,
             stall_timeout_s=self.options.stall_timeout_s,
             revision=self.workload.revision(),
-            **asdict(evaluating.counting(self.space, config)),
+            metric=self.space.metric_of(config),
         )
 
 

@@ -165,8 +165,8 @@ def _clocked(order: Order) -> tuple[float, list[tuple[int, float]], list[Point]]
         at_s, samples = record["at_s"], record["samples"]
         if before_s is None:
             start_s = at_s - begun_s
-        elif order.quality in record:
-            point = _point(record, order.quality, at_s - before_s)
+        elif order.metric.name in record:
+            point = _point(record, order.metric.name, at_s - before_s)
             evaluations += [] if point is None else [point]
         else:
             steps.append((samples - before, at_s - before_s))

@@ -20,7 +20,6 @@ from autotune.judging.decisions import confirm, objective, racing, stopping
 from autotune.judging.measurement import curves
 from autotune.search.ports import Environment, SearchOptions, Silent
 from autotune.search.search import Search
-from autotune.space import evaluating
 from autotune.trials.progress import Progress
 from lab.replay.table import Point, Run, Table
 
@@ -91,7 +90,7 @@ class Machine:
         if not known:
             raise KeyError(f"no quality of {dict(config)}")
         curve = self._next_seed(config, known)
-        progress = Progress(evaluating.counting(space, config), space.settings(config))
+        progress = Progress(space.metric_of(config), space.settings(config))
         asked_s, seconds, samples = 0.0, 0.0, space.samples(config)
         for record in self._records(run, curve, at_s):
             progress.count(record)

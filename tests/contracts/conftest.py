@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from autotune.core.metric import Metric
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
@@ -51,7 +52,7 @@ def begin(kind, server, tmp_path):
     def attempt(program, settings=None, *, samples=80, **rest):
         settings = {**SETTINGS, **(settings or {})}
         workload = kind.workload(program, settings)
-        order = Order(0, workload, settings, str(tmp_path), "score", samples, **rest)
+        order = Order(0, workload, settings, str(tmp_path), Metric("score"), samples, **rest)
         begun.append(Attempt(order, server))
         return begun[-1]
 

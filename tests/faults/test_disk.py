@@ -14,6 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from autotune.core import files
 from autotune.core.measurement import Measurement, Throughput
+from autotune.core.metric import Metric
 from autotune.core.trial import Status
 from autotune.space import spaces
 from autotune.storage import studies
@@ -212,7 +213,7 @@ def test_a_disk_that_turns_read_only_in_the_middle_stops_the_search_and_loses_no
 def test_a_slow_disk_is_not_taken_for_a_stall(tmp_path, disk, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     monkeypatch.setattr(children, "_SHORTEST_STALL_S", 0.5)
-    order = Order(0, "slow_disk:fit", {"disk": str(disk)}, str(tmp_path), "bleu_4", samples=1)
+    order = Order(0, "slow_disk:fit", {"disk": str(disk)}, str(tmp_path), Metric("bleu_4"), samples=1)
     subprocess.run(["fsfreeze", "--freeze", disk], check=True)
     try:
         child = Child(order, ForkServer([]))

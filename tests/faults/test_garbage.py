@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Status
 from autotune.judging.decisions import confirm
 from autotune.judging.decisions.history import History
@@ -75,7 +76,7 @@ def attempt_at(tmp_path, server):
             workload="garbage_workload:fit",
             settings={"kind": kind},
             directory=str(tmp_path),
-            quality="bleu_4",
+            metric=Metric("bleu_4"),
             samples=80,
             stall_timeout_s=6.0 if FAULTS.get(kind, (ERROR,))[0] is TIMEOUT else 30.0,
         )

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Status
 from autotune.trials import attempt
 from autotune.trials.attempt import Attempt
@@ -55,7 +56,7 @@ def server():
 
 def order(directory, hang, **rest):
     settings = {"hang": hang, "learning_rate": 1e-3}
-    return Order(0, "trivial:hangs", settings, str(directory), "bleu_4", samples=16, **rest)
+    return Order(0, "trivial:hangs", settings, str(directory), Metric("bleu_4"), samples=16, **rest)
 
 
 def finish(running, seconds=240):
@@ -190,13 +191,14 @@ IMPORTS = """
 import sys
 from dataclasses import replace
 from pathlib import Path
+from autotune.core.metric import Metric
 from autotune.trials import fork_server
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 
 fork_server._PRELOAD_S = 10.0  # more than a server needs that hangs in nothing
-order = Order(0, "stuck:fit", {}, ".", "bleu_4", samples=1, stall_timeout_s=120.0)
+order = Order(0, "stuck:fit", {}, ".", Metric("bleu_4"), samples=1, stall_timeout_s=120.0)
 child = Child(order, ForkServer(["stuck"]))
 Path("here").unlink(missing_ok=True)  # of the server that hung in it, too
 while not Path("here").exists():

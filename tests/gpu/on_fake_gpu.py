@@ -18,6 +18,7 @@ import json, os, sys
 from pathlib import Path
 
 from autotune.core import errors
+from autotune.core.metric import Metric
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
@@ -28,7 +29,8 @@ for number, case in enumerate(cases):
     Path(os.environ["FAKE_CUDA"]).write_text(json.dumps(case["gpu"]))
     directory = Path(str(number))
     directory.mkdir()
-    order = Order(number, case["workload"], case["config"], str(directory), "r2", 1000, **case["order"])
+    score = Metric("r2")
+    order = Order(number, case["workload"], case["config"], str(directory), score, 1000, **case["order"])
     child, records = Child(order, server), []
     while child.verdict is None:
         records += [{"at_s": event.at_s, **event.record} for event in child.poll(1.0)]

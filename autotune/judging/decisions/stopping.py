@@ -1,14 +1,14 @@
 """May this trial still win? Pure functions of what it has shown, and of what is known of the others."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from autotune.core.measurement import Evaluation, Measurement, Throughput
+from autotune.core.metric import Metric
 from autotune.core.trial import Outcome, Status, StoppedFor, Trial
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import curves
-from autotune.space.sections import turned
 
 _MORE_OTHERS = 0.05  # of the machine, that other programs may take more than they did beside a rival
 _FEWEST_STEPS = 8  # before that an interval is a guess, and it is asked again every second
@@ -44,7 +44,7 @@ class Threshold:
     The baseline's training has so many `samples`. `curve` is its quality; a share of `keep` must be kept of
     what it has gained since the quality `start`. `noise` is the standard deviation between runs that differ
     in their seed alone, as a share of that; None while it is not known. `drift` is that of the throughput of
-    the same settings from run to run. `minimize` and `unit` say how qualities and samples are shown.
+    the same settings from run to run.
     """
 
     rivals: tuple[Rival, ...] = ()
@@ -54,14 +54,13 @@ class Threshold:
     start: float | None = None
     noise: float | None = None
     drift: float = 0.0
-    minimize: bool = False
-    unit: str = "samples"
+    metric: Metric = field(default_factory=lambda: Metric("quality"))
 
 
 def threshold(history: History) -> Threshold:
     """Returns the bar for running trials, after all that is known."""
     space, goal = history.space, history.space.objective
-    bar = partial(Threshold, drift=history.speeds.drift, minimize=goal.minimize is not None, unit=space.unit)
+    bar = partial(Threshold, drift=history.speeds.drift, metric=space.metric)
     if goal.target is not None:
         return bar(_soonest(history))
     bar = partial(bar, samples=space.budget.samples_per_trial, start=history.start, noise=history.noise)
@@ -152,12 +151,11 @@ def why_slower(throughput: Throughput | None, rival: Rival, threshold: Threshold
     most = throughput.samples_per_s + throughput.half_width_per_s
     if most * (1 + curves.SURE * threshold.drift) / samples >= rival.samples_per_s / rival.samples:
         return None
+    unit = threshold.metric.unit
     if samples != rival.samples:
         theirs_s = rival.samples / rival.samples_per_s
-        return (
-            f"{samples} {threshold.unit} take {samples / most:.0f} s; trial {rival.number} {theirs_s:.0f} s"
-        )
-    return f"at most {most:.1f} {threshold.unit}/s; trial {rival.number} has {rival.samples_per_s:.1f}"
+        return f"{samples} {unit} take {samples / most:.0f} s; trial {rival.number} {theirs_s:.0f} s"
+    return f"at most {most:.1f} {unit}/s; trial {rival.number} has {rival.samples_per_s:.1f}"
 
 
 def _too_poor(shown: Measurement, beside: Measurement, threshold: Threshold) -> Outcome | None:
@@ -165,8 +163,8 @@ def _too_poor(shown: Measurement, beside: Measurement, threshold: Threshold) -> 
         return None
     there = curves.at(threshold.curve, beside.curve[-1].samples) or 0.0
     qualities = (shown.curve[-1].quality, there)
-    ours, theirs = (turned(quality, minimize=threshold.minimize) for quality in qualities)
-    after = f"after {shown.curve[-1].samples} {threshold.unit}"
+    ours, theirs = map(threshold.metric.turned, qualities)
+    after = f"after {shown.curve[-1].samples} {threshold.metric.unit}"
     reason = f"quality {ours:.4f} {after}, where the baseline has {theirs:.4f}"
     return _stopped(StoppedFor.POOR, reason)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autotune.core.measurement import Measurement, Slope
+from autotune.core.metric import Metric
 from autotune.core.settings import Setting
 from autotune.core.trial import Outcome
 from autotune.judging.accounts.promise import Answer, Kept
@@ -64,7 +65,7 @@ class TrainingReport:
     because a fault came after the last checkpoint. `work_bytes` are those of its checkpoints, and of all
     else that the workload keeps next to them. `planned` samples are the whole training's, None where only its
     workload knows. `settings` are those that it runs with now, `changes` which of them it has changed itself.
-    Where the speed of `measured` `counts_evaluations`, that of the curve does not. Qualities of `measured`
+    If the speed of `measured` counts evaluations, that of the curve does not. Qualities of `measured`
     have the tuner's sign: higher is better.
     """
 
@@ -73,10 +74,7 @@ class TrainingReport:
     workload: str
     device: str
     begun: float | None
-    quality: str
-    minimize: bool
-    unit: str
-    counts_evaluations: bool
+    metric: Metric
     planned: int | None
     outcome: Outcome | None
     promised: Promised | None

@@ -66,13 +66,13 @@ def by_section(report: TrainingReport) -> dict[str, list[Plot]]:
 
 
 def _axes(report: TrainingReport) -> Axes:
-    return Axes(report.unit, report.seconds, report.events)
+    return Axes(report.metric.unit, report.seconds, report.events)
 
 
 def learning(report: TrainingReport) -> list[Plot]:
     """The loss and the quality, each over samples and over time, and what else is known of steps."""
-    found, axes, name = report.curves, _axes(report), words.metric(report.quality)
-    quality = name + (", lower is better" if report.minimize else "")
+    found, axes, name = report.curves, _axes(report), words.metric(report.metric.name)
+    quality = name + (", lower is better" if report.metric.minimize else "")
     both = (
         (Plot("loss", _LOSS.label, "↑ loss"), _LOSS, found.loss),
         (Plot("quality", name, f"↑ {quality}"), Mark(name, "var(--winner)", "line"), thinned(found.quality)),
@@ -105,12 +105,12 @@ def _per_s(report: TrainingReport) -> list[Plot]:
     points = report.curves.speed
     if not points:
         return []
-    promised = None if report.counts_evaluations else _promised_speed(report)
+    promised = None if report.metric.counts_evaluations else _promised_speed(report)
     top = _ROOM * max([*(point.value for point in points), promised.value if promised else 0.0])
     plot = Plot(
         "speed",
-        f"{report.unit.capitalize()} per second",
-        f"↑ {report.unit} per second, of steps alone. Evaluations are left out.",
+        f"{report.metric.unit.capitalize()} per second",
+        f"↑ {report.metric.unit} per second, of steps alone. Evaluations are left out.",
         layout={"yaxis": {"range": [0, top]}, **_level(promised)},
         legend=(_PROMISED,) if promised else (),
     )
@@ -139,7 +139,7 @@ def _level(promised: Figure | None) -> dict[str, Any]:
 
 def _phases(report: TrainingReport) -> list[Plot]:
     """The time of a sample by the part of its step, one on top of the other, over time."""
-    found, each = report.curves.phases_s, report.unit.removesuffix("s")
+    found, each = report.curves.phases_s, report.metric.unit.removesuffix("s")
     if not found:
         return []
     runs = {mark: [_scaled(found[mark.label], 1000.0)] for mark in marks.phases(found)}

@@ -39,8 +39,8 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
     if known is None:
         raise InputError(f"{root}: is not the directory of a training: it has no {place.plan_file.name}")
     settings = {**known.settings, **known.changes}
-    progress = Progress(known, settings)
-    track = Track(known.quality)
+    progress = Progress(known.metric, settings)
+    track = Track(known.metric.name)
     for record in read_records(place):
         progress.count(record)
         track.count(record)
@@ -56,10 +56,7 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
         workload=known.workload,
         device=known.device,
         begun=attempts[0].begun if attempts else None,
-        quality=known.quality,
-        minimize=known.minimize,
-        unit=known.unit,
-        counts_evaluations=known.counts_evaluations,
+        metric=known.metric,
         planned=known.samples,
         outcome=outcome,
         promised=_promised(known, measured, outcome),
@@ -101,7 +98,7 @@ def _summary(seen: Mapping[str, Sequence[CurvePoint]], last: Mapping[str, float]
 def _promised(known: Plan, measured: Measurement, outcome: Outcome | None) -> Promised | None:
     if known.promise is None:
         return None
-    found = promise.kept(known.promise, measured, known.goal, known.unit)
+    found = promise.kept(known.promise, measured, known.goal, known.metric.unit)
     answer = promise.overall(found, outcome)
     return Promised(known.promise.session, known.promise.trial, answer, tuple(found))
 

@@ -10,7 +10,6 @@ from autotune.judging.accounts.promise import Answer
 from autotune.judging.measurement import estimates
 from autotune.reports.plot import Table
 from autotune.reports.training.model import Growth, TrainingReport
-from autotune.space.sections import turned
 from autotune.storage.records import is_score
 from autotune.training import told
 from autotune.training.events import Kind
@@ -72,15 +71,15 @@ def done(report: TrainingReport) -> str:
     """`12,000 of 20,000 samples (60%)`."""
     found, planned = report.measured.samples, report.planned
     share = f" ({words.share(found / planned)})" if planned else ""
-    return told.done(found, planned, report.unit) + share
+    return told.done(found, planned, report.metric.unit) + share
 
 
 def promised(report: TrainingReport) -> Table | None:
     """Returns what was promised next to what was found; None if nothing was promised."""
     kept = report.promised.kept if report.promised else ()
     kinds: dict[str, tuple[str, FigureForm]] = {
-        "speed": (f"{report.unit}/s", words.rate),
-        "quality": (words.metric(report.quality), words.score),
+        "speed": (f"{report.metric.unit}/s", words.rate),
+        "quality": (words.metric(report.metric.name), words.score),
         "memory": ("memory", words.memory),
     }
     named = ((*kinds[one.what], one) for one in kept)
@@ -99,14 +98,14 @@ def seen(report: TrainingReport) -> list[str]:
 def figures(report: TrainingReport) -> list[tuple[str, str]]:
     """Returns the figures of the training that are known, by names."""
     shown, speed = report.measured, report.measured.throughput
-    evaluations = f"evaluations {'included' if report.counts_evaluations else 'left out'}"
-    again = f"about {words.count(report.repeated)} {report.unit}" if report.repeated else words.NOTHING
+    evaluations = f"evaluations {'included' if report.metric.counts_evaluations else 'left out'}"
+    again = f"about {words.count(report.repeated)} {report.metric.unit}" if report.repeated else words.NOTHING
     found = {
         "done": done(report),
         "time": _time(report),
-        f"{report.unit}/s, {evaluations}": words.rate(estimates.of_run(speed)),
+        f"{report.metric.unit}/s, {evaluations}": words.rate(estimates.of_run(speed)),
         "optimizer steps/s, evaluations left out": words.rate(speed.steps_per_s if speed else None),
-        words.metric(report.quality): _quality(report),
+        words.metric(report.metric.name): _quality(report),
         "peak memory": view.memory(shown),
         **{f"use of {one.memory}": _growth(one, report) for one in report.growth},
         "trained parameters": words.count(shown.trained_parameters),
@@ -133,20 +132,20 @@ def _quality(report: TrainingReport) -> str:
     points = report.curves.quality
     if not points:
         return words.NOTHING
-    best = max(points, key=lambda point: turned(point.value, minimize=report.minimize))
+    best = max(points, key=lambda point: report.metric.turned(point.value))
     if best.value == points[-1].value:
         return words.score(best.value)
-    at = f"{words.score(best.value)} after {words.count(best.samples)} {report.unit}"
+    at = f"{words.score(best.value)} after {words.count(best.samples)} {report.metric.unit}"
     return f"{words.score(points[-1].value)}, the best {at}"
 
 
 def _growth(one: Growth, report: TrainingReport) -> str:
     if one.slope.low <= 0:
         return "no growth that is sure"
-    rises = growth.more(one.slope, report.unit)
+    rises = growth.more(one.slope, report.metric.unit)
     if one.full is None:
         return rises + ", and less and less" * one.slope.is_slowing
-    return f"{rises}; at this slope it is full after {growth.until(one.full, report.unit, None)}"
+    return f"{rises}; at this slope it is full after {growth.until(one.full, report.metric.unit, None)}"
 
 
 def _evaluations(report: TrainingReport) -> str:
@@ -169,7 +168,7 @@ def happened(report: TrainingReport) -> Table:
         (moment(e.at), words.duration(e.seconds), words.count(e.samples), e.kind, e.text)
         for e in report.events
     )
-    return Table(("when, UTC", "time", report.unit, "what", "told"), rows, numeric=(1, 2))
+    return Table(("when, UTC", "time", report.metric.unit, "what", "told"), rows, numeric=(1, 2))
 
 
 def settings(report: TrainingReport) -> Table:

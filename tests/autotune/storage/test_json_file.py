@@ -2,6 +2,7 @@
 
 import pytest
 
+from autotune.core.metric import Metric
 from autotune.judging.decisions.stopping import Rival, Threshold
 from autotune.storage.json_file import JsonFile
 from tests.autotune.conftest import curve_of
@@ -15,7 +16,8 @@ def test_a_threshold_is_read_as_it_was_written(tmp_path):
         Rival(3, 100.0, False, 400, BASELINE, ("a device", "")),
         Rival(4, 1.0, True, 200, seconds=9.0),
     )
-    threshold = Threshold(rivals, 400, BASELINE, 0.95, 0.1, 0.02, 0.01, minimize=True, unit="tokens")
+    metric = Metric("loss", minimize=True, unit="tokens")
+    threshold = Threshold(rivals, 400, BASELINE, 0.95, 0.1, 0.02, 0.01, metric)
     FILE.write(tmp_path / "threshold.json", threshold)
     assert FILE.read(tmp_path / "threshold.json") == threshold
     assert [f.name for f in tmp_path.iterdir()] == ["threshold.json"]

@@ -1,12 +1,14 @@
 import pytest
 
 from autotune.core.measurement import Measurement, Throughput
+from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.trackers import charts
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 
-QUALITY, UNIT = "bleu_4", "samples"
+QUALITY = "bleu_4"
+METRIC = Metric(QUALITY)
 TRAINING = {
     "at_s": 50.0,
     "samples": 64,
@@ -28,7 +30,7 @@ EVALUATION = {"at_s": 52.0, "samples": 64, "bleu_1": 0.4, "bleu_4": 0.16, "meteo
 
 
 def test_a_training_record_is_charted_by_group() -> None:
-    assert charts.metrics(TRAINING, QUALITY, UNIT) == {
+    assert charts.metrics(TRAINING, METRIC) == {
         "samples": 64.0,
         "train/loss": 2.5,
         "train/learning_rate": 1e-4,
@@ -43,7 +45,7 @@ def test_a_training_record_is_charted_by_group() -> None:
 
 
 def test_scores_are_validations() -> None:
-    assert charts.metrics(EVALUATION, QUALITY, UNIT) == {
+    assert charts.metrics(EVALUATION, METRIC) == {
         "samples": 64.0,
         "val/bleu_1": 0.4,
         "val/bleu_4": 0.16,
@@ -53,13 +55,13 @@ def test_scores_are_validations() -> None:
 
 
 def test_a_metric_unknown_by_name_follows_its_record() -> None:
-    assert charts.metrics({"train_loss": 1.0, "accuracy": 0.5}, QUALITY, UNIT)["train/accuracy"] == 0.5
-    assert charts.metrics({"accuracy": 0.5}, QUALITY, UNIT) == {"val/accuracy": 0.5}
+    assert charts.metrics({"train_loss": 1.0, "accuracy": 0.5}, METRIC)["train/accuracy"] == 0.5
+    assert charts.metrics({"accuracy": 0.5}, METRIC) == {"val/accuracy": 0.5}
 
 
 def test_a_record_with_the_quality_is_an_evaluation_whatever_else_it_has() -> None:
     records = tuple({"samples": n, "train_loss": 1.0, "bleu_4": n / 100, "other": 2.0} for n in (8, 16))
-    found = charts.rows(Report(3, Phase.TRAINING, 1.0, records=records), QUALITY, UNIT)
+    found = charts.rows(Report(3, Phase.TRAINING, 1.0, records=records), METRIC)
     assert found[0] == {
         "samples": 8.0,
         "seconds": 1.0,
@@ -69,7 +71,7 @@ def test_a_record_with_the_quality_is_an_evaluation_whatever_else_it_has() -> No
     }
     assert [row.get(charts.score(QUALITY)) for row in charts.thinned(found)] == [0.08, 0.16, None]
     scores = {"samples": 16.0, "train_loss": 1.0, "bleu_4": 0.16}
-    shown = charts.summary(Outcome(Status.COMPLETED), Measurement(scores=scores), QUALITY, UNIT)
+    shown = charts.summary(Outcome(Status.COMPLETED), Measurement(scores=scores), METRIC)
     assert (shown["val/bleu_4"], shown["train/loss"]) == (0.16, 1.0)
 
 
@@ -77,7 +79,7 @@ def test_a_report_is_a_row_for_each_record_at_its_own_second_and_one_for_the_tri
     telemetry = {"gpu_power_w": 250.0, "cpu_percent": 180.0, "host_rss_bytes": 7.0}
     shown = Measurement(samples=64)
     report = Report(3, Phase.TRAINING, 12.0, shown, (TRAINING, EVALUATION), telemetry)
-    first, second, whole = charts.rows(report, QUALITY, UNIT)
+    first, second, whole = charts.rows(report, METRIC)
     assert first["seconds"] == pytest.approx(10.0)
     assert first["train/loss"] == 2.5
     assert second["seconds"] == pytest.approx(12.0)
@@ -93,7 +95,7 @@ def test_a_report_is_a_row_for_each_record_at_its_own_second_and_one_for_the_tri
 
 def test_a_report_without_records_is_one_row() -> None:
     shown = Measurement(throughput=Throughput(4.5, None, 9, 9.0))
-    assert charts.rows(Report(3, Phase.TRAINING, 1.0, shown), QUALITY, UNIT) == [
+    assert charts.rows(Report(3, Phase.TRAINING, 1.0, shown), METRIC) == [
         {"samples": 0.0, "seconds": 1.0, "perf/throughput": 4.5, "perf/steps_per_s": 1.0}
     ]
 
@@ -101,10 +103,10 @@ def test_a_report_without_records_is_one_row() -> None:
 def test_what_the_device_computes_is_charted_where_it_is_known() -> None:
     speed = Throughput(10.0, None, 5, 5.0)
     counted = Measurement(throughput=speed, flops_per_sample={"bf16": 3e12, "fp32": 1e12}, mfu=0.4)
-    (row,) = charts.rows(Report(3, Phase.TRAINING, 1.0, counted), QUALITY, UNIT)
+    (row,) = charts.rows(Report(3, Phase.TRAINING, 1.0, counted), METRIC)
     assert row["perf/tflops_per_s"] == 40.0
     assert row["perf/hfu"] == 0.4
-    (row,) = charts.rows(Report(3, Phase.TRAINING, 1.0, Measurement(throughput=speed)), QUALITY, UNIT)
+    (row,) = charts.rows(Report(3, Phase.TRAINING, 1.0, Measurement(throughput=speed)), METRIC)
     assert row.keys() == {"samples", "seconds", "perf/throughput", "perf/steps_per_s"}
 
 
@@ -119,7 +121,7 @@ def test_the_summary_is_the_whole_trials() -> None:
         scores={"samples": 1800.0, "bleu_4": 0.17},  # as an evaluation has them
         telemetry={"gpu_energy_j": 5000.0},
     )
-    assert charts.summary(Outcome(Status.COMPLETED), measurement, QUALITY, UNIT) == {
+    assert charts.summary(Outcome(Status.COMPLETED), measurement, METRIC) == {
         "status": "completed",
         "failure": "",
         "stopped_for": "",
@@ -139,7 +141,7 @@ def test_the_summary_is_the_whole_trials() -> None:
 def test_a_failures_summary_says_why_without_the_users_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/somebody")
     outcome = Outcome(Status.FAILED, Failure.OOM, "see /home/somebody/runs/1/log")
-    assert charts.summary(outcome, None, QUALITY, UNIT) == {
+    assert charts.summary(outcome, None, METRIC) == {
         "status": "failed",
         "failure": "oom",
         "stopped_for": "",
@@ -149,7 +151,7 @@ def test_a_failures_summary_says_why_without_the_users_name(monkeypatch: pytest.
 
 def test_each_of_several_gpus_has_charts_of_its_own() -> None:
     seen = {"gpu_power_w": 500.0, "gpu_0_power_w": 300.0, "gpu_11_memory_clock_mhz": 2619.0}
-    assert charts.metrics(seen, QUALITY, UNIT) == {
+    assert charts.metrics(seen, METRIC) == {
         "gpu/power_w": 500.0,
         "gpu/0/power_w": 300.0,
         "gpu/11/memory_clock_mhz": 2619.0,
@@ -158,13 +160,13 @@ def test_each_of_several_gpus_has_charts_of_its_own() -> None:
 
 def test_a_score_has_one_name_wherever_charts_are_spoken_of() -> None:
     for name in ("val_loss", "bleu_4"):
-        assert charts.metrics({name: 2.5}, name, UNIT) == {charts.score(name): 2.5}
+        assert charts.metrics({name: 2.5}, Metric(name)) == {charts.score(name): 2.5}
 
 
 def test_tokens_are_the_axis_where_work_is_counted_in_them() -> None:
     record = {"samples": 2048, "tokens": 2048, "train_loss": 2.5}
-    assert charts.metrics(record, QUALITY, "tokens") == {"tokens": 2048.0, "train/loss": 2.5}
+    assert charts.metrics(record, Metric(QUALITY, unit="tokens")) == {"tokens": 2048.0, "train/loss": 2.5}
     assert charts.axes("tokens").keys() == {"tokens", "seconds"}
     shown = Measurement(throughput=Throughput(4.5, None, 9, 9.0), samples=64)
-    (row,) = charts.rows(Report(3, Phase.TRAINING, 1.0, shown), QUALITY, "tokens")
+    (row,) = charts.rows(Report(3, Phase.TRAINING, 1.0, shown), Metric(QUALITY, unit="tokens"))
     assert row == {"tokens": 64.0, "seconds": 1.0, "perf/throughput": 4.5, "perf/steps_per_s": 1.0}

@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from autotune.core.measurement import Measurement, Throughput
+from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.storage.trial_dir import TrainingDir
 from autotune.trackers.following import Following, Shown
@@ -13,7 +14,7 @@ from autotune.trials.reported import Report
 
 from .test_tensorboard import hyperparameters, points, read
 
-SHOWN = Shown("iu", {"micro_batch_size": 8, "data": None}, "bleu_4", "samples")
+SHOWN = Shown("iu", {"micro_batch_size": 8, "data": None}, Metric("bleu_4"))
 SUCCESS = 1  # of TensorBoard's Status
 
 

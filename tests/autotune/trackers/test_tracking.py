@@ -22,6 +22,7 @@ PROLOGUE = """
 import logging, sys, time
 from pathlib import Path
 from types import SimpleNamespace
+from autotune.core.metric import Metric
 from autotune.space import spaces
 from autotune.trackers import runs, tracking
 from autotune.trials.progress import Phase
@@ -63,7 +64,7 @@ def reports(number):
 
 config = {"micro_batch_size": 4, "precision": "bf16", "data": os.environ["HOME"] + "/images"}
 tags = ("r2gen", "thesis")
-with tracking.Tracker(directory, "chest", quality="bleu_4", unit="samples", tags=tags) as tracker:
+with tracking.Tracker(directory, "chest", metric=Metric("bleu_4"), tags=tags) as tracker:
     assert not tracker.__getstate__()["_worker"]
     tracker.setup()
     for number in (0, 1, 2):
@@ -241,7 +242,7 @@ def test_what_ray_tune_tells_is_logged_whole_and_quietly(driver: Driver) -> None
 
 def test_a_trial_gone_on_with_after_a_kill_is_the_same_run(driver: Driver) -> None:
     log = """
-tracker = tracking.Tracker(directory, "chest", quality="bleu_4", unit="samples")
+tracker = tracking.Tracker(directory, "chest", metric=Metric("bleu_4"))
 tracker.log_trial_start(trial(7))
 tracker.log_trial_result(1, trial(7), report(7, {samples}).to_dict())
 """
@@ -288,7 +289,7 @@ trials = [
 ]
 report = directory / "report.html"
 report.write_text("<p>what came out</p>")
-with tracking.Tracker(directory, "chest", quality="bleu_4", unit="samples") as tracker:
+with tracking.Tracker(directory, "chest", metric=Metric("bleu_4")) as tracker:
     tracker.summarise(History(trials[:int(sys.argv[3])], space), report)
 """
 
@@ -349,7 +350,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[str]:
 AWAY = """
 from autotune.judging.decisions.history import History
 runs._INIT_TIMEOUT_S = 12.0
-tracker = tracking.Tracker(directory, "chest", quality="bleu_4", unit="samples")
+tracker = tracking.Tracker(directory, "chest", metric=Metric("bleu_4"))
 started = time.monotonic()
 for number in (0, 1):
     tracker.log_trial_start(trial(number))
@@ -376,7 +377,7 @@ def test_when_wandb_is_away_runs_are_kept_offline_and_nobody_waits(driver: Drive
 def test_runs_that_were_open_when_wandb_went_away_go_on_offline(driver: Driver, server: str) -> None:
     script = """
 runs._INIT_TIMEOUT_S = 1.0
-kept = runs.Kept(directory, directory / "wandb" / "session-key", "chest", "bleu_4", "samples", ())
+kept = runs.Kept(directory, directory / "wandb" / "session-key", "chest", Metric("bleu_4"), ())
 open_runs = runs.Runs(kept, online=False)
 open_runs.start(0, {"micro_batch_size": 4})
 open_runs.log(report(0, 8))
@@ -406,7 +407,7 @@ def test_when_wandb_raises_the_log_says_so_once(driver: Driver) -> None:
 def test_what_is_broken_off_says_nothing_of_its_service(driver: Driver, is_broken_off: bool) -> None:
     script = """
 import psutil
-tracker = tracking.Tracker(directory, "chest", "offline", quality="bleu_4", unit="samples")
+tracker = tracking.Tracker(directory, "chest", "offline", metric=Metric("bleu_4"))
 def services():
     return [one for one in psutil.Process().children() if one.name() == "wandb-core"]
 with tracker:
@@ -428,7 +429,7 @@ def test_it_survives_pickling_without_its_runs(driver: Driver) -> None:
     script = """
 import pickle
 from ray import cloudpickle
-tracker = tracking.Tracker(directory, "chest", quality="bleu_4", unit="samples")
+tracker = tracking.Tracker(directory, "chest", metric=Metric("bleu_4"))
 tracker.log_trial_start(trial(0))
 again = pickle.loads(cloudpickle.dumps(tracker))
 again.log_trial_start(trial(1))

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from autotune.core.measurement import Measurement, Throughput
+from autotune.core.metric import Metric
 from autotune.judging.measurement.trends import Point
 from autotune.training import draw
 from autotune.training.standing import Standing
@@ -117,21 +118,25 @@ def test_what_it_has_changed_is_shown_instead_of_what_was_planned():
     ],
 )
 def test_evaluations_are_held_against_a_promise_that_counts_them(now, counts, told):
-    plan = replace(PLAN, counts_evaluations=counts)
+    plan = replace(PLAN, metric=replace(PLAN.metric, counts_evaluations=counts))
     measured = replace(STANDING.measurement, throughput=Throughput(98.0, None, 50, 10.0))
     drawn = "\n".join(lines(replace(STANDING, plan=plan, recent_per_s=now, measurement=measured)))
     assert f"promised    100.0 ± 5.0 samples/s: {told}" in drawn
 
 
 def test_a_quality_to_minimize_is_told_in_its_own_sign():
-    plan = replace(PLAN, minimize=True, promise=replace(PROMISE, quality=-0.8, least=-0.9))
+    plan = replace(
+        PLAN, metric=Metric("score", minimize=True), promise=replace(PROMISE, quality=-0.8, least=-0.9)
+    )
     drawn = " ".join(" ".join(lines(replace(STANDING, plan=plan))).split())
     assert "score 0.8000 after 1,200 quality score 0.4000 after 3,000, best 0.1000 after 1,000" in drawn
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 def test_no_line_is_wider_than_the_terminal_nor_than_an_eye_follows(width):
-    long = replace(PLAN, quality="a_quality_with_a_name_as_long_as_a_terminal", device="a device " * 20)
+    long = replace(
+        PLAN, metric=Metric("a_quality_with_a_name_as_long_as_a_terminal"), device="a device " * 20
+    )
     for standing in (STANDING, replace(STANDING, plan=long), Standing(long)):
         assert max(map(len, lines(standing, width))) <= min(width, 100)
 

@@ -1,11 +1,11 @@
 """What is planned of a training, and what it takes to go on with it."""
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from autotune.core.errors import InputError
+from autotune.core.metric import Metric
 from autotune.judging.accounts.promise import Promise
 from autotune.judging.measurement.estimates import Figure
 from autotune.storage.trial_dir import TrainingDir
@@ -29,9 +29,7 @@ PLAN = Plan(
     {"micro_batch_size": 8, "data": "x"},
     4000,
     PROMISE,
-    quality="score",
-    minimize=False,
-    unit="samples",
+    metric=Metric("score"),
     device="some CPU",
 )
 
@@ -45,14 +43,6 @@ def place(tmp_path):
 def test_a_plan_is_read_as_it_was_written(place, planned):
     plan.write(place, planned)
     assert plan.read(place) == planned
-
-
-def test_a_plan_from_before_it_said_what_its_speed_counts_is_read(place):
-    plan.write(place, PLAN)
-    values = json.loads(place.plan_file.read_text())
-    del values["counts_evaluations"], values["samples_per_evaluation"]
-    place.plan_file.write_text(json.dumps(values))
-    assert plan.read(place) == PLAN
 
 
 def test_without_a_plan_there_is_none(place):
@@ -73,7 +63,7 @@ def test_what_was_promised_and_changed_since_stays(place):
 
 
 def test_a_training_that_is_judged_by_something_else_is_not_gone_on_with(place):
-    now = replace(PLAN, quality="loss", minimize=True)
+    now = replace(PLAN, metric=Metric("loss", minimize=True))
     with pytest.raises(InputError, match=r"quality 'score', now 'loss'; minimize False, now True"):
         plan.gone_on_with(PLAN, now, place)
 

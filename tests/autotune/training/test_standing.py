@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.measurement import Measurement
+from autotune.core.metric import Metric
 from autotune.judging.measurement.trends import Point
 from autotune.training.standing import Standing
 from autotune.training.watch import Watch
@@ -22,7 +23,7 @@ def evaluated(*points):
 
 
 def test_a_report_says_how_it_stands_now():
-    watch, standing = Watch(PLAN.quality, LENGTH), BEGUN
+    watch, standing = Watch(PLAN.metric, LENGTH), BEGUN
     for report in reports(300):
         watch.hear(report)
         standing = standing.after(report, watch)
@@ -39,7 +40,7 @@ def test_a_report_says_how_it_stands_now():
 @pytest.mark.parametrize(("minimize", "best"), [(False, Point(200, 0.3)), (True, Point(100, 0.1))])
 def test_the_best_is_the_first_of_the_best(minimize, best):
     found = evaluated((100, 0.1), (200, 0.3), (300, 0.3), (400, 0.2))
-    assert replace(found, plan=replace(PLAN, minimize=minimize)).best == best
+    assert replace(found, plan=replace(PLAN, metric=Metric("score", minimize=minimize))).best == best
     assert BEGUN.best is None
 
 
@@ -89,5 +90,5 @@ def test_the_time_that_is_left_is_that_of_its_steps(samples, per_s, left_s):
 
 def test_a_report_from_behind_a_checkpoint_does_not_move_the_furthest():
     ahead = replace(BEGUN, samples=400, furthest=400)
-    found = ahead.after(Report(0, Phase.START, 1.0, Measurement(samples=320)), Watch(PLAN.quality, LENGTH))
+    found = ahead.after(Report(0, Phase.START, 1.0, Measurement(samples=320)), Watch(PLAN.metric, LENGTH))
     assert (found.samples, found.furthest) == (320, 400)

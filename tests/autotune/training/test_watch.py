@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.measurement import Measurement
+from autotune.core.metric import Metric
 from autotune.training.events import Kind
 from autotune.training.watch import Length, Watch
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 
-LENGTH = Length(samples=10**7, epoch=1000, unit="samples")
+LENGTH = Length(samples=10**7, epoch=1000)
 MIB = 2**20
 
 
@@ -35,7 +36,7 @@ def reports(
 
 
 def heard(told, length=LENGTH):
-    watch = Watch("score", length)
+    watch = Watch(Metric("score"), length)
     return [(report.samples, said) for report in told for said in watch.hear(report)]
 
 
@@ -59,7 +60,7 @@ def test_a_neighbour_is_told_once_and_named():
 
 def test_its_speed_is_the_one_of_now():
     """Not the mean of the training: a neighbour that comes after an hour is seen within minutes."""
-    watch = Watch("score", LENGTH)
+    watch = Watch(Metric("score"), LENGTH)
     assert watch.recent_per_s is None
     for report in reports(4000, rate=lambda s: 100.0 if s < 3600 else 10.0):
         watch.hear(report)
@@ -89,7 +90,7 @@ def test_a_leak_is_foretold_by_when_memory_is_full(per_sample):
 
 def test_of_a_training_whose_length_nobody_knows_it_is_said_how_soon_memory_is_full():
     """Once a fourth of the way there has surely passed."""
-    found = heard(leaking(100_000.0), Length(None, None, "samples"))
+    found = heard(leaking(100_000.0), Length(None, None))
     ((samples, said),) = found
     at_this_slope = r"full after (\d+) samples, in about (\d+)m (\d+)s of training$"
     said_full, minutes, seconds = map(int, re.search(at_this_slope, said.text).groups())
@@ -97,7 +98,7 @@ def test_of_a_training_whose_length_nobody_knows_it_is_said_how_soon_memory_is_f
     assert said_full == pytest.approx(full, rel=0.2)
     assert 60 * minutes + seconds == pytest.approx((full - samples) / 100, rel=0.2)
     assert full / 5 < samples < full / 2
-    assert heard(leaking(1000.0), Length(None, None, "samples")) == []
+    assert heard(leaking(1000.0), Length(None, None)) == []
 
 
 def test_of_a_leak_that_a_training_outlasts_nothing_is_said():
@@ -120,7 +121,7 @@ def test_a_process_that_goes_on_has_an_epoch_to_fill_its_caches_too():
 
 
 def heard_of(records):
-    watch = Watch("score", LENGTH)
+    watch = Watch(Metric("score"), LENGTH)
     return [s for r in records for s in watch.hear(Report(0, Phase.TRAINING, 0.0, records=(r,)))]
 
 

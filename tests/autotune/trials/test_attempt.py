@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Outcome, Status, StoppedFor
 from autotune.judging.decisions.stopping import Rival, Threshold
 from autotune.judging.measurement import trends
@@ -30,6 +31,7 @@ from autotune.trials.progress import Progress
 
 HERE = str(Path(__file__).parent)
 # Faster than any trial here, whatever the load of the machine.
+SCORE = Metric("bleu_4")
 FAR_AHEAD = Threshold(rivals=(Rival(1, 1e6, shared=False, samples=10**6, others=1.0),))
 
 
@@ -109,14 +111,15 @@ def server():
 
 @pytest.fixture
 def order(tmp_path):
-    def make(score=0.25, workload="test_attempt:scored", samples=80, directory=tmp_path, **rest):
-        quality = rest.pop("quality", "bleu_4")
+    def make(
+        score=0.25, workload="test_attempt:scored", samples=80, directory=tmp_path, metric=SCORE, **rest
+    ):
         return Order(
             number=3,
             workload=workload,
             settings={"score": score, "micro_batch_size": 4},
             directory=str(directory),
-            quality=quality,
+            metric=metric,
             samples=samples,
             device_memory_bytes=2**30,
             **rest,
@@ -154,15 +157,15 @@ def test_it_completes_at_the_samples_asked_for_with_every_figure(order, server, 
 
 def test_a_loss_over_tokens_is_counted_once_and_reads_back_the_same(order, server, tmp_path):
     """Records have the workload's own sign, and tokens where other workloads have samples."""
-    given = {"quality": "val_loss", "minimize": True, "unit": "tokens"}
-    counted = order(score=2.0, workload="test_attempt:losing", samples=20_000, **given)
+    loss = Metric("val_loss", minimize=True, unit="tokens")
+    counted = order(score=2.0, workload="test_attempt:losing", samples=20_000, metric=loss)
     figures = finish(Attempt(counted, server)).measurement
     assert figures.quality_samples >= 20_000
     assert [p.quality for p in figures.curve] == sorted(p.quality for p in figures.curve), "it rises"
     assert figures.quality == -figures.scores["val_loss"] < -2.0
     records = [r for r in read_records(TrialDir(tmp_path)) if not is_mark(r)]
     assert all(r["samples"] == r["tokens"] for r in records)
-    again = Progress(counted, counted.settings)
+    again = Progress(loss, counted.settings)
     for record in read_records(TrialDir(tmp_path)):
         again.count(record)
     assert again.measurement().curve == figures.curve

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.system import cgroup
 from autotune.trials import child as children
@@ -50,7 +51,9 @@ def start(tmp_path, server):
 
     def begin(workload, config=None, **limits):
         name = workload if ":" in workload else f"workloads_for_tests:{workload}"
-        order = Order(0, name, config or {}, str(tmp_path), "bleu_4", samples=1, **limits)
+        order = Order(
+            0, name, config or {}, str(tmp_path), **{"metric": Metric("bleu_4"), "samples": 1, **limits}
+        )
         started.append(Child(order, server))
         return started[-1]
 
@@ -135,7 +138,7 @@ def test_records_come_with_the_childs_clock_and_memory(run):
 
 def test_a_trial_has_its_directory_however_late_its_supervisor_continues(server, tmp_path, monkeypatch):
     monkeypatch.setattr(MemoryWatch, "begin", lambda watch, pid: time.sleep(1))
-    order = Order(0, "workloads_for_tests:steps", {}, str(tmp_path / "member"), "bleu_4", samples=1)
+    order = Order(0, "workloads_for_tests:steps", {}, str(tmp_path / "member"), Metric("bleu_4"), samples=1)
     child = Child(order, server)
     listen(child)
     child.kill()
@@ -194,7 +197,7 @@ def test_every_failure_is_reported(run, workload, config, kind, reason):
 
 
 def test_a_record_without_the_unit_of_work_is_one_clear_line(run):
-    outcome, _ = run("steps", unit="tokens")
+    outcome, _ = run("steps", metric=Metric("bleu_4", unit="tokens"))
     assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.ERROR)
     assert outcome.reason.endswith("a record's tokens must be an int, got None")
 
@@ -438,7 +441,7 @@ def test_what_a_completed_workload_leaves_behind_is_killed(start):
 
 
 def test_a_forgotten_child_is_killed(tmp_path, server):
-    order = Order(0, "workloads_for_tests:has_family", {}, str(tmp_path), "bleu_4", samples=1)
+    order = Order(0, "workloads_for_tests:has_family", {}, str(tmp_path), Metric("bleu_4"), samples=1)
     child = Child(order, server)
     first_record(child)
     pid = child.pid
@@ -479,7 +482,7 @@ def test_a_workload_starts_its_workers_as_it_does_by_itself(run):
 
 def test_children_leave_no_descriptor_and_no_process(tmp_path, server):
     def one():
-        order = Order(0, "workloads_for_tests:steps", {}, str(tmp_path), "bleu_4", samples=1)
+        order = Order(0, "workloads_for_tests:steps", {}, str(tmp_path), Metric("bleu_4"), samples=1)
         child = Child(order, server)
         listen(child)
         child.kill()

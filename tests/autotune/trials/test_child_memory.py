@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.system import cgroup
 from autotune.system.memory_group import MemoryGroup
@@ -35,7 +36,13 @@ def start(tmp_path):
 
     def begin(workload, config=None, **limits):
         order = Order(
-            0, f"workloads_for_tests:{workload}", config or {}, str(tmp_path), "bleu_4", samples=9, **limits
+            0,
+            f"workloads_for_tests:{workload}",
+            config or {},
+            str(tmp_path),
+            Metric("bleu_4"),
+            samples=9,
+            **limits,
         )
         started.append(Child(order, server))
         return started[-1]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from autotune.core.metric import Metric
 from autotune.core.trial import Failure
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
@@ -24,7 +25,7 @@ def _environment(monkeypatch):
 )
 def test_no_key_that_a_trial_says_is_in_its_log_or_its_verdict(tmp_path, dies, last):
     config = {"secret": SECRET, "dies": dies}
-    order = Order(0, "workloads_for_tests:tells_a_secret", config, str(tmp_path), "bleu_4", samples=9)
+    order = Order(0, "workloads_for_tests:tells_a_secret", config, str(tmp_path), Metric("bleu_4"), samples=9)
     child = Child(order, ForkServer([]))
     events = []
     while child.verdict is None:

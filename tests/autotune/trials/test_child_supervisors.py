@@ -16,13 +16,14 @@ HERE = Path(__file__).parents[1]
 # Like a user's script without a main guard: importing it runs it again.
 SUPERVISOR = """
 import sys, time
+from autotune.core.metric import Metric
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 
 print("begun")
 workload, preload, then = sys.argv[1:]
-child = Child(Order(0, workload, {}, ".", "bleu_4", samples=1), ForkServer(["torch", preload]))
+child = Child(Order(0, workload, {}, ".", Metric("bleu_4"), samples=1), ForkServer(["torch", preload]))
 while child.verdict is None and not child.poll(1.0):
     pass
 print(child.pid, child.verdict.reason if child.verdict else "", flush=True)
@@ -35,13 +36,14 @@ if then != "end":
 
 RACE = """
 import sys, time
+from autotune.core.metric import Metric
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order, RaceOrder
 from autotune.trials.race import Race
 
 def member(number):
     directory = f"member-{number}"
-    return Order(number, "workloads_for_tests:counts", {}, directory, "bleu_4", 2**31)
+    return Order(number, "workloads_for_tests:counts", {}, directory, Metric("bleu_4"), 2**31)
 
 race = Race(RaceOrder(9, ".", tuple(map(member, range(3))), (1, 1, 1), True, 600.0), ForkServer([]))
 while not race.step(0.2).samples:
@@ -53,6 +55,7 @@ time.sleep(600)
 ACTOR = """
 import os
 import ray
+from autotune.core.metric import Metric
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
@@ -61,7 +64,7 @@ from autotune.trials.order import Order
 class Supervisor:
     def start(self):
         self.child = Child(
-            Order(0, "workloads_for_tests:has_family", {}, os.getcwd(), "b", samples=1),
+            Order(0, "workloads_for_tests:has_family", {}, os.getcwd(), Metric("b"), samples=1),
             ForkServer(["torch", "workloads_for_tests"]),
         )
         events = self.child.poll(60.0)

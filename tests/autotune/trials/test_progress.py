@@ -5,18 +5,18 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.space.evaluating import Counting
 from autotune.trials.progress import Phase, Progress
 
 COMPLETED = Outcome(Status.COMPLETED)
-COUNTING = Counting("bleu_4", False, "samples", False, None)
-OF_A_LOSS = replace(COUNTING, quality="val_loss", minimize=True, unit="tokens")
+SCORE = Metric("bleu_4")
+OF_A_LOSS = Metric("val_loss", minimize=True, unit="tokens")
 
 
 @pytest.fixture
 def progress():
-    return Progress(COUNTING, {"micro_batch_size": 4})
+    return Progress(SCORE, {"micro_batch_size": 4})
 
 
 def train(progress, steps, start_s=0.0, samples=0, **more):
@@ -270,7 +270,7 @@ def test_silence_of_many_steps_is_taken_for_an_evaluation(progress):
 
 
 def test_silence_is_measured_in_steps_if_they_are_long():
-    slow = Progress(COUNTING, {})
+    slow = Progress(SCORE, {})
     for i in range(10):
         slow.count({"at_s": 30.0 * i, "samples": 4 * i, "train_loss": 1.0})
     assert slow.phase(200.0) is Phase.TRAINING
@@ -348,7 +348,7 @@ def test_a_missing_quality_is_reported_in_the_unit_of_work():
 @pytest.mark.parametrize(("every", "samples_per_s"), [(None, 400 / 20), (80, 400 / 35), (400, 400 / 15)])
 def test_evaluations_count_for_the_speed_as_often_as_in_the_real_training(every, samples_per_s):
     """400 samples take 10 s, an evaluation 5 s; the trial evaluates every 200, 80 or 400 samples."""
-    counted = Progress(replace(COUNTING, counts_evaluations=True, samples_per_evaluation=every), {})
+    counted = Progress(replace(SCORE, counts_evaluations=True, samples_per_evaluation=every), {})
     at_s, samples = 0.0, 0
     for taken_s in (5.0, 5.0):
         assert counted.measurement().throughput is None or samples
@@ -431,7 +431,7 @@ def test_that_a_workload_came_to_its_own_end_is_noted(progress):
     ],
 )
 def test_a_loss_starts_at_the_first_steps(losses, first, start):
-    progress = Progress(replace(COUNTING, quality="val_loss", minimize=True), {"micro_batch_size": 4})
+    progress = Progress(Metric("val_loss", minimize=True), {"micro_batch_size": 4})
     for i, loss in enumerate(losses, start=1):
         progress.count({"at_s": 0.1 * i, "samples": 4 * i, "train_loss": loss})
     progress.count({"at_s": 5.0, "samples": 40, "val_loss": first})
@@ -441,7 +441,7 @@ def test_a_loss_starts_at_the_first_steps(losses, first, start):
 
 
 def test_an_evaluation_before_the_first_step_overrides_its_loss_as_the_start():
-    progress = Progress(replace(COUNTING, quality="val_loss", minimize=True), {"micro_batch_size": 4})
+    progress = Progress(Metric("val_loss", minimize=True), {"micro_batch_size": 4})
     progress.count({"at_s": 0.0, "samples": 0, "val_loss": 8.0})
     progress.count({"at_s": 0.1, "samples": 4, "train_loss": 9.2})
     progress.count({"at_s": 0.2, "samples": 8, "val_loss": 9.0})
@@ -449,7 +449,7 @@ def test_an_evaluation_before_the_first_step_overrides_its_loss_as_the_start():
 
 
 def test_an_end_long_after_the_last_evaluation_is_reported():
-    progress = Progress(COUNTING, {"micro_batch_size": 4})
+    progress = Progress(SCORE, {"micro_batch_size": 4})
     at_s, samples = train(progress, 10)
     evaluate(progress, at_s, samples, 0.1)
     train(progress, 10, at_s, samples)

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.decisions import racing
 from autotune.judging.measurement import turns
@@ -67,7 +68,7 @@ def order(tmp_path):
                 workload=workload,
                 settings=one,
                 directory=str(tmp_path / f"member-{7 * place}"),
-                quality="bleu_4",
+                metric=Metric("bleu_4"),
                 samples=2**31,
                 revision="as it was",
             )

@@ -284,14 +284,14 @@ def test_an_order_of_a_minimized_objective_has_a_negated_target(ordered):
     """Internally, higher is better."""
     goal = {"minimize": "bleu_4", "select": "same-quality", "target": 2.5}
     order, _ = ordered(number=3, objective=goal)
-    assert (order.minimize, order.target, order.unit) == (True, -2.5, "samples")
-    assert not ordered(number=3)[0].minimize
+    assert (order.metric.minimize, order.target, order.metric.unit) == (True, -2.5, "samples")
+    assert not ordered(number=3)[0].metric.minimize
 
 
 def test_an_order_has_the_real_trainings_evaluation_interval(ordered):
-    order = ordered()[0]
-    assert (order.counts_evaluations, order.samples_per_evaluation) == (False, None)
-    assert ordered(objective={"speed": "wall"})[0].counts_evaluations
+    metric = ordered()[0].metric
+    assert (metric.counts_evaluations, metric.samples_per_evaluation) == (False, None)
+    assert ordered(objective={"speed": "wall"})[0].metric.counts_evaluations
 
 
 def test_in_a_race_evaluations_are_added_if_they_count_for_the_speed(tmp_path, space):

@@ -3,8 +3,8 @@
 import random
 
 import pytest
-
 from autotune.space.evaluating import Counting
+
 from autotune.trials.progress import Progress
 from autotune.trials.thinning import Thinner
 

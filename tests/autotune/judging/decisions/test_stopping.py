@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.measurement import Measurement, Throughput
+from autotune.core.metric import Metric
 from autotune.core.trial import Repeat, Status, StoppedFor
 from autotune.judging.decisions import stopping
 from autotune.judging.decisions.history import History
@@ -247,7 +248,11 @@ def test_for_the_front_every_trial_on_it_is_a_rival_with_its_curve(make_trial, s
 def test_who_is_stopped_for_a_loss_reads_it_with_its_own_sign_and_unit():
     losses = curve_of([-4.0, -3.0, -2.5, -2.0])
     threshold = Threshold(
-        rivals=AHEAD.rivals, curve=losses, keep=0.95, noise=0.02, minimize=True, unit="tokens"
+        rivals=AHEAD.rivals,
+        curve=losses,
+        keep=0.95,
+        noise=0.02,
+        metric=Metric("loss", minimize=True, unit="tokens"),
     )
     why = why_stop(shown(curve=[-4.4, -3.3]), threshold)
     assert why == "quality 3.3000 after 200 tokens, where the baseline has 3.0000"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.core.measurement import Measurement
+from autotune.core.metric import Metric
 from autotune.core.trial import Outcome, Status
 from autotune.judging.accounts.promise import Promise
 from autotune.judging.measurement.estimates import Figure
@@ -40,9 +41,7 @@ PLAN = Plan(
     2000,
     PROMISE,
     {"micro_batch_size": 4, "accumulation_steps": 2},
-    quality="bleu_4",
-    minimize=False,
-    unit="samples",
+    metric=Metric("bleu_4"),
     device="some GPU",
 )
 
@@ -94,7 +93,7 @@ def telemetry(begun: float, samples: range) -> list[dict[str, float]]:
 
 def measured(records: list[dict[str, Any]]) -> Measurement:
     """What the last process knew: the records, and what it might take."""
-    progress = Progress(PLAN, PLAN.settings)
+    progress = Progress(PLAN.metric, PLAN.settings)
     for record in records:
         progress.count(record)
     return replace(progress.measurement(), memory_limit_bytes=16 * 2**30)

@@ -8,6 +8,7 @@ import pytest
 
 from autotune.core.errors import InputError
 from autotune.core.measurement import Measurement
+from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.accounts.promise import Answer
 from autotune.judging.measurement.estimates import Figure
@@ -69,8 +70,7 @@ def test_a_speed_that_was_promised_with_evaluations_is_held_to_that_while_it_run
     known = plan.read(killed)
     wall = replace(
         known,
-        counts_evaluations=True,
-        samples_per_evaluation=handmade.EVERY,
+        metric=Metric("bleu_4", counts_evaluations=True, samples_per_evaluation=handmade.EVERY),
         promise=replace(known.promise, throughput=Figure(12.1, 12.0, 12.2)),
     )
     plan.write(killed, wall)
@@ -79,7 +79,7 @@ def test_a_speed_that_was_promised_with_evaluations_is_held_to_that_while_it_run
     assert found.measured.throughput.samples_per_s == pytest.approx(handmade.EVERY / 16.5)
     assert dict(wording.figures(found))["samples/s, evaluations included"].startswith("12.1")
     assert "promised" not in plots.speed(found)[0].label  # which is of steps alone
-    plan.write(killed, replace(wall, counts_evaluations=False))
+    plan.write(killed, replace(wall, metric=known.metric))
     kept = read.read(killed.root).promised.kept
     assert next(one.text for one in kept if one.what == "speed").endswith("32% faster")
 
