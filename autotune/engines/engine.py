@@ -29,6 +29,7 @@ from autotune.engines.supervisor import REPORT_S, Supervisor
 from autotune.search import allowance
 from autotune.search.search import Search
 from autotune.system.guardian import Guardian
+from autotune.trials import order as orders
 from autotune.trials.order import Order, RaceOrder
 from autotune.trials.reported import Report
 from autotune.trials.setup import Setup
@@ -99,7 +100,7 @@ class _Bridge:
         return {
             "number": trial.number,
             "config": order.settings,
-            "order": order.to_dict(),
+            "order": orders.to_dict(order),
             "preload": self._setup.workload.preload,
             "cpu": self.cpus,  # fixed, whatever its loaders need, so that any supervisor can take any trial
             "gpu": gpu,

@@ -1,9 +1,11 @@
 """Orders: everything that is needed to run one trial or one race, as plain values for any machine."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from autotune.core.metric import Metric
 from autotune.core.settings import Setting
@@ -53,13 +55,6 @@ class Order:
         """
         return self.memory_limit_bytes is not None and not self.gpus
 
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "identity": self.identity.to_dict() if self.identity else None}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        return cls(**{**values, "identity": _identity(values)})
-
 
 @dataclass(frozen=True)
 class RaceOrder:
@@ -83,31 +78,21 @@ class RaceOrder:
         """The settings that the others are compared with."""
         return self.members[0].settings
 
-    def to_dict(self) -> dict[str, Any]:
-        members = [order.to_dict() for order in self.members]
-        return {
-            **asdict(self),
-            "members": members,
-            "identity": self.identity.to_dict() if self.identity else None,
-        }
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        members = tuple(Order.from_dict(order) for order in values["members"])
-        lengths = tuple(values["lengths"])
-        return cls(**{**values, "members": members, "lengths": lengths, "identity": _identity(values)})
+_ORDER: TypeAdapter[Order | RaceOrder] = TypeAdapter(Order | RaceOrder)
 
 
-def _identity(values: Mapping[str, Any]) -> TrialIdentity | None:
-    identity = values.get("identity")
-    return TrialIdentity.from_dict(identity) if identity else None
+def to_dict(order: Order | RaceOrder) -> dict[str, Any]:
+    """Returns plain values."""
+    values: dict[str, Any] = _ORDER.dump_python(order)
+    return values
+
+
+def from_dict(values: Mapping[str, Any]) -> Order | RaceOrder:
+    """Restores an order from `to_dict`; a race is recognized by its members."""
+    return _ORDER.validate_python(values)
 
 
 def is_to_stop(order: Order | RaceOrder) -> bool:
     """Returns True if the trial should close because its search has stopped."""
     return order.stop_file is not None and Path(order.stop_file).exists()
-
-
-def from_dict(values: Mapping[str, Any]) -> Order | RaceOrder:
-    """Restores an order from `to_dict`; a race is recognized by its members."""
-    return RaceOrder.from_dict(values) if "members" in values else Order.from_dict(values)

@@ -24,6 +24,7 @@ from autotune.storage.store import Options
 from autotune.storage.trial_dir import TrialDir
 from autotune.system import devices, gpu_holders
 from autotune.system.telemetry import Hardware
+from autotune.trials import order as orders
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
@@ -189,7 +190,7 @@ class Bench:
         """Runs a trial in a fork server of its own, with `environment` added to this process's."""
         with suppress(subprocess.TimeoutExpired):
             done = subprocess.run(  # noqa: S603 - a constant command line
-                [sys.executable, "-P", "-m", elsewhere.__name__, json.dumps(order.to_dict())],
+                [sys.executable, "-P", "-m", elsewhere.__name__, json.dumps(orders.to_dict(order))],
                 env={**os.environ, **environment},
                 capture_output=True,
                 text=True,

@@ -6,6 +6,7 @@ Prints the trial's outcome as JSON.
 import json
 import sys
 
+from autotune.trials import order as orders
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
@@ -15,7 +16,9 @@ _POLL_S = 1.0
 
 
 def main(told: str) -> None:
-    order = Order.from_dict(json.loads(told))
+    order = orders.from_dict(json.loads(told))
+    if not isinstance(order, Order):
+        raise TypeError("only a trial runs in another process")
     attempt = Attempt(order, ForkServer(registry.load(order.workload).preload))
     try:
         while (outcome := attempt.step(_POLL_S).outcome) is None:

@@ -173,7 +173,7 @@ def test_a_loss_over_tokens_is_counted_once_and_reads_back_the_same(order, serve
 
 
 def test_a_trial_ends_at_the_target_of_its_loss(order, server):
-    given = {"quality": "val_loss", "minimize": True, "unit": "tokens", "target": -2.05}
+    given = {"metric": Metric("val_loss", minimize=True, unit="tokens"), "target": -2.05}
     report = finish(Attempt(order(score=2.0, workload="test_attempt:losing", samples=10**9, **given), server))
     assert report.outcome.status is Status.COMPLETED
     assert report.measurement.scores["val_loss"] <= 2.05

@@ -19,6 +19,7 @@ from autotune.judging.decisions import racing
 from autotune.judging.measurement import turns
 from autotune.storage import identity
 from autotune.storage.trial_dir import TrialDir
+from autotune.trials import order as orders
 from autotune.trials import race
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order, RaceOrder
@@ -120,7 +121,7 @@ def test_a_race_closes_when_its_search_has_stopped_and_keeps_its_rounds(order, s
 
 def test_an_order_is_plain_values(order):
     given = order({"step_s": 0.01}, {"step_s": 0.02})
-    assert RaceOrder.from_dict(json.loads(json.dumps(given.to_dict()))) == given
+    assert orders.from_dict(json.loads(json.dumps(orders.to_dict(given)))) == given
     assert given.settings == {"step_s": 0.01}
 
 

@@ -266,4 +266,4 @@ def test_an_absolute_slack_is_the_share_that_it_is_of_the_baselines_end(make_tri
         space.model_copy(update={"objective": goal, "unit": "tokens"}),
     )
     found = stopping.threshold(history)
-    assert (found.keep, found.minimize, found.unit) == (pytest.approx(0.95), True, "tokens")
+    assert (found.keep, found.metric.minimize, found.metric.unit) == (pytest.approx(0.95), True, "tokens")

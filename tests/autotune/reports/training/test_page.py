@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.core.metric import Metric
 from autotune.display import words
 from autotune.judging.accounts.promise import Answer
 from autotune.reports import markdown, page
@@ -178,7 +179,7 @@ def test_the_best_evaluation_is_told_where_it_is_not_the_last(found):
     points = (CurvePoint(200, 1.0, 0.2), CurvePoint(400, 2.0, 0.3), CurvePoint(600, 3.0, 0.1))
     told = replace(found, curves=replace(found.curves, quality=points))
     assert dict(wording.figures(told))["BLEU-4"] == "0.1000, the best 0.3000 after 400 samples"
-    loss = replace(told, quality="val_loss", minimize=True)
+    loss = replace(told, metric=Metric("val_loss", minimize=True))
     assert dict(wording.figures(loss))["val_loss"] == "0.1000"
 
 
