@@ -3,7 +3,6 @@
 import random
 
 import pytest
-from autotune.space.evaluating import Counting
 
 from autotune.trials.progress import Progress
 from autotune.trials.thinning import Thinner
