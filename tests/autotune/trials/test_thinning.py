@@ -98,7 +98,7 @@ def test_kept_records_have_the_same_speed():
 
 
 def speed(records):
-    progress = Progress(Counting("score", False, "samples", False, None), {})
+    progress = Progress(Metric("score"), {})
     for record in records:
         progress.count(record)
     return progress.measurement().throughput
