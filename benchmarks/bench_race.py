@@ -27,13 +27,12 @@ from autotune.judging.measurement import turns
 from autotune.judging.measurement.estimates import half_interval
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order, RaceOrder
+from autotune.trials.order import NEVER, Ends, Order, RaceOrder, Racer
 from autotune.trials.race import Race
 from autotune.workloads.r2gen import R2GenWorkload
 
 _BATCHES = (4, 32)
 _PAIRS = 3
-_NEVER = 2**31  # samples
 _RACE_S = 120.0
 _BURST_S = 2.0  # mean length of a burst, and of the rest between two
 
@@ -55,10 +54,10 @@ def order(number: int, batch: int, directory: Path) -> Order:
     return Order(
         number=number,
         workload=workload.value,
-        settings=workload.for_trial(settings, _NEVER, 1, "bleu_4"),
+        settings=workload.for_trial(settings, NEVER, 1, "bleu_4"),
         directory=str(directory / f"member-{number}"),
         metric=Metric("bleu_4"),
-        samples=_NEVER,
+        ends=Ends.never(),
     )
 
 
@@ -66,9 +65,9 @@ def raced(server: ForkServer) -> Found:
     """Returns the result of a race."""
     begun_s = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
-        members = tuple(order(number, batch, Path(scratch)) for number, batch in enumerate(_BATCHES))
-        lengths = (_NEVER,) * len(members)
-        race = Race(RaceOrder(9, scratch, members, lengths, together=True, most_s=_RACE_S), server)
+        orders = [order(number, batch, Path(scratch)) for number, batch in enumerate(_BATCHES)]
+        members = tuple(Racer(one, NEVER) for one in orders)
+        race = Race(RaceOrder(9, scratch, members, together=True, most_s=_RACE_S), server)
         while (report := race.step(1.0)).outcome is None:
             pass
     ratio = turns.ratio(report.measurement.slices, 1, 0)

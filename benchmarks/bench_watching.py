@@ -47,7 +47,7 @@ from autotune.trackers.tensorboard import Board
 from autotune.trackers.tracking import Tracker
 from autotune.trials import alone
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order
+from autotune.trials.order import Ends, Order
 from autotune.trials.reported import Report
 from autotune.workloads import registry
 from r2gen import train
@@ -135,7 +135,7 @@ def by_itself(of: Training) -> Step:
 def watched(of: Training, server: ForkServer, *, tracked: bool) -> tuple[Step, float]:
     """Returns the step, and this process's CPU seconds per second of training."""
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
-        order = Order(0, "bench_watching:fit", of.settings, directory, Metric("bleu_4"), of.samples)
+        order = Order(0, "bench_watching:fit", of.settings, directory, Metric("bleu_4"), Ends(of.samples))
         heard = stack.enter_context(_Trackers(Path(directory))) if tracked else None
         begun_s, before_s = time.monotonic(), _cpu_s()
         outcome, _ = alone.run(order, server, heard)

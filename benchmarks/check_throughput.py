@@ -27,7 +27,7 @@ from autotune.core.measurement import Throughput
 from autotune.core.metric import Metric
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order
+from autotune.trials.order import Ends, Order
 from autotune.workloads.r2gen import R2GenWorkload
 from r2gen.train import fit
 
@@ -44,7 +44,7 @@ def of_trial(settings: Mapping[str, Any], samples: int, server: ForkServer) -> T
             settings=workload.for_trial(settings, samples, _EVALUATIONS, "bleu_4"),
             directory=scratch,
             metric=Metric("bleu_4"),
-            samples=samples,
+            ends=Ends(samples),
         )
         attempt = Attempt(order, server)
         while (report := attempt.step(1.0)).outcome is None:

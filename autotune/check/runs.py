@@ -12,12 +12,11 @@ from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order
+from autotune.trials.order import Ends, Order
 from autotune.trials.reported import Report
 from autotune.trials.setup import Training
 
 _POLL_S = 0.2
-_ENDLESS = 2**31  # samples; the run is stopped earlier
 _LINES = 20
 
 
@@ -65,7 +64,7 @@ class Runs:
 
 def endless(order: Order) -> Order:
     """Returns the order without its limit of samples."""
-    return replace(order, samples=_ENDLESS)
+    return replace(order, ends=Ends.never())
 
 
 def tail(log: Path) -> list[str]:

@@ -151,7 +151,7 @@ class _Job:
             config=asked.config,
             outcome=outcome,
             training=training,
-            samples=self.order.samples,
+            samples=self.order.ends.samples,
             trial=trial,
             seed=asked.seed,
             steps=steps.of(read_records(place)),
@@ -222,14 +222,16 @@ class Comparison:
 
     def _job(self, contender: Contender) -> _Job:
         """Returns a contender's job: alone on the device, its checkpoint kept to be scored."""
-        budget = self._space.budget.model_copy(update={"samples_per_trial": self._terms.samples})
-        changes = {"budget": budget, "baseline": self._baseline}
-        training = replace(self._training, space=self._space.model_copy(update=changes))
+        space = self._space.model_copy(update={"baseline": self._baseline})
+        training = replace(self._training, space=space)
         place, contender = self._session.model_dir(contender.name), self._asked(contender)
-        order = replace(training.order(contender.config, place, seed=contender.seed), keep_work=True)
+        order = replace(
+            training.order(contender.config, place, seed=contender.seed, samples=self._terms.samples),
+            keep_work=True,
+        )
         plan = {
             "settings": order.settings,
-            "samples": order.samples,
+            "samples": order.ends.samples,
             **({"epochs": self._terms.epochs} if self._terms.epochs else {}),
             "quality": order.metric.name,
             **_conditions(self._terms.facts),
@@ -238,7 +240,7 @@ class Comparison:
 
     def _taken(self, job: _Job) -> tuple[Model, Path] | None:
         """Returns the model of a trial with the same settings that ran alone, if its checkpoint was kept."""
-        asked, samples = job.contender, job.order.samples
+        asked, samples = job.contender, job.order.ends.samples
         settings = {**self._baseline, **asked.config}
         if not self._terms.may_take or samples != self._space.budget.samples_per_trial:
             return None
@@ -256,7 +258,7 @@ class Comparison:
         """Trains the model, unless an earlier, interrupted command has trained it."""
         order, verdict = job.order, read_verdict(job.place)
         if verdict is None:
-            length = f"{order.samples} {order.metric.unit}"
+            length = f"{order.ends.samples} {order.metric.unit}"
             self._say(f"{job.name}: training over {length}: {view.knobs(job.contender.config)}")
             verdict = alone.run(order, self._server, _Progress(job, self._say))
         outcome, shown = verdict
@@ -304,5 +306,5 @@ class _Progress:
         self._said_s = time.monotonic()
         rate = report.measurement.throughput
         speed = "" if rate is None else f", {rate.samples_per_s:.1f} {self._job.order.metric.unit}/s"
-        done = f"{report.samples} of {self._job.order.samples} {self._job.order.metric.unit}"
+        done = f"{report.samples} of {self._job.order.ends.samples} {self._job.order.metric.unit}"
         self._say(f"{self._job.name}: {done}{speed}")

@@ -1,5 +1,9 @@
 """The request to stop this process, for workloads that would otherwise notice it only at a record."""
 
+# From a request to stop until the process is killed: time to write a checkpoint and close. An evaluation of a
+# whole training may take minutes.
+CLOSING_S, WHOLE_CLOSING_S = 60.0, 600.0
+
 _signals: list[int] = []
 
 

@@ -129,13 +129,16 @@ def for_workload(space: Space, settings: Config) -> dict[str, Any]:
     return space.naming.as_given({**following.settings(space, settings), **whole})
 
 
-def for_trial(space: Space, settings: Config) -> dict[str, Any]:
+def for_trial(
+    space: Space, settings: Config, samples: int | None = None, evaluations: int | None = None
+) -> dict[str, Any]:
     """Returns `settings` for a trial, with evaluations evenly spaced over its samples.
 
-    The last one is not before the end: the trial would otherwise run until the next one.
+    The last one is not before the end: the trial would otherwise run until the next one. `samples` and
+    `evaluations` replace those of the budget.
     """
     given = {**following.settings(space, settings), **lengths.settings(space, settings)}
     if space.evaluate_every is not None:
-        step = effective_batch(settings) * space.budget.evaluations_per_trial
-        given[space.evaluate_every] = math.ceil(space.samples(settings) / step)
+        step = effective_batch(settings) * (evaluations or space.budget.evaluations_per_trial)
+        given[space.evaluate_every] = math.ceil(space.samples(settings, samples) / step)
     return space.naming.as_given(given)

@@ -151,10 +151,10 @@ class Space(BaseModel):
             samples_per_evaluation=self.samples_per_evaluation(config),
         )
 
-    def samples(self, config: Config) -> int:
-        """Returns the samples of a trial of `config`."""
+    def samples(self, config: Config, otherwise: int | None = None) -> int:
+        """Returns the samples of a trial of `config`: planned, else `otherwise` or the budget's."""
         planned = config.get(LENGTH) if LENGTH in self.knobs else None
-        return int(planned or self.budget.samples_per_trial)
+        return int(planned or otherwise or self.budget.samples_per_trial)
 
     @property
     def interval_setting(self) -> str | None:

@@ -19,7 +19,6 @@ from autotune.core.record_names import NOTE
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.decisions import stopping
 from autotune.judging.decisions.stopping import Threshold
-from autotune.judging.measurement import curves
 from autotune.storage import identity, logs
 from autotune.storage.json_file import JsonFile
 from autotune.storage.records import open_lines, read_records, seconds_of
@@ -28,13 +27,11 @@ from autotune.system.telemetry import Telemetry
 from autotune.trials import failures
 from autotune.trials.child import Child, Event
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order, is_to_stop
+from autotune.trials.order import NEVER, Order, is_to_stop
 from autotune.trials.progress import Progress
 from autotune.trials.reported import Report
 from autotune.trials.thinning import Thinner
 
-# Time to write a checkpoint and close; an evaluation of a whole training may take minutes.
-_GRACE_S, _WHOLE_GRACE_S = 60.0, 600.0
 _BEATEN_GRACE_S = 5.0  # nothing more that it writes is needed
 _RECORDS_PER_REPORT = 5
 _STEPS_APART_S = 1.0  # between kept steps of a whole training: 100,000 records a day, not millions
@@ -47,7 +44,6 @@ class Attempt:
     def __init__(self, order: Order, server: ForkServer) -> None:
         self._order, self._server = order, server
         self._place = order.place
-        self._grace_s = _WHOLE_GRACE_S if order.whole else _GRACE_S
         self._progress = Progress(order.metric, order.settings)
         self._started, self._earlier_s = time.monotonic(), 0.0
         self._heard_s = self._started
@@ -70,7 +66,7 @@ class Attempt:
             identity.write_identity(self._place, self._order.identity)
         self._earlier_s = seconds_of(self._counted(read_records(self._place)))
         self._records = open_lines(self._place.records_file)
-        if self._is_enough():
+        if self._order.ends.reached(self._progress):
             self._outcome = self._progress.concluded(Outcome(Status.COMPLETED))
             return
         self._progress.restart()
@@ -122,14 +118,14 @@ class Attempt:
         child, deadline = self._child, time.monotonic() + timeout_s
         while child and self._outcome is None and (left_s := deadline - time.monotonic()) > 0:
             records += self._take(child.poll(left_s))
-            if self._is_enough():
-                child.stop(self._grace_s)
+            if self._order.ends.reached(self._progress):
+                child.stop(self._order.limits.closing_s)
                 self._outcome = self._progress.concluded(Outcome(Status.COMPLETED))
             elif child.verdict is not None:
                 self._outcome = self._ended_early(child.verdict)
-            elif not self._order.whole and self._progress.is_overdue(self._order.samples):
+            elif overdue := self._overdue():
                 child.stop(_BEATEN_GRACE_S)
-                self._outcome = failures.failed(Failure.ERROR, self._overdue())
+                self._outcome = failures.failed(Failure.ERROR, overdue)
 
     def _ended_early(self, verdict: Outcome) -> Outcome:
         """Returns the outcome for a `verdict` that came before the trial had all its samples.
@@ -142,17 +138,22 @@ class Attempt:
         concluded = self._progress.concluded(verdict)
         if concluded.status is not Status.COMPLETED:
             return concluded
-        why_not = self._progress.why_not_whole(self._order.samples if self._order.planned else 0)
+        ends = self._order.ends
+        why_not = self._progress.why_not_whole(ends.samples if ends.planned else 0)
         if why_not is None:
             self._progress.end()
             return concluded
         return failures.failed(Failure.ERROR, why_not)
 
-    def _overdue(self) -> str:
-        samples, metric = self._progress.measurement().samples, self._order.metric
+    def _overdue(self) -> str | None:
+        """Returns the fault of a trial that has run far beyond its end without an evaluation there."""
+        most, metric = self._order.ends.samples, self._order.metric
+        if self._order.whole or not most or not self._progress.is_overdue(most):
+            return None
+        samples = self._progress.measurement().samples
         return (
             f"no record has {metric.name} after {samples} {metric.unit}; the workload must yield one that "
-            f"has it by {self._order.samples}, the {metric.unit} of a trial"
+            f"has it by {most}, the {metric.unit} of a trial"
         )
 
     def _end_if_beaten(self, shown: Measurement) -> None:
@@ -162,11 +163,12 @@ class Attempt:
         if threshold is None or self._child is None:
             return
         shown = replace(shown, curve=self._progress.curve)
-        if stopping.verdict(shown, threshold, self._order.samples) is None:
+        samples = self._order.ends.samples or NEVER
+        if stopping.verdict(shown, threshold, samples) is None:
             return
         # Not earlier: summarising it takes time from the trial.
         shown = replace(shown, telemetry=self._telemetry.summary() if self._telemetry else {})
-        if beaten := stopping.verdict(shown, threshold, self._order.samples):
+        if beaten := stopping.verdict(shown, threshold, samples):
             self._child.stop(_BEATEN_GRACE_S)
             self._outcome = beaten
 
@@ -175,11 +177,11 @@ class Attempt:
         if self._child is None:
             return
         self._outcome = Outcome(Status.INTERRUPTED)  # first: if interrupted here, it does not wait again
-        verdict = self._child.stop(self._grace_s)
+        verdict = self._child.stop(self._order.limits.closing_s)
         records += self._take(self._child.poll(0))
         if verdict.status in {Status.STOPPED, Status.INTERRUPTED}:
             self._outcome = Outcome(Status.INTERRUPTED, reason=verdict.reason)
-        elif self._is_enough():
+        elif self._order.ends.reached(self._progress):
             self._outcome = self._progress.concluded(Outcome(Status.COMPLETED))
         else:
             self._outcome = self._ended_early(verdict)
@@ -204,24 +206,13 @@ class Attempt:
         held = summary.get("children_uss_bytes")
         return {} if held is None else {"memory_children_bytes": int(held)}
 
-    def _is_enough(self) -> bool:
-        curve, fewest = self._progress.curve, self._order.until_learnt
-        if self._order.whole and not self._order.samples:
-            return False
-        return (
-            self._progress.evaluated_samples >= self._order.samples
-            or (self._order.target is not None and curves.reached(curve, self._order.target) is not None)
-            or (fewest > 0 and curves.has_learnt(curve, fewest))
-            or (self._order.until_timed and self._progress.has_known_speed())
-        )
-
     def measurement(self) -> Measurement:
         """Returns the measurement of the trial so far."""
-        order, shown = self._order, self._progress.measurement()
+        limits, shown = self._order.limits, self._progress.measurement()
         return replace(
             self._known(shown),
-            memory_limit_bytes=order.device_memory_bytes or order.memory_limit_bytes,
-            memory_cap_bytes=order.memory_cap_bytes,
+            memory_limit_bytes=limits.device_bytes or limits.host_bytes,
+            memory_cap_bytes=limits.allocator_bytes,
             telemetry=self._telemetry.summary() if self._telemetry else {},
         )
 
@@ -237,7 +228,7 @@ class Attempt:
     def stop(self, *, waits: bool = True) -> None:
         """Leaves the trial to be resumed; `waits`: the workload may write its checkpoint first."""
         if self._child is not None and self._outcome is None:
-            self._child.stop(self._grace_s if waits else 0.0)
+            self._child.stop(self._order.limits.closing_s if waits else 0.0)
             with interrupted_by_the_disk(self._end):
                 self._take(self._child.poll(0))  # yielded before it closed
         self._close()

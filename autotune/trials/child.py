@@ -60,8 +60,8 @@ class Child:
         self._order = order
         self._hide = secrecy.hider(os.environ)  # masks secrets in all its output
         self._log_start = _size(order.place.log)
-        self._memory, self._cap_share = MemoryWatch(order.memory_limit_bytes), 0.0
-        self._gpus = GpuWatch(order.gpus)
+        self._memory, self._cap_share = MemoryWatch(order.limits.host_bytes), 0.0
+        self._gpus = GpuWatch(order.limits.gpus)
         self._process, pipe, output = server.start(order, self._memory.group)
         self._memory.begin(self.pid)
         self._end = Finalize(self, family.end, (self._process, self._memory.group), exitpriority=0)
@@ -140,8 +140,8 @@ class Child:
                 self._longest_gap_s = max(self._longest_gap_s, self._gaps_s[-1])
             self._yielded_s = event.at_s
             self._follow(event.record)
-            if self._order.memory_limit_bytes and self._order.caps_process:
-                self._cap_share = event.record["memory_peak_bytes"] / self._order.memory_limit_bytes
+            if self._order.limits.host_bytes and self._order.limits.caps_process:
+                self._cap_share = event.record["memory_peak_bytes"] / self._order.limits.host_bytes
             self._events.append(event)
 
     def _follow(self, record: Mapping[str, Any]) -> None:
@@ -158,7 +158,7 @@ class Child:
         if self.verdict is not None or not self._memory.look():
             return
         if held_bytes := self._memory.excess_bytes(self.pid):
-            self.verdict = failures.beyond_its_limit(held_bytes, self._order.memory_limit_bytes or 0)
+            self.verdict = failures.beyond_its_limit(held_bytes, self._order.limits.host_bytes or 0)
         elif self._memory.has_missed_a_kill():
             self.verdict = failures.killed_inside("it went on without it")
         if self.verdict is not None:
@@ -172,7 +172,7 @@ class Child:
         return failures.of_exit(
             code,
             self._last_words(),
-            capped=self._order.caps_process,
+            capped=self._order.limits.caps_process,
             kernel_killed=self._memory.kernel_killed(),
             counted_alone=self._memory.is_alone,
             memory_share=self._memory.memory_share,
@@ -213,8 +213,8 @@ class Child:
         self.kill()
 
     def _stall_limit_s(self) -> float:
-        if self._order.stall_timeout_s is not None:
-            return self._order.stall_timeout_s
+        if self._order.limits.stall_timeout_s is not None:
+            return self._order.limits.stall_timeout_s
         if not self._has_evaluated:
             return _UNTIMED_S
         median_s = statistics.median(self._gaps_s or [0.0])
@@ -225,7 +225,7 @@ class Child:
 
         Bounded in time, because a hanging driver looks the same.
         """
-        is_timed_here = self._order.stall_timeout_s is None
+        is_timed_here = self._order.limits.stall_timeout_s is None
         return is_timed_here and self._still_s <= _UNTIMED_S and family.waits_for_disk(self.pid)
 
     def pause(self) -> None:

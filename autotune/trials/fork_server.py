@@ -42,7 +42,7 @@ class ForkServer:
 
     def start(self, order: Order, group: MemoryGroup | None) -> tuple[BaseProcess, Connection, Connection]:
         """Starts a process that runs `order` in `group`; returns it, its message pipe and its output pipe."""
-        if order.gpus and not self._is_known_to_fork:
+        if order.limits.gpus and not self._is_known_to_fork:
             self._require_usable()
         receiver, sender = self.context.Pipe(duplex=False)
         output, printed = self.context.Pipe(duplex=False)

@@ -1,50 +1,60 @@
 """Orders: everything that is needed to run one trial or one race, as plain values for any machine."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pydantic import TypeAdapter
 
 from autotune.core.metric import Metric
 from autotune.core.settings import Setting
+from autotune.inside import stops
+from autotune.judging.accounts.overhead import InRace
+from autotune.judging.measurement import curves
 from autotune.storage.identity import TrialIdentity
 from autotune.storage.trial_dir import TrialDir
+from autotune.trials.progress import Progress
+
+NEVER = 2**31  # samples: more than any trial trains, for workloads that must be told a number
 
 
 @dataclass(frozen=True)
-class Order:
-    """One trial: its workload and settings, the resources it may use, and when it is over."""
+class Ends:
+    """When a trial ends: as soon as one of these is met, or its workload ends."""
 
-    number: int
-    workload: str | dict[str, Any]
-    settings: dict[str, Setting]  # the tuner's
-    directory: str
-    metric: Metric
-    samples: int  # of the whole trial; it ends with the first evaluation at or after them
-    memory_limit_bytes: int | None = None  # host memory, beyond a process that has imported the workload
-    gpus: float = 0.0  # that must be visible; below 1: a share of one GPU
-    device_memory_bytes: int | None = None  # the trial's share of each GPU
-    memory_cap_bytes: int | None = None  # of the allocator, within that share; None: no cap
-    stall_timeout_s: float | None = None  # longest time without progress; None: derived from its records
-    target: float | None = None  # stop once the quality reaches this; higher is better internally
-    until_learnt: int = 0  # stop once clearly above chance, after at least so many evaluations; 0: never
-    until_timed: bool = False  # stop once the speed is known
-    threshold_file: str | None = None  # stop early if the threshold in it says so
-    stop_file: str | None = None  # once it exists, close and resume another day
-    revision: str = ""
-    keep_work: bool = False
-    identity: TrialIdentity | None = None  # the trial and session; None for a training outside a session
-    given: dict[str, Any] | None = None  # passed to the workload, in its names and types; None: `settings`
-    outside_s: float = 0.0  # in a race, which has no evaluations: their time per sample
-    unsure: float = 0.0  # in a race: relative error of the speed because of `outside_s`
-    whole: bool = False  # ends when the workload does, or as above if `samples` > 0; steps kept: one a second
+    samples: int = 0  # with the first evaluation at or after so many; 0: with its workload
+    target: float | None = None  # once the quality reaches this; higher is better internally
+    until_learnt: int = 0  # once clearly above chance, after at least so many evaluations; 0: never
+    until_timed: bool = False  # once the speed is known
     planned: bool = False  # its settings tell the workload to end after `samples`
 
-    @property
-    def place(self) -> TrialDir:
-        return TrialDir(Path(self.directory))
+    @classmethod
+    def never(cls) -> Self:
+        """Returns when a trial ends that is stopped from outside."""
+        return cls(NEVER)
+
+    def reached(self, progress: Progress) -> bool:
+        """Returns True if the trial has come to its end."""
+        curve = progress.curve
+        return (
+            0 < self.samples <= progress.evaluated_samples
+            or (self.target is not None and curves.reached(curve, self.target) is not None)
+            or (self.until_learnt > 0 and curves.has_learnt(curve, self.until_learnt))
+            or (self.until_timed and progress.has_known_speed())
+        )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The memory and time that a trial may use."""
+
+    host_bytes: int | None = None  # host memory, beyond a process that has imported the workload
+    gpus: float = 0.0  # that must be visible; below 1: a share of one GPU
+    device_bytes: int | None = None  # the trial's share of each GPU
+    allocator_bytes: int | None = None  # cap of the allocator, within that share; None: no cap
+    stall_timeout_s: float | None = None  # longest time without progress; None: derived from its records
+    closing_s: float = stops.CLOSING_S  # from the request to stop until it is killed
 
     @property
     def caps_process(self) -> bool:
@@ -53,17 +63,49 @@ class Order:
         Never on a GPU: memory mapped by CUDA counts too, and the driver would report the GPU as out of
         memory. There the limit is enforced only from outside the process.
         """
-        return self.memory_limit_bytes is not None and not self.gpus
+        return self.host_bytes is not None and not self.gpus
+
+
+@dataclass(frozen=True)
+class Order:
+    """One trial: its workload and settings, the resources it may use, and when it is over."""
+
+    number: int
+    workload: str | dict[str, Any]
+    settings: dict[str, Setting]  # under the tuner's names
+    directory: str
+    metric: Metric
+    ends: Ends
+    limits: Limits = field(default_factory=Limits)
+    given: dict[str, Any] | None = None  # passed to the workload, in its names and types; None: `settings`
+    identity: TrialIdentity | None = None  # the trial and session; None for a training outside a session
+    revision: str = ""  # of the workload's code
+    threshold_file: str | None = None  # stop early if the threshold in it says so
+    stop_file: str | None = None  # once it exists, close and resume another day
+    keep_work: bool = False  # keep the workload's directory of a completed trial
+    whole: bool = False  # a whole training, which evaluates and ends as it does without the tuner
+
+    @property
+    def place(self) -> TrialDir:
+        return TrialDir(Path(self.directory))
+
+
+@dataclass(frozen=True)
+class Racer:
+    """One member of a race."""
+
+    order: Order
+    samples: int  # of its training
+    evaluations: InRace = field(default_factory=InRace)  # their cost per sample: none runs in a race
 
 
 @dataclass(frozen=True)
 class RaceOrder:
-    """A race between `members`."""
+    """A race between `members`; the others are compared with the first."""
 
     number: int
     directory: str
-    members: tuple[Order, ...]
-    lengths: tuple[int, ...]  # samples in the training of each member
+    members: tuple[Racer, ...]
     together: bool  # all members are alive at once
     most_s: float  # no round begins after so many seconds of rounds
     stop_file: str | None = None
@@ -75,8 +117,7 @@ class RaceOrder:
 
     @property
     def settings(self) -> dict[str, Setting]:
-        """The settings that the others are compared with."""
-        return self.members[0].settings
+        return self.members[0].order.settings
 
 
 _ORDER: TypeAdapter[Order | RaceOrder] = TypeAdapter(Order | RaceOrder)

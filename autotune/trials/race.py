@@ -30,7 +30,7 @@ from autotune.trials import failures
 from autotune.trials.attempt import interrupted_by_the_disk
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order, RaceOrder, is_to_stop
+from autotune.trials.order import RaceOrder, Racer, is_to_stop
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 
@@ -64,9 +64,10 @@ class _EndedError(Exception):
 class _Member:
     """One member of a race: its child process, suspended between turns, and the steps of its turns."""
 
-    def __init__(self, order: Order, server: ForkServer, least: _Least) -> None:
-        self._order, self._server, self._least = order, server, least
-        self._ready = prefetched_steps(order.settings)
+    def __init__(self, racer: Racer, server: ForkServer, least: _Least) -> None:
+        self._order, self._evaluations = racer.order, racer.evaluations
+        self._server, self._least = server, least
+        self._ready = prefetched_steps(racer.order.settings)
         self._child: Child | None = None
         self._stamps: list[Stamp] = []
         self._steps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
@@ -150,9 +151,9 @@ class _Member:
 
     def slice(self, round_number: int, steps: Sequence[Step]) -> Slice:
         """Returns the slice of a round that consists of `steps`."""
-        order, samples = self._order, sum(step.samples for step in steps)
-        seconds, outside_s = sum(step.seconds for step in steps), samples * order.outside_s
-        return Slice(order.number, round_number, samples, seconds, len(steps), outside_s, order.unsure)
+        samples, seconds = sum(step.samples for step in steps), sum(step.seconds for step in steps)
+        outside_s, unsure = samples * self._evaluations.outside_s, self._evaluations.unsure
+        return Slice(self._order.number, round_number, samples, seconds, len(steps), outside_s, unsure)
 
     def _failed(self, reason: str) -> _EndedError:
         return self._ended(failures.failed(Failure.ERROR, reason))
@@ -182,8 +183,8 @@ class Race:
         self._slices = read_slices(self._place)
         self._earlier_s = sum(one.seconds for one in self._slices)
         least = _TOGETHER if order.together else _APART
-        self._members = {one.number: _Member(one, server, least) for one in order.members}
-        self._lengths = dict(zip(self._members, order.lengths, strict=True))
+        self._members = {one.order.number: _Member(one, server, least) for one in order.members}
+        self._lengths = {one.order.number: one.samples for one in order.members}
         self._course = self._run()
         self._telemetry = Telemetry(os.getpid())  # the fork server's children are its grandchildren
         self._telemetry.__enter__()
@@ -260,7 +261,7 @@ class Race:
         return Measurement(
             slices=tuple(self._slices),
             device=self._device,
-            revision=self._order.members[0].revision,
+            revision=self._order.members[0].order.revision,
             telemetry=self._telemetry.summary(),
         )
 

@@ -56,7 +56,7 @@ def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup |
     if group is not None:
         with suppress(OSError):  # removed, if the parent is gone
             group.join()
-    stopping, gpus = _stop_on_sigterm(), Cuda(order.gpus, order.memory_cap_bytes)
+    stopping, gpus = _stop_on_sigterm(), Cuda(order.limits.gpus, order.limits.allocator_bytes)
     guard: object = None
     with os.fdopen(pipe.fileno(), "wb", closefd=False) as messages:
         try:
@@ -99,7 +99,7 @@ def _explained(error: BaseException, order: Order, gpus: Cuda) -> Outcome:
         gpus.open()
     except GpuLostError as lost:
         return failures.of_exception(lost)
-    return failures.of_exception(error, capped=order.caps_process, gpu=gpus.memory())
+    return failures.of_exception(error, capped=order.limits.caps_process, gpu=gpus.memory())
 
 
 def _send(messages: BinaryIO, message: Mapping[str, Any]) -> None:
@@ -157,10 +157,10 @@ def _drive(
     own = of_trial(
         workdir,
         settings,
-        order.samples,
-        order.memory_cap_bytes,
+        order.ends.samples,
+        order.limits.allocator_bytes,
         order.metric.unit,
-        gpus=order.gpus,
+        gpus=order.limits.gpus,
         whole=order.whole,
     )
     os.environ.update(own)
@@ -291,9 +291,9 @@ class _Memory:
     def __init__(self, order: Order) -> None:
         self._born_with = host_bytes("VmRSS") - host_bytes("RssFile")
         self._highest = self._peak = 0
-        self._data_born_with = host_bytes("VmData") if order.caps_process else None
-        if order.memory_limit_bytes is not None and order.caps_process:
-            _limit_memory(host_bytes("VmData") + order.memory_limit_bytes)
+        self._data_born_with = host_bytes("VmData") if order.limits.caps_process else None
+        if order.limits.host_bytes is not None and order.limits.caps_process:
+            _limit_memory(host_bytes("VmData") + order.limits.host_bytes)
 
     def figures(self) -> dict[str, int]:
         highest = host_bytes("VmHWM")

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from autotune.core.settings import LENGTH, Config, Setting
 from autotune.core.trial import Trial, TrialKind
+from autotune.inside import stops
 from autotune.judging.accounts import overhead
 from autotune.judging.decisions import objective, racing
 from autotune.memory import room
@@ -16,14 +17,13 @@ from autotune.space.space import Space
 from autotune.storage.store import Options, Session
 from autotune.storage.trial_dir import TrialDir
 from autotune.system.telemetry import Hardware
-from autotune.trials.order import Order, RaceOrder
+from autotune.trials.order import NEVER, Ends, Limits, Order, RaceOrder, Racer
 from autotune.workloads.base import Workload
 
 _TIMES_TO_TARGET = 8  # as many samples as the baseline; a trial that cannot win is beaten on time before that
 _FEWEST_EVALUATIONS = 4  # evaluations before a trial can count as having learnt
 _RACE_APART_S = 1800.0  # the longest race if every turn starts a process
 _ROOM_SHARE = 0.9  # usable share of the memory, because peaks vary between runs
-_NEVER = 2**31  # samples: beyond any race, so that no evaluation falls into one
 _TIMES_IN_RACE = 20  # length of a member in lengths of a trial; a race lasts at most four of these
 
 
@@ -50,7 +50,8 @@ class Training:
         cap_bytes: int | None = int(self.space.limits.memory_fraction * limit_bytes)
         if config == self.space.baseline_config:
             cap_bytes = int(self._beside_context(gpus)) if gpus < 1 else None
-        return replace(order, gpus=gpus, device_memory_bytes=limit_bytes, memory_cap_bytes=cap_bytes)
+        limits = replace(order.limits, gpus=gpus, device_bytes=limit_bytes, allocator_bytes=cap_bytes)
+        return replace(order, limits=limits)
 
     def gpu_limit_bytes(self, gpus: float) -> int | None:
         """Returns the memory limit of a trial on each of its `gpus` (below 1: a share); None without a GPU.
@@ -68,24 +69,33 @@ class Training:
     def _beside_context(self, gpus: float) -> float:
         return room.beside_context(self._share_bytes(gpus), self.context_bytes)
 
-    def order(self, config: Config, place: TrialDir, *, number: int = 0, seed: int = 0) -> Order:
+    def order(
+        self,
+        config: Config,
+        place: TrialDir,
+        *,
+        number: int = 0,
+        seed: int = 0,
+        samples: int | None = None,
+        evaluations: int | None = None,
+    ) -> Order:
         """Returns the order to train `config` for all samples of its trial, with a device to itself.
 
-        `seed` is added to the seed in the settings.
+        `seed` is added to the seed in the settings. `samples` and `evaluations` replace those of the budget;
+        a planned length stays.
         """
-        budget, goal, samples = self.space.budget, self.space.objective, self.space.samples(config)
+        samples = self.space.samples(config, samples)
         settings = self.workload.for_trial(
             self.workload.with_seed(self.space.settings(config), seed),
             samples,
-            budget.evaluations_per_trial,
-            goal.quality,
+            evaluations or self.space.budget.evaluations_per_trial,
+            self.space.objective.quality,
         )
+        given = configurations.for_trial(self.space, settings, samples, evaluations)
         order = replace(
-            self._made(config, place, settings, configurations.for_trial(self.space, settings)),
+            self._made(config, place, settings, given),
             number=number,
-            samples=samples,
-            planned=LENGTH in self.space.knobs,
-            memory_limit_bytes=self.options.memory_limit_bytes,
+            ends=Ends(samples, planned=LENGTH in self.space.knobs),
         )
         return self.on_gpu(order, config, math.ceil(self.options.gpus_per_trial) or 1.0)
 
@@ -99,26 +109,31 @@ class Training:
         samples = round(share * space.training.samples) if space.training.samples else None
         settings = self.workload.for_training(space.settings(config), samples)
         gpus = float(math.ceil(self.options.gpus_per_trial))
-        return replace(
-            self._made(config, place, settings, configurations.for_workload(self.space, settings)),
-            samples=0 if self.workload.ends_itself else samples or 0,
+        order = self._made(config, place, settings, configurations.for_workload(self.space, settings))
+        limits = replace(
+            order.limits,
+            host_bytes=None,
             gpus=gpus,
-            device_memory_bytes=self.hardware.free_device_bytes if gpus else None,
-            whole=True,
+            device_bytes=self.hardware.free_device_bytes if gpus else None,
+            closing_s=stops.WHOLE_CLOSING_S,
         )
+        ends = Ends(0 if self.workload.ends_itself else samples or 0)
+        return replace(order, ends=ends, limits=limits, whole=True)
 
     def _made(
         self, config: Config, place: TrialDir, settings: dict[str, Setting], given: dict[str, Any]
     ) -> Order:
-        """Returns the fields common to all orders; `samples` is 0 until set."""
+        """Returns the order without its end."""
         return Order(
             number=0,
             workload=self.workload.value,
             settings=settings,
             given=given,
             directory=str(place.root),
-            samples=0,
-            stall_timeout_s=self.options.stall_timeout_s,
+            ends=Ends(),
+            limits=Limits(
+                host_bytes=self.options.memory_limit_bytes, stall_timeout_s=self.options.stall_timeout_s
+            ),
             revision=self.workload.revision(),
             metric=self.space.metric_of(config),
         )
@@ -142,14 +157,15 @@ class Setup:
     def memory_limit_bytes(self) -> int:
         """The memory limit of a trial: on its GPU, or on the host if it has none."""
         hardware, options = self.hardware, self.options
-        limit_bytes = self._training(self.space).gpu_limit_bytes(options.gpus_per_trial)
+        limit_bytes = self._training.gpu_limit_bytes(options.gpus_per_trial)
         if limit_bytes is not None:
             return limit_bytes
         concurrent = hardware.cpus // (options.cpus_per_trial or hardware.cpus)
         return options.memory_limit_bytes or hardware.host_memory_bytes // max(1, concurrent)
 
-    def _training(self, space: Space) -> Training:
-        return Training(space, self.workload, self.hardware, self.options, self.context_bytes)
+    @property
+    def _training(self) -> Training:
+        return Training(self.space, self.workload, self.hardware, self.options, self.context_bytes)
 
     def order(self, trial: Trial) -> Order:
         """Returns the order to run `trial`.
@@ -159,7 +175,7 @@ class Setup:
         speed is known by then; all others are measured to the end.
         """
         place, goal = self.session.trial_dir(trial.number), self.space.objective
-        training, gpus = self._training(self.space), self.options.gpus_per_trial
+        training, gpus = self._training, self.options.gpus_per_trial
         order = training.order(trial.config, place, number=trial.number, seed=trial.seed)
         if 0 < gpus < 1 and not trial.runs_alone:
             order = training.on_gpu(order, trial.config, gpus)
@@ -169,10 +185,13 @@ class Setup:
         learns_on = trial.number == 0 and self.space.budget.until_learnt
         return replace(
             order,
-            samples=order.samples * (_TIMES_TO_TARGET if races_to_target else 1),
-            target=goal.aim if races_to_target else None,
-            until_learnt=_FEWEST_EVALUATIONS if learns_on else 0,
-            until_timed=objective.ends_once_timed(trial, goal),
+            ends=replace(
+                order.ends,
+                samples=self.space.samples(trial.config) * (_TIMES_TO_TARGET if races_to_target else 1),
+                target=goal.aim if races_to_target else None,
+                until_learnt=_FEWEST_EVALUATIONS if learns_on else 0,
+                until_timed=objective.ends_once_timed(trial, goal),
+            ),
             threshold_file=str(self.session.threshold_file) if can_be_beaten else None,
             keep_work=self.options.keep_checkpoints,
             stop_file=str(self.session.stop_file),
@@ -186,18 +205,16 @@ class Setup:
         the cost of evaluations in its trial is added if it counts. All are alive at once if memory allows.
         """
         place, together = self.session.trial_dir(trial.number), self._fit_together(members)
-        orders = [
-            replace(
-                self._endless(m, place.member(m.number)),
-                **asdict(overhead.in_race(m, self.space)),
-            )
-            for m in members
-        ]
+        orders = [self._endless(member, place.member(member.number)) for member in members]
+        if together:
+            orders = self._capped_together(orders, members)
         return RaceOrder(
             number=trial.number,
             directory=str(place.root),
-            members=tuple(self._capped_together(orders, members) if together else orders),
-            lengths=tuple(self.space.samples(member.config) for member in members),
+            members=tuple(
+                Racer(order, self.space.samples(member.config), overhead.in_race(member, self.space))
+                for order, member in zip(orders, members, strict=True)
+            ),
             together=together,
             most_s=racing.most_s(t.seconds for t in members) if together else _RACE_APART_S,
             stop_file=str(self.session.stop_file),
@@ -207,12 +224,8 @@ class Setup:
     def _endless(self, member: Trial, place: TrialDir) -> Order:
         """Returns the order of a member that neither evaluates nor ends before the race does."""
         longer = lengths.endless(self.space, member.config, _TIMES_IN_RACE)
-        changes = {"evaluations_per_trial": 1}
-        if longer is member.config:
-            changes["samples_per_trial"] = _NEVER
-        budget = self.space.budget.model_copy(update=changes)
-        training = self._training(self.space.model_copy(update={"budget": budget}))
-        return replace(training.order(longer, place, number=member.number), samples=_NEVER)
+        order = self._training.order(longer, place, number=member.number, samples=NEVER, evaluations=1)
+        return replace(order, ends=Ends.never())
 
     def _fit_together(self, members: Sequence[Trial]) -> bool:
         """Returns True if all members fit into memory at once, judged by their peaks as trials.
@@ -234,9 +247,10 @@ class Setup:
         capped = []
         for order, mine in zip(orders, held, strict=True):
             cap_bytes = int(room_bytes * mine / sum(held))
-            gpus = order.gpus if order.gpus > 1 else order.gpus / len(orders)
-            cap_bytes = min(cap_bytes, order.memory_cap_bytes or cap_bytes)
-            capped.append(replace(order, gpus=gpus, memory_cap_bytes=cap_bytes))
+            limits = order.limits
+            gpus = limits.gpus if limits.gpus > 1 else limits.gpus / len(orders)
+            cap_bytes = min(cap_bytes, limits.allocator_bytes or cap_bytes)
+            capped.append(replace(order, limits=replace(limits, gpus=gpus, allocator_bytes=cap_bytes)))
         return capped
 
     def _race_room_bytes(self, members: Sequence[Trial]) -> int:

@@ -143,7 +143,7 @@ class Bench:
         place = TrialDir(Path(tempfile.mkdtemp(dir=self.directory)))
         order = training.order(changed, place)
         order = training.on_gpu(order, changed, gpus) if gpus < 1 else order
-        return replace(order, stall_timeout_s=_STALL_S)
+        return replace(order, limits=replace(order.limits, stall_timeout_s=_STALL_S))
 
     def _training(self, workload: Workload, samples: int, evaluations: int) -> Training:
         budget = {"samples_per_trial": samples, "evaluations_per_trial": evaluations}

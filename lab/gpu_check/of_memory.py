@@ -33,7 +33,7 @@ def out_of_memory(bench: Bench) -> Iterator[Found]:
     for name, cap_bytes in (("out of memory", None), ("out of memory under a cap", limit_bytes // 2)):
         order = bench.small("grows", _ENDLESS, step_bytes=limit_bytes // _STEPS_TO_FILL)
         before_bytes = gpu_holders.used_bytes()
-        ran = bench.run(replace(order, memory_cap_bytes=cap_bytes))
+        ran = bench.run(replace(order, limits=replace(order.limits, allocator_bytes=cap_bytes)))
         yield _of_shortage(name, ran, cap_bytes, before_bytes)
 
 

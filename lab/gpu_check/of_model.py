@@ -40,7 +40,7 @@ def every_combination(bench: Bench) -> Iterator[Found]:
         order = bench.trained(_MICRO_BATCH * _STEPS, settings)
         ran = bench.run(order)
         longest_s[mode] = max(longest_s[mode], time.monotonic() - begun_s)
-        loss = verdicts.last_loss(ran.records, order.samples)
+        loss = verdicts.last_loss(ran.records, order.ends.samples)
         if changed == _REFERENCE and ran.completed:
             reference = loss
         yield _found(name, ran, loss, reference, str(changed[PRECISION]))

@@ -10,17 +10,16 @@ from typing import Any
 
 from autotune.core import units
 from autotune.core.errors import InputError
-from autotune.core.settings import LARGEST_INT, Config, Key, Setting, settings_key
+from autotune.core.settings import Config, Key, Setting, settings_key
 from autotune.core.trial import Status
 from autotune.space import configurations
-from autotune.space.sections import Budget
 from autotune.space.space import Space
 from autotune.storage.records import is_mark, read_records
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials import alone
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order
+from autotune.trials.order import NEVER, Ends, Order
 from autotune.trials.setup import Training
 from lab.replay import drift, table
 from lab.replay.drift import Drift
@@ -29,7 +28,6 @@ from lab.replay.table import Point, Run, Table
 PARTS = ("all", "timed", "untimed")
 _BASELINE_TIMES = 4
 _POLL_S = 1.0
-_ENDLESS = Budget(samples_per_trial=LARGEST_INT, evaluations_per_trial=1)
 
 
 @dataclass(frozen=True)
@@ -110,8 +108,8 @@ def record_drift(file: Path, training: Training, seconds: float) -> Drift:
     """
     scratch, space = _scratch(file), training.space
     shutil.rmtree(scratch, ignore_errors=True)
-    endless = replace(training, space=space.model_copy(update={"budget": _ENDLESS}))
-    order = endless.order(space.baseline_config, TrialDir(scratch))
+    order = training.order(space.baseline_config, TrialDir(scratch), samples=NEVER, evaluations=1)
+    order = replace(order, ends=Ends.never())
     attempt, deadline = Attempt(order, ForkServer(training.workload.preload)), math.inf
     try:
         while time.monotonic() < deadline and (report := attempt.step(_POLL_S)).outcome is None:

@@ -8,7 +8,7 @@ import pytest
 from autotune.core.metric import Metric
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order
+from autotune.trials.order import Ends, Limits, Order
 
 from .kinds import HERE, KINDS
 
@@ -49,10 +49,11 @@ def begin(kind, server, tmp_path):
     """Begins a trial of a program, or resumes it; what is left of it ends with the test."""
     begun = []
 
-    def attempt(program, settings=None, *, samples=80, **rest):
+    def attempt(program, settings=None, *, samples=80, keep_work=False, whole=False, **limits):
         settings = {**SETTINGS, **(settings or {})}
         workload = kind.workload(program, settings)
-        order = Order(0, workload, settings, str(tmp_path), Metric("score"), samples, **rest)
+        given = (0, workload, settings, str(tmp_path), Metric("score"))
+        order = Order(*given, Ends(samples), Limits(**limits), keep_work=keep_work, whole=whole)
         begun.append(Attempt(order, server))
         return begun[-1]
 

@@ -12,7 +12,6 @@ from autotune.core.trial import Failure, Status
 from autotune.storage import identity
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrialDir
-from autotune.trials import attempt
 from autotune.workloads import registry
 
 from .conftest import SETTINGS, finish
@@ -125,9 +124,8 @@ def test_a_stop_ends_it_at_any_moment_and_leaves_its_checkpoint(begin, tmp_path,
     assert steps_of(tmp_path)[-1][0] == last + 4
 
 
-def test_a_stop_ends_what_hangs(begin, tmp_path, monkeypatch):
-    monkeypatch.setattr(attempt, "_GRACE_S", 1.0)
-    running = begin("hangs")
+def test_a_stop_ends_what_hangs(begin, tmp_path):
+    running = begin("hangs", closing_s=1.0)
     wait_for(lambda: running.step(0.1).samples)
     running.stop()
     assert is_over(int((tmp_path / "work" / "pid").read_text()))
@@ -136,7 +134,7 @@ def test_a_stop_ends_what_hangs(begin, tmp_path, monkeypatch):
 
 def test_too_much_memory_is_told_from_any_error(run, kind):
     limit_mib = kind.own_mib + 300
-    failed(run("grows", samples=1000, memory_limit_bytes=limit_mib * 2**20), Failure.OOM)
+    failed(run("grows", samples=1000, host_bytes=limit_mib * 2**20), Failure.OOM)
 
 
 @pytest.mark.parametrize(

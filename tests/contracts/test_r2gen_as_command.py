@@ -10,7 +10,7 @@ from autotune.core.trial import Status
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials.attempt import Attempt
-from autotune.trials.order import Order
+from autotune.trials.order import Ends, Order
 from r2gen import config as trainer
 from r2gen import synthetic
 from tests import tiny_r2gen
@@ -52,7 +52,7 @@ def test_as_a_command_r2gen_takes_the_same_steps_to_the_same_quality(server, tmp
     seen = {}
     for form, (workload, given) in forms.items():
         place = tmp_path / form
-        order = Order(0, workload, given, str(place), Metric("bleu_1"), samples=20, keep_work=True)
+        order = Order(0, workload, given, str(place), Metric("bleu_1"), Ends(20), keep_work=True)
         report = finish(Attempt(order, server))
         assert report.outcome.status is Status.COMPLETED, report.outcome.reason
         records = [r for r in read_records(TrialDir(place)) if "samples" in r]

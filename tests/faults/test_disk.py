@@ -23,7 +23,7 @@ from autotune.trackers.tensorboard import Board
 from autotune.trials import child as children
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order
+from autotune.trials.order import Ends, Order
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 from tests import forked
@@ -213,7 +213,7 @@ def test_a_disk_that_turns_read_only_in_the_middle_stops_the_search_and_loses_no
 def test_a_slow_disk_is_not_taken_for_a_stall(tmp_path, disk, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     monkeypatch.setattr(children, "_SHORTEST_STALL_S", 0.5)
-    order = Order(0, "slow_disk:fit", {"disk": str(disk)}, str(tmp_path), Metric("bleu_4"), samples=1)
+    order = Order(0, "slow_disk:fit", {"disk": str(disk)}, str(tmp_path), Metric("bleu_4"), Ends(1))
     subprocess.run(["fsfreeze", "--freeze", disk], check=True)
     try:
         child = Child(order, ForkServer([]))

@@ -18,7 +18,7 @@ from autotune.storage.store import Session
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order
+from autotune.trials.order import Ends, Limits, Order
 from tests import forked
 from tests.endings import ENDED
 from tests.faults.garbage_workload import KINDS
@@ -77,8 +77,8 @@ def attempt_at(tmp_path, server):
             settings={"kind": kind},
             directory=str(tmp_path),
             metric=Metric("bleu_4"),
-            samples=80,
-            stall_timeout_s=6.0 if FAULTS.get(kind, (ERROR,))[0] is TIMEOUT else 30.0,
+            ends=Ends(80),
+            limits=Limits(stall_timeout_s=6.0 if FAULTS.get(kind, (ERROR,))[0] is TIMEOUT else 30.0),
         )
         running, deadline = Attempt(order, server), time.monotonic() + 240
         while time.monotonic() < deadline:

@@ -14,10 +14,9 @@ import pytest
 
 from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Status
-from autotune.trials import attempt
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order
+from autotune.trials.order import Ends, Limits, Order
 from tests.endings import ENDED
 
 from .searches import HERE, Place, end, wait_for
@@ -54,9 +53,9 @@ def server():
         yield ForkServer([])
 
 
-def order(directory, hang, **rest):
+def order(directory, hang, **limits):
     settings = {"hang": hang, "learning_rate": 1e-3}
-    return Order(0, "trivial:hangs", settings, str(directory), Metric("bleu_4"), samples=16, **rest)
+    return Order(0, "trivial:hangs", settings, str(directory), Metric("bleu_4"), Ends(16), Limits(**limits))
 
 
 def finish(running, seconds=240):
@@ -95,7 +94,7 @@ def test_a_hang_is_ended_with_all_its_processes_and_its_log_says_where_it_was(tm
     running = Attempt(order(tmp_path, hang, stall_timeout_s=60.0), server)
     child, pid = running._child, running._child.pid
     wait_for((tmp_path / "work" / "hanging").exists)
-    child._order = replace(child._order, stall_timeout_s=1.5)
+    child._order = replace(child._order, limits=Limits(stall_timeout_s=1.5))
     outcome = finish(running)
     assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.TIMEOUT)
     log = (tmp_path / "log").read_text()
@@ -104,9 +103,8 @@ def test_a_hang_is_ended_with_all_its_processes_and_its_log_says_where_it_was(tm
     wait_for(lambda: not session_of(pid))
 
 
-def test_a_close_that_hangs_takes_nothing_from_a_trial_that_was_complete(tmp_path, server, monkeypatch):
-    monkeypatch.setattr(attempt, "_GRACE_S", 1.0)
-    running = Attempt(order(tmp_path, "when closed"), server)
+def test_a_close_that_hangs_takes_nothing_from_a_trial_that_was_complete(tmp_path, server):
+    running = Attempt(order(tmp_path, "when closed", closing_s=1.0), server)
     pid = running._child.pid
     assert finish(running).status == Status.COMPLETED
     wait_for(lambda: not session_of(pid))
@@ -195,15 +193,15 @@ from autotune.core.metric import Metric
 from autotune.trials import fork_server
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order
+from autotune.trials.order import Ends, Limits, Order
 
 fork_server._PRELOAD_S = 10.0  # more than a server needs that hangs in nothing
-order = Order(0, "stuck:fit", {}, ".", Metric("bleu_4"), samples=1, stall_timeout_s=120.0)
+order = Order(0, "stuck:fit", {}, ".", Metric("bleu_4"), Ends(1), Limits(stall_timeout_s=120.0))
 child = Child(order, ForkServer(["stuck"]))
 Path("here").unlink(missing_ok=True)  # of the server that hung in it, too
 while not Path("here").exists():
     child.poll(0.1)
-child._order = replace(order, stall_timeout_s=1.5)
+child._order = replace(order, limits=Limits(stall_timeout_s=1.5))
 while child.verdict is None:
     child.poll(1.0)
 child.kill()

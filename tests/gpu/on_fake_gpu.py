@@ -21,7 +21,7 @@ from autotune.core import errors
 from autotune.core.metric import Metric
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order
+from autotune.trials.order import Ends, Limits, Order
 
 preload, cases = json.loads(sys.argv[1])
 server, found = ForkServer(preload), []
@@ -29,8 +29,8 @@ for number, case in enumerate(cases):
     Path(os.environ["FAKE_CUDA"]).write_text(json.dumps(case["gpu"]))
     directory = Path(str(number))
     directory.mkdir()
-    score = Metric("r2")
-    order = Order(number, case["workload"], case["config"], str(directory), score, 1000, **case["order"])
+    given = (number, case["workload"], case["config"], str(directory), Metric("r2"))
+    order = Order(*given, Ends(1000), Limits(**case["limits"]))
     child, records = Child(order, server), []
     while child.verdict is None:
         records += [{"at_s": event.at_s, **event.record} for event in child.poll(1.0)]
@@ -44,11 +44,11 @@ print(json.dumps(found))
 
 @dataclass(frozen=True)
 class Case:
-    """A trial: `workload` with `config`, what its order says besides, and the GPU that it meets."""
+    """A trial: `workload` with `config`, what its order limits, and the GPU that it meets."""
 
     workload: str
     config: Mapping[str, Any] = field(default_factory=dict)
-    order: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
     gpu: Mapping[str, Any] = field(default_factory=dict)
 
 

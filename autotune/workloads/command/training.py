@@ -37,8 +37,6 @@ from autotune.workloads.command.timeline import (
 # Polling interval and its growth: short at first for short trials, later longer, as it costs training time.
 _SOON_S, _LATE_S, _LATER = 0.05, 0.2, 1.05
 _STEPS_REMEMBERED = 50
-# Time to write a checkpoint: a trial that is asked to stop has a minute, a whole training ten.
-_SAVING_S, _WHOLE_SAVING_S = 50.0, 590.0
 _GRACE_S = 10.0  # for finished commands and processes left behind to end by themselves
 _FAILED_GRACE_S = 1.0
 # Slightly before the tuner gives up a trial without evaluation: here the missing pattern is known.
@@ -195,7 +193,8 @@ class _Run:
         while not process.is_over and time.monotonic() < until_s:
             if stops.is_asked():
                 self._inbox.tell_to_stop()
-                process.end(_WHOLE_SAVING_S if wire.is_whole() else _SAVING_S)
+                closing_s = stops.WHOLE_CLOSING_S if wire.is_whole() else stops.CLOSING_S
+                process.end(closing_s - _GRACE_S)
                 yield from self._rest()
                 raise stops.StoppedError
             waited_s = process.wait(look_s)  # events that arrive meanwhile have their own timestamps

@@ -14,6 +14,7 @@ import pytest
 
 from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Outcome, Status, StoppedFor
+from autotune.inside import stops
 from autotune.judging.decisions.stopping import Rival, Threshold
 from autotune.judging.measurement import trends
 from autotune.storage import identity
@@ -22,11 +23,10 @@ from autotune.storage.json_file import JsonFile
 from autotune.storage.records import is_mark, read_records
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials import alone
-from autotune.trials import attempt as attempts
 from autotune.trials.attempt import Attempt
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order
+from autotune.trials.order import Ends, Limits, Order
 from autotune.trials.progress import Progress
 
 HERE = str(Path(__file__).parent)
@@ -112,7 +112,15 @@ def server():
 @pytest.fixture
 def order(tmp_path):
     def make(
-        score=0.25, workload="test_attempt:scored", samples=80, directory=tmp_path, metric=SCORE, **rest
+        score=0.25,
+        workload="test_attempt:scored",
+        samples=80,
+        directory=tmp_path,
+        metric=SCORE,
+        *,
+        ends=None,
+        closing_s=stops.CLOSING_S,
+        **rest,
     ):
         return Order(
             number=3,
@@ -120,8 +128,8 @@ def order(tmp_path):
             settings={"score": score, "micro_batch_size": 4},
             directory=str(directory),
             metric=metric,
-            samples=samples,
-            device_memory_bytes=2**30,
+            ends=Ends(samples, **(ends or {})),
+            limits=Limits(device_bytes=2**30, closing_s=closing_s),
             **rest,
         )
 
@@ -173,7 +181,7 @@ def test_a_loss_over_tokens_is_counted_once_and_reads_back_the_same(order, serve
 
 
 def test_a_trial_ends_at_the_target_of_its_loss(order, server):
-    given = {"metric": Metric("val_loss", minimize=True, unit="tokens"), "target": -2.05}
+    given = {"metric": Metric("val_loss", minimize=True, unit="tokens"), "ends": {"target": -2.05}}
     report = finish(Attempt(order(score=2.0, workload="test_attempt:losing", samples=10**9, **given), server))
     assert report.outcome.status is Status.COMPLETED
     assert report.measurement.scores["val_loss"] <= 2.05
@@ -230,7 +238,7 @@ def test_a_workload_that_comes_to_its_own_end_is_a_whole_training(order, server,
 
 
 def test_an_end_before_the_planned_samples_is_a_failure(order, server):
-    planned = order(workload="test_attempt:ending", samples=480, planned=True)
+    planned = order(workload="test_attempt:ending", samples=480, ends={"planned": True})
     outcome = finish(Attempt(planned, server)).outcome
     assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.ERROR)
     assert outcome.reason == (
@@ -260,13 +268,13 @@ def test_a_bar_that_is_raised_while_a_trial_runs_stops_it(order, server, tmp_pat
 
 
 def test_a_trial_ends_at_its_target(order, server):
-    report = finish(Attempt(order(samples=10**6, target=0.25), server))
+    report = finish(Attempt(order(samples=10**6, ends={"target": 0.25}), server))
     assert report.outcome.status == Status.COMPLETED
     assert report.measurement.quality_samples < 10**6
 
 
 def test_a_trial_ends_once_its_speed_is_known_if_that_is_enough(order, server):
-    report = finish(Attempt(order(samples=10**6, until_timed=True), server))
+    report = finish(Attempt(order(samples=10**6, ends={"until_timed": True}), server))
     shown = report.measurement
     assert report.outcome.status is Status.COMPLETED
     assert 0 < shown.quality_samples < 10**6
@@ -326,13 +334,11 @@ def evaluating(config, workdir):
 
 
 @pytest.fixture
-def stopped(order, server, monkeypatch):
+def stopped(order, server):
     """The last report of a whole training that is stopped in the middle of an evaluation."""
 
-    def stop(evaluation_s, whole_s):
-        monkeypatch.setattr(attempts, "_GRACE_S", 0.0)
-        monkeypatch.setattr(attempts, "_WHOLE_GRACE_S", whole_s)
-        given = order(workload="test_attempt:evaluating", samples=10**6, whole=True)
+    def stop(evaluation_s, closing_s):
+        given = order(workload="test_attempt:evaluating", samples=10**6, whole=True, closing_s=closing_s)
         running = Attempt(replace(given, settings={"step_s": evaluation_s}), server)
         while not running.step(0.1).samples:
             pass
@@ -342,14 +348,14 @@ def stopped(order, server, monkeypatch):
 
 
 def test_a_whole_training_may_come_to_the_end_of_its_evaluation(stopped):
-    last = stopped(evaluation_s=3.0, whole_s=600.0)
+    last = stopped(evaluation_s=3.0, closing_s=600.0)
     assert last.outcome == Outcome(Status.INTERRUPTED, reason="was asked to stop")
     assert [record["bleu_4"] for record in last.records if "bleu_4" in record] == [0.5]
     assert [point.quality for point in last.measurement.curve] == [0.5]
 
 
 def test_a_whole_training_that_does_not_close_is_reported(stopped):
-    last = stopped(evaluation_s=3600.0, whole_s=0.5)
+    last = stopped(evaluation_s=3600.0, closing_s=0.5)
     assert last.outcome == Outcome(Status.INTERRUPTED, reason="killed: it did not close within 0.5 s")
 
 
@@ -363,11 +369,8 @@ def saving(config, workdir):
 
 
 @pytest.mark.parametrize("samples", [80, 10**6])
-def test_a_whole_training_has_the_time_to_save_wherever_it_is_stopped(
-    order, server, tmp_path, monkeypatch, samples
-):
+def test_a_whole_training_has_the_time_to_save_wherever_it_is_stopped(order, server, tmp_path, samples):
     """Whether it stops at its own end or is abandoned."""
-    monkeypatch.setattr(attempts, "_GRACE_S", 0.0)
     running = Attempt(order(workload="test_attempt:saving", samples=samples, whole=True), server)
     while (report := running.step(0.1)).outcome is None and report.samples < 800:
         pass
@@ -375,7 +378,7 @@ def test_a_whole_training_has_the_time_to_save_wherever_it_is_stopped(
     assert (tmp_path / "work" / "saved").exists()
 
 
-@pytest.mark.parametrize(("is_stopping", "grace_s"), [(False, attempts._GRACE_S), (True, 0.0)])
+@pytest.mark.parametrize(("is_stopping", "grace_s"), [(False, stops.CLOSING_S), (True, 0.0)])
 def test_a_second_ctrl_c_is_not_waited_for_either(order, server, monkeypatch, is_stopping, grace_s):
     """It may come before anybody has noticed the first one."""
     waited, asked, stop = [], [], Child.stop

@@ -23,10 +23,11 @@ from autotune.trials import child as children
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.memory_watch import MemoryWatch
-from autotune.trials.order import Order
+from autotune.trials.order import Ends, Limits, Order
 
 HERE = Path(__file__).parents[1]
 CAP = 300 * 2**20
+SCORE = Metric("bleu_4")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -49,11 +50,9 @@ def start(tmp_path, server):
     """Starts a workload of `workloads_for_tests`; its remaining processes are killed with the test."""
     started = []
 
-    def begin(workload, config=None, **limits):
+    def begin(workload, config=None, *, metric=SCORE, whole=False, **limits):
         name = workload if ":" in workload else f"workloads_for_tests:{workload}"
-        order = Order(
-            0, name, config or {}, str(tmp_path), **{"metric": Metric("bleu_4"), "samples": 1, **limits}
-        )
+        order = Order(0, name, config or {}, str(tmp_path), metric, Ends(1), Limits(**limits), whole=whole)
         started.append(Child(order, server))
         return started[-1]
 
@@ -91,7 +90,7 @@ def wait_for(condition):
 
 def limit_stall(child, seconds):
     """Sets the child's stall timeout from now on."""
-    child._order = replace(child._order, stall_timeout_s=seconds)
+    child._order = replace(child._order, limits=Limits(stall_timeout_s=seconds))
 
 
 def was_away(child, seconds):
@@ -138,7 +137,7 @@ def test_records_come_with_the_childs_clock_and_memory(run):
 
 def test_a_trial_has_its_directory_however_late_its_supervisor_continues(server, tmp_path, monkeypatch):
     monkeypatch.setattr(MemoryWatch, "begin", lambda watch, pid: time.sleep(1))
-    order = Order(0, "workloads_for_tests:steps", {}, str(tmp_path / "member"), Metric("bleu_4"), samples=1)
+    order = Order(0, "workloads_for_tests:steps", {}, str(tmp_path / "member"), SCORE, Ends(1))
     child = Child(order, server)
     listen(child)
     child.kill()
@@ -191,7 +190,7 @@ FAILURES = {
 
 @pytest.mark.parametrize(("workload", "config", "kind", "reason"), FAILURES.values(), ids=FAILURES)
 def test_every_failure_is_reported(run, workload, config, kind, reason):
-    outcome, _ = run(workload, config, memory_limit_bytes=CAP)
+    outcome, _ = run(workload, config, host_bytes=CAP)
     assert (outcome.status, outcome.failure) == (Status.FAILED, kind), outcome.reason
     assert reason in outcome.reason
 
@@ -441,7 +440,7 @@ def test_what_a_completed_workload_leaves_behind_is_killed(start):
 
 
 def test_a_forgotten_child_is_killed(tmp_path, server):
-    order = Order(0, "workloads_for_tests:has_family", {}, str(tmp_path), Metric("bleu_4"), samples=1)
+    order = Order(0, "workloads_for_tests:has_family", {}, str(tmp_path), SCORE, Ends(1))
     child = Child(order, server)
     first_record(child)
     pid = child.pid
@@ -463,7 +462,7 @@ def test_a_dead_fork_server_costs_a_trial_and_is_replaced(start, run):
 
 
 def test_nothing_of_a_trial_reaches_the_next(run):
-    _, [first] = run("remembers", memory_limit_bytes=CAP)
+    _, [first] = run("remembers", host_bytes=CAP)
     _, [second] = run("remembers")
     expected = {**first.record, "limit": resource.getrlimit(resource.RLIMIT_DATA)[0]}
     expected["memory_peak_bytes"] = second.record["memory_peak_bytes"]
@@ -482,7 +481,7 @@ def test_a_workload_starts_its_workers_as_it_does_by_itself(run):
 
 def test_children_leave_no_descriptor_and_no_process(tmp_path, server):
     def one():
-        order = Order(0, "workloads_for_tests:steps", {}, str(tmp_path), Metric("bleu_4"), samples=1)
+        order = Order(0, "workloads_for_tests:steps", {}, str(tmp_path), SCORE, Ends(1))
         child = Child(order, server)
         listen(child)
         child.kill()
@@ -508,7 +507,7 @@ def test_the_peak_is_of_memory_of_its_own_and_not_of_files_that_are_mapped(run, 
 
 @pytest.mark.parametrize(("mib", "failure"), [(95, Failure.OOM), (10, Failure.ERROR)])
 def test_a_crash_at_the_memory_limit_is_an_out_of_memory(run, mib, failure):
-    outcome, _ = run("crashes_full", {"bytes": mib * 2**20}, memory_limit_bytes=100 * 2**20)
+    outcome, _ = run("crashes_full", {"bytes": mib * 2**20}, host_bytes=100 * 2**20)
     assert outcome.failure is failure, outcome
     assert outcome.reason.startswith("killed by SIGSEGV")
 

@@ -16,7 +16,7 @@ from autotune.system import cgroup
 from autotune.system.memory_group import MemoryGroup
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order
+from autotune.trials.order import Ends, Limits, Order
 
 HERE = Path(__file__).parents[1]
 LIMIT = 300 * 2**20
@@ -41,8 +41,8 @@ def start(tmp_path):
             config or {},
             str(tmp_path),
             Metric("bleu_4"),
-            samples=9,
-            **limits,
+            Ends(9),
+            Limits(**limits),
         )
         started.append(Child(order, server))
         return started[-1]
@@ -78,7 +78,7 @@ def ran_out(outcome):
 
 def test_a_family_that_holds_more_than_its_limit_together_is_out_of_memory(start, kept):
     # Ten exceed the limit in any case: the memory inherited by the fork may already be as large.
-    child = start("has_heavy_children", {"children": 10}, memory_limit_bytes=LIMIT)
+    child = start("has_heavy_children", {"children": 10}, host_bytes=LIMIT)
     events = listen(child)
     assert ran_out(child.verdict), child.verdict
     assert len(events) >= 3
@@ -92,7 +92,7 @@ def test_a_family_that_holds_more_than_its_limit_together_is_out_of_memory(start
 
 
 def test_a_family_within_its_limit_is_left_alone(start, kept):
-    child = start("has_heavy_children", {"children": 2}, memory_limit_bytes=LIMIT)
+    child = start("has_heavy_children", {"children": 2}, host_bytes=LIMIT)
     for _ in range(8):
         child.poll(0.5)
     assert child.verdict is None
@@ -100,7 +100,7 @@ def test_a_family_within_its_limit_is_left_alone(start, kept):
 
 def test_memory_that_is_shared_counts(start, kept):
     config = {"blocks": 80, "pause_s": 0.05}
-    child = start("shares_memory", config, memory_limit_bytes=LIMIT)
+    child = start("shares_memory", config, host_bytes=LIMIT)
     assert len(listen(child)) == 1
     assert ran_out(child.verdict), child.verdict
 
@@ -113,7 +113,7 @@ def own_group():
 
 
 def test_a_program_that_the_kernel_kills_for_memory_is_the_trials_own(start, own_group):
-    child = start("runs_a_heavy_program", memory_limit_bytes=LIMIT)
+    child = start("runs_a_heavy_program", host_bytes=LIMIT)
     listen(child)
     assert ran_out(child.verdict), child.verdict
     assert "the kernel has killed one of its processes" in child.verdict.reason
@@ -121,7 +121,7 @@ def test_a_program_that_the_kernel_kills_for_memory_is_the_trials_own(start, own
 
 def test_a_limit_that_importing_torch_exceeds_is_out_of_memory(start):
     forkserver._forkserver._stop()  # its server may have torch imported already
-    child = start("imports_torch", memory_limit_bytes=40 * 2**20)
+    child = start("imports_torch", host_bytes=40 * 2**20)
     assert len(listen(child)) == 1
     assert ran_out(child.verdict), child.verdict
 
@@ -134,7 +134,7 @@ class GroupThatNobodyJoins(MemoryGroup):
 def test_a_process_that_cannot_join_the_capped_group_is_sampled(start, own_group, monkeypatch):
     apart = GroupThatNobodyJoins(MemoryGroup.made().directory)
     monkeypatch.setattr(MemoryGroup, "made", lambda: apart)
-    child = start("shares_memory", {"blocks": 80, "pause_s": 0.05}, memory_limit_bytes=LIMIT)
+    child = start("shares_memory", {"blocks": 80, "pause_s": 0.05}, host_bytes=LIMIT)
     listen(child)
     assert ran_out(child.verdict), child.verdict
     assert "its processes held " in child.verdict.reason
@@ -161,7 +161,7 @@ def stranger_runs_out_of_memory(group: Path) -> None:
 
 @pytest.mark.parametrize("kept", ["by the kernel", "by looking"], indirect=True)
 def test_a_strangers_kill_for_memory_is_not_the_trials(start, kept, own_group):
-    child = start("has_heavy_children", {"children": 0}, memory_limit_bytes=LIMIT)
+    child = start("has_heavy_children", {"children": 0}, host_bytes=LIMIT)
     while not child.poll(1.0):
         assert child.verdict is None
     place = cgroup.group_for_trials()

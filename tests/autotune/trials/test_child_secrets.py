@@ -8,7 +8,7 @@ from autotune.core.metric import Metric
 from autotune.core.trial import Failure
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order
+from autotune.trials.order import Ends, Order
 
 SECRET = "made-up-" + "0123456789" * 2
 WAYS = ("print", "logging", "subprocess", "worker", "thread")
@@ -25,7 +25,7 @@ def _environment(monkeypatch):
 )
 def test_no_key_that_a_trial_says_is_in_its_log_or_its_verdict(tmp_path, dies, last):
     config = {"secret": SECRET, "dies": dies}
-    order = Order(0, "workloads_for_tests:tells_a_secret", config, str(tmp_path), Metric("bleu_4"), samples=9)
+    order = Order(0, "workloads_for_tests:tells_a_secret", config, str(tmp_path), Metric("bleu_4"), Ends(9))
     child = Child(order, ForkServer([]))
     events = []
     while child.verdict is None:

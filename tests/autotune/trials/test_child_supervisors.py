@@ -19,11 +19,11 @@ import sys, time
 from autotune.core.metric import Metric
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order
+from autotune.trials.order import Ends, Order
 
 print("begun")
 workload, preload, then = sys.argv[1:]
-child = Child(Order(0, workload, {}, ".", Metric("bleu_4"), samples=1), ForkServer(["torch", preload]))
+child = Child(Order(0, workload, {}, ".", Metric("bleu_4"), Ends(1)), ForkServer(["torch", preload]))
 while child.verdict is None and not child.poll(1.0):
     pass
 print(child.pid, child.verdict.reason if child.verdict else "", flush=True)
@@ -38,14 +38,15 @@ RACE = """
 import sys, time
 from autotune.core.metric import Metric
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order, RaceOrder
+from autotune.trials.order import Ends, Order, RaceOrder, Racer
 from autotune.trials.race import Race
 
 def member(number):
     directory = f"member-{number}"
-    return Order(number, "workloads_for_tests:counts", {}, directory, Metric("bleu_4"), 2**31)
+    order = Order(number, "workloads_for_tests:counts", {}, directory, Metric("bleu_4"), Ends.never())
+    return Racer(order, 1)
 
-race = Race(RaceOrder(9, ".", tuple(map(member, range(3))), (1, 1, 1), True, 600.0), ForkServer([]))
+race = Race(RaceOrder(9, ".", tuple(map(member, range(3))), True, 600.0), ForkServer([]))
 while not race.step(0.2).samples:
     pass
 print(*(one._child.pid for one in race._members.values()), flush=True)
@@ -58,13 +59,13 @@ import ray
 from autotune.core.metric import Metric
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order
+from autotune.trials.order import Ends, Order
 
 @ray.remote
 class Supervisor:
     def start(self):
         self.child = Child(
-            Order(0, "workloads_for_tests:has_family", {}, os.getcwd(), Metric("b"), samples=1),
+            Order(0, "workloads_for_tests:has_family", {}, os.getcwd(), Metric("b"), Ends(1)),
             ForkServer(["torch", "workloads_for_tests"]),
         )
         events = self.child.poll(60.0)

@@ -13,26 +13,24 @@ BROKEN = "CUDA unknown error - this may be due to an incorrectly set up environm
 FULL = "CUDA error: out of memory"
 
 CASES = {
-    "trains": Case("asks_for_cuda:trains", {"mib": 100}, {"memory_cap_bytes": 2 * GIB}),
-    "grows": Case("asks_for_cuda:grows", {"mib": 900}, {"memory_cap_bytes": 2 * GIB}),
+    "trains": Case("asks_for_cuda:trains", {"mib": 100}, {"allocator_bytes": 2 * GIB}),
+    "grows": Case("asks_for_cuda:grows", {"mib": 900}, {"allocator_bytes": 2 * GIB}),
     "grows uncapped": Case("asks_for_cuda:grows", {"mib": 900}),
     "lost": Case("asks_for_cuda:trains", {"mib": 1}, gpu={"broken": BROKEN}),
     "lost, loaded late": Case("loads_late:trains", gpu={"broken": BROKEN}),
     "too few": Case("asks_for_cuda:trains", {"mib": 1}, {"gpus": 2.0}),
     "full": Case("asks_for_cuda:trains", {"mib": 1}, gpu={"broken": FULL}),
-    "none asked for": Case("asks_for_cuda:stays_on_the_host", order={"gpus": 0.0}, gpu={"broken": BROKEN}),
+    "none asked for": Case("asks_for_cuda:stays_on_the_host", limits={"gpus": 0.0}, gpu={"broken": BROKEN}),
     "on the host": Case("asks_for_cuda:stays_on_the_host"),
-    "others": Case("asks_for_cuda:meets_another", {"others_mib": 7500}, {"memory_cap_bytes": 4 * GIB}),
+    "others": Case("asks_for_cuda:meets_another", {"others_mib": 7500}, {"allocator_bytes": 4 * GIB}),
     "others, before": Case(
         "asks_for_cuda:meets_another", {"others_mib": 0}, gpu={"elsewhere_bytes": 7500 * MIB}
     ),
     "runs ahead": Case("asks_for_cuda:runs_ahead", {"steps": 120}),
     "runs ahead, shortly": Case("asks_for_cuda:runs_ahead", {"steps": 20}),
     "waits": Case("asks_for_cuda:waits"),
-    "limited": Case("asks_for_cuda:says_its_limits", order={"memory_limit_bytes": GIB}),
-    "limited on the host": Case(
-        "asks_for_cuda:says_its_limits", order={"memory_limit_bytes": GIB, "gpus": 0.0}
-    ),
+    "limited": Case("asks_for_cuda:says_its_limits", limits={"host_bytes": GIB}),
+    "limited on the host": Case("asks_for_cuda:says_its_limits", limits={"host_bytes": GIB, "gpus": 0.0}),
     "no engine": Case(
         "asks_for_cuda:raises", {"text": "GET was unable to find an engine to execute this computation"}
     ),

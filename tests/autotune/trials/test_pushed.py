@@ -9,7 +9,7 @@ from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order
+from autotune.trials.order import Ends, Order
 
 HERE = Path(__file__).parents[1]
 COMPLETED = Outcome(Status.COMPLETED)
@@ -34,7 +34,7 @@ def start(tmp_path, server):
 
     def begin(workload, config=None):
         name = f"workloads_that_report:{workload}"
-        order = Order(0, name, config or {}, str(tmp_path), Metric("bleu_4"), samples=100)
+        order = Order(0, name, config or {}, str(tmp_path), Metric("bleu_4"), Ends(100))
         started.append(Child(order, server))
         return started[-1]
 

@@ -15,6 +15,7 @@ import pytest
 
 from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Outcome, Status
+from autotune.judging.accounts.overhead import InRace
 from autotune.judging.decisions import racing
 from autotune.judging.measurement import turns
 from autotune.storage import identity
@@ -22,7 +23,7 @@ from autotune.storage.trial_dir import TrialDir
 from autotune.trials import order as orders
 from autotune.trials import race
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order, RaceOrder
+from autotune.trials.order import Ends, Order, RaceOrder, Racer
 from autotune.trials.progress import Phase
 from autotune.trials.race import Race
 
@@ -64,18 +65,21 @@ def order(tmp_path):
 
     def make(*settings, together=True, most_s=600.0, workload="workloads_for_tests:paces"):
         members = tuple(
-            Order(
-                number=7 * place,
-                workload=workload,
-                settings=one,
-                directory=str(tmp_path / f"member-{7 * place}"),
-                metric=Metric("bleu_4"),
-                samples=2**31,
-                revision="as it was",
+            Racer(
+                Order(
+                    number=7 * place,
+                    workload=workload,
+                    settings=one,
+                    directory=str(tmp_path / f"member-{7 * place}"),
+                    metric=Metric("bleu_4"),
+                    ends=Ends.never(),
+                    revision="as it was",
+                ),
+                1000,
             )
             for place, one in enumerate(settings)
         )
-        return RaceOrder(20, str(tmp_path), members, (1000,) * len(members), together, most_s)
+        return RaceOrder(20, str(tmp_path), members, together, most_s)
 
     return make
 
@@ -129,7 +133,7 @@ def test_what_evaluations_add_is_in_every_turn(order, server, tmp_path, rounds):
     rounds(2)
     given = order({"step_s": 0.02}, {"step_s": 0.02})
     alike, slower = given.members
-    members = (alike, replace(slower, outside_s=0.1, unsure=0.05))
+    members = (alike, replace(slower, evaluations=InRace(0.1, 0.05)))
     finish(Race(replace(given, members=members), server))
     slices = race.read_slices(TrialDir(tmp_path))
     assert [one.outside_s for one in slices if not one.number] == [0.0, 0.0]

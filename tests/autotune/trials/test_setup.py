@@ -7,12 +7,14 @@ import pytest
 
 from autotune.core.measurement import Measurement, Outside, Throughput
 from autotune.core.trial import Repeat, Trial
+from autotune.inside import stops
 from autotune.space.sections import Training as WholeTraining
 from autotune.storage.store import Options, Session
 from autotune.storage.trial_dir import TrialDir
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
 from autotune.trials import order as ordering
+from autotune.trials.order import Ends, Limits
 from autotune.trials.setup import Setup, Training
 from autotune.workloads.base import Workload
 from autotune.workloads.registry import load
@@ -59,8 +61,8 @@ def ordered(tmp_path, space):
 def test_an_order_has_all_that_a_trial_needs_in_plain_values(ordered, space):
     order, session = ordered(memory_limit_bytes=GIB, stall_timeout_s=9.0)
     assert order.settings == {**space.baseline, **space.baseline_config}
-    assert (order.metric.name, order.samples, order.target) == ("bleu_4", 20000, None)
-    assert (order.memory_limit_bytes, order.stall_timeout_s) == (GIB, 9.0)
+    assert (order.metric.name, order.ends.samples, order.ends.target) == ("bleu_4", 20000, None)
+    assert (order.limits.host_bytes, order.limits.stall_timeout_s) == (GIB, 9.0)
     assert order.directory == str(session.trial_dir(1).root)
     assert order.revision
     assert ordering.from_dict(json.loads(json.dumps(ordering.to_dict(order)))) == order
@@ -86,51 +88,51 @@ def test_a_repeat_has_the_seed_of_its_round_and_a_trial_its_own(ordered):
 def test_a_trial_is_capped_at_the_fraction_of_its_share_of_the_gpu(ordered):
     for gpus, share in ((1.0, 1.0), (2.0, 1.0), (0.5, 0.5)):
         order = ordered(other=True, gpus_per_trial=gpus)[0]
-        assert (order.gpus, order.device_memory_bytes) == (gpus, share * 8 * GIB)
-        assert order.memory_cap_bytes == int(0.85 * share * 8 * GIB)
+        assert (order.limits.gpus, order.limits.device_bytes) == (gpus, share * 8 * GIB)
+        assert order.limits.allocator_bytes == int(0.85 * share * 8 * GIB)
 
 
 def test_the_baseline_is_capped_only_if_it_has_neighbours(ordered):
-    assert ordered(gpus_per_trial=1.0)[0].memory_cap_bytes is None
-    assert ordered(gpus_per_trial=1.0, number=7, repeat=Repeat(0, 2))[0].memory_cap_bytes is None
+    assert ordered(gpus_per_trial=1.0)[0].limits.allocator_bytes is None
+    assert ordered(gpus_per_trial=1.0, number=7, repeat=Repeat(0, 2))[0].limits.allocator_bytes is None
     shared = ordered(gpus_per_trial=0.5)[0]
-    assert shared.memory_cap_bytes == 4 * GIB - CONTEXT, "all of its share, beside its context"
+    assert shared.limits.allocator_bytes == 4 * GIB - CONTEXT, "all of its share, beside its context"
 
 
 def test_what_confirms_has_the_whole_device(ordered):
     for asked in ({"repeat": CONFIRMING}, {"ablation_of": 3}):
         alone = ordered(gpus_per_trial=0.5, other=True, **asked)[0]
-        assert (alone.gpus, alone.device_memory_bytes) == (1.0, 8 * GIB)
-        assert alone.memory_cap_bytes == int(0.85 * 8 * GIB)
-    assert ordered(gpus_per_trial=0.5, repeat=NOISE)[0].gpus == 0.5
+        assert (alone.limits.gpus, alone.limits.device_bytes) == (1.0, 8 * GIB)
+        assert alone.limits.allocator_bytes == int(0.85 * 8 * GIB)
+    assert ordered(gpus_per_trial=0.5, repeat=NOISE)[0].limits.gpus == 0.5
 
 
 def test_what_others_use_of_the_gpu_comes_off_the_limit(ordered):
     used = Hardware(2, 16 * GIB, (replace(GPU, used_bytes=3 * GIB),), None)
     order = ordered(hardware=used, other=True, gpus_per_trial=0.5)[0]
-    assert order.device_memory_bytes <= 2.5 * GIB
-    assert order.memory_cap_bytes <= 2.5 * GIB - CONTEXT
+    assert order.limits.device_bytes <= 2.5 * GIB
+    assert order.limits.allocator_bytes <= 2.5 * GIB - CONTEXT
 
 
 def test_without_a_gpu_there_is_nothing_to_share(ordered):
     order = ordered(hardware=WITHOUT)[0]
-    assert (order.gpus, order.device_memory_bytes, order.memory_cap_bytes) == (0.0, None, None)
+    assert (order.limits.gpus, order.limits.device_bytes, order.limits.allocator_bytes) == (0.0, None, None)
 
 
 @pytest.mark.parametrize("trials", [2, 4])
 def test_a_part_of_a_gpu_leaves_room_for_every_context(ordered, trials):
     for other in (True, False):
         order = ordered(gpus_per_trial=1 / trials, other=other)[0]
-        assert 0 < (order.memory_cap_bytes + CONTEXT) * trials <= 8 * GIB
+        assert 0 < (order.limits.allocator_bytes + CONTEXT) * trials <= 8 * GIB
         if other:
-            assert order.memory_cap_bytes == int(0.85 * order.device_memory_bytes)
+            assert order.limits.allocator_bytes == int(0.85 * order.limits.device_bytes)
 
 
 def test_only_a_process_on_the_host_is_itself_refused_memory(ordered):
     limited = {"memory_limit_bytes": GIB}
-    assert ordered(hardware=WITHOUT, **limited)[0].caps_process
-    assert not ordered(**limited)[0].caps_process
-    assert not ordered(hardware=WITHOUT)[0].caps_process
+    assert ordered(hardware=WITHOUT, **limited)[0].limits.caps_process
+    assert not ordered(**limited)[0].limits.caps_process
+    assert not ordered(hardware=WITHOUT)[0].limits.caps_process
 
 
 def test_the_limit_of_a_trial_is_its_devices_or_else_the_hosts(tmp_path, space):
@@ -147,6 +149,15 @@ def test_the_limit_of_a_trial_is_its_devices_or_else_the_hosts(tmp_path, space):
     assert limit(WITHOUT, cpus_per_trial=1) == 8 * GIB
 
 
+def test_a_whole_training_has_no_limits_but_the_time_to_close(tmp_path, space):
+    options = Options(memory_limit_bytes=GIB, gpus_per_trial=1.0)
+    known = space.model_copy(update={"training": WholeTraining(samples=5000)})
+    training = Training(known, Workload("json:loads"), WITH_GPU, options)
+    order = training.whole(space.baseline_config, TrialDir(tmp_path))
+    assert order.limits == Limits(gpus=1.0, device_bytes=8 * GIB, closing_s=stops.WHOLE_CLOSING_S)
+    assert (order.ends, order.whole) == (Ends(5000), True)
+
+
 def test_a_training_by_itself_has_the_device_and_all_its_samples(tmp_path, space):
     goal = space.objective.model_copy(update=TO_TARGET)
     asked = space.model_copy(update={"objective": goal})
@@ -154,9 +165,13 @@ def test_a_training_by_itself_has_the_device_and_all_its_samples(tmp_path, space
     training = Training(asked, Workload("json:loads"), WITH_GPU, options)
     order = training.order(space.baseline_config, TrialDir(tmp_path), seed=2)
     assert (order.number, order.directory, order.settings["seed"]) == (0, str(tmp_path), 2)
-    assert (order.samples, order.target, order.threshold_file) == (20000, None, None)
-    assert (order.gpus, order.device_memory_bytes, order.memory_cap_bytes) == (1.0, 8 * GIB, None)
-    assert (order.memory_limit_bytes, order.keep_work) == (GIB, False)
+    assert (order.ends.samples, order.ends.target, order.threshold_file) == (20000, None, None)
+    assert (order.limits.gpus, order.limits.device_bytes, order.limits.allocator_bytes) == (
+        1.0,
+        8 * GIB,
+        None,
+    )
+    assert (order.limits.host_bytes, order.keep_work) == (GIB, False)
 
 
 @pytest.fixture
@@ -178,15 +193,15 @@ def test_a_race_has_the_settings_of_its_members_and_no_evaluation(raced, space):
         Trial(4, others, measurement=small, repeat=CONFIRMING),
     )
     order, session = raced(*members, gpus_per_trial=0.5, stall_timeout_s=9.0)
-    first, second = order.members
+    first, second = (one.order for one in order.members)
     assert (order.number, order.together, order.most_s) == (9, True, 60.0)
     assert order.directory == str(session.trial_dir(9).root)
-    assert [one.number for one in order.members] == [0, 4]
+    assert [one.order.number for one in order.members] == [0, 4]
     assert second.directory == str(session.trial_dir(9).member(4).root)
     assert first.settings == order.settings == {**space.baseline, **space.baseline_config}
     assert second.settings == {**space.baseline, **others}, "with its own seed"
-    assert (first.gpus, first.device_memory_bytes) == (0.5, 8 * GIB), "they are on the GPU at once"
-    assert (second.threshold_file, second.target, second.stall_timeout_s) == (None, None, 9.0)
+    assert (first.limits.gpus, first.limits.device_bytes) == (0.5, 8 * GIB), "they are on the GPU at once"
+    assert (second.threshold_file, second.ends.target, second.limits.stall_timeout_s) == (None, None, 9.0)
     assert ordering.from_dict(json.loads(json.dumps(ordering.to_dict(order)))) == order
 
 
@@ -227,12 +242,12 @@ def test_members_that_are_on_one_gpu_at_once_cannot_take_each_others_memory(race
     held = [Measurement(peak_memory_bytes=GIB, peak_reserved_bytes=size * GIB) for size in (4, 2)]
     baseline = Trial(0, space.baseline_config, measurement=held[0])
     other = Trial(4, space.baseline_config | {"micro_batch_size": 32}, measurement=held[1])
-    caps = [one.memory_cap_bytes for one in raced(baseline, other)[0].members]
+    caps = [one.order.limits.allocator_bytes for one in raced(baseline, other)[0].members]
     assert caps[0] == pytest.approx(2 * caps[1], abs=2)
     assert sum(caps) + 2 * CONTEXT == pytest.approx(8 * GIB, abs=2)
     apart = raced(baseline, replace(other, measurement=held[0]))[0]
     assert not apart.together, "what is cached is held, too"
-    assert [one.memory_cap_bytes for one in apart.members] == [None, int(0.85 * 8 * GIB)]
+    assert [one.order.limits.allocator_bytes for one in apart.members] == [None, int(0.85 * 8 * GIB)]
 
 
 def test_without_a_gpu_the_members_of_a_race_share_the_hosts_memory(together):
@@ -251,39 +266,43 @@ TO_TARGET = {"select": "same-quality", "target": 0.2}
 
 def test_a_race_to_a_target_has_more_samples_and_ends_there(ordered):
     pilot = [ordered(number=0, objective=TO_TARGET)[0], ordered(repeat=NOISE, objective=TO_TARGET)[0]]
-    assert [(order.samples, order.target) for order in pilot] == [(20000, None)] * 2, "to its own end"
+    assert [(order.ends.samples, order.ends.target) for order in pilot] == [(20000, None)] * 2, (
+        "to its own end"
+    )
     for repeat in (None, CONFIRMING):
         order, _ = ordered(repeat=repeat, objective=TO_TARGET)
-        assert (order.samples, order.target) == (160_000, 0.2)
-    assert ordered(objective={"select": "same-quality"})[0].target is None, "whole trainings are compared"
+        assert (order.ends.samples, order.ends.target) == (160_000, 0.2)
+    assert ordered(objective={"select": "same-quality"})[0].ends.target is None, (
+        "whole trainings are compared"
+    )
 
 
 def test_only_an_open_ended_baseline_ends_when_it_has_learnt(ordered):
     learning = {"until_learnt": True}
-    assert ordered(number=0, budget=learning)[0].until_learnt == 4
-    assert ordered(number=0)[0].until_learnt == 0
-    assert ordered(number=1, budget=learning)[0].until_learnt == 0
-    assert ordered(number=1, repeat=NOISE, budget=learning)[0].until_learnt == 0
+    assert ordered(number=0, budget=learning)[0].ends.until_learnt == 4
+    assert ordered(number=0)[0].ends.until_learnt == 0
+    assert ordered(number=1, budget=learning)[0].ends.until_learnt == 0
+    assert ordered(number=1, repeat=NOISE, budget=learning)[0].ends.until_learnt == 0
 
 
 def test_a_trial_ends_when_its_speed_is_known_if_nothing_else_decides(ordered):
     alone = {"select": "same-training"}
-    assert ordered(number=1, objective=alone)[0].until_timed
-    assert not ordered(number=0, objective=alone)[0].until_timed, "the baseline's quality is to be kept"
-    assert not ordered(number=1, objective=alone, repeat=CONFIRMING)[0].until_timed, "so it is checked"
+    assert ordered(number=1, objective=alone)[0].ends.until_timed
+    assert not ordered(number=0, objective=alone)[0].ends.until_timed, "the baseline's quality is to be kept"
+    assert not ordered(number=1, objective=alone, repeat=CONFIRMING)[0].ends.until_timed, "so it is checked"
     nothing = {"select": "same-quality", "keep": 0.0}
-    assert all(ordered(number=n, objective=nothing)[0].until_timed for n in (0, 1)), (
+    assert all(ordered(number=n, objective=nothing)[0].ends.until_timed for n in (0, 1)), (
         "there is nothing to keep"
     )
-    assert not ordered(number=1, objective={"select": "same-quality", "keep": 0.9})[0].until_timed
-    assert not ordered(number=1, objective=alone | {"constraints": {"rouge_l": ">= 0.1"}})[0].until_timed
+    assert not ordered(number=1, objective={"select": "same-quality", "keep": 0.9})[0].ends.until_timed
+    assert not ordered(number=1, objective=alone | {"constraints": {"rouge_l": ">= 0.1"}})[0].ends.until_timed
 
 
 def test_an_order_of_a_minimized_objective_has_a_negated_target(ordered):
     """Internally, higher is better."""
     goal = {"minimize": "bleu_4", "select": "same-quality", "target": 2.5}
     order, _ = ordered(number=3, objective=goal)
-    assert (order.metric.minimize, order.target, order.metric.unit) == (True, -2.5, "samples")
+    assert (order.metric.minimize, order.ends.target, order.metric.unit) == (True, -2.5, "samples")
     assert not ordered(number=3)[0].metric.minimize
 
 
@@ -303,8 +322,8 @@ def test_in_a_race_evaluations_are_added_if_they_count_for_the_speed(tmp_path, s
         session = Session.create(tmp_path / speed, asked, Options(), {})
         setup = Setup(session, asked, Workload("json:loads"), WITHOUT)
         race = setup.race(Trial(2, space.baseline_config, race=(0, 1)), trials)
-        assert [one.outside_s for one in race.members] == [pytest.approx(outside_s)] * 2
-        assert all((one.unsure > 0) == (speed == "wall") for one in race.members)
+        assert [one.evaluations.outside_s for one in race.members] == [pytest.approx(outside_s)] * 2
+        assert all((one.evaluations.unsure > 0) == (speed == "wall") for one in race.members)
 
 
 def test_a_planned_length_is_the_trials_own_and_in_a_race_none_is_over_before_it(tmp_path, planned):
@@ -313,10 +332,10 @@ def test_a_planned_length_is_the_trials_own_and_in_a_race_none_is_over_before_it
     half = {**planned.baseline_config, "length": 10_000}
     members = [Trial(0, planned.baseline_config), Trial(1, half)]
     order = setup.order(members[1])
-    assert (order.samples, order.planned, order.given["max_iters"]) == (10_000, True, 625)
+    assert (order.ends.samples, order.ends.planned, order.given["max_iters"]) == (10_000, True, 625)
     assert "length" not in order.given
     race = setup.race(Trial(2, planned.baseline_config, race=(0, 1)), members)
-    assert race.lengths == (20_000, 10_000)
-    assert [one.given["max_iters"] for one in race.members] == [25_000, 12_500]
-    assert min(one.samples for one in race.members) > 2 * 10**9
+    assert [one.samples for one in race.members] == [20_000, 10_000]
+    assert [one.order.given["max_iters"] for one in race.members] == [25_000, 12_500]
+    assert min(one.order.ends.samples for one in race.members) > 2 * 10**9
     assert ordering.from_dict(json.loads(json.dumps(ordering.to_dict(race)))) == race

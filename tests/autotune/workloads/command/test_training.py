@@ -13,7 +13,6 @@ import pytest
 
 from autotune.core.errors import InputError
 from autotune.inside import stops
-from autotune.trials import attempt
 from autotune.workloads.command import training
 from autotune.workloads.command.counting import Checkpoint, Counts
 from autotune.workloads.command.ending import CommandError
@@ -534,18 +533,13 @@ def test_a_stop_leaves_the_time_to_save_that_a_training_has(command, workdir, mo
     monkeypatch.setattr(training, "_GRACE_S", 0.1)
     if is_whole:
         monkeypatch.setenv("AUTOTUNE_WHOLE", "1")
-        monkeypatch.setattr(training, "_SAVING_S", 0.1)
+        monkeypatch.setattr(stops, "CLOSING_S", 0.1)
     records = command(SAVES_SLOWLY, "{workdir}", **STEPS).fit(BATCH, workdir)
     assert next(records) == {"samples": 8}
     monkeypatch.setattr(stops, "_signals", [15])
     with pytest.raises(stops.StoppedError):
         next(records)
     assert (workdir / "saved").exists()
-
-
-def test_a_save_is_noticed_before_the_attempt_is_given_up():
-    assert training._SAVING_S < attempt._GRACE_S
-    assert training._WHOLE_SAVING_S < attempt._WHOLE_GRACE_S
 
 
 LAST_WORDS = """
