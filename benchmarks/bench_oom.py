@@ -136,7 +136,7 @@ def held_out_errors(trials: Sequence[Trial]) -> list[float]:
     sizes: dict[Any, set[float]] = {}
     known: list[Trial] = []
     for trial in trials:
-        peak, need = trial.measurement.peak_memory_bytes, memory_needs.of(trial.config)
+        peak, need = trial.measurement.peak_memory_bytes, memory_needs.need_of(trial.config)
         seen = sizes.setdefault(need.labels, set())
         if trial.completed and peak:
             if len(seen) == 2 and need.micro_batch_size not in seen:

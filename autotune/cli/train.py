@@ -111,7 +111,7 @@ def _of_session(root: Path, asked: Trained) -> Found:
     if changed := provenance.changes(then, now, workload.places):
         notes.append(f"changed since the search, so that its promise may not hold: {'; '.join(changed)}")
     training = Training(history.space, workload, usable.hardware, options)
-    return Found(training, trial.config, promise.of(trial, history, session.name), notes)
+    return Found(training, trial.config, promise.promised(trial, history, session.name), notes)
 
 
 def _conclude(directory: Path) -> None:

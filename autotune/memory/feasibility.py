@@ -49,7 +49,7 @@ class MemoryModel:
         failed = [f for t in trials if (f := _failed(t, known)) and self._is_as_tight(f.trial)]
         for failure in failed:
             self._failed.setdefault(failure.need.group, []).append(failure)
-        ran = [(memory_needs.of(t.config, known), t) for t in trials if t.ended_well]
+        ran = [(memory_needs.need_of(t.config, known), t) for t in trials if t.ended_well]
         peaks = [
             Peak(need, peak, t.measurement.memory_is_rising)
             for need, t in ran
@@ -73,11 +73,11 @@ class MemoryModel:
         """
         if self._peaks is None or MICRO_BATCH not in config:
             return None
-        return self._peaks.predict(memory_needs.of(config, self._known))
+        return self._peaks.predict(memory_needs.need_of(config, self._known))
 
     def why_unfit(self, config: Config) -> str | None:
         """Returns the reason why `config` is not worth starting, None if it may fit."""
-        need = memory_needs.of(config, self._known)
+        need = memory_needs.need_of(config, self._known)
         if failed := self._dominating(config, need):
             return f"needs no less memory than trial {failed.number}, which ran out of it"
         peak = self.predict(config)
@@ -90,7 +90,7 @@ class MemoryModel:
 
         Otherwise the largest smaller one of `sizes` (ascending) that is, or else the smallest.
         """
-        wanted = memory_needs.of(config, self._known)
+        wanted = memory_needs.need_of(config, self._known)
         for size in sorted((s for s in sizes if s <= wanted.micro_batch_size), reverse=True):
             need = wanted._replace(micro_batch_size=size)
             if self._dominating(config, need):
@@ -168,7 +168,7 @@ def _failed(trial: Trial, known: Knowledge) -> _Failed | None:
     is_race = trial.kind is TrialKind.RACE  # a race has several configurations
     if not trial.out_of_memory or trial.outcome is None or is_race:
         return None
-    return _Failed(trial, memory_needs.of(trial.config, known), trial.outcome.shortage is not None)
+    return _Failed(trial, memory_needs.need_of(trial.config, known), trial.outcome.shortage is not None)
 
 
 def _no_less(config: Config, need: Need, failed: _Failed, known: Knowledge) -> bool:

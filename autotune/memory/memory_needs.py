@@ -49,7 +49,7 @@ class Need(NamedTuple):
         return self.group.union(ordered)
 
 
-def of(config: Config, known: Knowledge = COMMON) -> Need:
+def need_of(config: Config, known: Knowledge = COMMON) -> Need:
     """Returns the memory need of `config`.
 
     Only whether it accumulates counts, not how often: gradients stay allocated during the forward passes, but

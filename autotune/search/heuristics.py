@@ -58,7 +58,7 @@ def equal_trainings(history: History) -> Iterator[Config]:
     drawn = configurations.drawn_values(space, baseline)
     for name, knob in space.drawn_knobs.items():
         if name in space.known.same_training - BATCH and name not in tried:
-            for value in reversed(knob.drawn_from.beside(drawn[name])):
+            for value in reversed(knob.drawn_from.neighbours(drawn[name])):
                 yield configurations.changed(space, baseline, {name: value})
 
 

@@ -40,7 +40,7 @@ class Refusal:
 
     kind: RejectedFor
     reason: str
-    told: Feedback | None = None
+    feedback: Feedback | None = None
 
 
 class Sampler:
@@ -62,7 +62,7 @@ class Sampler:
         ):
             known = replace(trial, number=-1 - place)
             self.started(known)
-            self.ended(known, told(trial, history))
+            self.ended(known, feedback(trial, history))
 
     def started(self, trial: Trial) -> None:
         """Until its end, `trial` counts as a poor one: the next suggestion goes elsewhere.
@@ -80,16 +80,16 @@ class Sampler:
         )
         self._running[trial.number] = self._study.get_trials(deepcopy=False)[-1].number
 
-    def ended(self, trial: Trial, told: Feedback) -> None:
+    def ended(self, trial: Trial, feedback: Feedback) -> None:
         """Learns what came of a trial that was started."""
         if (number := self._running.pop(trial.number, None)) is not None:
-            self._tell(number, told)
+            self._tell(number, feedback)
 
-    def _tell(self, number: int, told: Feedback) -> None:
+    def _tell(self, number: int, feedback: Feedback) -> None:
         frozen = self._study.get_trials(deepcopy=False)[number]
         handle = optuna.Trial(self._study, frozen._trial_id)  # the only way to one that was added
-        handle.set_constraint("limits", told.violation)
-        self._study.tell(handle, list(told.values))
+        handle.set_constraint("limits", feedback.violation)
+        self._study.tell(handle, list(feedback.values))
 
     def suggest(
         self, screen: Callable[[Config], Config | Refusal], heuristics: Iterable[Config] = ()
@@ -108,8 +108,8 @@ class Sampler:
             if not isinstance(screened, Refusal):
                 self._study.tell(asked, state=TrialState.FAIL)  # told when it starts: it may be another one
                 return screened, passed
-            if screened.told is not None:
-                self._tell(asked.number, screened.told)
+            if screened.feedback is not None:
+                self._tell(asked.number, screened.feedback)
                 passed.append(RejectedSuggestion(config, screened.kind, screened.reason))
                 continue
             self._study.tell(asked, state=TrialState.FAIL)
@@ -127,7 +127,7 @@ def informed(history: History, earlier: Sequence[Trial], seed: int) -> Sampler:
     for trial in (t for t in history.trials if t.kind is not TrialKind.RACE):
         sampler.started(trial)
         if trial.outcome is not None:
-            sampler.ended(trial, told(trial, history))
+            sampler.ended(trial, feedback(trial, history))
     return sampler
 
 
@@ -148,7 +148,7 @@ def worst(space: Space) -> Feedback:
     return Feedback((0.0, 0.0) if space.objective.select == "pareto" else (0.0,), 1.0)
 
 
-def told(trial: Trial, history: History) -> Feedback:
+def feedback(trial: Trial, history: History) -> Feedback:
     """Returns the result, for the sampler, of a trial that has ended, among all that are known.
 
     A stopped one is reported with what was known by then: its speed, and its quality as a share of
@@ -162,7 +162,7 @@ def told(trial: Trial, history: History) -> Feedback:
     if objective.broken_constraint(trial.measurement, goal) and trial.completed:
         return worst(space)
     if goal.aim is not None:
-        return _told_of_target(trial, goal.aim, over)
+        return _feedback_of_target(trial, goal.aim, over)
     if planning.is_wanted(space):
         return Feedback((history.worth(trial),), over)
     speed, quality = trial.samples_per_s, _quality_share(trial, history)
@@ -175,12 +175,11 @@ def told(trial: Trial, history: History) -> Feedback:
     return Feedback((speed,), over + poor)
 
 
-def _told_of_target(trial: Trial, target: float, over: float) -> Feedback:
+def _feedback_of_target(trial: Trial, target: float, over: float) -> Feedback:
     """Returns the inverse of the time to the target; if that was not reached, what was lacking at the end."""
-    seconds = objective.seconds_to(trial, target)
-    if seconds:
-        return Feedback((1 / seconds,), over)
     speed, samples = trial.samples_per_s, trial.measurement.samples
+    if speed and (needed := objective.samples_to(trial, target)):
+        return Feedback((speed / needed,), over)
     lacking = (
         max(0.0, 1 - curves.share(trial.quality, target)) if trial.quality is not None and target else 1.0
     )

@@ -261,7 +261,7 @@ class Search:
             return
         self._record(ended)
         if ended.kind is not TrialKind.RACE:
-            self._sampler.ended(ended, samplers.told(ended, self.history))
+            self._sampler.ended(ended, samplers.feedback(ended, self.history))
         self._settle()
         self.threshold = stopping.threshold(self.history)
         self._environment.publish(self.threshold)

@@ -74,7 +74,7 @@ def neighbours(space: Space, config: Config) -> list[dict[str, Setting]]:
     return [
         changed(space, config, {name: value})
         for name, knob in space.drawn_knobs.items()
-        for value in knob.drawn_from.beside(drawn[name])
+        for value in knob.drawn_from.neighbours(drawn[name])
     ]
 
 

@@ -113,7 +113,7 @@ class Distribution(BaseModel):
         """The searched distribution: the knob's own."""
         return self
 
-    def beside(self, value: Setting) -> list[Setting]:
+    def neighbours(self, value: Setting) -> list[Setting]:
         """Returns the neighbours of `value`: the next lower and higher number, or all other names."""
         if self.randint:
             low, high = self.randint

@@ -108,7 +108,7 @@ def _promised(standing: Standing) -> Text:
         if per_s := _comparable_per_s(standing):
             ratio = per_s / known.throughput.value
             is_slower = ratio <= 1 - promise.SLACK
-            text.append(": ").append(promise.beside(ratio), style=_WARNING if is_slower else _GOOD)
+            text.append(": ").append(promise.compare_speed(ratio), style=_WARNING if is_slower else _GOOD)
     if known.least is not None and known.quality is not None:
         quality = _found(Point(known.samples, plan.metric.turned(known.quality)))
         text.append(f"{', ' if text else ''}{printable(plan.metric.name)} {quality}")

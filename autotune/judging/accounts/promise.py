@@ -74,7 +74,7 @@ class Kept:
     found: Figure | None
 
 
-def of(trial: Trial, history: History, session: str) -> Promise:
+def promised(trial: Trial, history: History, session: str) -> Promise:
     """Returns what a session promises of the settings of `trial`."""
     found, goal = history.quality(trial), history.space.objective
     counts = found is not None and not goal.takes_any_quality
@@ -89,25 +89,20 @@ def of(trial: Trial, history: History, session: str) -> Promise:
         quality=(found.value if found else None) if needed is None else goal.aim,
         least=history.least_quality if counts else None,
         scatter=noise * curves.gain(found.value, history.start) if noise is not None and found else None,
-        memory_bytes=_own_bytes(history.memory(trial)),
+        memory_bytes=history.memory(trial).own_peak_bytes,
         origin=trial.measurement.origin,
         moved=max((share for _, _, share in history.speeds.disagreements()), default=0.0),
         has_target=needed is not None,
     )
 
 
-def _own_bytes(shown: Measurement) -> int | None:
-    """Returns what the training process alone held; of a session without that figure known only on a GPU."""
-    return shown.own_peak_bytes or (shown.peak_memory_bytes if shown.peak_reserved_bytes else None)
-
-
 def kept(promise: Promise, shown: Measurement, goal: Objective, unit: str) -> list[Kept]:
     """Returns what became of everything that was promised."""
     found = (_speed(promise, shown, unit), _quality(promise, shown, goal, unit), _memory(promise, shown))
-    return [_where_promised(one, promise, shown) for one in found if one is not None]
+    return [_with_origin(one, promise, shown) for one in found if one is not None]
 
 
-def _where_promised(one: Kept, promise: Promise, shown: Measurement) -> Kept:
+def _with_origin(one: Kept, promise: Promise, shown: Measurement) -> Kept:
     """Returns `one` with what of its origin is not the promise's, if both are known.
 
     Speed and memory of different devices are not compared: nothing is decided of them.
@@ -131,13 +126,15 @@ def _speed(promise: Promise, shown: Measurement, unit: str) -> Kept | None:
     is_kept = found.low is not None and found.low >= least * promise.throughput.value
     is_broken = ratio.is_below(least / (1 + promise.moved))
     answer = _answer(is_kept=is_kept, is_broken=is_broken)
-    text = f"{found.value:.1f} {unit}/s, {promise.throughput.value:.1f} promised: {beside(ratio.value)}"
+    text = (
+        f"{found.value:.1f} {unit}/s, {promise.throughput.value:.1f} promised: {compare_speed(ratio.value)}"
+    )
     if promise.moved > SLACK and not is_kept:
         text += f"; equal trials of that session were up to {promise.moved:.0%} apart"
     return Kept("speed", answer, text, promise.throughput, found)
 
 
-def beside(ratio: float) -> str:
+def compare_speed(ratio: float) -> str:
     """`as promised`, or `7% slower`: a speed that is `ratio` times the one that was promised."""
     if abs(ratio - 1) < SLACK:
         return "as promised"

@@ -123,7 +123,7 @@ class _Known:
     def why_not(self, config: Config) -> str | None:
         """Returns why `config`, which is not measured, will not be; None if it can be."""
         if trial := self._failed.get(settings_key(config, self._space.known.same_speed)):
-            return _told(trial)
+            return _why_not_measured(trial)
         return self._space.violation(config) or self._memory.why_unfit(config)
 
     def cost(self, config: Config) -> int:
@@ -153,7 +153,7 @@ def _is_not_run_again(trial: Trial) -> bool:
     return has_failed or trial.kind is TrialKind.STEP
 
 
-def _told(trial: Trial) -> str:
+def _why_not_measured(trial: Trial) -> str:
     if trial.outcome is None:
         return f"trial {trial.number} has not ended"
     if trial.measurement.throughput is None or trial.outcome.status is Status.FAILED:

@@ -15,8 +15,7 @@ from autotune.core.settings import LENGTH
 from autotune.core.trial import Trial, TrialKind
 from autotune.judging.decisions import objective, quality
 from autotune.judging.decisions.objective import Reason
-from autotune.judging.decisions.planning import LengthNeeds
-from autotune.judging.decisions.targets import ToTarget
+from autotune.judging.decisions.planning import LengthNeeds, ToTarget
 from autotune.judging.measurement import curves, estimates
 from autotune.judging.measurement.estimates import Figure
 from autotune.judging.measurement.speeds import RelativeSpeeds, Speeds
@@ -125,7 +124,7 @@ class History:
         if self.least_quality is None or objective.final_quality(trial, self.space) is None:
             return None
         if self.space.objective.target is not None:
-            return objective.seconds_to(trial, self.least_quality) is not None
+            return objective.samples_to(trial, self.least_quality) is not None
         return (
             self.space.objective.takes_any_quality
             or (curves.ended_with(trial.measurement) or 0.0) >= self.least_quality

@@ -104,12 +104,6 @@ def samples_to(trial: Trial, target: float) -> float | None:
     return curves.reached(trial.measurement.curve, target)
 
 
-def seconds_to(trial: Trial, target: float) -> float | None:
-    """Returns the seconds of training, without evaluation, until `trial` was at `target`; None if never."""
-    samples, throughput = samples_to(trial, target), trial.measurement.throughput
-    return samples / throughput.samples_per_s if samples and throughput else None
-
-
 def no_quality(measurement: Measurement, goal: Objective = _HIGHER_IS_BETTER) -> str | None:
     """Returns why what a trial ended with is no quality at all, None if it is one."""
     last = measurement.curve[-1] if measurement.curve else None

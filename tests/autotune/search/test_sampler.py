@@ -126,39 +126,39 @@ def baseline(make_trial):
 
 
 def test_a_completed_trial_is_told_with_its_speed(make_trial, space, baseline):
-    assert sampler.told(baseline, History([baseline], space)) == Feedback((10,), 0.0)
+    assert sampler.feedback(baseline, History([baseline], space)) == Feedback((10,), 0.0)
     trial = make_trial(1, 40, curve=[0.1, 0.2])
-    assert sampler.told(trial, History([baseline, trial], space)) == Feedback((40,), 0.0)
+    assert sampler.feedback(trial, History([baseline, trial], space)) == Feedback((40,), 0.0)
 
 
 def test_lost_quality_and_too_much_memory_violate_a_limit_by_so_much(make_trial, space, baseline):
     poor = make_trial(1, 40, curve=[0.1, 0.1])
-    assert sampler.told(poor, History([baseline, poor], space)).violation == pytest.approx(0.45)
+    assert sampler.feedback(poor, History([baseline, poor], space)).violation == pytest.approx(0.45)
     heavy = make_trial(1, 40, curve=[0.1, 0.2], peak=90, limit=100)
-    assert sampler.told(heavy, History([baseline, heavy], space)).violation == pytest.approx(0.05)
+    assert sampler.feedback(heavy, History([baseline, heavy], space)).violation == pytest.approx(0.05)
 
 
 def test_a_stopped_trial_is_told_with_what_it_had_shown_by_then(make_trial, space, baseline):
     stopped = make_trial(1, 5, curve=[0.1], stopped=True)
-    assert sampler.told(stopped, History([baseline, stopped], space)) == Feedback((5,), 0.0)
+    assert sampler.feedback(stopped, History([baseline, stopped], space)) == Feedback((5,), 0.0)
     poor = make_trial(1, 5, curve=[0.05], stopped=True)
-    assert sampler.told(poor, History([baseline, poor], space)).violation == pytest.approx(0.45)
+    assert sampler.feedback(poor, History([baseline, poor], space)).violation == pytest.approx(0.45)
     early = make_trial(1, 5, stopped=True)
-    assert sampler.told(early, History([baseline, early], space)) == Feedback((5,), 0.0)
+    assert sampler.feedback(early, History([baseline, early], space)) == Feedback((5,), 0.0)
 
 
 @pytest.mark.parametrize("figures", [(None, 0.2), (10.0, math.nan), (10.0, math.inf)])
 def test_what_has_no_figures_is_told_as_the_worst(make_trial, space, baseline, figures):
     speed, quality = figures
     trial = make_trial(1, speed, curve=[quality, quality])
-    assert sampler.told(trial, History([baseline, trial], space)) == sampler.worst(space)
+    assert sampler.feedback(trial, History([baseline, trial], space)) == sampler.worst(space)
 
 
 def test_what_failed_or_still_runs_is_told_as_the_worst(make_trial, space, baseline):
     failed = make_trial(1, 40, curve=[0.2], failure="error")
-    assert sampler.told(failed, History([baseline, failed], space)) == Feedback((0.0,), 1.0)
+    assert sampler.feedback(failed, History([baseline, failed], space)) == Feedback((0.0,), 1.0)
     running = replace(failed, outcome=None)
-    assert sampler.told(running, History([baseline, running], space)) == Feedback((0.0,), 1.0)
+    assert sampler.feedback(running, History([baseline, running], space)) == Feedback((0.0,), 1.0)
 
 
 def test_what_was_begun_before_the_space_was_settled_is_not_learnt_from(make_trial, space):
@@ -176,37 +176,39 @@ def test_with_a_target_the_sooner_the_better(make_trial, space, baseline):
     goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.15)})
     sooner = make_trial(1, 5, curve=[0.15, 0.15])
     later = make_trial(2, 10, curve=[0.1] * 6 + [0.15, 0.15])
-    assert sampler.told(sooner, History([baseline, sooner], goal)) == Feedback((5 / 200,), 0.0)
-    assert sampler.told(later, History([baseline, later], goal)) == Feedback((10 / 800,), 0.0)
+    assert sampler.feedback(sooner, History([baseline, sooner], goal)) == Feedback((5 / 200,), 0.0)
+    assert sampler.feedback(later, History([baseline, later], goal)) == Feedback((10 / 800,), 0.0)
 
 
 def test_who_was_not_at_the_target_is_told_with_what_was_lacking(make_trial, space, baseline):
     goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.2)})
     near, far = make_trial(1, 10, curve=[0.18, 0.18]), make_trial(2, 10, curve=[0.1, 0.1])
-    found = [sampler.told(trial, History([baseline, trial], goal)).violation for trial in (near, far)]
+    found = [sampler.feedback(trial, History([baseline, trial], goal)).violation for trial in (near, far)]
     assert found == [pytest.approx(0.1), pytest.approx(0.5)]
     nothing = make_trial(3, 10)
-    assert sampler.told(nothing, History([baseline, nothing], goal)).violation == 1.0
+    assert sampler.feedback(nothing, History([baseline, nothing], goal)).violation == 1.0
 
 
 def test_who_breaks_a_constraint_is_told_to_be_no_good(make_trial, space, baseline):
     goal = space.model_copy(update={"objective": Objective(constraints={"rouge_l": ">= 0.2"})})
     keeps, breaks = (make_trial(n, 40, curve=[0.2, 0.2], scores={"rouge_l": n / 10}) for n in (2, 1))
-    assert sampler.told(keeps, History([baseline, keeps], goal)).violation == 0.0
-    assert sampler.told(breaks, History([baseline, breaks], goal)) == sampler.worst(goal)
+    assert sampler.feedback(keeps, History([baseline, keeps], goal)).violation == 0.0
+    assert sampler.feedback(breaks, History([baseline, breaks], goal)) == sampler.worst(goal)
 
 
 def test_for_the_same_training_quality_is_no_limit(make_trial, space, baseline):
     same = space.model_copy(update={"objective": Objective(select="same-training")})
     poor = make_trial(1, 40, curve=[0.01, 0.01])
-    assert sampler.told(poor, History([baseline, poor], same)) == Feedback((40.0,), 0.0)
-    assert sampler.told(poor, History([baseline, poor], space)).violation > 0.5
+    assert sampler.feedback(poor, History([baseline, poor], same)) == Feedback((40.0,), 0.0)
+    assert sampler.feedback(poor, History([baseline, poor], space)).violation > 0.5
 
 
 def test_for_the_front_speed_and_quality_are_told_apart(make_trial, space, baseline):
     front = space.model_copy(update={"objective": Objective(select="pareto")})
     trial = make_trial(1, 40, curve=[0.05, 0.1])
-    assert sampler.told(trial, History([baseline, trial], front)) == Feedback((40, pytest.approx(0.5)), 0.0)
+    assert sampler.feedback(trial, History([baseline, trial], front)) == Feedback(
+        (40, pytest.approx(0.5)), 0.0
+    )
     assert sampler.worst(front) == Feedback((0.0, 0.0), 1.0)
     suggests = Sampler(front, seed=0)
     suggests.started(trial := replace(trial, config=front.baseline_config))
@@ -218,7 +220,7 @@ def test_beyond_the_baselines_curve_a_stopped_trial_is_compared_where_both_were_
     make_trial, space, baseline
 ):
     longer = make_trial(1, 5, curve=[0.05, 0.1, 0.9], stopped=True)
-    assert sampler.told(longer, History([baseline, longer], space)).violation == pytest.approx(0.45)
+    assert sampler.feedback(longer, History([baseline, longer], space)).violation == pytest.approx(0.45)
 
 
 def test_a_loss_that_is_too_high_is_told_by_how_much(make_trial, space):
@@ -227,12 +229,12 @@ def test_a_loss_that_is_too_high_is_told_by_how_much(make_trial, space):
     lower = space.model_copy(update={"objective": goal})
     trials = [make_trial(n, 40, curve=[-4.0, end]) for n, end in ((0, -2.0), (1, -2.2), (2, -2.05))]
     history = History(trials, lower)
-    told = [sampler.told(trial, history) for trial in trials]
+    told = [sampler.feedback(trial, history) for trial in trials]
     assert [found.violation for found in told] == [0.0, pytest.approx(0.05), 0.0]
     target = space.model_copy(
         update={"objective": Objective(minimize="val_loss", select="same-quality", target=2.0)}
     )
-    assert sampler.told(trials[1], History(trials, target)).violation == pytest.approx(0.1)
+    assert sampler.feedback(trials[1], History(trials, target)).violation == pytest.approx(0.1)
 
 
 def test_who_breaks_a_constraint_is_infeasible_to_optuna(make_trial, space, baseline):

@@ -53,7 +53,7 @@ def test_a_batch_that_is_cut_to_what_fits_leaves_the_training_what_it_is(screen,
 def test_what_was_tried_is_refused_and_says_nothing_new(screen, make_trial):
     refusal = screen(trial(make_trial, 0, 10.0))(CONFIG)
     assert isinstance(refusal, Refusal)
-    assert (refusal.kind, refusal.told) == (RejectedFor.TRIED, None)
+    assert (refusal.kind, refusal.feedback) == (RejectedFor.TRIED, None)
 
 
 def test_an_ablation_step_may_still_be_tried_as_it_could_not_win(screen, make_trial):
@@ -67,7 +67,7 @@ def test_what_is_outside_the_limits_is_refused(screen, make_trial):
     refusal = screen(trial(make_trial, 0, 10.0))(CONFIG | {"micro_batch_size": 4})
     assert refusal.kind is RejectedFor.LIMITS
     assert "effective batch 4" in refusal.reason
-    assert refusal.told.violation == 1.0
+    assert refusal.feedback.violation == 1.0
 
 
 def test_what_differs_only_in_its_learning_rate_from_the_fastest_cannot_win(screen, make_trial):
@@ -82,8 +82,8 @@ def test_what_is_known_to_be_slower_is_not_run_to_find_out(screen, make_trial):
     slow = trial(make_trial, 2, 20.0, num_workers=4)
     refusal = screen(trial(make_trial, 0, 10.0), fast, slow)(slow.config | {"learning_rate": 2e-4})
     assert "equal settings read" in refusal.reason
-    assert refusal.told.values == (20.0,)
-    assert refusal.told.violation == 0.0
+    assert refusal.feedback.values == (20.0,)
+    assert refusal.feedback.violation == 0.0
 
 
 def test_another_learning_rate_of_the_baseline_may_win_by_its_quality(screen, make_trial):
@@ -101,7 +101,7 @@ def test_nothing_that_is_as_fast_is_tried_where_speed_alone_decides(space, make_
         other = like.config | {"learning_rate": 2e-4}
         refusal = Screening(history, stopping.threshold(history), None)(other)
         assert f"is as fast as trial {like.number}" in refusal.reason
-        assert refusal.told.values == (like.samples_per_s,)
+        assert refusal.feedback.values == (like.samples_per_s,)
 
 
 def test_what_may_not_fit_runs_with_a_smaller_batch(screen, make_trial):

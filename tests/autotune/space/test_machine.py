@@ -7,7 +7,6 @@ from autotune.core.settings import COMMON, Known, Needs
 from autotune.space import machine as machines
 from autotune.space.knobs import Distribution
 from autotune.space.machine import Machine
-from autotune.workloads import registry
 
 GPU = Machine(cpus=16, compute_capability=(9, 0), has_torchao=True)
 
@@ -50,9 +49,7 @@ def test_a_baseline_that_cannot_run_here_is_refused(space):
         machines.fit_to(moved, Machine(cpus=8))
 
 
-def test_a_baseline_is_held_to_what_the_workload_says_of_its_own_settings(space, monkeypatch):
-    own = Known("attention", needs={"fused": Needs(cuda=True)})
-    monkeypatch.setattr(registry, "known_settings", lambda name: COMMON.with_own([own]))
-    moved = space.model_copy(update={"baseline": {**space.baseline, "attention": "fused"}})
+def test_settings_are_held_to_what_the_workload_says_of_its_own():
+    known = COMMON.with_own([Known("attention", needs={"fused": Needs(cuda=True)})])
     with pytest.raises(InputError, match="attention 'fused' needs a CUDA device"):
-        machines.fit_to(moved, Machine(cpus=8))
+        machines.require("the baseline", {"attention": "fused"}, Machine(cpus=8), known)

@@ -105,7 +105,7 @@ def test_a_target_is_promised_for_when_the_slowest_run_was_there(make_trial, spa
     fast = make_trial(1, 20, curve=[0.1, 0.1, 0.3, 0.3])
     slow = make_trial(2, 20, curve=[0.1, 0.1, 0.1, 0.1, 0.3, 0.3], repeat=Repeat(1, 1))
     history = History([baseline, fast, slow], space.model_copy(update={"objective": SOONER}))
-    found = promise.of(fast, history, "s")
+    found = promise.promised(fast, history, "s")
     assert (found.quality, found.least, found.has_target) == (0.2, 0.2, True)
     assert found.samples == math.ceil(objective.samples_to(slow, 0.2))
 
@@ -155,15 +155,6 @@ def test_memory_may_be_as_much_as_promised(mib, answer):
 def test_memory_is_the_training_process_own():
     """What others beside it held is not the promise's."""
     assert answers(replace(shown(), peak_memory_bytes=400 * 2**20))["memory"] is Answer.HELD
-
-
-def test_a_session_that_has_not_kept_what_the_process_held_promises_the_peak_on_a_gpu(make_trial, space):
-    """There it is the process's own; elsewhere others that it started may be in it."""
-    trial = make_trial(0, 5, curve=[0.3], peak=400)
-    on_gpu = replace(trial, measurement=replace(trial.measurement, peak_reserved_bytes=500))
-    kept = replace(on_gpu, measurement=replace(on_gpu.measurement, own_peak_bytes=300))
-    promised = [promise.of(t, History([t], space), "s").memory_bytes for t in (trial, on_gpu, kept)]
-    assert promised == [None, 400, 300]
 
 
 def test_speed_and_memory_of_another_device_are_not_compared():

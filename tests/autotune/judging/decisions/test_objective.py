@@ -10,14 +10,6 @@ from autotune.judging.measurement import curves
 from autotune.space.sections import Objective
 
 
-def test_the_seconds_to_a_target_are_the_samples_to_it_over_the_throughput(make_trial):
-    trial = make_trial(1, 5, curve=[0.1, 0.3, 0.3])
-    assert objective.samples_to(trial, 0.2) == 200.0
-    assert objective.seconds_to(trial, 0.2) == 40.0
-    assert objective.seconds_to(trial, 0.4) is None
-    assert objective.seconds_to(make_trial(1, curve=[0.3, 0.3]), 0.2) is None, "no throughput"
-
-
 @pytest.mark.parametrize(
     ("said", "why"),
     [
