@@ -251,9 +251,9 @@ def _of_live(place: Path) -> Iterator[Told]:
     shown = snapshot.take(Session.open(place), place)
     screen = console.Lines(Console(), shown)
     screen.known(shown.trials)
-    for trial, report in _reported(place):
+    for trial, reported in _reported(place):
         screen.started(trial)
-        screen.progress(trial, report)
+        screen.progress(trial, reported)
     out = Console(width=80, file=StringIO())
     out.print(draw.whole(screen.snapshot()))
     yield from ((where.replace("status", "live"), *rest) for where, *rest in _of_status(out.file.getvalue()))
@@ -267,9 +267,9 @@ def _of_log(place: Path, history: History) -> Iterator[Told]:
     lines, written = console.Lines(out, begun), console.Events(out, begun)
     for screen in (lines, written):
         screen.known(history.trials)
-    for trial, report in _reported(place):
+    for trial, reported in _reported(place):
         written.started(trial)
-        written.progress(trial, report)
+        written.progress(trial, reported)
     for trial in history.trials:
         if trial.completed and not trial.race:
             lines.ended(trial)

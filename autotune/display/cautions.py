@@ -1,12 +1,22 @@
-"""Cautions about the figures of a search, in sentences. Pure."""
+"""Cautions about the figures of a search, and what a training spends outside of its steps. Pure."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from autotune.core.errors import printable
+from autotune.core.measurement import Measurement
+from autotune.core.settings import Key, settings_key
 from autotune.core.trial import Trial
-from autotune.display import growth, unused
-from autotune.judging.decisions import confirm
+from autotune.display import words
+from autotune.judging.accounts import overhead
+from autotune.judging.accounts.overhead import Spent
+from autotune.judging.decisions import confirm, objective
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import trends
+from autotune.space import following
+from autotune.storage.records import is_score
+
+_WORTH_TELLING, _WORTH_CHANGING = 0.01, 0.05  # shares of a training
 
 
 def cautions(history: History) -> list[str]:
@@ -24,7 +34,7 @@ def cautions(history: History) -> list[str]:
     lines += [_meanwhile(what, found) for what, found in _disturbed(trials).items()]
     lines += _leaks(history)
     lines += _breaking(history)
-    return lines + unused.unused(history)
+    return lines + unused(history)
 
 
 def _leaks(history: History) -> list[str]:
@@ -42,8 +52,8 @@ def _leak(trial: Trial, history: History) -> str | None:
         return None
     who, unit = "The baseline" if trial.number == 0 else f"Trial {trial.number}", history.space.unit
     return (
-        f"{who} takes {growth.more(slope, unit)}: a leak, or a cache that fills. At this slope memory is "
-        f"full after {growth.until(full, unit, training.samples_per_epoch)}."
+        f"{who} takes {words.growth(slope, unit)}: a leak, or a cache that fills. At this slope memory is "
+        f"full after {words.until_full(full, unit, training.samples_per_epoch)}."
     )
 
 
@@ -87,3 +97,94 @@ def _part(what: str, trials: Sequence[Trial]) -> str:
 
 def _listed(trials: Sequence[Trial]) -> str:
     return ", ".join(str(t.number) for t in trials)
+
+
+def unused(history: History) -> list[str]:
+    """Returns what the workload seems not to use: its seed, or a knob that changes no figure."""
+    lines: dict[str, str] = {}
+    for group in _reading_the_same(history.trials):
+        for one, other, knob in _differing_in_one(group, history.space.known.same_figures):
+            lines.setdefault(knob, _unused(f"{one.number} and {other.number}", printable(knob)))
+    return list(lines.values())
+
+
+def _unused(pair: str, knob: str) -> str:
+    same = "exactly the same figures"
+    if not knob:
+        return f"Trials {pair} have different seeds and {same}: does the workload use its seed?"
+    return f"{knob} changes nothing: trials {pair} differ only in it and have {same}."
+
+
+def _reading_the_same(trials: Sequence[Trial]) -> Iterable[list[Trial]]:
+    """Completed trials with the very same scores, or curve. A collapsed model proves nothing."""
+    groups: dict[object, list[Trial]] = defaultdict(list)
+    for trial in trials:
+        found = _figures(trial.measurement)
+        if trial.completed and found is not None and objective.no_quality(trial.measurement) is None:
+            groups[found].append(trial)
+    return groups.values()
+
+
+def _differing_in_one(
+    group: Sequence[Trial], left_out: Collection[str]
+) -> Iterator[tuple[Trial, Trial, str]]:
+    """Pairs that differ in one knob, with its name, or in the seed alone: one for a trial and knob."""
+    first: dict[tuple[str, Key], Trial] = {}
+    for trial in group:
+        for knob in ("", *(name for name in trial.config if name not in left_out)):
+            one = first.setdefault((knob, settings_key(trial.config, {knob})), trial)
+            if _differ(one, trial, knob):
+                yield one, trial, knob
+
+
+def _differ(one: Trial, other: Trial, knob: str) -> bool:
+    if knob:
+        return repr(one.config[knob]) != repr(other.config[knob])
+    return one.seed != other.seed
+
+
+def _figures(measurement: Measurement) -> object:
+    """Returns a trial's results, to compare; None for few numbers, which may be equal by chance."""
+    scores = {k: v for k, v in measurement.scores.items() if is_score(k)}
+    if len(set(scores.values())) > 1:
+        return frozenset(scores.items())
+    qualities = [point.quality for point in measurement.curve]
+    return tuple(qualities) if len(set(qualities)) > 2 else None
+
+
+def spending(history: History) -> list[str]:
+    """Returns how much of the recommended training goes to evaluations and pauses, a line each.
+
+    Nothing where that is not known, or is little.
+    """
+    found = confirm.recommended(history)
+    ours = overhead.spent(found[0], history) if found else None
+    return list(_spent(found[0], ours, history)) if found and ours else []
+
+
+def _spent(trial: Trial, ours: Spent, history: History) -> Iterator[str]:
+    whose = f"the training with trial {trial.number}'s settings" if trial.number else "the training"
+    if (share := ours.evaluations) is not None and share >= _WORTH_TELLING:
+        more = f"{_beside(trial, history)}{_saving(share, trial, history)}"
+        yield f"Evaluation is about {share:.0%} of {whose}{more}."
+    if ours.pauses >= _WORTH_TELLING:
+        yield f"Regular pauses, such as for checkpoints, are about {ours.pauses:.0%} of {whose}."
+
+
+def _beside(trial: Trial, history: History) -> str:
+    """`, 12% of the baseline's`, whose steps take longer."""
+    theirs = overhead.spent(history.of(0), history) if trial.number else None
+    share = theirs.evaluations if theirs else None
+    return "" if share is None else f", {share:.0%} of the baseline's"
+
+
+def _saving(share: float, trial: Trial, history: History) -> str:
+    """Says what half as many evaluations would save; nothing if that is little or searched."""
+    space = history.space
+    if share < _WORTH_CHANGING or space.interval_setting in space.knobs:
+        return ""
+    half, known = f"{share / 2:.0%}", following.evaluation_interval(space, trial.config)
+    if known is None or (isinstance(known[1], float) and 2 * known[1] > 1):  # more than an epoch, or than all
+        return f": half as many would save about {half}"
+    name, value = known
+    return f": {name} {2 * value} instead of {value} would save about {half}"

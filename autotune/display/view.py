@@ -10,8 +10,8 @@ from autotune.core.measurement import Measurement
 from autotune.core.settings import ACCUMULATION, COMMON, MICRO_BATCH, PRECISION, Config, Setting
 from autotune.core.shell import quoted
 from autotune.core.trial import Failure, Status, Trial, TrialKind
-from autotune.display import advice, spending, words
-from autotune.display.cautions import cautions, company
+from autotune.display import advice, words
+from autotune.display.cautions import cautions, company, spending
 from autotune.judging.accounts import costs, reasons
 from autotune.judging.decisions import claims, confirm, objective
 from autotune.judging.decisions import quality as qualities
@@ -150,15 +150,15 @@ def summary(history: History, workload: Workload, session: Path, go_on: str = ""
     lines += [*refuted(history), *cautions(history)]
     trial, claim = best
     if trial.number == 0:
-        return [*lines, nothing_better(history), *spending.lines(history)]
+        return [*lines, nothing_better(history), *spending(history)]
     if advice.is_unconfirmed(history):
-        return [*lines, *spending.lines(history), advice.possibly(history, go_on)]
+        return [*lines, *spending(history), advice.possibly(history, go_on)]
     lines.append(f"Best: trial {trial.number}: {knobs(trial.config)}")
     if claim is not None:
         lines += [confirmed(claim, history)]
     else:
         lines += [gain(trial, history), unconfirmed(trial, history)]
-    lines += spending.lines(history)
+    lines += spending(history)
     return [*lines, "Run next:", *(f"  {command}" for command in next_commands(session, workload))]
 
 

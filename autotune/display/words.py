@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.core import units
+from autotune.core.measurement import Slope
 from autotune.judging.measurement.estimates import Figure
+from autotune.judging.measurement.trends import Full
 
 NOTHING = "-"  # for a figure that is not known
 _METRICS = {
@@ -133,3 +135,15 @@ def ordered(quality: str, *scores: Mapping[str, Any]) -> list[str]:
     A workload may keep others besides.
     """
     return [name for name in dict.fromkeys((*_METRICS, quality)) if any(name in each for each in scores)]
+
+
+def growth(found: Slope, unit: str) -> str:
+    """`62 MiB more for every 1000 samples (56 MiB to 69 MiB)`."""
+    rate, low, high = (units.format_bytes(1000 * r) for r in (found.per_sample, found.low, found.high))
+    return f"{rate} more for every 1000 {unit} ({low} to {high})"
+
+
+def until_full(found: Full, unit: str, epoch: int | None) -> str:
+    """`491920 samples, in epoch 41`; no epoch where its number of samples is unknown."""
+    during = f", in epoch {math.ceil(found.samples / epoch)}" if epoch else ""
+    return f"{found.samples:.0f} {unit}{during}"

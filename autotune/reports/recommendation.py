@@ -7,9 +7,9 @@ from pathlib import Path
 from autotune.core.measurement import Measurement
 from autotune.core.settings import MICRO_BATCH
 from autotune.core.trial import Trial
-from autotune.display import advice, spending, view
+from autotune.display import advice, view
 from autotune.display.advice import Verdict
-from autotune.display.cautions import cautions
+from autotune.display.cautions import cautions, spending
 from autotune.judging.accounts import costs, overhead
 from autotune.judging.accounts.costs import Prices
 from autotune.judging.accounts.overhead import Spent
@@ -75,7 +75,7 @@ def answer(
         commands=()
         if is_open
         else (*(view.next_commands(session, workload) if is_better else ()), *going_on),
-        outside=tuple(spending.lines(history)),
+        outside=tuple(spending(history)),
         evaluations_counted=is_counted,
         prices=prices,
     )

@@ -1,4 +1,4 @@
-"""Says of a running training that it became slower, and why, and that its memory will be full.
+"""Says of a running training that it became slower, and why, that its memory will be full, or a batch halved.
 
 Stateful, no I/O: reports in, messages out.
 """
@@ -11,8 +11,8 @@ from autotune.core import units
 from autotune.core.measurement import PHASES
 from autotune.core.metric import Metric
 from autotune.core.record_names import COMPILING
-from autotune.display import growth, words
-from autotune.display.growth import MEMORIES, Memory
+from autotune.core.settings import ACCUMULATION, MICRO_BATCH, Setting
+from autotune.display import words
 from autotune.judging.measurement import drift, trends
 from autotune.judging.measurement.drift import Drift, Window
 from autotune.judging.measurement.trends import Series
@@ -21,7 +21,22 @@ from autotune.trials.reported import Report
 
 _WINDOW_S = 10.0
 _RECENT = 30  # windows
+_SAME = "the same effective batch; statistics of batch norms are of smaller batches"
 _AS_LONG_AGAIN = 3  # assumed rest of a training of unknown length, in multiples of the samples so far
+
+
+class Memory(NamedTuple):
+    """A memory by its figures in the telemetry: what is `held`, and what that leaves `free`."""
+
+    name: str
+    held: str
+    free: str
+
+
+MEMORIES = (
+    Memory("the host's memory", "host_rss_bytes", "host_memory_free_bytes"),
+    Memory("the GPU's memory", "gpu_memory_used_bytes", "gpu_memory_free_bytes"),
+)
 
 
 class Said(NamedTuple):
@@ -103,8 +118,8 @@ class Watch:
         if not trends.will_fill(slope, held, held + free, samples, self._end(samples)):
             return None
         full = trends.full_at(slope, held, held + free, samples)
-        unit, when = self._metric.unit, growth.until(full, self._metric.unit, self._length.epoch)
-        rises = f"use of {memory.name} grows: {growth.more(slope, unit)}"
+        unit, when = self._metric.unit, words.until_full(full, self._metric.unit, self._length.epoch)
+        rises = f"use of {memory.name} grows: {words.growth(slope, unit)}"
         return f"{rises}; at this slope it is full after {when}, {self._how_soon(full.samples - samples)}"
 
     def _end(self, samples: int) -> float:
@@ -164,3 +179,32 @@ def _of_drift(change: Drift, unit: str) -> str:
         f"{far} since {change.samples} {unit}: {change.after_per_s:.1f} instead of {change.before_per_s:.1f} "
         f"{unit}/s ({words.factor.interval(change.ratio)}); {why}"
     )
+
+
+class MicroBatch:
+    """Tracks the smallest micro-batch seen in two consecutive records.
+
+    A single smaller one may be the last batch of an epoch.
+    """
+
+    def __init__(self, settings: Mapping[str, Setting]) -> None:
+        accumulated = units.number(settings.get(ACCUMULATION)) or 1
+        self._smallest = units.number(settings.get(MICRO_BATCH))
+        self._effective = (self._smallest or 0) * accumulated
+        self._last: float | None = None
+
+    def hear(self, record: Mapping[str, object]) -> str | None:
+        """Returns a message if `record` and the one before it have a smaller micro-batch, else None."""
+        if (size := units.number(record.get(MICRO_BATCH))) is None:
+            return None
+        was, (before, self._last) = self._smallest, (self._last, size)
+        if was is None or size != before or not 0 < size < was:
+            return None
+        self._smallest = size
+        return f"the trainer halved its micro-batch: {instead(size, was, self._effective)}"
+
+
+def instead(size: float, was: float, effective: float) -> str:
+    """Returns e.g. `8x4 instead of 16x2: ...`, size x accumulation at the same `effective` batch."""
+    now, before = (f"{one:g}x{math.ceil(effective / one)}" for one in (size, was))
+    return f"{now} instead of {before}: {_SAME}"

@@ -12,14 +12,13 @@ from autotune.core.trial import Outcome, Status
 from autotune.storage.identity import read_verdict
 from autotune.storage.records import open_lines, read_records
 from autotune.storage.trial_dir import TrainingDir
-from autotune.training import events, plan, supervise, told
-from autotune.training.answers import GoOn
+from autotune.training import events, messages, plan, supervise
 from autotune.training.events import Event, Kind
-from autotune.training.halving import MicroBatch
 from autotune.training.plan import Plan
 from autotune.training.screen import TrainingScreen
 from autotune.training.standing import Standing
-from autotune.training.watch import Length, Said, Watch
+from autotune.training.supervise import GoOn
+from autotune.training.watch import Length, MicroBatch, Said, Watch
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.reported import Report
@@ -64,7 +63,7 @@ class Whole:
         Once `is_stopping` is True, the outcome is INTERRUPTED unless the training has ended.
         """
         begun = Kind.CONTINUED if self._place.records_file.exists() else Kind.BEGUN
-        self._happened(begun, told.begun(self._plan))
+        self._happened(begun, messages.begun(self._plan))
         last = supervise.run(
             self._order,
             ForkServer(self._training.workload.preload),
@@ -88,7 +87,7 @@ class Whole:
         return self._training.whole({**self._plan.config, **self._plan.changes}, self._place)
 
     def _end_of(self, last: Report) -> str:
-        return told.ended(last.outcome or Outcome(Status.INTERRUPTED), last.measurement, self._plan)
+        return messages.ended(last.outcome or Outcome(Status.INTERRUPTED), last.measurement, self._plan)
 
     def _new_watch(self) -> Watch:
         planned, epoch = self._plan, self._training.space.training.samples_per_epoch
@@ -109,13 +108,13 @@ class Whole:
         halved = [text for record in report.records if (text := self._micro_batch.hear(record))]
         if halved:
             self._watch = self._new_watch()  # speed and memory change with the micro-batch
-        messages = [*(Said(Kind.HALVED, text) for text in halved), *self._watch.hear(report)]
+        news = [*(Said(Kind.HALVED, text) for text in halved), *self._watch.hear(report)]
         self._standing = self._standing.after(report, self._watch)
-        for kind, text in messages:
+        for kind, text in news:
             self._happened(kind, text)
         for record in report.records:
             if self._plan.metric.name in record:
-                self._shows.say(told.evaluation(record, self._plan))
+                self._shows.say(messages.evaluation(record, self._plan))
         if report.outcome is None:
             self._shows.stands(self._standing)
 

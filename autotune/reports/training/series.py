@@ -10,13 +10,12 @@ from typing import Any
 from autotune.core import units
 from autotune.core.measurement import PHASES
 from autotune.core.record_names import TRAIN_LOSS
-from autotune.display.growth import MEMORIES
 from autotune.judging.measurement import trends
 from autotune.judging.measurement.drift import Window
 from autotune.reports.curves import CurvePoint
 from autotune.reports.training.model import Curves, Growth
 from autotune.storage.records import is_mark
-from autotune.training.watch import StepWindows
+from autotune.training.watch import MEMORIES, StepWindows
 
 _BESIDE = ("val_loss", "grad_norm", "learning_rate")
 _MOST_POINTS = 300  # of a curve

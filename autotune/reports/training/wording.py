@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from autotune.core import units
-from autotune.display import growth, view, words
+from autotune.display import view, words
 from autotune.display.snapshot import ENDED, RUNNING
 from autotune.display.words import FigureForm
 from autotune.judging.accounts.promise import Answer
@@ -11,7 +11,7 @@ from autotune.judging.measurement import estimates
 from autotune.reports.plot import Table
 from autotune.reports.training.model import Growth, TrainingReport
 from autotune.storage.records import is_score
-from autotune.training import told
+from autotune.training import messages
 from autotune.training.events import Kind
 
 # A symbol, so that colour is not all that tells them apart; and how the page shows it.
@@ -71,7 +71,7 @@ def done(report: TrainingReport) -> str:
     """`12,000 of 20,000 samples (60%)`."""
     found, planned = report.measured.samples, report.planned
     share = f" ({words.share(found / planned)})" if planned else ""
-    return told.done(found, planned, report.metric.unit) + share
+    return messages.done(found, planned, report.metric.unit) + share
 
 
 def promised(report: TrainingReport) -> Table | None:
@@ -92,7 +92,7 @@ def promised(report: TrainingReport) -> Table | None:
 def seen(report: TrainingReport) -> list[str]:
     """Returns what was seen meanwhile that may explain a broken promise, or will stop the training."""
     happened = [event.text for event in report.events if event.kind in {Kind.DRIFT, Kind.LEAK}]
-    return [*told.meanwhile(report.measured), *happened]
+    return [*messages.meanwhile(report.measured), *happened]
 
 
 def figures(report: TrainingReport) -> list[tuple[str, str]]:
@@ -142,10 +142,10 @@ def _quality(report: TrainingReport) -> str:
 def _growth(one: Growth, report: TrainingReport) -> str:
     if one.slope.low <= 0:
         return "no growth that is sure"
-    rises = growth.more(one.slope, report.metric.unit)
+    rises = words.growth(one.slope, report.metric.unit)
     if one.full is None:
         return rises + ", and less and less" * one.slope.is_slowing
-    return f"{rises}; at this slope it is full after {growth.until(one.full, report.metric.unit, None)}"
+    return f"{rises}; at this slope it is full after {words.until_full(one.full, report.metric.unit, None)}"
 
 
 def _evaluations(report: TrainingReport) -> str:

@@ -12,9 +12,9 @@ from autotune.core.measurement import Measurement
 from autotune.core.trial import Outcome, Status
 from autotune.storage.trial_dir import TrainingDir
 from autotune.training import events, plan, supervise
-from autotune.training.answers import GoOn
 from autotune.training.events import Kind
 from autotune.training.screen import TrainingScreen
+from autotune.training.supervise import GoOn
 from autotune.training.whole import Whole
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report

@@ -1,11 +1,12 @@
 """What is said beside the answer of what a training spends outside of its steps."""
 
+import time
 from dataclasses import replace
 
 import pytest
 
 from autotune.core.measurement import Outside
-from autotune.display import events, spending, view
+from autotune.display import cautions, events, view
 from autotune.judging.decisions.history import History
 from autotune.space import spaces
 from autotune.space.sections import Training
@@ -36,7 +37,7 @@ def told(space, make_trial):
 
 def test_evaluation_weighs_more_where_steps_are_faster(told):
     found = told(best=300.0, settings={"eval_every_samples": 1000}, evaluation_s=3.0)
-    [line] = spending.lines(found)
+    [line] = cautions.spending(found)
     assert line == (
         "Evaluation is about 47% of the training with trial 1's settings, 23% of the baseline's: "
         "eval_every_samples 2000 instead of 1000 would save about 24%."
@@ -45,7 +46,7 @@ def test_evaluation_weighs_more_where_steps_are_faster(told):
 
 
 def test_without_a_setting_of_it_half_as_many_are_advised(told):
-    assert spending.lines(told(evaluation_s=2.0)) == [
+    assert cautions.spending(told(evaluation_s=2.0)) == [
         "Evaluation is about 17% of the training: half as many would save about 8%."
     ]
 
@@ -64,25 +65,25 @@ def test_a_part_of_an_epoch_is_advised_up_to_a_whole_one(make_trial, part, advic
     made = make_trial(0, 100.0, 0.2, half_width=1.0)
     shown = replace(made.measurement, outside=Outside(4, evaluation_s=2.0))
     timed = replace(made, config={"micro_batch_size": 8}, measurement=shown)
-    found = spending.lines(History([timed], spaces.parse(text, "test")))
+    found = cautions.spending(History([timed], spaces.parse(text, "test")))
     assert found == [f"Evaluation is about 17% of the training: {advice} would save about 8%."]
 
 
 def test_what_is_little_is_not_worth_a_change_or_a_word(told):
-    assert spending.lines(told(evaluation_s=0.3)) == ["Evaluation is about 3% of the training."]
-    assert spending.lines(told(evaluation_s=0.05)) == []
+    assert cautions.spending(told(evaluation_s=0.3)) == ["Evaluation is about 3% of the training."]
+    assert cautions.spending(told(evaluation_s=0.05)) == []
 
 
 def test_pauses_are_told_by_themselves(told):
-    assert spending.lines(told(every=None, evaluation_s=2.0, pauses=0.04)) == [
+    assert cautions.spending(told(every=None, evaluation_s=2.0, pauses=0.04)) == [
         "Regular pauses, such as for checkpoints, are about 4% of the training."
     ]
 
 
 def test_nothing_is_said_of_what_is_not_known(told, space):
-    assert spending.lines(told(every=None, evaluation_s=2.0)) == []
-    assert spending.lines(told()) == []
-    assert spending.lines(History([], space)) == []
+    assert cautions.spending(told(every=None, evaluation_s=2.0)) == []
+    assert cautions.spending(told()) == []
+    assert cautions.spending(History([], space)) == []
 
 
 def test_events_have_the_shares(told):
@@ -91,3 +92,11 @@ def test_events_have_the_shares(told):
     assert result["evaluation_share"] == pytest.approx(2 / 12)
     assert result["pause_share"] == pytest.approx(0.04 * 10 / 12)
     assert events.result(History([], found.space), None)["evaluation_share"] is None
+
+
+def test_thousands_of_trials_that_read_the_same_are_not_compared_in_pairs(make_trial, space):
+    scores = {"bleu_1": 0.4, "bleu_4": 0.2}
+    trials = [make_trial(n, 10, 0.2, scores=scores, dropout=n, width=n) for n in range(3000)]
+    began_s = time.process_time()
+    assert cautions.unused(History(trials, space)) == []
+    assert time.process_time() - began_s < 1

@@ -6,7 +6,7 @@ import pytest
 
 from autotune.core.measurement import Measurement, Throughput
 from autotune.core.trial import Outcome, Status
-from autotune.training import told
+from autotune.training import messages
 from autotune.training.standing import Standing
 
 from .test_plan import PLAN
@@ -18,8 +18,8 @@ STANDING = Standing(PLAN, samples=1000, loss=0.51234, measurement=SHOWN)
 
 def test_it_begins_with_what_is_trained_and_what_was_promised():
     line = "training over 4000 samples with trial 4 of session s: 8, promised 100.0 ± 5.0 samples/s"
-    assert told.begun(PLAN) == line
-    assert told.begun(replace(PLAN, promise=None, samples=None)) == "training to its own end: 8"
+    assert messages.begun(PLAN) == line
+    assert messages.begun(replace(PLAN, promise=None, samples=None)) == "training to its own end: 8"
 
 
 @pytest.mark.parametrize(
@@ -35,21 +35,21 @@ def test_it_begins_with_what_is_trained_and_what_was_promised():
     ],
 )
 def test_progress_says_how_long_it_will_take_at_its_speed_of_now(plan, per_s, line):
-    assert told.progress(replace(STANDING, plan=plan, recent_per_s=per_s)) == line
+    assert messages.progress(replace(STANDING, plan=plan, recent_per_s=per_s)) == line
 
 
 def test_an_end_says_why():
-    assert told.ended(Outcome(Status.COMPLETED), SHOWN, PLAN) == (
+    assert messages.ended(Outcome(Status.COMPLETED), SHOWN, PLAN) == (
         "completed after 1000 samples: 100.0 ± 2.0 samples/s, score -, memory 64 MiB"
     )
     stopped = Outcome(Status.INTERRUPTED, reason="was asked to stop")
-    assert told.ended(stopped, SHOWN, PLAN) == "interrupted after 1000 samples: was asked to stop"
+    assert messages.ended(stopped, SHOWN, PLAN) == "interrupted after 1000 samples: was asked to stop"
 
 
 def test_what_others_took_is_told():
     busy = replace(SHOWN, telemetry={"others_cpu_percent": 176.0, "allowed_cpus": 2.0, "gpu_throttled": 0.5})
-    assert told.meanwhile(busy) == [
+    assert messages.meanwhile(busy) == [
         "others used 88% of the CPUs",
         "the GPU was slowed down for its heat or its power",
     ]
-    assert told.meanwhile(SHOWN) == []
+    assert messages.meanwhile(SHOWN) == []
