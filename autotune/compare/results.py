@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated
+
+from pydantic import BeforeValidator, TypeAdapter
 
 from autotune.compare.steps import Steps
 from autotune.core import files, units
@@ -50,7 +52,7 @@ class Model:
     training: Measurement
     samples: int
     trial: int | None = None
-    scores: Mapping[str, float] = field(default_factory=dict)
+    scores: Annotated[Mapping[str, float], BeforeValidator(units.numbers)] = field(default_factory=dict)
     reports_per_s: float | None = None
     peak_memory_bytes: int | None = None
     seed: int = 0
@@ -68,30 +70,19 @@ class Model:
     def completed(self) -> bool:
         return self.outcome.status is Status.COMPLETED
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        read = {
-            "outcome": Outcome.from_dict(values["outcome"]),
-            "training": Measurement.from_dict(values["training"]),
-            "scores": units.numbers(values.get("scores", {})),
-            "items": {name: tuple(found) for name, found in values.get("items", {}).items()},
-            "steps": Steps(**values.get("steps", {})),
-        }
-        return cls(**{**values, **read})
+_MODEL = TypeAdapter(Model)
 
 
 def write(place: ModelDir, model: Model) -> None:
     """Writes `model` into `place` atomically."""
-    files.write_whole(place.result_file, json.dumps(model.to_dict()))
+    files.write_whole(place.result_file, json.dumps(asdict(model)))
 
 
 def read(place: ModelDir) -> Model | None:
     """Returns the model in `place`; None if there is none that can be read."""
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # another version's, or spoilt
-        return Model.from_dict(json.loads(files.read(place.result_file)))
+    with suppress(OSError, ValueError):  # another version's, or spoilt
+        return _MODEL.validate_json(files.read(place.result_file))
     return None
 
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -445,7 +445,7 @@ def test_a_model_that_was_written_before_there_were_seeds_is_of_the_first(sessio
     place = session.model_dir("bf16")
     place.root.mkdir(parents=True)
     model = Model("bf16", {}, Outcome(Status.COMPLETED), Measurement(), 400, scores={"bleu_4": 0.1})
-    told = model.to_dict() | {"scores": {"bleu_4": 0.1, "cider": "spoilt"}}
+    told = asdict(model) | {"scores": {"bleu_4": 0.1, "cider": "spoilt"}}
     for name in ("seed", "items", "collapsed", "steps", "checkpoint_bytes"):
         del told[name]
     place.result_file.write_text(json.dumps(told))
