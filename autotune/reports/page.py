@@ -23,13 +23,11 @@ from autotune.reports import (
     answer,
     elsewhere,
     marks,
-    plots_ablation,
+    plots_bars,
     plots_front,
     plots_parallel,
     plots_quality,
-    plots_search,
     plots_speed,
-    plots_step,
     tables,
 )
 from autotune.reports.model import Report
@@ -82,11 +80,11 @@ def plots_of(report: Report) -> dict[str, list[Plot]]:
     return {
         "front": _list(plots_front.front(report)),
         "batches": plots_speed.by_batch(report),
-        "step": _list(plots_step.step_time(report)),
-        "ablation": _list(plots_ablation.ablation(report)),
+        "step": _list(plots_bars.step_time(report)),
+        "ablation": _list(plots_bars.ablation(report)),
         "quality": plots_quality.of_runs(report),
         "compared": plots_quality.of_compared(report),
-        "history": _list(plots_search.history(report)),
+        "history": _list(plots_front.history(report)),
         "parallel": _list(plots_parallel.parallel(report)),
     }
 

@@ -1,4 +1,4 @@
-"""The front: throughput against quality of every trial. A pure function of a report."""
+"""The trials of a search: throughput against quality, and in the order in which they ran. Pure functions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,6 @@ from autotune.reports.model import Report, Side
 from autotune.reports.plot import (
     TRIALS,
     Plot,
-    Table,
     Trace,
     across,
     layout,
@@ -29,6 +28,8 @@ from autotune.reports.plot import (
 
 _LINE = Mark("Pareto front", "var(--completed)", "line")
 _KEPT = Mark("region that keeps the quality", "var(--keep)", "region")
+_BEST = Mark("best so far that keeps the quality", "var(--winner)", "line")
+_FEW = 12  # trials of which each number has room on the axis
 _RUG_TOP, _PLOT_FROM = 0.055, 0.13  # shares of the height
 
 
@@ -78,7 +79,6 @@ def front(report: Report) -> Plot | None:
             ],
         ),
         legend=(*reversed(shown), _LINE, *([] if least is None else [_KEPT])),
-        table=_table(best, report),
         elsewhere=TRIALS,
     )
 
@@ -138,17 +138,6 @@ def _label(report: Report, placed: Sequence[TrialRow], name: str) -> str:
     )
 
 
-def _table(best: Sequence[TrialRow], report: Report) -> Table:
-    name = words.metric(report.quality)
-    rows = (
-        (str(r.number), r.knobs, words.rate(r.throughput), words.score(r.quality), marks.of(r).label)
-        for r in best
-    )
-    return Table(
-        ("trial on the front", "settings", f"{report.unit}/s", name, ""), tuple(rows), numeric=(0, 2, 3)
-    )
-
-
 def _range(values: Iterable[float | None]) -> tuple[float, float]:
     known = [value for value in values if value is not None] or [0.0, 1.0]
     room = (max(known) - min(known)) * 0.06 or 0.01
@@ -184,3 +173,57 @@ def _threshold(report: Report, least: float) -> dict[str, Any]:
     text = f"{report.limit}: {words.score(least)}" if report.target is None else report.limit
     # Inside of the region, on whichever side of its edge that is.
     return note(plain(text), 0.004, least, yref="y", yanchor="top" if report.minimize else "bottom")
+
+
+def history(report: Report) -> Plot | None:
+    """Throughput by trial number with the running best; None before one was measured."""
+    rows = [r for r in report.trials if r.throughput is not None]
+    unmeasured = [r for r in report.trials if r.throughput is None]
+    if not rows:
+        return None
+    best = _running_best(report.trials)
+    highest = max(per_s(r) for r in rows)
+    shown = marks.grouped([*rows, *unmeasured])
+    return Plot(
+        id="history",
+        title="Throughput, trial by trial",
+        axes=f"↑ {report.unit} per second. Trials that were not measured are at the bottom.",
+        label=f"{words.plural(len(rows), 'trial')} measured, the fastest {words.rate(highest)} "
+        f"{report.unit}/s. "
+        + (
+            f"Best that keeps the quality: {words.rate(best[-1][1])}, since trial {best[-1][0]}."
+            if best
+            else ""
+        ),
+        data=[
+            *_best_so_far(best, report.trials[-1].number),
+            *(points(found, mark, lambda r: r.number, per_s, report) for mark, found in shown),
+        ],
+        layout=layout(
+            340,
+            xaxis={"title": "trial", **({"dtick": 1} if len(report.trials) < _FEW else {})},
+            yaxis={"range": [-0.03 * highest, 1.08 * highest]},
+        ),
+        legend=(*(mark for mark, _ in reversed(shown)), *([_BEST] if best else [])),
+        elsewhere=TRIALS,
+    )
+
+
+def _running_best(rows: Sequence[TrialRow]) -> list[tuple[int, float]]:
+    """Returns the trials that keep the quality and were faster than those before them, with their speeds."""
+    found: list[tuple[int, float]] = []
+    for row in rows:
+        if row.kind in {"race", "repeat", "ablation"} or row.throughput is None or row.status != "completed":
+            continue
+        may_win = row.kind == "baseline" or (row.keeps_quality and not row.breaks_constraint)
+        if may_win and (not found or per_s(row) > found[-1][1]):
+            found.append((row.number, per_s(row)))
+    return found
+
+
+def _best_so_far(best: Sequence[tuple[int, float]], last: int) -> list[Trace]:
+    if not best:
+        return []
+    x, y = [n for n, _ in best], [value for _, value in best]
+    trace = line(_BEST, [*x, last], [*y, y[-1]], 2)
+    return [trace | {"line": {**trace["line"], "shape": "hv"}}]

@@ -11,7 +11,7 @@ from autotune.display.rows import TrialRow
 from autotune.reports import marks
 from autotune.reports.marks import Mark
 from autotune.reports.model import Predicted, Report
-from autotune.reports.plot import Plot, Table, Trace, across, layout, line, per_s, points
+from autotune.reports.plot import TRIALS, Plot, Table, Trace, across, layout, line, per_s, points
 
 _LIMIT = Mark("memory limit", "var(--ink)", "line")
 _ALLOWED = Mark("share that may be used", "var(--ink)", "dash")
@@ -59,15 +59,7 @@ def _speed(report: Report, rows: Sequence[TrialRow]) -> Plot:
         ],
         layout=layout(360, xaxis=_axis(rows), yaxis={"rangemode": "tozero"}),
         legend=(*(marks.precision(name) for name, _ in groups), *(mark for mark, _ in _chosen(rows))),
-        table=_with_precision(
-            rows,
-            ("micro-batch", "trials", f"fastest, {report.unit}/s"),
-            [
-                (name, (str(n), str(sum(_size(r) == n for r in found)), words.rate(best[name][n])))
-                for name, found in groups
-                for n in best[name]
-            ],
-        ),
+        elsewhere=TRIALS,
     )
 
 
@@ -75,16 +67,6 @@ def _joined(rows: Sequence[TrialRow]) -> str:
     """Says what a line joins."""
     by = "precision" if any(marks.precisions(rows)) else "size"
     return f"Lines join the fastest of each {by}."
-
-
-def _with_precision(
-    rows: Sequence[TrialRow], head: tuple[str, ...], cells: Sequence[tuple[str, tuple[str, ...]]]
-) -> Table:
-    """A table of figures by precision and size; without the former where that is not a knob."""
-    if not any(marks.precisions(rows)):
-        return Table(head, tuple(found for _, found in cells), numeric=tuple(range(len(head))))
-    named = tuple((marks.precision(name).label, *found) for name, found in cells)
-    return Table(("precision", *head), named, numeric=tuple(range(1, len(head) + 1)))
 
 
 def _fastest(name: str, found: dict[int, float], unit: str) -> str:
@@ -132,7 +114,8 @@ def _memory(report: Report, rows: Sequence[TrialRow]) -> Plot:
             *([_PREDICTED] if report.predicted else []),
             *(mark for _, mark in lines),
         ),
-        table=_memory_table(report, rows),
+        table=_predicted(report),
+        elsewhere=TRIALS,
     )
 
 
@@ -142,29 +125,20 @@ def _caution(rows: Sequence[TrialRow]) -> str:
     return f" The peak of {trials} still rose at the end: it takes at least that much." if rising else ""
 
 
-def _memory_table(report: Report, rows: Sequence[TrialRow]) -> Table:
-    """Measured and predicted peaks of every precision and size."""
-    cells: dict[tuple[str, int], list[str]] = {}
-    for name, found in _by_precision(rows):
-        for size in _sizes(found):
-            same = [r for r in found if _size(r) == size]
-            cells[name, size] = [_measured(same), str(sum(r.failure == "oom" for r in same)), words.NOTHING]
-    for each in report.predicted:
-        bands = zip(each.micro_batch_size, each.peak_bytes, each.low_bytes, each.high_bytes, strict=True)
-        for size, peak, low, high in bands:
-            row = cells.setdefault((each.precision, size), [words.NOTHING, "0", words.NOTHING])
-            row[2] = f"{words.memory(peak)} ({words.memory(low)} to {words.memory(high)})"
-    head = ("micro-batch", "measured", "out of memory", "predicted for the recommended settings")
-    return _with_precision(rows, head, [(name, (str(size), *found)) for (name, size), found in cells.items()])
-
-
-def _measured(rows: Sequence[TrialRow]) -> str:
-    """`1.2 GiB to 1.4 GiB`: the peaks of trials of one size; where one still rose, the size takes more."""
-    peaks = [r.peak_memory_bytes for r in rows if r.peak_memory_bytes is not None]
-    if not peaks:
-        return words.NOTHING
-    is_rising = any(r.memory_is_rising for r in rows)
-    return f"{words.memory(min(peaks))} to {words.peak(max(peaks), is_rising=is_rising)}"
+def _predicted(report: Report) -> Table | None:
+    """The predicted peaks of every precision and size: those of trials are in their table."""
+    rows = tuple(
+        (
+            f"{each.precision} {size}".strip(),
+            f"{words.memory(peak)} ({words.memory(low)} to {words.memory(high)})",
+        )
+        for each in report.predicted
+        for size, peak, low, high in zip(
+            each.micro_batch_size, each.peak_bytes, each.low_bytes, each.high_bytes, strict=True
+        )
+    )
+    head = ("micro-batch", "predicted for the recommended settings")
+    return Table(head, rows, numeric=(0, 1)) if rows else None
 
 
 def _prediction(found: Predicted, size: int) -> list[Trace]:

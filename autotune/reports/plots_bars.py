@@ -1,4 +1,4 @@
-"""The ablation from the baseline to the winner: what each knob has brought. A pure function of a report."""
+"""Bars from left to right: what each knob has brought, and the parts of a sample's time. Pure functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from autotune.judging.decisions.ablation import Step
 from autotune.judging.measurement.estimates import Figure
 from autotune.reports import answer, marks
 from autotune.reports.marks import Mark
-from autotune.reports.model import Report
+from autotune.reports.model import Report, Side
 from autotune.reports.plot import Plot, Table, Trace, above, bars, behind, instead, joint, plain, rows_layout
 
 _ROOM = 1.12  # of the axis, for the words behind the longest bar
@@ -136,3 +136,82 @@ def _table(report: Report) -> Table:
     rows += [(rest, none, none, none, factor, none, none) for rest, factor in _rest(report)]
     head = ("knob", "before", "after", f"{report.unit}/s", "factor", "interval", "trial")
     return Table(head, tuple(rows), numeric=(3, 4, 5, 6))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One side's seconds by phase, of a sample and of a step."""
+
+    label: str
+    sample_s: dict[str, float]
+    side: Side
+
+    @property
+    def whole_s(self) -> float:
+        return sum(self.sample_s.values())
+
+
+def step_time(report: Report) -> Plot | None:
+    """Milliseconds per sample by phase, baseline above winner: a step's phases at the measured throughput.
+
+    A step of one side may have many more samples than one of the other: only the time of a sample compares.
+    """
+    found = [
+        _Part(mark.label, sample_s, side)
+        for mark, side in answer.sides(report)
+        if (sample_s := _per_sample(side))
+    ]
+    if not found:
+        return None
+    each = report.each
+    phases = marks.phases(name for part in found for name in part.sample_s)
+    return Plot(
+        id="step-time",
+        title=f"A {each}'s time, part by part",
+        axes=f"Milliseconds of training per {each}, by part of a step. Evaluations are left out.",
+        label="; ".join(f"{part.label} {words.milliseconds(part.whole_s)} ms per {each}" for part in found),
+        data=[_phase_bars(phase, found) for phase in phases],
+        layout=rows_layout(
+            len(found),
+            barmode="stack",
+            xaxis={"title": f"ms per {each}"},
+            annotations=[
+                above(f"<b>{plain(part.label)}</b>  {words.milliseconds(part.whole_s)} ms", row)
+                for row, part in enumerate(found)
+            ],
+        ),
+        legend=tuple(phases),
+        table=_phase_table(phases, found, each),
+    )
+
+
+def _per_sample(side: Side) -> dict[str, float]:
+    whole = sum(side.step_s.values())
+    if side.throughput is None or side.throughput.value <= 0 or whole <= 0:
+        return {}
+    return {name: seconds / whole / side.throughput.value for name, seconds in side.step_s.items()}
+
+
+def _phase_bars(phase: Mark, found: Sequence[_Part]) -> Trace:
+    seconds = [part.sample_s.get(phase.label, 0.0) for part in found]
+    texts = [
+        f"{phase.label}: {words.milliseconds(value)} ms, {words.share(value / part.whole_s)}"
+        for value, part in zip(seconds, found, strict=True)
+    ]
+    return bars(phase, range(len(found)), [1000 * value for value in seconds], texts)
+
+
+def _phase_table(phases: Sequence[Mark], found: Sequence[_Part], each: str) -> Table:
+    head = [text for part in found for text in (f"{part.label}, ms per {each}", f"{part.label}, ms per step")]
+    rows = (
+        (
+            phase.label,
+            *(
+                words.milliseconds(seconds.get(phase.label))
+                for part in found
+                for seconds in (part.sample_s, part.side.step_s)
+            ),
+        )
+        for phase in phases
+    )
+    return Table(("part", *head), tuple(rows), numeric=tuple(range(1, len(head) + 1)))
