@@ -130,10 +130,10 @@ def _predicted(report: Report) -> Table | None:
     rows = tuple(
         (
             f"{each.precision} {size}".strip(),
-            f"{words.memory(peak)} ({words.memory(low)} to {words.memory(high)})",
+            f"{words.memory(peak)} ({words.memory(low)} to {words.memory(up)})",
         )
         for each in report.predicted
-        for size, peak, low, high in zip(
+        for size, peak, low, up in zip(
             each.micro_batch_size, each.peak_bytes, each.low_bytes, each.high_bytes, strict=True
         )
     )
