@@ -18,7 +18,7 @@ from autotune.cli.options import Trained
 from autotune.sessions import gpus
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrainingDir
-from autotune.training import answers, events
+from autotune.training import events, supervise
 from autotune.training.events import Kind
 from autotune.trials import child
 from tests import forked
@@ -48,7 +48,7 @@ def _workload(monkeypatch):
     monkeypatch.syspath_prepend(str(HERE))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(answers, "_FIRST_WAIT_S", 0.1)  # the faults of tests pass at once
+    monkeypatch.setattr(supervise, "_FIRST_WAIT_S", 0.1)  # the faults of tests pass at once
 
 
 _begun = []
