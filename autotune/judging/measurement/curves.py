@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -99,9 +100,9 @@ def mean_curve(curves: Sequence[Curve]) -> tuple[Evaluation, ...]:
     """The mean of runs of the same settings, over the points that all of them have."""
     return tuple(
         Evaluation(
-            round(_mean([p.samples for p in points])),
-            _mean([p.seconds for p in points]),
-            _mean([p.quality for p in points]),
+            round(statistics.fmean([p.samples for p in points])),
+            statistics.fmean([p.seconds for p in points]),
+            statistics.fmean([p.quality for p in points]),
         )
         for points in stages(curves)
     )
@@ -109,14 +110,10 @@ def mean_curve(curves: Sequence[Curve]) -> tuple[Evaluation, ...]:
 
 def _squares(points: Sequence[Evaluation], start: float | None) -> tuple[float, int]:
     """Returns how far apart runs lie at one stage: squares of shares of the gain, and degrees of freedom."""
-    mean = _mean([p.quality for p in points])
+    mean = statistics.fmean([p.quality for p in points])
     unit = gain(mean, start)
     apart = [(p.quality - mean) / unit for p in points] if unit else []
     return math.fsum(a * a for a in apart), len(points) - 1
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def relative_noise(curves: Sequence[Curve], start: float | None = None) -> float | None:
@@ -135,7 +132,7 @@ def ended_with(measurement: Measurement) -> float | None:
     """The quality at a trial's end: the mean of the last quarter of its evaluations, one at least."""
     curve = measurement.curve
     last = [p.quality for p in curve[-max(1, len(curve) // 4) :]]
-    return math.fsum(last) / len(last) if last else measurement.quality
+    return statistics.fmean(last) if last else measurement.quality
 
 
 def reached(curve: Curve, target: float) -> float | None:

@@ -55,7 +55,7 @@ def mean(values: Sequence[float]) -> Figure | None:
     """
     if not values:
         return None
-    middle = math.fsum(values) / len(values)
+    middle = statistics.fmean(values)
     if len(set(values)) < 2:
         return Figure(middle)
     half = half_interval(values)
