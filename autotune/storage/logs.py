@@ -1,17 +1,18 @@
-"""A trial's log, bounded: how it began and how it ended is kept, the middle of a long one is left out."""
+"""Bounds a trial's log: its beginning and its end are kept, the middle of a long one is left out."""
 
 import os
 from contextlib import suppress
 from pathlib import Path
 
-MOST_BYTES, _KEPT_BYTES = 32 * 2**20, 8 * 2**20  # as long as it may become, and of its head and of its tail
+MOST_BYTES = 32 * 2**20
+_KEPT_BYTES = 8 * 2**20  # of the beginning, and of the end
 _LEFT_OUT = b"\n[... %d bytes left out ...]\n"
 
 
 def bound(log: Path) -> None:
-    """Leaves out the middle of a `log` that is longer than 32 MiB, of which 8 MiB at either end stay.
+    """Keeps 8 MiB at either end of a `log` that is longer than 32 MiB.
 
-    Appending may continue meanwhile; what is written in that very moment can be left out as well.
+    Appending may continue meanwhile; what is written in that very moment can be lost.
     """
     with suppress(FileNotFoundError):
         if log.stat().st_size > MOST_BYTES:

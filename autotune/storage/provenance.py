@@ -1,4 +1,4 @@
-"""Where a session's figures come from, and whether new ones may be held against them."""
+"""Where a session's figures come from, and whether new ones may be compared with them."""
 
 import os
 import shlex
@@ -31,9 +31,9 @@ _DECISIVE = {
 }
 # What memory and quality depend on besides the settings: speed, with another driver say, is measured anew.
 _LEARNT = {"hardware": "hardware", "revision": "code", "data": "data"}
-# Of the search space, what makes a run of a configuration, and says what is measured of it.
+# The parts of a search space that decide how a configuration runs and what is measured.
 _RUN = ("workload", "roles", "values", "counted_in_steps", "follow_learning_rate", "evaluate_every", "unit")
-# Of the search space, what says how trials are judged and how many there are, and not what they do.
+# The parts of a search space that decide how trials are judged and how many there are, not what they do.
 _FREE = (
     *("limits.effective_batch_size", "limits.memory_fraction"),
     *("objective.keep", "objective.within", "objective.select", "objective.target", "objective.constraints"),
@@ -42,7 +42,7 @@ _FREE = (
 
 
 def collect(name: str, space: Space, workload: Workload, hardware: Hardware, seed: int) -> dict[str, Any]:
-    """All that the figures of a session called `name` come from, if it were begun now."""
+    """Returns all that the figures of a session called `name` would come from if it began now."""
     arguments = [secrecy.hidden(argument, os.environ) for argument in sys.argv[1:]]
     return {
         "session": name,
@@ -63,14 +63,14 @@ def collect(name: str, space: Space, workload: Workload, hardware: Hardware, see
 
 
 def decisive(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of `facts`, as `collect` gives them, without which figures of equal settings do not compare."""
+    """Returns the facts, as `collect` gives them, that must be equal for figures to be comparable."""
     return {name: facts[name] for name in _DECISIVE}
 
 
 def require_same(
     session: Path, then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]
 ) -> list[str]:
-    """Raises InputError where what a session's figures come from has changed since: none is compared then.
+    """Raises InputError if new figures would not be comparable with those of the session.
 
     Returns what the user should know of changes that do no harm.
     """
@@ -85,14 +85,14 @@ def require_same(
 
 
 def changes(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> list[str]:
-    """What has changed since figures were measured `then`, so that none of `now` compares with them.
+    """Returns what has changed since `then` that makes new figures incomparable.
 
-    What was not known `then` is not compared. Settings called `places` say where something lies: it may move.
+    What was not known `then` is not compared. The settings in `places` are paths: files may move.
     """
     moved = {f"baseline.{place}" for place in places}
     return [
         *(
-            _told(label, then[key], now[key])
+            _describe(label, then[key], now[key])
             for key, label in _DECISIVE.items()
             if then.get(key) and then[key] != now[key]
         ),
@@ -101,15 +101,15 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[
 
 
 def _edited(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What differs between the search spaces of then and of now, by name."""
+    """Yields the names of what differs between two search spaces, and how it differs."""
     before, after = _flat(_with_defaults(then.get("space", {}))), _flat(now["space"])
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):
-            yield name, _told(f"{name} of space.yaml", before.get(name), after.get(name))
+            yield name, _describe(f"{name} of space.yaml", before.get(name), after.get(name))
 
 
 def _with_defaults(space: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A search space as it was written, with keys that were added since at their defaults."""
+    """Returns a search space as it was written, with keys that are newer at their defaults."""
     try:
         return spaces.to_values(spaces.from_values(space, "provenance"))
     except InputError:
@@ -117,27 +117,24 @@ def _with_defaults(space: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _flat(space: Mapping[str, Any]) -> dict[str, Any]:
-    """`section.name` to value."""
+    """Returns the values by name, those in a section by `section.name`."""
     flat: dict[str, Any] = {}
     for name, value in space.items():
-        section = {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, Mapping) else None
-        flat |= {name: value} if section is None else section
+        is_section = isinstance(value, Mapping)
+        flat |= {f"{name}.{key}": v for key, v in value.items()} if is_section else {name: value}
     return flat
 
 
-def _told(what: str, then: Any, now: Any) -> str:
-    return f"{what} {_shown(then)}, now {_shown(now)}"
-
-
-def _shown(value: Any) -> str:
-    return "none" if value is None else str(value)
+def _describe(what: str, then: Any, now: Any) -> str:
+    old, new = ("none" if value is None else str(value) for value in (then, now))
+    return f"{what} {old}, now {new}"
 
 
 def warm_start(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> str | None:
-    """Why a search of `now` can learn nothing from the trials of `then`; None where it can.
+    """Returns why a search of `now` can learn nothing from the trials of `then`; None if it can.
 
-    Over other data none says anything: quality is another, and so may be the steps' time and memory, by what
-    is in it. Knobs may differ, and so may what is judged: only what trials show of memory and quality counts.
+    Other data change the quality, and may change time and memory of a step. Knobs and goals may differ: only
+    what trials show of memory and quality is used.
     """
     try:
         before, after = (spaces.from_values(facts.get("space", {}), "of a session") for facts in (then, now))
@@ -152,11 +149,11 @@ def warm_start(then: Mapping[str, Any], now: Mapping[str, Any], places: Collecti
         "minimize": (before.objective.minimize, after.objective.minimize),
         **{name: (before.baseline.get(name), after.baseline.get(name)) for name in sorted(fixed)},
     }
-    differ = [_told(name, one, other) for name, (one, other) in pairs.items() if one != other]
+    differ = [_describe(name, one, other) for name, (one, other) in pairs.items() if one != other]
     rule = "must be of the same workload, settings, data and hardware"
     return f"{rule}: {'; '.join(differ)}" if differ else None
 
 
 def _warmed(session: Path, then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> str:
-    """How a new session learns from the old one, where it can."""
+    """Returns the option by which a new session learns from the old one, if it can."""
     return "" if warm_start(then, now, places) else f" --warm-start {quoted(session)}"

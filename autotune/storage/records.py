@@ -1,4 +1,4 @@
-"""A trial's records in its directory: one a line, as its workload yielded them; every attempt has a mark."""
+"""A trial's records, one a line, as its workload yielded them; a mark begins every attempt."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from autotune.storage.trial_dir import TrialDir
 
 
 def is_mark(record: Mapping[str, Any]) -> bool:
-    """Whether it says that a new attempt begins: a workload's own records have samples, all of them."""
+    """Returns True if a new attempt begins here: all records of a workload have samples."""
     return "samples" not in record
 
 
@@ -23,17 +23,17 @@ def steps_of(record: Mapping[str, Any]) -> int:
 
 
 def is_score(name: str) -> bool:
-    """Whether a number of an evaluation is what it found: not how far the training was, or what it held."""
+    """Returns True if a number of an evaluation is a result, and not progress or the use of memory."""
     return name not in {"samples", "epoch"} and not (name.startswith("memory_") and name.endswith("_bytes"))
 
 
 def read_records(place: TrialDir) -> Iterator[dict[str, Any]]:
-    """The records written in a trial's directory; a line cut short by a kill, or spoilt, is left out."""
+    """Yields the records of a trial, without lines that a kill has cut short, or that are spoilt."""
     yield from (record for record in lines_of(place.records_file) if _is_record(record))
 
 
 def lines_of(file: Path) -> Iterator[Any]:
-    """The values in a file of JSON lines, none where there is no file; a line that is no JSON is left out."""
+    """Yields the values in a file of JSON lines, none without a file, leaving out what is no JSON."""
     if not file.is_file():
         return
     with file.open(encoding="utf-8", errors="replace") as lines:
@@ -43,7 +43,7 @@ def lines_of(file: Path) -> Iterator[Any]:
 
 
 def _is_record(record: object) -> bool:
-    """Whether it is one of ours: the mark of an attempt, or has the figures that all others count with."""
+    """Returns True for the mark of an attempt, and for a record with the figures that every reader needs."""
     if not isinstance(record, dict):
         return False
     names = ("attempt", "clock_s") if is_mark(record) else ("samples", "at_s")
@@ -51,7 +51,7 @@ def _is_record(record: object) -> bool:
 
 
 def seconds_of(records: Iterable[Mapping[str, Any]]) -> float:
-    """How long the attempts took that wrote `records`, each by its own clock, and to its last one."""
+    """Returns how long the attempts took that wrote `records`, each by its own clock, to its last record."""
     total_s = begun_s = last_s = 0.0
     for record in records:
         if is_mark(record):
@@ -63,7 +63,7 @@ def seconds_of(records: Iterable[Mapping[str, Any]]) -> float:
 
 
 def spans_of(records: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
-    """From when to when the attempts ran that wrote `records`, to their last one, in seconds since 1970."""
+    """Returns when the attempts began that wrote `records`, and their last records, in seconds since 1970."""
     spans: list[tuple[float, float]] = []
     clock_s = 0.0
     for record in records:
@@ -76,7 +76,7 @@ def spans_of(records: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
 
 
 def open_lines(file: Path) -> TextIO:
-    """A file of lines, to append to; what a kill cut short gets a line of its own."""
+    """Opens a file of lines to append to; what a kill has cut short gets a line of its own."""
     with file.open("ab+") as lines:
         if lines.tell():
             lines.seek(-1, os.SEEK_END)

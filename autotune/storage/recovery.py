@@ -1,4 +1,4 @@
-"""A study rebuilt from what can be read of it, and from what the trials have written themselves."""
+"""Rebuilds a study from what can be read of it, and from the files that its trials have written."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,21 +24,21 @@ class Found:
     trials: tuple[Trial, ...]  # in order, running ones included
     lost: tuple[int, ...]  # the numbers of trials of which nothing else is known
     plan: Plan | None  # None if the study does not say it
-    passed: Mapping[int, Sequence[RejectedSuggestion]]  # what was passed over before a trial, by its number
+    passed: Mapping[int, Sequence[RejectedSuggestion]]  # rejected before a trial, by its number
 
     @property
     def says_anything(self) -> bool:
-        """Whether a trial is known to have ended, or all that were begun are known."""
+        """True if a trial is known to have ended, or all that were begun are known."""
         return any(trial.outcome for trial in self.trials) or not self.lost
 
     @property
     def lost_passed(self) -> list[int]:
-        """The trials before which something may have been passed over that is not known any more."""
+        """The trials before which suggestions may have been rejected that are no longer known."""
         return sorted({*self.lost, *(t.number for t in self.trials if t.number not in self.passed)})
 
     @property
     def spent_s(self) -> float:
-        """What the trials have taken, or what the study says where that is more."""
+        """The seconds that the trials have taken, or what the study says if that is more."""
         return max(sum(trial.seconds for trial in self.trials), self.plan.spent_s if self.plan else 0.0)
 
 
@@ -64,9 +64,9 @@ def find(session: Session, space: Space) -> Found:
 
 
 def rebuild(session: Session, space: Space, found: Found) -> list[Path]:
-    """Writes a study of what was `found` in place of the session's; returns what has made room for it.
+    """Replaces the session's study by one of what was `found`, completely or not at all.
 
-    It is there whole, or not at all. Nothing is deleted.
+    Returns the new names of the old files: nothing is deleted.
     """
     new = session.study_file.with_name(f"{session.study_file.name}.new")
     for left in study_file.files_of(new):
@@ -88,7 +88,7 @@ def rebuild(session: Session, space: Space, found: Found) -> list[Path]:
 
 
 def _readable(session: Session) -> StudyFile:
-    """What can be read of the study, if anything can; nothing of another session's."""
+    """Returns what can be read of the study, if anything can, and if it is this session's."""
     try:
         study = study_file.load_study(session.study_file)
     except (KeyError, DamagedError):
@@ -105,7 +105,7 @@ def _trials_of(study: StudyFile) -> Iterator[Trial]:
 
 
 def _ended(place: TrialDir, begun: TrialIdentity) -> Trial:
-    """Returns the trial of which `place` is, ended if its verdict is there."""
+    """Returns the trial that was `begun` in `place`, ended if its verdict is there."""
     if (verdict := identity.read_verdict(place)) is None:
         return begun.trial
     outcome, measurement = verdict
@@ -115,7 +115,7 @@ def _ended(place: TrialDir, begun: TrialIdentity) -> Trial:
 
 
 def _shared(session: Session, known: Mapping[int, Trial]) -> dict[int, Trial]:
-    """`known`, with what no verdict says: that others ran alongside a trial. Records show when it ran."""
+    """Marks the trials alongside which others ran: their records show when, and no verdict says it."""
     spans = {n: spans_of(read_records(session.trial_dir(n))) for n in known}
     beside = {n for n in spans for other in spans if other != n and _overlap(spans[n], spans[other])}
     return {n: _beside_others(trial) if n in beside else trial for n, trial in known.items()}

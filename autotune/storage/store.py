@@ -32,14 +32,14 @@ WANDB_MODES = ("auto", "online", "offline", "off")
 _SHOWN = 5
 
 
-# What arithmetic carries: a file that is damaged can have any number.
+# A damaged file can have any number: these are safe to calculate with.
 _Whole = Annotated[int, Field(ge=0, le=LARGEST_INT)]
 _Amount = Annotated[float, Field(ge=0, le=LARGEST_INT, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
 class Options:
-    """How the trials of a session run. Fixed when it is created: a resumed search measures the same way."""
+    """How the trials of a session run; fixed, so that a resumed search measures in the same way."""
 
     gpus_per_trial: _Amount = 0.0
     cpus_per_trial: _Whole | None = None
@@ -54,7 +54,7 @@ class Options:
 
 
 class _Provenance(BaseModel):
-    """Where figures come from, as far as other types than these would mislead."""
+    """Where figures come from; only these types are read."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, str | int | float | bool | None]
@@ -68,24 +68,24 @@ _OPTIONS, _PROVENANCE = TypeAdapter(Options), TypeAdapter(_Provenance)
 
 
 class Session(SessionDir):
-    """One search's directory, and what its own files say."""
+    """The directory of a search, and what its files say."""
 
     @property
     def key(self) -> str:
-        """What tells it from every other session, and is the same in a copy."""
+        """Tells it from every other session, and is the same in a copy."""
         return str(self.info().get("key"))
 
     def identity_of(self, trial: Trial) -> TrialIdentity:
-        """What the files of a trial of this session are known by."""
+        """Returns what the directory of a trial of this session says."""
         return TrialIdentity.of(self.key, trial)
 
     def verdict_of(self, trial: Trial) -> tuple[Outcome, Measurement] | None:
-        """How a trial ended, as it has written itself; None if no attempt came that far."""
+        """Returns how a trial ended by its own files; None if no attempt came that far."""
         place = self.trial_dir(trial.number)
         return identity.read_verdict(place) if self._is_of(place, trial) else None
 
     def records_of(self, trial: Trial) -> list[dict[str, Any]]:
-        """What a trial has yielded so far; nothing where its directory is another's."""
+        """Returns the records of a trial so far, none if its directory is another's."""
         place = self.trial_dir(trial.number)
         return list(read_records(place)) if self._is_of(place, trial) else []
 
@@ -93,10 +93,7 @@ class Session(SessionDir):
         return identity.read_identity(place) == self.identity_of(trial)
 
     def clear(self, trial: Trial) -> str | None:
-        """Ensures that nothing of another trial lies where `trial` will run; returns what to say of that.
-
-        It is not deleted: it is given a name of its own.
-        """
+        """Gives what another trial has left where `trial` will run another name; returns a note on that."""
         place = self.trial_dir(trial.number)
         if not identity.is_of_another(place, self.identity_of(trial)):
             return None
@@ -105,7 +102,7 @@ class Session(SessionDir):
 
     @classmethod
     def create(cls, root: Path, space: Space, options: Options, provenance: Mapping[str, Any]) -> Self:
-        """A new session; raises InputError where something is in the way."""
+        """Creates a session; raises InputError if something is in the way."""
         session = cls(root.resolve())
         if is_session(root) and is_in_use(session):
             raise lock.busy(session.lock_file, f"session {root}")
@@ -120,14 +117,14 @@ class Session(SessionDir):
         return session
 
     def _require_empty(self, shown: Path) -> None:
-        """Raises InputError where the directory holds more than a lock, all that a failed start leaves."""
+        """Raises InputError if the directory holds more than a lock, all that a failed start leaves."""
         if not self.root.exists() or (self.root.is_dir() and not {*self.root.iterdir()} - {self.lock_file}):
             return
         hint = f"continue it with: {going_on(shown)}" if is_session(shown) else "name a new one"
         raise InputError(f"session {shown}: already exists; {hint}")
 
     def _begin(self, space: Space, options: Options, provenance: Mapping[str, Any]) -> None:
-        """Writes what makes the directory a session, all of it or nothing."""
+        """Writes the files that make the directory a session, both or none."""
         info = {
             "format": FORMAT,
             "key": secrets.token_hex(8),
@@ -165,7 +162,7 @@ class Session(SessionDir):
         return info
 
     def provenance(self) -> dict[str, Any]:
-        """Where the session's figures come from; raises InputError where that is not stated properly."""
+        """Returns where the session's figures come from; raises InputError if that is spoilt."""
         found: dict[str, Any] = self._section("provenance", _PROVENANCE).model_dump(exclude_unset=True)
         return found
 
@@ -245,7 +242,7 @@ class Session(SessionDir):
             raise self.damaged(f"is not the one that its trials were run from, see {listed(others)}")
 
     def _require_knobs(self, trials: Iterable[Trial]) -> None:
-        """Raises InputError where trials have other knobs than the search space."""
+        """Raises InputError if trials have other knobs than the search space."""
         knobs = self.space().knobs.keys()
         for trial in trials:
             if differ := knobs ^ trial.config.keys():
@@ -255,7 +252,7 @@ class Session(SessionDir):
                 )
 
     def damaged(self, how: str) -> DamagedError:
-        """The error for a study that cannot be relied on, with what is known and how to continue."""
+        """Returns the error for a study that cannot be relied on, with what is known and how to continue."""
         numbers = identity.numbers(self.trials_dir)
         ended = sum(self.trial_dir(number).verdict_file.exists() for number in numbers)
         return DamagedError(
@@ -269,7 +266,7 @@ class Session(SessionDir):
         return lock.held(self.root, self.lock_file, f"session {self.root}")
 
     def remove_work(self, trials: Iterable[Trial]) -> None:
-        """Removes the checkpoints of trials that have ended: a kill may have been quicker than they were."""
+        """Removes checkpoints of trials that have ended, which a kill has kept them from removing."""
         keep = self.options().keep_checkpoints
         for trial in trials:
             place = self.trial_dir(trial.number)
@@ -279,13 +276,13 @@ class Session(SessionDir):
 
 
 def listed(numbers: Sequence[int]) -> str:
-    """The first five of `numbers`, and how many more there are."""
+    """Returns the first five of `numbers`, and how many more there are, as text."""
     more = f" and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
     return f"{', '.join(map(str, numbers[:_SHOWN]))}{more}"
 
 
 def is_in_use(session: Session) -> bool:
-    """Whether a process holds the session's lock: a search is running."""
+    """Returns True if a process holds the session's lock: a search is running."""
     return lock.is_held(session.root, session.lock_file)
 
 
@@ -296,11 +293,11 @@ def is_session(root: Path) -> bool:
 
 
 def going_on(session: Path) -> str:
-    """The command that resumes a session."""
+    """Returns the command that resumes a session."""
     return f"python -m autotune resume {quoted(session)}"
 
 
 def anew(session: Path) -> str:
-    """The command that searches a session's space in a new one."""
+    """Returns the command that searches a session's space in a new one."""
     space, new = quoted(SessionDir(session).space_file), quoted(f"{session}-2")
     return f"python -m autotune search --space {space} --session {new}"

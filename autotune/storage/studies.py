@@ -17,7 +17,7 @@ from typing import Any
 import optuna
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 from optuna.study import StudyDirection
-from optuna.trial import TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from autotune.core.metric import turned
 from autotune.core.rejected_suggestion import RejectedSuggestion
@@ -38,7 +38,7 @@ _WORST = (0.0, 0.0)  # throughput and quality of a trial that has neither; a vio
 def open_study(file: Path, space: Space, session: str = "") -> optuna.Study:
     """Returns the study of a search of `space` in the SQLite `file`, created if it is not there yet.
 
-    It says the key of its `session`.
+    A new one gets the key of its `session`.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     # The address only says that it is SQLite: Optuna takes braces in one for fields to be filled in.
@@ -63,9 +63,9 @@ def read(study: optuna.Study) -> StudyFile:
 
 
 def settle(file: Path) -> None:
-    """Brings what is written ahead into the study's `file`, so that a copy of that alone has all of it.
+    """Moves what is written ahead into the study's `file`, so that a copy of that alone is complete.
 
-    A reader can put that off to the next time. What is written ahead is as safe where it is.
+    A reader can delay that until the next time. What is written ahead is safe where it is.
     """
     with suppress(sqlite3.Error), closing(study_file.connect(file, "mode=rw")) as connection:
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
@@ -78,7 +78,7 @@ def close(study: optuna.Study) -> None:
 
 
 def _writing(file: Path) -> sqlite3.Connection:
-    """Written ahead and synced fully: a power cut keeps every trial that had ended."""
+    """Returns a connection that writes ahead and syncs fully: a power cut keeps every ended trial."""
     connection = study_file.connect(file, "mode=rwc")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
@@ -86,7 +86,7 @@ def _writing(file: Path) -> sqlite3.Connection:
 
 
 def set_plan(study: optuna.Study, plan: Plan) -> None:
-    study.set_user_attr(study_file.PLAN, plan.to_dict())
+    study.set_user_attr(study_file.PLAN, asdict(plan))
 
 
 def begin(
@@ -103,35 +103,36 @@ def begin(
 
     One write makes it, so that a kill leaves the whole trial or none.
     """
-    attributes: dict[str, Any] = {study_file.CONFIG: dict(config)}
-    attributes |= {study_file.REPEAT: asdict(repeat)} if repeat else {}
-    attributes |= {} if ablation_of is None else {study_file.ABLATION_OF: ablation_of}
-    attributes |= {study_file.RACE: list(race)} if race else {}
-    attributes |= {study_file.PASSED_OVER: [asdict(one) for one in passed]} if passed else {}
-    known = study.get_trials(deepcopy=False)
-    trial = Trial(len(known), config, repeat=repeat, ablation_of=ablation_of, race=tuple(race))
-    study.add_trial(
-        create_trial(
-            state=TrialState.RUNNING,
-            params=dict(config),
-            distributions=_distributions(space),
-            user_attrs=attributes,
-        )
-    )
+    number = len(study.get_trials(deepcopy=False))
+    trial = Trial(number, config, repeat=repeat, ablation_of=ablation_of, race=tuple(race))
+    _add(study, space, trial, passed)
     return trial
+
+
+def _add(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[RejectedSuggestion]) -> None:
+    attributes: dict[str, Any] = {
+        study_file.CONFIG: dict(trial.config),
+        study_file.REPEAT: asdict(trial.repeat) if trial.repeat else None,
+        study_file.ABLATION_OF: trial.ablation_of,
+        study_file.RACE: list(trial.race) or None,
+        study_file.PASSED_OVER: [asdict(one) for one in passed] or None,
+    }
+    attributes = {name: value for name, value in attributes.items() if value is not None}
+    study.add_trial(_running(trial.config, space, attributes))
+
+
+def _running(config: Config, space: Space, attributes: dict[str, Any]) -> FrozenTrial:
+    return create_trial(
+        state=TrialState.RUNNING,
+        params=dict(config),
+        distributions={name: _distribution(knob, space) for name, knob in space.knobs.items()},
+        user_attrs=attributes,
+    )
 
 
 def write(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[RejectedSuggestion]) -> None:
     """Records a trial as it is known from elsewhere, ended or not."""
-    begin(
-        study,
-        space,
-        trial.config,
-        trial.repeat,
-        passed=passed,
-        ablation_of=trial.ablation_of,
-        race=trial.race,
-    )
+    _add(study, space, trial, passed)
     if trial.measurement.shared:
         share(study, trial.number)
     if trial.outcome is not None:
@@ -139,9 +140,9 @@ def write(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[Reje
 
 
 def fits(space: Space, config: Config) -> bool:
-    """Whether a study of `space` can hold a trial of `config`."""
+    """Returns True if a study of `space` can hold a trial of `config`."""
     try:
-        create_trial(state=TrialState.RUNNING, params=dict(config), distributions=_distributions(space))
+        _running(config, space, {})
     except (ValueError, TypeError):
         return False
     return True
@@ -152,12 +153,8 @@ def leave_out(study: optuna.Study) -> None:
     study.add_trial(create_trial(state=TrialState.FAIL))
 
 
-def _distributions(space: Space) -> dict[str, BaseDistribution]:
-    """Where the knobs' values come from, as readers of the study see them: the sampler has its own."""
-    return {name: _distribution(knob, space) for name, knob in space.knobs.items()}
-
-
 def _distribution(knob: Knob, space: Space) -> BaseDistribution:
+    """Returns where a knob's values come from, as readers of the study see it: the sampler has its own."""
     if isinstance(knob, PlannedLength):
         longest = math.ceil(knob.share[1] * space.budget.samples_per_trial)
         return IntDistribution(1, 2 * longest)  # rounded to whole steps it may be a little more
@@ -172,19 +169,17 @@ def _distribution(knob: Knob, space: Space) -> BaseDistribution:
 
 
 def _learning_rates(knob: ScaledLearningRate, space: Space) -> tuple[float, float]:
-    """Between which learning rates every configuration lies, their rounding counted in."""
-    factors = {name: _numbers(name, space) for name in EFFECTIVE_BATCH}
+    """Returns the lowest and the highest learning rate of all configurations, with their rounding."""
     multipliers = [float(value or 0) for value in knob.multiplier.choice or knob.multiplier.bounds]
-    smallest, largest = ({name: end(factors[name]) for name in factors} for end in (min, max))
-    lowest, highest = (
-        space.learning_rate(smallest, min(multipliers)),
-        space.learning_rate(largest, max(multipliers)),
-    )
-    return lowest * (1 - _ROUNDING), highest * (1 + _ROUNDING)
+    rates = [
+        space.learning_rate({name: end(_numbers(name, space)) for name in EFFECTIVE_BATCH}, end(multipliers))
+        for end in (min, max)
+    ]
+    return rates[0] * (1 - _ROUNDING), rates[1] * (1 + _ROUNDING)
 
 
 def _numbers(name: str, space: Space) -> list[int]:
-    """The values of a setting of whole numbers, or only its lowest and highest."""
+    """Returns the values of a setting of whole numbers, or only its lowest and highest."""
     knob = space.knobs.get(name)
     if isinstance(knob, Distribution):
         return [int(value or 1) for value in knob.choice or knob.bounds]
@@ -193,28 +188,29 @@ def _numbers(name: str, space: Space) -> list[int]:
 
 def share(study: optuna.Study, number: int) -> None:
     """Records that others run alongside a trial: a kill must not make its figures look measured alone."""
-    frozen = study.get_trials(deepcopy=False)[number]
-    optuna.Trial(study, frozen._trial_id).set_user_attr(
-        study_file.SHARED, True
-    )  # the only way to an added trial
+    _handle(study, number).set_user_attr(study_file.SHARED, True)
 
 
 def end(study: optuna.Study, trial: Trial, memory_fraction: float) -> None:
     """Records how `trial` ended; doing it twice changes nothing.
 
-    A trial that failed is complete for Optuna, with the worst values and a violated constraint: so whatever
-    opens the study sees where the border is.
+    For Optuna a failed trial is complete, with the worst values and a violated constraint, so that every
+    reader of the study sees where the limit is.
     """
     if trial.outcome is None:
         raise ValueError(f"trial {trial.number} has not ended")
-    frozen = study.get_trials(deepcopy=False)[trial.number]
-    if frozen.state.is_finished():
+    if study.get_trials(deepcopy=False)[trial.number].state.is_finished():
         return
-    handle = optuna.Trial(study, frozen._trial_id)  # the only way to a trial of an earlier process
+    handle = _handle(study, trial.number)
     handle.set_user_attr("measurement", trial.measurement.to_dict())
     handle.set_user_attr("seconds", trial.seconds)
     handle.set_user_attr("outcome", trial.outcome.to_dict())
     _tell(study, handle, trial, memory_fraction)
+
+
+def _handle(study: optuna.Study, number: int) -> optuna.Trial:
+    """Returns a trial to write to; there is no other way to one that was added, or is of another process."""
+    return optuna.Trial(study, study.get_trials(deepcopy=False)[number]._trial_id)
 
 
 def _tell(study: optuna.Study, handle: optuna.Trial, trial: Trial, memory_fraction: float) -> None:
@@ -232,7 +228,7 @@ def _tell(study: optuna.Study, handle: optuna.Trial, trial: Trial, memory_fracti
 
 
 def _constrain(handle: optuna.Trial, name: str, violation: float) -> None:
-    """Says by how much a limit is exceeded: by its name, and without one, which is how dashboards read it."""
+    """Records by how much a limit is exceeded, under its name and without one, as dashboards read it."""
     handle.set_constraint(name, violation)
     handle.storage.set_trial_system_attr(handle._trial_id, _NAMELESS, [violation])
 

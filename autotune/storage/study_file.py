@@ -8,7 +8,7 @@ import math
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,47 +26,30 @@ PLAN, SESSION = "plan", "session"
 NAME = "autotune"
 PATIENCE_S = 60.0  # with another program that writes the study: a dashboard
 _UNKNOWN_TABLE = "no such table"
-# What SQLite says of a disk, a right or another program, and not of what is in the file.
-_OF_SURROUNDINGS = {
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_NOMEM,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_AUTH,
-}
+# What SQLite says of the contents of a file, and not of a disk, a right or another program; 0: no code.
+_OF_CONTENTS = {0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _MOST_DIGITS = 25
-_STUDY = """SELECT key, value_json FROM study_user_attributes JOIN studies USING (study_id)
-            WHERE study_name = ?"""
-_TRIALS = """SELECT number, key, value_json FROM trials JOIN studies USING (study_id)
-             LEFT JOIN trial_user_attributes USING (trial_id)
-             WHERE study_name = ? ORDER BY number"""
+_STUDY = "SELECT study_id FROM studies WHERE study_name = ?"
+_ATTRIBUTES = "SELECT key, value_json FROM study_user_attributes WHERE study_id = ?"
+_TRIALS = """SELECT number, key, value_json FROM trials LEFT JOIN trial_user_attributes USING (trial_id)
+             WHERE study_id = ? ORDER BY number"""
 
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How many trials a search may have, the seconds it may take, and those that it has taken.
+    """The budget of a search, and how much of it is spent."""
 
-    `ended` says that it came to its end, whatever it found; one that is resumed has not.
-    """
-
-    trials: int
-    time_s: _Finite | None
+    trials: int  # the most that it may begin
+    time_s: _Finite | None  # the most that it may take; None: no limit
     spent_s: _Finite = 0.0
-    ended: bool = False
+    ended: bool = False  # it came to its end, with a winner or without; False again once it is resumed
 
     @property
     def left_s(self) -> float | None:
-        """What is left of the time, None where there is no limit."""
+        """The time that is left, None without a limit."""
         return None if self.time_s is None else max(0.0, self.time_s - self.spent_s)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 _PLAN, _TRIAL, _PASSED_OVER = TypeAdapter(Plan), TypeAdapter(Trial), TypeAdapter(list[RejectedSuggestion])
@@ -81,7 +64,7 @@ class Entry:
 
     @property
     def trial(self) -> Trial | None:
-        """The trial, None if it has no configuration: it is another program's. Raises DamagedError."""
+        """The trial, None if another program has added it; raises DamagedError if it cannot be read."""
         values = self.user_attrs
         if CONFIG not in values:
             return None
@@ -107,7 +90,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class StudyFile:
-    """A study as it was when it was read. What is asked of it raises DamagedError if it cannot be read."""
+    """A study as it was when it was read. Its properties raise DamagedError if they cannot be read."""
 
     user_attrs: Mapping[str, Any]
     entries: tuple[Entry, ...]
@@ -151,24 +134,26 @@ def load_study(file: Path) -> StudyFile:
     SQLite checks all pages: a torn copy may be damaged in pages that only Optuna reads.
     What SQLite cannot do for a disk, a right or another program stays an sqlite3.Error.
     """
+    nothing = KeyError(f"there is no study in {file} yet")
     if not file.exists():
-        raise KeyError(f"there is no study in {file} yet")
+        raise nothing
     if wrong := [one.name for one in files_of(file) if not one.is_file()]:
         raise DamagedError(f"{', '.join(wrong)}: must be a regular file")  # SQLite waits for a pipe
     try:
         with closing(_reading(file)) as connection:
-            connection.execute("BEGIN")  # both of one moment
-            attributes = connection.execute(_STUDY, (NAME,)).fetchall()
-            rows = connection.execute(_TRIALS, (NAME,)).fetchall()
-            if not rows and not _is_there(connection):
-                raise KeyError(f"there is no study in {file} yet")
+            connection.execute("BEGIN")  # all of one moment
+            if (study := connection.execute(_STUDY, (NAME,)).fetchone()) is None:
+                raise nothing
+            attributes = connection.execute(_ATTRIBUTES, study).fetchall()
+            rows = connection.execute(_TRIALS, study).fetchall()
             (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except UnicodeDecodeError as error:
         raise DamagedError(f"not text: {error.reason}") from None
     except sqlite3.Error as error:
-        if _is_half_made(error):
-            raise KeyError(f"there is no study in {file} yet") from None
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_SURROUNDINGS:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the upper bits are the extended code
+        if code == sqlite3.SQLITE_READONLY or _UNKNOWN_TABLE in str(error):  # Optuna has not finished it
+            raise nothing from None
+        if code not in _OF_CONTENTS:
             raise
         raise DamagedError(str(error)) from None
     entries: dict[int, dict[str, Any]] = {}
@@ -191,20 +176,10 @@ def _value(key: str, text: str) -> Any:
 
 
 def _whole(digits: str) -> int:
-    """A whole number that arithmetic with floats carries: a spoilt one may have hundreds of digits."""
+    """Returns a number that fits into a float: a spoilt one may have hundreds of digits."""
     if len(digits) > _MOST_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits")
     return int(digits)
-
-
-def _is_there(connection: sqlite3.Connection) -> bool:
-    return bool(connection.execute("SELECT 1 FROM studies WHERE study_name = ?", (NAME,)).fetchone())
-
-
-def _is_half_made(error: sqlite3.Error) -> bool:
-    """Whether a study lacks what Optuna would have to write first."""
-    is_refused = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
-    return is_refused or _UNKNOWN_TABLE in str(error)
 
 
 def files_of(study: Path) -> list[Path]:
@@ -221,7 +196,7 @@ def connect(file: Path, how: str) -> sqlite3.Connection:
 def _reading(file: Path) -> sqlite3.Connection:
     """Reads what is written ahead, too, which takes a file that writers and readers share.
 
-    Where that cannot be made - the disk is read-only, or full - and nothing is written ahead, there is no
+    If that cannot be made, because the disk is read-only or full, and nothing is written ahead, there is no
     other process to share it with.
     """
     connection = connect(file, "mode=ro")
