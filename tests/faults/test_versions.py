@@ -232,7 +232,7 @@ def test_a_session_goes_on_without_what_it_has_learnt_from(run, tmp_path, monkey
     learnt = []
 
     def note(running, *_):
-        learnt.extend(running._terms.earlier)
+        learnt.extend(running._options.earlier)
 
     monkeypatch.setattr("autotune.engines.engine.run", note)  # everything of a resumed search but its trials
     place, earlier = (as_if_here(kept("format-2", tmp_path / name)) for name in ("s", "earlier"))
