@@ -8,7 +8,7 @@ from autotune.display import words
 from autotune.sessions.session import opened
 from autotune.storage import recovery
 from autotune.storage.recovery import Found
-from autotune.storage.store import anew, going_on, listed
+from autotune.storage.store import resume_command, search_command, short_list
 
 
 def recover(session: Path) -> int:
@@ -25,13 +25,13 @@ def recover(session: Path) -> int:
             if not recovered.says_anything:
                 raise InputError(
                     f"session {session}: neither its study nor its trials say what was run; start a new "
-                    f"search of its space with: {anew(session)}"
+                    f"search of its space with: {search_command(session)}"
                 ) from None
             for line in _summary(recovered, recovery.rebuild(known, space, recovered)):
                 print(printable(line))
         else:
             print(printable(f"session {session}: its study is intact; there is nothing to recover"))
-    print(printable(f"Continue with: {going_on(session)}"))
+    print(printable(f"Continue with: {resume_command(session)}"))
     return 0
 
 
@@ -41,11 +41,11 @@ def _summary(recovered: Found, aside: Sequence[Path]) -> Iterator[str]:
     counted = words.plural(ended, "trial")
     yield f"The study is rebuilt: {counted} had ended, still to be run: {len(recovered.trials) - ended}"
     if recovered.lost:
-        yield f"Lost: the settings and results of trials {listed(recovered.lost)}"
+        yield f"Lost: the settings and results of trials {short_list(recovered.lost)}"
     if recovered.plan is None:
         yield "Lost: the time between trials, and what `resume` had added of trials and time, if anything"
     if recovered.lost_passed:
-        before = listed(recovered.lost_passed)
+        before = short_list(recovered.lost_passed)
         yield f"Lost: the suggestions that were passed over before trials {before}, if any were"
     for path in aside:
         yield f"Set aside: {path}"

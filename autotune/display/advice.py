@@ -13,7 +13,7 @@ from autotune.judging.decisions.claims import Claim
 from autotune.judging.decisions.history import History
 from autotune.judging.decisions.objective import Reason
 from autotune.space.sections import Objective
-from autotune.storage.store import Session, anew, going_on
+from autotune.storage.store import Session, resume_command, search_command
 from autotune.storage.study_file import Plan
 
 _TRIALS_MORE, _LEAST_S = 10, 300.0
@@ -87,7 +87,7 @@ def go_on(history: History, plan: Plan, session: Path) -> str:
 
     The time is enough for about ten trials, and for confirming a winner.
     """
-    resume = going_on(session)
+    resume = resume_command(session)
     if plan.left_s != 0:
         return resume
     each_s = confirm.trial_s(history)
@@ -111,11 +111,13 @@ def what_to_try(
         return [Try("time to confirm it", resume)]
     found, space, goal = reasons.counts(history), history.space, history.space.objective
     repeats = f"budget.repeats {2 * space.budget.repeats} in {file}"
-    longer = [Try(f"longer trials: {fell_back}", f"{anew(session)} --samples auto")] if fell_back else []
+    longer = (
+        [Try(f"longer trials: {fell_back}", f"{search_command(session)} --samples auto")] if fell_back else []
+    )
     told = {
         Reason.REFUTED: Try(f"{repeats}: more repeats show smaller gains, on an idle machine", resume),
         Reason.UNDECIDED: Try(f"{repeats}: more seeds show whether the quality is kept", resume),
-        Reason.CHANCE: Try("longer trials, which learn more", f"{anew(session)} --samples auto"),
+        Reason.CHANCE: Try("longer trials, which learn more", f"{search_command(session)} --samples auto"),
         Reason.QUALITY: Try(f"{_more_slack(goal)} in {file}", resume),
         Reason.BROKEN: Try(f"looser objective.constraints in {file}", resume),
         Reason.MISSED: Try(
@@ -127,7 +129,10 @@ def what_to_try(
     }
     tries = longer + [what for kind, what in told.items() if found[kind]]
     if exhausted:
-        return [*tries, Try(f"more knobs or values in {file}: everything in it was tried", anew(session))]
+        return [
+            *tries,
+            Try(f"more knobs or values in {file}: everything in it was tried", search_command(session)),
+        ]
     more = Try("more time", resume) if plan.left_s == 0 else Try("more trials", f"{resume} --trials 20")
     return [*tries, more]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from autotune.storage.lock import Held
-from autotune.storage.store import going_on
+from autotune.storage.store import resume_command
 from autotune.system.guardian import Guardian
 from autotune.system.scratch import Scratch
 
@@ -17,7 +17,7 @@ _WANDB_SERVICE = "WANDB_SERVICE"  # address of W&B's service process, the only o
 
 
 def how_to_go_on(session: Path) -> str:
-    return f"nothing is lost; continue with: {going_on(session)}"
+    return f"nothing is lost; continue with: {resume_command(session)}"
 
 
 def losses(known: str | None, remaining: int) -> int:

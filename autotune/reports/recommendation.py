@@ -112,7 +112,12 @@ def _none(history: History, session: Path, going_on: tuple[str, ...]) -> Answer:
     if failed is None or failed.outcome is None:
         return Answer(Verdict.NONE, view.NO_RESULT, commands=going_on)
     sentence = f"{view.NO_RESULT} It {failed.outcome}: {failed.outcome.reason}"
-    return Answer(Verdict.NONE, sentence, cautions=tuple(cautions(history)), commands=(store.anew(session),))
+    return Answer(
+        Verdict.NONE,
+        sentence,
+        cautions=tuple(cautions(history)),
+        commands=(store.search_command(session),),
+    )
 
 
 def _sentence(found: tuple[Trial, Claim | None], history: History) -> str:

@@ -29,7 +29,7 @@ from autotune.space.space import Space
 from autotune.storage import studies
 from autotune.storage.json_file import JsonFile
 from autotune.storage.lock import Held
-from autotune.storage.store import Session, going_on
+from autotune.storage.store import Session, resume_command
 from autotune.storage.study_file import Plan
 from autotune.system.scratch import Scratch
 from autotune.system.telemetry import Hardware
@@ -84,7 +84,7 @@ def _opened(session: Session, space: Space) -> optuna.Study:
     except Exception as error:
         if failures.study_fault(error) or failures.disk_fault(error, failures.OUR_DISK_ERRNOS):
             raise
-        raise session.damaged(f"is damaged: {' '.join(str(error).split())}") from error
+        raise session.damaged_error(f"is damaged: {' '.join(str(error).split())}") from error
     return study
 
 
@@ -196,7 +196,7 @@ def _execute(
 def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) -> int:
     """Reports the result of a search, and how to resume it; returns the exit code."""
     if search.fault:
-        raise InputError(f"{search.fault}; nothing is lost. Fix that, then run: {going_on(shown)}")
+        raise InputError(f"{search.fault}; nothing is lost. Fix that, then run: {resume_command(shown)}")
     history = search.history
     best = confirm.recommended(history)
     is_interrupted = search.is_interrupted

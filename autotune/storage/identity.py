@@ -32,7 +32,7 @@ class TrialIdentity:
     race: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, session: str, trial: Trial) -> Self:
+    def of_trial(cls, session: str, trial: Trial) -> Self:
         return cls(
             session, trial.number, dict(trial.config), trial.repeat, trial.ablation_of, tuple(trial.race)
         )
@@ -102,7 +102,7 @@ def set_aside(path: Path) -> Path:
     return aside
 
 
-def numbers(trials_dir: Path) -> list[int]:
+def used_numbers(trials_dir: Path) -> list[int]:
     """Returns the numbers of the trials that have a directory with something in it."""
     found = trials_dir.iterdir() if trials_dir.is_dir() else ()
     return sorted(int(p.name) for p in found if _NUMBER.fullmatch(p.name) and p.is_dir() and any(p.iterdir()))

@@ -57,7 +57,7 @@ def held(root: Path, file: Path, what: str) -> Iterator[Held]:
             directory = _opened(root, os.O_RDONLY | os.O_DIRECTORY, stack)
             is_locked = _is_locked(directory)
             if is_locked is False:
-                raise busy(file, what)
+                raise busy_error(file, what)
             lock = Held(root, (directory, _taken(file, what, stack, is_only_lock=is_locked is None)))
         else:
             for descriptor in lock.descriptors:
@@ -101,7 +101,7 @@ def _taken(file: Path, what: str, stack: ExitStack, *, is_only_lock: bool) -> in
         descriptor = _opened(file, os.O_RDWR | os.O_CREAT, stack)
         is_locked = _is_locked(descriptor)
         if is_locked is False:
-            raise busy(file, what)
+            raise busy_error(file, what)
         if is_locked is None and is_only_lock:
             raise InputError(
                 f"{what}: must be on a file system that locks files, or two processes could use it at once: "
@@ -129,7 +129,7 @@ def _is_locked(descriptor: int) -> bool | None:
     return False
 
 
-def busy(file: Path, what: str) -> SessionBusyError:
+def busy_error(file: Path, what: str) -> SessionBusyError:
     try:
         holder = files.read(file).strip()
     except (OSError, UnicodeDecodeError):

@@ -14,7 +14,7 @@ from autotune.core.errors import InputError
 from autotune.core.shell import quoted
 from autotune.space import spaces
 from autotune.space.space import Space
-from autotune.storage.store import anew
+from autotune.storage.store import search_command
 from autotune.system import telemetry
 from autotune.system.telemetry import Hardware
 from autotune.workloads.base import Workload
@@ -78,7 +78,7 @@ def require_same(
         raise InputError(
             f"session {session}: has changed since it was begun, so new trials cannot be compared with its "
             f"own: {'; '.join(changed)}; undo that, or start a new search with: "
-            f"{anew(session)}{_warmed(session, then, now, places)}"
+            f"{search_command(session)}{_warmed(session, then, now, places)}"
         )
     free = [text for name, text in _edited(then, now) if name in _FREE]
     return [f"{text}: this applies to earlier trials as well" for text in free]

@@ -48,13 +48,13 @@ def find(session: Session, space: Space) -> Found:
     If both know a trial, the study has the figures, and the files say what was run. The baseline's settings
     are known even if neither says them.
     """
-    study, numbers = _readable(session), identity.numbers(session.trials_dir)
+    study, numbers = _readable(session), identity.used_numbers(session.trials_dir)
     known = {0: Trial(0, space.baseline_config)}
-    known |= {trial.number: trial for trial in _trials_of(study) if studies.fits(space, trial.config)}
+    known |= {trial.number: trial for trial in _trials_of(study) if studies.can_hold(space, trial.config)}
     for number, begun in session.identities(numbers).items():
         trial = known.get(number)
         is_known = trial is not None and trial.outcome is not None and session.identity_of(trial) == begun
-        if not is_known and studies.fits(space, begun.config):
+        if not is_known and studies.can_hold(space, begun.config):
             known[number] = _ended(session.trial_dir(number), begun)
     trials = _with_references(_shared(session, {n: known[n] for n in sorted(known)}))
     kept = {trial.number for trial in trials}
@@ -77,7 +77,7 @@ def rebuild(session: Session, space: Space, found: Found) -> list[Path]:
     known = {trial.number: trial for trial in found.trials}
     for number in range(max(known) + 1):
         if (trial := known.get(number)) is None:
-            studies.leave_out(study)
+            studies.add_unknown(study)
         else:
             studies.write(study, space, trial, found.passed.get(number, ()))
     studies.close(study)

@@ -77,7 +77,7 @@ class Session(SessionDir):
 
     def identity_of(self, trial: Trial) -> TrialIdentity:
         """Returns what the directory of a trial of this session says."""
-        return TrialIdentity.of(self.key, trial)
+        return TrialIdentity.of_trial(self.key, trial)
 
     def verdict_of(self, trial: Trial) -> tuple[Outcome, Measurement] | None:
         """Returns how a trial ended by its own files; None if no attempt came that far."""
@@ -105,7 +105,7 @@ class Session(SessionDir):
         """Creates a session; raises InputError if something is in the way."""
         session = cls(root.resolve())
         if is_session(root) and is_in_use(session):
-            raise lock.busy(session.lock_file, f"session {root}")
+            raise lock.busy_error(session.lock_file, f"session {root}")
         try:
             session._require_empty(root)
             session.root.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ class Session(SessionDir):
         """Raises InputError if the directory holds more than a lock, all that a failed start leaves."""
         if not self.root.exists() or (self.root.is_dir() and not {*self.root.iterdir()} - {self.lock_file}):
             return
-        hint = f"continue it with: {going_on(shown)}" if is_session(shown) else "name a new one"
+        hint = f"continue it with: {resume_command(shown)}" if is_session(shown) else "name a new one"
         raise InputError(f"session {shown}: already exists; {hint}")
 
     def _begin(self, space: Space, options: Options, provenance: Mapping[str, Any]) -> None:
@@ -148,7 +148,7 @@ class Session(SessionDir):
             raise InputError(
                 f"session {root}: has format {found!r}, and this version reads format {FORMAT}; nothing was "
                 f"changed: use the version that wrote it, which {session.info_file.name} names, or start a "
-                f"new search of its space with: {anew(root)}"
+                f"new search of its space with: {search_command(root)}"
             )
         return session
 
@@ -194,7 +194,7 @@ class Session(SessionDir):
         """
         if (study := self._study()) is None:
             raise InputError(
-                f"session {self.root}: nothing was run yet; start it with: {going_on(self.root)}"
+                f"session {self.root}: nothing was run yet; start it with: {resume_command(self.root)}"
             )
         return study
 
@@ -207,18 +207,18 @@ class Session(SessionDir):
 
         Raises DamagedError if it is missing, damaged, of another session or not the one of its trials.
         """
-        numbers = identity.numbers(self.trials_dir)  # first: a search may begin trials meanwhile
+        numbers = identity.used_numbers(self.trials_dir)  # first: a search may begin trials meanwhile
         try:
             study = study_file.load_study(self.study_file)
             study.require_readable()
         except DamagedError as error:
-            raise self.damaged(f"is damaged: {error}") from None
+            raise self.damaged_error(f"is damaged: {error}") from None
         except KeyError:
             if numbers:
-                raise self.damaged("is missing, or empty") from None
+                raise self.damaged_error("is missing, or empty") from None
             return None
         if study.key not in {"", self.key}:
-            raise self.damaged("is of another session")
+            raise self.damaged_error("is of another session")
         self._require_its_trials(study, self.identities(numbers))
         self._require_knobs(study.trials)
         return study
@@ -236,10 +236,14 @@ class Session(SessionDir):
     def _require_its_trials(self, study: StudyFile, identities: Mapping[int, TrialIdentity]) -> None:
         """Raises DamagedError if the trials with these `identities` were not all run from the `study`."""
         if unknown := [n for n in identities if n >= len(study.entries)]:
-            raise self.damaged(f"is older than its trials: it does not know trials {listed(unknown)}")
+            raise self.damaged_error(
+                f"is older than its trials: it does not know trials {short_list(unknown)}"
+            )
         begun, key = [trial for trial in study.trials if trial.number in identities], self.key
-        if others := [t.number for t in begun if identities[t.number] != TrialIdentity.of(key, t)]:
-            raise self.damaged(f"is not the one that its trials were run from, see {listed(others)}")
+        if others := [t.number for t in begun if identities[t.number] != TrialIdentity.of_trial(key, t)]:
+            raise self.damaged_error(
+                f"is not the one that its trials were run from, see {short_list(others)}"
+            )
 
     def _require_knobs(self, trials: Iterable[Trial]) -> None:
         """Raises InputError if trials have other knobs than the search space."""
@@ -251,9 +255,9 @@ class Session(SessionDir):
                     f"every trial, or of none: trial {trial.number} differs; undo what was changed there"
                 )
 
-    def damaged(self, how: str) -> DamagedError:
+    def damaged_error(self, how: str) -> DamagedError:
         """Returns the error for a study that cannot be relied on, with what is known and how to continue."""
-        numbers = identity.numbers(self.trials_dir)
+        numbers = identity.used_numbers(self.trials_dir)
         ended = sum(self.trial_dir(number).verdict_file.exists() for number in numbers)
         return DamagedError(
             f"session {self.root}: its study {how}; {len(numbers)} trials have left something in "
@@ -275,7 +279,7 @@ class Session(SessionDir):
                 shutil.rmtree(place.work, ignore_errors=True)
 
 
-def listed(numbers: Sequence[int]) -> str:
+def short_list(numbers: Sequence[int]) -> str:
     """Returns the first five of `numbers`, and how many more there are, as text."""
     more = f" and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
     return f"{', '.join(map(str, numbers[:_SHOWN]))}{more}"
@@ -292,12 +296,12 @@ def is_session(root: Path) -> bool:
     return False
 
 
-def going_on(session: Path) -> str:
+def resume_command(session: Path) -> str:
     """Returns the command that resumes a session."""
     return f"python -m autotune resume {quoted(session)}"
 
 
-def anew(session: Path) -> str:
+def search_command(session: Path) -> str:
     """Returns the command that searches a session's space in a new one."""
     space, new = quoted(SessionDir(session).space_file), quoted(f"{session}-2")
     return f"python -m autotune search --space {space} --session {new}"

@@ -139,7 +139,7 @@ def write(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[Reje
         end(study, trial, space.limits.memory_fraction)
 
 
-def fits(space: Space, config: Config) -> bool:
+def can_hold(space: Space, config: Config) -> bool:
     """Returns True if a study of `space` can hold a trial of `config`."""
     try:
         _running(config, space, {})
@@ -148,7 +148,7 @@ def fits(space: Space, config: Config) -> bool:
     return True
 
 
-def leave_out(study: optuna.Study) -> None:
+def add_unknown(study: optuna.Study) -> None:
     """Records a trial of which nothing is known: those after it keep their numbers."""
     study.add_trial(create_trial(state=TrialState.FAIL))
 
@@ -238,13 +238,9 @@ def recover(study: optuna.Study, memory_fraction: float) -> list[Trial]:
 
     Those continue under their number.
     """
-    interrupted = []
-    for frozen in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        known = Entry(frozen.number, frozen.user_attrs).trial
-        if known is None:
-            continue
-        if known.outcome is None:
-            interrupted.append(known)
-        else:
-            end(study, known, memory_fraction)
-    return interrupted
+    running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    begun = [trial for t in running if (trial := Entry(t.number, t.user_attrs).trial)]
+    for trial in begun:
+        if trial.outcome is not None:
+            end(study, trial, memory_fraction)
+    return [trial for trial in begun if trial.outcome is None]

@@ -261,15 +261,16 @@ def remove_group(group: Path) -> None:
     for _ in range(_TRIES):
         with suppress(OSError):
             group.rmdir()
-        if not group.exists() or _has_processes(group):
+        if not group.exists() or processes_in(group):
             return
         time.sleep(_BETWEEN_S)
 
 
-def _has_processes(group: Path) -> bool:
+def processes_in(group: Path) -> list[int]:
+    """Returns the processes in a control group, [] if it has been removed."""
     with suppress(OSError):
-        return bool((group / "cgroup.procs").read_text().strip())
-    return False
+        return [int(pid) for pid in (group / "cgroup.procs").read_text().split()]
+    return []
 
 
 def _clear(directory: Path, groups: Path | None) -> None:

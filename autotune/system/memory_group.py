@@ -2,13 +2,12 @@
 
 import itertools
 import os
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from autotune.system import cgroup
-from autotune.system.guardian import GROUP, end_all, remove_group, remove_groups
+from autotune.system.guardian import GROUP, end_all, processes_in, remove_group, remove_groups
 
 _COUNT = itertools.count()
 _END_S = 2.0  # limit for killing its processes
@@ -61,9 +60,7 @@ class MemoryGroup:
 
     def pids(self) -> list[int]:
         """Returns the processes in it, [] if it has been removed."""
-        with suppress(OSError):
-            return [int(pid) for pid in (self.directory / "cgroup.procs").read_text(encoding="ascii").split()]
-        return []
+        return processes_in(self.directory)
 
     def end(self) -> None:
         """Kills its processes and removes it."""

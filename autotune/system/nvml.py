@@ -164,16 +164,16 @@ def _apart(readings: Sequence[Reading]) -> dict[str, float]:
     }
 
 
-def of_each(values: Reading) -> dict[int, dict[str, float]]:
+def by_gpu(values: Reading) -> dict[int, dict[str, float]]:
     """Returns the figures of each of several GPUs, by index, under the names of a single GPU."""
     figures: dict[int, dict[str, float]] = {}
     for name, value in values.items():
         if one := _OF_ONE.match(name):
-            figures.setdefault(int(one[1]), {})[of_all(name)] = value
+            figures.setdefault(int(one[1]), {})[combined_name(name)] = value
     return dict(sorted(figures.items()))
 
 
-def of_all(name: str) -> str:
+def combined_name(name: str) -> str:
     """Returns the combined name of one GPU's figure: `gpu_power_w` for `gpu_0_power_w`."""
     return _OF_ONE.sub("gpu_", name)
 

@@ -191,7 +191,7 @@ class _Series:
         return {name: self._summary_of(name) for name in self._peaks}
 
     def _summary_of(self, name: str) -> float:
-        kind = nvml.of_all(name)
+        kind = nvml.combined_name(name)
         if kind in _PEAKS:
             return self._peaks[name]
         return self._lows[name] if kind in _LOWS else self._mean(name)

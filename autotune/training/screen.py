@@ -242,7 +242,7 @@ def _cpus(seen: Mapping[str, float]) -> str:
 
 def _gpus(seen: Mapping[str, float]) -> dict[str, Text]:
     """Returns one line per GPU."""
-    each = {f"GPU {index}": Text(_gpu(figures)) for index, figures in nvml.of_each(seen).items()}
+    each = {f"GPU {index}": Text(_gpu(figures)) for index, figures in nvml.by_gpu(seen).items()}
     return each or {"GPU": Text(_gpu(seen))}
 
 

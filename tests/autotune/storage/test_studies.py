@@ -53,7 +53,7 @@ def test_a_setting_that_follows_others_is_kept_as_any_other(file, space):
     space = space.model_copy(update={"knobs": kept})
     config = configurations.changed(space, space.baseline_config, {"micro_batch_size": 4})
     assert studies.begin(studies.open_study(file, space), space, config).config == config
-    assert studies.fits(space, config)
+    assert studies.can_hold(space, config)
 
 
 def baseline(study, space):

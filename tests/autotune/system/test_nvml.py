@@ -41,7 +41,7 @@ def test_devices_are_combined_by_the_kind_of_figure() -> None:
             },
         ]
     )
-    assert {name: value for name, value in combined.items() if nvml.of_all(name) == name} == {
+    assert {name: value for name, value in combined.items() if nvml.combined_name(name) == name} == {
         "gpu_power_w": 500.0,
         "gpu_memory_used_bytes": 9.0,
         "gpu_memory_free_bytes": 3.0,
@@ -59,9 +59,9 @@ def test_each_of_several_devices_has_its_own_figures_as_well() -> None:
         "gpu_0_power_w": 300.0,
         "gpu_1_power_w": 100.0,
     }
-    each = nvml.of_each(nvml.combine([one, {"gpu_power_w": 100.0}]))
+    each = nvml.by_gpu(nvml.combine([one, {"gpu_power_w": 100.0}]))
     assert each == {0: {"gpu_power_w": 300.0}, 1: {"gpu_power_w": 100.0}}
-    assert nvml.of_all("gpu_12_power_w") == nvml.of_all("gpu_power_w") == "gpu_power_w"
+    assert nvml.combined_name("gpu_12_power_w") == nvml.combined_name("gpu_power_w") == "gpu_power_w"
 
 
 def test_no_devices_combine_to_nothing() -> None:
