@@ -4,12 +4,9 @@ Without it a directory is known by its number alone, and trial 7 of one study is
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
-
-from pydantic import TypeAdapter
+from typing import Self
 
 from autotune.core.measurement import Measurement
 from autotune.core.settings import Setting
@@ -37,16 +34,6 @@ class TrialIdentity:
             session, trial.number, dict(trial.config), trial.repeat, trial.ablation_of, tuple(trial.race)
         )
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "TrialIdentity":
-        """Returns the identity whose `to_dict` gave `values`; raises ValueError for anything else."""
-        return _IDENTITY.validate_python(values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns plain values."""
-        values: dict[str, Any] = _IDENTITY.dump_python(self, mode="json")
-        return values
-
     @property
     def trial(self) -> Trial:
         """The trial as it was begun."""
@@ -63,7 +50,6 @@ class _Verdict:
     measurement: Measurement
 
 
-_IDENTITY = TypeAdapter(TrialIdentity)
 _IDENTITIES, _VERDICTS = JsonFile(TrialIdentity), JsonFile(_Verdict)
 
 
