@@ -1,5 +1,6 @@
 """What is made whenever the site is built: what pages say of commands and settings; the search's index."""
 
+import ast
 import os
 import re
 import subprocess
@@ -8,10 +9,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import r2gen
 from autotune.core.settings import COMMON, Known, Result
 from autotune.space import schema
 from autotune.workloads import registry
 from autotune.workloads.command.spec import Spec
+from r2gen.findings import PHRASES
 
 _MARK = re.compile(r"^<!-- made from the code: (.+) -->$", re.MULTILINE)
 _R2GEN = ("train", "evaluate", "generate", "sheet")
@@ -152,6 +155,23 @@ def _known(known: Known) -> str:
     return f"| `{known.name}` | {' | '.join(cells)} |"
 
 
+def findings() -> str:
+    """The clinical findings that the trainer looks for, and their phrases."""
+    rows = (f"| {name} | {phrases} |" for name, phrases in PHRASES.items())
+    return "\n".join(["| finding | phrases |", "| --- | --- |", *rows])
+
+
+def trainer_modules() -> str:
+    """The first line of what each module of the trainer says of itself."""
+    files = sorted(Path(r2gen.__path__[0]).glob("[!_]*.py"))
+    return "\n".join(f"- `{file.name}`: {_first_line(file)}" for file in files)
+
+
+def _first_line(file: Path) -> str:
+    text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    return text.partition("\n")[0]
+
+
 MADE: Mapping[str, Callable[[], str]] = {
     "commands of autotune": commands,
     "commands of r2gen": trainer_commands,
@@ -170,4 +190,6 @@ MADE: Mapping[str, Callable[[], str]] = {
     "known settings of lightning": lambda: known_settings("lightning"),
     "known settings of transformers": lambda: known_settings("transformers"),
     "settings of r2gen": lambda: table("Settings"),
+    "clinical findings": findings,
+    "modules of r2gen": trainer_modules,
 }

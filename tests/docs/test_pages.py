@@ -134,11 +134,3 @@ def test_the_architecture_shows_the_rooms_in_the_layers_of_the_contract():
     assert drawn[1].split() == layers[1:]  # without __main__
     assert re.findall(r"^\| `(\w+)` \|", rooms, re.MULTILINE) == layers[1:]
     assert sorted(layers[1:]) == ROOMS
-
-
-def test_every_module_of_the_trainer_has_its_row_in_its_page():
-    modules = {file.name for file in (pages.ROOT / "r2gen").glob("*.py") if not file.name.startswith("__")}
-    page = (pages.ROOT / "docs" / "r2gen.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| .*?(?= \| )", page.partition("## Modules")[2], re.MULTILINE)
-    named = re.findall(r"`(\w+\.py)`", "\n".join(rows))
-    assert sorted(named) == sorted(modules)

@@ -14,6 +14,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from autotune.cli.app import app
 from autotune.space import schema
 from autotune.workloads import registry
+from r2gen.findings import PHRASES
 from tests import browser as browsers
 
 from . import pages
@@ -81,6 +82,10 @@ def test_everything_that_is_made_from_the_code_is_there(site):
         assert [field for field in fields["properties"] if f"<code>{field}</code>" not in text] == []
     known = registry.known_settings("r2gen").by_name
     assert [name for name in known if f"<td><code>{name}</code></td>\n<td>" not in text] == []
+    trainer = (site / "r2gen.html").read_text(encoding="utf-8")
+    assert [name for name in PHRASES if f"<td>{name}</td>" not in trainer] == []
+    modules = {file.name for file in (pages.ROOT / "r2gen").glob("[!_]*.py")}
+    assert [name for name in modules if f"<code>{name}</code>: " not in trainer] == []
     assert "<td><code>weight_decay</code></td>\n<td>no</td>\n<td>yes</td>\n<td>no</td>" in text
 
 
