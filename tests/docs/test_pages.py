@@ -30,12 +30,12 @@ def test_every_block_says_what_it_is(page):
 
 
 COMMANDS = [(block, line) for block in pages.of_language("bash") for line in shell.lines(block.text)]
-NAMED = re.compile(r"python -m (autotune|lab) \w+")  # a command that is spoken of, and not given
+NAMED = re.compile(r"(python -m )?(autotune|lab|r2gen) \w+")  # a command that is spoken of, and not given
 INLINE = [
     (pages.name(page), f"{code} --help" if NAMED.fullmatch(code) else code)
     for page in pages.PAGES
     for code in pages.inline_code(page)
-    if re.match(r"python (-m \w+ |benchmarks/)|make ", code)
+    if re.match(r"(python -m )?(autotune|r2gen|lab) |python benchmarks/|make ", code)
 ]
 EXAMPLES = [
     (name, example[1])

@@ -62,12 +62,11 @@ def substituted(line):
 
 def run(root, line):
     program, *arguments = shell.words(line)
-    assert program == "python", line
-    module, given = arguments[1], tuple(arguments[2:])
-    if module == "autotune":
+    given = tuple(arguments)
+    if program == "autotune":
         done = forked.run(given, root, os.environ, timeout=300)
     else:
-        assert module == "r2gen", line
+        assert program == "r2gen", line
         done = forked.run(given, root, os.environ, script=forked.TRAINER, warm="trainer", timeout=300)
     assert done.returncode in (ENDED if " search " in line else {0}), f"{line}\n{done.stdout}{done.stderr}"
     return done.stdout
