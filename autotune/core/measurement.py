@@ -1,8 +1,7 @@
 """The figures of a trial: throughput, evaluations, memory. Frozen, without I/O."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass, field
 
 # The phases of a step, by the names under which records have their seconds.
 PHASES = ("data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s")
@@ -179,33 +178,18 @@ class Measurement:
     @property
     def others(self) -> dict[str, float]:
         """The part of the `CPUs` and of the `GPU` that others kept busy, if it was more than a twentieth."""
-        seen = self.telemetry
-        parts = {
-            "CPUs": seen.get("others_cpu_percent", 0.0) / 100 / seen.get("allowed_cpus", 1.0),
-            "GPU": seen.get("others_gpu_percent", 0.0) / 100,
-        }
-        return {what: part for what, part in parts.items() if part > _OTHERS_SHARE}
+        return others_shares(self.telemetry)
 
     @property
     def disturbed(self) -> bool:
         """True if others used what it was measured on, so that its figures are partly theirs."""
         return bool(self.others)
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        throughput, slope = values.get("throughput"), values.get("memory_slope")
-        schedule = values.get("schedule")
-        curve = tuple(Evaluation(**point) for point in values.get("curve", ()))
-        read = {
-            "throughput": Throughput(**throughput) if throughput else None,
-            "curve": curve,
-            "items": tuple(values.get("items", ())),
-            "slices": tuple(Slice(**one) for one in values.get("slices", ())),
-            "outside": Outside(**values.get("outside", {})),
-            "memory_slope": Slope(**slope) if slope else None,
-            "schedule": Schedule(**schedule) if schedule else None,
-        }
-        return cls(**{**values, **read})
+def others_shares(telemetry: Mapping[str, float]) -> dict[str, float]:
+    """Returns the part of the `CPUs` and of the `GPU` that others use, if it is more than a twentieth."""
+    parts = {
+        "CPUs": telemetry.get("others_cpu_percent", 0.0) / 100 / (telemetry.get("allowed_cpus") or 1.0),
+        "GPU": telemetry.get("others_gpu_percent", 0.0) / 100,
+    }
+    return {what: part for what, part in parts.items() if part > _OTHERS_SHARE}

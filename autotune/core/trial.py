@@ -1,9 +1,7 @@
 """The nouns of a search: outcome and trial. Frozen, without I/O."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Self
 
 from autotune.core.measurement import Measurement
 from autotune.core.settings import Config
@@ -76,22 +74,6 @@ class Outcome:
     def leaves_work(self, *, keep: bool) -> bool:
         """Returns True if the directory of the workload stays: if interrupted, or completed and to `keep`."""
         return self.status is Status.INTERRUPTED or (keep and self.status is Status.COMPLETED)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        failure, shortage = values.get("failure"), values.get("shortage")
-        stopped_for = values.get("stopped_for")
-        return cls(
-            Status(values["status"]),
-            Failure(failure) if failure else None,
-            values.get("reason", ""),
-            Shortage(shortage) if shortage else None,
-            is_passing=values.get("is_passing") is True,
-            stopped_for=StoppedFor(stopped_for) if stopped_for else None,
-        )
 
 
 @dataclass(frozen=True)

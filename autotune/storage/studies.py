@@ -202,9 +202,9 @@ def end(study: optuna.Study, trial: Trial, memory_fraction: float) -> None:
     if study.get_trials(deepcopy=False)[trial.number].state.is_finished():
         return
     handle = _handle(study, trial.number)
-    handle.set_user_attr("measurement", trial.measurement.to_dict())
+    handle.set_user_attr("measurement", asdict(trial.measurement))
     handle.set_user_attr("seconds", trial.seconds)
-    handle.set_user_attr("outcome", trial.outcome.to_dict())
+    handle.set_user_attr("outcome", asdict(trial.outcome))
     _tell(study, handle, trial, memory_fraction)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from pydantic import TypeAdapter
 
 from autotune.core import secrecy
 from autotune.core.trial import Failure, Outcome, Status
@@ -26,6 +27,7 @@ from autotune.trials.memory_watch import LOOK_S, MemoryWatch
 from autotune.trials.order import Order
 from autotune.trials.output import Output
 
+_OUTCOME = TypeAdapter(Outcome)
 _UNTIMED_S = 1800.0  # before the first evaluation: the first step may compile, an evaluation take minutes
 _SHORTEST_STALL_S = 300.0
 _STALL_STEPS = 10
@@ -123,7 +125,7 @@ class Child:
     def _take(self, messages: Sequence[dict[str, Any]]) -> None:
         for message in messages:
             if "outcome" in message:
-                outcome = Outcome.from_dict(message["outcome"])
+                outcome = _OUTCOME.validate_python(message["outcome"])
                 self.verdict = failures.of_verdict(
                     replace(outcome, reason=self._hide(outcome.reason)),
                     asked_to_stop=self._stopping,

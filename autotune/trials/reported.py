@@ -1,8 +1,10 @@
 """The report of a running trial, sent every second to the search, the screen and the trackers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Self
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Outcome
@@ -29,27 +31,12 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain values, as Ray requires of a result."""
-        return {
-            "number": self.number,
-            "phase": str(self.phase),
-            "elapsed_s": self.elapsed_s,
-            "measurement": self.measurement.to_dict(),
-            "records": [dict(record) for record in self.records],
-            "telemetry": dict(self.telemetry),
-            "outcome": self.outcome.to_dict() if self.outcome else None,
-            "note": self.note,
-        }
+        return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+    def from_dict(cls, values: Mapping[str, Any]) -> "Report":
         """Restores a report from `to_dict`, ignoring keys that Ray has added."""
-        return cls(
-            number=values["number"],
-            phase=Phase(values["phase"]),
-            elapsed_s=values["elapsed_s"],
-            measurement=Measurement.from_dict(values["measurement"]),
-            records=tuple(values["records"]),
-            telemetry=values["telemetry"],
-            outcome=Outcome.from_dict(values["outcome"]) if values["outcome"] else None,
-            note=values["note"],
-        )
+        return _REPORT.validate_python(values)
+
+
+_REPORT = TypeAdapter(Report)

@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, BinaryIO, NamedTuple
@@ -90,7 +91,7 @@ def _conclude(messages: BinaryIO, outcome: Outcome) -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
-    _send(messages, {"outcome": outcome.to_dict()})
+    _send(messages, {"outcome": asdict(outcome)})
 
 
 def _explained(error: BaseException, order: Order, gpus: Cuda) -> Outcome:

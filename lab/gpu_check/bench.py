@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from autotune.core.measurement import Measurement
 from autotune.core.settings import Setting
 from autotune.core.trial import Outcome, Status
@@ -39,6 +41,8 @@ _BACK_S, _LOOK_S = 20.0, 0.02
 _SLACK_BYTES = 64 * 2**20  # normal fluctuation of a desktop's use
 _STALL_S = 300.0  # a compilation may take minutes without a record
 _GONE = Outcome(Status.INTERRUPTED, reason="it ended without a word")
+
+_OUTCOME = TypeAdapter(Outcome)
 
 
 @dataclass(frozen=True)
@@ -198,7 +202,7 @@ class Bench:
                 check=False,
             )
             lines = done.stdout.splitlines()
-            outcome = Outcome.from_dict(json.loads(lines[-1])) if lines and not done.returncode else _GONE
+            outcome = _OUTCOME.validate_json(lines[-1]) if lines and not done.returncode else _GONE
             return Ran(outcome, records=_records(order))
         return Ran(None)
 

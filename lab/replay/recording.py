@@ -4,6 +4,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from autotune.space.space import Space
 from autotune.storage.records import is_mark, read_records
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials import alone
-from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import NEVER, Ends, Order
 from autotune.trials.setup import Training
@@ -110,13 +110,13 @@ def record_drift(file: Path, training: Training, seconds: float) -> Drift:
     shutil.rmtree(scratch, ignore_errors=True)
     order = training.order(space.baseline_config, TrialDir(scratch), samples=NEVER, evaluations=1)
     order = replace(order, ends=Ends.never())
-    attempt, deadline = Attempt(order, ForkServer(training.workload.preload)), math.inf
-    try:
-        while time.monotonic() < deadline and (report := attempt.step(_POLL_S)).outcome is None:
+    deadline = math.inf
+    with closing(alone.reports(order, ForkServer(training.workload.preload))) as reports:
+        for report in reports:
             if report.samples and deadline == math.inf:
                 deadline = time.monotonic() + seconds
-    finally:
-        attempt.stop()
+            if time.monotonic() >= deadline:
+                break
     _, steps, _ = _clocked(order)
     shutil.rmtree(scratch, ignore_errors=True)
     try:

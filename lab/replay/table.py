@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from pydantic import TypeAdapter
+
 from autotune.core.errors import InputError
 from autotune.core.settings import Config, Key, settings_key
 from autotune.core.trial import Outcome, Status
@@ -34,6 +36,9 @@ class Point(NamedTuple):
     collapsed: bool = False  # the workload found the model to ignore its input
 
 
+_OUTCOME = TypeAdapter(Outcome)
+
+
 @dataclass(frozen=True)
 class Run:
     """One training run; seconds are on the machine that recorded it."""
@@ -53,7 +58,7 @@ class Run:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         read = {
-            "outcome": Outcome.from_dict(values["outcome"]),
+            "outcome": _OUTCOME.validate_python(values["outcome"]),
             "step_samples": tuple(values["step_samples"]),
             "step_s": tuple(values["step_s"]),
             "evaluations": tuple(Point(*point) for point in values["evaluations"]),

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,7 @@ def test_garbage_is_a_failure_with_its_reason(attempt_at, tmp_path, kind):
     assert FAULTS[kind][1] in re.sub(r"after \d+ samples", "after 80 samples", outcome.reason)
     assert "\n" not in outcome.reason
     assert identity.read_verdict(TrialDir(tmp_path))[0] == outcome
-    json.dumps(shown.to_dict(), allow_nan=False)  # what the study keeps can be read by every reader of JSON
+    json.dumps(asdict(shown), allow_nan=False)  # what the study keeps can be read by every reader of JSON
 
 
 @pytest.mark.parametrize("kind", sorted(SANE))
@@ -109,7 +110,7 @@ def test_what_is_beside_the_point_harms_nobody(attempt_at, kind):
     assert [point.samples for point in shown.curve][-1] >= (40 if kind == "shorter" else 80)
     assert 0 < shown.throughput.samples_per_s < 20_000
     assert sum(shown.step_shares.values()) in {0, 1}
-    json.dumps(shown.to_dict(), allow_nan=False)
+    json.dumps(asdict(shown), allow_nan=False)
 
 
 def test_spoilt_lines_of_a_trials_records_are_left_out(tmp_path):

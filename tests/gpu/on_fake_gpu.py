@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from autotune.core.trial import Outcome
 from tests import forked
 
@@ -17,6 +19,7 @@ _CHILDREN = """
 import json, os, sys
 from pathlib import Path
 
+from dataclasses import asdict
 from autotune.core import errors
 from autotune.core.metric import Metric
 from autotune.trials.child import Child
@@ -37,7 +40,7 @@ for number, case in enumerate(cases):
     records += [{"at_s": event.at_s, **event.record} for event in child.poll(0.0)]
     child.kill()
     log = (directory / "log").read_text()
-    found.append({"outcome": child.verdict.to_dict(), "records": records, "log": log, "note": server.note})
+    found.append({"outcome": asdict(child.verdict), "records": records, "log": log, "note": server.note})
 print(json.dumps(found))
 """
 
@@ -78,6 +81,6 @@ def run(directory: Path, preload: Iterable[str], cases: Iterable[Case]) -> list[
     done = forked.run(arguments, directory, environment, script=_CHILDREN)
     assert done.returncode == 0, done.stderr
     return [
-        Found(Outcome.from_dict(one["outcome"]), one["records"], one["log"], one["note"])
+        Found(TypeAdapter(Outcome).validate_python(one["outcome"]), one["records"], one["log"], one["note"])
         for one in json.loads(done.stdout.splitlines()[-1])
     ]

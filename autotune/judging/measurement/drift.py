@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from autotune.core.measurement import PHASES
+from autotune.core.measurement import PHASES, others_shares
 from autotune.judging.measurement.estimates import Figure, student_t
 
 _LEAST = 0.05  # of a throughput: a smaller change does not matter
@@ -23,7 +23,6 @@ _FIRST = 4  # part of a long training that it is held against
 _LEAST_NOISE = 0.01
 _MOST_OF_IT = 0.5  # of the seconds that a sample takes more: what explains them
 _THROTTLED_SHARE, _SLOWER_CLOCK, _SAME_LOAD_PERCENT = 0.1, 0.97, 5.0
-_NEIGHBOUR_SHARE = 0.05  # of the CPUs or of the GPU: a machine's own housekeeping takes less
 _DATA, *_COMPUTE = PHASES
 
 
@@ -139,12 +138,9 @@ def _is_throttled(slow: Sequence[Window], fast: Sequence[Window]) -> bool:
 
 
 def _has_neighbour(slow: Sequence[Window], fast: Sequence[Window]) -> bool:
-    cpus = _mean("allowed_cpus", slow) or 1.0
-    shares = (
-        _more("others_cpu_percent", slow, fast) / 100 / cpus,
-        _more("others_gpu_percent", slow, fast) / 100,
-    )
-    return max(shares) > _NEIGHBOUR_SHARE
+    names = ("others_cpu_percent", "others_gpu_percent")
+    more = {name: _more(name, slow, fast) for name in names}
+    return bool(others_shares({**more, "allowed_cpus": _mean("allowed_cpus", slow)}))
 
 
 def _is_most(phases: Sequence[str], slow: Sequence[Window], fast: Sequence[Window]) -> bool:

@@ -1,8 +1,10 @@
 """The nouns of a search are read as they were written."""
 
 import json
+from dataclasses import asdict
 
 import pytest
+from pydantic import TypeAdapter
 
 from autotune.core.measurement import Evaluation, Measurement, Slope, Throughput
 from autotune.core.trial import Failure, Outcome, Repeat, Shortage, Status, StoppedFor, Trial, TrialKind
@@ -23,7 +25,7 @@ def out_of_memory(reason, shortage=None):
     ids=str,
 )
 def test_an_outcome_is_read_as_it_was_written(outcome):
-    assert Outcome.from_dict(json.loads(json.dumps(outcome.to_dict()))) == outcome
+    assert TypeAdapter(Outcome).validate_json(json.dumps(asdict(outcome))) == outcome
 
 
 def test_a_measurement_is_read_as_it_was_written() -> None:
@@ -32,7 +34,7 @@ def test_a_measurement_is_read_as_it_was_written() -> None:
         curve=(Evaluation(8, 1.0, 0.5),),
         memory_slope=Slope(2.0, 1.0, 3.0, is_slowing=True),
     )
-    assert Measurement.from_dict(json.loads(json.dumps(shown.to_dict()))) == shown
+    assert TypeAdapter(Measurement).validate_json(json.dumps(asdict(shown))) == shown
 
 
 @pytest.mark.parametrize(

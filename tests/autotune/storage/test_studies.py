@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from optuna.trial import TrialState
@@ -162,7 +162,7 @@ def test_a_reopened_study_hands_back_what_was_running(study, file, space):
 def test_a_reopened_study_finishes_a_trial_whose_outcome_was_written(study, file, space):
     trial = ended(baseline(study, space))
     handle = study.trials[0]
-    for name, value in (("measurement", trial.measurement.to_dict()), ("outcome", trial.outcome.to_dict())):
+    for name, value in (("measurement", asdict(trial.measurement)), ("outcome", asdict(trial.outcome))):
         study._storage.set_trial_user_attr(handle._trial_id, name, value)
     again = studies.open_study(file, space)
     assert studies.recover(again, FRACTION) == []

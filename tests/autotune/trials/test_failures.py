@@ -1,10 +1,12 @@
 import errno
 import os
 import signal
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 import torch
+from pydantic import TypeAdapter
 
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.trials import failures
@@ -151,7 +153,7 @@ PASSING = [
 def test_transient_faults_are_recognised(error: BaseException) -> None:
     outcome = failures.of_exception(error)
     assert (outcome.failure, outcome.is_passing) == (Failure.ERROR, True)
-    assert Outcome.from_dict(outcome.to_dict()) == outcome
+    assert TypeAdapter(Outcome).validate_python(asdict(outcome)) == outcome
 
 
 class Unreadable(torch.utils.data.Dataset[int]):
