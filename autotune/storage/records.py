@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO, TypeVar
 
 from autotune.core import units
 from autotune.core.record_names import STANDS_FOR
@@ -83,3 +83,17 @@ def open_lines(file: Path) -> TextIO:
             if lines.read() != b"\n":
                 lines.write(b"\n")
     return file.open("a", encoding="utf-8")
+
+
+class _Point(Protocol):
+    @property
+    def samples(self) -> float: ...
+
+
+_P = TypeVar("_P", bound=_Point)
+
+
+def forget_from(points: list[_P], samples: int) -> None:
+    """Removes the points at or after `samples`: a resumed training yields them again."""
+    while points and points[-1].samples >= samples:
+        points.pop()

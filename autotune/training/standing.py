@@ -8,6 +8,7 @@ from autotune.core import units
 from autotune.core.measurement import Measurement
 from autotune.core.record_names import TRAIN_LOSS
 from autotune.judging.measurement.trends import Point
+from autotune.storage.records import forget_from
 from autotune.training.plan import Plan
 from autotune.training.watch import Watch
 from autotune.trials.progress import Phase
@@ -86,8 +87,7 @@ def _add(points: list[Point], samples: int, value: object, apart: float = 0.0) -
     number = units.number(value)
     if number is None or abs(number) > _LARGEST:
         return
-    while points and points[-1].samples >= samples:
-        points.pop()  # a resumed training repeats what came after its checkpoint
+    forget_from(points, samples)
     if len(points) > 1 and samples - points[-2].samples < apart:
         points.pop()
     points.append(Point(samples, number))

@@ -1,7 +1,5 @@
 """Runs one trial's workload in a child process: starts, polls and stops it, and explains its end."""
 
-import fcntl
-import json
 import os
 import signal
 import statistics
@@ -10,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ from autotune.trials.fork_server import ForkServer
 from autotune.trials.gpu_watch import GpuWatch
 from autotune.trials.memory_watch import LOOK_S, MemoryWatch
 from autotune.trials.order import Order
-from autotune.trials.output import Output
+from autotune.trials.output import Messages, Output
 
 _OUTCOME = TypeAdapter(Outcome)
 _UNTIMED_S = 1800.0  # before the first evaluation: the first step may compile, an evaluation take minutes
@@ -35,7 +33,6 @@ _STALL_GAPS = 3
 _STEPS_REMEMBERED = 100
 _STACK_S, _STACK_WAIT_S = 0.1, 1.0
 _LAST_WORDS_BYTES = 65536
-_PIPE_BYTES = 2**20  # Linux's limit
 # The pause between reads: waking up for every record would take time from the training. It grows with the
 # child's age, because a trial may be over in a second.
 _LONGEST_PAUSE_S, _PAUSE_SHARE = 0.4, 0.02
@@ -67,7 +64,7 @@ class Child:
         self._process, pipe, output = server.start(order, self._memory.group)
         self._memory.begin(self.pid)
         self._end = Finalize(self, family.end, (self._process, self._memory.group), exitpriority=0)
-        self._inbox, self._output = _Inbox(pipe), Output(output, order.place.log, self._hide)
+        self._inbox, self._output = Messages(pipe), Output(output, order.place.log, self._hide)
         self._events: list[Event] = []
         self._begun_s = self._heard_s = time.monotonic()
         self._still_s = 0.0
@@ -102,7 +99,7 @@ class Child:
             wait([*(one.pipe for one in heard), self._process.sentinel], timeout_s - pause_s)
         self._count_still(max(timeout_s, LOOK_S))
         has_died = not self._process.is_alive()  # checked first: the pipe then holds everything
-        self._take(self._inbox.read())
+        self._take(self._inbox.take())
         self._output.take()  # read after the messages: all output before the verdict is then there
         if has_died and self.verdict is None:
             self.verdict = self._explain_death()
@@ -207,7 +204,7 @@ class Child:
             # It may have advanced after all, for instance if a program it waited for died of the signal. Its
             # checkpoint may then be newer than the records read so far: read the rest.
             family.suspend(self.pid)
-            self._take(self._inbox.read())
+            self._take(self._inbox.take())
         self.verdict = failures.failed(
             Failure.TIMEOUT,
             f"no record with more samples for {still_s:.0f} s; its stack is in {self._order.place.log}",
@@ -267,32 +264,6 @@ class Child:
         self._gpus.wait()
         self._inbox.pipe.close()
         self._output.close()
-
-
-class _Inbox:
-    """Reads a child's messages without blocking on an incomplete one."""
-
-    def __init__(self, pipe: Connection) -> None:
-        os.set_blocking(pipe.fileno(), False)
-        with suppress(OSError):  # beyond the user's limit
-            fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        self.pipe = pipe
-        self.ended = False
-        self._begun: list[bytes] = []  # the parts of an incomplete message
-
-    def read(self) -> list[dict[str, Any]]:
-        """Returns the complete messages that are available."""
-        try:
-            chunk = os.read(self.pipe.fileno(), _PIPE_BYTES)
-        except BlockingIOError:
-            return []
-        self.ended = not chunk
-        *ends, rest = chunk.split(b"\n")
-        if ends:
-            ends[0] = b"".join([*self._begun, ends[0]])
-            self._begun.clear()
-        self._begun.append(rest)
-        return [json.loads(line) for line in ends]
 
 
 def _size(file: Path) -> int:

@@ -1,30 +1,66 @@
-"""Copies the output of a trial's processes into its log."""
+"""The pipes from a trial's process: its messages, and the output that is copied into its log."""
 
 import fcntl
+import json
 import os
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 _PIPE_BYTES = 2**20  # Linux's limit: printing less than that between two reads never blocks
 _MOST_READS = 64  # per call, so that endless output does not block this process
 _LONGEST_LINE_BYTES = 2**16  # longer ones are written in pieces
 
 
-class Output:
+class Pipe:
+    """Reads what is in a pipe without waiting for more."""
+
+    def __init__(self, pipe: Connection) -> None:
+        os.set_blocking(pipe.fileno(), False)
+        with suppress(OSError):  # beyond the user's limit
+            fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        self.pipe = pipe
+        self.ended = False
+
+    def read(self) -> bytes:
+        """Returns the bytes that are available, up to 1 MiB."""
+        try:
+            chunk = os.read(self.pipe.fileno(), _PIPE_BYTES)
+        except BlockingIOError:
+            return b""
+        self.ended = not chunk
+        return chunk
+
+
+class Messages(Pipe):
+    """A child's messages, one line of JSON each."""
+
+    def __init__(self, pipe: Connection) -> None:
+        super().__init__(pipe)
+        self._begun: list[bytes] = []  # the parts of an incomplete message
+
+    def take(self) -> list[dict[str, Any]]:
+        """Returns the complete messages that are available."""
+        *ends, rest = self.read().split(b"\n")
+        if ends:
+            ends[0] = b"".join([*self._begun, ends[0]])
+            self._begun.clear()
+        if rest:
+            self._begun.append(rest)
+        return [json.loads(line) for line in ends]
+
+
+class Output(Pipe):
     """Appends the output in `pipe` to `log`, line by line, each passed through `hide`.
 
     Output that the log cannot take, as on a full disk, is dropped: writing the records reports that fault.
     """
 
     def __init__(self, pipe: Connection, log: Path, hide: Callable[[str], str]) -> None:
-        os.set_blocking(pipe.fileno(), False)
-        with suppress(OSError):  # beyond the user's limit
-            fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        self.pipe = pipe
-        self.ended = False
+        super().__init__(pipe)
         self._hide = hide
         self._rest = b""
         self._log = log.open("ab", buffering=0)
@@ -33,21 +69,13 @@ class Output:
     def take(self) -> None:
         """Writes the complete lines that are available."""
         for _ in range(_MOST_READS):
-            chunk = self._read()
+            chunk = self.read()
             if not chunk:
                 return
             text = self._rest + chunk
             end = _end_of_lines(text)
             self._write(text[:end])
             self._rest = text[end:]
-
-    def _read(self) -> bytes:
-        try:
-            chunk = os.read(self.pipe.fileno(), _PIPE_BYTES)
-        except BlockingIOError:
-            return b""
-        self.ended = not chunk
-        return chunk
 
     def _write(self, lines: bytes) -> None:
         text = lines.decode(errors="surrogateescape")

@@ -13,7 +13,7 @@ from autotune.core.record_names import COMPILING, FLOPS, QUEUED, RATE, TRAIN_LOS
 from autotune.core.settings import Config
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.measurement.meter import Meter, prefetched_steps, with_evaluations
-from autotune.storage.records import is_mark, steps_of
+from autotune.storage.records import forget_from, is_mark, steps_of
 from autotune.trials import failures
 from autotune.trials.peaks import CountedFlops, HeldMemory
 from autotune.trials.step_flops import PARAMETERS
@@ -209,9 +209,8 @@ class Progress:
         self._scores = {k: v for k, v in numbers.items() if v is not None and abs(v) <= _LARGEST}
         self._raw_quality, self._evaluated_samples = record[self._metric.name], self._samples
         self._steps_since_evaluation = 0
-        while self._curve and self._curve[-1].samples >= self._samples:
-            self._curve.pop()  # a resumed trial repeats what came after its checkpoint
-            self._items.pop()
+        forget_from(self._curve, self._samples)
+        del self._items[len(self._curve) :]
         if self.quality is not None:
             if self._start is None and not self._curve:
                 self._start = self._start_by_steps(-self.quality)

@@ -14,7 +14,7 @@ from autotune.judging.measurement import trends
 from autotune.judging.measurement.drift import Window
 from autotune.reports.curves import CurvePoint
 from autotune.reports.training.model import Curves, Growth
-from autotune.storage.records import is_mark
+from autotune.storage.records import forget_from, is_mark
 from autotune.training.watch import MEMORIES, StepWindows
 
 _BESIDE = ("val_loss", "grad_norm", "learning_rate")
@@ -94,13 +94,11 @@ class Track:
 
     def _add(self, points: list[CurvePoint], value: object) -> None:
         """Adds a figure in place of those that a resumed training reaches again."""
-        while points and points[-1].samples > self.samples:
-            points.pop()
+        forget_from(points, self.samples + 1)
         found = units.number(value)
         if found is None:
             return
-        if points and points[-1].samples == self.samples:
-            points.pop()
+        forget_from(points, self.samples)
         points.append(CurvePoint(self.samples, self.timeline.seconds, found))
 
     def _add_window(self, window: Window) -> None:

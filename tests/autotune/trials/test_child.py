@@ -24,6 +24,7 @@ from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.memory_watch import MemoryWatch
 from autotune.trials.order import Ends, Limits, Order
+from autotune.trials.output import Messages
 
 HERE = Path(__file__).parents[1]
 CAP = 300 * 2**20
@@ -359,14 +360,14 @@ def test_a_child_can_be_ended_before_it_has_begun(start, end):
 
 def test_a_child_that_ends_during_a_poll_is_noticed(start, monkeypatch):
     child = start("steps", {"steps": 1})
-    read = child._inbox.read
+    read = child._inbox.take
 
     def read_and_be_late():
         messages = read()
         child._process.join()  # record, verdict and exit all come after the pipe was read
         return messages
 
-    monkeypatch.setattr(child._inbox, "read", read_and_be_late)
+    monkeypatch.setattr(child._inbox, "take", read_and_be_late)
     events = []
     while child.verdict is None:
         events += child.poll(0)
@@ -584,13 +585,13 @@ def time_to_read(record_bytes):
     def once():
         receiver, sender = multiprocessing.Pipe(duplex=False)
         writer = threading.Thread(target=lambda: os.write(sender.fileno(), message))
-        inbox, found = children._Inbox(receiver), []
+        inbox, found = Messages(receiver), []
         writer.start()
         receiver.poll(None)
         spent_s = 0.0
         while not found:
             begun_s = time.thread_time()
-            found = inbox.read()
+            found = inbox.take()
             spent_s += time.thread_time() - begun_s
         writer.join()
         for end in (receiver, sender):
