@@ -1,7 +1,6 @@
 """A training on its disk, read: over, stopped, running, and spoilt."""
 
 import json
-import re
 from dataclasses import replace
 
 import pytest
@@ -202,15 +201,6 @@ def test_what_has_only_begun_says_so(killed):
 def test_another_directory_is_no_training(tmp_path):
     with pytest.raises(InputError, match="is not the directory of a training"):
         read.read(tmp_path)
-
-
-def test_markdown_has_the_verdict_and_what_happened(ended):
-    said = markdown.render(read.read(ended.root))
-    assert "**Held.** The training has kept what session iu promised of trial 11." in said
-    assert "Completed after 2,000 of 2,000 samples (100%)." in said
-    assert re.search(r"\| samples/s \| 16.0 ± 0.4 \| 16.0 ± 0.0 \| held \|", said)
-    assert "<script>" not in said
-    assert {line.count(" | ") for line in said.splitlines() if "2027-" in line} == {4}
 
 
 def test_json_has_every_figure_unrounded(ended):

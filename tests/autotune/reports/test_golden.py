@@ -1,0 +1,50 @@
+"""What recorded sessions and trainings say as Markdown, word by word.
+
+After a change run `REGENERATE=1 python -m pytest tests/autotune/reports/test_golden.py`, and read the diff.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from autotune.reports import markdown, read
+from autotune.reports.training import read as training
+
+from . import handmade
+from .training import handmade as trainings
+
+KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def session(name):
+    shutil.copytree(KEPT / name, name)
+    return read.read(Path(name), 5)
+
+
+def trained(name, *, ended):
+    trainings.write(Path(name), ended=ended)
+    return training.read(Path(name))
+
+
+MADE = {
+    "winner": lambda: session("drawn"),
+    "baseline": lambda: session("iu_xray"),
+    "interrupted": lambda: session("format-2"),
+    "compared": handmade.rich,
+    "begun": handmade.bare,
+    "training": lambda: trained("training", ended=True),
+    "training-killed": lambda: trained("killed", ended=False),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_text_of_a_report_is_as_it_was_read(name, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(KEPT))
+    monkeypatch.chdir(tmp_path)
+    file, text = GOLDEN / f"{name}.md", markdown.render(MADE[name]())
+    if os.environ.get("REGENERATE"):
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8")
