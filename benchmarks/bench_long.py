@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -31,8 +31,8 @@ from autotune.storage.store import Options, Session
 from autotune.storage.study_file import Plan
 from autotune.system import scratch
 from autotune.system.telemetry import hardware
-from autotune.trackers.tensorboard import Board
-from autotune.trackers.tracking import Tracker
+from autotune.trackers import ray_callback
+from autotune.trackers import registry as trackers
 from autotune.trials.setup import Setup
 from autotune.workloads import registry
 
@@ -126,12 +126,8 @@ def run(trials: int, every: int, wandb: str) -> None:
         with Watch(begun, every, session.root) as watch:
             watch.search = search = TimedSearch(space, study, watch)
             setup = Setup(session, space, registry.load(space.workload), machine)
-            tracking: AbstractContextManager[Tracker | None] = nullcontext()
-            if wandb != "off":
-                tracking = Tracker(session.root, session.name, wandb, metric=space.metric)
-            with tracking as tracker:
-                board = Board(session.tensorboard_dir, space)
-                engine.run(search, setup, place.guardian, [board, *([tracker] if tracker else [])])
+            with trackers.of_session(session) as tracked:
+                engine.run(search, setup, place.guardian, [ray_callback.callback(tracked)])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -43,8 +43,10 @@ from autotune.core.trial import Status
 from autotune.judging.measurement.estimates import half_interval
 from autotune.space import spaces
 from autotune.storage.records import read_records
-from autotune.trackers.tensorboard import Board
-from autotune.trackers.tracking import Tracker
+from autotune.storage.session_dir import SessionDir
+from autotune.trackers import ray_callback
+from autotune.trackers import registry as trackers
+from autotune.trackers.tracker import Context
 from autotune.trials import alone
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order
@@ -155,23 +157,22 @@ class _Trackers:
 
     def __init__(self, directory: Path) -> None:
         space = spaces.parse(SPACE, "here")
-        self._board = Board(directory / "tensorboard", space)
-        self._tracker = Tracker(directory, "bench", "offline", metric=space.metric)
+        self._trackers = trackers.opened(
+            Context(SessionDir(directory), "bench", space.metric, wandb="offline")
+        )
+        self._callback = ray_callback.callback(self._trackers)
         self._trial = SimpleNamespace(config={"number": 0, "config": {"micro_batch_size": BATCH}})
 
     def __enter__(self) -> Any:
-        for tracker in (self._board, self._tracker):
-            tracker.log_trial_start(self._trial)
+        self._callback.log_trial_start(self._trial)
         return self
 
     def __call__(self, report: Report) -> None:
-        for tracker in (self._board, self._tracker):
-            tracker.log_trial_result(1, self._trial, report.to_dict())
+        self._callback.log_trial_result(1, self._trial, report.to_dict())
 
     def __exit__(self, *error: Any) -> None:
-        for tracker in (self._board, self._tracker):
-            tracker.log_trial_end(self._trial)
-        self._tracker.__exit__(*error)
+        self._callback.log_trial_end(self._trial)
+        self._trackers.__exit__(*error)
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ SPACE = "{workload: 'a:fit', baseline: {micro_batch_size: 4}, knobs: {micro_batc
 
 # What a search imports, some of it late.
 LATE = (
-    *("autotune.cli.app", "autotune.sessions.run", "autotune.sessions.start", "autotune.trackers.tracking"),
+    *("autotune.cli.app", "autotune.sessions.run", "autotune.sessions.start", "autotune.trackers.wandb"),
     *("alembic.command", "ray.train.trainer", "ray.train._internal.backend_executor"),
     *("ray.air.integrations.wandb", "ray.dag", "ray.experimental.gradio_utils", "ray.tune.logger.aim"),
     *("wandb.apis.public", "wandb.sdk.launch", "ray.air.integrations.mlflow", "ray.air.integrations.comet"),

@@ -227,8 +227,8 @@ def _of_tracker(history: History) -> Iterator[Told]:
     if found["gain/factor"] is not None:
         yield from _factor("W&B", int(found["winner/trial"]), found["gain/factor"])
     table = overview.table([t for t in history.trials if not t.race], history)
-    for row in table.rows:
-        figures = dict(zip(table.columns, row, strict=True))
+    for row in zip(*table.values(), strict=True):
+        figures = dict(zip(table, row, strict=True))
         figures |= {"quality": figures[quality]}
         is_repeat = figures["repeat_of"] is not None
         yield from _exactly("W&B table", figures["trial"], figures, is_repeat=is_repeat)

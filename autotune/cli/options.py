@@ -57,6 +57,7 @@ class Output:
         None
     )
     wandb: Annotated[str, _output(help="auto, online, offline or off")] = "auto"
+    tracker: Annotated[list[str] | None, _output(help="further tracker that logs the runs: mlflow")] = None
     tag: Annotated[
         list[str] | None, _output(help="tag of the runs in W&B, beside workload, device and precision")
     ] = None
@@ -154,6 +155,10 @@ class Trained:
         typer.Option(
             help="auto, online, offline or off; default: as the session, or auto",
         ),
+    ] = None
+    tracker: Annotated[
+        list[str] | None,
+        typer.Option(help="further tracker that logs the run: mlflow; default: the session's"),
     ] = None
     tag: Annotated[
         list[str] | None,

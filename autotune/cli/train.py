@@ -28,12 +28,13 @@ from autotune.storage.session_dir import SessionDir
 from autotune.storage.store import Options, Session, is_session
 from autotune.storage.trial_dir import TrainingDir
 from autotune.system import scratch, telemetry
-from autotune.trackers import tags
-from autotune.trackers.following import Following, Shown
+from autotune.trackers import registry as tracker_registry
+from autotune.trackers.tracker import TRAINING, Context, check_tags, session_tags
 from autotune.training import plan
 from autotune.training.plan import Plan
 from autotune.training.screen import TrainingScreen
 from autotune.training.whole import Whole, is_done
+from autotune.trials.reported import Report
 from autotune.trials.setup import Training
 from autotune.workloads import registry
 
@@ -77,10 +78,16 @@ def train(target: str, asked: Trained) -> int:
             _say(note)
         plan.write(place, planned)
         options = setup.training.options
-        with Following(place, _shown(planned, place, options.tags), options.wandb) as following, shows:
-            whole = Whole(setup.training, planned, place, shows=shows, follow=following.hear)
+        with tracker_registry.opened(_tracked(planned, place, options), options.trackers) as trackers, shows:
+            trackers.begin(TRAINING, {**planned.settings, **planned.changes})
+
+            def log_attempt(report: Report) -> None:
+                """Leaves out the outcome: the training may continue after the attempt."""
+                trackers.log(TRAINING, replace(report, outcome=None))
+
+            whole = Whole(setup.training, planned, place, shows=shows, follow=log_attempt)
             last = whole.run(retries=asked.retries, is_stopping=lambda: bool(stopped))
-            following.ended(last)
+            trackers.log(TRAINING, replace(last, records=()))  # logged before
     _conclude(workdir)
     status = last.outcome.status if last.outcome else Status.INTERRUPTED
     if status is Status.INTERRUPTED:
@@ -142,7 +149,13 @@ def _options(asked: Trained, kept: Options) -> Options:
     wandb = asked.wandb or ("auto" if kept.wandb == "online" else kept.wandb)
     start.check_wandb(wandb)
     count = kept.gpus_per_trial if asked.gpus_per_trial is None else asked.gpus_per_trial
-    return replace(kept, gpus_per_trial=count, wandb=wandb, tags=tags.check(asked.tag or kept.tags))
+    return replace(
+        kept,
+        gpus_per_trial=count,
+        wandb=wandb,
+        trackers=tracker_registry.check(asked.tracker or kept.trackers),
+        tags=check_tags(asked.tag or kept.tags),
+    )
 
 
 def _default(session: Path | None, number: int | None) -> Path:
@@ -180,13 +193,14 @@ def _planned(setup: Found, place: TrainingDir, *, resume: bool) -> Plan:
     return plan.gone_on_with(known, planned, place)
 
 
-def _shown(planned: Plan, place: TrainingDir, own: tuple[str, ...]) -> Shown:
-    """Returns the identity of its tracker runs; the group is the session that made the promise."""
-    return Shown(
+def _tracked(planned: Plan, place: TrainingDir, options: Options) -> Context:
+    """Returns what trackers know of the training; its group is the session that made the promise."""
+    return Context(
+        place,
         group=planned.promise.session if planned.promise else place.root.name,
-        settings={**planned.settings, **planned.changes},
         metric=planned.metric,
-        tags=tags.of_session(planned.workload, planned.device, own),
+        tags=session_tags(planned.workload, planned.device, options.tags),
+        wandb=options.wandb,
     )
 
 

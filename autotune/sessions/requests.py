@@ -18,6 +18,7 @@ class SearchRequest:
 
     session: Path | None = None
     wandb: str = "auto"
+    tracker: Sequence[str] | None = None
     tag: Sequence[str] | None = None
     as_json: bool = False
 

@@ -1,11 +1,11 @@
 """Runs a session to its end: search, engine, display and trackers. Imports Ray and Optuna."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
 from rich.console import Console
@@ -33,15 +33,12 @@ from autotune.storage.store import Session, resume_command
 from autotune.storage.study_file import Plan
 from autotune.system.scratch import Scratch
 from autotune.system.telemetry import Hardware
-from autotune.trackers import tags
-from autotune.trackers.tensorboard import Board
+from autotune.trackers import ray_callback
+from autotune.trackers import registry as tracker_registry
+from autotune.trackers.tracking import Trackers
 from autotune.trials import failures
 from autotune.trials.setup import Setup
-from autotune.workloads import registry
 from autotune.workloads.base import Workload
-
-if TYPE_CHECKING:
-    from autotune.trackers.tracking import Tracker
 
 EXIT_NO_WINNER, EXIT_INTERRUPTED = 1, 130
 _GONE = "session {}: its directory was deleted, moved or replaced during the search, which has ended"
@@ -50,7 +47,7 @@ _GONE = "session {}: its directory was deleted, moved or replaced during the sea
 def run(job: Job, scratch: Scratch) -> int:
     """Runs a session to its end and reports its result; returns the exit code."""
     session, space, shown, hardware = job.session, job.space, job.shown, job.hardware
-    with _in_place(job.held, shown), _wandb(session) as tracker:
+    with _in_place(job.held, shown), tracker_registry.of_session(session) as trackers:
         study = _opened(session, space)
         known = studies.read(study)
         _require_a_baseline(History(known.trials, space), shown)
@@ -66,13 +63,12 @@ def run(job: Job, scratch: Scratch) -> int:
                 shows.note(line)
             setup = Setup(session, space, job.workload, hardware, room.context_bytes(known.trials))
             running = _search(setup, study, shows, job.held)
-            _execute(running, setup, job, tracker, scratch=scratch, shows=shows)
+            _execute(running, setup, job, trackers, scratch=scratch, shows=shows)
         session.remove_work(running.trials())
         has_ended = not running.is_interrupted and not running.fault
         studies.set_plan(study, replace(running.plan, ended=has_ended))
         code = _conclude(running, shown, job.workload, shows)
-        if tracker:
-            tracker.summarise(running.history, session.report_file)
+        trackers.summarise(running.history, session.report_file)
     return code
 
 
@@ -100,18 +96,6 @@ def _in_place(held: Held, shown: Path) -> Iterator[None]:
         with suppress(OSError):  # left by Ray Tune, which creates its directory again
             held.root.rmdir()
         raise InputError(_GONE.format(shown))
-
-
-def _wandb(session: Session) -> AbstractContextManager["Tracker | None"]:
-    """Returns a context with the session's W&B tracker, None if W&B is off."""
-    mode = session.options().wandb
-    if mode == "off":
-        return nullcontext()
-    from autotune.trackers.tracking import Tracker  # noqa: PLC0415 - importing W&B is slow, and it may be off
-
-    space, device = session.space(), str(session.provenance().get("device") or "")
-    run_tags = tags.of_session(registry.label(space.workload), device, session.options().tags)
-    return Tracker(session.root, session.name, mode, metric=space.metric, tags=run_tags)
 
 
 def _begun(shown: Path, hardware: Hardware, space: Space, plan: Plan) -> Snapshot:
@@ -168,7 +152,7 @@ def _execute(
     running: Search,
     setup: Setup,
     job: Job,
-    tracker: "Tracker | None",
+    trackers: Trackers,
     *,
     scratch: Scratch,
     shows: Screen,
@@ -177,8 +161,7 @@ def _execute(
     shown = job.shown
 
     def after_a_loss(reason: str) -> None:
-        if tracker:
-            tracker.break_off()  # before W&B's service is killed
+        trackers.break_off()  # before W&B's service is killed
         shows.close()
         if running.is_interrupted:
             message = f"interrupted; {revival.how_to_go_on(shown)}"
@@ -186,9 +169,8 @@ def _execute(
         options, left = ["--json"] if job.as_json else [], running.remaining
         revival.begin_anew(shown, options, left, reason, shows.note, scratch=scratch, held=job.held)
 
-    trackers = [Board(setup.session.tensorboard_dir, setup.space), *([tracker] if tracker else [])]
     try:
-        engine.run(running, setup, scratch.guardian, trackers, after_a_loss)
+        engine.run(running, setup, scratch.guardian, [ray_callback.callback(trackers)], after_a_loss)
     except SearchAborted as error:
         raise SearchAborted(f"{error}; {revival.how_to_go_on(shown)}") from error
 

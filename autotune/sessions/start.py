@@ -19,7 +19,8 @@ from autotune.storage import provenance
 from autotune.storage.store import WANDB_MODES, Options, Session
 from autotune.system import scratch
 from autotune.system.telemetry import Hardware
-from autotune.trackers import tags
+from autotune.trackers import registry as tracker_registry
+from autotune.trackers.tracker import check_tags
 from autotune.workloads import registry
 from autotune.workloads.base import Workload
 
@@ -101,11 +102,12 @@ def _options(asked: SearchRequest, here: Usable) -> Options:
         memory_limit_bytes=option_values.size_bytes("--memory-limit", asked.memory_limit),
         stall_timeout_s=option_values.duration_s("--stall-timeout", asked.stall_timeout),
         wandb=asked.wandb,
+        trackers=tracker_registry.check(asked.tracker or ()),
         address=asked.address,
         seed=asked.seed,
         warm_start=str(asked.warm_start.resolve()) if asked.warm_start else None,
         keep_checkpoints=asked.keep_checkpoints,
-        tags=tags.check(asked.tag or ()),
+        tags=check_tags(asked.tag or ()),
     )
 
 

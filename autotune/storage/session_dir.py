@@ -19,15 +19,16 @@ class SessionDir:
     threshold_file = Entry("threshold.json")  # what running trials have to be able to reach
     stop_file = Entry("stop")  # exists when running trials should close, to be resumed another day
     ray_dir = Entry("ray")  # Ray Tune's scratch space; nothing in it outlives a run
-    tensorboard_dir = Entry("tensorboard")
-    wandb_dir = Entry("wandb")
-    wandb_key_file = Entry("wandb/session-key")  # tells its W&B runs from another's of the same name
     report_file = Entry("report.html")
     trials_dir = Entry("trials")
 
     @property
     def name(self) -> str:
         return self.root.name
+
+    def tracker_dir(self, name: str) -> Path:
+        """The directory in which a tracker keeps its files."""
+        return self.root / name
 
     def trial_dir(self, number: int) -> TrialDir:
         return TrialDir(self.trials_dir / f"{number:04d}")

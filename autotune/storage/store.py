@@ -46,6 +46,7 @@ class Options:
     memory_limit_bytes: _Whole | None = None
     stall_timeout_s: _Amount | None = None
     wandb: str = "auto"
+    trackers: tuple[str, ...] = ()  # beside TensorBoard and W&B
     address: str | None = None
     seed: _Whole = 0
     warm_start: str | None = None

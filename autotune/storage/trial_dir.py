@@ -85,5 +85,7 @@ class TrainingDir(TrialDir):
     events_file = Entry("events.jsonl")  # what happened to it, a line each
     telemetry_file = Entry("telemetry.jsonl")  # what the machine showed meanwhile, a sample a line
     report_file = Entry("report.html")
-    tensorboard_dir = Entry("tensorboard")
-    wandb_key_file = Entry("wandb/session-key")  # tells its W&B run from another's of the same name
+
+    def tracker_dir(self, name: str) -> Path:
+        """The directory in which a tracker keeps its files."""
+        return self.root / name

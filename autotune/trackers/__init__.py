@@ -1,6 +1,5 @@
-"""W&B and TensorBoard. `charts` names the metrics for every tracker.
+"""TensorBoard, W&B and MLflow, behind one protocol (`tracker`); `registry` lists them.
 
-A search calls them as Ray Tune callbacks (`tracking`, `tensorboard`), which `sessions.run` passes to the
-engine. A whole training calls them without Ray (`following`).
-May import `display` and the rooms below. A tracker that fails never ends a search or a training.
+A search reaches them from Ray Tune's callbacks (`ray_callback`), a whole training calls them itself. `charts`
+names the metrics for all. May import `display` and the rooms below. A tracker that fails ends nothing.
 """

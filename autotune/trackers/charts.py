@@ -19,15 +19,11 @@ _NAMES = {
     "learning_rate": "train/learning_rate",
     "grad_norm": "train/grad_norm",
     "peak_memory_bytes": "memory/peak_bytes",
-    "cpu_percent": "system/cpu_percent",
-    "host_rss_bytes": "system/host_rss_bytes",
-    "children_uss_bytes": "system/children_uss_bytes",
-    "host_memory_percent": "system/host_memory_percent",
-    "host_memory_used_bytes": "system/host_memory_used_bytes",
-    "host_memory_free_bytes": "system/host_memory_free_bytes",
-    "others_cpu_percent": "system/others_cpu_percent",
     "others_gpu_percent": "gpu/others_percent",
-    "allowed_cpus": "system/allowed_cpus",
+}
+_SYSTEM = {
+    *("cpu_percent", "others_cpu_percent", "allowed_cpus", "host_rss_bytes", "children_uss_bytes"),
+    *("host_memory_percent", "host_memory_used_bytes", "host_memory_free_bytes"),
 }
 _GROUPS = {"train_": "train/", "val_": "val/", "memory_": "memory/", "gpu_": "gpu/"}
 _OF_ONE_GPU = re.compile(r"gpu_(\d+)_(\w+)")
@@ -66,6 +62,8 @@ def _is_figure(value: object) -> bool:
 def _name(key: str, other: str) -> str:
     if key in _NAMES:
         return _NAMES[key]
+    if key in _SYSTEM:
+        return f"system/{key}"
     if one := _OF_ONE_GPU.fullmatch(key):
         return f"gpu/{one[1]}/{one[2]}"
     for prefix, group in _GROUPS.items():
@@ -124,12 +122,11 @@ def _figures(measurement: Measurement, metric: Metric) -> dict[str, Any]:
         "memory_peak_share": peak / limit if peak and limit else None,
         **measurement.telemetry,
     }
-    known = {"memory/is_rising": measurement.memory_is_rising} if peak else {}
-    return metrics(figures, metric) | known | _parameters(measurement)
-
-
-def _parameters(measurement: Measurement) -> dict[str, int]:
-    return {PARAMETERS: measurement.trained_parameters} if measurement.trained_parameters else {}
+    known = {
+        "memory/is_rising": measurement.memory_is_rising if peak else None,
+        PARAMETERS: measurement.trained_parameters or None,
+    }
+    return metrics(figures, metric) | {name: value for name, value in known.items() if value is not None}
 
 
 def _speed(measurement: Measurement) -> dict[str, float | None]:

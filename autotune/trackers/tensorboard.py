@@ -1,36 +1,114 @@
-"""TensorBoard logging of a search: one run per trial, below the session."""
+"""TensorBoard's event files, one folder per run."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ray.tune.logger import LoggerCallback
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
+from tensorboard.plugins.hparams.summary_v2 import hparams_pb
+from tensorboard.summary.writer.record_writer import RecordWriter
 
-from autotune.space.space import Space
-from autotune.trackers.event_files import EventFiles
+from autotune.core import secrecy
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Outcome, Status
+from autotune.trackers import charts
+from autotune.trackers.tracker import TRAINING, Context, Tracker
 from autotune.trials.reported import Report
 
-
-class Board(LoggerCallback):
-    """Logs every trial to `directory`, in a run named by the trial number."""
-
-    def __init__(self, directory: Path, space: Space) -> None:
-        self._files = EventFiles(directory, space.metric)
-        self._knobs = tuple(space.knobs)
-
-    def log_trial_start(self, trial: Any) -> None:
-        settings = trial.config["config"]
-        self._files.begin(_name(trial), {name: settings[name] for name in self._knobs})
-
-    def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:  # noqa: ARG002
-        self._files.log(_name(trial), Report.from_dict(result))
-
-    def log_trial_end(self, trial: Any, failed: bool = False) -> None:  # noqa: ARG002
-        self._files.close(_name(trial))
-
-    def on_experiment_end(self, trials: Sequence[Any], **info: Any) -> None:  # noqa: ARG002
-        self._files.close_all()  # of trials that have not ended
+_PREFIX = "events.out.tfevents."  # followed by the creation time in ns: TensorBoard reads files in that order
 
 
-def _name(trial: Any) -> str:
-    return f"{trial.config['number']:04d}"
+class TensorBoard(Tracker):
+    """Event files, one per attempt at a run."""
+
+    title = "TensorBoard"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._open: dict[str, _File] = {}
+
+    def begin(self, run: str, settings: Mapping[str, Any]) -> None:
+        folder = self.context.place.root.name if run == TRAINING else run
+        self._open[run] = file = _File(self.context.place.tracker_dir("tensorboard") / folder, self.context)
+        file.describe(settings)
+
+    def log(self, run: str, report: Report) -> None:
+        if file := self._open.get(run):
+            file.log(report)
+
+    def end(self, run: str, outcome: Outcome, measurement: Measurement | None) -> None:  # noqa: ARG002
+        if file := self._open.pop(run, None):
+            file.end(outcome.status)
+
+
+class _File:
+    """Event file of one attempt at a run; steps count the work done, the clock is the trial's.
+
+    Uses RecordWriter alone: a full disk ends EventFileWriter's thread, and every caller then blocks forever.
+    It is never flushed, so a kill loses up to 8 KiB. A failed write is the last: more could not be read.
+    """
+
+    def __init__(self, directory: Path, context: Context) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        now_ns = time.time_ns()
+        known_ns = [int(file.name.removeprefix(_PREFIX)) for file in directory.glob(f"{_PREFIX}*")]
+        self._begun_s = min([now_ns, *known_ns]) / 1e9
+        self._samples, self._seconds = 0, 0.0
+        self._is_resumed, self._is_torn = bool(known_ns), False
+        self._name, self._context = directory.name, context
+        self._writer = RecordWriter((directory / f"{_PREFIX}{now_ns}").open("wb"))
+
+    def _write(self, **content: Any) -> None:
+        event = Event(wall_time=self._begun_s + self._seconds, step=self._samples, **content)
+        was_torn, self._is_torn = self._is_torn, True
+        if not was_torn:
+            self._writer.write(event.SerializeToString())
+            self._is_torn = False
+
+    def describe(self, settings: Mapping[str, Any]) -> None:
+        """Writes the run's row in the HParams table; its metrics are the last values of their charts."""
+        self._write(file_version="brain.Event:2")
+        names = [name for name in self._context.knobs or settings if settings[name] is not None]
+        known = secrecy.cleaned({name: settings[name] for name in names})
+        figures = ("perf/throughput", charts.score(self._context.metric.name), "memory/peak_bytes")
+        experiment = api_pb2.Experiment(
+            hparam_infos=[api_pb2.HParamInfo(name=name, type=_type(value)) for name, value in known.items()],
+            metric_infos=[api_pb2.MetricInfo(name=api_pb2.MetricName(tag=tag)) for tag in figures],
+        )
+        self._write(summary=_hparams(metadata.EXPERIMENT_TAG, experiment=experiment))
+        self._write(summary=hparams_pb(known, trial_id=self._name, start_time_secs=self._begun_s))
+
+    def log(self, report: Report) -> None:
+        for row in charts.thinned(charts.rows(report, self._context.metric)):
+            values = dict(row)
+            samples = int(values.pop(self._context.metric.unit, self._samples))
+            self._seconds = values.pop("seconds", self._seconds)
+            is_behind, self._samples = samples < self._samples, samples
+            if is_behind or self._is_resumed:  # from a checkpoint: later steps are repeated
+                self._is_resumed = False
+                self._write(session_log=SessionLog(status=SessionLog.START))
+            charted = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+            self._write(summary=Summary(value=charted))
+
+    def end(self, status: Status) -> None:
+        """Closes the file, after the status for the HParams table unless the run may be resumed."""
+        if status is not Status.INTERRUPTED:
+            word = "STATUS_FAILURE" if status is Status.FAILED else "STATUS_SUCCESS"
+            info = plugin_data_pb2.SessionEndInfo(status=api_pb2.Status.Value(word))
+            self._write(summary=_hparams(metadata.SESSION_END_INFO_TAG, session_end_info=info))
+        self._writer.close()
+
+
+def _type(value: Any) -> Any:
+    """Returns the HParams data type of a value."""
+    word = {bool: "DATA_TYPE_BOOL", str: "DATA_TYPE_STRING"}.get(type(value), "DATA_TYPE_FLOAT64")
+    return api_pb2.DataType.Value(word)
+
+
+def _hparams(tag: str, **content: Any) -> Summary:
+    """Returns a summary of the HParams plugin under `tag`."""
+    data = plugin_data_pb2.HParamsPluginData(**content)
+    return Summary(value=[Summary.Value(tag=tag, metadata=metadata.create_summary_metadata(data))])

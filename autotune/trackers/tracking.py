@@ -1,91 +1,146 @@
-"""W&B logging of a search: one run per trial and one for the session, written by the driver."""
+"""The trackers of a search or training. Each has a thread, so that none can stop or delay what it logs."""
 
-import os
-from collections.abc import Sequence
+import logging
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from ray.air.integrations.wandb import WandbLoggerCallback
-
-from autotune.core.metric import Metric
-from autotune.core.secrecy import wandb_is_online
+from autotune.core.errors import printable
+from autotune.core.secrecy import cleaned
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.decisions.history import History
-from autotune.storage.store import Session
-from autotune.trackers.runs import Kept, Runs, Worker
+from autotune.trackers.tracker import Tracker
+from autotune.trials import failures
 from autotune.trials.reported import Report
 
+logger = logging.getLogger(__name__)
 
-class Tracker(WandbLoggerCallback):
-    """Ray's W&B callback, with its runs in this process, in `directory`/wandb.
+_ABANDON_S = 5.0
+_MOST_WAITING = 1000
 
-    A run's ID is made of session and trial number, so resuming a trial resumes its run. A thread talks to
-    W&B: if W&B is unreachable or fails, the search goes on and one warning is logged. Leaving the `with`
-    waits until everything is uploaded or on disk.
-    """
+_LOST = Outcome(Status.FAILED, Failure.LOST, "its process was lost")
 
-    def __init__(
-        self,
-        directory: Path,
-        session: str,
-        mode: str = "auto",
-        *,
-        metric: Metric,
-        tags: Sequence[str] = (),
-    ) -> None:
-        super().__init__(group=session)
-        self._directory = directory
-        self._known_by = session, metric, tuple(tags)
-        self._online = wandb_is_online(mode, os.environ)
-        self._worker: Worker | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_worker": None}
+class Trackers:
+    """Passes every call to all trackers. Leaving the `with` waits until everything is uploaded or on disk."""
 
-    def _do(self, what: str, *args: Any) -> None:
-        if self._worker is None:
-            key_file = Session(self._directory).wandb_key_file
-            self._worker = Worker(Runs(Kept(self._directory, key_file, *self._known_by), self._online))
-        self._worker.put(what, *args)
+    drain_s = 90.0  # the longest wait for uploads
 
-    def setup(self, *args: Any, **kwargs: Any) -> None:
-        """Does nothing: the base class would ask for an API key."""
+    def __init__(self, trackers: Mapping[str, Tracker], whose: str) -> None:
+        self.names, self._whose = frozenset(trackers), whose
+        self._workers = [_Worker(tracker, whose) for tracker in trackers.values()]
+        self._open: dict[str, Report | None] = {}  # the last report of every open run, if it has the outcome
 
-    def log_trial_start(self, trial: Any) -> None:
-        number = trial.config["number"]
-        self._do("start", number, {**trial.config["config"], "trial": number})
+    def begin(self, run: str, settings: Mapping[str, Any]) -> None:
+        """Starts a run, or an attempt that resumes it."""
+        if run not in self._open:
+            self._open[run] = None
+            self._put("begin", run, settings)
 
-    def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:  # noqa: ARG002
-        self._do("log", Report.from_dict(result))
+    def log(self, run: str, report: Report) -> None:
+        if report.outcome is not None:
+            self._open[run] = report
+        self._put("log", run, report)
 
-    def log_trial_end(self, trial: Any, failed: bool = False) -> None:
-        self._do("end", trial.config["number"], failed)
+    def end(self, run: str, *, failed: bool = False) -> None:
+        """Ends a run with the outcome of its last report, by default as lost if it `failed` or interrupted.
 
-    def log_trial_save(self, trial: Any) -> None:
-        """Does nothing: checkpoints stay in the session."""
+        A run that `failed` is never interrupted, even if its last report says so.
+        """
+        last = self._open.pop(run, None)
+        stopped = Outcome(Status.INTERRUPTED, reason=f"the {self._whose} was stopped")
+        outcome = (last and last.outcome) or (_LOST if failed else stopped)
+        if failed and outcome.status is Status.INTERRUPTED:
+            outcome = replace(outcome, status=Status.FAILED)
+        self._put("end", run, outcome, last.measurement if last else None)
 
-    def on_experiment_end(self, trials: Sequence[Any], **info: Any) -> None:
-        """Does nothing: Tune may be started again, and the session's own run is written later."""
+    def summarise(self, history: History, report_file: Path) -> None:
+        """Updates the session's own run, with the report if that file exists."""
+        self._put("summarise", history, report_file)
 
-    def summarise(self, history: History, report: Path) -> None:
-        """Updates the session's own run, with the `report` if that file exists."""
-        self._do("summarise", history, report)
+    def _put(self, what: str, *args: Any) -> None:
+        for worker in self._workers:
+            worker.put(what, *args)
 
     def break_off(self) -> None:
-        """Expects W&B's service to be killed: later losses are not reported."""
-        if self._worker is not None:
-            self._worker.break_off()
+        """Expects that processes of trackers are killed: losses are no longer reported."""
+        for worker in self._workers:
+            worker.break_off()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Waits for uploads to finish; kills W&B's service after a timeout."""
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.leave()
+    def __exit__(self, *error: object) -> None:
+        """Ends open runs, waits for uploads, and abandons a tracker that hangs."""
+        for run in list(self._open):
+            self.end(run)
+        deadline_s = time.monotonic() + self.drain_s
+        for worker in self._workers:
+            worker.close(deadline_s)
+        for worker in self._workers:
+            worker.leave(deadline_s)
 
-    def __del__(self) -> None:
-        """Does nothing: the base class would ask Ray about actors that do not exist."""
+
+class _Worker:
+    """Calls the methods of a tracker in order on a thread; logs the first exception only."""
+
+    def __init__(self, tracker: Tracker, whose: str) -> None:
+        self._tracker, self._whose = tracker, whose
+        self._waiting: queue.Queue[tuple[str, tuple[Any, ...]] | None] = queue.Queue(_MOST_WAITING)
+        self._is_quiet = self._is_broken_off = False
+        self._thread = threading.Thread(target=self._run, name=tracker.title, daemon=True)
+        self._thread.start()
+
+    def put(self, what: str, *args: Any) -> None:
+        try:
+            self._waiting.put_nowait((what, args))
+        except queue.Full:
+            self._complain("does not keep up; what comes now is not logged")
+
+    def break_off(self) -> None:
+        self._is_quiet = self._is_broken_off = True
+
+    def close(self, deadline_s: float) -> None:
+        """Lets the tracker close after everything that waits, if there is room for that by the deadline."""
+        with suppress(queue.Full):
+            self._waiting.put(("close", ()), timeout=max(0.0, deadline_s - time.monotonic()))
+            self._waiting.put(None, timeout=max(0.0, deadline_s - time.monotonic()))
+
+    def leave(self, deadline_s: float) -> None:
+        self._thread.join(max(0.0, deadline_s - time.monotonic()))
+        if self._thread.is_alive():
+            self.break_off()
+            hint = self._tracker.abandon()
+            self._thread.join(_ABANDON_S)
+            logger.warning("%s did not receive everything%s", self._tracker.title, hint)
+
+    def _run(self) -> None:
+        while (call := self._waiting.get()) is not None:
+            self._call(*call)
+
+    def _call(self, what: str, args: tuple[Any, ...]) -> None:
+        try:
+            getattr(self._tracker, what)(*args)
+        except Exception as error:  # noqa: BLE001 - no error of a tracker may end a search
+            if not failures.disk_fault(
+                error, failures.OUR_DISK_ERRNOS
+            ):  # that stops the search with its own message
+                self._complain(line(error))
+            with suppress(Exception):
+                if not self._is_broken_off and self._tracker.recover():
+                    getattr(self._tracker, what)(*args)
+
+    def _complain(self, what: str) -> None:
+        if not self._is_quiet:
+            logger.warning("%s: %s; the %s continues", self._tracker.title, what, self._whose)
+        self._is_quiet = True
+
+
+def line(error: Exception) -> str:
+    """Returns an error's text as one short line without keys."""
+    return " ".join(printable(cleaned(str(error))).split())[:300] or type(error).__name__

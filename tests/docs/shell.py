@@ -19,7 +19,7 @@ from .pages import ROOT
 _BIN = Path(sys.executable).parent
 _ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
 _OF_THE_SHELL = {"export", "source"}
-_OTHERS = ("ray start", "wandb sync", "tensorboard", "optuna-dashboard")
+_OTHERS = ("ray start", "wandb sync", "tensorboard", "optuna-dashboard", "mlflow server")
 
 
 def lines(text: str) -> list[str]:

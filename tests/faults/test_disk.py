@@ -7,7 +7,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -18,8 +17,11 @@ from autotune.core.metric import Metric
 from autotune.core.trial import Status
 from autotune.space import spaces
 from autotune.storage import studies
+from autotune.storage.session_dir import SessionDir
 from autotune.storage.store import Session
-from autotune.trackers.tensorboard import Board
+from autotune.trackers.tensorboard import TensorBoard
+from autotune.trackers.tracker import Context
+from autotune.trackers.tracking import Trackers
 from autotune.trials import child as children
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
@@ -89,22 +91,22 @@ def test_a_disk_that_fills_up_in_the_middle_stops_the_search_and_loses_nothing(t
 
 def test_charts_that_find_no_room_are_left_out_until_there_is_some(tmp_path, caplog):
     with small_disk(tmp_path / "s", "256k") as place:
-        board, space = Board(place, spaces.parse(SPACE, "test")), spaces.parse(SPACE, "test")
-        trials = [SimpleNamespace(config={"number": n, "config": space.baseline}) for n in (0, 1, 2)]
+        board = TensorBoard(Context(SessionDir(place), "s", Metric("bleu_4")))
         shown = Measurement(throughput=Throughput(4.0, None, 9, 9.0), samples=4)
-        report = Report(0, Phase.TRAINING, 1.0, shown).to_dict()
-        board.log_trial_start(trials[0])
-        ballast = fill(place)
-        for trial in trials[:2]:
-            board.log_trial_start(trial)
-            for _ in range(1000):
-                board.log_trial_result(1, trial, report)
-            board.log_trial_end(trial)
+        report = Report(0, Phase.TRAINING, 1.0, shown)
+        with Trackers({"tensorboard": board}, "search") as trackers:
+            trackers.begin("0000", {})
+            ballast = fill(place)
+            for run in ("0000", "0001"):
+                trackers.begin(run, {})
+                for _ in range(200):
+                    trackers.log(run, report)
+                trackers.end(run)
         ballast.unlink()
-        board.log_trial_start(trials[2])
-        board.log_trial_result(1, trials[2], report)
-        board.on_experiment_end([])
-        events = EventAccumulator(str(place / "0002")).Reload()
+        with Trackers({"tensorboard": board}, "search") as trackers:
+            trackers.begin("0002", {})
+            trackers.log("0002", report)
+        events = EventAccumulator(str(place / "tensorboard" / "0002")).Reload()
         assert [(e.step, e.value) for e in events.Scalars("perf/throughput")] == [(4, 4.0)]
     assert caplog.messages == [], "the search itself stops, and says why"
 

@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.endings import ENDED
 
-from ..autotune.trackers.test_tracking import read_runs  # noqa: TID252 - the root need not be on the path
+from ..autotune.trackers.wandb_files import read_runs  # noqa: TID252 - the root need not be on the path
 from .searches import Place, end, wait_for
 from .wandb_server import serving
 
@@ -24,7 +24,9 @@ knobs: {learning_rate: {loguniform: [1e-4, 1e-2]}}
 objective: {select: pareto}
 budget: {trials: 3, samples_per_trial: 400, repeats: 0}
 """
-IMPATIENT = "from autotune.trackers import runs; runs._DRAIN_TIMEOUT_S = runs._INIT_TIMEOUT_S = 10.0"
+IMPATIENT = (
+    "from autotune.trackers import tracking, wandb; tracking.Trackers.drain_s = wandb._INIT_TIMEOUT_S = 10.0"
+)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from autotune.trials import child
 from tests import forked
 from tests.autotune.sessions.test_gpus import torch_of
 from tests.autotune.terminal import OnTerminal
-from tests.autotune.trackers.test_tracking import read_runs
+from tests.autotune.trackers.wandb_files import read_runs
 from tests.faults import killing, left_by_a_search
 from tests.faults.sessions import KEPT
 from tests.gpu.fake_nvml import FakeGpu, fake_gpus, nvml_library

@@ -10,7 +10,7 @@ import pytest
 
 from autotune.storage import study_file
 from tests import forked
-from tests.autotune.trackers.test_tracking import read_runs
+from tests.autotune.trackers.wandb_files import read_runs
 
 HERE = Path(__file__).parents[1]
 SPACE = """

@@ -20,7 +20,7 @@ from autotune.storage import study_file
 from tests.endings import ENDED
 from tests.forked import Forked
 
-from .test_tracking import read_runs
+from .wandb_files import read_runs
 
 HERE = Path(__file__).parents[1]
 SPACE = """

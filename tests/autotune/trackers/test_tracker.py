@@ -3,30 +3,30 @@
 import pytest
 
 from autotune.core.errors import InputError
-from autotune.trackers import tags
+from autotune.trackers.tracker import check_tags, run_tags, session_tags
 
 WANDB_KEY = "0123456789abcdef" * 2 + "01234567"
 
 
 def test_a_session_is_found_by_its_workload_its_device_and_its_users_own_tags() -> None:
-    assert tags.of_session("r2gen", "NVIDIA L4", ("thesis", "r2gen")) == ("r2gen", "NVIDIA L4", "thesis")
+    assert session_tags("r2gen", "NVIDIA L4", ("thesis", "r2gen")) == ("r2gen", "NVIDIA L4", "thesis")
 
 
 def test_a_trial_is_found_by_its_precision_too() -> None:
-    assert tags.of_trial(("r2gen",), {"precision": "bf16", "micro_batch_size": 4}) == ("r2gen", "bf16")
-    assert tags.of_trial(("r2gen",), {"precision": None}) == ("r2gen",)
-    assert tags.of_trial(("r2gen",), {"lr": 0.1}) == ("r2gen",)
+    assert run_tags(("r2gen",), {"precision": "bf16", "micro_batch_size": 4}) == ("r2gen", "bf16")
+    assert run_tags(("r2gen",), {"precision": None}) == ("r2gen",)
+    assert run_tags(("r2gen",), {"lr": 0.1}) == ("r2gen",)
 
 
 def test_what_wandb_does_not_take_is_cut_short_or_left_out() -> None:
-    assert tags.of_session("some.module:fit", "x" * 70, ()) == ("some.module:fit", "x" * 64)
-    assert tags.of_session("r2gen", "", ()) == ("r2gen",)
+    assert session_tags("some.module:fit", "x" * 70, ()) == ("some.module:fit", "x" * 64)
+    assert session_tags("r2gen", "", ()) == ("r2gen",)
 
 
 def test_no_tag_has_a_key_or_a_home_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/somebody")
     monkeypatch.setenv("WANDB_API_KEY", WANDB_KEY)
-    found = tags.of_session("/home/somebody/train.py", "cpu", (f"as {WANDB_KEY}",))
+    found = session_tags("/home/somebody/train.py", "cpu", (f"as {WANDB_KEY}",))
     assert found[0] == "~/train.py"
     assert WANDB_KEY not in found[2]
 
@@ -34,5 +34,5 @@ def test_no_tag_has_a_key_or_a_home_in_it(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("tag", ["", "  ", "x" * 65])
 def test_a_tag_that_wandb_would_not_take_is_refused(tag: str) -> None:
     with pytest.raises(InputError, match="--tag: a tag has 1 to 64 characters: got '"):
-        tags.check(("fine", tag))
-    assert tags.check(("x" * 64,)) == ("x" * 64,)
+        check_tags(("fine", tag))
+    assert check_tags(("x" * 64,)) == ("x" * 64,)
