@@ -13,6 +13,7 @@ from autotune.cli.options import (
     Models,
     Output,
     Priced,
+    Probed,
     Running,
     Trained,
     Tuned,
@@ -20,7 +21,7 @@ from autotune.cli.options import (
 )
 from autotune.export import formats
 from autotune.reports.model import SAMPLES
-from autotune.sessions.requests import SearchRequest
+from autotune.sessions.requests import Probing, SearchRequest
 
 SessionArgument = Annotated[Path, typer.Argument(help="the session's directory")]
 
@@ -33,24 +34,19 @@ app = typer.Typer(
 
 
 @app.command()
+@grouped
 def init(
-    directory: Annotated[
-        Path, typer.Argument(help="the training project; default: the current one")
-    ] = Path(),
+    training: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND...", help="the command line that starts your training")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="file to write")] = Path("space.yaml"),
-    script: Annotated[
-        Path | None, typer.Option(help="the script that trains; default: the one that looks like it")
-    ] = None,
-    python: Annotated[
-        Path | None,
-        typer.Option(help="the script's Python; default: the project's own, or this one"),
-    ] = None,
+    *,
+    probed: Probed,
 ) -> int:
-    """Write a first search space for a training script. Example: autotune init ../project -o space.yaml"""
-    from autotune.init import command  # noqa: PLC0415 - `status` needs none of it
-    from autotune.system import telemetry  # noqa: PLC0415 - as above
+    """Write the search space of a training. Example: autotune init -o space.yaml -- python train.py"""
+    from autotune.sessions import probing  # noqa: PLC0415 - `status` needs none of it
 
-    return command.main(directory, output, script, python, has_gpu=bool(telemetry.hardware().gpus))
+    return probing.write(training, Probing(**vars(probed)), output)
 
 
 @app.command()
@@ -68,11 +64,13 @@ def check(
 
 @app.command()
 @grouped
-def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Running) -> int:
-    """Search for the fastest settings. Example: autotune search --data data/iu_xray --trials 40 --time 2h"""
+def search(  # noqa: PLR0917 - the groups of its options
+    tuned: Tuned, probed: Probed, output: Output, length: Length, goal: Goal, running: Running
+) -> int:
+    """Search for the fastest settings. Example: autotune search --time 1h -- python train.py --lr 3e-4"""
     from autotune.sessions import start  # noqa: PLC0415 - queries the machine, which `status` does not
 
-    groups = (tuned, output, length, goal, running)
+    groups = (tuned, probed, output, length, goal, running)
     return start.search(SearchRequest(**{name: value for one in groups for name, value in vars(one).items()}))
 
 

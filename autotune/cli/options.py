@@ -14,6 +14,7 @@ import typer
 _LARGEST_SEED = 2**31 - 1  # leaves room below NumPy's limit for the seeds of all runs
 
 _what = partial(typer.Option, rich_help_panel="What is tuned")
+_probed = partial(typer.Option, rich_help_panel="A command line")
 _output = partial(typer.Option, rich_help_panel="Where it goes")
 _budget = partial(typer.Option, rich_help_panel="How long")
 _goal = partial(typer.Option, rich_help_panel="What wins")
@@ -29,6 +30,13 @@ Json = Annotated[bool, _output("--json", help="one JSON object per event, and no
 class Tuned:
     """The search space and its baseline; in all groups, None means not given."""
 
+    training: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SPACE | -- COMMAND...]",
+            help="a search space; or, behind --, the command line that starts your training",
+        ),
+    ] = None
     data: Annotated[Path | None, _what(help="data set in R2Gen's layout; default: drawn X-rays")] = None
     space: Annotated[
         str | None,
@@ -47,6 +55,19 @@ class Tuned:
     skip_bad_samples: Annotated[
         bool, _what("--skip-bad-samples", help="leave out studies that cannot be used")
     ] = False
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What a user says about the command line of a training."""
+
+    score: Annotated[str | None, _probed(help="the score that says how good your training is")] = None
+    maximize: Annotated[bool, _probed("--maximize", help="a higher score is better")] = False
+    minimize: Annotated[bool, _probed("--minimize", help="a lower score is better")] = False
+    only: Annotated[
+        str | None, _probed(help="what is tuned, of batch,lr,length,workers,precision,compile; default: all")
+    ] = None
+    yes: Annotated[bool, _probed("--yes", "-y", help="ask nothing, and take the likeliest score")] = False
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ from autotune.system.telemetry import Hardware
 from autotune.workloads import registry
 from autotune.workloads.base import Workload
 
-UNSAID = "?"  # a value that `init` could not find
 _IN_PLACE_OF = {"keep": "within", "within": "keep"}  # mutually exclusive
 _LOOKS = 4  # longest trial of unknown training length, in multiples of samples_per_trial
 
@@ -42,15 +41,6 @@ def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
             kept = {name: value for name, value in own.items() if _IN_PLACE_OF.get(name) not in given}
             values[section] = kept | given
     return spaces.from_values(values, str(file))
-
-
-def require_said(space: Space, file: Path) -> None:
-    """Raises InputError if settings that `init` could not find are still placeholders."""
-    unsaid = [space.naming.path(name) for name, value in space.baseline.items() if value == UNSAID]
-    if unsaid:
-        raise InputError(
-            f"search space {file}: baseline.{', baseline.'.join(unsaid)}: say what you train with"
-        )
 
 
 def settings_file(file: Path, given_to: str) -> dict[str, Setting]:

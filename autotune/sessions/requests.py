@@ -6,9 +6,21 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchRequest:
+class Probing:
+    """What a user says about a training that is given as a command line."""
+
+    score: str | None = None
+    maximize: bool = False
+    minimize: bool = False
+    only: str | None = None
+    yes: bool = False  # ask nothing
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchRequest(Probing):
     """The options of a search, as `python -m autotune search --help` explains them. None means not given."""
 
+    training: Sequence[str] | None = None  # a search space, or the words of a command line
     data: Path | None = None
     space: str | None = None  # a file, or the name of a built-in space
     baseline: Path | None = None

@@ -3,13 +3,15 @@
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from autotune.core import secrecy
+from autotune.core import files, secrecy
 from autotune.core.errors import InputError
-from autotune.sessions import epoch_size, gpus, import_room, option_values, prepare
+from autotune.sessions import epoch_size, gpus, import_room, option_values, prepare, probing
 from autotune.sessions.gpus import Usable
 from autotune.sessions.job import Job
 from autotune.sessions.requests import SearchRequest
@@ -35,8 +37,9 @@ def search(asked: SearchRequest) -> int:
     options = _options(asked, here)
     overrides = _overrides(asked)
     option_values.require_options(overrides, {"select": "--promise"} if asked.promise else {})
-    file = space_file(asked, found)
-    space, workload, notes = prepared(asked, prepare.read_space(file, overrides), file, here)
+    with _space_file(asked, found) as file:
+        space, workload, notes = prepared(asked, prepare.read_space(file, overrides), file, here)
+        found_space = files.read(file) if _is_probed(asked) else None
     if asked.address is None:
         settings = configurations.for_workload(space, space.baseline)
         import_room.require(asked.memory_limit, workload, settings, here.gpus_per_trial)
@@ -45,6 +48,8 @@ def search(asked: SearchRequest) -> int:
         prepare.warm_start(Session.open(Path(options.warm_start)), facts, workload.places)
     notes += [*here.notes, *_warnings(asked.address), *_demonstration(asked, found)]
     opened = Session.create(root, space, options, facts)
+    if found_space is not None:
+        files.write_whole(root / "space.yaml", found_space)
     with opened.lock() as held:
         return _run(Job(opened, root, space, workload, found, held, notes, as_json=asked.as_json))
 
@@ -56,7 +61,6 @@ def prepared(
 
     Raises InputError if a training of its baseline cannot start.
     """
-    prepare.require_said(space, file)
     workload = registry.load(space.workload)
     workload.require_gpus(here.gpus_per_trial)
     settings = prepare.settings(
@@ -72,8 +76,30 @@ def prepared(
     return space, workload, notes
 
 
+def _is_probed(asked: SearchRequest) -> bool:
+    """Returns True if a command line is to be tuned, not a search space."""
+    return asked.training is not None and probing.is_command(asked.training)
+
+
+@contextmanager
+def _space_file(asked: SearchRequest, found: Hardware) -> Iterator[Path]:
+    """Provides the file of the search space, which is written anew for a command line."""
+    if asked.training is None or not _is_probed(asked):
+        yield space_file(asked, found)
+        return
+    if asked.space:
+        raise InputError("--space: a command line has the search space that is found for it")
+    text = probing.space(asked.training, asked, found, option_values.duration_s("--time", asked.time))
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        yield Path(file.name)
+
+
 def space_file(asked: SearchRequest, found: Hardware) -> Path:
     """Returns the file of the named search space, or of the built-in one for this machine."""
+    if asked.training:
+        return builtin.space_file(asked.training[0])
     if asked.space:
         return builtin.space_file(asked.space)
     return builtin.space_for(found, drawn=_is_demonstration(asked))
@@ -82,7 +108,7 @@ def space_file(asked: SearchRequest, found: Hardware) -> Path:
 def _is_demonstration(asked: SearchRequest) -> bool:
     """Returns True if no space, data or baseline is given, so that a demonstration on synthetic data runs."""
     given = (asked.space, asked.data, asked.baseline)
-    return all(one is None for one in given) and asked.model != "full"
+    return not asked.training and all(one is None for one in given) and asked.model != "full"
 
 
 def _demonstration(asked: SearchRequest, found: Hardware) -> list[str]:

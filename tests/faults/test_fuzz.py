@@ -502,7 +502,7 @@ def test_a_value_that_is_no_setting_is_one_line(place, extra, said):
         ),
         (["search", "--space", "space.yaml", "--session", "s\udcff"], "Ray needs a path in UTF-8"),
         (["report", LONG], "File name too long"),
-        (["init", LONG], "File name too long"),
+        (["init", "-o", LONG, "--", "python", "x.py"], "File name too long"),
         (["status", "loop"], "Symlink loop"),
     ],
 )

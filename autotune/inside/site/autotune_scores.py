@@ -15,24 +15,31 @@ Logged = Tuple[str, Dict[str, Any]]  # noqa: UP006 - the same; the directory, an
 
 def tell_logged(after: After, wire: autotune_wire.Wire, names: frozenset[str]) -> None:
     """Starts to report numbers that are logged under one of the `names`."""
+    listen(after, functools.partial(_tell, wire, names))
 
-    def wrap(owner: Any, method: str, read: Callable[..., Logged]) -> None:
+
+def listen(after: After, heard: Callable[[str, str, dict[str, Any]], None]) -> None:
+    """Calls `heard` with the logger's name, the directory and the values of everything that is logged."""
+
+    def wrap(owner: Any, method: str, read: Callable[..., Logged], logger: str) -> None:
         write = getattr(owner, method)
 
         @functools.wraps(write)
         def tells(self: Any, *args: Any, **kwargs: Any) -> Any:
             with suppress(Exception):  # the writer reports what is wrong
-                _tell(wire, names, *read(self, *args, **kwargs))
+                heard(logger, *read(self, *args, **kwargs))
             return write(self, *args, **kwargs)
 
         setattr(owner, method, tells)
 
     for module in ("torch.utils.tensorboard.writer", "tensorboardX.writer"):
-        after.do(module, lambda module: wrap(module.FileWriter, "add_summary", _of_summary))
-    after.do("wandb.sdk.wandb_run", lambda module: wrap(module.Run, "log", _of_run))
+        after.do(module, lambda module: wrap(module.FileWriter, "add_summary", _of_summary, "tensorboard"))
+    after.do("wandb.sdk.wandb_run", lambda module: wrap(module.Run, "log", _of_run, "wandb"))
 
 
-def _tell(wire: autotune_wire.Wire, names: frozenset[str], place: str, values: dict[str, Any]) -> None:
+def _tell(
+    wire: autotune_wire.Wire, names: frozenset[str], _: str, place: str, values: dict[str, Any]
+) -> None:
     numbers = {}
     for name in names & values.keys():
         with suppress(Exception):  # an image or a table

@@ -42,13 +42,13 @@ _LONGEST_MESSAGE = 10_000
 _clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
 
 
-def arm() -> None:
+def arm(after: After) -> None:
     """Applies a search's settings to the script as soon as it imports torch.
 
     If a tuner listens, also reports the steps and a fatal exception, marks lines with their time, and writes
     the stacks of a hanging trial on the tuner's signal.
     """
-    wire, after = autotune_wire.Wire(), After()
+    wire = autotune_wire.Wire()
     overrides = Overrides(wire)
     after.do("torch", lambda torch: autotune_overrides.attach(torch, overrides))
     begun = Seen(**json.loads(os.environ.get(autotune_wire.BEGUN) or '{"samples": 0}'))

@@ -1,5 +1,6 @@
 """Imported by Python before a script: runs the environment's own sitecustomize, then arms the hook."""
 
+import importlib
 import importlib.machinery
 import importlib.util
 import os
@@ -18,10 +19,25 @@ def _run_the_environments_own() -> None:
         spec.loader.exec_module(module)
 
 
+_ARMED_BY = {
+    "autotune_view": ("AUTOTUNE_VIEW",),
+    "autotune_probe": ("AUTOTUNE_PROBE",),
+    "autotune_step_hook": ("AUTOTUNE_SOCKET", "AUTOTUNE_OVERRIDES"),
+}
+
+
+def _arm() -> None:
+    """Arms the parts of the hook that the environment asks for."""
+    names = [name for name, variables in _ARMED_BY.items() if any(one in os.environ for one in variables)]
+    if names:
+        from autotune_imports import After  # noqa: PLC0415 - other interpreters need none of it
+
+        after = After()
+        for name in names:
+            importlib.import_module(name).arm(after)
+
+
 try:
     _run_the_environments_own()
 finally:
-    if "AUTOTUNE_SOCKET" in os.environ or "AUTOTUNE_OVERRIDES" in os.environ:
-        import autotune_step_hook
-
-        autotune_step_hook.arm()
+    _arm()

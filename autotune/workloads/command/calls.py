@@ -18,6 +18,8 @@ from autotune.workloads.command.counting import Counts
 from autotune.workloads.command.follow import LOGS
 from autotune.workloads.command.spec import Spec
 
+VIEW = "view"  # directory in a trial's, below which its command runs
+
 
 @dataclass(frozen=True)
 class Call:
@@ -64,6 +66,11 @@ def put_in(settings: Mapping[str, Any], objects: Sequence[str]) -> dict[str, Map
     return {name: arguments for name in objects if isinstance(arguments := settings.get(name), Mapping)}
 
 
+def is_in_view(spec_: Spec) -> bool:
+    """Returns True if a trial runs in a view of the command's directory; a whole training never does."""
+    return spec_.view and not wire.is_whole()
+
+
 def _is_seeded_from_outside(spec_: Spec, settings: Mapping[str, Any]) -> bool:
     """Returns True if the hook sets the seed: on request, or if nothing else takes the seed of a repeat.
 
@@ -88,6 +95,7 @@ def of_trial(
         "PYTHONPATH": os.pathsep.join(filter(None, (str(SITE), path))),
         **({wire.SEED: str(settings.get(SEED) or 0)} if _is_seeded_from_outside(spec_, settings) else {}),
         **({wire.LOGGED: json.dumps(list(spec_.scores.values()))} if is_logged else {}),
+        **({wire.VIEW: str(workdir / VIEW)} if is_in_view(spec_) else {}),
         **inbox.of_trial(workdir, settings, samples, unit=os.environ.get(wire.UNIT, "samples")),
         wire.BEGUN: json.dumps(begun._asdict()),
         wire.STEP_SAMPLES: str(batch),

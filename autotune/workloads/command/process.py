@@ -82,8 +82,9 @@ def _text(line: bytes) -> str:
 class Process:
     """Running command, in the process group of its parent.
 
-    Its output is forwarded to ours; `heard` gets every line, on a thread, and returns True if it used it. All
-    its descendants are recognized by the variable `mark` in their `environment`, whose value is unique.
+    Its output is forwarded to ours, unless it `is_silent`; `heard` gets every line, on a thread, and returns
+    True if it used it. All its descendants are recognized by the variable `mark` in their `environment`,
+    whose value is unique.
     """
 
     def __init__(
@@ -93,9 +94,11 @@ class Process:
         environment: Mapping[str, str],
         mark: str,
         heard: Callable[[Line], bool],
+        *,
+        is_silent: bool = False,
     ) -> None:
         self._mark = (mark, environment[mark])
-        self._heard, self._is_enough = heard, Event()
+        self._heard, self._is_enough, self._is_silent = heard, Event(), is_silent
         self.heard_s = -math.inf  # time up to which all printed lines have been read
         self.tail: deque[str] = deque(maxlen=_LINES_KEPT)
         self._output, theirs = os.pipe()
@@ -204,6 +207,8 @@ class Process:
     def _show(self, texts: Sequence[str]) -> None:
         lines = [text for marked in texts if (text := unmarked(marked)[0])]
         self.tail.extend(map(plain, lines))
+        if self._is_silent:
+            return
         with suppress(OSError, ValueError):  # nobody reads our output any more
             sys.stdout.buffer.write("".join(f"{text}\n" for text in lines).encode(errors="replace"))
             sys.stdout.buffer.flush()

@@ -147,6 +147,12 @@ class Spec(BaseModel):
         description="`hook`: the seed is set from outside, as it is for a script that takes none anyway",
     )
 
+    view: bool = Field(
+        False,
+        description="trials run in a view of the directory, with copies of small files and links to large "
+        "ones, so that what they write there stays in the trial's",
+    )
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if wrong := list(self._mistakes()):

@@ -16,7 +16,7 @@ from autotune.inside import stops
 from autotune.inside.inbox import Inbox
 from autotune.inside.messages import GpuLostError, Message, Stamped
 from autotune.inside.site import autotune_wire as wire
-from autotune.workloads.command import calls, ending, files, spec
+from autotune.workloads.command import calls, ending, files, spec, view
 from autotune.workloads.command.counting import Checkpoint, Counter, Counts
 from autotune.workloads.command.follow import LOGS, Follower
 from autotune.workloads.command.merging import Merger
@@ -70,6 +70,8 @@ def fit(
     ends them, yields the remaining records, and raises StoppedError.
     """
     workdir = workdir.absolute()  # the command runs in another directory
+    if calls.is_in_view(spec_):
+        directory = view.make(directory, workdir / calls.VIEW)
     try:
         yield from _attempt(spec_, directory, settings, workdir, objects)
     except ending.ResumeError as error:

@@ -26,7 +26,9 @@ class Framework:
     kind: str
     objects: tuple[str, ...]  # settings below one of these are arguments of every such object in the script
     roles: Mapping[str, str]  # path of a setting by the tuner's name
-    checkpoint: str  # path or pattern in the trial's directory, from which a training resumes by itself
+    checkpoint: (
+        str | None
+    )  # path or pattern in the trial's directory, to resume from by itself; None: it does not
     # The framework's spellings of the tuner's values, by role and value.
     words: Mapping[str, Mapping[str, Sequence[Setting]]] = field(default_factory=dict)
     known: tuple[Known, ...] = ()

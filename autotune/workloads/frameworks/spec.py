@@ -16,7 +16,7 @@ _BUILDER = "autotune_build"  # a module in the hook's directory
 class FrameworkSpec(Spec):
     """A script or function that makes a trainer."""
 
-    kind: str = Field(description="`lightning` or `transformers`")  # type: ignore[assignment]
+    kind: str = Field(description="`lightning`, `torch` or `transformers`")  # type: ignore[assignment]
     run: Words = Field((), description="the command line of a script that makes the trainer itself")
     build: str | None = Field(
         None, description="instead of `run`: a function `package.module:function` that builds what is trained"
@@ -38,5 +38,5 @@ def read(framework: Framework, values: Mapping[str, Any]) -> FrameworkSpec:
     """Returns the completed specification in `values`; raises InputError with every mistake, in one line."""
     read_ = spec.read(values, FrameworkSpec)
     run = ("python", "-m", _BUILDER, framework.kind, read_.build) if read_.build else read_.run
-    file = Resume(file=f"{{{spec.WORKDIR}}}/{framework.checkpoint}", arguments=())
-    return read_.model_copy(update={"run": run, "resume": read_.resume or file})
+    file = framework.checkpoint and Resume(file=f"{{{spec.WORKDIR}}}/{framework.checkpoint}", arguments=())
+    return read_.model_copy(update={"run": run, "resume": read_.resume or file or None})

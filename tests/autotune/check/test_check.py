@@ -4,12 +4,9 @@ import os
 import re
 from pathlib import Path
 
-import pytest
-
 from tests import forked
-from tests.autotune.init import projects
 
-LINEAR = Path(__file__).parents[4] / "examples" / "linear.py"
+LINEAR = Path(__file__).parents[3] / "examples" / "linear.py"
 SPACE = """
 workload: linear:fit
 baseline: {micro_batch_size: 8, learning_rate: 1.0e-2}
@@ -44,20 +41,6 @@ def test_a_space_is_checked_by_running_its_baseline(tmp_path):
     assert rows["seed"].startswith("ignored")  # linear.py has none
     assert "it went on" in rows["resume"]
     assert {file.name for file in tmp_path.iterdir()} - {"__pycache__"} == {"linear.py", "space.yaml"}
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_a_script_that_knows_nothing_of_the_tuner_is_ready_for_a_search_as_it_is(tmp_path):
-    projects.make(tmp_path, projects.RUNNABLE)
-    for command in (("init",), ("check", "space.yaml", "--time", "20m")):
-        done = forked.run(command, tmp_path, os.environ, timeout=280)
-        assert done.returncode == 0, done.stdout + done.stderr
-    rows = dict(re.findall(r"^(?:yes|no) +(a search|\w+) +(.*)$", done.stdout, re.MULTILINE))
-    assert "16 samples each" in rows["steps"]
-    assert rows["quality"].startswith("val_loss ")
-    assert rows["seed"].startswith("the same one gives the same curve, another one differs")
-    assert "it went on" in rows["resume"]
 
 
 def test_a_baseline_that_fails_is_told_with_its_last_lines(tmp_path):

@@ -17,7 +17,8 @@ _ARMED = """
 import sys
 sys.path.insert(0, {site!r})
 import autotune_step_hook
-autotune_step_hook.arm()
+import autotune_imports
+autotune_step_hook.arm(autotune_imports.After())
 import {module}
 {module}.tell(sys.argv[1])
 """

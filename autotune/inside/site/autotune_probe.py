@@ -1,0 +1,352 @@
+"""Writes down what a script is and does, as lines of JSON: its parser, loaders, steps, scores and files.
+
+For a probe alone, which runs a script briefly to find its settings. Every line has one key; AUTOTUNE_PROBE
+names the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any, Callable, Iterator, Mapping  # noqa: UP035 - for Python 3.8
+
+import autotune_scores
+import autotune_wire
+from autotune_imports import After
+from autotune_steps import Steps
+
+_FIRST = 6  # steps of which the loss is read, and before which models are looked at
+_DEEPEST = 3
+_MOST_FILES = 200
+_SCALARS = (bool, int, float, str)
+_clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
+
+
+def arm(after: After) -> None:
+    """Starts to write down what the script does."""
+    notes = _Notes(os.environ[autotune_wire.PROBE])
+    _note_parsers(notes)
+    sys.addaudithook(_file_listener(notes))
+    steps = _Probe(notes)
+    after.do("torch", steps.attach)
+    for package in ("lightning.pytorch", "pytorch_lightning"):
+        after.do(f"{package}.trainer.trainer", functools.partial(_note_trainer, notes, "lightning"))
+    after.do("transformers.trainer", functools.partial(_note_trainer, notes, "transformers"))
+    after.do("hydra.core.hydra_config", functools.partial(_note_hydra, notes))
+    after.do("click.core", functools.partial(_note_click, notes))
+    autotune_scores.listen(after, functools.partial(_note_scores, notes))
+
+
+class _Notes:
+    """Appends lines to the file of the probe; only the first process of the script does."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115, PTH123 - open as long as the script runs
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+
+    def write(self, note: Mapping[str, Any]) -> None:
+        if os.getpid() != self._pid or int(os.environ.get("RANK") or 0):
+            return
+        with self._lock:
+            self._file.write(json.dumps(note, default=str) + "\n")
+            self._file.flush()
+
+
+def _note_scores(notes: _Notes, kind: str, place: str, values: Mapping[str, Any]) -> None:
+    """Writes down what the script logs."""
+    notes.write({"logged": [kind, place, _numbers(values)]})
+
+
+def _scalar(value: Any) -> Any:
+    return value if isinstance(value, _SCALARS) else None
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    numbers = {}
+    for name, value in values.items():
+        try:
+            numbers[name] = float(value)
+        except (TypeError, ValueError):  # an image or a table
+            continue
+    return numbers
+
+
+def _note_parsers(notes: _Notes) -> None:
+    """Writes down the options of every parser, with the values that the command line gave."""
+    parse = argparse.ArgumentParser.parse_known_args
+
+    @functools.wraps(parse)
+    def parses(self: Any, *args: Any, **kwargs: Any) -> Any:
+        parsed = parse(self, *args, **kwargs)
+        notes.write({"parser": list(_options(self, vars(parsed[0])))})
+        return parsed
+
+    argparse.ArgumentParser.parse_known_args = parses  # type: ignore[method-assign]
+
+
+def _options(parser: Any, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for action in parser._actions:
+        flags = [flag for flag in action.option_strings if flag.startswith("-")]
+        if not flags or action.dest in ("help", "version"):
+            continue
+        words = [flag for flag in flags if flag.startswith("--")] or flags
+        yield {
+            "name": action.dest,
+            "flags": flags,
+            "flag": max((f for f in words if not f.startswith("--no")), key=len, default=words[0]),
+            "is_switch": action.nargs == 0,
+            "turns": _scalar(action.const) if action.nargs == 0 else None,
+            "value": _scalar(values.get(action.dest)),
+            "choices": [_scalar(one) for one in action.choices] if action.choices else [],
+        }
+
+
+def _note_click(notes: _Notes, click: Any) -> None:
+    """Writes down the options of a click command, with the values that the command line gave."""
+    invoke = click.Command.invoke
+
+    @functools.wraps(invoke)
+    def invokes(self: Any, context: Any) -> Any:
+        notes.write({"parser": [_click_option(one, context.params) for one in self.params if one.opts]})
+        return invoke(self, context)
+
+    click.Command.invoke = invokes
+
+
+def _click_option(option: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    flags = [flag for flag in option.opts if flag.startswith("-")]
+    return {
+        "name": option.name,
+        "flags": flags,
+        "flag": max(flags, key=len, default=""),
+        "is_switch": bool(getattr(option, "is_flag", False)),
+        "turns": True,
+        "value": _scalar(values.get(option.name)),
+        "choices": list(getattr(option.type, "choices", ())),
+    }
+
+
+def _note_hydra(notes: _Notes, module: Any) -> None:
+    """Writes down the whole configuration of a script that Hydra starts."""
+    set_config = module.HydraConfig.set_config
+
+    @functools.wraps(set_config)
+    def sets(self: Any, config: Any) -> Any:
+        values = dict(_flat({name: config[name] for name in config if name != "hydra"}))
+        notes.write({"config": {"form": "{name}={value}", "values": values}})
+        return set_config(self, config)
+
+    module.HydraConfig.set_config = sets
+
+
+def _flat(value: Any, above: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yields the scalars in a nested mapping, or in an object with attributes, by dotted path."""
+    inner = value if isinstance(value, Mapping) else getattr(value, "__dict__", None)
+    try:
+        items = list(inner.items()) if inner is not None else list(value.items())
+    except Exception:  # noqa: BLE001 - a configuration's class can do anything
+        return
+    for name, one in items:
+        if isinstance(one, _SCALARS):
+            yield f"{above}{name}", one
+        elif depth < _DEEPEST and isinstance(name, str) and not name.startswith("_"):
+            yield from _flat(one, f"{above}{name}.", depth + 1)
+
+
+def _note_trainer(notes: _Notes, framework: str, module: Any) -> None:
+    """Writes down that a framework's trainer is made, with the scalars among its arguments."""
+    init = module.Trainer.__init__
+
+    @functools.wraps(init)
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        arguments = kwargs.get("args") or (args[1] if len(args) > 1 else None)
+        values = vars(arguments) if framework == "transformers" and arguments is not None else kwargs
+        known = {name: value for name, value in values.items() if isinstance(value, _SCALARS)}
+        notes.write({"trainer": {"framework": framework, "arguments": known}})
+        init(self, *args, **kwargs)
+        _listen_to(self, module, notes, framework)
+
+    module.Trainer.__init__ = made
+
+
+def _listen_to(trainer: Any, module: Any, notes: _Notes, framework: str) -> None:
+    """Adds a callback to a trainer that writes down the scores of its evaluations."""
+    if framework == "transformers":
+
+        class OfTransformers(module.TrainerCallback):  # type: ignore[misc]
+            def on_evaluate(self, *_: Any, metrics: Mapping[str, Any] | None = None, **__: Any) -> None:
+                notes.write({"logged": ["reported", "", _numbers(metrics or {})]})
+
+        trainer.add_callback(OfTransformers())
+        return
+    base = sys.modules[module.__name__.partition(".trainer")[0]].Callback
+
+    class OfLightning(base):  # type: ignore[misc, valid-type]
+        def on_validation_end(self, trainer: Any, *_: Any) -> None:
+            if not trainer.sanity_checking:
+                notes.write({"logged": ["reported", "", _numbers(trainer.callback_metrics)]})
+
+    trainer.callbacks.append(OfLightning())
+
+
+def _file_listener(notes: _Notes) -> Callable[[str, Any], None]:
+    """Returns an audit hook that writes down the files that the script opens for writing, each once."""
+    seen: set[str] = set()
+    is_inside = threading.local()
+
+    def listen(event: str, args: Any) -> None:
+        if event != "open" or getattr(is_inside, "yes", False):
+            return
+        path, mode, flags = args
+        is_written = bool(set(mode or "") & set("wax+")) or bool((flags or 0) & (os.O_WRONLY | os.O_RDWR))
+        if not is_written or not isinstance(path, str) or path in seen or len(seen) >= _MOST_FILES:
+            return
+        is_inside.yes = True
+        try:
+            seen.add(path)
+            notes.write({"wrote": os.path.abspath(path)})  # noqa: PTH100 - a script may have no pathlib yet
+        finally:
+            is_inside.yes = False
+
+    return listen
+
+
+class _Probe:
+    """Writes down the steps of a training: rates, batches, passes, first losses, and the kind of numbers."""
+
+    def __init__(self, notes: _Notes) -> None:
+        self._notes, self._steps = notes, Steps()
+        self._count = self._passes = 0
+        self._shape: list[int] | None = None
+        self._dtype = ""
+        self._loss: Any = None
+        self._loader: Any = None
+        self._is_in_backward = False
+        self._torch: Any = None
+        self._handle: Any = None
+
+    def attach(self, torch: Any) -> None:
+        """Hooks into torch's optimizers, backward passes, loaders and modules."""
+        self._torch = torch
+        optimizers = sys.modules["torch.optim.optimizer"]
+        optimizers.register_optimizer_step_post_hook(lambda optimizer, *_: self._stepped(optimizer))
+        init = optimizers.Optimizer.__init__
+
+        @functools.wraps(init)
+        def made(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            self._steps.made()
+            init(optimizer, *args, **kwargs)
+
+        optimizers.Optimizer.__init__ = made
+        torch.autograd.backward = self._around_backward(torch.autograd.backward)
+        self._note_batches(torch.utils.data.dataloader._BaseDataLoaderIter)
+        compile_ = torch.compile
+
+        @functools.wraps(compile_)
+        def compiles(*args: Any, **kwargs: Any) -> Any:
+            self._notes.write({"compiled": True})
+            return compile_(*args, **kwargs)
+
+        torch.compile = compiles
+        self._handle = torch.nn.modules.module.register_module_forward_pre_hook(self._enters)
+
+    def _enters(self, module: Any, args: Any) -> None:
+        """Notes the batch of the first module that is called in a step, and the kind of its numbers."""
+        torch = self._torch
+        if self._shape is not None or not torch.is_grad_enabled() or not module.training:
+            return
+        tensor = next((one for one in args if isinstance(one, torch.Tensor) and one.dim()), None)
+        if tensor is None:
+            return
+        self._shape = list(tensor.shape)
+        kind = tensor.device.type
+        if torch.is_autocast_enabled() if kind == "cuda" else torch.is_autocast_cpu_enabled():
+            dtype = torch.get_autocast_gpu_dtype() if kind == "cuda" else torch.get_autocast_cpu_dtype()
+        else:
+            dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), tensor.dtype)
+        self._dtype = str(dtype).rpartition(".")[2]
+
+    def _around_backward(self, backward: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(backward)
+        def wrapper(*args: Any, **kwargs: Any) -> None:
+            if self._is_in_backward:
+                backward(*args, **kwargs)
+                return
+            self._is_in_backward = True
+            self._passes += 1
+            loss: Any = args[0] if args else kwargs.get("tensors")
+            loss = loss[0] if isinstance(loss, (list, tuple)) and loss else loss
+            if self._count < _FIRST and self._loss is None and getattr(loss, "numel", lambda: 0)() == 1:
+                self._loss = float(loss.detach())
+            try:
+                backward(*args, **kwargs)
+            finally:
+                self._is_in_backward = False
+            if self._steps.passed():
+                self._end_step([])
+
+        return wrapper
+
+    def _note_batches(self, iterator: Any) -> None:
+        begin, give = iterator.__init__, iterator.__next__
+
+        @functools.wraps(begin)
+        def __init__(it: Any, loader: Any) -> None:  # noqa: N807 - replaces the original
+            it._autotune_probed = loader
+            begin(it, loader)
+
+        @functools.wraps(give)
+        def __next__(it: Any) -> Any:  # noqa: N807 - replaces the original
+            if self._torch.is_grad_enabled():
+                self._loader = getattr(it, "_autotune_probed", None)
+            return give(it)
+
+        iterator.__init__, iterator.__next__ = __init__, __next__
+        iterator.next = __next__
+
+    def _stepped(self, optimizer: Any) -> None:
+        if self._steps.stepped(optimizer):
+            self._end_step([float(group["lr"]) for group in optimizer.param_groups if "lr" in group])
+
+    def _end_step(self, rates: list[float]) -> None:
+        self._count += 1
+        step = {"at_s": _clock_s(), "rates": rates, "passes": self._passes, "shape": self._shape}
+        self._notes.write({"step": {**step, "dtype": self._dtype, "loss": self._loss, **self._loading()}})
+        if self._count == 1:
+            self._note_names()
+        if self._count == _FIRST and self._handle is not None:
+            self._handle.remove()
+        self._passes, self._shape, self._loss = 0, None, None
+
+    def _loading(self) -> dict[str, Any]:
+        """Returns what the loader of the step's batches is like, {} if it is the same as before, or none."""
+        loader, self._loader = self._loader, None
+        if loader is None:
+            return {}
+        described = {
+            name: getattr(loader, name, None) for name in ("batch_size", "num_workers", "prefetch_factor")
+        }
+        sampler = getattr(loader, "batch_sampler", None)
+        described["batch_size"] = described["batch_size"] or getattr(sampler, "batch_size", None)
+        try:
+            described["batches"], described["items"] = len(loader), len(loader.dataset)
+        except TypeError:
+            described["batches"] = described["items"] = None
+        return {"loader": described}
+
+    def _note_names(self) -> None:
+        """Writes down the scalars of the main module, and the configurations in it."""
+        names = vars(sys.modules["__main__"])
+        own = {name: one for name, one in names.items() if isinstance(one, _SCALARS) and name[0] != "_"}
+        self._notes.write({"names": own})
+        for value in list(names.values()):
+            if hasattr(value, "merge_from_args"):
+                self._notes.write({"config": {"form": "--{name}={value}", "values": dict(_flat(value))}})
+            elif hasattr(value, "merge_from_list"):
+                self._notes.write({"config": {"form": "{name} {value}", "values": dict(_flat(value))}})

@@ -1,0 +1,52 @@
+"""Keeps a script's writes inside the view of its directory in which it runs.
+
+In a view, large files are links to the script's own; what is opened for writing becomes a file of the view.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import sys
+from typing import Any
+
+import autotune_wire
+from autotune_imports import After
+
+
+def arm(after: After) -> None:
+    """Starts to watch for files that are opened for writing."""
+    root = os.path.realpath(os.environ[autotune_wire.VIEW])
+
+    def listen(event: str, args: Any) -> None:
+        if event == "open" and isinstance(args[0], str):
+            mode, flags = args[1] or "", args[2] or 0
+            if set(mode) & set("wax+") or flags & (os.O_WRONLY | os.O_RDWR):
+                detach(args[0], root, keeps=mode[:1] in ("a", "r") or not (mode or flags & os.O_TRUNC))
+
+    sys.addaudithook(listen)
+    after.do("torch", functools.partial(_around_save, root))
+
+
+def detach(path: str, root: str, *, keeps: bool) -> None:
+    """Replaces a link below `root` by a file: a copy if it `keeps` its content, else nothing."""
+    if not os.path.islink(path) or not os.path.realpath(os.path.dirname(path) or ".").startswith(root):  # noqa: PTH114, PTH120
+        return
+    target = os.path.realpath(path)
+    os.unlink(path)  # noqa: PTH108 - a script may have no pathlib yet
+    if keeps and os.path.isfile(target):  # noqa: PTH113
+        shutil.copy2(target, path)
+
+
+def _around_save(root: str, torch: Any) -> None:
+    """Wraps torch.save, whose writer opens files without telling Python."""
+    save = torch.save
+
+    @functools.wraps(save)
+    def saves(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(f, (str, os.PathLike)):
+            detach(os.fspath(f), root, keeps=False)
+        return save(obj, f, *args, **kwargs)
+
+    torch.save = torch.serialization.save = saves

@@ -1,0 +1,399 @@
+"""Probes a command line: watches its training, tries its settings, and proposes a search space for it."""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from autotune.core.errors import InputError
+from autotune.core.settings import (
+    ACCUMULATION,
+    COMPILE,
+    LEARNING_RATE,
+    LENGTH,
+    MICRO_BATCH,
+    PRECISION,
+    PREFETCH,
+    SEED,
+    WORKERS,
+    Setting,
+)
+from autotune.inside.site import autotune_wire as wire
+from autotune.probe import effects, options, scores, watching
+from autotune.probe.effects import Candidate
+from autotune.probe.options import Option
+from autotune.probe.proposal import Found
+from autotune.probe.scores import Score
+from autotune.probe.watching import Command, Watched
+from autotune.workloads.command import view
+
+_STEPS = 8  # of a run that tries settings
+_WATCHED_STEPS = 40  # of the user's own training, if it is not evaluated before
+_END_STEPS = 12  # of a training that is to end by itself
+_WATCHED_S, _TRIED_S, _ENDING_S = 120.0, 60.0, 240.0
+_LINES_SHOWN = 20
+_LOOK_S = 2.0  # between two looks for scores
+Say = Callable[[str], None]
+Choose = Callable[[Sequence[Score]], Score]
+Length = tuple[str, tuple[Option, ...]]  # steps or epochs, and the options that count them
+
+_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "batch": (MICRO_BATCH, ACCUMULATION),
+    "lr": (LEARNING_RATE,),
+    "length": (LENGTH,),
+    "workers": (WORKERS, PREFETCH),
+    "precision": (PRECISION,),
+    "compile": (COMPILE,),
+}
+ROLES = (SEED, *(role for group in _GROUPS.values() for role in group))
+
+
+def roles(only: str | None) -> frozenset[str]:
+    """Returns the roles of the groups in a list such as `batch,lr`; all of them without one.
+
+    Raises InputError for an unknown group.
+    """
+    if only is None:
+        return frozenset(ROLES)
+    groups = [one.strip() for one in only.split(",")]
+    if unknown := [one for one in groups if one not in _GROUPS]:
+        raise InputError(f"--only: of {', '.join(_GROUPS)}: got {', '.join(unknown)}")
+    return frozenset((SEED, *(role for one in groups for role in _GROUPS[one])))
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user has said; an empty score is to be found."""
+
+    score: str = ""
+    minimize: bool | None = None
+    roles: frozenset[str] = frozenset(ROLES)  # of settings that may be tuned
+
+
+@dataclass(frozen=True)
+class Line:
+    """A command line, and arguments of objects in the script that the hook replaces, by dotted path."""
+
+    words: tuple[str, ...]
+    inside: Mapping[str, Setting] = field(default_factory=dict)
+
+    def with_value(self, option: Option, value: Setting) -> "Line":
+        """Returns the line with another value of an option."""
+        if option.is_inside:
+            return replace(self, inside={**self.inside, option.name: value})
+        text = None if option.is_switch and value in (False, None) else str(value)
+        return replace(self, words=tuple(options.put(self.words, option, text)))
+
+    def trying(self, candidates: Sequence[Candidate]) -> "Line":
+        """Returns the line with the tried value of every candidate."""
+        line = self
+        for one in candidates:
+            line = line.with_value(one.option, one.value)
+        return line
+
+    @property
+    def overrides(self) -> dict[str, str]:
+        """The environment that has the hook replace arguments."""
+        groups: dict[str, dict[str, Setting]] = {}
+        for path, value in self.inside.items():
+            group, _, name = path.partition(".")
+            groups.setdefault(group, {})[name] = value
+        return {wire.OVERRIDES: json.dumps(groups)} if groups else {}
+
+
+class Prober:
+    """Runs command lines in views of the user's directory, each in a new one below `place`."""
+
+    def __init__(self, words: Sequence[str], directory: Path, place: Path, say: Say) -> None:
+        self._place, self.say = place, say
+        words, self.environment = _assignments(words)
+        self.line, self.directory = Line(words), directory.resolve()
+        self._runs = 0
+
+    def run(self, line: Line, is_enough: effects.Stop, most_s: float) -> Watched:
+        """Runs a command line; paths of files that it wrote are relative to its directory."""
+        self._runs += 1
+        place = self._place / str(self._runs)
+        place.mkdir()
+        made = view.make(self.directory, place)
+        command = Command(line.words, made, {**self.environment, **line.overrides})
+        seen = watching.watch(command, place, is_enough, most_s)
+        files = [file for one in seen.wrote if (file := Path(one)).is_relative_to(made)]
+        tables = [file for file in files if file.suffix in (".csv", ".jsonl") and file.is_file()]
+        return replace(
+            seen,
+            wrote=tuple(str(file.relative_to(made)) for file in files),
+            tables={str(file.relative_to(made)): file.read_text(errors="replace") for file in tables},
+        )
+
+
+def _assignments(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Splits leading `NAME=value` words from a command line."""
+    environment, rest = {}, list(words)
+    while rest and "=" in rest[0] and rest[0].partition("=")[0].isidentifier():
+        name, _, value = rest.pop(0).partition("=")
+        environment[name] = value
+    return tuple(rest), environment
+
+
+def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Found, list[str]]:
+    """Watches the training and tries its settings; returns what was found, and lines on it for the user.
+
+    `choose` picks a score if several come into question. Raises InputError if the training fails, no step is
+    seen, or no score is found.
+    """
+    prober.say("Your training runs, watched ...")
+    seen = prober.run(prober.line, _Watching(), _WATCHED_S)
+    _require_steps(prober, seen)
+    framework = seen.trainer.get("framework")
+    inside = options.of_objects(seen.loader, seen.steps[0].rates, seen.trainer)
+    known = inside if framework else list(seen.options)
+    trier = _Trier(prober, seen, [_described(seen)])
+    candidates = [one for one in effects.candidates(known, seen) if one.role in wishes.roles]
+    trier.together(candidates)
+    length, short = _try_length(trier, known)
+    if short is not None and length is not None:
+        trier.again(short)
+    if not framework:
+        left = wishes.roles - trier.roles
+        trier.inside([one for one in effects.candidates(inside, seen) if one.role in left])
+    told = (scores.scores(short.seen) if short else []) or scores.scores(seen)
+    if not told:
+        prober.say("Your training runs until it tells a score ...")
+        told = scores.scores(prober.run(prober.line, _ScoreSeen(), _ENDING_S))
+    score, minimize = _chosen_score(told, wishes, choose)
+    is_inside = any(one.option.is_inside for one in trier.effective)
+    every = options.evaluated(known)
+    found = Found(
+        words=prober.line.words,
+        directory=str(prober.directory),
+        python=_python(prober.line.words),
+        environment=prober.environment,
+        kind=framework or ("torch" if is_inside else "command"),
+        score=score,
+        minimize=minimize,
+        knobs=tuple(trier.effective),
+        length=length if LENGTH in wishes.roles else None,
+        training_s=_training_s(seen, short.seen if short else None, length),
+        every=every if length and length[0] == "steps" else None,
+        followers=tuple(_followers(known)) if LEARNING_RATE in trier.roles else (),
+        samples_per_epoch=_samples_per_epoch(seen, short.seen if short else None, length),
+        cpus=cpus,
+    )
+    return found, [*trier.lines, f"score: {score.described}; {'lower' if minimize else 'higher'} is better"]
+
+
+class _Watching:
+    """Stop condition of the user's own training: enough steps, and a score if no short one can show it."""
+
+    def __init__(self) -> None:
+        self._looked_s = 0.0
+
+    def __call__(self, seen: Watched) -> bool:
+        if len(seen.steps) < _WATCHED_STEPS:
+            return False
+        if options.ends(seen.options) is not None or seen.trainer:
+            return True
+        if seen.seconds - self._looked_s < _LOOK_S:
+            return False
+        self._looked_s = seen.seconds
+        return bool(scores.scores(seen))
+
+
+class _ScoreSeen:
+    """Stop condition of a training that runs until it has told a score twice."""
+
+    def __init__(self) -> None:
+        self._looked_s = 0.0
+
+    def __call__(self, seen: Watched) -> bool:
+        if seen.seconds - self._looked_s < _LOOK_S:
+            return False
+        self._looked_s = seen.seconds
+        return any(len(one.values) > 1 for one in scores.scores(seen))
+
+
+class _Trier:
+    """Tries settings, and keeps those whose effect was seen."""
+
+    def __init__(self, prober: Prober, seen: Watched, lines: list[str]) -> None:
+        self.prober, self.seen, self.lines = prober, seen, lines
+        self.effective: list[Candidate] = []
+        self._without: list[Candidate] = []
+
+    @property
+    def roles(self) -> set[str]:
+        """The roles of the settings whose effect was seen."""
+        return {one.role for one in self.effective}
+
+    def run(self, candidates: Sequence[Candidate], line: Line | None = None) -> Watched:
+        """Runs some steps with the candidates' tried values."""
+        tried = ", ".join(f"{one.option.name} {one.value}" for one in candidates)
+        self.prober.say(f"Trying {tried} ...")
+        line = (line or self.prober.line).trying(candidates)
+        return self.prober.run(line, effects.after_steps(_STEPS), _TRIED_S)
+
+    def together(self, candidates: Sequence[Candidate]) -> None:
+        """Tries all that can be told apart in one run, and singly what shows no effect there."""
+        apart = [one for one in candidates if effects.is_told_apart(one)]
+        shown = self._shown(apart, self.seen, self.run(apart)) if apart else []
+        singly = [one for one in candidates if one not in shown]
+        if len(apart) == 1:
+            singly = [one for one in singly if one not in apart]
+        for one in singly:
+            shown += self._shown([one], self.seen, self.run([one]))
+        self._note(candidates, shown)
+
+    def again(self, short: "_Short") -> None:
+        """Tries once more what showed no effect, in a training so short that its warm-up is over at once."""
+        left = [one for one in self._without if one.role == LEARNING_RATE]
+        for one in left:
+            shown = self._shown([one], short.seen, self.run([one], short.line))
+            self._without = [other for other in self._without if other not in shown]
+            self._note(shown, shown)
+
+    def inside(self, candidates: Sequence[Candidate]) -> None:
+        """Has the hook replace what no option of the script sets."""
+        candidates = [one for one in candidates if effects.is_told_apart(one)]
+        if candidates:
+            self._note(candidates, self._shown(candidates, self.seen, self.run(candidates)))
+
+    def _shown(self, tried: Sequence[Candidate], before: Watched, after: Watched) -> list[Candidate]:
+        others = [one.role for one in tried]
+        return [one for one in tried if effects.shows(one, before, after, others[1:])]
+
+    def _note(self, tried: Sequence[Candidate], shown: Sequence[Candidate]) -> None:
+        self.effective += shown
+        self._without += [one for one in tried if one not in shown]
+        for one in tried:
+            result = "seen" if one in shown else "no effect seen, so it stays"
+            self.lines.append(f"{one.option.name} {one.option.value} -> {one.value}: {result}")
+
+
+@dataclass(frozen=True)
+class _Short:
+    """A training that was made so short that it ended, and its line."""
+
+    line: Line
+    seen: Watched
+
+
+def _try_length(trier: _Trier, known: Sequence[Option]) -> tuple[Length | None, _Short | None]:
+    """Returns the options for the length of a training, if a short one ends by them, and that training."""
+    asked = options.ends(known)
+    if asked is None:
+        trier.lines.append("no option that ends the training was found: its length stays")
+        return None, None
+    unit, counted = asked
+    value = _END_STEPS if unit == "steps" else 1
+    factor = value / float(counted[0].value or 1)
+    line = trier.prober.line
+    for one in counted:
+        line = line.with_value(one, options.scaled(one.value, factor))
+    if unit == "steps" and (every := options.evaluated(known)) is not None:
+        line = line.with_value(every, max(1, value // 2))
+    trier.prober.say(f"Trying {counted[0].name} {value} ...")
+    seen = trier.prober.run(line, lambda _: False, _ENDING_S)
+    has_ended = seen.has_ended and (unit == "epochs" or len(seen.steps) <= value + 2)
+    result = f"it ended after {len(seen.steps)} steps" if has_ended else "it did not end there, so it stays"
+    trier.lines.append(f"{counted[0].name} {counted[0].value} -> {value}: {result}")
+    short = _Short(line, seen) if seen.steps else None
+    return ((unit, tuple(counted)) if has_ended else None), short
+
+
+def _require_steps(prober: Prober, seen: Watched) -> None:
+    if seen.steps:
+        return
+    for line in seen.tail[-_LINES_SHOWN:]:
+        prober.say(f"  {line}")
+    if seen.has_failed:
+        raise InputError(f"the command ended with exit code {seen.code} before its first step: see above")
+    if seen.has_ended:
+        raise InputError("the command ended, and no training step was seen: it has to train with PyTorch")
+    raise InputError(f"no training step was seen within {seen.seconds:.0f} s; its last lines are above")
+
+
+def _described(seen: Watched) -> str:
+    """Returns what the user's training is like, in a line."""
+    size, step_s, rates = _batch(seen), effects.step_s(seen), seen.steps[0].rates
+    parts = [f"{size} samples a step" if size else "samples of a step unknown"]
+    parts += [f"learning rate {max(rates):g}"] if rates else []
+    parts += [f"{seen.loader.get('num_workers') or 0} loader workers"] if seen.loader else []
+    parts += [seen.steps[0].dtype] if seen.steps[0].dtype else []
+    parts += [f"{step_s:.3g} s a step"] if step_s else []
+    return ", ".join(parts)
+
+
+def _batch(seen: Watched) -> int | None:
+    """Returns the samples of an optimizer step, by the options if they say it, else by what was seen."""
+    size = options.role_of(seen.options, MICRO_BATCH)
+    if size is None or not options.is_count(size.value):
+        return effects.samples_of_step(seen)
+    parts = options.role_of(seen.options, ACCUMULATION)
+    accumulated = parts.value if parts is not None and options.is_count(parts.value) else 1
+    return int(size.value or 1) * int(accumulated or 1)
+
+
+def _samples_per_epoch(seen: Watched, short: Watched | None, length: Length | None) -> int | None:
+    """Returns the samples of an epoch: the items of the loader, or those of a short training of one epoch."""
+    if length is None or length[0] != "epochs":
+        return None
+    batch = _batch(seen)
+    return seen.loader.get("items") or (len(short.steps) * batch if short and batch else None)
+
+
+def _training_s(seen: Watched, short: Watched | None, length: Length | None) -> float | None:
+    """Returns how long the user's training takes, by the times of its steps; None if that is unknown."""
+    one_s = effects.step_s(seen)
+    if length is None or one_s is None or short is None:
+        return None
+    unit, counted = length
+    count = float(counted[0].value or 1)
+    return (seen.steps[0].at_s - seen.begun_s) + one_s * (
+        count if unit == "steps" else count * len(short.steps)
+    )
+
+
+def _followers(known: Sequence[Option]) -> list[Option]:
+    """Returns the lowest rate of a schedule, which follows the learning rate."""
+    names = ("min_lr", "lr_min", "min_learning_rate", "final_lr", "eta_min")
+    return [one for one in known if one.key in names and options.is_number(one.value) and one.value]
+
+
+def _chosen_score(candidates: Sequence[Score], wishes: Wishes, choose: Choose) -> tuple[Score, bool]:
+    """Returns the score, and whether a lower one is better."""
+    listed = "; ".join(one.described for one in candidates) or "none"
+    if wishes.score:
+        named = scores.named(candidates, wishes.score)
+        if named is None:
+            raise InputError(f"--score {wishes.score}: was not seen; seen were: {listed}")
+        score = named
+    elif not candidates:
+        raise InputError("no score was seen: have the script print one, such as `val_loss 1.23`")
+    else:
+        score = candidates[0] if scores.is_clear(candidates) else choose(candidates)
+    minimize = score.minimize if wishes.minimize is None else wishes.minimize
+    if minimize is None:
+        raise InputError(f"score {score.name}: say whether higher is better: --maximize or --minimize")
+    return score, minimize
+
+
+def first(candidates: Sequence[Score]) -> Score:
+    """Returns the likeliest score, for those who want to be asked nothing."""
+    return candidates[0]
+
+
+def refuse(candidates: Sequence[Score]) -> Score:
+    """Raises InputError, because nobody is there to choose a score."""
+    listed = dict.fromkeys(one.described for one in candidates)
+    raise InputError(f"--score NAME: which of these counts? {'; '.join(listed)}")
+
+
+def _python(words: Sequence[str]) -> str | None:
+    """Returns the Python that a leading `python` means, if it is not this one."""
+    if Path(words[0]).name not in ("python", "python3"):
+        return None
+    path = shutil.which(words[0])
+    return path if path and path != sys.executable else None

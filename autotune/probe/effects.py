@@ -1,0 +1,181 @@
+"""What to set an option to, to see whether it has an effect, and whether a run shows that effect. Pure."""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from autotune.core import settings
+from autotune.core.settings import (
+    ACCUMULATION,
+    COMPILE,
+    LEARNING_RATE,
+    MICRO_BATCH,
+    PRECISION,
+    PREFETCH,
+    SEED,
+    WORKERS,
+    Setting,
+)
+from autotune.probe import options
+from autotune.probe.options import Option
+from autotune.probe.watching import Step, Watched
+
+_EQUAL = 1e-6  # relative difference of rates and losses of equal runs
+_COMPARED = 6  # first steps
+
+# Words for precisions, by the tuner's names; a script's are the row that has its value, or its choices.
+_WORDS: Sequence[Mapping[str, Setting]] = (
+    {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"},
+    {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"},
+    {"fp32": "no", "bf16": "bf16", "fp16": "fp16"},
+    {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"},
+    {"fp32": "32", "bf16": "bf16", "fp16": "16"},
+)
+_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An option that may be a knob, and the value with which it is tried."""
+
+    role: str
+    option: Option
+    tried: Setting  # in the tuner's names; None: nothing to try
+    words: Mapping[str, Setting]  # the script's words by the tuner's names, for a precision
+
+    @property
+    def value(self) -> Setting:
+        """The value that is tried, in the script's words."""
+        return self.words.get(str(self.tried), self.tried)
+
+
+def is_told_apart(candidate: Candidate) -> bool:
+    """Returns True if its effect shows beside those of others; a seed's does not, and compiling is slow."""
+    return candidate.role not in (SEED, COMPILE)
+
+
+def candidates(known: Sequence[Option], seen: Watched) -> list[Candidate]:
+    """Returns the options that have a known role, each with another value than the user's."""
+    made = []
+    for role in (MICRO_BATCH, ACCUMULATION, LEARNING_RATE, WORKERS, PREFETCH, SEED, PRECISION, COMPILE):
+        option = options.role_of(known, role)
+        one = _candidate(role, option, seen) if option is not None else None
+        if one is not None:
+            made.append(one)
+    return made
+
+
+def _candidate(role: str, option: Option, seen: Watched) -> Candidate | None:
+    value = option.value
+    if role == PRECISION:
+        words = next((w for w in _WORDS if value in w.values() or _chosen(w, option)), None)
+        if option.is_switch or words is None:
+            return None
+        is_wide = words.get("fp32") == value or value not in words.values()
+        return Candidate(role, option, "bf16" if is_wide else "fp32", words)
+    if role == COMPILE:
+        return Candidate(role, option, value is not True, {}) if isinstance(value, bool) else None
+    if role == LEARNING_RATE:
+        return (
+            Candidate(role, option, float(value or 0) * 2, {}) if options.is_number(value) and value else None
+        )
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    if role in (MICRO_BATCH, ACCUMULATION):
+        return Candidate(role, option, value * 2, {}) if value > 0 else None
+    if role == PREFETCH and not seen.loader.get("num_workers"):
+        return None
+    if role == WORKERS:  # some loaders refuse to have none
+        return Candidate(role, option, value - 1 if value > 1 else value + 1, {})
+    return Candidate(role, option, value + 1, {})
+
+
+def _chosen(words: Mapping[str, Setting], option: Option) -> bool:
+    return len(set(words.values()) & set(option.choices)) > 1
+
+
+def shows(candidate: Candidate, before: Watched, after: Watched, others: Sequence[str] = ()) -> bool:
+    """Returns True if the run `after` shows the effect of the candidate, beside one `before` without it.
+
+    `others` are the roles that were tried in the same run.
+    """
+    if not before.steps or not after.steps:
+        return False
+    first, now = before.steps[0], after.steps[0]
+    match candidate.role:
+        case settings.MICRO_BATCH:
+            return _has_doubled(before, after)
+        case settings.ACCUMULATION:
+            return now.passes == 2 * first.passes
+        case settings.LEARNING_RATE:
+            return _has_doubled_rate(before.steps, after.steps) or (
+                not others and _moves_later(before, after)
+            )
+        case settings.WORKERS | settings.PREFETCH:
+            own, tried = before.loader.get(candidate.role), after.loader.get(candidate.role)
+            return bool(own != tried == candidate.tried)
+        case settings.PRECISION:
+            return now.dtype == _DTYPES.get(str(candidate.tried)) != first.dtype
+        case settings.COMPILE:
+            return after.compiled != before.compiled
+        case settings.SEED:
+            return not others and not _is_equal(now.loss, first.loss)
+    return False
+
+
+def _has_doubled(before: Watched, after: Watched) -> bool:
+    """Returns True if the batch of a pass has doubled: a loader's, or one dimension of the model's input."""
+    if (size := before.loader.get("batch_size")) is not None:
+        return bool(after.loader.get("batch_size") == 2 * size)
+    one, other = before.steps[0].shape, after.steps[0].shape
+    factors = [b / a for a, b in zip(one, other, strict=False) if a]
+    return len(one) == len(other) > 0 and sorted(factors) == [1.0] * (len(factors) - 1) + [2.0]
+
+
+def _has_doubled_rate(before: Sequence[Step], after: Sequence[Step]) -> bool:
+    """Returns True if the highest rate of the first steps has doubled, at whatever point of its schedule."""
+    for one, other in zip(before[:_COMPARED], after[:_COMPARED], strict=False):
+        if one.rates and other.rates and max(one.rates) > 0:
+            return math.isclose(max(other.rates), 2 * max(one.rates), rel_tol=1e-3)
+    return False
+
+
+def _moves_later(before: Watched, after: Watched) -> bool:
+    """Returns True if the first losses are equal and later ones are not, as by an update by hand."""
+    losses = [(a.loss, b.loss) for a, b in zip(before.steps, after.steps, strict=False)][:_COMPARED]
+    is_by_hand = not before.steps[0].rates
+    return is_by_hand and _is_equal(*losses[0]) and not all(_is_equal(*pair) for pair in losses[1:])
+
+
+def _is_equal(one: float | None, other: float | None) -> bool:
+    return one is not None and other is not None and math.isclose(one, other, rel_tol=_EQUAL)
+
+
+def samples_of_step(seen: Watched) -> int | None:
+    """Returns the samples of an optimizer step; None if neither a loader nor the model's input shows them."""
+    if not seen.steps:
+        return None
+    size = seen.loader.get("batch_size") or next(iter(seen.steps[0].shape), None)
+    return int(size) * seen.steps[0].passes if size else None
+
+
+def is_scheduled(seen: Watched) -> bool:
+    """Returns True if the learning rate changed while the training was watched."""
+    rates = {max(one.rates) for one in seen.steps if one.rates}
+    return len(rates) > 1
+
+
+def step_s(seen: Watched) -> float | None:
+    """Returns the median seconds of a step after the first few; None if too few were seen."""
+    times = [one.at_s for one in seen.steps[2:]]
+    gaps = sorted(b - a for a, b in itertools.pairwise(times))
+    return gaps[len(gaps) // 2] if gaps else None
+
+
+Stop = Callable[[Watched], bool]
+
+
+def after_steps(count: int) -> Stop:
+    """Returns a condition that holds once so many steps were seen."""
+    return lambda seen: len(seen.steps) >= count

@@ -1,0 +1,198 @@
+"""The options of a script, by its own parser or configuration, and their places in a command line. Pure."""
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.core.common_names import ENDS, EPOCHS, NAMES, OF_SCHEDULES
+from autotune.core.settings import Setting
+
+_ASSIGNED = re.compile(r"(?P<prefix>--)?(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.*)", re.DOTALL)
+EVERY = (
+    *("eval_interval", "eval_steps", "eval_every", "evaluate_every", "val_interval", "val_every"),
+    *("valid_steps", "val_check_interval", "validate_every", "eval_freq", "val_freq"),
+    *("eval_iters_interval", "test_interval"),
+)
+# Arguments of a framework's trainer that are settings, and their defaults.
+_OF_LIGHTNING: Mapping[str, Setting] = {
+    "max_epochs": None,
+    "max_steps": None,
+    "precision": "32-true",
+    "accumulate_grad_batches": 1,
+}
+_OF_TRANSFORMERS = (
+    *("per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "num_train_epochs"),
+    *("max_steps", "warmup_steps", "dataloader_num_workers", "seed"),
+)
+
+
+@dataclass(frozen=True)
+class Option:
+    """A setting that a script takes on its command line."""
+
+    name: str  # may be dotted
+    form: (
+        str  # words with `{}` for the value, such as `--lr {}`; a switch has no `{}`; empty: the hook sets it
+    )
+    value: Setting = None  # of the user's training; None: none, or unknown
+    flags: tuple[str, ...] = ()  # all spellings on the command line
+    choices: tuple[Setting, ...] = ()
+
+    @property
+    def is_switch(self) -> bool:
+        return self.form != "" and "{}" not in self.form
+
+    @property
+    def is_inside(self) -> bool:
+        """True if it is an argument of an object in the script, which the hook replaces: `optimizer.lr`."""
+        return self.form == ""
+
+    @property
+    def key(self) -> str:
+        """Last part of the name, normalized for comparison."""
+        return self.name.rpartition(".")[2].lower().replace("-", "_")
+
+    @property
+    def placeholder(self) -> str:
+        """Name in a search space, in which a dash would not be a name."""
+        return self.name.replace("-", "_")
+
+
+def of_parser(parser: Sequence[Mapping[str, Any]]) -> list[Option]:
+    """Returns the options of a parser as it was written down, without those that turn a setting off."""
+    return [
+        Option(
+            name=one["name"],
+            form=one["flag"] if one["is_switch"] else f"{one['flag']} {{}}",
+            value=one["value"],
+            flags=tuple(one["flags"]),
+            choices=tuple(one["choices"]),
+        )
+        for one in parser
+        if not one["is_switch"] or one["turns"] is True
+    ]
+
+
+def of_config(form: str, values: Mapping[str, Setting]) -> list[Option]:
+    """Returns the options of a configuration whose values are overridden by words of a `form`."""
+    return [Option(name, form.format(name=name, value="{}"), value) for name, value in values.items()]
+
+
+def of_names(names: Mapping[str, Setting], words: Sequence[str]) -> list[Option]:
+    """Returns the scalars of the main module that the command line sets as `--name=value`.
+
+    All of them, if the line sets one of them in this way to the value that it has; no option otherwise.
+    """
+    given = [match for word in words if (match := _ASSIGNED.fullmatch(word)) and match["name"] in names]
+    is_taken = any(str(names[match["name"]]) == match["value"] for match in given)
+    prefix = next((match["prefix"] or "" for match in given), "")
+    if not is_taken:
+        return []
+    return [Option(name, f"{prefix}{name}={{}}", value) for name, value in names.items()]
+
+
+def of_objects(loader: Mapping[str, Any], rates: Sequence[float], trainer: Mapping[str, Any]) -> list[Option]:
+    """Returns the arguments of a script's loader, optimizer and trainer that the hook can replace."""
+    given: dict[str, Setting] = {}
+    arguments = trainer.get("arguments", {})
+    if trainer.get("framework") == "transformers":
+        given = {f"trainer.{name}": arguments.get(name) for name in _OF_TRANSFORMERS}
+    else:
+        given |= {f"loader.{name}": loader.get(name) for name in ("batch_size", "num_workers")}
+        given |= {"optimizer.lr": max(rates)} if rates else {}
+    if trainer.get("framework") == "lightning":
+        given |= {f"trainer.{name}": arguments.get(name, usual) for name, usual in _OF_LIGHTNING.items()}
+    return [Option(name, "", value) for name, value in given.items() if value is not None]
+
+
+def known(options: Iterable[Option]) -> list[Option]:
+    """Returns each option once, the first of a name."""
+    return list({one.name: one for one in reversed(list(options))}.values())[::-1]
+
+
+def role_of(options: Iterable[Option], role: str) -> Option | None:
+    """Returns the option with the most common name for a role; None if there is none."""
+    names = NAMES[role]
+    found = [one for one in options if one.key in names and one.value is not None]
+    return min(found, key=lambda one: names.index(one.key), default=None)
+
+
+def ends(options: Iterable[Option]) -> tuple[str, list[Option]] | None:
+    """Returns the unit of what ends the training, `steps` or `epochs`, its option, and those that follow it.
+
+    A positive number of steps wins over epochs: where both are given, scripts stop at the steps.
+    """
+    counts = [
+        one for one in options if not one.is_switch and is_number(one.value) and float(one.value or 0) > 0
+    ]
+    by_key = {one.key: one for one in reversed(counts)}
+    for unit, names, others in (
+        ("steps", ENDS, OF_SCHEDULES),
+        ("epochs", EPOCHS, ("warmup_epochs", "decay_epochs", "lr_step_epochs", "cooldown_epochs")),
+    ):
+        end = next((by_key[name] for name in names if name in by_key), None)
+        if end is not None:
+            return unit, [end, *(by_key[name] for name in others if name in by_key)]
+    return None
+
+
+def evaluated(options: Iterable[Option]) -> Option | None:
+    """Returns the option for the steps between evaluations."""
+    by_key = {one.key: one for one in options if is_count(one.value)}
+    return next((by_key[name] for name in EVERY if name in by_key), None)
+
+
+def is_number(value: Setting) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def scaled(value: Setting, factor: float) -> Setting:
+    """Returns a count of steps or epochs multiplied by `factor`, at least 1 if it is above 1."""
+    product = round(float(value or 0) * factor)
+    return max(1 if float(value or 0) > 1 else 0, product)
+
+
+def is_count(value: Setting) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def put(words: Sequence[str], option: Option, text: str | None) -> list[str]:
+    """Returns the command line with `text` as the option's value; None removes a switch, or any option."""
+    at, count = _place(words, option) or (len(words), 0)
+    return [*words[:at], *_written(option, text, list(words[at : at + count])), *words[at + count :]]
+
+
+def _place(words: Sequence[str], option: Option) -> tuple[int, int] | None:
+    """Returns where the option stands, and in how many words; the last of several. None if it does not."""
+    if not option.flags:
+        prefix = option.form.partition("{}")[0]
+        at = [n for n, word in enumerate(words) if word.startswith(prefix.rstrip()) and " " not in prefix]
+        at = at or [n for n, word in enumerate(words) if " " in prefix and word == prefix.strip()]
+        return (at[-1], 2 if " " in prefix else 1) if at else None
+    for n in reversed(range(len(words))):
+        if words[n] in option.flags:
+            return n, 1 if option.is_switch else 2
+        if any(flag.startswith("--") and words[n].startswith(f"{flag}=") for flag in option.flags):
+            return n, 1
+    return None
+
+
+def _written(option: Option, text: str | None, before: Sequence[str]) -> Iterator[str]:
+    """Yields the words of an option in the spelling that it had `before`, if it had one."""
+    if text is None:
+        return
+    if option.is_switch:
+        yield option.form
+    elif len(before) == 2:
+        yield from (before[0], text)
+    elif len(before) == 1 and option.flags:
+        yield f"{before[0].partition('=')[0]}={text}"
+    else:
+        yield from (word.replace("{}", text) for word in option.form.split(" "))
+
+
+def line(words: Iterable[str]) -> str:
+    """Returns a command line as a shell reads it, with placeholders unquoted."""
+    return " ".join(word if re.fullmatch(r"[\w./=:,@%+{}-]+", word) else shlex.quote(word) for word in words)

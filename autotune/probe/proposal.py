@@ -1,0 +1,182 @@
+"""Writes a search space from what a probe found. Pure."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from autotune.core.settings import (
+    COMPILE,
+    LENGTH,
+    SEED,
+    Setting,
+)
+from autotune.probe import options
+from autotune.probe.effects import Candidate
+from autotune.probe.options import Option
+from autotune.probe.scores import Score
+
+_PRECISIONS = ("fp32", "bf16")  # fp16 needs a scaler of gradients that a script may not have
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a probe has found of a training."""
+
+    words: tuple[str, ...]  # its command line
+    directory: str
+    python: str | None
+    environment: Mapping[str, str]
+    kind: str  # of the workload
+    score: Score
+    minimize: bool
+    knobs: tuple[Candidate, ...] = ()  # options whose effect was seen
+    length: tuple[str, tuple[Option, ...]] | None = None  # steps or epochs, and the options that count them
+    every: Option | None = None  # between evaluations
+    followers: tuple[Option, ...] = ()  # rates that follow the learning rate
+    samples_per_epoch: int | None = None
+    training_s: float | None = None  # how long the user's training takes here, as far as it is known
+    cpus: int = 1
+
+
+def space(found: Found) -> dict[str, Any]:
+    """Returns the search space as its file has it."""
+    knobs = [one for one in found.knobs if one.role != SEED]
+    values: dict[str, Any] = {"workload": _workload(found)}
+    roles = {one.role: one.option.placeholder for one in found.knobs if one.role != one.option.placeholder}
+    if roles:
+        values["roles"] = roles
+    if words := {one.role: _words(one) for one in knobs if _has_words(one)}:
+        values["values"] = words
+    if found.every is not None:
+        values["evaluate_every"] = found.every.placeholder
+    if found.followers:
+        values["follow_learning_rate"] = [one.placeholder for one in found.followers]
+    values["baseline"] = dict(_baseline(found))
+    values["knobs"] = {one.option.placeholder: _knob(one, found) for one in knobs}
+    if found.length is not None:
+        unit, counted = found.length
+        values["knobs"][LENGTH] = {unit: [one.placeholder for one in counted]}
+    if found.samples_per_epoch and found.length and found.length[0] == "epochs":
+        values["training"] = {"samples_per_epoch": found.samples_per_epoch}
+    values["objective"] = {"minimize" if found.minimize else "maximize": found.score.name}
+    values["budget"] = {"trials": 40, **({"evaluations_per_trial": 1} if found.every else {})}
+    return values
+
+
+def _workload(found: Found) -> dict[str, Any]:
+    run, flags = list(found.words), dict[str, Any]()
+    for option in _used(found):
+        if option.is_inside:
+            continue
+        if option.is_switch:
+            run = options.put(run, option, None)
+            flags[option.placeholder] = {_key(found, option): option.form}
+        else:
+            run = options.put(run, option, f"{{{option.placeholder}}}")
+    workload: dict[str, Any] = {"kind": found.kind, "run": options.line(run), "directory": found.directory}
+    if found.python:
+        workload["python"] = found.python
+    if found.environment:
+        workload["environment"] = dict(found.environment)
+    if flags:
+        workload["flags"] = flags
+    if found.score.kind != "reported":
+        workload |= {found.score.kind: found.score.place} if found.score.kind else {}
+        workload["quality"] = {found.score.name: found.score.pattern}
+    if not any(one.role == SEED for one in found.knobs):
+        workload["seed"] = "hook"
+    workload["view"] = True
+    return workload
+
+
+def _key(found: Found, option: Option) -> str:
+    is_compile = any(one.role == COMPILE and one.option == option for one in found.knobs)
+    return "default" if is_compile else "true"
+
+
+def _used(found: Found) -> list[Option]:
+    """Returns the options that become settings, each once."""
+    counted = found.length[1] if found.length else ()
+    used = [one.option for one in found.knobs] + list(counted) + list(found.followers)
+    return options.known([*used, *([found.every] if found.every else [])])
+
+
+def _has_words(one: Candidate) -> bool:
+    is_inside = one.option.is_inside  # the framework has its own
+    return not is_inside and (bool(one.words) or (one.role == COMPILE and not one.option.is_switch))
+
+
+def _words(one: Candidate) -> dict[str, Setting]:
+    if one.role == COMPILE:
+        return {"off": False, "default": True}
+    return {name: word for name, word in one.words.items() if name in _PRECISIONS or word == one.option.value}
+
+
+def _baseline(found: Found) -> Iterator[tuple[str, Any]]:
+    by_option = {one.option: one for one in found.knobs}
+    groups: dict[str, dict[str, Setting]] = {}
+    for option in _used(found):
+        value = _own(by_option.get(option), option)
+        if option.is_inside:
+            group, _, name = option.name.partition(".")
+            groups.setdefault(group, {})[name] = value
+        else:
+            yield option.placeholder, value
+    yield from groups.items()
+
+
+def _own(candidate: Candidate | None, option: Option) -> Setting:
+    """Returns the user's value of an option, in the tuner's words."""
+    if candidate is None:
+        return option.value
+    if candidate.role == COMPILE:
+        return "default" if option.value else "off"
+    named = {word: name for name, word in candidate.words.items()}
+    has_words = bool(candidate.words) and not option.is_inside  # a framework has its own
+    return named.get(option.value, "fp32") if has_words else option.value
+
+
+def _knob(one: Candidate, found: Found) -> dict[str, Any]:
+    value: Any = one.option.value
+    own, cpus = _own(one, one.option), found.cpus
+    words = [one.words.get(name, name) if one.option.is_inside else name for name in _PRECISIONS]
+    match one.role:
+        case "learning_rate":
+            return {"scale": "sqrt"}
+        case "micro_batch_size":
+            return {"choice": sorted({max(1, value // 2), value, 2 * value, 4 * value})}
+        case "accumulation_steps":
+            parts = {value // by for by in (4, 2) if value % by == 0}
+            return {"choice": sorted({*parts, value, 2 * value})}
+        case "num_workers":
+            return {"choice": sorted({value, *(n for n in (1, 2, 4, 8) if n <= cpus)})}
+        case "prefetch_factor":
+            return {"choice": sorted({value or 2, 2, 4})}
+        case "precision":
+            return {"choice": list(dict.fromkeys([own, *words]))}
+    return {"choice": ["off", "default"]}
+
+
+def text(found: Found, notes: Sequence[str]) -> str:
+    """Returns the search space as YAML, with `notes` as comments at its top."""
+    values = space(found)
+    parts = [_section(name, value) for name, value in values.items()]
+    head = [f"# {note}" for note in notes]
+    return "\n".join([*head, *parts]) + "\n"
+
+
+def _section(name: str, value: Any) -> str:
+    """Returns a section in block style down to its second level, and in flow style below."""
+    if not isinstance(value, dict) or not value:
+        return f"{name}: {_inline(value)}"
+    return "\n".join([f"{name}:", *(f"  {_inline(key)}: {_inline(one)}" for key, one in value.items())])
+
+
+def _inline(value: Any) -> str:
+    dumped: str = yaml.safe_dump(
+        value, default_flow_style=True, width=math.inf, allow_unicode=True, sort_keys=False
+    )
+    return dumped.removesuffix("...\n").strip()

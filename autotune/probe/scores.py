@@ -1,0 +1,269 @@
+"""Finds the numbers that a training tells about its quality: printed, in files, or logged. Pure."""
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from autotune.core import units
+from autotune.probe.watching import Watched
+
+NUMBER = r"([-+]?\d+\.?\d*(?:[eE][-+]?\d+)?|nan)"
+_NUMBER = re.compile(r"(?<![\w./@])[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?(?![\w.]*\w)(?!/)")
+_LOWER = frozenset(
+    {
+        *(
+            "loss",
+            "losses",
+            "perplexity",
+            "ppl",
+            "nll",
+            "bpc",
+            "bpb",
+            "bpd",
+            "err",
+            "error",
+            "mse",
+            "rmse",
+            "mae",
+        ),
+        *("wer", "cer", "fid", "eer"),
+    }
+)
+_HIGHER = frozenset(
+    {
+        *("acc", "accuracy", "bleu", "f", "auc", "auroc", "map", "ap", "iou", "miou", "dice", "psnr", "ssim"),
+        *(
+            "rouge",
+            "meteor",
+            "cider",
+            "recall",
+            "precision",
+            "top",
+            "mrr",
+            "ndcg",
+            "reward",
+            "spearman",
+            "pearson",
+        ),
+        *("mcc", "em", "elo", "score"),
+    }
+)
+# Words for the data of an evaluation: the short one, and the order in which a choice is made between several.
+_SPLITS = {
+    **dict.fromkeys(("val", "valid", "validation", "validate", "heldout"), ("val", 0)),
+    **dict.fromkeys(("eval", "evaluate", "evaluation", "evaluating"), ("eval", 1)),
+    "dev": ("dev", 1),
+    **dict.fromkeys(("test", "testing"), ("test", 2)),
+}
+_TRAINED = frozenset({"train", "training", "lr", "epoch", "step", "iter", "time", "ms", "s", "it"})
+_BEST = frozenset({"best", "max", "min", "lowest", "highest"})  # not of this evaluation
+_CLAUSE = re.compile(r"[,;|\t]|\s{2,}|(?<![\w@.-])[-+]?\d[\d./]*(?:[:\s]|$)")  # what ends a clause of a line
+_MARKS = " -()[]%*=>{'\""
+_STAMP = re.compile(r"\d{6,}([-_T:.]?\d+)*")  # a date and time in a path, which another run does not have
+_MOST_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number that a training tells now and then."""
+
+    name: str
+    kind: str  # "": printed; else csv, jsonl, tensorboard or wandb
+    place: str  # the file or directory; empty if it is printed
+    pattern: str  # regular expression, or the column or tag
+    values: tuple[float, ...]  # in the order in which they came
+
+    @property
+    def minimize(self) -> bool | None:
+        """True if a lower value is better, as its name says; None if the name does not tell."""
+        known = {True: _LOWER, False: _HIGHER}
+        said = [lower for word in _words(self.name) for lower, names in known.items() if word in names]
+        return said[-1] if said else None
+
+    @property
+    def is_evaluated(self) -> bool:
+        """True if its name says that it is of an evaluation."""
+        return self.split is not None
+
+    @property
+    def split(self) -> int | None:
+        """Order of the data that it was measured on, 0 for validation data; None if its name says none."""
+        return next((_SPLITS[word][1] for word in _words(self.name) if word in _SPLITS), None)
+
+    @property
+    def is_informative(self) -> bool:
+        """True unless all its values are zero, or several are all the same."""
+        different = set(self.values)
+        return different != {0.0} and (len(self.values) < 2 or len(different) > 1)
+
+    @property
+    def described(self) -> str:
+        """What it did during the run, for a person."""
+        place = f" in {self.place}" if self.place else " in the output"
+        shown = [f"{value:.5g}" for value in self.values]
+        if len(shown) > _MOST_SHOWN:
+            shown = [*shown[: _MOST_SHOWN - 1], "...", shown[-1]]
+        return f"{self.name}{place}: {' -> '.join(shown)}"
+
+
+def scores(seen: Watched) -> list[Score]:
+    """Returns the scores that a run told, the likeliest first.
+
+    Numbers that stay the same are left out, printed ones if they are logged or in a file, test scores beside
+    those of a validation, those of a training beside those of an evaluation, and perplexities beside losses.
+    """
+    found = [*_logged(seen), *_in_tables(seen.tables), *_printed(seen)]
+    evaluated = [one for one in found if one.split is not None]
+    for kinds in (("reported",), ("csv", "jsonl", "tensorboard", "wandb")):
+        if any(one.kind in kinds for one in evaluated):
+            evaluated = [one for one in evaluated if one.kind in kinds]
+    found = [one for one in (evaluated or found) if one.is_informative]  # zeros may become more
+    evaluated = [one for one in found if one.split is not None]
+    best = min((one.split for one in evaluated if one.split is not None), default=None)
+    chosen = [one for one in evaluated if one.split == best] or list(_untold(found, len(seen.steps)))
+    losses = [one for one in chosen if "loss" in _words(one.name)]
+    chosen = [one for one in chosen if not any(_is_exponential(one, loss) for loss in losses)]
+    first_of_name: dict[str, Score] = {}
+    for one in sorted(chosen, key=_rank):
+        first_of_name.setdefault(one.name, one)
+    return list(first_of_name.values())
+
+
+def _untold(found: Sequence[Score], steps: int) -> Iterator[Score]:
+    """Yields the scores of no split that come less often than every second step."""
+    for one in found:
+        if (
+            one.minimize is not None
+            and len(one.values) < max(2, steps // 2)
+            and not _TRAINED & set(_words(one.name))
+        ):
+            yield one
+
+
+def _is_exponential(score: Score, loss: Score) -> bool:
+    """Returns True if a score is the exponential of a loss, as a perplexity is."""
+    pairs = list(zip(score.values, loss.values, strict=False))
+    return bool(pairs) and all(a >= 1 and math.isclose(math.log(a), b, abs_tol=0.02) for a, b in pairs)
+
+
+def _rank(score: Score) -> tuple[bool, bool, bool]:
+    words = set(_words(score.name))
+    return bool(words & _BEST), score.minimize is None, score.kind == ""
+
+
+def is_clear(candidates: Sequence[Score]) -> bool:
+    """Returns True if one score alone comes into question, beside the best one so far."""
+    likely = [one for one in candidates if not set(_words(one.name)) & _BEST and one.minimize is not None]
+    return len(likely) == 1
+
+
+def _words(name: str) -> list[str]:
+    return re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
+
+
+def _logged(seen: Watched) -> Iterator[Score]:
+    """Yields the scores that are logged, or known to a framework's trainer."""
+    for logger, place, name in dict.fromkeys(one[:3] for one in seen.logged):
+        values = tuple(one[3] for one in seen.logged if one[:3] == (logger, place, name))
+        yield Score(cleaned(name), logger, _STAMP.sub("*", place), name, values)
+
+
+def _in_tables(files: Mapping[str, str]) -> Iterator[Score]:
+    for path, text in files.items():
+        rows = _rows(path, text)
+        for name in dict.fromkeys(name for row in rows for name in row):
+            values = tuple(n for row in rows if (n := units.number(row.get(name))) is not None)
+            if values:
+                kind = "csv" if path.endswith(".csv") else "jsonl"
+                yield Score(cleaned(name), kind, _STAMP.sub("*", path), name, values)
+
+
+def _rows(path: str, text: str) -> list[Mapping[str, object]]:
+    if path.endswith(".csv"):
+        return [{k: _as_number(v) for k, v in row.items() if k} for row in csv.DictReader(io.StringIO(text))]
+    rows: list[Mapping[str, object]] = []
+    for line in text.splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            return []
+        rows += [row] if isinstance(row, dict) else []
+    return rows
+
+
+def _as_number(text: object) -> float | None:
+    try:
+        return float(str(text))
+    except ValueError:
+        return None
+
+
+def _printed(seen: Watched) -> Iterator[Score]:
+    """Yields the numbers in the output that have a label, by their lines' shape."""
+    by_label: dict[str, list[float]] = {}
+    names: dict[str, str] = {}
+    for text, _ in seen.lines:
+        for label, between, before, value in _labelled(text):
+            name = _named(label, before)
+            if name is not None:
+                pattern = _pattern(label, between, text)
+                names.setdefault(pattern, name)
+                by_label.setdefault(pattern, []).append(value)
+    for pattern, values in by_label.items():
+        yield Score(names[pattern], "", "", pattern, tuple(values))
+
+
+def _labelled(text: str) -> Iterator[tuple[str, str, str, float]]:
+    """Yields every number of a line, with its label, what stands between them, and all text before the label.
+
+    The label is right before the number, or before another one and an equals sign: `score: 43/500 = 8.6`.
+    """
+    for match in _NUMBER.finditer(text):
+        before = text[: match.start()].rstrip()
+        pieces = _CLAUSE.split(before)
+        label, between = pieces[-1].lstrip(_MARKS), ""
+        if len(pieces) > 1 and before.endswith("=") and not re.search(r"[A-Za-z]", label):
+            label, between = pieces[-2].strip().lstrip(_MARKS), ".*="
+        if re.search(r"[A-Za-z]", label):
+            yield label, between, before, float(match[0])
+
+
+def _named(label: str, before: str) -> str | None:
+    """Returns the name of a printed score; None if neither its label nor its line says that it is one."""
+    own, line = _words(label), _words(before)
+    metric = next((word for word in reversed(own) if word in _LOWER | _HIGHER), None)
+    if metric is None or set(own) & {"train", "training"}:
+        return None
+    split = next((_SPLITS[word][0] for word in (*reversed(own), *reversed(line)) if word in _SPLITS), None)
+    best = next((word for word in own if word in _BEST), None)
+    return "_".join(dict.fromkeys(filter(None, (best, split, *_of_metric(label, metric)))))
+
+
+def _of_metric(label: str, metric: str) -> tuple[str, ...]:
+    """Returns the metric with its digit, as of BLEU-4 and top-5."""
+    digit = re.search(rf"(?i)\b{metric}[-_@]?(\d)\b", label)
+    return (f"{metric}_{digit[1]}",) if digit else (metric,)
+
+
+def _pattern(label: str, between: str, text: str) -> str:
+    """Returns a pattern for the number behind a label: the first one, if the line has the label twice."""
+    own = r"\s+".join(map(re.escape, label.split())) + between + r"\s*"
+    start = r"\b" if label[:1].isalnum() else ""
+    short = f"{start}{own}{NUMBER}"
+    return short if len(re.findall(short, text)) == 1 else f"^.*?{short}"
+
+
+def cleaned(name: str) -> str:
+    """Returns a name of letters, digits and underscores."""
+    return re.sub(r"\W+", "_", name).strip("_").lower()
+
+
+def named(candidates: Iterable[Score], name: str) -> Score | None:
+    """Returns the score called `name`, by its own spelling or the cleaned one; None if there is none."""
+    return next(
+        (one for one in candidates if name in (one.name, one.pattern) or cleaned(name) == one.name), None
+    )

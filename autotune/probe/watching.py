@@ -1,0 +1,164 @@
+"""Runs a command line with the probe in it, and reads what that writes down."""
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autotune.inside.inbox import SITE
+from autotune.inside.site import autotune_wire as wire
+from autotune.probe import options
+from autotune.probe.options import Option
+from autotune.workloads.command.process import Line, Process
+
+_MARK = "AUTOTUNE_PROBED"
+_LOOK_S, _GRACE_S = 0.2, 5.0
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line of the user, and where it runs."""
+
+    words: tuple[str, ...]
+    directory: Path
+    environment: Mapping[str, str] = field(default_factory=dict)  # beside that of this process
+
+
+@dataclass(frozen=True)
+class Step:
+    """A training step: learning rates by parameter group, and what it trained on."""
+
+    at_s: float  # monotonic clock
+    rates: tuple[float, ...]
+    passes: int  # backward passes
+    shape: tuple[int, ...]  # of the first input of the model
+    dtype: str  # of its numbers; autocast's if that is on
+    loss: float | None  # of the first backward pass
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What a run of a command line was seen to do."""
+
+    begun_s: float = 0.0  # monotonic clock
+    seconds: float = 0.0
+    code: int | None = None  # None: it was ended
+    steps: tuple[Step, ...] = ()
+    options: tuple[Option, ...] = ()
+    loader: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # of the training: batch_size, num_workers, batches, items
+    trainer: Mapping[str, Any] = field(default_factory=dict)  # framework and its arguments
+    logged: tuple[tuple[str, str, str, float], ...] = ()  # logger, its directory, name, value
+    lines: tuple[tuple[str, float], ...] = ()  # output, and the time of each line
+    wrote: tuple[str, ...] = ()  # files in its directory, relative to that
+    tables: Mapping[str, str] = field(
+        default_factory=dict
+    )  # texts of the CSV and JSON-lines files among them
+    compiled: bool = False
+
+    @property
+    def has_failed(self) -> bool:
+        return self.code not in (None, 0)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.code == 0
+
+    @property
+    def tail(self) -> list[str]:
+        return [text for text, _ in self.lines[-20:]]
+
+    def steps_before(self, at_s: float) -> int:
+        """Returns the number of steps that had ended by a time."""
+        return sum(one.at_s <= at_s for one in self.steps)
+
+
+def watch(command: Command, place: Path, is_enough: Callable[[Watched], bool], most_s: float) -> Watched:
+    """Runs `command` in its view until it ends, `is_enough` of what was seen, or for `most_s`.
+
+    Raises InputError if it cannot be started.
+    """
+    notes, mark = place / f"{uuid.uuid4().hex}.jsonl", uuid.uuid4().hex
+    notes.touch()
+    lines: list[tuple[str, float]] = []
+
+    def heard(line: Line) -> bool:
+        lines.append((line.text, line.at_s))
+        return True
+
+    environment = {
+        **os.environ,
+        "PYTHONUNBUFFERED": "1",
+        **command.environment,
+        "PYTHONPATH": os.pathsep.join(
+            filter(None, (str(SITE), command.environment.get("PYTHONPATH") or os.environ.get("PYTHONPATH")))
+        ),
+        wire.PROBE: str(notes),
+        wire.VIEW: str(place),
+        _MARK: mark,
+    }
+    environment.pop(wire.SOCKET, None)
+    begun_s = time.monotonic()
+    process = Process(list(command.words), command.directory, environment, _MARK, heard, is_silent=True)
+    try:
+        while True:
+            process.wait(_LOOK_S)
+            code, seconds = process.code, time.monotonic() - begun_s
+            seen = read(notes.read_text(encoding="utf-8"), command.words, lines, seconds, code)
+            if code is not None or seconds > most_s or is_enough(seen):
+                return seen
+    finally:
+        process.end(_GRACE_S)
+
+
+def read(
+    notes: str, words: Sequence[str], lines: Sequence[tuple[str, float]], seconds: float, code: int | None
+) -> Watched:
+    """Returns what a run was seen to do, from what its probe wrote down and what it printed."""
+    by_kind: dict[str, list[Any]] = {}
+    steps, loaders, logged = list[Step](), list[Mapping[str, Any]](), list[tuple[str, str, str, float]]()
+    for note in _notes(notes):
+        for kind, value in note.items():
+            by_kind.setdefault(kind, []).append(value)
+        if "step" in note:
+            one = note["step"]
+            shape, rates = tuple(one["shape"] or ()), tuple(one["rates"])
+            steps.append(Step(one["at_s"], rates, one["passes"], shape, one["dtype"], one["loss"]))
+            loaders += [one["loader"]] if "loader" in one else []
+        if "logged" in note:
+            logger, place, values = note["logged"]
+            logged += [(logger, place, name, value) for name, value in values.items()]
+    return Watched(
+        begun_s=time.monotonic() - seconds,
+        seconds=seconds,
+        code=code,
+        steps=tuple(steps),
+        options=tuple(_options(by_kind, words)),
+        loader=loaders[0] if loaders else {},
+        trainer=next(iter(by_kind.get("trainer", ())), {}),
+        logged=tuple(logged),
+        lines=tuple(lines),
+        wrote=tuple(by_kind.get("wrote", ())),
+        compiled="compiled" in by_kind,
+    )
+
+
+def _notes(text: str) -> Iterator[dict[str, Any]]:
+    for line in text.splitlines(keepends=True):
+        if line.endswith("\n"):  # else it is being written
+            yield json.loads(line)
+
+
+def _options(by_kind: Mapping[str, list[Any]], words: Sequence[str]) -> list[Option]:
+    parsers = sorted(by_kind.get("parser", ()), key=len, reverse=True)
+    configs = by_kind.get("config", ())
+    found = [one for parser in parsers[:1] for one in options.of_parser(parser)]
+    found += [one for config in configs for one in options.of_config(config["form"], config["values"])]
+    if not found:
+        found += [one for names in by_kind.get("names", ()) for one in options.of_names(names, words)]
+    return options.known(found)

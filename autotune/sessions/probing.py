@@ -1,0 +1,89 @@
+"""Probes the command line of a training, and writes the search space that was found."""
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from autotune.core import units
+from autotune.core.errors import InputError, printable
+from autotune.probe import command, proposal
+from autotune.probe.command import Prober, Wishes
+from autotune.probe.scores import Score
+from autotune.sessions.requests import Probing
+from autotune.system import telemetry
+from autotune.system.telemetry import Hardware
+
+_TRAININGS = 20  # that a search should have time for
+
+
+def is_command(words: Sequence[str]) -> bool:
+    """Returns True if the words are a command line rather than the one search space of a search."""
+    return len(words) > 1 or (
+        len(words) == 1 and not words[0].endswith((".yaml", ".yml")) and "/" in words[0]
+    )
+
+
+def space(words: Sequence[str], asked: Probing, hardware: Hardware, time_s: float | None) -> str:
+    """Returns the text of a search space for a command line; tells what was found and how long it takes.
+
+    Raises InputError if its training fails, shows no step or no score, or if a choice is open and nobody is
+    there to make it.
+    """
+    wishes = Wishes(asked.score or "", _direction(asked), command.roles(asked.only))
+    choose = command.first if asked.yes else _ask if sys.stdin.isatty() else command.refuse
+    with tempfile.TemporaryDirectory(prefix="autotune-probe-") as place:
+        prober = Prober(words, Path.cwd(), Path(place), _say)
+        found, lines = command.probe(prober, wishes, choose, hardware.cpus)
+    for line in lines:
+        _say(line)
+    if found.training_s is not None:
+        _say(_plan(found.training_s, time_s))
+    return proposal.text(found, lines)
+
+
+def write(words: Sequence[str], asked: Probing, output: Path) -> int:
+    """Probes a command line, writes its search space into a new file, and says what is next."""
+    if output.exists():
+        raise InputError(f"{output}: exists already: name another file with --output")
+    text = space(words, asked, telemetry.hardware(), None)
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{output}: cannot be written: {error.strerror}") from None
+    print(f"{output}: written; then: python -m autotune search {output}")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+def _direction(asked: Probing) -> bool | None:
+    """Returns True if a lower score was said to be better, False if a higher one, None if neither."""
+    if asked.maximize and asked.minimize:
+        raise InputError("--maximize, --minimize: at most one of them")
+    return None if not (asked.maximize or asked.minimize) else asked.minimize
+
+
+def _ask(candidates: Sequence[Score]) -> Score:
+    """Asks on the terminal which score counts."""
+    for number, one in enumerate(candidates, 1):
+        _say(f"  {number}) {one.described}")
+    _say("Which of these says how good the training is? [1]")
+    answer = sys.stdin.readline().strip() or "1"
+    if not answer.isdigit() or not 1 <= int(answer) <= len(candidates):
+        raise InputError(f"a number from 1 to {len(candidates)}: got {answer!r}")
+    return candidates[int(answer) - 1]
+
+
+def _plan(training_s: float, time_s: float | None) -> str:
+    """Returns how long a training takes, and how many there is time for."""
+    one, wanted = units.format_seconds(training_s), units.format_seconds(_TRAININGS * training_s)
+    if time_s is None:
+        advised = f"--time {wanted.replace(' ', '')} has room for {_TRAININGS}"
+        return f"A training takes about {one} here; {advised}."
+    count = int(time_s / training_s)
+    room = f"{units.format_seconds(time_s)} have room for {count}"
+    better = f"; {wanted} would have for {_TRAININGS}" if count < _TRAININGS else ""
+    return f"A training takes about {one} here: {room}{better}."

@@ -1,0 +1,69 @@
+"""Views of a script's directory, in which it may write: its own files stay as they are.
+
+A view has the directories, copies of small files, and links to large ones. The directories above it are
+there, too, so that paths such as `../data` lead to the same files.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from autotune.core.errors import InputError
+
+_COPIED_BYTES = 2**20  # files of at most so many are copied, because a script may write to them in place
+_MOST_FILES = 50_000
+_LEVELS = 3  # directories above the script's of which the view has the entries
+_LINKED = frozenset({".git", ".venv", "venv", "env", "node_modules", "__pycache__", "site-packages"})
+
+
+def make(directory: Path, place: Path) -> Path:
+    """Makes a view of `directory` below `place`, or completes the one that is there; returns its path.
+
+    Raises InputError if the directory has too many files.
+    """
+    directory = directory.resolve()
+    view = place / directory.relative_to("/")
+    view.mkdir(parents=True, exist_ok=True)
+    at, inside = directory, view
+    for _ in range(_LEVELS):
+        if at == at.parent:
+            break
+        for sibling in _entries(at.parent):
+            if sibling != at and not os.path.lexists(link := inside.parent / sibling.name):
+                link.symlink_to(sibling)
+        at, inside = at.parent, inside.parent
+    for count, (source, made) in enumerate(_files(directory, view, place.resolve())):
+        if count > _MOST_FILES:
+            raise InputError(
+                f"{directory}: more than {_MOST_FILES:,} files: start the search where the script is"
+            )
+        if not os.path.lexists(made):
+            _add(source, made)
+    return view
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return list(directory.iterdir())
+    except OSError:  # not ours to read
+        return []
+
+
+def _files(directory: Path, view: Path, left_out: Path) -> Iterator[tuple[Path, Path]]:
+    """Yields the files below `directory` with their place in the view, whose directories it makes."""
+    for entry in _entries(directory):
+        made = view / entry.name
+        if entry.is_symlink() or not entry.is_dir() or entry.name in _LINKED:
+            yield entry, made
+        elif entry not in (left_out, *left_out.parents):
+            made.mkdir(exist_ok=True)
+            yield from _files(entry, made, left_out)
+
+
+def _add(source: Path, made: Path) -> None:
+    is_small = source.is_file() and source.stat().st_size <= _COPIED_BYTES
+    if is_small:
+        shutil.copy2(source, made)
+    elif source.exists() and not source.is_fifo() and not source.is_socket():
+        made.symlink_to(source.resolve())

@@ -1,0 +1,92 @@
+"""Training scripts that know nothing of the tuner, each with another way to take its settings."""
+
+MODEL = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+model = nn.Linear(4, 1)
+"""
+
+ARGPARSE = f"""
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=4)
+parser.add_argument("--lr", type=float, default=0.01)
+parser.add_argument("--epochs", type=int, default=500)
+parser.add_argument("--num-workers", type=int, default=0)
+parser.add_argument("--seed", type=int, default=1)
+parser.add_argument("--hidden-batch", dest="bs", type=int, default=7)
+args = parser.parse_args()
+import torch
+torch.manual_seed(args.seed)
+{MODEL}
+optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+for epoch in range(args.epochs):
+    for x, y in DataLoader(data, args.batch_size, shuffle=True, num_workers=args.num_workers):
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    after = nn.functional.mse_loss(model(x), y)
+    print(f"epoch {{epoch}} train loss {{loss.item():.4f}} val loss {{after.item():.5f}}")
+    open("result.txt", "a").write("done")
+"""
+
+# A configurator takes `--name=value`, batches come from no loader, and a schedule ends with the training.
+GLOBALS = """
+import sys
+batch_size, learning_rate, max_iters, accumulation_steps = 4, 1e-2, 4000, 1
+for word in sys.argv[1:]:
+    name, value = word[2:].split("=")
+    globals()[name] = type(globals()[name])(value)
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
+for step in range(max_iters):
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate * (1 - step / max_iters)
+    optimizer.zero_grad()
+    for _ in range(accumulation_steps):
+        nn.functional.mse_loss(model(torch.randn(batch_size, 4)), torch.randn(batch_size, 1)).backward()
+    optimizer.step()
+    if step % 6 == 5:
+        print(f"step {step}: val loss {1 / (step + 1):.4f}, val acc {step / max_iters:.2f}")
+"""
+
+# Nothing can be set from outside.
+CONSTANTS = f"""
+{MODEL}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(10_000):
+    for x, y in DataLoader(data, batch_size=4, shuffle=True):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+    print(f"eval_accuracy: {{epoch / 10_000 + 0.1:.4f}}")
+"""
+
+# Weights are updated by hand: no optimizer shows its rate.
+BY_HAND = f"""
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=0.01)
+parser.add_argument("--batch_size", type=int, default=4)
+args = parser.parse_args()
+import torch
+torch.manual_seed(0)
+{MODEL}
+for step in range(100_000):
+    x = torch.randn(3, args.batch_size, 4)
+    loss = model(x).pow(2).mean()
+    loss.backward()
+    for parameter in model.parameters():
+        parameter.data -= args.lr * parameter.grad
+        parameter.grad = None
+    if step % 10 == 9:
+        print(f"| valid loss  {{loss.item():.6f}} | valid ppl  {{loss.exp().item():.6f}} |")
+"""

@@ -1,0 +1,122 @@
+"""Command lines of scripts that know nothing of the tuner are probed for real."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from autotune.core.errors import InputError
+from autotune.probe import command, proposal
+from autotune.probe.command import Prober, Wishes
+from autotune.probe.proposal import Found
+from autotune.space import spaces
+from tests.autotune.probe import scripts
+
+Probe = Callable[..., Found]
+
+
+@pytest.fixture
+def probe(tmp_path: Path) -> Probe:
+    """Probes a script with further words on its command line."""
+
+    def probe(script: str, *words: str, wishes: Wishes | None = None) -> Found:
+        home, place = tmp_path / "home", tmp_path / "place"
+        home.mkdir(exist_ok=True)
+        place.mkdir()
+        (home / "train.py").write_text(script)
+        (home / "result.txt").write_text("mine")
+        said: list[str] = []
+        prober = Prober([sys.executable, "train.py", *words], home, place, said.append)
+        found, _ = command.probe(prober, wishes or Wishes(), command.refuse, cpus=2)
+        return found
+
+    return probe
+
+
+def _knobs(found: Found) -> dict[str, str]:
+    return {one.role: one.option.name for one in found.knobs}
+
+
+def test_options_count_if_their_effect_is_seen(probe: Probe, tmp_path: Path) -> None:
+    found = probe(scripts.ARGPARSE, "--lr", "0.02")
+    assert _knobs(found) == {
+        "micro_batch_size": "batch_size",
+        "learning_rate": "lr",
+        "num_workers": "num_workers",
+        "seed": "seed",
+    }
+    assert found.length is not None
+    assert (found.length[0], [one.name for one in found.length[1]]) == ("epochs", ["epochs"])
+    assert (found.score.name, found.minimize, found.samples_per_epoch) == ("val_loss", True, 64)
+    assert (tmp_path / "home" / "result.txt").read_text() == "mine", (
+        "what the script writes stays in the view"
+    )
+    assert sorted(one.name for one in (tmp_path / "home").iterdir()) == ["result.txt", "train.py"]
+    space = spaces.parse(proposal.text(found, []), "found")
+    assert space.baseline["learning_rate"] == 0.02
+    run = proposal.space(found)["workload"]["run"]
+    assert run.endswith(
+        "--lr {lr} --batch-size {batch_size} --num-workers {num_workers} --seed {seed} --epochs {epochs}"
+    )
+
+
+def test_names_of_the_script_are_options_if_the_line_sets_one_of_them(probe: Probe) -> None:
+    found = probe(scripts.GLOBALS, "--batch_size=8", wishes=Wishes(score="val_loss"))
+    assert _knobs(found) == {
+        "micro_batch_size": "batch_size",
+        "accumulation_steps": "accumulation_steps",
+        "learning_rate": "learning_rate",
+    }
+    assert found.length is not None
+    assert found.length[1][0].name == "max_iters"
+    workload = proposal.space(found)["workload"]
+    assert workload["seed"] == "hook"
+    assert "--batch_size={batch_size} " in workload["run"]
+
+
+def test_without_options_the_hook_sets_what_the_script_makes(probe: Probe) -> None:
+    found = probe(scripts.CONSTANTS)
+    assert found.kind == "torch"
+    assert _knobs(found) == {
+        "micro_batch_size": "loader.batch_size",
+        "num_workers": "loader.num_workers",
+        "learning_rate": "optimizer.lr",
+    }
+    assert (found.score.name, found.minimize, found.length) == ("eval_accuracy", False, None)
+    space = spaces.parse(proposal.text(found, []), "found")
+    assert space.baseline["micro_batch_size"] == 4
+
+
+def test_an_update_by_hand_shows_its_rate_in_later_losses(probe: Probe) -> None:
+    found = probe(scripts.BY_HAND)
+    assert _knobs(found) == {"micro_batch_size": "batch_size", "learning_rate": "lr"}
+    assert found.score.name == "val_loss", "the perplexity says the same"
+
+
+def test_several_scores_are_a_question_that_nobody_answers(probe: Probe) -> None:
+    with pytest.raises(InputError, match=r"--score NAME: which of these counts\? val_.*; val_"):
+        probe(scripts.GLOBALS, "--batch_size=8")
+
+
+def test_only_what_is_asked_for_is_tried(probe: Probe) -> None:
+    found = probe(scripts.ARGPARSE, wishes=Wishes(roles=command.roles("workers")))
+    assert set(_knobs(found)) == {"num_workers", "seed"}
+    assert found.length is None
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("raise SystemExit(3)", "exit code 3 before its first step"),
+        ("print('no torch here')", "no training step was seen"),
+    ],
+)
+def test_a_command_that_does_not_train_is_told_in_one_line(probe: Probe, script: str, why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        probe(script)
+
+
+def test_groups_that_nobody_knows_are_refused() -> None:
+    with pytest.raises(InputError, match=r"--only: of batch, lr, .*: got speed"):
+        command.roles("lr,speed")
