@@ -202,15 +202,6 @@ def test_r2gen_trains_on_one_gpu():
         registry.load("r2gen").require_gpus(2)
 
 
-def test_what_init_could_not_know_has_to_be_said(tmp_path):
-    file = tmp_path / "space.yaml"
-    file.write_text(
-        "workload: r2gen\nbaseline: {d_model: '?', data: '?', seed: 1}\nknobs: {seed: {choice: [1, 2]}}"
-    )
-    with pytest.raises(InputError, match=r"space.yaml: baseline.d_model, baseline.data: say what"):
-        prepare.require_said(prepare.read_space(file, {}), file)
-
-
 def test_an_override_is_checked_like_the_file(tmp_path):
     with pytest.raises(InputError, match=r"budget\.trials"):
         prepare.read_space(space_file("cpu"), {"budget": {"trials": 0}})
