@@ -1,5 +1,5 @@
 """The session directory: every path in it, and the format of every file.
 
-May import `judging` and the rooms below.
-It starts nothing. `study_file` reads a study without Optuna; `studies` writes one with it.
+May import `judging` and the rooms below. `study_file` reads a study without Optuna; `studies` writes one with
+it. It starts no process.
 """

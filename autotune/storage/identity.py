@@ -1,6 +1,6 @@
-"""The identity of a trial, in its directory: the session, the trial's number and what was to be run.
+"""The identity of a trial, kept in its directory: the session, the trial's number and its configuration.
 
-Without it a directory is known by its number alone, and trial 7 of one study is not trial 7 of another.
+A number alone does not identify a trial: trial 7 of one study is not trial 7 of another.
 """
 
 import re
@@ -14,12 +14,12 @@ from autotune.core.trial import Outcome, Repeat, Trial
 from autotune.storage.json_file import JsonFile
 from autotune.storage.trial_dir import ASIDE, TrialDir
 
-_NUMBER = re.compile(r"\d{4,5}")  # a name with more digits is none of a search's
+_NUMBER = re.compile(r"\d{4,5}")  # a search never makes a name with more digits
 
 
 @dataclass(frozen=True)
 class TrialIdentity:
-    """What a trial is, whatever came of it: of which session, and what it was to run."""
+    """Identifies a trial, independently of its outcome."""
 
     session: str
     number: int
@@ -36,7 +36,7 @@ class TrialIdentity:
 
     @property
     def trial(self) -> Trial:
-        """The trial as it was begun."""
+        """The trial without an outcome, as it began."""
         return Trial(
             self.number, self.config, repeat=self.repeat, ablation_of=self.ablation_of, race=self.race
         )
@@ -44,7 +44,7 @@ class TrialIdentity:
 
 @dataclass(frozen=True)
 class _Verdict:
-    """How a trial ended, as its supervisor writes it."""
+    """The end of a trial, as written by its supervisor."""
 
     outcome: Outcome
     measurement: Measurement
@@ -54,34 +54,34 @@ _IDENTITIES, _VERDICTS = JsonFile(TrialIdentity), JsonFile(_Verdict)
 
 
 def write_identity(place: TrialDir, identity: TrialIdentity) -> None:
-    """Writes whose the directory is, once."""
+    """Writes the identity of the directory's trial, unless there is one already."""
     if not place.identity_file.exists():
         _IDENTITIES.write(place.identity_file, identity)
 
 
 def read_identity(place: TrialDir) -> TrialIdentity | None:
-    """Returns the identity of the trial in `place`, None if there is none that can be read."""
+    """Returns the identity of the trial in `place`, None if it is missing or unreadable."""
     return _IDENTITIES.read(place.identity_file)
 
 
 def write_verdict(place: TrialDir, outcome: Outcome, measurement: Measurement) -> None:
-    """Writes how a trial ended, whole or not at all: it is there even if the report of it is lost."""
+    """Writes the end of a trial atomically, so that it is known even if the trial's last report is lost."""
     _VERDICTS.write(place.verdict_file, _Verdict(outcome, measurement))
 
 
 def read_verdict(place: TrialDir) -> tuple[Outcome, Measurement] | None:
-    """Returns how the trial in `place` ended, None if no attempt came that far."""
+    """Returns the outcome and measurement of the trial in `place`, None if it has not ended."""
     verdict = _VERDICTS.read(place.verdict_file)
     return (verdict.outcome, verdict.measurement) if verdict else None
 
 
 def is_of_another(place: TrialDir, identity: TrialIdentity) -> bool:
-    """Returns True if something is in `place`, and no identity says that it is of the trial with this one."""
+    """Returns True if `place` has files that are not surely those of the trial with this identity."""
     return place.root.is_dir() and any(place.root.iterdir()) and read_identity(place) != identity
 
 
 def set_aside(path: Path) -> Path:
-    """Gives what is at `path` the first name of its own that is free, and returns that."""
+    """Renames `path` to the first free `path.aside-N`, and returns that."""
     names = (path.with_name(f"{path.name}{ASIDE}{n}") for n in range(1, 10**6))
     aside = next(name for name in names if not name.exists())
     path.rename(aside)
@@ -89,6 +89,6 @@ def set_aside(path: Path) -> Path:
 
 
 def used_numbers(trials_dir: Path) -> list[int]:
-    """Returns the numbers of the trials that have a directory with something in it."""
+    """Returns the numbers of the trials whose directories are not empty."""
     found = trials_dir.iterdir() if trials_dir.is_dir() else ()
     return sorted(int(p.name) for p in found if _NUMBER.fullmatch(p.name) and p.is_dir() and any(p.iterdir()))

@@ -1,4 +1,4 @@
-"""A value in a JSON file: written whole or not at all, and read as None if it is missing or spoilt."""
+"""A value in a JSON file: written atomically, and read as None if the file is missing or invalid."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class JsonFile(Generic[T]):
-    """Writes and reads files with one value of the type `kind`."""
+    """Writes and reads files that hold one value of the type `kind`."""
 
     def __init__(self, kind: type[T]) -> None:
         self._adapter = TypeAdapter(kind)
@@ -21,7 +21,7 @@ class JsonFile(Generic[T]):
         files.write_whole(file, json.dumps(self._adapter.dump_python(value, mode="json")))
 
     def read(self, file: Path) -> T | None:
-        """Returns the value in `file`, None if there is none that can be read."""
+        """Returns the value in `file`, None if it is missing or invalid."""
         try:
             return self._adapter.validate_json(files.read(file))
         except (OSError, ValueError):

@@ -1,7 +1,8 @@
-"""The lock of the process that uses a session. It cannot be taken away without taking the session away.
+"""The lock that a process holds on the session that it uses.
 
-The kernel drops a lock with its holder, however that ends: a lock is never stale. It is on the session's
-directory itself. A file that says who holds it is locked as well, because NFS and others lock files only.
+The kernel releases a lock when its holder ends, however it ends, so a lock is never stale. The session's
+directory itself is locked, so the lock cannot be deleted separately. A file that names the holder is locked
+too, because NFS and some other file systems lock only files.
 """
 
 import fcntl
@@ -16,29 +17,29 @@ from pathlib import Path
 from autotune.core import files
 from autotune.core.errors import InputError, SessionBusyError
 
-_TRIES, _BETWEEN_S = 5, 0.1  # asking whether a session is in use holds its lock for a moment
-_HANDED_OVER = "AUTOTUNE_LOCK"  # the descriptors of a lock that a process has from the one that it replaces
+_TRIES, _BETWEEN_S = 5, 0.1  # `is_held` in another process holds the lock for a moment
+_HANDED_OVER = "AUTOTUNE_LOCK"  # the descriptors of a lock inherited from the process that this one replaces
 
 
 @dataclass(frozen=True)
 class Held:
-    """The lock of the directory `root` while it is held: the open `descriptors`, the directory's first."""
+    """The held lock of the directory `root`: the open `descriptors`, the directory's first."""
 
     root: Path
     descriptors: tuple[int, ...]
 
     @property
     def is_in_place(self) -> bool:
-        """Whether `root` is still the directory that was locked, and neither deleted nor replaced."""
+        """True if `root` is still the directory that was locked, and neither deleted nor replaced."""
         try:
             return os.path.samestat(os.fstat(self.descriptors[0]), self.root.stat())
         except OSError:
             return False
 
     def hand_over(self) -> dict[str, str]:
-        """Leaves the lock to the program that replaces this one by exec: there is no moment without it.
+        """Keeps the lock across exec, so that no other process can take it in between.
 
-        Returns what that program must find in its environment.
+        Returns the variables that the new program needs in its environment.
         """
         for descriptor in self.descriptors:
             os.set_inheritable(descriptor, True)
@@ -47,9 +48,10 @@ class Held:
 
 @contextmanager
 def held(root: Path, file: Path, what: str) -> Iterator[Held]:
-    """Holds the directory `root` and the `file` in it; raises SessionBusyError that names their holder.
+    """Holds the lock of the directory `root` and of the `file` in it.
 
-    Raises InputError if neither can be locked.
+    Raises SessionBusyError, which names the holder, if another process has it, and InputError if neither can
+    be locked.
     """
     with ExitStack() as stack:
         lock = _handed_over(root)
@@ -67,19 +69,16 @@ def held(root: Path, file: Path, what: str) -> Iterator[Held]:
 
 @contextmanager
 def locked(file: Path, what: str) -> Iterator[None]:
-    """Holds the lock `file` for this process alone; raises SessionBusyError that names its holder.
-
-    Raises InputError if it cannot be locked.
-    """
+    """Holds the lock `file`; raises SessionBusyError if another process does, InputError if locking fails."""
     with ExitStack() as stack:
         _taken(file, what, stack, is_only_lock=True)
         yield
 
 
 def _handed_over(root: Path) -> Held | None:
-    """The lock of `root` that the program has left which this one has replaced."""
+    """Returns the lock of `root` if the program that this one has replaced handed it over, else None."""
     known = [int(part) for part in os.environ.pop(_HANDED_OVER, "").split() if part.isdecimal()]
-    with suppress(OSError):  # they are closed: it was left to another program
+    with suppress(OSError):  # they are closed: the lock was handed to another program
         for descriptor in known:
             os.set_inheritable(descriptor, False)
         lock = Held(root, tuple(known))
@@ -94,7 +93,7 @@ def _opened(path: Path, flags: int, stack: ExitStack) -> int:
 
 
 def _taken(file: Path, what: str, stack: ExitStack, *, is_only_lock: bool) -> int:
-    """The descriptor of the lock `file`, which then names its holder."""
+    """Locks `file`, writes this process into it as the holder, and returns its descriptor."""
     if file.exists() and not file.is_file():
         raise InputError(f"{what}: {file} must be a regular file, or absent: remove it")
     while True:
@@ -107,7 +106,7 @@ def _taken(file: Path, what: str, stack: ExitStack, *, is_only_lock: bool) -> in
                 f"{what}: must be on a file system that locks files, or two processes could use it at once: "
                 "flock fails here; put it on a local disk"
             )
-        with suppress(FileNotFoundError):  # it was removed since it was opened: the next one counts
+        with suppress(FileNotFoundError):  # removed since it was opened: lock the new one instead
             if os.path.samestat(os.fstat(descriptor), file.stat()):
                 break
     os.ftruncate(descriptor, 0)
@@ -116,7 +115,7 @@ def _taken(file: Path, what: str, stack: ExitStack, *, is_only_lock: bool) -> in
 
 
 def _is_locked(descriptor: int) -> bool | None:
-    """Whether it could be locked; None if its file system cannot lock it."""
+    """Tries to lock, and returns True on success; None if the file system cannot lock it."""
     for left in reversed(range(_TRIES)):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -138,7 +137,7 @@ def busy_error(file: Path, what: str) -> SessionBusyError:
 
 
 def is_held(root: Path, file: Path) -> bool:
-    """Whether a process holds the lock of `root`."""
+    """Returns True if a process holds the lock of `root`."""
     return _is_held(root) or _is_held(file)
 
 
@@ -151,7 +150,7 @@ def _is_held(path: Path) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # its file system cannot lock it
+    except OSError:  # the file system cannot lock it
         return False
     finally:
         os.close(descriptor)

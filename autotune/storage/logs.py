@@ -1,4 +1,4 @@
-"""Bounds a trial's log: its beginning and its end are kept, the middle of a long one is left out."""
+"""Bounds a trial's log: keeps the beginning and the end of a long one."""
 
 import os
 from contextlib import suppress
@@ -12,7 +12,7 @@ _LEFT_OUT = b"\n[... %d bytes left out ...]\n"
 def bound(log: Path) -> None:
     """Keeps 8 MiB at either end of a `log` that is longer than 32 MiB.
 
-    Appending may continue meanwhile; what is written in that very moment can be lost.
+    A process may be appending to it; lines that it writes during the call can be lost.
     """
     with suppress(FileNotFoundError):
         if log.stat().st_size > MOST_BYTES:

@@ -1,4 +1,4 @@
-"""Where a session's figures come from, and whether new ones may be compared with them."""
+"""The provenance of a session's figures, and the check that new figures are comparable with them."""
 
 import os
 import shlex
@@ -20,7 +20,7 @@ from autotune.system.telemetry import Hardware
 from autotune.workloads.base import Workload
 
 _PACKAGES = ("autotune-r2gen", "torch", "ray", "optuna")
-# What figures depend on besides the settings, and what a user calls it.
+# Facts besides the settings on which figures depend, with the user's word for each.
 _DECISIVE = {
     "device": "device",
     "cpus": "CPUs",
@@ -29,11 +29,11 @@ _DECISIVE = {
     "revision": "code",
     "data": "data",
 }
-# What memory and quality depend on besides the settings: speed, with another driver say, is measured anew.
+# Facts on which memory and quality depend. A warm start measures speed anew, so the driver is not among them.
 _LEARNT = {"hardware": "hardware", "revision": "code", "data": "data"}
-# The parts of a search space that decide how a configuration runs and what is measured.
+# Fields of a space that decide how a configuration runs and what is measured.
 _RUN = ("workload", "roles", "values", "counted_in_steps", "follow_learning_rate", "evaluate_every", "unit")
-# The parts of a search space that decide how trials are judged and how many there are, not what they do.
+# Fields of a space that only decide how trials are judged and how many are run.
 _FREE = (
     *("limits.effective_batch_size", "limits.memory_fraction"),
     *("objective.keep", "objective.within", "objective.select", "objective.target", "objective.constraints"),
@@ -42,7 +42,7 @@ _FREE = (
 
 
 def collect(name: str, space: Space, workload: Workload, hardware: Hardware, seed: int) -> dict[str, Any]:
-    """Returns all that the figures of a session called `name` would come from if it began now."""
+    """Returns the provenance of a session called `name` that begins now."""
     arguments = [secrecy.hidden(argument, os.environ) for argument in sys.argv[1:]]
     return {
         "session": name,
@@ -63,7 +63,7 @@ def collect(name: str, space: Space, workload: Workload, hardware: Hardware, see
 
 
 def decisive(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the facts, as `collect` gives them, that must be equal for figures to be comparable."""
+    """Returns those of the facts from `collect` that must be equal for figures to be comparable."""
     return {name: facts[name] for name in _DECISIVE}
 
 
@@ -72,7 +72,7 @@ def require_same(
 ) -> list[str]:
     """Raises InputError if new figures would not be comparable with those of the session.
 
-    Returns what the user should know of changes that do no harm.
+    Returns a note for the user on every harmless change.
     """
     if changed := changes(then, now, places):
         raise InputError(
@@ -85,9 +85,9 @@ def require_same(
 
 
 def changes(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> list[str]:
-    """Returns what has changed since `then` that makes new figures incomparable.
+    """Returns the changes since `then` that make new figures incomparable, a line each.
 
-    What was not known `then` is not compared. The settings in `places` are paths: files may move.
+    Facts unknown `then` are not compared, nor the settings in `places`, which are paths: files may move.
     """
     moved = {f"baseline.{place}" for place in places}
     return [
@@ -101,7 +101,7 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[
 
 
 def _edited(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yields the names of what differs between two search spaces, and how it differs."""
+    """Yields the name and a description of every difference between the two search spaces."""
     before, after = _flat(_with_defaults(then.get("space", {}))), _flat(now["space"])
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):
@@ -109,7 +109,7 @@ def _edited(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[s
 
 
 def _with_defaults(space: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a search space as it was written, with keys that are newer at their defaults."""
+    """Returns a search space with the defaults of keys that are newer than it."""
     try:
         return spaces.to_values(spaces.from_values(space, "provenance"))
     except InputError:
@@ -117,7 +117,7 @@ def _with_defaults(space: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _flat(space: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values by name, those in a section by `section.name`."""
+    """Returns the values by name; those of a section are named `section.name`."""
     flat: dict[str, Any] = {}
     for name, value in space.items():
         is_section = isinstance(value, Mapping)
@@ -131,10 +131,10 @@ def _describe(what: str, then: Any, now: Any) -> str:
 
 
 def warm_start(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> str | None:
-    """Returns why a search of `now` can learn nothing from the trials of `then`; None if it can.
+    """Returns the reason why a search of `now` cannot learn from the trials of `then`; None if it can.
 
-    Other data change the quality, and may change time and memory of a step. Knobs and goals may differ: only
-    what trials show of memory and quality is used.
+    Knobs and goals may differ, because only the trials' memory and quality are used. Data may not: quality
+    depends on it, and so may a step's time and memory.
     """
     try:
         before, after = (spaces.from_values(facts.get("space", {}), "of a session") for facts in (then, now))
@@ -155,5 +155,5 @@ def warm_start(then: Mapping[str, Any], now: Mapping[str, Any], places: Collecti
 
 
 def _warmed(session: Path, then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> str:
-    """Returns the option by which a new session learns from the old one, if it can."""
+    """Returns the option that makes a new session learn from the old one, "" if it cannot."""
     return "" if warm_start(then, now, places) else f" --warm-start {quoted(session)}"

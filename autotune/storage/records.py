@@ -1,4 +1,4 @@
-"""A trial's records, one a line, as its workload yielded them; a mark begins every attempt."""
+"""A trial's records as its workload yielded them, one per line; a mark begins every attempt."""
 
 import json
 import os
@@ -13,27 +13,27 @@ from autotune.storage.trial_dir import TrialDir
 
 
 def is_mark(record: Mapping[str, Any]) -> bool:
-    """Returns True if a new attempt begins here: all records of a workload have samples."""
+    """Returns True if `record` is the mark of a new attempt: all records of a workload have samples."""
     return "samples" not in record
 
 
 def steps_of(record: Mapping[str, Any]) -> int:
-    """Returns how many steps a record stands for."""
+    """Returns the number of steps that a record stands for."""
     return int(units.number(record.get(STANDS_FOR)) or 1)
 
 
 def is_score(name: str) -> bool:
-    """Returns True if a number of an evaluation is a result, and not progress or the use of memory."""
+    """Returns True if a number of an evaluation is a result, not progress or memory use."""
     return name not in {"samples", "epoch"} and not (name.startswith("memory_") and name.endswith("_bytes"))
 
 
 def read_records(place: TrialDir) -> Iterator[dict[str, Any]]:
-    """Yields the records of a trial, without lines that a kill has cut short, or that are spoilt."""
+    """Yields the records of a trial, without truncated or invalid lines."""
     yield from (record for record in lines_of(place.records_file) if _is_record(record))
 
 
 def lines_of(file: Path) -> Iterator[Any]:
-    """Yields the values in a file of JSON lines, none without a file, leaving out what is no JSON."""
+    """Yields the values in a file of JSON lines, skipping invalid lines; none if there is no file."""
     if not file.is_file():
         return
     with file.open(encoding="utf-8", errors="replace") as lines:
@@ -43,7 +43,7 @@ def lines_of(file: Path) -> Iterator[Any]:
 
 
 def _is_record(record: object) -> bool:
-    """Returns True for the mark of an attempt, and for a record with the figures that every reader needs."""
+    """Returns True for the mark of an attempt, and for a record with the figures that all readers need."""
     if not isinstance(record, dict):
         return False
     names = ("attempt", "clock_s") if is_mark(record) else ("samples", "at_s")
@@ -51,7 +51,7 @@ def _is_record(record: object) -> bool:
 
 
 def seconds_of(records: Iterable[Mapping[str, Any]]) -> float:
-    """Returns how long the attempts took that wrote `records`, each by its own clock, to its last record."""
+    """Returns the total duration of the attempts in `records`, each to its last record by its own clock."""
     total_s = begun_s = last_s = 0.0
     for record in records:
         if is_mark(record):
@@ -63,7 +63,7 @@ def seconds_of(records: Iterable[Mapping[str, Any]]) -> float:
 
 
 def spans_of(records: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
-    """Returns when the attempts began that wrote `records`, and their last records, in seconds since 1970."""
+    """Returns the times of the start and the last record of each attempt, in seconds since 1970."""
     spans: list[tuple[float, float]] = []
     clock_s = 0.0
     for record in records:
@@ -76,7 +76,7 @@ def spans_of(records: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
 
 
 def open_lines(file: Path) -> TextIO:
-    """Opens a file of lines to append to; what a kill has cut short gets a line of its own."""
+    """Opens a file for appending lines, after ending a line that a kill has cut short."""
     with file.open("ab+") as lines:
         if lines.tell():
             lines.seek(-1, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""Rebuilds a study from what can be read of it, and from the files that its trials have written."""
+"""Rebuilds a damaged study from its readable parts and from its trials' own files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,34 +19,34 @@ from autotune.storage.trial_dir import TrialDir
 
 @dataclass(frozen=True)
 class Found:
-    """What is known of a session's trials without relying on its study."""
+    """All that can be read about a session's trials, from a damaged study too."""
 
     trials: tuple[Trial, ...]  # in order, running ones included
-    lost: tuple[int, ...]  # the numbers of trials of which nothing else is known
-    plan: Plan | None  # None if the study does not say it
+    lost: tuple[int, ...]  # the numbers of trials about which nothing else is known
+    plan: Plan | None  # None if it cannot be read
     passed: Mapping[int, Sequence[RejectedSuggestion]]  # rejected before a trial, by its number
 
     @property
     def says_anything(self) -> bool:
-        """True if a trial is known to have ended, or all that were begun are known."""
+        """True if a trial is known to have ended, or no trial is lost."""
         return any(trial.outcome for trial in self.trials) or not self.lost
 
     @property
     def lost_passed(self) -> list[int]:
-        """The trials before which suggestions may have been rejected that are no longer known."""
+        """The numbers of the trials before which rejected suggestions may be lost."""
         return sorted({*self.lost, *(t.number for t in self.trials if t.number not in self.passed)})
 
     @property
     def spent_s(self) -> float:
-        """The seconds that the trials have taken, or what the study says if that is more."""
+        """The larger of the trials' total seconds and the study's figure."""
         return max(sum(trial.seconds for trial in self.trials), self.plan.spent_s if self.plan else 0.0)
 
 
 def find(session: Session, space: Space) -> Found:
-    """Returns what the study, as far as it can be read, and the trials' own files say.
+    """Gathers what the study's readable parts and the trials' own files say.
 
-    If both know a trial, the study has the figures, and the files say what was run. The baseline's settings
-    are known even if neither says them.
+    If both know an ended trial with the same identity, the study's figures are taken, otherwise the files'.
+    The baseline is known even if neither has it.
     """
     study, numbers = _readable(session), identity.used_numbers(session.trials_dir)
     known = {0: Trial(0, space.baseline_config)}
@@ -64,9 +64,9 @@ def find(session: Session, space: Space) -> Found:
 
 
 def rebuild(session: Session, space: Space, found: Found) -> list[Path]:
-    """Replaces the session's study by one of what was `found`, completely or not at all.
+    """Replaces the session's study atomically by a new one made of `found`.
 
-    Returns the new names of the old files: nothing is deleted.
+    Returns the new names of the old files, which are kept.
     """
     new = session.study_file.with_name(f"{session.study_file.name}.new")
     for left in study_file.files_of(new):
@@ -88,7 +88,7 @@ def rebuild(session: Session, space: Space, found: Found) -> list[Path]:
 
 
 def _readable(session: Session) -> StudyFile:
-    """Returns what can be read of the study, if anything can, and if it is this session's."""
+    """Returns the session's study as far as it can be read, empty if it is another session's."""
     try:
         study = study_file.load_study(session.study_file)
     except (KeyError, DamagedError):
@@ -97,7 +97,7 @@ def _readable(session: Session) -> StudyFile:
 
 
 def _trials_of(study: StudyFile) -> Iterator[Trial]:
-    """Yields the trials of a study that can be read."""
+    """Yields the readable trials of a study."""
     for entry in study.entries:
         with suppress(DamagedError):
             if (trial := entry.trial) is not None:
@@ -105,7 +105,7 @@ def _trials_of(study: StudyFile) -> Iterator[Trial]:
 
 
 def _ended(place: TrialDir, begun: TrialIdentity) -> Trial:
-    """Returns the trial that was `begun` in `place`, ended if its verdict is there."""
+    """Returns the trial `begun` in `place`, with its outcome if there is a verdict."""
     if (verdict := identity.read_verdict(place)) is None:
         return begun.trial
     outcome, measurement = verdict
@@ -115,7 +115,7 @@ def _ended(place: TrialDir, begun: TrialIdentity) -> Trial:
 
 
 def _shared(session: Session, known: Mapping[int, Trial]) -> dict[int, Trial]:
-    """Marks the trials alongside which others ran: their records show when, and no verdict says it."""
+    """Marks the trials that ran concurrently, by the times in their records: verdicts do not say it."""
     spans = {n: spans_of(read_records(session.trial_dir(n))) for n in known}
     beside = {n for n in spans for other in spans if other != n and _overlap(spans[n], spans[other])}
     return {n: _beside_others(trial) if n in beside else trial for n, trial in known.items()}

@@ -1,4 +1,4 @@
-"""Every path in the directory of a session, down to the directories of its trials, models and trainings."""
+"""Every path in a session's directory, down to the directories of its trials, models and trainings."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from autotune.storage.trial_dir import ComparisonDir, Entry, ModelDir, TrainingD
 
 @dataclass(frozen=True)
 class SessionDir:
-    """The directory `root` of one search, and what is in it."""
+    """The directory `root` of one search, and its files."""
 
     root: Path
 
@@ -16,8 +16,8 @@ class SessionDir:
     space_file = Entry("space.yaml")
     study_file = Entry("study.db")
     lock_file = Entry("lock")
-    threshold_file = Entry("threshold.json")  # what running trials have to be able to reach
-    stop_file = Entry("stop")  # exists when running trials should close, to be resumed another day
+    threshold_file = Entry("threshold.json")  # a running trial that cannot reach it stops
+    stop_file = Entry("stop")  # while it exists, running trials close, to be resumed later
     ray_dir = Entry("ray")  # Ray Tune's scratch space; nothing in it outlives a run
     report_file = Entry("report.html")
     trials_dir = Entry("trials")
@@ -27,7 +27,7 @@ class SessionDir:
         return self.root.name
 
     def tracker_dir(self, name: str) -> Path:
-        """The directory in which a tracker keeps its files."""
+        """Returns the directory for the files of a tracker."""
         return self.root / name
 
     def trial_dir(self, number: int) -> TrialDir:
@@ -41,5 +41,5 @@ class SessionDir:
         return self.comparison.model(label)
 
     def training_dir(self, number: int | None) -> TrainingDir:
-        """Returns the default directory of a whole training with trial `number`, or with the winner."""
+        """Returns the default directory of a whole training of trial `number`, None: of the winner."""
         return TrainingDir(self.root / "training" / ("winner" if number is None else f"trial-{number}"))

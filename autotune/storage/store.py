@@ -1,4 +1,4 @@
-"""A session: how it is begun, opened and held, and what it was started with."""
+"""A session: created, opened and locked, with the options and the space that it was started with."""
 
 import json
 import secrets
@@ -32,21 +32,21 @@ WANDB_MODES = ("auto", "online", "offline", "off")
 _SHOWN = 5
 
 
-# A damaged file can have any number: these are safe to calculate with.
+# A damaged file can hold any number; these are safe to calculate with.
 _Whole = Annotated[int, Field(ge=0, le=LARGEST_INT)]
 _Amount = Annotated[float, Field(ge=0, le=LARGEST_INT, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
 class Options:
-    """How the trials of a session run; fixed, so that a resumed search measures in the same way."""
+    """The options of a session's trials, fixed so that a resumed search measures in the same way."""
 
     gpus_per_trial: _Amount = 0.0
     cpus_per_trial: _Whole | None = None
     memory_limit_bytes: _Whole | None = None
     stall_timeout_s: _Amount | None = None
     wandb: str = "auto"
-    trackers: tuple[str, ...] = ()  # beside TensorBoard and W&B
+    trackers: tuple[str, ...] = ()  # besides TensorBoard and W&B
     address: str | None = None
     seed: _Whole = 0
     warm_start: str | None = None
@@ -55,7 +55,7 @@ class Options:
 
 
 class _Provenance(BaseModel):
-    """Where figures come from; only these types are read."""
+    """The provenance of the figures; other types are refused."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, str | int | float | bool | None]
@@ -69,24 +69,24 @@ _OPTIONS, _PROVENANCE = TypeAdapter(Options), TypeAdapter(_Provenance)
 
 
 class Session(SessionDir):
-    """The directory of a search, and what its files say."""
+    """The directory of a search, and the content of its files."""
 
     @property
     def key(self) -> str:
-        """Tells it from every other session, and is the same in a copy."""
+        """Identifies the session; a copy of the directory has the same key."""
         return str(self.info().get("key"))
 
     def identity_of(self, trial: Trial) -> TrialIdentity:
-        """Returns what the directory of a trial of this session says."""
+        """Returns the identity of one of this session's trials."""
         return TrialIdentity.of_trial(self.key, trial)
 
     def verdict_of(self, trial: Trial) -> tuple[Outcome, Measurement] | None:
-        """Returns how a trial ended by its own files; None if no attempt came that far."""
+        """Returns a trial's outcome and measurement from its own files, None if it has not ended."""
         place = self.trial_dir(trial.number)
         return identity.read_verdict(place) if self._is_of(place, trial) else None
 
     def records_of(self, trial: Trial) -> list[dict[str, Any]]:
-        """Returns the records of a trial so far, none if its directory is another's."""
+        """Returns the records of a trial so far, [] if its directory is another trial's."""
         place = self.trial_dir(trial.number)
         return list(read_records(place)) if self._is_of(place, trial) else []
 
@@ -94,7 +94,7 @@ class Session(SessionDir):
         return identity.read_identity(place) == self.identity_of(trial)
 
     def clear(self, trial: Trial) -> str | None:
-        """Gives what another trial has left where `trial` will run another name; returns a note on that."""
+        """Renames the directory in which `trial` will run if another trial used it; returns a note on it."""
         place = self.trial_dir(trial.number)
         if not identity.is_of_another(place, self.identity_of(trial)):
             return None
@@ -103,7 +103,7 @@ class Session(SessionDir):
 
     @classmethod
     def create(cls, root: Path, space: Space, options: Options, provenance: Mapping[str, Any]) -> Self:
-        """Creates a session; raises InputError if something is in the way."""
+        """Creates a session; raises InputError if `root` is not empty or cannot be written."""
         session = cls(root.resolve())
         if is_session(root) and is_in_use(session):
             raise lock.busy_error(session.lock_file, f"session {root}")
@@ -118,14 +118,14 @@ class Session(SessionDir):
         return session
 
     def _require_empty(self, shown: Path) -> None:
-        """Raises InputError if the directory holds more than a lock, all that a failed start leaves."""
+        """Raises InputError if the directory holds more than the lock that a failed start leaves."""
         if not self.root.exists() or (self.root.is_dir() and not {*self.root.iterdir()} - {self.lock_file}):
             return
         hint = f"continue it with: {resume_command(shown)}" if is_session(shown) else "name a new one"
         raise InputError(f"session {shown}: already exists; {hint}")
 
     def _begin(self, space: Space, options: Options, provenance: Mapping[str, Any]) -> None:
-        """Writes the files that make the directory a session, both or none."""
+        """Writes the two files that make the directory a session, or neither."""
         info = {
             "format": FORMAT,
             "key": secrets.token_hex(8),
@@ -141,7 +141,7 @@ class Session(SessionDir):
 
     @classmethod
     def open(cls, root: Path) -> Self:
-        """Opens an existing session; raises InputError if there is none, or if it has another format."""
+        """Opens a session; raises InputError if there is none or it has another format."""
         session = cls(root.resolve())
         if not is_session(root):
             raise InputError(f"session {root}: there is no session here (it would hold session.json)")
@@ -163,7 +163,7 @@ class Session(SessionDir):
         return info
 
     def provenance(self) -> dict[str, Any]:
-        """Returns where the session's figures come from; raises InputError if that is spoilt."""
+        """Returns the provenance of the session's figures; raises InputError if it is invalid."""
         found: dict[str, Any] = self._section("provenance", _PROVENANCE).model_dump(exclude_unset=True)
         return found
 
@@ -189,9 +189,9 @@ class Session(SessionDir):
         return spaces.complete(spaces.parse(text, str(self.space_file)), str(self.space_file))
 
     def study(self) -> StudyFile:
-        """Returns what the study says now; every trial in it can be read.
+        """Returns the study as it is now, with every trial readable.
 
-        Raises DamagedError if the study cannot be relied on, and InputError if nothing was run yet.
+        Raises DamagedError if it is not reliable, InputError if nothing has been run yet.
         """
         if (study := self._study()) is None:
             raise InputError(
@@ -200,15 +200,17 @@ class Session(SessionDir):
         return study
 
     def require_whole(self) -> None:
-        """Raises DamagedError if the study cannot be relied on; if nothing was run yet, it can."""
+        """Raises DamagedError if there is a study and it is not reliable."""
         self._study()
 
     def _study(self) -> StudyFile | None:
-        """Returns the study, None if nothing was run yet.
+        """Returns the study, None if nothing has been run yet.
 
-        Raises DamagedError if it is missing, damaged, of another session or not the one of its trials.
+        Raises DamagedError if it is missing, damaged, another session's, or does not match its trials.
         """
-        numbers = identity.used_numbers(self.trials_dir)  # first: a search may begin trials meanwhile
+        numbers = identity.used_numbers(
+            self.trials_dir
+        )  # before the study, because a search may begin trials
         try:
             study = study_file.load_study(self.study_file)
             study.require_readable()
@@ -225,7 +227,7 @@ class Session(SessionDir):
         return study
 
     def identities(self, numbers: Iterable[int]) -> dict[int, TrialIdentity]:
-        """Returns the identities of the trials with these `numbers` that this session has run, by number."""
+        """Returns the identities of those of the trials `numbers` that this session has run, by number."""
         key = self.key
         found = ((number, identity.read_identity(self.trial_dir(number))) for number in numbers)
         return {
@@ -235,7 +237,7 @@ class Session(SessionDir):
         }
 
     def _require_its_trials(self, study: StudyFile, identities: Mapping[int, TrialIdentity]) -> None:
-        """Raises DamagedError if the trials with these `identities` were not all run from the `study`."""
+        """Raises DamagedError unless all trials with these `identities` are in the `study`."""
         if unknown := [n for n in identities if n >= len(study.entries)]:
             raise self.damaged_error(
                 f"is older than its trials: it does not know trials {short_list(unknown)}"
@@ -247,7 +249,7 @@ class Session(SessionDir):
             )
 
     def _require_knobs(self, trials: Iterable[Trial]) -> None:
-        """Raises InputError if trials have other knobs than the search space."""
+        """Raises InputError if a trial's knobs differ from the search space's."""
         knobs = self.space().knobs.keys()
         for trial in trials:
             if differ := knobs ^ trial.config.keys():
@@ -257,7 +259,7 @@ class Session(SessionDir):
                 )
 
     def damaged_error(self, how: str) -> DamagedError:
-        """Returns the error for a study that cannot be relied on, with what is known and how to continue."""
+        """Returns the error for an unreliable study, with the number of known trials and the way out."""
         numbers = identity.used_numbers(self.trials_dir)
         ended = sum(self.trial_dir(number).verdict_file.exists() for number in numbers)
         return DamagedError(
@@ -267,11 +269,11 @@ class Session(SessionDir):
         )
 
     def lock(self) -> AbstractContextManager[Held]:
-        """Holds the session for this process alone; raises SessionBusyError naming its holder."""
+        """Holds the session's lock; raises SessionBusyError, naming the holder, if another process has it."""
         return lock.held(self.root, self.lock_file, f"session {self.root}")
 
     def remove_work(self, trials: Iterable[Trial]) -> None:
-        """Removes checkpoints of trials that have ended, which a kill has kept them from removing."""
+        """Removes checkpoints that ended trials left because they were killed."""
         keep = self.options().keep_checkpoints
         for trial in trials:
             place = self.trial_dir(trial.number)
@@ -281,18 +283,18 @@ class Session(SessionDir):
 
 
 def short_list(numbers: Sequence[int]) -> str:
-    """Returns the first five of `numbers`, and how many more there are, as text."""
+    """Formats the first five of `numbers` and the count of the others."""
     more = f" and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
     return f"{', '.join(map(str, numbers[:_SHOWN]))}{more}"
 
 
 def is_in_use(session: Session) -> bool:
-    """Returns True if a process holds the session's lock: a search is running."""
+    """Returns True if a process holds the session's lock, as a running search does."""
     return lock.is_held(session.root, session.lock_file)
 
 
 def is_session(root: Path) -> bool:
-    with suppress(OSError):  # a name that no directory can have
+    with suppress(OSError):  # an invalid directory name
         return SessionDir(root).info_file.is_file()
     return False
 
@@ -303,6 +305,6 @@ def resume_command(session: Path) -> str:
 
 
 def search_command(session: Path) -> str:
-    """Returns the command that searches a session's space in a new one."""
+    """Returns the command that searches a session's space in a new session."""
     space, new = quoted(SessionDir(session).space_file), quoted(f"{session}-2")
     return f"python -m autotune search --space {space} --session {new}"

@@ -1,7 +1,7 @@
-"""A trial as the Optuna study keeps it: the one record of what happened in a search.
+"""Writes trials to the Optuna study, the only record of what happened in a search.
 
-The configuration, the outcome and the measurement are user attributes, written before the trial's state
-changes: whatever moment the process is killed at, `recover` can finish what was begun.
+A trial's configuration, outcome and measurement are user attributes, written before its state changes, so
+that `recover` can finish an update after a kill at any moment.
 """
 
 import math
@@ -31,17 +31,14 @@ from autotune.storage import study_file
 from autotune.storage.study_file import Entry, Plan, StudyFile
 
 _NAMELESS = "constraints"  # a system attribute of Optuna before 5, and all that optuna-dashboard 0.21 knows
-_ROUNDING = 1e-3  # of a learning rate, which has four digits, and more than its share can be
-_WORST = (0.0, 0.0)  # throughput and quality of a trial that has neither; a violated constraint says so
+_ROUNDING = 1e-3  # upper bound of a learning rate's relative rounding error, to four digits
+_WORST = (0.0, 0.0)  # throughput and quality of a trial that has neither; it also violates a constraint
 
 
 def open_study(file: Path, space: Space, session: str = "") -> optuna.Study:
-    """Returns the study of a search of `space` in the SQLite `file`, created if it is not there yet.
-
-    A new one gets the key of its `session`.
-    """
+    """Opens the study of a search of `space` in the SQLite `file`; creates it with the key of `session`."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    # The address only says that it is SQLite: Optuna takes braces in one for fields to be filled in.
+    # The address only selects SQLite: Optuna would format braces in a path.
     storage = optuna.storages.RDBStorage("sqlite:///study.db", {"creator": partial(_writing, file)})
     study = optuna.create_study(
         study_name=study_file.NAME,
@@ -57,28 +54,28 @@ def open_study(file: Path, space: Space, session: str = "") -> optuna.Study:
 
 
 def read(study: optuna.Study) -> StudyFile:
-    """Returns what the study says now."""
+    """Returns the current content of the study."""
     known = study.get_trials(deepcopy=False)
     return StudyFile(study.user_attrs, tuple(Entry(t.number, t.user_attrs) for t in known))
 
 
 def settle(file: Path) -> None:
-    """Moves what is written ahead into the study's `file`, so that a copy of that alone is complete.
+    """Checkpoints the write-ahead log into the study's `file`, so that a copy of the file alone is complete.
 
-    A reader can delay that until the next time. What is written ahead is safe where it is.
+    A reader can postpone that to the next call; nothing is lost meanwhile.
     """
     with suppress(sqlite3.Error), closing(study_file.connect(file, "mode=rw")) as connection:
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
 
 def close(study: optuna.Study) -> None:
-    """Closes the file of a study that was opened here."""
+    """Closes the file of a study from `open_study`."""
     study._storage.remove_session()
-    study._storage._backend.engine.dispose()  # type: ignore[attr-defined] # the only way to close it
+    study._storage._backend.engine.dispose()  # type: ignore[attr-defined] # no public way
 
 
 def _writing(file: Path) -> sqlite3.Connection:
-    """Returns a connection that writes ahead and syncs fully: a power cut keeps every ended trial."""
+    """Connects with a write-ahead log and full syncs, so that ended trials survive a power cut."""
     connection = study_file.connect(file, "mode=rwc")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
@@ -99,9 +96,9 @@ def begin(
     ablation_of: int | None = None,
     race: Sequence[int] = (),
 ) -> Trial:
-    """Records a trial that is going to run `config`, and what was `passed` over before it.
+    """Records a trial that will run `config`, and the suggestions rejected (`passed`) before it.
 
-    One write makes it, so that a kill leaves the whole trial or none.
+    It is a single write, so that a kill leaves the whole trial or nothing.
     """
     number = len(study.get_trials(deepcopy=False))
     trial = Trial(number, config, repeat=repeat, ablation_of=ablation_of, race=tuple(race))
@@ -131,7 +128,7 @@ def _running(config: Config, space: Space, attributes: dict[str, Any]) -> Frozen
 
 
 def write(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[RejectedSuggestion]) -> None:
-    """Records a trial as it is known from elsewhere, ended or not."""
+    """Records a trial from another source, running or ended."""
     _add(study, space, trial, passed)
     if trial.measurement.shared:
         share(study, trial.number)
@@ -149,15 +146,15 @@ def can_hold(space: Space, config: Config) -> bool:
 
 
 def add_unknown(study: optuna.Study) -> None:
-    """Records a trial of which nothing is known: those after it keep their numbers."""
+    """Records a placeholder for a lost trial, so that later trials keep their numbers."""
     study.add_trial(create_trial(state=TrialState.FAIL))
 
 
 def _distribution(knob: Knob, space: Space) -> BaseDistribution:
-    """Returns where a knob's values come from, as readers of the study see it: the sampler has its own."""
+    """Returns a knob's distribution for readers of the study; the sampler uses its own."""
     if isinstance(knob, PlannedLength):
         longest = math.ceil(knob.share[1] * space.budget.samples_per_trial)
-        return IntDistribution(1, 2 * longest)  # rounded to whole steps it may be a little more
+        return IntDistribution(1, 2 * longest)  # twice, because a length is rounded up to whole steps
     if isinstance(knob, KeptBatch):
         return IntDistribution(1, space.effective_batch_size({}))
     if isinstance(knob, ScaledLearningRate):
@@ -169,7 +166,7 @@ def _distribution(knob: Knob, space: Space) -> BaseDistribution:
 
 
 def _learning_rates(knob: ScaledLearningRate, space: Space) -> tuple[float, float]:
-    """Returns the lowest and the highest learning rate of all configurations, with their rounding."""
+    """Returns the lowest and highest learning rate of all configurations, widened by their rounding."""
     multipliers = [float(value or 0) for value in knob.multiplier.choice or knob.multiplier.bounds]
     rates = [
         space.learning_rate({name: end(_numbers(name, space)) for name in EFFECTIVE_BATCH}, end(multipliers))
@@ -179,7 +176,7 @@ def _learning_rates(knob: ScaledLearningRate, space: Space) -> tuple[float, floa
 
 
 def _numbers(name: str, space: Space) -> list[int]:
-    """Returns the values of a setting of whole numbers, or only its lowest and highest."""
+    """Returns the values of an integer setting, or only its lowest and highest."""
     knob = space.knobs.get(name)
     if isinstance(knob, Distribution):
         return [int(value or 1) for value in knob.choice or knob.bounds]
@@ -187,15 +184,15 @@ def _numbers(name: str, space: Space) -> list[int]:
 
 
 def share(study: optuna.Study, number: int) -> None:
-    """Records that others run alongside a trial: a kill must not make its figures look measured alone."""
+    """Records that other trials run alongside a trial, so that this is known even after a kill."""
     _handle(study, number).set_user_attr(study_file.SHARED, True)
 
 
 def end(study: optuna.Study, trial: Trial, memory_fraction: float) -> None:
-    """Records how `trial` ended; doing it twice changes nothing.
+    """Records the end of `trial`; a second call changes nothing.
 
     For Optuna a failed trial is complete, with the worst values and a violated constraint, so that every
-    reader of the study sees where the limit is.
+    reader of the study learns the limit.
     """
     if trial.outcome is None:
         raise ValueError(f"trial {trial.number} has not ended")
@@ -209,13 +206,13 @@ def end(study: optuna.Study, trial: Trial, memory_fraction: float) -> None:
 
 
 def _handle(study: optuna.Study, number: int) -> optuna.Trial:
-    """Returns a trial to write to; there is no other way to one that was added, or is of another process."""
+    """Returns a writable trial. Optuna has no public way to one that was added, or is another process's."""
     return optuna.Trial(study, study.get_trials(deepcopy=False)[number]._trial_id)
 
 
 def _tell(study: optuna.Study, handle: optuna.Trial, trial: Trial, memory_fraction: float) -> None:
     values = (trial.samples_per_s, trial.quality)
-    minimize = study.directions[1] is StudyDirection.MINIMIZE  # dashboards show the user's own sign
+    minimize = study.directions[1] is StudyDirection.MINIMIZE  # the study has the user's sign, for dashboards
     if trial.completed and all(v is not None and math.isfinite(v) for v in values):
         share = objective.memory_share(trial.measurement)
         _constrain(handle, "memory", -1.0 if share is None else share - memory_fraction)
@@ -228,16 +225,13 @@ def _tell(study: optuna.Study, handle: optuna.Trial, trial: Trial, memory_fracti
 
 
 def _constrain(handle: optuna.Trial, name: str, violation: float) -> None:
-    """Records by how much a limit is exceeded, under its name and without one, as dashboards read it."""
+    """Records the amount by which a limit is exceeded, under its name, and without one for dashboards."""
     handle.set_constraint(name, violation)
     handle.storage.set_trial_system_attr(handle._trial_id, _NAMELESS, [violation])
 
 
 def recover(study: optuna.Study, memory_fraction: float) -> list[Trial]:
-    """Finishes what a killed process left undone, and returns the trials that it was running.
-
-    Those continue under their number.
-    """
+    """Ends the trials whose outcome a killed process had recorded, and returns those that it was running."""
     running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     begun = [trial for t in running if (trial := Entry(t.number, t.user_attrs).trial)]
     for trial in begun:

@@ -1,6 +1,6 @@
-"""The study in its file, read with SQLite alone: Optuna, which wrote it, takes a second to import.
+"""Reads the study's file with SQLite alone, because Optuna takes a second to import.
 
-Nothing is written, and a running search is not disturbed.
+It writes nothing and does not disturb a running search.
 """
 
 import json
@@ -24,9 +24,9 @@ CONFIG, REPEAT, ABLATION_OF, RACE = "config", "repeat", "ablation_of", "race"
 PASSED_OVER, SHARED = "passed_over", "shared"
 PLAN, SESSION = "plan", "session"
 NAME = "autotune"
-PATIENCE_S = 60.0  # with another program that writes the study: a dashboard
+PATIENCE_S = 60.0  # wait for another program that writes the study, such as a dashboard
 _UNKNOWN_TABLE = "no such table"
-# What SQLite says of the contents of a file, and not of a disk, a right or another program; 0: no code.
+# SQLite's codes for invalid contents, as opposed to a disk, permission or locking error; 0: no code.
 _OF_CONTENTS = {0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _MOST_DIGITS = 25
 _STUDY = "SELECT study_id FROM studies WHERE study_name = ?"
@@ -39,16 +39,16 @@ _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 @dataclass(frozen=True)
 class Plan:
-    """The budget of a search, and how much of it is spent."""
+    """The budget of a search, and the part of it that is spent."""
 
-    trials: int  # the most that it may begin
-    time_s: _Finite | None  # the most that it may take; None: no limit
+    trials: int  # maximum number to begin
+    time_s: _Finite | None  # maximum duration; None: no limit
     spent_s: _Finite = 0.0
-    ended: bool = False  # it came to its end, with a winner or without; False again once it is resumed
+    ended: bool = False  # with or without a winner; False again once the search is resumed
 
     @property
     def left_s(self) -> float | None:
-        """The time that is left, None without a limit."""
+        """The remaining time, None without a limit."""
         return None if self.time_s is None else max(0.0, self.time_s - self.spent_s)
 
 
@@ -57,14 +57,14 @@ _PLAN, _TRIAL, _PASSED_OVER = TypeAdapter(Plan), TypeAdapter(Trial), TypeAdapter
 
 @dataclass(frozen=True)
 class Entry:
-    """A trial as the study has it."""
+    """A trial in the study."""
 
     number: int
     user_attrs: Mapping[str, Any]
 
     @property
     def trial(self) -> Trial | None:
-        """The trial, None if another program has added it; raises DamagedError if it cannot be read."""
+        """The trial, None if another program added it; raises DamagedError if it is unreadable."""
         values = self.user_attrs
         if CONFIG not in values:
             return None
@@ -79,7 +79,7 @@ class Entry:
 
     @property
     def passed_over(self) -> list[RejectedSuggestion]:
-        """The suggestions that were passed over before the trial was begun; raises DamagedError."""
+        """The suggestions rejected before the trial began; raises DamagedError if they are unreadable."""
         try:
             return _PASSED_OVER.validate_python(self.user_attrs.get(PASSED_OVER, ()))
         except ValueError:
@@ -90,15 +90,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class StudyFile:
-    """A study as it was when it was read. Its properties raise DamagedError if they cannot be read."""
+    """A snapshot of a study. Its properties raise DamagedError if they are unreadable."""
 
     user_attrs: Mapping[str, Any]
     entries: tuple[Entry, ...]
-    damage: str = ""  # what SQLite finds wrong in its pages, whatever can be read of them
+    damage: str = ""  # the error that SQLite finds in its pages, even if all trials are readable
 
     @property
     def key(self) -> str:
-        """The key of the session that the study is of, empty if it does not say."""
+        """The key of the study's session, "" if it is not recorded."""
         return str(self.user_attrs.get(SESSION, ""))
 
     @cached_property
@@ -113,35 +113,35 @@ class StudyFile:
 
     @cached_property
     def trials(self) -> list[Trial]:
-        """Every trial that was started, in order, repeats and ablation steps included."""
+        """Every started trial in order, repeats and ablation steps included."""
         return [trial for entry in self.entries if (trial := entry.trial) is not None]
 
     @cached_property
     def passed_over(self) -> list[RejectedSuggestion]:
-        """The suggestions that were not worth starting, with the reason of each."""
+        """All rejected suggestions, each with its reason."""
         return [one for entry in self.entries for one in entry.passed_over]
 
     def require_readable(self) -> None:
-        """Raises DamagedError if something in the study is damaged."""
+        """Raises DamagedError if any part of the study is damaged."""
         if self.damage:
             raise DamagedError(self.damage)
-        _ = self.plan, self.trials, self.passed_over  # read once, and kept
+        _ = self.plan, self.trials, self.passed_over  # each raises if it is damaged
 
 
 def load_study(file: Path) -> StudyFile:
-    """Returns the study in `file`; raises KeyError until it is made, and DamagedError if it cannot be read.
+    """Returns the study in `file`; raises KeyError until it is created, DamagedError if it is unreadable.
 
-    SQLite checks all pages: a torn copy may be damaged in pages that only Optuna reads.
-    What SQLite cannot do for a disk, a right or another program stays an sqlite3.Error.
+    SQLite checks all pages, because a torn copy may be damaged in pages that only Optuna reads. Disk,
+    permission and locking errors stay an sqlite3.Error.
     """
     nothing = KeyError(f"there is no study in {file} yet")
     if not file.exists():
         raise nothing
     if wrong := [one.name for one in files_of(file) if not one.is_file()]:
-        raise DamagedError(f"{', '.join(wrong)}: must be a regular file")  # SQLite waits for a pipe
+        raise DamagedError(f"{', '.join(wrong)}: must be a regular file")  # SQLite would wait for a pipe
     try:
         with closing(_reading(file)) as connection:
-            connection.execute("BEGIN")  # all of one moment
+            connection.execute("BEGIN")  # for a consistent snapshot
             if (study := connection.execute(_STUDY, (NAME,)).fetchone()) is None:
                 raise nothing
             attributes = connection.execute(_ATTRIBUTES, study).fetchall()
@@ -151,7 +151,7 @@ def load_study(file: Path) -> StudyFile:
         raise DamagedError(f"not text: {error.reason}") from None
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the upper bits are the extended code
-        if code == sqlite3.SQLITE_READONLY or _UNKNOWN_TABLE in str(error):  # Optuna has not finished it
+        if code == sqlite3.SQLITE_READONLY or _UNKNOWN_TABLE in str(error):  # Optuna is still creating it
             raise nothing from None
         if code not in _OF_CONTENTS:
             raise
@@ -176,14 +176,14 @@ def _value(key: str, text: str) -> Any:
 
 
 def _whole(digits: str) -> int:
-    """Returns a number that fits into a float: a spoilt one may have hundreds of digits."""
+    """Parses an integer that fits into a float: a damaged one may have hundreds of digits."""
     if len(digits) > _MOST_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits")
     return int(digits)
 
 
 def files_of(study: Path) -> list[Path]:
-    """Returns the study's file, and those that SQLite keeps next to it, if they exist."""
+    """Returns the study's file and SQLite's files next to it, as far as they exist."""
     names = (study.name, *(f"{study.name}-{kind}" for kind in ("wal", "shm", "journal")))
     return [file for name in names if (file := study.with_name(name)).exists()]
 
@@ -194,10 +194,10 @@ def connect(file: Path, how: str) -> sqlite3.Connection:
 
 
 def _reading(file: Path) -> sqlite3.Connection:
-    """Reads what is written ahead, too, which takes a file that writers and readers share.
+    """Connects for reading, the write-ahead log included, which needs a file shared with writers.
 
-    If that cannot be made, because the disk is read-only or full, and nothing is written ahead, there is no
-    other process to share it with.
+    If that file cannot be created, because the disk is read-only or full, and the log is empty, there is no
+    writer: the study is then opened as immutable.
     """
     connection = connect(file, "mode=ro")
     try:

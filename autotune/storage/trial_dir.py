@@ -1,10 +1,10 @@
-"""Every path in the directory of a trial, and of a model that was trained to be compared."""
+"""Every path in the directory of a trial, a compared model, a comparison and a whole training."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-ASIDE = ".aside-"  # in the name of what was set aside, before a number
+ASIDE = ".aside-"  # precedes a number in the names of files and directories set aside
 
 
 class _Place(Protocol):
@@ -13,7 +13,7 @@ class _Place(Protocol):
 
 
 class Entry:
-    """Attribute of a class with a `root`: the path of the file or directory of this name in it."""
+    """Attribute of a class with a `root`: the path `root / name`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -24,68 +24,68 @@ class Entry:
 
 @dataclass(frozen=True)
 class TrialDir:
-    """The directory `root` of one trial, or of one training by itself, and what is in it."""
+    """The directory `root` of one trial or training, and its files."""
 
     root: Path
 
-    work = Entry("work")  # the workload's own: its checkpoints
-    identity_file = Entry("trial.json")  # of which trial of which session everything here is
-    log = Entry("log")  # what the trial's process prints
+    work = Entry("work")  # the workload's directory, with its checkpoints
+    identity_file = Entry("trial.json")
+    log = Entry("log")  # the output of the trial's process
     records_file = Entry("records.jsonl")
-    slices_file = Entry("slices.jsonl")  # what a race has measured, a round a line
+    slices_file = Entry("slices.jsonl")  # the measurements of a race, one round per line
     verdict_file = Entry("verdict.json")
 
     def make(self) -> None:
-        """Makes the directory and that of all trials, but not that of a session that was deleted."""
+        """Creates the directory and its parent, but not a deleted session."""
         self.root.parent.mkdir(exist_ok=True)
         self.root.mkdir(exist_ok=True)
 
     def member(self, number: int) -> "TrialDir":
-        """Returns the directory of the settings of trial `number` in a race."""
+        """Returns the directory of a race's member, which has the settings of trial `number`."""
         return TrialDir(self.root / f"member-{number}")
 
 
 @dataclass(frozen=True)
 class ModelDir(TrialDir):
-    """The directory of a model that is compared: it is trained there as a trial is, and scored."""
+    """The directory of a compared model, trained there like a trial, and scored."""
 
-    plan_file = Entry("plan.json")  # all that its figures come from
+    plan_file = Entry("plan.json")  # the provenance of its figures
     result_file = Entry("model.json")
-    reports_file = Entry("reports.jsonl")  # what the model wrote, as the workload's own program writes it
+    reports_file = Entry("reports.jsonl")  # the texts that the model wrote, in the workload's format
 
     @property
     def name(self) -> str:
-        """What the comparison calls the model."""
+        """The model's name in the comparison."""
         return self.root.name
 
 
 @dataclass(frozen=True)
 class ComparisonDir:
-    """The directory `root` of a comparison: one below it for each model, and these files."""
+    """The directory `root` of a comparison, with a directory for each model."""
 
     root: Path
 
-    goal_file = Entry("goal.json")  # what a model has to keep, if that was said
+    goal_file = Entry("goal.json")  # the quality that a model has to keep, if the user named one
 
     def model(self, name: str) -> ModelDir:
         return ModelDir(self.root / name)
 
     @property
     def models(self) -> list[ModelDir]:
-        """The models that are there, without what was set aside."""
+        """The existing models, without those set aside."""
         return [ModelDir(place) for place in sorted(self.root.glob("*/")) if ASIDE not in place.name]
 
 
 @dataclass(frozen=True)
 class TrainingDir(TrialDir):
-    """The directory of a whole training, which is run as a trial is, but to its own end."""
+    """The directory of a whole training, which runs like a trial but to its own end."""
 
     lock_file = Entry("lock")
-    plan_file = Entry("plan.json")  # what is trained, and what was promised of it
-    events_file = Entry("events.jsonl")  # what happened to it, a line each
-    telemetry_file = Entry("telemetry.jsonl")  # what the machine showed meanwhile, a sample a line
+    plan_file = Entry("plan.json")  # the configuration, the length, and the gain that its session promised
+    events_file = Entry("events.jsonl")  # one event per line
+    telemetry_file = Entry("telemetry.jsonl")  # samples of the machine's load, one per line
     report_file = Entry("report.html")
 
     def tracker_dir(self, name: str) -> Path:
-        """The directory in which a tracker keeps its files."""
+        """Returns the directory for the files of a tracker."""
         return self.root / name
