@@ -28,6 +28,7 @@ from autotune.probe.proposal import Found
 from autotune.probe.scores import Score
 from autotune.probe.watching import Command, Watched
 from autotune.workloads.command import view
+from autotune.workloads.in_place.document import Document
 
 _STEPS = 8  # of a run that tries settings
 _WATCHED_STEPS = 40  # of the user's own training, if it is not evaluated before
@@ -36,7 +37,6 @@ _WATCHED_S, _TRIED_S, _ENDING_S = 120.0, 60.0, 240.0
 _LINES_SHOWN = 20
 _LOOK_S = 2.0  # between two looks for scores
 Say = Callable[[str], None]
-Choose = Callable[[Sequence[Score]], Score]
 Length = tuple[str, tuple[Option, ...]]  # steps or epochs, and the options that count them
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {
@@ -72,15 +72,32 @@ class Wishes:
     roles: frozenset[str] = frozenset(ROLES)  # of settings that may be tuned
 
 
+class Choose:
+    """Answers what a probe cannot find out; by itself it refuses to, because nobody is there to be asked."""
+
+    def score(self, candidates: Sequence[Score]) -> Score:
+        """Returns the score that counts, of several."""
+        listed = dict.fromkeys(one.described for one in candidates)
+        raise InputError(f"--score NAME: which of these counts? {'; '.join(listed)}")
+
+    def is_minimized(self, score: Score) -> bool:
+        """Returns True if a lower score is better, whose name does not tell."""
+        raise InputError(f"--score {score.name}: say whether higher is better: --maximize or --minimize")
+
+
 @dataclass(frozen=True)
 class Line:
-    """A command line, and arguments of objects in the script that the hook replaces, by dotted path."""
+    """A command line; arguments of objects that the hook replaces, and values in files, by dotted path."""
 
     words: tuple[str, ...]
     inside: Mapping[str, Setting] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)  # values in files on the line
 
     def with_value(self, option: Option, value: Setting) -> "Line":
         """Returns the line with another value of an option."""
+        if option.file:
+            values = {**self.files.get(option.file, {}), option.name: value}
+            return replace(self, files={**self.files, option.file: values})
         if option.is_inside:
             return replace(self, inside={**self.inside, option.name: value})
         text = None if option.is_switch and value in (False, None) else str(value)
@@ -118,15 +135,34 @@ class Prober:
         place = self._place / str(self._runs)
         place.mkdir()
         made = view.make(self.directory, place)
+        for file, values in line.files.items():
+            text = Document.read(self.directory / file).replaced(values).text
+            (made / file).unlink()
+            (made / file).write_text(text, encoding="utf-8")
         command = Command(line.words, made, {**self.environment, **line.overrides})
         seen = watching.watch(command, place, is_enough, most_s)
-        files = [file for one in seen.wrote if (file := Path(one)).is_relative_to(made)]
-        tables = [file for file in files if file.suffix in (".csv", ".jsonl") and file.is_file()]
+        known = [*seen.options, *(one for file in self.files for one in self._of_file(file))]
+        wrote = [path for one in seen.wrote if (path := Path(one)).is_relative_to(made)]
+        tables = [path for path in wrote if path.suffix in (".csv", ".jsonl") and path.is_file()]
         return replace(
             seen,
-            wrote=tuple(str(file.relative_to(made)) for file in files),
-            tables={str(file.relative_to(made)): file.read_text(errors="replace") for file in tables},
+            options=tuple(options.known(known)),
+            wrote=tuple(str(path.relative_to(made)) for path in wrote),
+            tables={str(path.relative_to(made)): path.read_text(errors="replace") for path in tables},
         )
+
+    @property
+    def files(self) -> list[str]:
+        """The configuration files on the command line, in YAML or JSON."""
+        words = [word.rpartition("=")[2] for word in self.line.words]
+        named = [one for one in words if one.endswith((".yaml", ".yml", ".json"))]
+        return [one for one in named if (self.directory / one).is_file() and not Path(one).is_absolute()]
+
+    def _of_file(self, file: str) -> list[Option]:
+        try:
+            return options.of_file(file, Document.read(self.directory / file).root.data)
+        except InputError:  # not a configuration that can be filled in
+            return []
 
 
 def _assignments(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -373,22 +409,10 @@ def _chosen_score(candidates: Sequence[Score], wishes: Wishes, choose: Choose) -
     elif not candidates:
         raise InputError("no score was seen: have the script print one, such as `val_loss 1.23`")
     else:
-        score = candidates[0] if scores.is_clear(candidates) else choose(candidates)
-    minimize = score.minimize if wishes.minimize is None else wishes.minimize
-    if minimize is None:
-        raise InputError(f"score {score.name}: say whether higher is better: --maximize or --minimize")
-    return score, minimize
-
-
-def first(candidates: Sequence[Score]) -> Score:
-    """Returns the likeliest score, for those who want to be asked nothing."""
-    return candidates[0]
-
-
-def refuse(candidates: Sequence[Score]) -> Score:
-    """Raises InputError, because nobody is there to choose a score."""
-    listed = dict.fromkeys(one.described for one in candidates)
-    raise InputError(f"--score NAME: which of these counts? {'; '.join(listed)}")
+        score = candidates[0] if scores.is_clear(candidates) else choose.score(candidates)
+    if wishes.minimize is not None:
+        return score, wishes.minimize
+    return score, choose.is_minimized(score) if score.minimize is None else score.minimize
 
 
 def _python(words: Sequence[str]) -> str | None:

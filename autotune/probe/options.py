@@ -39,6 +39,7 @@ class Option:
     value: Setting = None  # of the user's training; None: none, or unknown
     flags: tuple[str, ...] = ()  # all spellings on the command line
     choices: tuple[Setting, ...] = ()
+    file: str = ""  # on the command line, which has it; empty: none
 
     @property
     def is_switch(self) -> bool:
@@ -47,7 +48,7 @@ class Option:
     @property
     def is_inside(self) -> bool:
         """True if it is an argument of an object in the script, which the hook replaces: `optimizer.lr`."""
-        return self.form == ""
+        return not self.form and not self.file
 
     @property
     def key(self) -> str:
@@ -91,6 +92,19 @@ def of_names(names: Mapping[str, Setting], words: Sequence[str]) -> list[Option]
     if not is_taken:
         return []
     return [Option(name, f"{prefix}{name}={{}}", value) for name, value in names.items()]
+
+
+def of_file(file: str, data: Any) -> list[Option]:
+    """Returns the scalars in the data of a configuration file that stands on the command line."""
+    return [Option(name, "", value, file=file) for name, value in _scalars(data)]
+
+
+def _scalars(data: Any, above: str = "") -> Iterator[tuple[str, Setting]]:
+    for name, value in data.items() if isinstance(data, Mapping) else ():
+        if isinstance(value, bool | int | float | str):
+            yield f"{above}{name}", value
+        else:
+            yield from _scalars(value, f"{above}{name}.")
 
 
 def of_objects(loader: Mapping[str, Any], rates: Sequence[float], trainer: Mapping[str, Any]) -> list[Option]:

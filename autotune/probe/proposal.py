@@ -68,8 +68,13 @@ def space(found: Found) -> dict[str, Any]:
 
 def _workload(found: Found) -> dict[str, Any]:
     run, flags = list(found.words), dict[str, Any]()
+    files = _files(found)
+    for name, file in files.items():
+        run = [
+            word.replace(file["base"], f"{{{name}}}") if word.endswith(file["base"]) else word for word in run
+        ]
     for option in _used(found):
-        if option.is_inside:
+        if option.is_inside or option.file:
             continue
         if option.is_switch:
             run = options.put(run, option, None)
@@ -83,6 +88,8 @@ def _workload(found: Found) -> dict[str, Any]:
         workload["environment"] = dict(found.environment)
     if flags:
         workload["flags"] = flags
+    if files:
+        workload["files"] = files
     if found.score.kind != "reported":
         workload |= {found.score.kind: found.score.place} if found.score.kind else {}
         workload["quality"] = {found.score.name: found.score.pattern}
@@ -90,6 +97,18 @@ def _workload(found: Found) -> dict[str, Any]:
         workload["seed"] = "hook"
     workload["view"] = True
     return workload
+
+
+def _files(found: Found) -> dict[str, Any]:
+    """Returns the files on the command line that have settings, by a name for each."""
+    by_file: dict[str, dict[str, str]] = {}
+    for option in _used(found):
+        if option.file:
+            by_file.setdefault(option.file, {})[option.name] = f"{{{option.placeholder}}}"
+    return {
+        f"config_file{number or ''}": {"base": file, "set": values}
+        for number, (file, values) in enumerate(by_file.items())
+    }
 
 
 def _key(found: Found, option: Option) -> str:

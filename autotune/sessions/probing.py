@@ -8,7 +8,7 @@ from pathlib import Path
 from autotune.core import units
 from autotune.core.errors import InputError, printable
 from autotune.probe import command, proposal
-from autotune.probe.command import Prober, Wishes
+from autotune.probe.command import Choose, Prober, Wishes
 from autotune.probe.scores import Score
 from autotune.sessions.requests import Probing
 from autotune.system import telemetry
@@ -31,7 +31,7 @@ def space(words: Sequence[str], asked: Probing, hardware: Hardware, time_s: floa
     there to make it.
     """
     wishes = Wishes(asked.score or "", _direction(asked), command.roles(asked.only))
-    choose = command.first if asked.yes else _ask if sys.stdin.isatty() else command.refuse
+    choose = _Likeliest() if asked.yes else _Asking() if sys.stdin.isatty() else Choose()
     with tempfile.TemporaryDirectory(prefix="autotune-probe-") as place:
         prober = Prober(words, Path.cwd(), Path(place), _say)
         found, lines = command.probe(prober, wishes, choose, hardware.cpus)
@@ -66,15 +66,31 @@ def _direction(asked: Probing) -> bool | None:
     return None if not (asked.maximize or asked.minimize) else asked.minimize
 
 
-def _ask(candidates: Sequence[Score]) -> Score:
-    """Asks on the terminal which score counts."""
-    for number, one in enumerate(candidates, 1):
-        _say(f"  {number}) {one.described}")
-    _say("Which of these says how good the training is? [1]")
-    answer = sys.stdin.readline().strip() or "1"
-    if not answer.isdigit() or not 1 <= int(answer) <= len(candidates):
-        raise InputError(f"a number from 1 to {len(candidates)}: got {answer!r}")
-    return candidates[int(answer) - 1]
+class _Likeliest(Choose):
+    """Takes the likeliest score without a question."""
+
+    def score(self, candidates: Sequence[Score]) -> Score:
+        return candidates[0]
+
+
+class _Asking(Choose):
+    """Asks on the terminal."""
+
+    def score(self, candidates: Sequence[Score]) -> Score:
+        for number, one in enumerate(candidates, 1):
+            _say(f"  {number}) {one.described}")
+        _say("Which of these says how good the training is? [1]")
+        answer = sys.stdin.readline().strip() or "1"
+        if not answer.isdigit() or not 1 <= int(answer) <= len(candidates):
+            raise InputError(f"a number from 1 to {len(candidates)}: got {answer!r}")
+        return candidates[int(answer) - 1]
+
+    def is_minimized(self, score: Score) -> bool:
+        _say(f"Is a higher {score.name} better? [y/n]")
+        answer = sys.stdin.readline().strip().lower()
+        if answer not in ("y", "n"):
+            raise InputError(f"y or n: got {answer!r}")
+        return answer == "n"
 
 
 def _plan(training_s: float, time_s: float | None) -> str:

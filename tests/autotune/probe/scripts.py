@@ -57,6 +57,30 @@ for step in range(max_iters):
         print(f"step {step}: val loss {1 / (step + 1):.4f}, val acc {step / max_iters:.2f}")
 """
 
+CONFIG = """
+epochs: 500  # of the data
+loader: {batch_size: 4, num_workers: 0}
+optim:
+  lr: 0.01
+"""
+
+# All settings are in a file.
+CONFIGURED = f"""
+import argparse, yaml
+parser = argparse.ArgumentParser()
+parser.add_argument("--config", required=True)
+config = yaml.safe_load(open(parser.parse_args().config))
+{MODEL}
+optimizer = torch.optim.SGD(model.parameters(), lr=config["optim"]["lr"])
+for epoch in range(config["epochs"]):
+    for x, y in DataLoader(data, shuffle=True, **config["loader"]):
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(f"val loss {{loss.item():.5f}}")
+"""
+
 # Nothing can be set from outside.
 CONSTANTS = f"""
 {MODEL}

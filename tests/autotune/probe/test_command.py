@@ -8,7 +8,7 @@ import pytest
 
 from autotune.core.errors import InputError
 from autotune.probe import command, proposal
-from autotune.probe.command import Prober, Wishes
+from autotune.probe.command import Choose, Prober, Wishes
 from autotune.probe.proposal import Found
 from autotune.space import spaces
 from tests.autotune.probe import scripts
@@ -28,7 +28,7 @@ def probe(tmp_path: Path) -> Probe:
         (home / "result.txt").write_text("mine")
         said: list[str] = []
         prober = Prober([sys.executable, "train.py", *words], home, place, said.append)
-        found, _ = command.probe(prober, wishes or Wishes(), command.refuse, cpus=2)
+        found, _ = command.probe(prober, wishes or Wishes(), Choose(), cpus=2)
         return found
 
     return probe
@@ -86,6 +86,24 @@ def test_without_options_the_hook_sets_what_the_script_makes(probe: Probe) -> No
     assert (found.score.name, found.minimize, found.length) == ("eval_accuracy", False, None)
     space = spaces.parse(proposal.text(found, []), "found")
     assert space.baseline["micro_batch_size"] == 4
+
+
+def test_values_in_a_file_on_the_line_are_settings(probe: Probe, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "config.yaml").write_text(scripts.CONFIG)
+    found = probe(scripts.CONFIGURED, "--config", "config.yaml")
+    assert _knobs(found) == {
+        "micro_batch_size": "loader.batch_size",
+        "learning_rate": "optim.lr",
+        "num_workers": "loader.num_workers",
+    }
+    assert (tmp_path / "home" / "config.yaml").read_text() == scripts.CONFIG
+    workload = proposal.space(found)["workload"]
+    assert workload["run"].endswith("--config {config_file}")
+    assert workload["files"]["config_file"]["set"]["optim.lr"] == "{optim.lr}"
+    assert found.length is not None
+    assert found.length[1][0].name == "epochs"
+    spaces.parse(proposal.text(found, []), "found")
 
 
 def test_an_update_by_hand_shows_its_rate_in_later_losses(probe: Probe) -> None:
