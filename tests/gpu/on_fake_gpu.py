@@ -68,7 +68,7 @@ class Found:
 def run(directory: Path, preload: Iterable[str], cases: Iterable[Case]) -> list[Found]:
     """Runs the cases one after the other, all forked from a server that has imported `preload`."""
     plain = [
-        {"workload": c.workload, "config": c.config, "order": {"gpus": 1.0, **c.order}, "gpu": c.gpu}
+        {"workload": c.workload, "config": c.config, "limits": {"gpus": 1.0, **c.limits}, "gpu": c.gpu}
         for c in cases
     ]
     path = [HERE / "fake_cuda", HERE / "scripts", HERE.parents[1], os.environ.get("PYTHONPATH", "")]
