@@ -1,5 +1,4 @@
-"""Writes what a session or a whole training has found as one HTML file, JSON or Markdown.
+"""Writes the results of a session or a whole training as one HTML file, JSON or Markdown.
 
-May import every room but `cli`.
-It measures nothing and changes no trial.
+May import the rooms below. Measures nothing and changes no trial.
 """

@@ -1,4 +1,4 @@
-"""The answer of a report as lines of text: baseline, recommended, and how many times as much. Pure."""
+"""The answer of a report as text: baseline, recommendation, and the factor between them. Pure."""
 
 import math
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from autotune.reports import marks
 from autotune.reports.marks import Mark
 from autotune.reports.model import Report, Side
 
-VERDICTS = {  # a symbol, so that colour is not all that tells them apart
+VERDICTS = {  # with a symbol, so that they differ by more than colour
     "confirmed": ("✓", "Confirmed"),
     "unconfirmed": ("≈", "Not confirmed"),
     "baseline": ("=", "The baseline stays"),
@@ -23,7 +23,7 @@ VERDICTS = {  # a symbol, so that colour is not all that tells them apart
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure as text, and its note in small print: its interval, or its share."""
+    """A figure as text, with its interval or share in small print."""
 
     text: str = words.NOTHING
     detail: str = ""
@@ -34,10 +34,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """A kind of figure, over what it was taken, and its cells."""
+    """A row of the answer: one figure of both sides."""
 
     name: str
-    over: str
+    over: str  # basis of the figure: unit, seeds, or part of the training
     baseline: Cell
     best: Cell
     factor: Cell
@@ -45,7 +45,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of the baseline and of what is recommended."""
+    """A setting in the baseline and in the recommendation."""
 
     name: str
     before: str
@@ -58,51 +58,51 @@ class Setting:
 
 _WHOLE, _ELECTRICITY, _COST = "Full training", "Electricity", "Cost"
 _OF_WHOLE = {_WHOLE, _ELECTRICITY, _COST}
-_ONLY_WHERE_KNOWN = {"Evaluations", "Pauses", _ELECTRICITY}  # not listed as unknown where they are missing
+_OPTIONAL = {"Evaluations", "Pauses", _ELECTRICITY}  # not listed as unknown if missing
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of figure of a side, and its form; `cell` writes one that has a note of its own."""
+    """A kind of figure, and how to format it."""
 
     name: str
     over: str
     figure: Callable[[Side], Figure | float | None]
     form: FigureForm
-    cell: Callable[[Side], Cell] | None = None
+    cell: Callable[[Side], Cell] | None = None  # instead of `form`, if it has a note of its own
 
 
 def is_better(report: Report) -> bool:
-    """Returns whether something other than the baseline seems better."""
+    """Returns True if a trial seems better than the baseline, confirmed or not."""
     baseline, best = report.answer.baseline, report.answer.best
     return best is not None and (baseline is None or best.trial != baseline.trial)
 
 
 def is_recommended(report: Report) -> bool:
-    """Returns whether that may be run: nothing that awaits its confirmation."""
+    """Returns True if a better trial is recommended: it does not await its confirmation."""
     return is_better(report) and not report.answer.is_open
 
 
 def sides(report: Report) -> list[tuple[Mark, Side]]:
-    """Returns the baseline, and the recommended trial if that is another one."""
+    """Returns the baseline, and the recommended trial if it is another one."""
     baseline, best = report.answer.baseline, report.answer.best if is_recommended(report) else None
     return [(mark, side) for mark, side in ((marks.BASELINE, baseline), (marks.WINNER, best)) if side]
 
 
 def lines(report: Report) -> list[Line]:
-    """The figures that are known of either side."""
+    """Returns the figures that are known for at least one side."""
     baseline, best = report.answer.baseline, report.answer.best
-    # The time to a quality is not a ratio of speeds: sooner there need not mean sooner in a whole training.
+    # Reaching a target sooner says nothing about the time of a whole training.
     hides_whole = report.target is not None and report.answer.prices is None
     gain = report.answer.speed
     kinds = [kind for kind in _kinds(report) if not (hides_whole and kind.name in _OF_WHOLE)]
-    found = [_line(kind, baseline, best, gain) for kind in kinds]
-    known = [line for line in found if {line.baseline, line.best} != {Cell()}]
+    candidates = [_line(kind, baseline, best, gain) for kind in kinds]
+    known = [line for line in candidates if {line.baseline, line.best} != {Cell()}]
     return [*known[:1], *of_samples(report), *known[1:]]
 
 
 def of_samples(report: Report) -> list[Line]:
-    """The part of the gain that is not throughput: fewer samples. Both factors make up the gain."""
+    """Returns the part of the gain that comes from fewer samples; times that of throughput it is the gain."""
     gain, speed = report.answer.factor, report.answer.speed
     if gain is None or speed is None:
         return []
@@ -116,16 +116,16 @@ def of_samples(report: Report) -> list[Line]:
 
 
 def unknown(report: Report) -> list[str]:
-    """The figures that could be measured on neither side."""
-    known = {line.name for line in lines(report)} | _ONLY_WHERE_KNOWN
+    """Returns the names of figures that were measured on neither side."""
+    known = {line.name for line in lines(report)} | _OPTIONAL
     return [kind.name for kind in _kinds(report) if kind.name not in known]
 
 
 def settings(report: Report) -> list[Setting]:
-    """Every setting on both sides, those that change first."""
+    """Returns every setting of both sides, changed ones first."""
     baseline, best = report.answer.baseline, report.answer.best
     before, after = baseline.config if baseline else {}, best.config if best else {}
-    found = [
+    rows = [
         Setting(
             name,
             words.setting(before[name]) if name in before else words.NOTHING,
@@ -133,7 +133,7 @@ def settings(report: Report) -> list[Setting]:
         )
         for name in dict.fromkeys([*before, *after])
     ]
-    return sorted(found, key=lambda setting: not setting.is_changed)
+    return sorted(rows, key=lambda setting: not setting.is_changed)
 
 
 def _kinds(report: Report) -> tuple[_Kind, ...]:
@@ -187,18 +187,18 @@ def _priced(prices: Prices | None) -> tuple[_Kind, ...]:
     if prices is None:
         return ()
     form, of = words.money(prices.currency), {"hour": prices.per_hour, "kWh": prices.per_kwh}
-    said = ", ".join(f"{form(price)} per {name}" for name, price in of.items() if price)
-    over = f"of the full training, about; {said or 'nothing is to be paid'}"
+    prices_text = ", ".join(f"{form(price)} per {name}" for name, price in of.items() if price)
+    over = f"of the full training, about; {prices_text or 'nothing is to be paid'}"
     return (_Kind(_COST, over, lambda s: s.cost.money if s.cost else None, form),)
 
 
 def _whole_s(side: Side) -> Figure | float | None:
-    """Returns the duration of the full training, with its interval if that is known."""
+    """Returns the duration of the full training in seconds, with its interval if known."""
     return side.cost.hours.scaled(3600.0) if side.cost else side.full_training_s
 
 
 def _of_whole(report: Report) -> str:
-    """Returns the length of the full training, and whether its evaluations are counted."""
+    """Returns the length of the full training in words."""
     samples = report.answer.full_training_samples
     if samples is None:
         return ""
@@ -207,13 +207,13 @@ def _of_whole(report: Report) -> str:
 
 
 def _peak(side: Side) -> Cell:
-    """The peak, with its share of the limit in small print."""
+    """Returns the peak, with its share of the limit in small print."""
     part = f"({words.share(side.memory_share)})" if side.memory_share else ""
     return Cell(words.peak(side.peak_memory_bytes, is_rising=side.memory_is_rising), part)
 
 
 def _cell(kind: _Kind, side: Side | None) -> Cell:
-    """`61.2`, with `± 0.8` in small print."""
+    """Returns e.g. `61.2`, with `± 0.8` in small print."""
     if side is None:
         return Cell()
     if kind.cell:
@@ -229,11 +229,11 @@ def _line(kind: _Kind, baseline: Side | None, best: Side | None, gain: Figure | 
         factor = Cell(words.factor(gain), f"({interval})" if interval else "")
     else:
         before, after = (_value(kind.figure(side)) if side else None for side in (baseline, best))
-        # For a value below 0, such as a loss with its sign turned, a factor does not say which is more.
+        # For values below 0, such as a negated loss, a factor does not say which is larger.
         ratio = after / before if before and before > 0 and after is not None else None
         factor = Cell(words.factor(ratio))
     return Line(kind.name, kind.over, theirs, ours, factor)
 
 
-def _value(found: Figure | float | None) -> float | None:
-    return units.number(found.value if isinstance(found, Figure) else found)
+def _value(figure: Figure | float | None) -> float | None:
+    return units.number(figure.value if isinstance(figure, Figure) else figure)

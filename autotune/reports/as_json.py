@@ -1,4 +1,4 @@
-"""A report as JSON, for scripts: the fields of its dataclasses, under their names."""
+"""A report as JSON for scripts: the fields of its dataclasses by name."""
 
 from autotune.display import events
 from autotune.reports.model import Report
@@ -8,5 +8,5 @@ FORMAT = 1
 
 
 def render(report: Report | TrainingReport) -> str:
-    """Returns `report` as strict JSON: a number that is not finite is null."""
+    """Returns `report` as strict JSON; NaN and infinities become null."""
     return events.line({"format": FORMAT, **vars(report)}, indent=2) + "\n"

@@ -1,4 +1,4 @@
-"""The models that were compared, a row each. Pure."""
+"""The rows of compared models. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ def compared(runs: Runs, goal: Objective) -> tuple[Compared, ...]:
 
 
 def _compared(model: Model, models: Sequence[Model], goal: Objective) -> Compared:
-    """Returns the results of the `models` of a label; what does not cover all of them is of this `model`."""
+    """Returns the results of the `models` of a label; figures that are not means are those of `model`."""
     done, training = [each for each in models if each.completed], model.training
     return Compared(
         label=model.label,

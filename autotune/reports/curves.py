@@ -1,4 +1,4 @@
-"""Curves over the work done and over time: of the runs of a search, and of a training. Pure functions."""
+"""Plots of curves over samples and over time, for a search's runs and for a training. Pure functions."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,14 +13,14 @@ from autotune.training.events import Kind
 _EVENT = Mark("event, in the table below", "var(--failed)", "triangle-down-open", 9)
 _UNMARKED = {Kind.BEGUN, Kind.ENDED}
 _EVENTS_AXIS = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
-_ROOM_RIGHT = 1.03  # behind the end
-_MOST_MARKED = 60  # points: more of them would hide how the line is dashed
-_MOST_ROWS = 240  # of a table next to a plot
+_ROOM_RIGHT = 1.03  # right end of the axis, relative to the last point
+_MOST_MARKED = 60  # more markers would hide the dashes of the line
+_MOST_ROWS = 240  # of a plot's table
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """A figure after so many samples, and after so many seconds of training."""
+    """The value of a figure after `samples` and `seconds` of training."""
 
     samples: int
     seconds: float
@@ -29,31 +29,31 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Happened:
-    """An event: `at` in seconds since 1970, `seconds` as those of a `CurvePoint`."""
+    """An event of a training."""
 
-    at: float
+    at: float  # seconds since 1970
     samples: int
-    seconds: float
+    seconds: float  # of training
     kind: Kind
     text: str
 
 
-Runs = Mapping[Mark, Sequence[Sequence[CurvePoint]]]  # the curves of all runs of each
+Runs = Mapping[Mark, Sequence[Sequence[CurvePoint]]]  # one curve a run
 Form = Callable[[float], str]
 
 
 @dataclass(frozen=True)
 class Axes:
-    """The axis under a curve: work in its unit, or time up to the whole; and the events to mark on it."""
+    """The horizontal axis of a curve, and the events to mark on it."""
 
-    unit: str
-    whole_s: float
+    unit: str  # of work
+    whole_s: float  # end of the time axis
     events: tuple[Happened, ...] = ()
     over: str = "time"  # or samples
 
     @property
     def marked(self) -> list[Happened]:
-        """The events that a reader may look for."""
+        """Returns the events to mark."""
         return [event for event in self.events if event.kind not in _UNMARKED]
 
     @property
@@ -62,26 +62,26 @@ class Axes:
 
     @property
     def x(self) -> dict[str, Any]:
-        """The axis from left to right."""
+        """Returns plotly's layout of the axis."""
         if self.over != "time":
             return {"title": self.unit, "rangemode": "tozero"}
         scale_s, name = self._time
         return {"title": f"{name} of training", "range": [0, _ROOM_RIGHT * self.whole_s / scale_s]}
 
     def places(self, points: Iterable[CurvePoint | Happened]) -> list[float]:
-        """Returns the places of points on that axis."""
+        """Returns the coordinates of points on this axis."""
         scale_s, _ = self._time
         return [p.seconds / scale_s if self.over == "time" else float(p.samples) for p in points]
 
     @property
     def _time(self) -> tuple[float, str]:
-        """The length of a unit of the time axis in seconds, and its name."""
+        """Returns the unit of the time axis in seconds, and its name."""
         known = ((3600.0, "hours"), (60.0, "minutes"))
         return next(((s, name) for s, name in known if self.whole_s >= 2 * s), (1.0, "seconds"))
 
 
 def over_both(plot: Plot, runs: Runs, form: Form, axes: Axes) -> list[Plot]:
-    """Returns the same curves over work and over time; one table has both."""
+    """Returns the curves over samples and over time, with one table for both."""
     table = f"table-{plot.id}-samples", f"In the table of {plot.title} over {axes.unit}"
     over_time = drawn(plot, runs, form, axes)
     return [
@@ -91,10 +91,9 @@ def over_both(plot: Plot, runs: Runs, form: Form, axes: Axes) -> list[Plot]:
 
 
 def drawn(plot: Plot, runs: Runs, form: Form, axes: Axes) -> Plot:
-    """Returns `plot` with the curves of `runs`, what happened meanwhile, and a table.
+    """Returns `plot` with the curves of `runs`, events, and a table.
 
-    The layout and the legend that it has are added to. If it has no label, that says where curves begin and
-    end.
+    Extends its layout and legend. If it has no label, the label gives the ends of the curves.
     """
     events = axes.marked
     yaxes = {"yaxis": {}, **({"yaxis2": _EVENTS_AXIS} if events else {})}
@@ -119,11 +118,11 @@ def drawn(plot: Plot, runs: Runs, form: Form, axes: Axes) -> Plot:
 
 
 def stacked(plot: Plot, runs: Runs, form: Form, axes: Axes) -> Plot:
-    """Returns the same with the curves on top of each other, the first one at the bottom."""
-    found = drawn(plot, runs, form, axes)
+    """Returns the same as `drawn` with stacked curves, the first at the bottom."""
+    flat = drawn(plot, runs, form, axes)
     look = {"stackgroup": plot.id, "hoveron": "points", "mode": "lines"}
-    data = [t if "yaxis" in t else t | look | {"fillcolor": t["line"]["color"]} for t in found.data]
-    return replace(found, data=data)
+    data = [t if "yaxis" in t else t | look | {"fillcolor": t["line"]["color"]} for t in flat.data]
+    return replace(flat, data=data)
 
 
 def _ends(runs: Runs, form: Form) -> Iterator[str]:
@@ -133,7 +132,7 @@ def _ends(runs: Runs, form: Form) -> Iterator[str]:
 
 
 def _trace(mark: Mark, run: Sequence[CurvePoint], form: Form, axes: Axes, *, is_alone: bool) -> Trace:
-    """A curve whose points show their value and where they are; a run of many is thinner than one alone."""
+    """Returns a curve with hover texts; it is thinner if it is one of several runs."""
     places = (f"{words.count(p.samples)} {axes.unit}, {words.duration(p.seconds)}" for p in run)
     texts = (f"{mark.label}: {form(p.value)} after {place}" for p, place in zip(run, places, strict=True))
     return line(
@@ -149,7 +148,7 @@ def _trace(mark: Mark, run: Sequence[CurvePoint], form: Form, axes: Axes, *, is_
 
 
 def _marked(events: Sequence[Happened], axes: Axes) -> Trace:
-    """The events, each as a line from top to bottom with its text."""
+    """Returns the events as vertical lines with hover texts."""
     down = {"type": "constant", "symmetric": False, "value": 0, "valueminus": 1}
     return {
         "type": "scatter",
@@ -167,7 +166,7 @@ def _marked(events: Sequence[Happened], axes: Axes) -> Trace:
 
 
 def _table(what: str, runs: Runs, form: Form, unit: str) -> Table:
-    """Every so many of the points, the last one always."""
+    """Returns evenly spaced points of every run, the last one included."""
     named = [
         (mark.label if len(each) == 1 else f"{mark.label}, run {n}", run)
         for mark, each in runs.items()

@@ -1,4 +1,4 @@
-"""Says what fits into another memory: in the report, and from the command `predict`. Pure."""
+"""What fits into other sizes of memory, as text for the report and for `predict`. Pure."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ _HEAD = ("memory", "micro-batch", "accumulation", "effective batch", "learning r
 
 
 def table(found: MemoryForecast) -> Table:
-    """A row for each size of memory: what to run there, as far as known; the notes say why not."""
+    """Returns a row for each size of memory: the configuration to run there, if known."""
     return Table(_HEAD, tuple(map(_row, found.fits)), numeric=(0, 1, 2, 3, 4))
 
 
@@ -31,14 +31,14 @@ def _row(fit: Fit) -> tuple[str, ...]:
 
 
 def _peak(peak: Prediction) -> str:
-    """`2.4 GiB (2.1 to 2.8)`; an end in another unit says so."""
+    """Returns e.g. `2.4 GiB (2.1 to 2.8)`; ends of the interval in another unit have it, too."""
     expected, *ends = map(units.format_bytes, (peak.expected_bytes, peak.low_bytes, peak.high_bytes))
     unit = f" {expected.split()[1]}"
     return f"{expected} ({' to '.join(end.removesuffix(unit) for end in ends)})"
 
 
 def notes(found: MemoryForecast) -> Iterator[str]:
-    """Says what the table means, and what it does not say."""
+    """Yields the meaning of the table, and its gaps."""
     yield (
         f"The settings of trial {found.trial} with the largest micro-batch whose predicted peak is, with its "
         f"whole interval, within {found.memory_fraction:.0%} of the memory. The speed there was not "

@@ -1,4 +1,4 @@
-"""All that a session holds, as the figures of its report. Pure: `read` opens files, this computes."""
+"""Computes the figures of a session's report from its contents, which `read` has read. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -31,9 +31,9 @@ from autotune.workloads.own_section import OwnSection
 
 @dataclass(frozen=True)
 class Known:
-    """The contents of a session. `shown` is its place, as its user would name it."""
+    """The contents of a session."""
 
-    shown: Path
+    shown: Path  # its directory as the user would write it
     state: str
     history: History
     workload: Workload
@@ -47,7 +47,7 @@ class Known:
 
 
 def report(known: Known) -> Report:
-    """Every figure of a session."""
+    """Returns the report of a session."""
     history, space = known.history, known.history.space
     found = answer(
         history,
@@ -103,7 +103,7 @@ def _elsewhere(history: History) -> MemoryForecast | None:
 
 
 def _least_quality(history: History) -> float | None:
-    """The worst quality that a winner may have; None where it may have any, or that is not known."""
+    """Returns the worst quality that a winner may have; None if any will do, or it is unknown."""
     goal = history.space.objective
     if goal.takes_any_quality and goal.target is None:
         return None
@@ -111,7 +111,7 @@ def _least_quality(history: History) -> float | None:
 
 
 def _resumed(known: Known) -> str:
-    """The command that continues a search that was broken off, or ran out of time to confirm its best."""
+    """Returns the command that continues a search that was interrupted or could not confirm its best."""
     is_unfinished = known.state == INTERRUPTED or (
         known.state == ENDED and advice.is_unconfirmed(known.history)
     )
@@ -119,7 +119,7 @@ def _resumed(known: Known) -> str:
 
 
 def _going_on(known: Known) -> str:
-    """The command that runs more trials; empty where the search runs them itself, or none can be run."""
+    """Returns the command that runs more trials; empty if the search is running, or none can be run."""
     if known.state == RUNNING or known.history.failed_baseline:
         return ""
     untried = known.plan.trials - len(known.history.searched)
@@ -128,14 +128,14 @@ def _going_on(known: Known) -> str:
 
 
 def _memory_limit_bytes(known: Known) -> int | None:
-    """Returns the least memory that a trial was allowed, as the model that predicts what fits takes it."""
+    """Returns the lowest memory limit of any trial, which is what the memory model uses."""
     shown = [t.measurement for t in known.history.trials]
     limits = [m.memory_limit_bytes for m in shown if m.memory_limit_bytes]
     return min(limits, default=known.options.memory_limit_bytes)
 
 
 def _provenance(known: Known) -> dict[str, Any]:
-    """Returns the origin of the figures: how the session was begun, and how its trials were measured."""
+    """Returns how the session was started, and how its trials were measured."""
     measured = [t.measurement for t in known.history.trials if t.measurement.throughput]
     shared = sum(m.shared for m in measured)
     return {
@@ -148,13 +148,13 @@ def _provenance(known: Known) -> dict[str, Any]:
 
 
 def _seed(trial: Trial, known: Known) -> int:
-    """Returns the seed of a trial's generators."""
+    """Returns the seed of a trial's random generators."""
     settings = known.workload.with_seed(known.history.space.settings(trial.config), trial.seed)
     return int(settings.get(SEED) or 0)
 
 
 def predicted(config: Config, history: History, memory_limit_bytes: int | None) -> tuple[Predicted, ...]:
-    """Peak memory with each precision and micro-batch to choose from, at the other settings of `config`."""
+    """Returns predicted peaks for every precision and micro-batch, other settings as in `config`."""
     space, fraction = history.space, history.space.limits.memory_fraction
     model = MemoryModel(history.trials, fraction=fraction, limit_bytes=memory_limit_bytes, known=space.known)
     knob = space.drawn_knobs.get(PRECISION)
@@ -178,11 +178,10 @@ def _predicted(model: MemoryModel, config: Config, space: Space) -> Predicted:
 
 
 def skipped(passed_over: Sequence[RejectedSuggestion], history: History) -> tuple[Skipped, ...]:
-    """Returns the suggestions that were not started, by what their reasons say besides figures, most first.
+    """Returns the rejected suggestions by reason, most frequent first.
 
-    Each configuration that would not have fitted has saved the time of a trial that ran out of memory, each
-    that could not win the time of one that was stopped; the same suggested again saves nothing more. What is
-    outside the limits was not wanted in the first place.
+    A configuration that would not fit saves the time of a trial that ran out of memory, one that cannot win
+    that of a stopped trial. Repeated suggestions, and those outside the limits, save nothing.
     """
     groups: dict[str, list[RejectedSuggestion]] = {}
     for one in passed_over:
@@ -200,7 +199,7 @@ def skipped(passed_over: Sequence[RejectedSuggestion], history: History) -> tupl
 
 
 def _each_s(kind: RejectedFor, history: History) -> float:
-    """Returns about how long a trial that was refused for that would have taken."""
+    """Returns the estimated seconds of a trial that was rejected for this reason."""
     if kind is RejectedFor.LIMITS:
         return 0.0
     if kind is RejectedFor.MEMORY:
@@ -209,7 +208,7 @@ def _each_s(kind: RejectedFor, history: History) -> float:
 
 
 def _mean_s(history: History, is_like: Callable[[Trial], bool]) -> float:
-    """Returns the mean duration of such trials, or of all that have ended if there are none."""
+    """Returns the mean seconds of the trials that pass `is_like`, or of all ended ones if none does."""
     ended = [t for t in history.searched if t.outcome is not None]
     alike = [t.seconds for t in ended if is_like(t)] or [t.seconds for t in ended]
     return objective.mean(alike) or 0.0

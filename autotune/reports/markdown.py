@@ -17,12 +17,12 @@ _FACTS = ("hardware", "versions", "revision", "data", "created")
 
 
 def render(report: Report | TrainingReport) -> str:
-    """Returns the answer on a session or a training, and what it rests on."""
+    """Returns the answer of a session or the verdict on a training, with its evidence."""
     return _training(report) if isinstance(report, TrainingReport) else _session(report)
 
 
 def _training(report: TrainingReport) -> str:
-    """The verdict, what was promised next to what was found, the figures, and what happened."""
+    """Returns the verdict, promised next to measured figures, and the events."""
     _, verdict, _ = wording.verdict(report)
     settings = ", ".join(f"{name} {words.setting(value)}" for name, value in report.settings.items())
     return _joined(
@@ -38,7 +38,7 @@ def _training(report: TrainingReport) -> str:
 
 
 def _session(report: Report) -> str:
-    """The answer in a sentence, the baseline next to the best, precisions, and where that comes from."""
+    """Returns the answer, the baseline next to the best, the compared precisions, and the provenance."""
     found = report.answer
     return _joined(
         [f"## autotune: {_text(report.session)}"],
@@ -56,7 +56,7 @@ def _session(report: Report) -> str:
 
 
 def _sides(report: Report) -> list[str]:
-    """The figures of the answer, the baseline's next to the best's."""
+    """Returns the figures of the answer, the baseline's next to the best's."""
     baseline, best = report.answer.baseline, report.answer.best
     if baseline is None or best is None:
         return []
@@ -70,7 +70,7 @@ def _sides(report: Report) -> list[str]:
 
 
 def _elsewhere(report: Report) -> list[list[str]]:
-    """Returns what fits into another memory."""
+    """Returns what fits into other sizes of memory."""
     if report.elsewhere is None:
         return []
     return [
@@ -81,7 +81,7 @@ def _elsewhere(report: Report) -> list[list[str]]:
 
 
 def _own(report: Report) -> list[list[str]]:
-    """Returns the workload's own tables, each with its title for a first heading."""
+    """Returns the workload's own tables, each with its title as the first heading."""
     found = report.own.tables if report.own else ()
     return [
         _table(Table((one.title, *one.head[1:]), tuple(map(tuple, one.rows))))
@@ -91,25 +91,25 @@ def _own(report: Report) -> list[list[str]]:
 
 
 def _provenance(report: Report) -> str:
-    """Returns the origin of the figures, in a line."""
+    """Returns the origin of the figures as one line."""
     facts = [f"{name} {report.provenance[name]}" for name in _FACTS if report.provenance.get(name)]
     return _text("; ".join([*facts, f"{report.samples_per_trial} {report.unit} per trial"]))
 
 
 def _code(commands: Sequence[str]) -> list[str]:
-    """Commands in a block that nothing in them can close."""
+    """Returns commands in a code block that nothing in them can close."""
     lines = [printable(command) for command in commands]
     fence = max(["```", *(f"{run}`" for line in lines for run in re.findall("`+", line))], key=len)
     return [f"{fence}sh", *lines, fence] if lines else []
 
 
 def _joined(*blocks: Sequence[str]) -> str:
-    """Returns the lines of all blocks that have any, with an empty line between two blocks."""
+    """Joins the blocks that have lines, with an empty line between two of them."""
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
 def _table(found: Table | None) -> list[str]:
-    """Returns a table, line by line; every column but the first is set flush right."""
+    """Returns a table as lines; every column but the first is right-aligned."""
     if found is None:
         return []
     ruler = ["---", *(["---:"] * (len(found.head) - 1))]
@@ -118,5 +118,5 @@ def _table(found: Table | None) -> list[str]:
 
 
 def _text(text: str) -> str:
-    """`text` from any source, as text: nothing in it is markup, or ends a line or a cell of a table."""
+    """Escapes `text`, so that nothing in it is markup or ends a line or a table cell."""
     return _SPECIAL.sub(r"\\\1", html.escape(printable(text), quote=False))

@@ -1,7 +1,7 @@
-"""The looks of things, wherever they are shown: colour, marker and name of trials, precisions and phases.
+"""Colour, marker and name of trials, precisions, models and phases, in plots and tables alike.
 
-Colours are CSS variables of `templates/report.css`, so that plots follow light, dark and print. No two things
-that appear together differ by colour alone.
+Colours are CSS variables of `templates/report.css`, so that plots follow light, dark and print. Marks that
+appear together differ by more than colour.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,11 +14,11 @@ from autotune.display.rows import TrialRow
 
 @dataclass(frozen=True)
 class Mark:
-    """`symbol` is a marker of plotly's, or `line`, `dash`, `dot`, `bar` and `band` for what is no marker."""
+    """An entry of a legend."""
 
     label: str
     colour: str
-    symbol: str
+    symbol: str  # one of plotly's markers, or `line`, `dash`, `dot`, `bar`, `band`
     size: int = 8
 
 
@@ -64,12 +64,12 @@ _PHASES = [name.removesuffix("_s") for name in PHASES]
 
 
 def of(row: TrialRow) -> Mark:
-    """The mark of a trial: what it is, or else how it ended."""
+    """Returns the mark of a trial: its role, or else its outcome."""
     return {"winner": WINNER, "baseline": BASELINE}.get(row.kind) or outcome(row)
 
 
 def outcome(row: TrialRow) -> Mark:
-    """Returns the mark of a trial's end, for the baseline and the winner like any other."""
+    """Returns the mark of a trial's outcome, also for the baseline and the winner."""
     if row.status == "failed":
         return OOM if row.failure == "oom" else FAILED
     if row.status != "completed":
@@ -86,7 +86,7 @@ def outcome(row: TrialRow) -> Mark:
 def grouped(
     rows: Iterable[TrialRow], by: Callable[[TrialRow], Mark] = of
 ) -> list[tuple[Mark, list[TrialRow]]]:
-    """The trials of each mark, those that matter most last, so that nothing is drawn over them."""
+    """Groups trials by mark, the most important last, so that nothing is drawn over them."""
     listed = list(rows)
     groups = [(mark, [row for row in listed if by(row) == mark]) for mark in ORDER]
     return [(mark, members) for mark, members in groups if members]
@@ -97,23 +97,23 @@ def precision(name: str) -> Mark:
 
 
 def model(label: str) -> Mark:
-    """The mark of a compared model: the baseline's, or that of its precision."""
+    """Returns the mark of a compared model: the baseline's, or its precision's."""
     return BASELINE if label == "baseline" else precision(label)
 
 
 def precision_of(row: TrialRow) -> str:
-    """The precision of a trial, empty where that is not a setting."""
+    """Returns the precision of a trial; empty if it is not a setting."""
     return str(row.config.get(PRECISION, ""))
 
 
 def precisions(rows: Iterable[TrialRow]) -> list[str]:
-    """The precisions that occur, widest first."""
+    """Returns the precisions that occur, widest first."""
     found = {precision_of(row) for row in rows}
     return [name for name in _PRECISIONS if name in found] + sorted(found - _PRECISIONS.keys())
 
 
 def phases(found: Iterable[str]) -> list[Mark]:
-    """The phases of a step in their order, others after them."""
+    """Returns marks for the phases of a step in order, unknown ones last."""
     names = set(found)
     known = [name for name in _PHASES if name in names] + sorted(names - set(_PHASES))
     return [Mark(name, f"var(--phase-{min(n, 5)})", "bar") for n, name in enumerate(known, start=1)]

@@ -1,7 +1,6 @@
 """The nouns of a report: every figure that it shows, as frozen values. Their JSON is `report --format json`.
 
-Seconds, bytes, joules and samples, or the search's other unit of work, per second, never formatted text:
-wording and rounding are the page's.
+Figures are unrounded, in seconds, bytes, joules, and samples or the search's own unit of work.
 """
 
 from collections.abc import Mapping
@@ -19,81 +18,65 @@ from autotune.judging.decisions import quality as qualities
 from autotune.judging.measurement.estimates import Figure
 from autotune.workloads.own_section import OwnSection
 
-if TYPE_CHECKING:  # which import numpy, and every command this module
+if TYPE_CHECKING:  # every command imports this module, and these import numpy
     from autotune.judging.accounts.memory_forecast import MemoryForecast
     from autotune.judging.decisions.ablation import Step
 
 FORMATS = ("html", "json", "md")
-SAMPLES = 5  # test studies that are shown by default
+SAMPLES = 5  # test studies shown by default
 
 
 @dataclass(frozen=True)
 class Side:
-    """The figures of the baseline or of the recommended configuration, over all its runs.
-
-    `quality` has its interval over the `seeds` that it was run with; `throughput` is that of its `runs`, or
-    the baseline's times what a race has shown. `joules_per_sample` are all that the GPU used while it ran,
-    its start and evaluations included. `full_training_s` is the whole training at that throughput, about;
-    None where its length is not known. `evaluation_share` of it goes to evaluations, None where it is not
-    known how often there is one, and `pause_share` to long steps at regular distances. `memory_is_rising`
-    says that the peak still grew when one of the runs ended: a longer training takes more. `mfu` is the share
-    of the device's peak FLOP/s that all operations use, the HFU; None where either is not known.
-    """
+    """The figures of the baseline or the recommended configuration, over all its runs."""
 
     trial: int
     config: Config
     knobs: str
-    throughput: Figure | None
+    throughput: Figure | None  # mean of its `runs`, or the baseline's times the factor of a race
     runs: int
-    quality: Figure | None
+    quality: Figure | None  # mean over `seeds`, with its interval
     seeds: int
     scores: Mapping[str, float]
     peak_memory_bytes: int | None
-    memory_is_rising: bool
+    memory_is_rising: bool  # the peak still grew when a run ended: a longer training takes more
     memory_share: float | None
     gpu_percent: float | None
     cpu_percent: float | None
-    joules_per_sample: float | None
-    full_training_s: float | None
+    joules_per_sample: float | None  # of the GPU, start and evaluations included
+    full_training_s: float | None  # estimated; None if the length is unknown
     step_s: Mapping[str, float]  # seconds of a step by phase: data, transfer, forward, backward, optimizer
-    evaluation_share: float | None = None
-    pause_share: float = 0.0
-    mfu: float | None = None
-    cost: Cost | None = None  # of the whole training
+    evaluation_share: float | None = None  # of the full training; None if their frequency is unknown
+    pause_share: float = 0.0  # of the full training: long steps at regular distances
+    mfu: float | None = None  # HFU: share of the device's peak FLOP/s that all operations use
+    cost: Cost | None = None  # of the full training
     planned: int | None = None  # samples of its training; None if trainings end at a target
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer. `verdict` is confirmed, unconfirmed, baseline (nothing better) or none (no baseline).
+    """The recommendation, and how it compares with the baseline."""
 
-    Where nothing is better, `best` is the baseline itself. `factor` is the gain over the baseline, and
-    `speed` what of it is throughput: to a target the rest is samples. It is by `rounds` of a race where it is
-    confirmed. `promise` says what a winner means. `cautions` are what makes figures less than they seem,
-    `outside` says what is spent outside of the steps, `commands` what to run next. The full training is
-    projected with its evaluations where they are `counted`: where it is known how often there is one.
-    """
-
-    verdict: str
+    verdict: str  # confirmed, unconfirmed, baseline (nothing better) or none (no baseline)
     sentence: str
     baseline: Side | None = None
-    best: Side | None = None
-    factor: Figure | None = None
-    speed: Figure | None = None
-    rounds: int = 0
-    is_open: bool = False  # `best` seems better, and its confirmation is not done: it is not recommended
-    promise: str = ""
+    best: Side | None = None  # the baseline itself if nothing is better
+    factor: Figure | None = None  # gain over the baseline
+    speed: Figure | None = None  # the part of `factor` that is throughput; the rest is fewer samples
+    rounds: int = 0  # of the race that confirmed it
+    is_open: bool = False  # `best` seems better, but is not confirmed yet, and so not recommended
+    promise: str = ""  # the meaning of a winner
     full_training_samples: int | None = None
-    cautions: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
-    outside: tuple[str, ...] = ()
-    evaluations_counted: bool = False
-    prices: Prices | None = None  # where they were given
+    cautions: tuple[str, ...] = ()  # reasons to trust figures less
+    commands: tuple[str, ...] = ()  # to run next
+    outside: tuple[str, ...] = ()  # time spent outside of the steps
+    evaluations_counted: bool = False  # the full training includes its evaluations
+    prices: Prices | None = None
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """Peak memory by micro-batch as the model predicts it, for the best's other settings and a precision."""
+    """Predicted peak memory by micro-batch in one precision, other settings as in the best trial."""
 
     precision: str
     micro_batch_size: tuple[int, ...]
@@ -104,11 +87,10 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Compared:
-    """The models of a label of `compare`: the baseline's, or the winner's in a precision.
+    """The models of one label of `compare`: the baseline's, or the winner's in one precision.
 
-    Throughput, scores and reports per second are means over the `seeds` that were trained to their end; the
-    rest is of the first one of them. `beside_fp32` is how much higher its training loss has ended than the
-    same training's in fp32.
+    Throughput, scores and reports per second are means over the `seeds` that have completed; the other
+    figures are the first one's.
     """
 
     label: str
@@ -126,37 +108,30 @@ class Compared:
     curve: tuple[Evaluation, ...]
     seeds: int = 1
     steps: Steps = field(default_factory=Steps)
-    beside_fp32: float | None = None
+    beside_fp32: float | None = None  # excess of the final training loss over fp32: 0.01 is 1% higher
     checkpoint_bytes: int | None = None
     parameters: int | None = None
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """Suggestions that were not started, for one reason: how often, and the time that saved, about.
+    """Suggestions that were rejected for one reason."""
 
-    `reason` has its figures taken out, `example` is one of the reasons in full.
-    """
-
-    reason: str
+    reason: str  # without its figures
     count: int
-    saved_s: float
-    example: str
+    saved_s: float  # estimated
+    example: str  # one of the reasons with its figures
 
 
 @dataclass(frozen=True)
 class Report:
-    """All of a session. Qualities are in the user's own sign: where one is to `minimize`, lower is better.
-
-    Work is counted in the `unit`, and is called samples here whatever that is. A winner keeps a share of
-    `keep` of the baseline's quality, or all but an absolute slack that it is `within`.
-    """
+    """A session. Qualities have the user's sign, and `samples` are counted in the user's `unit`."""
 
     session: str
     created: str
     state: str  # running, interrupted, ended
     quality: str  # the metric's name
-    keep: float | None
+    keep: float | None  # share of the baseline's gain in quality that a winner keeps
     select: str
     target: float | None
     memory_fraction: float
@@ -172,21 +147,21 @@ class Report:
     compared: tuple[Compared, ...]
     skipped: tuple[Skipped, ...]
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    minimize: bool = False
-    within: float | None = None
+    minimize: bool = False  # a lower quality is better
+    within: float | None = None  # absolute slack in quality, instead of `keep`
     unit: str = "samples"
     constraints: Mapping[str, str] = field(default_factory=dict)
     speed: str = "throughput"  # or wall: with evaluations
-    by_precision: bool = True  # whether that is a setting, so that models can be compared by it
-    writes_reports: bool = True  # whether the workload has a program that models are scored with
-    elsewhere: "MemoryForecast | None" = None  # of what is recommended; None before there is anything
+    by_precision: bool = True  # precision is a setting, so models can be compared by it
+    writes_reports: bool = True  # the workload has a program that scores models
+    elsewhere: "MemoryForecast | None" = None  # of the recommendation; None if there is none
     which_precision: Verdict | None = None  # which of the compared models to take
-    own: OwnSection | None = None  # what the workload shows of the compared models
-    going_on: str = ""  # the command that runs more of the search, where it does not run and can
+    own: OwnSection | None = None  # the workload's section about the compared models
+    going_on: str = ""  # command that continues the search; empty if it runs or cannot continue
 
     @property
     def limit(self) -> str:
-        """`95% of what the baseline gains in BLEU-4`, or the target: the worst that a winner has."""
+        """Returns the worst quality of a winner: `95% of what the baseline gains in BLEU-4`, or a target."""
         name = words.metric(self.quality)
         if self.target is not None:
             return f"the target {name} {self.target:g}"
@@ -194,7 +169,7 @@ class Report:
 
     @property
     def no_worse(self) -> str:
-        """`at least 95% of what the baseline gains in BLEU-4`, `at most 0.02 above the ...`."""
+        """Returns e.g. `at least 95% of what the baseline gains in BLEU-4`, `at most 0.02 above the ...`."""
         if self.target is None and self.within is None and not self.keep:
             return self.limit
         is_above = self.minimize and (self.target is not None or self.within is not None)
@@ -202,10 +177,10 @@ class Report:
 
     @property
     def axis(self) -> str:
-        """`BLEU-4`; `val_loss, lower is better`."""
+        """Returns an axis title: `BLEU-4`; `val_loss, lower is better`."""
         return words.metric(self.quality) + (", lower is better" if self.minimize else "")
 
     @property
     def each(self) -> str:
-        """One of the unit of work: `sample`, `token`."""
+        """Returns the unit of work in the singular: `sample`, `token`."""
         return self.unit.removesuffix("s")

@@ -1,7 +1,7 @@
-"""The report as one HTML file that needs nothing else: template, style, script and plots in it.
+"""The report as one self-contained HTML file: template, style, script and plots.
 
-Text from outside is escaped where it is put in. The page's own scripts are named by their hash in its
-Content-Security-Policy, so that nothing else could run, and nothing is ever fetched.
+Text from outside is escaped on insertion. The Content-Security-Policy allows only the page's own scripts, by
+hash, and no request.
 """
 
 import base64
@@ -70,13 +70,13 @@ def _own(report: Report) -> Markup:
 
 
 def _json(plots: Mapping[str, Sequence[Plot]]) -> Markup:
-    """The figures of all plots, for a script element of the page."""
+    """Returns the figures of all plots as JSON that is safe inside a script element."""
     figures = {plot.id: plot.figure for place in plots.values() for plot in place}
     return htmlsafe_json_dumps(figures, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
 def plots_of(report: Report) -> dict[str, list[Plot]]:
-    """Returns every plot of a session's report, by its place; what cannot be drawn yet is left out."""
+    """Returns the plots of a session's report by their place; a plot without data is left out."""
     return {
         "front": _list(plots_front.front(report)),
         "batches": plots_speed.by_batch(report),
@@ -95,8 +95,8 @@ def _list(plot: Plot | None) -> list[Plot]:
 
 @cache
 def environment() -> Environment:
-    """Returns the environment that fills in the templates of this package, and escapes what it puts in."""
-    made = Environment(
+    """Returns the Jinja environment of this package's templates; it escapes values."""
+    filled_in = Environment(
         loader=PackageLoader("autotune.reports"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -104,7 +104,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
-    made.globals |= {
+    filled_in.globals |= {
         "answer": answer,
         "elsewhere": elsewhere,
         "marks": marks,
@@ -112,32 +112,32 @@ def environment() -> Environment:
         "wording": wording,
         "words": words,
     }
-    return made
+    return filled_in
 
 
 def _shown(value: Any) -> Any:
-    """Text from outside without what changes the direction of writing; the page's own parts as they are."""
+    """Removes characters that change the direction of writing from text; the page's own parts stay."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def asset(name: str) -> str:
-    """A file next to the templates, as text."""
+    """Returns a file of the templates' directory as text."""
     return (resources.files("autotune.reports") / "templates" / name).read_text(encoding="utf-8")
 
 
 def _plotly() -> str:
-    """Plotly's own JavaScript, as its Python package carries it."""
+    """Returns the JavaScript in plotly's Python package."""
     return (resources.files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
 
 
 def script_of(text: str) -> Markup:
-    """`text` so that an HTML parser sees no end or start of a script in it; in JavaScript it is the same."""
+    """Escapes what HTML would read as the start or end of a script; JavaScript reads it unchanged."""
     safe = re.sub(r"<(?=/?script|!--)", r"\\x3c", text, flags=re.IGNORECASE)
     return Markup(safe)  # noqa: S704 - the package's own, and plotly's
 
 
 def policy(scripts: Sequence[str]) -> str:
-    """No address may be fetched, and no script run but these."""
+    """Returns a Content-Security-Policy that allows only `scripts`, and no request."""
     hashes = (base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     return (

@@ -1,6 +1,6 @@
-"""A plot of the report: a plotly figure as plain data, and what replaces it for readers who cannot see.
+"""A plot of the report: a plotly figure as plain data, with a text alternative.
 
-Figures are written by hand as plotly's JSON: importing its Python API takes seconds.
+Figures are written as plotly's JSON, because importing its Python API takes seconds.
 """
 
 import html
@@ -19,41 +19,37 @@ from autotune.reports.model import Report
 
 Trace = dict[str, Any]
 TRIALS = ("trials", "All trials as a table")
-_WIDEST = 46  # characters of a line in a hover
-_CROWD = 300  # trials from which on their markers are smaller, but not those of the baseline and the winner
+_WIDEST = 46  # characters in a line of a hover text
+_CROWD = 300  # with more trials, markers other than the baseline's and the winner's are smaller
 _CHOSEN_SIZE = 12
-_ROW_PX, _BAR = 56, 0.42  # height of a row of bars, and what of it is bar
+_ROW_PX, _BAR = 56, 0.42  # height of a row of bars, and the bar's share of it
 _AXIS_TITLE = {"font": {"color": "var(--muted)", "size": 12}, "standoff": 10}
 _TITLE = {"font": {"color": "var(--ink)", "size": 13}}
 
 
 @dataclass(frozen=True)
 class Table:
-    """Figures as text, row by row; the columns numbered in `numeric` are set flush right."""
+    """A table of text."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    numeric: tuple[int, ...] = ()
+    numeric: tuple[int, ...] = ()  # columns to align right
 
 
 @dataclass(frozen=True)
 class Plot:
-    """`axes` says what its directions mean, `label` what a sighted reader would take from it.
-
-    `elsewhere` is the id of a table that has its figures, too, and its name; `least_px` the width below
-    which it scrolls.
-    """
+    """A plot with its title, legend, and text alternative."""
 
     id: str
     title: str
-    axes: str
-    label: str = ""
+    axes: str  # explains the axes in words
+    label: str = ""  # what a sighted reader would take from it
     data: list[Trace] = field(default_factory=list)
     layout: dict[str, Any] = field(default_factory=dict)
     legend: tuple[Mark, ...] = ()
     table: Table | None = None
-    elsewhere: tuple[str, str] | None = None
-    least_px: int = 0
+    elsewhere: tuple[str, str] | None = None  # ID and name of another table with its figures
+    least_px: int = 0  # width below which it scrolls
 
     @property
     def figure(self) -> dict[str, Any]:
@@ -61,7 +57,7 @@ class Plot:
 
 
 def layout(height: int, **rest: Any) -> dict[str, Any]:
-    """Returns the layout that all figures share; `rest` is laid over it, that of the axes added to theirs."""
+    """Returns the layout that all figures share, updated with `rest`; axes are merged."""
     axis = {
         "gridcolor": "var(--grid)",
         "linecolor": "var(--rule)",
@@ -94,23 +90,23 @@ def _with(axis: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 
 def plain(text: object) -> str:
-    """`text` so that plotly shows it as it is: it would read tags in it as its own markup."""
+    """Escapes `text` for plotly, which would read tags in it as markup."""
     return html.escape(printable(text), quote=False)
 
 
 def lines(*texts: str) -> str:
-    """`texts` one below the other, long ones broken."""
+    """Joins `texts` one below the other, with long ones wrapped."""
     broken = (line for text in texts if text for line in textwrap.wrap(printable(text), _WIDEST) or [""])
     return "<br>".join(plain(line) for line in broken)
 
 
 def per_s(row: TrialRow) -> float:
-    """A trial's throughput; 0 where it has none."""
+    """Returns a trial's throughput; 0 if it has none."""
     return row.throughput.value if row.throughput else 0.0
 
 
 def quality(row: TrialRow) -> float | None:
-    """Returns the quality of a completed trial: the figure of any other one is of fewer samples."""
+    """Returns the quality of a completed trial; None for others, which have trained fewer samples."""
     return units.number(row.quality) if row.status == "completed" else None
 
 
@@ -121,7 +117,7 @@ def points(
     y: Callable[[TrialRow], Any],
     report: Report,
 ) -> Trace:
-    """Trials as markers, each showing its configuration."""
+    """Returns trials as markers with hover texts."""
     return {
         "type": "scatter",
         "mode": "markers",
@@ -147,7 +143,7 @@ def _marker(mark: Mark, *, is_crowded: bool) -> dict[str, Any]:
 
 
 def line(mark: Mark, x: Sequence[Any], y: Sequence[Any], width: float = 2, **rest: Any) -> Trace:
-    """A line without markers, dashed as its mark is."""
+    """Returns a line without markers, dashed like its mark."""
     dash = mark.symbol if mark.symbol in {"dash", "dot", "dashdot", "longdash"} else "solid"
     return {
         "type": "scatter",
@@ -162,7 +158,7 @@ def line(mark: Mark, x: Sequence[Any], y: Sequence[Any], width: float = 2, **res
 
 
 def note(text: str, x: Any, y: Any, **rest: Any) -> dict[str, Any]:
-    """A word or two inside a plot; `text` is plotly's markup."""
+    """Returns a short annotation inside a plot; `text` is plotly's markup."""
     return {
         "text": text,
         "x": x,
@@ -178,7 +174,7 @@ def note(text: str, x: Any, y: Any, **rest: Any) -> dict[str, Any]:
 
 
 def across(y: float, colour: str, dash: str = "dot", width: float = 1) -> dict[str, Any]:
-    """A line from left to right, below all else."""
+    """Returns a horizontal line below the data."""
     edge = {"color": colour, "width": width, "dash": dash}
     place = {"xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": y, "y1": y}
     return {"type": "line", "layer": "below", **place, "line": edge}
@@ -191,7 +187,7 @@ def bars(
     texts: Sequence[str],
     begins: Sequence[float] = (),
 ) -> Trace:
-    """Bars from left to right in numbered rows, each showing its text; from 0 unless they begin elsewhere."""
+    """Returns horizontal bars in numbered rows with hover texts; they start at 0 or at `begins`."""
     return {
         "type": "bar",
         "orientation": "h",
@@ -207,12 +203,12 @@ def bars(
 
 
 def above(text: str, row: int) -> dict[str, Any]:
-    """The title of a row of bars, above them; `text` is plotly's markup."""
+    """Returns the title above a row of bars; `text` is plotly's markup."""
     return note(text, 0, row, yref="y", yshift=13) | _TITLE
 
 
 def behind(text: str, x: float, row: int) -> dict[str, Any]:
-    """A word behind the bar that ends at `x`."""
+    """Returns a short text behind the bar that ends at `x`."""
     return note(plain(text), x, row, xref="x", yref="y", xshift=5, yanchor="middle") | _TITLE
 
 
@@ -222,19 +218,19 @@ def instead(text: str, row: int) -> dict[str, Any]:
 
 
 def joint(x: float, row: int) -> dict[str, Any]:
-    """A line from the bar of a row to that of the next."""
+    """Returns a line from the bar of a row to the next row's."""
     edge = {"color": "var(--rule)", "width": 1}
     return {"type": "line", "x0": x, "x1": x, "y0": row + _BAR / 2, "y1": row + 1 - _BAR / 2, "line": edge}
 
 
 def rows_layout(rows: int, **rest: Any) -> dict[str, Any]:
-    """Rows of bars with their titles above them, which leaves a narrow screen all its width."""
+    """Returns the layout for rows of bars, with titles above them to use the full width of narrow screens."""
     axis = {"range": [rows - 0.5, -0.75], "showticklabels": False, "showgrid": False, "fixedrange": True}
     return layout(70 + _ROW_PX * rows, yaxis=axis, **rest)
 
 
 def told(row: TrialRow, report: Report) -> str:
-    """Returns the text of a trial's marker: what it is, its settings, its figures, and why it ended."""
+    """Returns a trial's hover text: its kind, settings and figures, and why it ended."""
     figures = [f"{words.rate(row.throughput)} {report.unit}/s"] if row.throughput else []
     score = f"{words.metric(report.quality)} {words.score(row.quality)}"
     figures += [] if row.quality is None else [score]

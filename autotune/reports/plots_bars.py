@@ -1,4 +1,4 @@
-"""Bars from left to right: what each knob has brought, and the parts of a sample's time. Pure functions."""
+"""Horizontal bars: the speedup of each knob, and a sample's time by phase. Pure functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,29 +13,26 @@ from autotune.reports.marks import Mark
 from autotune.reports.model import Report, Side
 from autotune.reports.plot import Plot, Table, Trace, above, bars, behind, instead, joint, plain, rows_layout
 
-_ROOM = 1.12  # of the axis, for the words behind the longest bar
+_ROOM = 1.12  # right end of the axis, relative to the longest bar: leaves room for its text
 _GAIN = Mark("faster by this knob", "var(--gain)", "bar")
 _LOSS = Mark("slower by this knob", "var(--failed)", "bar")
 
 
 @dataclass(frozen=True)
 class _Bar:
-    """A row of the ablation: samples per second from and to, what was changed, and what that brought.
-
-    `half` is half of the interval of its end, `sure` the interval of what it brought, as text.
-    """
+    """A row of the ablation, in samples per second."""
 
     mark: Mark | None  # None: not measured
-    what: str
+    what: str  # the change
     begin: float
     end: float
-    brought: str
-    half: float = 0.0
-    sure: str = ""
+    brought: str  # its factor
+    half: float = 0.0  # half of the interval of `end`
+    sure: str = ""  # the interval of the factor
 
 
 def ablation(report: Report) -> Plot | None:
-    """The throughput after each knob; what was not measured says why. None without an ablation."""
+    """Returns the throughput after each change, or why it was not measured; None without an ablation."""
     baseline, best = report.answer.baseline, report.answer.best
     if not report.ablation or baseline is None or baseline.throughput is None:
         return None
@@ -66,13 +63,13 @@ def ablation(report: Report) -> Plot | None:
 
 
 def _whole(mark: Mark, throughput: Figure) -> _Bar:
-    """The bar of a configuration as a whole."""
+    """Returns the bar of a whole configuration."""
     half = words.half_width(throughput) or 0.0
     return _Bar(mark, mark.label, 0.0, throughput.value, words.rate(throughput.value), half)
 
 
 def _rest(report: Report) -> list[tuple[str, str]]:
-    """The part of the gain that is not speed."""
+    """Returns the part of the gain that is not throughput."""
     return [(f"{report.unit} {line.over}", line.factor.text) for line in answer.of_samples(report)]
 
 
@@ -92,7 +89,7 @@ def _steps(steps: Sequence[Step], start: float) -> list[_Bar]:
 
 
 def _what(step: Step) -> str:
-    """`num_workers  2 → 0`, and which of the changes above it are in its factor."""
+    """Returns e.g. `num_workers  2 → 0`, and the changes above it that its factor includes."""
     together = f", with {' and '.join(step.together)}" if step.together else ""
     return f"{step.knob}  {words.setting(step.before)} → {words.setting(step.after)}{together}"
 
@@ -110,7 +107,7 @@ def _trace(mark: Mark, found: Sequence[_Bar], unit: str) -> Trace:
 
 
 def _errors(halves: Sequence[float]) -> dict[str, Any]:
-    """The intervals of where bars end."""
+    """Returns error bars at the ends of bars."""
     look = {"color": "var(--ink)", "thickness": 1, "width": 4}
     return {"type": "data", "array": list(halves), "visible": any(halves)} | look
 
@@ -140,7 +137,7 @@ def _table(report: Report) -> Table:
 
 @dataclass(frozen=True)
 class _Part:
-    """One side's seconds by phase, of a sample and of a step."""
+    """One side's seconds of a sample by phase."""
 
     label: str
     sample_s: dict[str, float]
@@ -152,9 +149,9 @@ class _Part:
 
 
 def step_time(report: Report) -> Plot | None:
-    """Milliseconds per sample by phase, baseline above winner: a step's phases at the measured throughput.
+    """Returns milliseconds per sample by phase, baseline above winner.
 
-    A step of one side may have many more samples than one of the other: only the time of a sample compares.
+    Steps of the two sides may differ in samples, so that only the time of a sample compares.
     """
     found = [
         _Part(mark.label, sample_s, side)

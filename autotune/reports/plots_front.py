@@ -1,4 +1,4 @@
-"""The trials of a search: throughput against quality, and in the order in which they ran. Pure functions."""
+"""Plots of the trials of a search: throughput against quality, and in order. Pure functions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -29,16 +29,15 @@ from autotune.reports.plot import (
 _LINE = Mark("Pareto front", "var(--completed)", "line")
 _KEPT = Mark("region that keeps the quality", "var(--keep)", "region")
 _BEST = Mark("best so far that keeps the quality", "var(--winner)", "line")
-_FEW = 12  # trials of which each number has room on the axis
+_FEW = 12  # trials whose numbers all fit on the axis
 _RUG_TOP, _PLOT_FROM = 0.055, 0.13  # shares of the height
 
 
 def front(report: Report) -> Plot | None:
-    """None before a trial has shown a throughput.
+    """Returns throughput against quality; None before a trial has a throughput.
 
-    Every configuration is where all of its runs that count place it, and repeats are single runs around
-    those. A trial that has not completed is in a rug along the axis: a quality after fewer samples is no
-    worse for that, but would look so.
+    A configuration is placed by the mean of its runs, and repeats are single runs. A trial that has not
+    completed is in a rug along the axis: its quality after fewer samples would look worse than it is.
     """
     measured = [r for r in report.trials if r.throughput is not None]
     placed = [r for r in measured if quality(r) is not None]
@@ -85,7 +84,7 @@ def front(report: Report) -> Plot | None:
 
 @dataclass(frozen=True)
 class _Chosen:
-    """The baseline or the winner: its trial, and where the answer has it."""
+    """The baseline or the winner: its trial, and its place in the plot."""
 
     mark: Mark
     side: Side
@@ -108,7 +107,7 @@ def _chosen(report: Report, placed: Sequence[TrialRow]) -> list[_Chosen]:
 
 
 def _drawn(each: _Chosen, report: Report) -> Trace:
-    """One of the chosen two with its intervals."""
+    """Returns the baseline or the winner with its intervals."""
     score = f"{words.metric(report.quality)} {words.score(each.y)}, {words.plural(each.side.seeds, 'seed')}"
     speed = f"{words.rate(each.x)} {report.unit}/s, {words.plural(each.side.runs, 'run')}"
     means = lines(f"{each.mark.label}, means of its runs", each.side.knobs, speed, score)
@@ -145,7 +144,7 @@ def _range(values: Iterable[float | None]) -> tuple[float, float]:
 
 
 def _error(figure: Figure, colour: str) -> dict[str, Any]:
-    """Its interval as bars; none where one run cannot tell."""
+    """Returns the figure's interval as error bars; empty if it has none."""
     if figure.low is None or figure.high is None:
         return {"visible": False}
     return {
@@ -160,7 +159,7 @@ def _error(figure: Figure, colour: str) -> dict[str, Any]:
 
 
 def _region(least: float, best: float) -> list[dict[str, Any]]:
-    """Shades what keeps the quality, from the worst that does to the `best`, and draws its edge."""
+    """Shades the qualities that a winner may have, from the `least` to the `best`, and draws the edge."""
     edge = across(least, "var(--muted)")
     return [edge | {"type": "rect", "y1": best, "fillcolor": "var(--keep)", "line": {"width": 0}}, edge]
 
@@ -171,12 +170,12 @@ def _rug_title(name: str) -> dict[str, Any]:
 
 def _threshold(report: Report, least: float) -> dict[str, Any]:
     text = f"{report.limit}: {words.score(least)}" if report.target is None else report.limit
-    # Inside of the region, on whichever side of its edge that is.
+    # Inside the region: below its edge if lower is better.
     return note(plain(text), 0.004, least, yref="y", yanchor="top" if report.minimize else "bottom")
 
 
 def history(report: Report) -> Plot | None:
-    """Throughput by trial number with the running best; None before one was measured."""
+    """Returns throughput by trial number with the running best; None before a throughput was measured."""
     rows = [r for r in report.trials if r.throughput is not None]
     unmeasured = [r for r in report.trials if r.throughput is None]
     if not rows:
@@ -210,7 +209,7 @@ def history(report: Report) -> Plot | None:
 
 
 def _running_best(rows: Sequence[TrialRow]) -> list[tuple[int, float]]:
-    """Returns the trials that keep the quality and were faster than those before them, with their speeds."""
+    """Returns number and throughput of every trial that keeps the quality and was the fastest so far."""
     found: list[tuple[int, float]] = []
     for row in rows:
         if row.kind in {"race", "repeat", "ablation"} or row.throughput is None or row.status != "completed":

@@ -1,4 +1,4 @@
-"""Every configuration at once, in parallel coordinates, as ordinary lines: they print, and need no WebGL."""
+"""All configurations in parallel coordinates, drawn as ordinary lines, which print and need no WebGL."""
 
 import math
 import textwrap
@@ -20,22 +20,22 @@ _SLOW = Mark("slowest third", "var(--band-1)", "line")
 _ENDED = Mark("not measured to the end", "var(--band-1)", "dot")
 _FAILED = Mark("failed", "var(--failed)", "dot")
 _ORDER = (_FAILED, _ENDED, _SLOW, _MIDDLE, _FAST, marks.BASELINE, marks.WINNER)
-_MOST_TICKS, _AXIS_PX, _WIDEST = 7, 92, 9  # pixels from axis to axis, characters of a line of its name
+_MOST_TICKS, _AXIS_PX, _WIDEST = 7, 92, 9  # pixels between axes, characters in a line of an axis' name
 _LEAST_APART = 0.07  # of two labels, as a share of an axis
-_DECADE = 8  # where the largest value is so many times the smallest: the axis is logarithmic
+_DECADE = 8  # ratio of largest to smallest value from which an axis is logarithmic
 
 
 @dataclass(frozen=True)
 class _Axis:
-    """One knob or figure: where a trial lies between 0 and 1, None where it has no value, and labels."""
+    """One knob or figure."""
 
     name: str
-    place: Callable[[TrialRow], float | None]
+    place: Callable[[TrialRow], float | None]  # from 0 to 1; None if the trial has no value
     ticks: Sequence[tuple[float, str]]
 
 
 def parallel(report: Report) -> Plot | None:
-    """The knobs that were varied, throughput and quality; None before two trials differ."""
+    """Returns the varied knobs, throughput and quality; None before two trials differ."""
     rows = [r for r in report.trials if r.kind in {"baseline", "winner", "trial"}]
     knobs = _varied(rows)
     if not knobs:
@@ -80,7 +80,7 @@ def _setting(knob: str) -> Callable[[TrialRow], Any]:
 
 
 def _axis(name: str, rows: Sequence[TrialRow], value: Callable[[TrialRow], Any]) -> _Axis | None:
-    """Numbers to scale, a logarithmic one where they span much; everything else side by side."""
+    """Returns a linear or logarithmic axis for numbers, and equal distances for other values."""
     values = [v for r in rows if (v := value(r)) is not None]
     numbers = [n for v in values if (n := units.number(v)) is not None]
     if not values:
@@ -104,7 +104,7 @@ def _axis(name: str, rows: Sequence[TrialRow], value: Callable[[TrialRow], Any])
 
 
 def _apart(ticks: list[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Returns the labels that do not overlap, lowest first; the ends always stay."""
+    """Returns labels that do not overlap, lowest first, both ends included."""
     kept = ticks[:1]
     for tick in ticks[1:-1]:
         if tick[0] - kept[-1][0] >= _LEAST_APART <= ticks[-1][0] - tick[0]:
@@ -119,7 +119,7 @@ def _tick(value: float) -> str:
 
 
 def _bands(rows: Sequence[TrialRow]) -> dict[int, Mark]:
-    """Returns the line that each trial is drawn with."""
+    """Returns the line's mark for each trial, by number."""
     speeds = sorted(r.throughput.value for r in rows if r.status == "completed" and r.throughput)
     thirds = [speeds[len(speeds) * n // 3] for n in (1, 2)] if speeds else []
     found = {}
@@ -134,7 +134,7 @@ def _bands(rows: Sequence[TrialRow]) -> dict[int, Mark]:
 
 
 def _lines(mark: Mark, rows: Sequence[TrialRow], axes: Sequence[_Axis]) -> Trace:
-    """All trials of a kind as one line with gaps."""
+    """Returns all trials of a kind as one line with gaps."""
     x: list[float | None] = []
     y: list[float | None] = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""Quality while training: over samples and over time, of runs and of compared models. Pure functions."""
+"""Plots of quality over samples and over time, for runs and for compared models. Pure functions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ _DASHES = ("dash", "dot", "dashdot", "longdash")
 
 
 def of_runs(report: Report) -> list[Plot]:
-    """The baseline, the winner and the other finalists, all their runs; none before one was evaluated."""
+    """Returns all runs of the baseline and the finalists; no plots before an evaluation."""
     chosen = {r.number: _line(marks.of(r)) for r in report.trials if r.kind in {"baseline", "winner"}}
     repeated = {r.repeats for r in report.trials if r.kind == "repeat" and r.repeats is not None}
     for number, dash in zip(sorted(repeated - chosen.keys()), cycle(_DASHES), strict=False):
@@ -30,7 +30,7 @@ def of_runs(report: Report) -> list[Plot]:
 
 
 def of_compared(report: Report) -> list[Plot]:
-    """The models that were trained to be compared."""
+    """Returns the compared models."""
     found = {_line(marks.model(each.label)): [_curve(each.curve)] for each in report.compared if each.curve}
     return _plots("compared", report, found, {mark: run[-1].value for mark, (run,) in found.items()}, {})
 
@@ -50,7 +50,7 @@ def _curve(evaluations: Sequence[Evaluation]) -> list[CurvePoint]:
 def _plots(
     name: str, report: Report, found: Runs, ends: Mapping[Mark, float | None], layout: dict[str, Any]
 ) -> list[Plot]:
-    """The curves over samples and over time, and where each of them `ends`."""
+    """Returns the curves over samples and over time, labelled with where each `ends`."""
     runs = {mark: each for mark, each in found.items() if each}
     if not runs:
         return []
@@ -69,7 +69,7 @@ def _plots(
 
 
 def _sought(report: Report) -> dict[str, Any]:
-    """The quality to reach, or to keep of the baseline's."""
+    """Draws the target, or the least quality that a winner keeps."""
     at = report.least_quality if report.target is None else report.target
     if at is None:
         return {}

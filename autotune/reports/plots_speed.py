@@ -1,4 +1,4 @@
-"""The sources of speed: by micro-batch and precision, by part of a step, by knob. Pure functions."""
+"""Plots of throughput and peak memory by micro-batch and precision. Pure functions."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _APART = 1.06
 
 
 def by_batch(report: Report) -> list[Plot]:
-    """Throughput and peak memory by micro-batch and precision; none where micro-batch is not a setting."""
+    """Returns throughput and peak memory by micro-batch and precision; none if micro-batch is no setting."""
     rows = [r for r in report.trials if r.kind not in {"race", "repeat"} and _size(r)]
     speed = [r for r in rows if r.throughput is not None]
     memory = [r for r in rows if r.peak_memory_bytes is not None or r.failure == "oom"]
@@ -64,7 +64,7 @@ def _speed(report: Report, rows: Sequence[TrialRow]) -> Plot:
 
 
 def _joined(rows: Sequence[TrialRow]) -> str:
-    """Says what a line joins."""
+    """Returns the sentence that explains the lines."""
     by = "precision" if any(marks.precisions(rows)) else "size"
     return f"Lines join the fastest of each {by}."
 
@@ -126,7 +126,7 @@ def _caution(rows: Sequence[TrialRow]) -> str:
 
 
 def _predicted(report: Report) -> Table | None:
-    """The predicted peaks of every precision and size: those of trials are in their table."""
+    """Returns the predicted peaks of every precision and size; the table of trials has the measured ones."""
     rows = tuple(
         (
             f"{each.precision} {size}".strip(),
@@ -142,7 +142,7 @@ def _predicted(report: Report) -> Table | None:
 
 
 def _prediction(found: Predicted, size: int) -> list[Trace]:
-    """The predicted peak of a precision as a dashed line in its band."""
+    """Returns the predicted peak of a precision as a dashed line inside its interval."""
     mark, sizes = marks.precision(found.precision), list(found.micro_batch_size)
     low, high = ([value / size for value in side] for side in (found.low_bytes, found.high_bytes))
     edge = line(mark, sizes + sizes[::-1], high + low[::-1], 0)
@@ -151,7 +151,7 @@ def _prediction(found: Predicted, size: int) -> list[Trace]:
 
 
 def _chosen(rows: Sequence[TrialRow]) -> list[tuple[Mark, list[TrialRow]]]:
-    """Baseline and winner, drawn over the markers of their precision."""
+    """Returns baseline and winner, which are drawn over the markers of their precision."""
     return marks.grouped(r for r in rows if r.kind in {"baseline", "winner"})
 
 
@@ -161,13 +161,13 @@ def _by_precision(rows: Sequence[TrialRow]) -> list[tuple[str, list[TrialRow]]]:
 
 
 def _beside(rows: Sequence[TrialRow]) -> dict[str, float]:
-    """The factor by which a drawn micro-batch is shifted, so that precisions stand side by side."""
+    """Returns factors that shift micro-batches on the axis, so that precisions stand side by side."""
     names = marks.precisions(rows)
     return {name: _APART ** (n - (len(names) - 1) / 2) for n, name in enumerate(names)}
 
 
 def _axis(rows: Sequence[TrialRow]) -> dict[str, Any]:
-    """Powers of two at equal distances, each size that occurs by its number."""
+    """Returns a logarithmic axis that labels each size that occurs."""
     sizes = _sizes(rows)
     return {
         "type": "log",
@@ -183,5 +183,5 @@ def _sizes(rows: Sequence[TrialRow]) -> list[int]:
 
 
 def _size(row: TrialRow) -> int:
-    """Its micro-batch; 0 where it has none."""
+    """Returns the micro-batch of a trial; 0 if it has none."""
     return int(max(0.0, units.number(row.config.get(MICRO_BATCH)) or 0.0))

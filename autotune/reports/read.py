@@ -1,4 +1,4 @@
-"""A session on disk as a report, running or not."""
+"""Reads the report of a session from its directory, running or not."""
 
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from autotune.workloads import registry
 
 
 def read(root: Path, samples: int, *, is_over: bool = False, prices: Prices | None = None) -> Report:
-    """The report of the session in `root`; raises InputError where there is none, or nothing was run yet.
+    """Returns the report of the session in `root`; raises InputError if there is none, or it has no trial.
 
-    Nothing is written, and a running search is not disturbed; one that `is_over` may still be in use.
+    Writes nothing and does not disturb a running search. With `is_over`, a locked session counts as ended.
     """
     session = Session.open(root)
     shown = snapshot.take(session, root, is_over=is_over)

@@ -1,4 +1,4 @@
-"""The recommendation: what to run, compared with the baseline, and its evidence. Pure functions of trials."""
+"""The recommended configuration compared with the baseline, and its evidence. Pure functions of trials."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,9 +36,9 @@ def answer(
     training_samples: int | None = None,
     prices: Prices | None = None,
 ) -> Answer:
-    """Returns what the trials so far say to run. `session` is its place, as its user would name it.
+    """Returns what to run according to the trials so far; `session` is a path as the user would write it.
 
-    `go_on` is the command that continues a search which has not ended, or is not confirmed.
+    `go_on` is the command that continues a search that has not ended, or is not confirmed.
     """
     going_on = (go_on,) if go_on else ()
     space, baseline, found = history.space, history.baseline, confirm.recommended(history)
@@ -82,13 +82,13 @@ def answer(
 
 
 def _counts(spent: Sequence[Spent | None], history: History) -> bool:
-    """Returns whether the evaluations of the whole training can be counted, on both sides."""
+    """Returns True if the time of evaluations in the full training is known on both sides."""
     known = all(one is not None and one.evaluations is not None for one in spent)
     return known or history.space.objective.counts_evaluations
 
 
 def _whole_s(spent: Spent | None, samples: int | None, shorter: float, *, is_counted: bool) -> Figure | None:
-    """Returns how long the whole training takes, so many times shorter than the baseline's `samples`.
+    """Returns the seconds of the full training, `shorter` times shorter than the baseline's `samples`.
 
     None if its length is unknown.
     """
@@ -96,7 +96,7 @@ def _whole_s(spent: Spent | None, samples: int | None, shorter: float, *, is_cou
 
 
 def _unpriced(prices: Prices, sides: Sequence[Side], samples: int | None) -> Iterator[str]:
-    """Says why there is no cost of the whole training, if it was asked for."""
+    """Yields why the full training has no cost, although prices were given."""
     if samples is None:
         yield (
             "No cost: the length of the whole training is not known. Give training.samples in the search "
@@ -107,7 +107,7 @@ def _unpriced(prices: Prices, sides: Sequence[Side], samples: int | None) -> Ite
 
 
 def _none(history: History, session: Path, going_on: tuple[str, ...]) -> Answer:
-    """The answer where nothing can be compared: without a baseline there is nothing to resume either."""
+    """Returns the answer without a baseline: nothing can be compared."""
     failed = history.failed_baseline
     if failed is None or failed.outcome is None:
         return Answer(Verdict.NONE, view.NO_RESULT, commands=going_on)
@@ -131,7 +131,7 @@ def _sentence(found: tuple[Trial, Claim | None], history: History) -> str:
 
 
 def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[str]:
-    """Says what the quality rests on, if that is little."""
+    """Returns cautions about a quality that rests on few seeds or studies."""
     name, lines = space.objective.quality, []
     if min(baseline.seeds, best.seeds) < _FEWEST_SEEDS:
         theirs = f", trial {best.trial} with {best.seeds}" if best.trial != baseline.trial else ""
@@ -145,24 +145,21 @@ def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[s
 def _side(
     trial: Trial, history: History, spent: Spent | None, whole_s: Figure | None, prices: Prices | None
 ) -> Side:
-    """Returns the figures of `trial`; its scores and what its device did are of the runs that count.
-
-    `spent` says where the time of its settings goes, `whole_s` what they take for the whole training.
-    """
+    """Returns the figures of `trial`, with `spent` time by part and `whole_s` of the full training."""
     runs = _speed_runs(trial, history)
-    seen = [t for t in history.quality_runs(trial) if t.quality is not None]
+    scored_runs = [t for t in history.quality_runs(trial) if t.quality is not None]
     measurements, memory = [t.measurement for t in runs], history.memory(trial)
     throughput = history.throughput(trial)
-    found = quality.shown_figure(history.quality(trial), history.space.objective)
+    quality_shown = quality.shown_figure(history.quality(trial), history.space.objective)
     return Side(
         trial=trial.number,
         config=trial.config,
         knobs=view.knobs(trial.config),
         throughput=throughput,
         runs=sum(m.throughput is not None for m in measurements),
-        quality=found,
-        seeds=len({t.seed for t in seen}),
-        scores=_scored(_means([_scores(t.measurement) for t in seen]), found, history.space),
+        quality=quality_shown,
+        seeds=len({t.seed for t in scored_runs}),
+        scores=_scored(_means([_scores(t.measurement) for t in scored_runs]), quality_shown, history.space),
         peak_memory_bytes=memory.peak_memory_bytes,
         memory_is_rising=memory.memory_is_rising,
         memory_share=objective.memory_share(memory),
@@ -180,15 +177,15 @@ def _side(
 
 
 def _speed_runs(trial: Trial, history: History) -> list[Trial]:
-    """The runs of `trial` itself; of those alone on the device, where there are any, only they."""
+    """Returns the runs of `trial`: only those alone on the device, if there are any."""
     every = [t for t in history.runs_of(trial.number) if t.measurement.origin == trial.measurement.origin]
     return [t for t in every if not t.measurement.shared] or every or [trial]
 
 
 def _scored(scores: Mapping[str, float], quality: Figure | None, space: Space) -> dict[str, float]:
-    """`scores`, of which the quality is what it is everywhere: not that of the very last evaluation.
+    """Returns `scores` with the `quality` that is judged, not that of the last evaluation.
 
-    Both are in the user's own sign: scores are what the workload said.
+    Both have the user's sign.
     """
     name = space.objective.quality
     return {**scores, **({name: quality.value} if quality and name in scores else {})}
@@ -198,10 +195,10 @@ def _scores(measurement: Measurement) -> dict[str, float]:
     return {name: value for name, value in measurement.scores.items() if is_score(name)}
 
 
-def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of what all have, by name."""
-    common = [name for name in found[0] if all(name in other for other in found)] if found else []
-    return {name: math.fsum(values[name] for values in found) / len(found) for name in common}
+def _means(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Returns the means of the figures that all have, by name."""
+    common = [name for name in figures[0] if all(name in other for other in figures)] if figures else []
+    return {name: math.fsum(values[name] for values in figures) / len(figures) for name in common}
 
 
 def _mean_of(name: str, measurements: Sequence[Measurement]) -> float | None:
@@ -209,21 +206,21 @@ def _mean_of(name: str, measurements: Sequence[Measurement]) -> float | None:
 
 
 def _joules_per_sample(measurements: Sequence[Measurement]) -> float | None:
-    """Returns the energy that the GPU used for a sample. Its counter does not tell trials apart."""
-    told = [m for m in measurements if not m.shared and m.samples and "gpu_energy_j" in m.telemetry]
-    samples = sum(m.samples for m in told)
-    return math.fsum(m.telemetry["gpu_energy_j"] for m in told) / samples if samples else None
+    """Returns the GPU's energy per sample; its counter covers all trials, so only those alone on it count."""
+    unshared = [m for m in measurements if not m.shared and m.samples and "gpu_energy_j" in m.telemetry]
+    samples = sum(m.samples for m in unshared)
+    return math.fsum(m.telemetry["gpu_energy_j"] for m in unshared) / samples if samples else None
 
 
 def _step_s(
     trial: Trial, measurements: Sequence[Measurement], spent: Spent | None, space: Space
 ) -> dict[str, float]:
-    """Seconds of each phase of an optimizer step: its share of the steps, times what one takes."""
+    """Returns the seconds of each phase of an optimizer step: its share of the steps, times a step's time."""
     if spent is None or MICRO_BATCH not in space.settings(trial.config):
         return {}
     if space.unit == "samples":
         whole_s = space.effective_batch_size(trial.config) * spent.step_s
-    else:  # of which the number in a step varies
+    else:  # the number of units in a step varies
         timed = [m.throughput for m in measurements if m.throughput and m.throughput.steps]
         whole_s = objective.mean([t.seconds / t.steps for t in timed]) or 0.0
     shares = _means([m.step_shares for m in measurements])

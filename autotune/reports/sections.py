@@ -1,4 +1,4 @@
-"""The sections of a report, in their order: those that its workload has, and no others. Pure."""
+"""The sections of a report in order, as far as they apply to its workload. Pure."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ from autotune.reports.training.model import TrainingReport
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: `name` is its id and its template, `label` its entry in the navigation."""
+    """A section of the page."""
 
-    name: str
+    name: str  # its ID and its template
     number: int
-    label: str
+    label: str  # its entry in the navigation
 
 
 _LABELS = {
@@ -22,7 +22,7 @@ _LABELS = {
     "front": "Front",
     "speed": "Speed",
     "quality": "Quality",
-    "own": "",  # the workload says how it is called
+    "own": "",  # the workload names it
     "elsewhere": "Other GPUs",
     "search": "Search",
     "provenance": "Provenance",
@@ -45,7 +45,7 @@ def sections(report: Report | TrainingReport) -> list[Section]:
 
 def _of_session(report: Report) -> dict[str, str]:
     absent = {
-        "speed": not _tells_of_speed(report),
+        "speed": not _shows_speed(report),
         "own": report.own is None,
         "elsewhere": report.elsewhere is None,
     }
@@ -53,8 +53,8 @@ def _of_session(report: Report) -> dict[str, str]:
     return {name: label for name, label in labels.items() if not absent.get(name)}
 
 
-def _tells_of_speed(report: Report) -> bool:
-    """Returns whether there is anything to see of the sources of speed, or will be after a trial."""
+def _shows_speed(report: Report) -> bool:
+    """Returns True if the section on speed has a plot, or will have one after a trial."""
     is_measured = any(row.throughput is not None for row in report.trials)
     by_batch = any(MICRO_BATCH in row.config for row in report.trials)
     by_phase = any(side.step_s for _, side in answer.sides(report))

@@ -1,4 +1,4 @@
-"""The tables of a report that stand on their own, as text. Pure functions of a report."""
+"""The tables of a report that belong to no plot, as text. Pure functions of a report."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -16,14 +16,14 @@ _LABELS = {"cpus": "CPUs", "revision": "code revision", "data": "data fingerprin
 
 
 def counted(report: Report) -> str:
-    """`48 trials; 1 race, 9 repeats, 3 ablation steps`."""
+    """Returns e.g. `48 trials; 1 race, 9 repeats, 3 ablation steps`."""
     kinds = [row.kind for row in report.trials]
     searched = sum(kind in {"baseline", "winner", "trial"} for kind in kinds)
     return "; ".join(filter(None, [words.plural(searched, "trial"), view.besides(kinds)]))
 
 
 def trials(report: Report) -> list[tuple[Mark, TrialRow, tuple[str, ...]]]:
-    """Every trial with its mark and its cells: what is known of it besides its number and outcome."""
+    """Returns every trial with its mark and the cells after its number and outcome."""
     return [(marks.of(r), r, _cells(r)) for r in report.trials]
 
 
@@ -38,7 +38,7 @@ def _cells(row: TrialRow) -> tuple[str, ...]:
 
 
 def asides(row: TrialRow) -> str:
-    """Returns what else to know of a trial."""
+    """Returns a trial's remarks."""
     found = {
         f"repeats trial {row.repeats}, the figures of this run": row.repeats is not None,
         "an ablation step": row.kind == "ablation",
@@ -51,7 +51,7 @@ def asides(row: TrialRow) -> str:
 
 
 def outcomes(report: Report) -> Table:
-    """Counts the ends of trials: how many, what they took and saved, and why."""
+    """Returns how many trials ended in each way, the time that they took and saved, and why."""
     groups = marks.grouped(report.trials, marks.outcome)
     rows = [
         (
@@ -67,7 +67,7 @@ def outcomes(report: Report) -> Table:
 
 
 def _reasons(rows: Iterable[TrialRow]) -> str:
-    """The commonest reasons; those that differ in their figures only are one, with how often."""
+    """Returns the most frequent reasons; those that differ only in their figures are counted as one."""
     groups: dict[str, list[str]] = {}
     for reason in (row.why for row in rows if row.reason):
         groups.setdefault(words.without_figures(reason), []).append(reason)
@@ -92,7 +92,7 @@ def _about(seconds: float) -> str:
 
 
 def scores(report: Report) -> Table:
-    """A row per model that was compared: its scores, and the speed and memory of writing and of training."""
+    """Returns a row per compared model: its scores, and the speed and memory of training and of writing."""
     found = report.compared
     names = words.ordered(on_test(report.quality), *(each.scores for each in found))
     head = ("model", *(("seeds",) if has_seeds(report) else ()), *(words.metric(name) for name in names))
@@ -113,10 +113,7 @@ def scores(report: Report) -> Table:
 
 
 def beside(found: Sequence[Compared]) -> Table | None:
-    """Describes the trainings of compared models, besides their scores.
-
-    Only what is known of at least one of them; None where nothing is.
-    """
+    """Returns figures of the compared models' trainings; None if none is known."""
     cells = {each.label: _beside(each) for each in found if each.status == "completed"}
     every = next(iter(cells.values()), {})
     names = [name for name in every if any(row[name] != words.NOTHING for row in cells.values())]
@@ -125,7 +122,7 @@ def beside(found: Sequence[Compared]) -> Table | None:
 
 
 def _beside(each: Compared) -> dict[str, str]:
-    """The cells of a model by their headings."""
+    """Returns the cells of a model by heading."""
     steps = each.steps
     return {
         "final train loss": words.score(steps.final_loss),
@@ -138,17 +135,17 @@ def _beside(each: Compared) -> dict[str, str]:
 
 
 def has_seeds(report: Report) -> bool:
-    """Returns whether figures of compared models are means over several seeds."""
+    """Returns True if figures of compared models are means over several seeds."""
     return any(each.seeds > 1 for each in report.compared)
 
 
 def _writing(each: Compared) -> tuple[str, str]:
-    """The speed and the memory of writing reports."""
+    """Returns speed and memory of writing reports."""
     return words.rate(each.reports_per_s), words.memory(each.writing_peak_bytes)
 
 
 def own_scores(report: Report) -> Table | None:
-    """The scores that the search itself has measured besides the quality; None where there are none."""
+    """Returns the scores that the search measured besides the quality; None if there are none."""
     sides = [(mark.label, side.scores) for mark, side in answer.sides(report) if side.scores]
     names = words.ordered(report.quality, *(found for _, found in sides))
     rows = tuple((label, *(words.score(found.get(name)) for name in names)) for label, found in sides)
@@ -157,7 +154,7 @@ def own_scores(report: Report) -> Table | None:
 
 
 def facts(report: Report) -> list[tuple[str, list[str]]]:
-    """Returns what was sought, the origin of the figures, and what to be wary of, part by part."""
+    """Returns the goal of the search, the origin of the figures, and cautions, by part."""
     limit = "" if report.memory_limit_bytes is None else f" of {words.memory(report.memory_limit_bytes)}"
     found = [
         ("sought", [_sought(report)]),

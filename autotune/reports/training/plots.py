@@ -1,4 +1,4 @@
-"""The plots of a training: what it learnt, how fast, and what the machine showed. Pure functions."""
+"""The plots of a training: loss and quality, speed, and the machine's telemetry. Pure functions."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ _LOOKS = (
     ("var(--fp8)", "dashdot"),
     ("var(--fp16)", "longdash"),
 )
-_ROOM = 1.12  # above the fastest
+_ROOM = 1.12  # top of the axis, relative to the fastest
 _OF_GPU = re.compile(r"gpu_(?:(\d+)_)?(\w+)")
 _LABELS = {
     "memory_peak_bytes": "peak so far, as it is compared",
@@ -49,7 +49,7 @@ _LABELS_OF_GPU = {
     "temperature_c": "",
     "power_w": "",
 }
-# What is plotted of the machine: a title, a unit, how its figures' names end, and their factor to the unit.
+# Plots of the machine: ID, title, unit, suffix of the figures' names, and their factor to the unit.
 _KINDS = (
     ("memory", "Memory", " GiB", "_bytes", 2.0**-30),
     ("use", "Use of CPUs and GPUs", "%", "_percent", 1.0),
@@ -70,12 +70,12 @@ def _axes(report: TrainingReport) -> Axes:
 
 
 def learning(report: TrainingReport) -> list[Plot]:
-    """The loss and the quality, each over samples and over time, and what else is known of steps."""
-    found, axes, name = report.curves, _axes(report), words.metric(report.metric.name)
+    """Returns loss and quality, each over samples and over time, and other figures over samples."""
+    known, axes, name = report.curves, _axes(report), words.metric(report.metric.name)
     quality = name + (", lower is better" if report.metric.minimize else "")
     both = (
-        (Plot("loss", _LOSS.label, "↑ loss"), _LOSS, found.loss),
-        (Plot("quality", name, f"↑ {quality}"), Mark(name, "var(--winner)", "line"), thinned(found.quality)),
+        (Plot("loss", _LOSS.label, "↑ loss"), _LOSS, known.loss),
+        (Plot("quality", name, f"↑ {quality}"), Mark(name, "var(--winner)", "line"), thinned(known.quality)),
     )
     plots = [
         plot
@@ -83,11 +83,11 @@ def learning(report: TrainingReport) -> list[Plot]:
         if points
         for plot in curves.over_both(one, {mark: [points]}, words.score, axes)
     ]
-    return plots + [_beside(name, points, axes) for name, points in found.beside.items() if points]
+    return plots + [_beside(name, points, axes) for name, points in known.beside.items() if points]
 
 
 def _beside(name: str, points: Sequence[CurvePoint], axes: Axes) -> Plot:
-    """A figure of the training over its samples."""
+    """Returns a plot of one figure over samples."""
     title = name.replace("_", " ").capitalize()
     runs = {Mark(title, "var(--completed)", "line"): [points]}
     return curves.drawn(
@@ -96,12 +96,12 @@ def _beside(name: str, points: Sequence[CurvePoint], axes: Axes) -> Plot:
 
 
 def speed(report: TrainingReport) -> list[Plot]:
-    """Returns the plots of the speed, and of what the time of a sample went to."""
+    """Returns the plots of throughput, and of the time of a sample by phase."""
     return [*_per_s(report), *_phases(report)]
 
 
 def _per_s(report: TrainingReport) -> list[Plot]:
-    """Samples per second over time, next to what was promised of steps alone."""
+    """Returns samples per second over time, next to the promised throughput, without evaluations."""
     points = report.curves.speed
     if not points:
         return []
@@ -115,9 +115,9 @@ def _per_s(report: TrainingReport) -> list[Plot]:
         legend=(_PROMISED,) if promised else (),
     )
     runs = {Mark("measured", "var(--completed)", "line"): [points]}
-    found = curves.drawn(plot, runs, words.rate, _axes(report))
-    told = f"{found.label}; promised {words.rate(promised)}" if promised else found.label
-    return [replace(found, label=told)]
+    plotted = curves.drawn(plot, runs, words.rate, _axes(report))
+    label = f"{plotted.label}; promised {words.rate(promised)}" if promised else plotted.label
+    return [replace(plotted, label=label)]
 
 
 def _promised_speed(report: TrainingReport) -> Figure | None:
@@ -138,11 +138,11 @@ def _level(promised: Figure | None) -> dict[str, Any]:
 
 
 def _phases(report: TrainingReport) -> list[Plot]:
-    """The time of a sample by the part of its step, one on top of the other, over time."""
-    found, each = report.curves.phases_s, report.metric.unit.removesuffix("s")
-    if not found:
+    """Returns the time of a sample by phase of its step, stacked, over time."""
+    phases_s, each = report.curves.phases_s, report.metric.unit.removesuffix("s")
+    if not phases_s:
         return []
-    runs = {mark: [_scaled(found[mark.label], 1000.0)] for mark in marks.phases(found)}
+    runs = {mark: [_scaled(phases_s[mark.label], 1000.0)] for mark in marks.phases(phases_s)}
     plot = Plot(
         "phases",
         f"Milliseconds of a {each}",
@@ -153,7 +153,7 @@ def _phases(report: TrainingReport) -> list[Plot]:
 
 
 def machine(report: TrainingReport) -> list[Plot]:
-    """Returns the plots of the machine over time, one for each unit of measurement."""
+    """Returns the plots of the machine over time, one for each unit."""
     return [plot for kind in _KINDS if (plot := _machine(*kind, report=report))]
 
 
@@ -182,7 +182,7 @@ def _label(figure: str) -> str:
 
 
 def _whole(figure: str, report: TrainingReport) -> float:
-    """Returns how many CPUs the training may use, for the use of CPUs: as measured, 100% is one of them."""
+    """Returns the number of allowed CPUs for figures of CPU use, in which 100% is one CPU; 1 for others."""
     if figure not in {"cpu_percent", "others_cpu_percent"}:
         return 1.0
     allowed = report.curves.machine.get("allowed_cpus", ())

@@ -1,4 +1,4 @@
-"""A training on its disk as a report. It may be running, stopped, or over; nothing is written."""
+"""Reads the report of a training from its directory: running, stopped, or over. Writes nothing."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -25,14 +25,14 @@ from autotune.training.plan import Plan
 from autotune.trials.progress import Progress
 
 _TURNS = {Kind.BEGUN, Kind.CONTINUED, Kind.RETRIED, Kind.HALVED, Kind.STOPPED, Kind.ENDED}
-# Of what others took, see `Measurement.others`.
+# Telemetry of other programs' use, see `Measurement.others`.
 _MEANS = ("others_cpu_percent", "others_gpu_percent", "allowed_cpus", "gpu_throttled")
 
 
 def read(root: Path, *, is_over: bool = False) -> TrainingReport:
-    """The report of the training in `root`; raises InputError where there is none.
+    """Returns the report of the training in `root`; raises InputError if there is none.
 
-    One that `is_over` may still be in use.
+    With `is_over`, a directory that is still locked counts as ended.
     """
     place = TrainingDir(root)
     known = plan.read(place)
@@ -76,10 +76,10 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
 def _ended(
     place: TrainingDir, shown: Measurement, happened: Sequence[Happened]
 ) -> tuple[Outcome | None, Measurement]:
-    """Returns how it has ended, and what it has `shown`, with what only its last process knew.
+    """Returns the training's outcome, and its measurement with figures that only its last process knew.
 
-    An attempt that was resumed may have a verdict, too: that is not one on the training unless it completed,
-    after which nothing is resumed. A kill may have come before the event that says so.
+    The verdict is an attempt's, which may be resumed. It is the training's if the attempt completed, or the
+    last event says so; a kill may have prevented that event.
     """
     verdict = read_verdict(place)
     if verdict is None or verdict[1].samples != shown.samples:
@@ -90,7 +90,7 @@ def _ended(
 
 
 def _summary(seen: Mapping[str, Sequence[CurvePoint]], last: Mapping[str, float]) -> dict[str, float]:
-    """Returns what was seen of the machine, means over all attempts; `last` is of the last one alone."""
+    """Returns the `last` attempt's telemetry, with means over all attempts for other programs' use."""
     means = {name: statistics.fmean(point.value for point in seen[name]) for name in _MEANS if name in seen}
     return {**last, **means}
 
@@ -98,9 +98,9 @@ def _summary(seen: Mapping[str, Sequence[CurvePoint]], last: Mapping[str, float]
 def _promised(known: Plan, measured: Measurement, outcome: Outcome | None) -> Promised | None:
     if known.promise is None:
         return None
-    found = promise.kept(known.promise, measured, known.goal, known.metric.unit)
-    answer = promise.overall(found, outcome)
-    return Promised(known.promise.session, known.promise.trial, answer, tuple(found))
+    figures = promise.kept(known.promise, measured, known.goal, known.metric.unit)
+    answer = promise.overall(figures, outcome)
+    return Promised(known.promise.session, known.promise.trial, answer, tuple(figures))
 
 
 def _samples(place: TrainingDir) -> list[Mapping[str, object]]:

@@ -1,4 +1,4 @@
-"""Records, events and telemetry of a training on one time axis: the seconds in which it ran. Pure."""
+"""Records, events and telemetry of a training over the seconds that it has run. Pure."""
 
 import bisect
 import itertools
@@ -19,20 +19,20 @@ from autotune.training.watch import MEMORIES, StepWindows
 
 _BESIDE = ("val_loss", "grad_norm", "learning_rate")
 _MOST_POINTS = 300  # of a curve
-_WINDOW_S, _SHOWN_S, _FEWEST_POINTS = 1.0, 10.0, 20  # a speed is read, and shown; points of a short training
+_WINDOW_S, _SHOWN_S, _FEWEST_POINTS = 1.0, 10.0, 20  # between measured, shown speeds; of a short training
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A process that ran the training: when it began, and its first and last second of the time trained."""
+    """A process that ran the training."""
 
-    begun: float  # in seconds since 1970
-    from_s: float
-    to_s: float
+    begun: float  # seconds since 1970
+    from_s: float  # seconds trained when it began
+    to_s: float  # seconds trained when it ended
 
 
 class Timeline:
-    """The attempts of a training, as their records come. Between two of them no time passes."""
+    """Follows the attempts of a training from its records. The time between two attempts does not count."""
 
     def __init__(self) -> None:
         self._begun: list[float] = []
@@ -55,7 +55,7 @@ class Timeline:
 
 
 def seconds_at(at: float, attempts: Sequence[Attempt]) -> float:
-    """Returns how long the training had run at a moment: after an attempt's end, as long as at that end."""
+    """Returns the seconds trained at a moment `at`, in seconds since 1970."""
     known = bisect.bisect_right(attempts, at, key=lambda attempt: attempt.begun)
     if not known:
         return 0.0
@@ -64,7 +64,7 @@ def seconds_at(at: float, attempts: Sequence[Attempt]) -> float:
 
 
 class Track:
-    """The curves of a training, as its records come; an evaluation's have the `quality`."""
+    """Collects the curves of a training from its records; those of evaluations have the `quality`."""
 
     def __init__(self, quality: str) -> None:
         self.timeline = Timeline()
@@ -93,16 +93,16 @@ class Track:
             self._add_window(window)
 
     def _add(self, points: list[CurvePoint], value: object) -> None:
-        """Adds a figure in place of those that a resumed training reaches again."""
+        """Adds a figure, and drops those from before a resumption that the training reaches again."""
         forget_from(points, self.samples + 1)
-        found = units.number(value)
-        if found is None:
+        number = units.number(value)
+        if number is None:
             return
         forget_from(points, self.samples)
-        points.append(CurvePoint(self.samples, self.timeline.seconds, found))
+        points.append(CurvePoint(self.samples, self.timeline.seconds, number))
 
     def _add_window(self, window: Window) -> None:
-        """Adds its speed, and the seconds of a sample by the phase of its step."""
+        """Adds the window's speed, and its seconds per sample by phase."""
         at_s = self.timeline.seconds
         self._speed.append(CurvePoint(window.samples, at_s, window.per_s))
         for name, seconds in window.phases_s.items():
@@ -110,17 +110,17 @@ class Track:
             self._phases_s[name.removesuffix("_s")].append(point)
 
     def curves(self, seen: Mapping[str, Sequence[CurvePoint]]) -> Curves:
-        """All curves so far, with what was `seen` of the machine."""
+        """Returns all curves so far, with the telemetry `seen`."""
         most = round(min(_MOST_POINTS, max(_FEWEST_POINTS, self.timeline.seconds / _SHOWN_S)))
         phases_s = {name: each for name, each in self._phases_s.items() if any(p.value for p in each)}
-        found, quality = _thinned(self._curves), self._quality
+        shown, quality = _thinned(self._curves), self._quality
         return Curves(
-            loss=found[TRAIN_LOSS],
+            loss=shown[TRAIN_LOSS],
             quality=tuple(self._curves[quality]),
             speed=thinned(self._speed, most),
             phases_s=_thinned(phases_s, most),
-            beside={name: found[name] for name in _BESIDE if name != quality},
-            machine={name: found[name] for name in filter(_is_memory, found)} | _thinned(seen),
+            beside={name: shown[name] for name in _BESIDE if name != quality},
+            machine={name: shown[name] for name in filter(_is_memory, shown)} | _thinned(seen),
         )
 
 
@@ -135,8 +135,8 @@ def _thinned(
 
 
 def seen(samples: Iterable[Mapping[str, Any]], attempts: Sequence[Attempt]) -> dict[str, list[CurvePoint]]:
-    """Telemetry by its names. A sample has the moment in `at`, and how far the training was in `samples`."""
-    found: dict[str, list[CurvePoint]] = defaultdict(list)
+    """Returns telemetry as curves by name. A sample has its time `at` and the `samples` trained by then."""
+    telemetry: dict[str, list[CurvePoint]] = defaultdict(list)
     for sample in samples:
         at, done = units.number(sample.get("at")), units.number(sample.get("samples"))
         if at is None or done is None:
@@ -144,12 +144,12 @@ def seen(samples: Iterable[Mapping[str, Any]], attempts: Sequence[Attempt]) -> d
         for name, given in sample.items():
             value = units.number(given)
             if name not in {"at", "samples"} and value is not None:
-                found[name].append(CurvePoint(int(done), seconds_at(at, attempts), value))
-    return found
+                telemetry[name].append(CurvePoint(int(done), seconds_at(at, attempts), value))
+    return telemetry
 
 
 def growth(seen: Mapping[str, Sequence[CurvePoint]], attempts: Sequence[Attempt]) -> Iterator[Growth]:
-    """Yields how the use of each memory has grown in the last process, if enough was seen of it."""
+    """Yields the growth of each memory's use in the last process, if there are enough points."""
     from_s = attempts[-1].from_s if attempts else 0.0
     for memory in MEMORIES:
         held = [point for point in seen.get(memory.held, ()) if point.seconds > from_s]
@@ -163,7 +163,7 @@ def growth(seen: Mapping[str, Sequence[CurvePoint]], attempts: Sequence[Attempt]
 
 
 def thinned(points: Sequence[CurvePoint], most: int = _MOST_POINTS) -> tuple[CurvePoint, ...]:
-    """Returns `points`; if there are more than `most`, the means of those in each of as many equal times."""
+    """Returns `points`, or their means over `most` equal spans of time if there are more."""
     if len(points) <= most:
         return tuple(points)
     first_s, last_s = points[0].seconds, points[-1].seconds

@@ -1,4 +1,4 @@
-"""A training's figures as text: the same for the page and for Markdown. Pure."""
+"""A training's figures as text, for the page and for Markdown. Pure."""
 
 from datetime import UTC, datetime
 
@@ -14,7 +14,7 @@ from autotune.storage.records import is_score
 from autotune.training import messages
 from autotune.training.events import Kind
 
-# A symbol, so that colour is not all that tells them apart; and how the page shows it.
+# Symbol, so that they differ by more than colour; words; CSS class.
 VERDICTS = {
     Answer.HELD: ("✓", "Held", "confirmed"),
     Answer.BROKEN: ("✗", "Did not hold", "none"),
@@ -24,12 +24,12 @@ _NOTHING_PROMISED = ("\N{EN DASH}", "Nothing was promised", "unconfirmed")
 
 
 def verdict(report: TrainingReport) -> tuple[str, str, str]:
-    """Says whether the promise was kept: a symbol, the words, and the class that they have on the page."""
+    """Returns symbol, words and CSS class of the verdict on the promise."""
     return VERDICTS[report.promised.answer] if report.promised else _NOTHING_PROMISED
 
 
 def sentence(report: TrainingReport) -> str:
-    """Says whose promise this is, and whether it holds by now."""
+    """Says whose promise it is, and whether it holds so far."""
     known = report.promised
     if known is None:
         return "No session has measured these settings: speed, quality and memory are first measured here."
@@ -45,7 +45,7 @@ def sentence(report: TrainingReport) -> str:
 
 
 def printed(report: TrainingReport) -> list[str]:
-    """The verdict for a terminal, with what may be why; no line where nothing was promised."""
+    """Returns the verdict for a terminal, with possible reasons; no lines if nothing was promised."""
     known = report.promised
     if known is None:
         return []
@@ -57,7 +57,7 @@ def printed(report: TrainingReport) -> list[str]:
 
 
 def ended(report: TrainingReport) -> str:
-    """Says how the training has ended, or that it has not."""
+    """Says how the training has ended, if it has."""
     if report.state == RUNNING:
         return "The training is running."
     if report.outcome is None:
@@ -68,14 +68,14 @@ def ended(report: TrainingReport) -> str:
 
 
 def done(report: TrainingReport) -> str:
-    """`12,000 of 20,000 samples (60%)`."""
+    """Returns e.g. `12,000 of 20,000 samples (60%)`."""
     found, planned = report.measured.samples, report.planned
     share = f" ({words.share(found / planned)})" if planned else ""
     return messages.done(found, planned, report.metric.unit) + share
 
 
 def promised(report: TrainingReport) -> Table | None:
-    """Returns what was promised next to what was found; None if nothing was promised."""
+    """Returns promised figures next to measured ones; None if nothing was promised."""
     kept = report.promised.kept if report.promised else ()
     kinds: dict[str, tuple[str, FigureForm]] = {
         "speed": (f"{report.metric.unit}/s", words.rate),
@@ -90,13 +90,13 @@ def promised(report: TrainingReport) -> Table | None:
 
 
 def seen(report: TrainingReport) -> list[str]:
-    """Returns what was seen meanwhile that may explain a broken promise, or will stop the training."""
+    """Returns observations that may explain a broken promise, or foresee a full memory."""
     happened = [event.text for event in report.events if event.kind in {Kind.DRIFT, Kind.LEAK}]
     return [*messages.meanwhile(report.measured), *happened]
 
 
 def figures(report: TrainingReport) -> list[tuple[str, str]]:
-    """Returns the figures of the training that are known, by names."""
+    """Returns the known figures of the training, by name."""
     shown, speed = report.measured, report.measured.throughput
     evaluations = f"evaluations {'included' if report.metric.counts_evaluations else 'left out'}"
     again = f"about {words.count(report.repeated)} {report.metric.unit}" if report.repeated else words.NOTHING
@@ -128,7 +128,7 @@ def _time(report: TrainingReport) -> str:
 
 
 def _quality(report: TrainingReport) -> str:
-    """The last one, and the best where that is another."""
+    """Returns the last quality, and the best if it differs."""
     points = report.curves.quality
     if not points:
         return words.NOTHING
@@ -157,13 +157,13 @@ def _evaluations(report: TrainingReport) -> str:
 
 
 def scores(report: TrainingReport) -> list[tuple[str, str]]:
-    """The scores of the last evaluation."""
+    """Returns the scores of the last evaluation."""
     found = report.measured.scores
     return [(words.metric(name), words.score(found[name])) for name in found if is_score(name)]
 
 
 def happened(report: TrainingReport) -> Table:
-    """Returns the events, line by line; moments are in UTC."""
+    """Returns the events, one a row; times are in UTC."""
     rows = tuple(
         (moment(e.at), words.duration(e.seconds), words.count(e.samples), e.kind, e.text)
         for e in report.events
@@ -172,7 +172,7 @@ def happened(report: TrainingReport) -> Table:
 
 
 def settings(report: TrainingReport) -> Table:
-    """Every setting, and what the training has changed itself."""
+    """Returns every setting, and those that recovery has changed."""
     changed = "changed by the training"
     rows = tuple(
         (name, words.setting(value), changed if name in report.changes else "")
@@ -182,7 +182,7 @@ def settings(report: TrainingReport) -> Table:
 
 
 def moment(at: float | None) -> str:
-    """`2026-03-01 17:05:09`, in UTC; a dash where it is not known."""
+    """Returns e.g. `2026-03-01 17:05:09`, in UTC; a dash if unknown."""
     if units.number(at) is None:
         return words.NOTHING
     return datetime.fromtimestamp(at or 0.0, UTC).strftime("%Y-%m-%d %H:%M:%S")
