@@ -1,5 +1,4 @@
-"""The nouns: settings, trials, sizes, errors; and files that are written as a whole.
+"""The nouns: settings, trials, sizes, errors; and files that are written atomically.
 
-`settings` says what each setting changes, and what it needs from the machine.
 May import only the standard library: no other room, and nothing that has to be installed.
 """

@@ -1,7 +1,6 @@
-"""What projects and frameworks commonly call settings and precisions: the one table of such names. Pure.
+"""The one table of names that public projects and frameworks use for settings and precisions. Pure.
 
-`init` looks for settings of a script by it, an export for their places in a file. The names are those that
-public projects use.
+`init` finds a script's settings by it, an export their places in a file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +19,12 @@ from autotune.core.settings import (
     WORKERS,
 )
 
-# What is meant besides the settings that the tuner computes with.
+# Settings besides those that the tuner computes with.
 CLIP_NORM, CLIP_VALUE = "clip_norm", "clip_value"
 WEIGHT_DECAY, PIN, PERSISTENT = "weight_decay", "pin_memory", "persistent_workers"
 ZERO_STAGE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM = "zero_stage", "offload_optimizer", "offload_param"
 
-# By what is meant, the more usual first: of several that a project has, the first one is it.
+# Common names by setting, the most usual first: if a project has several of them, the first one counts.
 NAMES: Mapping[str, Sequence[str]] = MappingProxyType(
     {
         MICRO_BATCH: (
@@ -68,8 +67,8 @@ NAMES: Mapping[str, Sequence[str]] = MappingProxyType(
         OFFLOAD_PARAM: ("offload_param", "offload_param_device", "offload_param.device"),
     }
 )
-# Names of something else in other projects: the batch of all processes, a schedule's highest rate, a switch
-# of one format. They are proposed to a person, and nothing is written to them unasked.
+# Names that mean something else in other projects: the batch of all processes, a schedule's highest rate, a
+# switch of one format. They are proposed to the user, but nothing is written to them unasked.
 _AMBIGUOUS = frozenset(
     {
         *("train_batch_size", "bs", "batch", "accum", "update_freq", "workers"),
@@ -78,7 +77,7 @@ _AMBIGUOUS = frozenset(
     }
 )
 
-# Settings at which a training ends, and others that count optimizer steps of its schedule.
+# Settings that end a training, and others that count optimizer steps of its schedule.
 ENDS: Sequence[str] = (
     *("max_iters", "max_steps", "num_train_steps", "max_train_steps", "train_steps", "total_steps"),
     *("num_steps", "steps", "n_steps", "train_iters", "num_iterations", "max_iterations", "iterations"),
@@ -90,7 +89,7 @@ OF_SCHEDULES: Sequence[str] = (
 )
 EPOCHS: Sequence[str] = ("epochs", "num_epochs", "n_epochs", "max_epochs", "num_train_epochs")
 
-# The precisions that every framework has, by the tuner's names.
+# Each framework's words for the precisions that all of them have.
 LIGHTNINGS = MappingProxyType({"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"})
 LIGHTNINGS_SHORT: Mapping[str, Sequence[str | int]] = MappingProxyType(
     {"fp32": ("32", 32), "bf16": ("bf16",), "fp16": ("16", 16)}
@@ -100,5 +99,5 @@ TORCHS = MappingProxyType({"fp32": "float32", "bf16": "bfloat16", "fp16": "float
 
 
 def sure(what: str) -> Sequence[str]:
-    """The names that mean `what` and nothing else; its own where no others are known."""
+    """Returns the names that mean the setting `what` and nothing else; just `what` if no others are known."""
     return tuple(name for name in NAMES.get(what, (what,)) if name not in _AMBIGUOUS)

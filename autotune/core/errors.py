@@ -17,14 +17,14 @@ _WITHOUT_TRACE = "_autotune_without_trace"
 
 
 def printable(text: object) -> str:
-    """`text` on one line, without what could move a terminal's cursor or turn the direction of writing."""
+    """Returns `text` on one line, without characters that move the cursor or change the text direction."""
     return "".join(c if c.isprintable() else " " for c in str(text))
 
 
 def instead(name: object, known: Collection[str]) -> str:
-    """`: did you mean trials?`, after what says that `name` is unknown: the nearest of the `known` names.
+    """Returns the end of a message about an unknown `name`, such as `: did you mean trials?`.
 
-    Where none is near, all of them if they are few, and else nothing.
+    Without a similar `known` name it lists all of them if they are few, else it is empty.
     """
     if near := difflib.get_close_matches(str(name), known, n=1):
         return f": did you mean {near[0]}?"
@@ -32,13 +32,13 @@ def instead(name: object, known: Collection[str]) -> str:
 
 
 def without_trace(error: Exception) -> Exception:
-    """Returns the error of a program of the user's, which has printed its own trace: ours says nothing."""
+    """Marks an error of the user's program, which has printed its own traceback: ours would add nothing."""
     error.__dict__[_WITHOUT_TRACE] = True
     return error
 
 
 def has_trace(error: BaseException) -> bool:
-    """Returns True if the trace of an error says where it was made."""
+    """Returns True if the traceback of `error` is worth showing."""
     return _WITHOUT_TRACE not in error.__dict__
 
 
@@ -55,14 +55,14 @@ class SessionBusyError(InputError):
 
 
 class DamagedError(InputError):
-    """A session's study cannot be relied on. What its trials have written themselves may still be whole."""
+    """A session's study is corrupt. The files that its trials wrote themselves may still be intact."""
 
 
 class EvaluationError(AutotuneError):
     """A trained model could not be scored. It is kept: fix what the error names, and score it again."""
 
 
-class SearchAborted(AutotuneError):  # noqa: N818 - it is an ending, with a session that is intact
+class SearchAborted(AutotuneError):  # noqa: N818 - an early end, not a fault of the session
     """The search stopped before its budget was spent. The session is intact and can be resumed."""
 
 

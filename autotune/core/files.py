@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, whatever happens to the machine; the room that they take."""
+"""Atomic writes, safe reads and disk usage."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ from autotune.core.errors import InputError
 def read(file: Path) -> str:
     """Returns the UTF-8 text of a regular file.
 
-    Raises OSError for anything else: a pipe would be waited for, and a device may never end.
+    Raises OSError for anything else: a pipe would block, and a device may never end.
     """
     with open(file, encoding="utf-8", opener=_without_waiting) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
@@ -38,18 +38,18 @@ def write(file: Path, text: str) -> None:
 
 
 def write_to_stdout(text: str) -> None:
-    """Writes `text` to standard output as to a file, in UTF-8: redirected, it keeps every character."""
+    """Writes `text` to standard output in UTF-8, whatever the locale."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.flush()
         sys.stdout.buffer.write(text.encode(errors="replace"))
-    else:  # it stands for the real one, in a notebook say, and takes any sign
+    else:  # a stand-in, such as a notebook's, which takes any character
         sys.stdout.write(text)
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Writes `text` to `file` and waits for the disk: a kill or a power cut leaves the old or the new one.
+    """Replaces `file` atomically and waits for the disk: a kill or a power cut leaves the old or the new one.
 
-    Raises OSError, with the old file as it was, if it cannot be written.
+    Raises OSError, with the old file unchanged, if it cannot be written.
     """
     temporary = file.with_name(f"{file.name}.tmp")
     try:
@@ -60,7 +60,7 @@ def write_whole(file: Path, text: str) -> None:
         temporary.replace(file)
         _sync(file.parent)
     except OSError:
-        with suppress(OSError):  # it takes room; on a disk that is read-only it stays
+        with suppress(OSError):  # it takes disk space; on a read-only disk it stays
             temporary.unlink(missing_ok=True)
         raise
 
@@ -74,13 +74,13 @@ def _sync(directory: Path) -> None:
 
 
 def room_bytes(directory: Path) -> int:
-    """Returns the bytes on disk of the files below `directory`, as far as they stay meanwhile."""
-    # Strings, because a search of thousands of trials has ten thousands of files.
+    """Returns the disk usage of the files below `directory`; those that vanish meanwhile do not count."""
+    # Strings, not Paths: a search of thousands of trials has tens of thousands of files.
     return sum(_of_file(f"{place}/{name}") for place, _, names in os.walk(directory) for name in names)
 
 
 def _of_file(file: str) -> int:
     try:
         return os.lstat(file).st_blocks * 512
-    except OSError:  # it was there a moment ago
+    except OSError:  # deleted since it was listed
         return 0

@@ -1,10 +1,10 @@
-"""What a device can compute at most, and what part of that a training makes use of. Pure."""
+"""Peak FLOP/s of GPUs, and the share of them that a training uses. Pure."""
 
 import re
 from collections.abc import Mapping
 
-# Dense peaks in TFLOP/s, without sparsity, with sums in fp32, at the boost clock of NVIDIA's data sheets and
-# architecture white papers. The tf32 of a GPU without such units is its fp32.
+# Dense peaks in TFLOP/s (no sparsity, fp32 accumulation, boost clock), from NVIDIA's data sheets and
+# architecture white papers. A GPU without tf32 units has the peak of fp32 there.
 _HOPPER = {"fp64": 67.0, "fp32": 67.0, "tf32": 494.7, "bf16": 989.4, "fp16": 989.4, "fp8": 1978.9}
 _PEAKS: Mapping[str, Mapping[str, float]] = {
     r"\bH200$": _HOPPER,
@@ -20,23 +20,22 @@ _PEAKS: Mapping[str, Mapping[str, float]] = {
     r"\bRTX 3090$": {"fp32": 35.6, "tf32": 35.6, "bf16": 71.0, "fp16": 71.0},
     r"\bRTX 4090$": {"fp32": 82.6, "tf32": 82.6, "bf16": 165.2, "fp16": 165.2, "fp8": 330.3},
 }
-_PART = re.compile(r"\bMIG\b")  # of a GPU, named after the whole
+_PART = re.compile(r"\bMIG\b")  # a slice of a GPU has the name of the whole one
 _TERA = 1e12
 
 
 def peaks(device: str) -> Mapping[str, float]:
-    """FLOP/s of a GPU by the kind of its numbers; nothing for a part of one, and where no peak is known."""
+    """Returns the peak FLOP/s of a GPU by number format; empty for a MIG slice and for an unknown device."""
     whole = _PEAKS if _PART.search(device) is None else {}
     found = next((peaks for name, peaks in whole.items() if re.search(name, device)), {})
     return {kind: _TERA * tflops for kind, tflops in found.items()}
 
 
 def utilisation(flops_per_sample: Mapping[str, float], samples_per_s: float, devices: str) -> float | None:
-    """Returns the share of the `devices`' peaks, named as one list, that a training uses, from 0 to 1.
+    """Returns the share of the devices' peak FLOP/s that a training uses, from 0 to 1.
 
-    That is the time that they would take for a sample's operations at their peaks, over the time that it
-    takes: the hardware FLOPs utilisation, HFU, of all operations that are done; the model's, MFU, of those
-    that it needs, without what is computed again (Chowdhery et al., PaLM, 2022, appendix B). None where
+    `devices` is a comma-separated list of names. The share is HFU if `flops_per_sample` includes recomputed
+    operations, MFU if it has only those the model needs (Chowdhery et al., PaLM, 2022, appendix B). None if
     nothing was counted, or a peak is not known.
     """
     each = [peaks(device) for device in devices.split(", ")]

@@ -1,4 +1,4 @@
-"""The message where this is not Linux. It comes before anything is imported that is on Linux alone."""
+"""The check that this is Linux, to be called before anything is imported that exists on Linux only."""
 
 import sys
 
@@ -11,7 +11,7 @@ _INSTEAD = {
 
 
 def require_linux(program: str) -> None:
-    """Ends the process with one line and exit code 2 where `program` cannot run."""
+    """Ends the process with one line and exit code 2 if this is not Linux, which `program` needs."""
     if not sys.platform.startswith("linux"):
         instead = _INSTEAD.get(sys.platform, f"this is {sys.platform}")
         print(f"{program}: needs Linux, for /proc, prctl and Unix signals: {instead}", file=sys.stderr)

@@ -1,12 +1,12 @@
-"""The names of a record's figures that the tuner itself writes or reads."""
+"""Keys of a record that the tuner itself writes or reads."""
 
-# What the tuner says of a record, if it is so; what a workload says under these names is not taken.
-COMPILING = "is_compiling"  # something was compiled before it
-QUEUED = "is_queued"  # the GPU had not done yet what it was given: the step ends later than it was yielded
-STANDS_FOR = "stands_for"  # so many steps, itself included: the others before it were left out
+# Written by the tuner alone, and only if true; a workload's own values under these keys are dropped.
+COMPILING = "is_compiling"  # something was compiled before this record
+QUEUED = "is_queued"  # the GPU still has work queued: the step ends later than its record comes
+STANDS_FOR = "stands_for"  # number of steps that this record counts for, as earlier ones were left out
 OWN = frozenset({COMPILING, QUEUED, STANDS_FOR})
 
-NOTE = "note"  # a sentence about what is doubtful in it, for people
+NOTE = "note"  # a sentence for people about what is doubtful in the record
 TRAIN_LOSS = "train_loss"  # of a step
-FLOPS = "step_flops"  # the operations of the record's steps, by the kind of their numbers
-RATE = "learning_rate"  # of the optimizer, when it has changed; a step without it has that of the one before
+FLOPS = "step_flops"  # floating-point operations of the record's steps, by number format
+RATE = "learning_rate"  # the optimizer's, written only when it changes

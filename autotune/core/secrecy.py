@@ -1,4 +1,4 @@
-"""Keys and passwords come from the environment, and are written nowhere: told by their name or their form."""
+"""Recognises keys and passwords by name or form, refuses them in settings and hides them in texts."""
 
 import os
 import re
@@ -9,8 +9,8 @@ from typing import Any
 from autotune.core.errors import InputError, printable
 
 _ANY = re.compile(r".+", re.DOTALL)
-# The names of secrets, in lower case with underscores; what a setting or argument of that name is if it is a
-# secret and no ordinary word, such as pad_token; and what an environment variable is.
+# Names of secrets in snake case, with the form of their value in a setting or argument, which tells a secret
+# from an ordinary word (as in pad_token), and the form in an environment variable.
 _SECRETS = (
     (
         re.compile(r"secret|passw(or)?d|passphrase|passcode|credential|(api|private|access|ssh)_?key"),
@@ -25,31 +25,31 @@ _SECRETS = (
         re.compile(r".*[^A-Za-z].*", re.DOTALL),
     ),
 )
-_ELSEWHERE = re.compile(r"_(file|path|dir|env|var|name)s?$")  # the name of what says where a secret is
+_ELSEWHERE = re.compile(r"_(file|path|dir|env|var|name)s?$")  # names a place of a secret, not the secret
 _NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|\W+")
 # An argument of a command line: --name VALUE, --name=VALUE or name=VALUE.
 _ARGUMENT = re.compile(
     r"""(?:^|(?<=[\s"']))(?:--?(?P<flag>[A-Za-z][\w.-]*)(?:=|\s+(?!-))|[+~]*(?P<name>[A-Za-z][\w.-]*)=)"""
     r"""(?P<value>"[^"]*"|'[^']*'|[^\s"']+)"""
 )
-_PATH = re.compile(r"~?/(?=.*\.).+/.+")  # what encodes keys in text has no dot
-# A value that is filled in later, or a switch.
+_PATH = re.compile(r"~?/(?=.*\.).+/.+")  # encoded keys have no dot
+# A placeholder or a switch.
 _NO_SECRET = re.compile(r"\$\w+|\$?\{[^{}]*\}|true|false|yes|no|on|off|none|null", re.IGNORECASE)
 _HEADER = re.compile(
     r"(?P<name>\bbearer\s+|\bauthorization:\s*(?:basic|token)\s+)(?P<secret>[\w.+/=~-]{16,})", re.IGNORECASE
 )
 _KEY = r"(?:\w+-)?[0-9a-fA-F]{40}|wandb_v\d+_\w{20,}"  # W&B's, old and new
 _WHOLE_KEY = re.compile(_KEY)
-_KEY_IN_TEXT = re.compile(rf"(?<![\w/])(?:{_KEY})(?![\w/])")  # a digest in a path is none
-# What stands before the host in a URL: a password after a name, or a token alone.
+_KEY_IN_TEXT = re.compile(rf"(?<![\w/])(?:{_KEY})(?![\w/])")  # a digest in a path is no key
+# Credentials before the host in a URL: a user name with a password, or a token alone.
 _IN_URL = re.compile(r"""(?<=://)(?P<name>[^\s/@:"]{0,256}:)?(?P<secret>[^\s/"]{1,1024})(?=@)""")
-_SHORTEST_IN_URL = 16  # of a secret without a name before it: ssh://git@host has none to hide
-_SHORTEST = 8  # of a value that is looked for in texts: a shorter one is found in innocent words
+_SHORTEST_IN_URL = 16  # a token alone; the user in ssh://git@host is no secret
+_SHORTEST = 8  # a shorter value would match innocent words
 _HIDDEN = "(hidden)"
 
 
 def refuse(values: Mapping[str, Any], source: str) -> None:
-    """Raises InputError if a setting or an argument in one is a key or a password, without saying it."""
+    """Raises InputError, which does not quote it, if a setting or an argument in one is a key or password."""
     held, hide = list(_secrets(os.environ)), hider(os.environ)
     for name, value in _settings(values, "", set()):
         text = f"{name} {value}" if isinstance(value, str) else name
@@ -64,9 +64,9 @@ def refuse(values: Mapping[str, Any], source: str) -> None:
 
 
 def _settings(values: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """Yields every value below `values`, and every argument in a text, with the path of its names.
+    """Yields path and value of every leaf below `values`, and of every argument in a text.
 
-    What YAML's aliases repeat comes once.
+    Values that YAML aliases repeat come once.
     """
     if not isinstance(values, Mapping | list | tuple):
         yield name, values
@@ -109,15 +109,15 @@ def _forms(name: str) -> Iterator[tuple[re.Pattern[str], re.Pattern[str]]]:
 
 
 def hidden(text: str, environment: Mapping[str, str]) -> str:
-    """Returns `text` without W&B's keys, the passwords in its URLs, and what in the `environment` is one."""
+    """Returns `text` without W&B keys, passwords in URLs, and secrets of the `environment`."""
     return hider(environment)(text)
 
 
 def hider(environment: Mapping[str, str]) -> Callable[[str], str]:
-    """Returns a function that does the same to many texts.
+    """Returns a function that hides secrets in many texts, as `hidden` does in one.
 
-    Of the `environment` count the values of variables that are called like a key or a password, each of
-    their lines by itself, and passwords in URLs.
+    Secrets of the `environment` are passwords in URLs, and values of variables named like a key or password,
+    as a whole and line by line.
     """
     longest_first = sorted({part for _, part in _secrets(environment)}, key=len, reverse=True)
     return partial(_without, re.compile("|".join(map(re.escape, longest_first)) or "(?!)"))
@@ -129,7 +129,7 @@ def _without(known: re.Pattern[str], text: str) -> str:
 
 
 def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yields the variables that hold a secret, with what is secret in them."""
+    """Yields the name of every variable that holds a secret, with the secret part of its value."""
     for name, value in environment.items():
         is_one = any(form.fullmatch(value) for _, form in _forms(name)) and not _PATH.fullmatch(value)
         parts = [*((value, *value.splitlines()) if is_one else ()), *_in_text(value)]
@@ -151,13 +151,13 @@ def _secret_hidden(found: re.Match[str]) -> str:
 
 
 def cleaned(value: Any) -> Any:
-    """Returns `value` without keys in its texts, and without the user's name in paths."""
+    """Returns `value` with secrets hidden in its texts, and the home directory written as ~."""
     home, hide = os.environ.get("HOME", ""), hider(os.environ)
     return each_text(value, lambda text: hide(text).replace(home, "~") if len(home) > 1 else hide(text))
 
 
 def each_text(value: Any, change: Callable[[str], str]) -> Any:
-    """Returns `value` with every text in it as `change` makes it; the names in it stay."""
+    """Returns `value` with `change` applied to every text in it; keys of mappings stay."""
     if isinstance(value, Mapping):
         return {key: each_text(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
-"""Settings: their values, and the one table of what is known of them by name. Standard library alone.
+"""Settings: their values, and `COMMON`, the one table of what the tuner knows about them by name.
 
-A place that treats a setting in its own way asks the table, and names none itself. Settings that the tuner
-computes with have their names here as constants.
+Code that treats a setting specially asks the table instead of naming it. Settings that the tuner computes
+with have their names here as constants.
 """
 
 import math
@@ -20,41 +20,41 @@ LENGTH = "length"  # of a training, in samples
 WORKERS, PREFETCH = "num_workers", "prefetch_factor"
 PRECISION, CHECKPOINTING, COMPILE = "precision", "activation_checkpointing", "compile"
 BATCH = frozenset({MICRO_BATCH, ACCUMULATION})
-EFFECTIVE_BATCH = (MICRO_BATCH, ACCUMULATION, PROCESSES)  # which is their product
+EFFECTIVE_BATCH = (MICRO_BATCH, ACCUMULATION, PROCESSES)  # the product of these
 
-# What the sampler and the arithmetic carry.
+# The largest values that the sampler and the arithmetic can handle.
 LARGEST_BATCH, MOST_ACCUMULATED = 2**30, 2**20
-LARGEST_INT = 2**53  # every whole number up to here is a float
+LARGEST_INT = 2**53  # every whole number up to here is exact as a float
 MOST_COUNTED = 10**6
-_PREFETCHED = 2  # batches of a worker by default, as in PyTorch
+_PREFETCHED = 2  # batches per worker, PyTorch's default
 
 
 def settings_key(config: Config, left_out: Collection[str]) -> Key:
-    """Returns a key of a configuration: every setting but some, by its text, because 1 is not True."""
+    """Returns a hashable key of `config` without some settings; values by `repr`, because 1 is not True."""
     return frozenset((name, repr(value)) for name, value in config.items() if name not in left_out)
 
 
 def effective_batch(settings: Config) -> int:
-    """Samples of an optimizer step; a missing setting counts as 1."""
+    """Returns the samples of an optimizer step; a missing setting counts as 1."""
     return math.prod(int(settings.get(name) or 1) for name in EFFECTIVE_BATCH)
 
 
 def workers(settings: Config) -> int:
-    """Processes that load batches alongside the training process."""
+    """Returns the number of processes that load batches alongside the training process."""
     return int(settings.get(WORKERS) or 0)
 
 
 def prefetched_batches(settings: Config) -> int:
-    """Micro-batches that the workers may have ready."""
+    """Returns how many micro-batches the workers may have ready."""
     return workers(settings) * int(settings.get(PREFETCH) or _PREFETCHED)
 
 
 class Result(IntEnum):
-    """The effect of a setting on a training's result; the higher, the less stays."""
+    """How equal a training's result stays if a setting changes, from bit-identical to different."""
 
-    EQUAL = 0  # to the last bit: only how batches are loaded changes
-    REORDERED = 1  # to rounding, and where nothing is computed in another order to the last bit
-    ROUNDED = 2  # to rounding, as long as the effective batch stays
+    EQUAL = 0  # bit-identical: only the loading of batches changes
+    REORDERED = 1  # bit-identical unless operations are reordered
+    ROUNDED = 2  # equal up to rounding, at the same effective batch
     OTHER = 3
 
 
@@ -69,33 +69,27 @@ class Memory(StrEnum):
 
 @dataclass(frozen=True)
 class Needs:
-    """The needs of a value on a machine; `compute_capability` is that of its CUDA device, if it has one.
-
-    A value that `is_for_cuda` runs without a CUDA device, and gains nothing there.
-    """
+    """What a setting's value needs from a machine."""
 
     cuda: bool = False
-    compute_capability: tuple[int, int] | None = None
+    compute_capability: tuple[int, int] | None = None  # the least, if there is a CUDA device
     torchao: bool = False
     compiler: bool = False
-    is_for_cuda: bool = False
+    is_for_cuda: bool = False  # runs without a CUDA device too, but gains nothing there
 
 
 @dataclass(frozen=True)
 class Precision:
-    """A number format: `activation_bytes` of what is kept for the backward pass.
+    """A number format."""
 
-    `stored_as` is the precision of which all that is stored has the same size; `needs` are the machine's.
-    """
-
-    activation_bytes: int
-    stored_as: str
+    activation_bytes: int  # of a number kept for the backward pass
+    stored_as: str  # the precision whose stored tensors have the same size
     needs: Needs = Needs()
 
 
-# Widest first. tf32 is a way to multiply: what is stored is fp32. torch-default is what PyTorch does where
-# nothing is set: fp32, and on a GPU TF32 in convolutions. Activations of fp8 stay bf16, only what is
-# multiplied is narrower; that all it stores has the size of bf16 is not said.
+# Widest first. tf32 only multiplies differently and stores fp32. torch-default is PyTorch with nothing set:
+# fp32, with TF32 in convolutions on a GPU. fp8 keeps activations in bf16, but not everything that it stores
+# is known to have that size.
 PRECISIONS: Mapping[str, Precision] = {
     "fp32": Precision(4, "fp32"),
     "torch-default": Precision(4, "fp32", Needs(is_for_cuda=True)),
@@ -108,30 +102,23 @@ PRECISIONS: Mapping[str, Precision] = {
 
 @dataclass(frozen=True)
 class Known:
-    """The effects and needs of the setting called `name`. By default it may move everything.
-
-    `power` says that what a sample needs of the memory grows with that power of the value. `whole` is the
-    lowest and highest of whole numbers. `needs` are what the machine must have for single values, and
-    `needs_else` for all others; with `at_most_cpus` a value above the number of CPUs is not worth trying.
-    `about` is what the reference says, and `short` how a line of a trial calls it: of `COMMON` alone, because
-    such lines are written where no workload is known.
-    """
+    """What the tuner knows about one setting. The defaults assume nothing: it may change everything."""
 
     name: str
-    about: str = ""
+    about: str = ""  # for the reference
     moves_speed: bool = True
     moves_result: Result = Result.OTHER
     moves_memory: Memory = Memory.SOMEHOW
-    power: int = 0
-    whole: tuple[int, int] | None = None
-    needs: Mapping[Setting, Needs] = field(default_factory=dict)
-    needs_else: Needs = Needs()
-    at_most_cpus: bool = False
-    short: str = ""
+    power: int = 0  # of the value, with which the memory of a sample grows
+    whole: tuple[int, int] | None = None  # lowest and highest value of a setting that is a whole number
+    needs: Mapping[Setting, Needs] = field(default_factory=dict)  # of single values
+    needs_else: Needs = Needs()  # of all other values
+    at_most_cpus: bool = False  # a value above the number of CPUs is not worth trying
+    short: str = ""  # its name in a trial's line; used only in `COMMON`, as such lines know no workload
 
     @classmethod
     def said(cls, name: str, moves: Collection[str]) -> "Known":
-        """Returns what its user says of a setting: it `moves` speed, memory or quality, and nothing else."""
+        """Returns a setting that the user declared to move speed, memory or quality, and nothing else."""
         return cls(
             name,
             moves_speed="speed" in moves,
@@ -145,7 +132,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """The effects and needs of settings, by their names; of other names nothing is known."""
+    """Looks up settings by name; nothing is assumed about names that are not in it."""
 
     by_name: Mapping[str, Known]
 
@@ -153,12 +140,12 @@ class Knowledge:
         return self.by_name.get(name) or Known(name)
 
     def with_own(self, own: Iterable[Known]) -> "Knowledge":
-        """The same, and what a workload says of its own settings, which it may call as it likes."""
+        """Returns this knowledge with a workload's own settings added, which override equal names."""
         return Knowledge({**self.by_name, **{known.name: known for known in own}})
 
     @cached_property
     def same_speed(self) -> frozenset[str]:
-        """Settings that change neither speed nor memory: measured with other values, both are known."""
+        """Settings that change neither speed nor memory: a measurement holds for all of their values."""
         return frozenset(
             k.name for k in self.by_name.values() if not k.moves_speed and k.moves_memory is Memory.NOT
         )
@@ -170,17 +157,17 @@ class Knowledge:
 
     @cached_property
     def same_figures(self) -> frozenset[str]:
-        """Settings with which a training may be the same to the last bit."""
+        """Settings with which a training can stay bit-identical."""
         return self._leaves(Result.REORDERED)
 
     @cached_property
     def same_training(self) -> frozenset[str]:
-        """Settings that leave the training the same, to rounding, as long as the effective batch stays."""
+        """Settings that leave the training the same up to rounding, at an equal effective batch."""
         return self._leaves(Result.ROUNDED)
 
     @cached_property
     def whole(self) -> dict[str, tuple[int, int]]:
-        """The settings that are whole numbers, with the lowest and the highest of each."""
+        """Lowest and highest value of each setting that is a whole number."""
         return {k.name: k.whole for k in self.by_name.values() if k.whole}
 
     def _leaves(self, most: Result) -> frozenset[str]:
@@ -188,7 +175,7 @@ class Knowledge:
 
     @cached_property
     def of_loader(self) -> frozenset[str]:
-        """Settings that move the memory of the workers, which counts where the whole machine ran out."""
+        """Settings that move the loader workers' memory, which counts if the whole machine ran out."""
         return frozenset(k.name for k in self.by_name.values() if k.moves_memory is Memory.LOADER)
 
 

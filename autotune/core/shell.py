@@ -1,28 +1,28 @@
-"""Paths as a shell reads them, in commands that are printed."""
+"""Quoting for commands that are printed for the user to copy."""
 
 import os
 import shlex
 import sys
 from pathlib import Path
 
-_DOUBLE = "  "  # a message is one line of words with one space between them
+_DOUBLE = "  "  # messages collapse repeated spaces
 
 
 def pip_install(what: str) -> str:
-    """The command that installs `what` for this Python, whichever one the shell would take."""
+    """Returns the command that installs `what` for this Python, whichever the shell would choose."""
     return f"{shlex.quote(sys.executable)} -m pip install {what}"
 
 
 def quoted(path: Path | str) -> str:
-    """`path` as one word of a command, and no option, on one line that can be printed and copied."""
+    """Returns `path` quoted as one word of a command that cannot be read as an option."""
     text = str(path)
     return word(f"./{text}" if text.startswith("-") else text)
 
 
 def word(text: str) -> str:
-    """`text` as one word of a command, which may be an option, on one line that can be printed and copied.
+    """Returns `text` quoted as one word of a command on one printable line; it may be an option.
 
-    What cannot be shown is written as bash and zsh, and POSIX since 2024, read it: $'...'.
+    Unprintable characters are written as $'...', which bash, zsh and POSIX since 2024 read.
     """
     if text.isprintable() and _DOUBLE not in text and text == text.strip():
         return shlex.quote(text)

@@ -8,26 +8,26 @@ from autotune.core.settings import Config
 
 
 class Status(StrEnum):
-    """The end of a trial. `completed` trials alone can win; an `interrupted` one continues when resumed."""
+    """How a trial ended. Only `completed` ones can win; an `interrupted` one continues when resumed."""
 
     COMPLETED = "completed"
     STOPPED = "stopped"
     FAILED = "failed"
-    INTERRUPTED = "interrupted"  # by something that is not its fault: a full disk, a kill (`lost`)
+    INTERRUPTED = "interrupted"  # not its own fault: a full disk, or killed (`lost`)
 
 
 class TrialKind(StrEnum):
-    """The purpose of a trial. Only a searched one can win, and is counted."""
+    """The purpose of a trial. Only searched ones can win, and count against the budget."""
 
-    SEARCHED = "searched"  # one of the configurations that are searched among
-    PILOT = "pilot"  # the baseline once more, which shows early how far equal runs lie apart
-    SEED = "seed"  # a run of a finalist, or of the baseline, with a seed of its own
-    RACE = "race"  # compares the speeds of the settings of several trials
-    STEP = "step"  # of an ablation: shows what a single knob has brought
+    SEARCHED = "searched"  # tries a configuration
+    PILOT = "pilot"  # repeats the baseline early, to show how much equal runs differ
+    SEED = "seed"  # repeats a finalist or the baseline with another seed
+    RACE = "race"  # compares the speeds of several trials' settings side by side
+    STEP = "step"  # of an ablation: measures the effect of one knob
 
 
 class Failure(StrEnum):
-    """The reason why a trial failed."""
+    """The reason that a trial failed."""
 
     OOM = "oom"
     ERROR = "error"
@@ -37,48 +37,43 @@ class Failure(StrEnum):
 
 
 class StoppedFor(StrEnum):
-    """The reason why a trial could no longer win, so that it was stopped early."""
+    """The reason that a trial could no longer win and was stopped early."""
 
-    SLOW = "slow"  # another that qualifies is faster with confidence
-    POOR = "poor"  # the quality that must be kept is out of reach
-    DOMINATED = "dominated"  # another on the front is faster with confidence, and its quality is out of reach
-    LATE = "late"  # another has been at the target sooner
+    SLOW = "slow"  # another eligible trial is certainly faster
+    POOR = "poor"  # the required quality is out of reach
+    DOMINATED = "dominated"  # a trial on the front is certainly faster, and its quality out of reach
+    LATE = "late"  # another reached the target sooner
 
 
 class Shortage(StrEnum):
-    """The memory that ran out, if it is not the trial's own process's alone."""
+    """The memory that ran out, if more than the trial's own process is involved."""
 
-    MACHINE = "machine"  # or what a process shares with its loader's workers
-    KILLED_WORKER = "killed worker"  # a loader's: for memory, or from outside
+    MACHINE = "machine"  # or the memory that a process shares with its loader's workers
+    KILLED_WORKER = "killed worker"  # a loader worker was killed: for memory, or from outside
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The verdict on a trial: its status, and the kind of failure if it failed.
-
-    `shortage` says of an out-of-memory that it concerns more than the trial's own process, `is_passing` of an
-    error that another attempt need not meet it. `stopped_for` says why the search stopped it.
-    `reason` is a line for people: nothing is decided by it.
-    """
+    """The verdict on a trial."""
 
     status: Status
-    failure: Failure | None = None
-    reason: str = ""
-    shortage: Shortage | None = None
-    is_passing: bool = False
-    stopped_for: StoppedFor | None = None
+    failure: Failure | None = None  # if it failed
+    reason: str = ""  # a line for people; nothing is decided by it
+    shortage: Shortage | None = None  # of an out-of-memory that involves more than the trial's own process
+    is_passing: bool = False  # a transient error: another attempt may succeed
+    stopped_for: StoppedFor | None = None  # if the search stopped it
 
     def __str__(self) -> str:
         return f"{self.status} ({self.failure})" if self.failure else str(self.status)
 
     def leaves_work(self, *, keep: bool) -> bool:
-        """Returns True if the directory of the workload stays: if interrupted, or completed and to `keep`."""
+        """Returns True if the workload's directory stays: when interrupted, or when completed if `keep`."""
         return self.status is Status.INTERRUPTED or (keep and self.status is Status.COMPLETED)
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """The repetition of a trial, with another seed in every round."""
+    """Marks a repeat of trial `of`; every round has another seed."""
 
     of: int
     round: int
@@ -86,21 +81,16 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration tried. `outcome` is None while it runs, or waits to be run again after a kill.
-
-    One that repeats another has its `config`, and a seed of its round's. A `race` compares the speeds of the
-    trials that it names, and has the `config` of the first. A step of the ablation of the winner, trial
-    `ablation_of`, shows what single knobs have brought. `kind` says which of these a trial is.
-    """
+    """One run of a configuration; `kind` tells its purpose."""
 
     number: int
-    config: Config
-    outcome: Outcome | None = None
+    config: Config  # that of the repeated trial, or of the first one raced
+    outcome: Outcome | None = None  # None while it runs, or waits to run again after a kill
     measurement: Measurement = field(default_factory=Measurement)
     seconds: float = 0.0
-    repeat: Repeat | None = None
-    ablation_of: int | None = None
-    race: tuple[int, ...] = ()
+    repeat: Repeat | None = None  # the trial that it repeats
+    ablation_of: int | None = None  # the winner whose knobs it measures one by one
+    race: tuple[int, ...] = ()  # the trials whose speeds it compares
 
     @property
     def kind(self) -> TrialKind:
@@ -114,22 +104,22 @@ class Trial:
 
     @property
     def runs_alone(self) -> bool:
-        """Returns True if nothing else may run alongside it."""
+        """True if nothing else may run alongside it."""
         return self.kind not in (TrialKind.SEARCHED, TrialKind.PILOT)
 
     @property
     def seed(self) -> int:
-        """Returns which seed it runs with, 0 for the settings' own: every round of repeats has another."""
+        """Index of its seed: 0 for the settings' own, another one for every round of repeats."""
         return self.repeat.round + 1 if self.repeat else 0
 
     @property
     def original(self) -> int:
-        """Returns the number of the trial that it repeats, or else its own."""
+        """Number of the trial that it repeats, or else its own."""
         return self.repeat.of if self.repeat else self.number
 
     @property
     def references(self) -> set[int]:
-        """Returns the numbers of the trials that it repeats, races or explains."""
+        """Numbers of the trials that it repeats, races or explains."""
         repeated = {self.repeat.of} if self.repeat else set()
         explained = set() if self.ablation_of is None else {self.ablation_of}
         return {*repeated, *explained, *self.race}
@@ -152,7 +142,7 @@ class Trial:
 
     @property
     def ended_well(self) -> bool:
-        """True if nothing was wrong with it, so that its figures are its settings'."""
+        """True if it completed or was stopped: its figures then describe its settings."""
         return self.completed or self.stopped
 
     @property

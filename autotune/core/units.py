@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them: `2h`, `90s`, `3GiB`; and what of all values is a number."""
+"""Parses and formats durations and sizes (`2h`, `90s`, `3GiB`), and converts values to numbers."""
 
 import math
 import re
@@ -19,13 +19,13 @@ DURATION_PATTERN = rf"^\s*\d+(\.\d+)?\s*({'|'.join(_SECONDS)})\s*$"
 _ROUND_MINUTES = (5, 10, 15, 20, 30, 40, 60, 90, 120, 180, 240, 360, 480, 720)
 _LONGEST_S = 3650 * 86400.0
 _MOST_BYTES = 2**50
-_MOST_SHOWN = 200  # characters of a value that was given
-_SHORT = Repr()  # which looks at the first elements alone: aliases of YAML can stand for billions
+_MOST_SHOWN = 200  # characters of a quoted value
+_SHORT = Repr()  # reads only the first elements: YAML aliases can stand for billions
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = _MOST_SHOWN
 
 
 def number(value: object) -> float | None:
-    """Returns `value` as a float; None if it is no finite number, and for a bool."""
+    """Returns `value` as a float; None for a bool, and if it is not a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -36,7 +36,7 @@ def number(value: object) -> float | None:
 
 
 def numbers(values: Mapping[str, object]) -> dict[str, float]:
-    """Returns those of the `values` that are finite numbers."""
+    """Returns the finite numbers among `values`, as floats."""
     return {name: found for name, value in values.items() if (found := number(value)) is not None}
 
 
@@ -49,7 +49,7 @@ def whole(text: str) -> int | None:
 
 
 def shown(value: object) -> str:
-    """`value` as an error message quotes it, what is long cut short."""
+    """Returns `value` as an error message quotes it, cut if it is long."""
     try:
         text = _SHORT.repr(value)
     except ValueError:  # an integer of thousands of digits
@@ -58,7 +58,7 @@ def shown(value: object) -> str:
 
 
 def seconds(text: str | float) -> float:
-    """`text` in seconds; raises InputError when it is not a positive duration."""
+    """Parses a duration to seconds; raises InputError if `text` is not a positive one."""
     value = _parse(text, _SECONDS)
     if value is None or value > _LONGEST_S:
         rule = "a duration is a positive number with s, m, h or d (90s, 2h), up to 3650d"
@@ -67,7 +67,7 @@ def seconds(text: str | float) -> float:
 
 
 def size_bytes(text: str | float) -> int:
-    """`text` in bytes; raises InputError when it is not a positive size."""
+    """Parses a size to bytes; raises InputError if `text` is not a positive one."""
     value = _parse(text, _BYTES)
     if value is None or not 1 <= value <= _MOST_BYTES:
         rule = "a size is a positive number with MiB, GiB, MB or GB (3GiB, 800MB), up to 1024TiB"
@@ -83,7 +83,7 @@ def _parse(text: str | float, units: dict[str, float] | dict[str, int]) -> float
 
 
 def format_seconds(value_s: float) -> str:
-    """`value_s` for people: `42s`, `3m 05s`, `2h 07m`."""
+    """Formats a duration for people: `42s`, `3m 05s`, `2h 07m`."""
     total = round(value_s)
     hours, rest = divmod(total, 3600)
     minutes, secs = divmod(rest, 60)
@@ -93,20 +93,20 @@ def format_seconds(value_s: float) -> str:
 
 
 def exact(value_s: float) -> str:
-    """`value_s` as an option takes it, in whole seconds: `20m`, `97s`, `2h`."""
+    """Formats a duration as options take it, in whole seconds: `20m`, `97s`, `2h`."""
     total = round(value_s)
     unit, size = next(((u, s) for u, s in _EXACT if total and total % s == 0), ("s", 1))
     return f"{total // size}{unit}"
 
 
 def round_up(value_s: float) -> str:
-    """The next round duration as an option takes it: `5m`, `40m`, `3h`, `2d`."""
+    """Rounds up to the next round duration, as options take it: `5m`, `40m`, `3h`, `2d`."""
     minutes = next((m for m in _ROUND_MINUTES if 60 * m >= value_s), None)
     return exact(60 * minutes) if minutes else f"{math.ceil(value_s / 86400)}d"
 
 
 def format_bytes(value: float) -> str:
-    """`value` bytes for people: `312 KiB`, `812 MiB`, `2.4 GiB`."""
+    """Formats bytes for people: `312 KiB`, `812 MiB`, `2.4 GiB`."""
     if value >= 2**30:
         return f"{value / 2**30:.1f} GiB"
     return f"{value / 2**20:.0f} MiB" if value >= 2**20 else f"{value / 2**10:.0f} KiB"

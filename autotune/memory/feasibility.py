@@ -21,7 +21,7 @@ _Key = TypeVar("_Key")
 
 
 class MemoryModel:
-    """A model of what fits in memory, learnt from the trials so far.
+    """Predicts which configurations fit in memory, from the trials so far.
 
     An observed out-of-memory is a hard border. Below it, measured peaks predict others. Without peaks or
     without a limit, the sizes that fitted and failed tell where the border is likely to be.
@@ -76,7 +76,7 @@ class MemoryModel:
         return self._peaks.predict(memory_needs.need_of(config, self._known))
 
     def why_unfit(self, config: Config) -> str | None:
-        """Returns the reason why `config` is not worth starting, None if it may fit."""
+        """Returns the reason that `config` is not worth starting, None if it may fit."""
         need = memory_needs.need_of(config, self._known)
         if failed := self._dominating(config, need):
             return f"needs no less memory than trial {failed.number}, which ran out of it"

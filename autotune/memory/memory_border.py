@@ -1,4 +1,4 @@
-"""Estimates the largest micro-batch that fits, from trials of which only success or failure is known.
+"""Estimates the largest micro-batch that fits, from trials that are only known to have fitted or failed.
 
 Sizes are positions in doublings: log2(micro-batch * expected need per sample). All groups share one border,
 from which each deviates a little; the posterior of both is computed on a grid.

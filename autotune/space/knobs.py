@@ -36,7 +36,7 @@ def _one_of_the_fields(schema: dict[str, Any]) -> None:
 
 
 class Distribution(BaseModel):
-    """Where a knob's values come from, in Ray Tune's words: exactly one of the fields but `moves`."""
+    """The values of a knob, in Ray Tune's terms: exactly one field besides `moves`."""
 
     model_config = STRICT | ConfigDict(json_schema_extra=_one_of_the_fields)
 
@@ -198,10 +198,10 @@ _Names = Annotated[tuple[str, ...], BeforeValidator(_several, json_schema_input_
 
 
 class PlannedLength(BaseModel):
-    """How long a training is, in the words of its own settings; the search plans it, in samples.
+    """The length of a training, which the search plans in samples and passes on by the user's own settings.
 
-    A batch twice as large then takes half the steps. The first setting says where the training ends, the
-    others follow it: where the schedule ends, how long the warm-up is.
+    A batch twice as large then takes half the steps. The first setting ends the training; the others, such as
+    the end of the schedule or the warm-up, are scaled with it.
     """
 
     model_config = STRICT

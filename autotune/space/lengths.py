@@ -1,4 +1,4 @@
-"""Planned length of a training, in samples here and in its own settings outside. Pure."""
+"""The planned length of a training: samples inside the tuner, its own settings outside. Pure."""
 
 import math
 from collections.abc import Iterator
@@ -76,8 +76,8 @@ def is_within(space: Space, config: Config) -> bool:
 def settings(space: Space, given: Config, *, is_whole: bool = False) -> dict[str, Setting]:
     """Returns the user's length settings for the length of `given`, all scaled by the same factor.
 
-    They are those of a trial, which may be a miniature. If `is_whole`, they are those of the training that it
-    stands for, with `evaluate_every` scaled too: a shorter training would otherwise end unevaluated.
+    They are for a trial, which may be a miniature. If `is_whole`, they are for the training that it stands
+    for, with `evaluate_every` scaled too: a shorter training would otherwise end unevaluated.
     """
     plan, length, whole = knob(space), given.get(LENGTH), own(space)
     each = _samples_each(space, plan, given) if plan else None
@@ -88,7 +88,7 @@ def settings(space: Space, given: Config, *, is_whole: bool = False) -> dict[str
     values = {name: scaled(space.baseline.get(name), times) for name in plan.names}
     every = space.evaluate_every if is_whole and plan.steps else None
     if every is not None and every not in space.knobs and isinstance(usual := space.baseline.get(every), int):
-        values[every] = max(1, math.floor(usual * times))  # the last one is not after the end
+        values[every] = max(1, math.floor(usual * times))  # so that the last evaluation is not after the end
     return values
 
 

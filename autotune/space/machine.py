@@ -22,7 +22,7 @@ class Machine:
     has_triton: bool = True  # needed on a GPU, with a C compiler and Python.h
     has_c_compiler: bool = True
     has_headers: bool = True
-    # Why a precision fails on the GPU although it has the compute capability, by precision.
+    # By precision, the reason that it fails on the GPU in spite of a sufficient compute capability.
     fails: Mapping[Setting, str] = field(default_factory=dict)
 
 

@@ -13,7 +13,7 @@ from autotune.space.knobs import STRICT
 
 
 class Limits(BaseModel):
-    """What no trial but the baseline may be outside of."""
+    """Limits on every trial except the baseline."""
 
     model_config = STRICT
 
@@ -46,12 +46,12 @@ _CONSTRAINT = re.compile(r"\s*(>=|<=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+
 
 
 class Objective(BaseModel):
-    """What wins, and what a user may rely on where it does.
+    """The criterion for the winner, and the promise that comes with it.
 
-    `same-quality` promises a shorter training that ends no worse: two whole trainings are compared, each
-    planned to its own end, or with a `target` the time that each takes to that. `same-training` promises the
-    same training, only faster: nothing is changed that a training's result depends on. `pareto` looks for the
-    whole front of speed and quality besides.
+    `same-quality` promises a shorter training that ends no worse: it compares whole trainings, each planned
+    to its own end, or with a `target` the time to reach it. `same-training` promises the same training, only
+    faster: it changes nothing that the result depends on. `pareto` is `same-quality`, with a search for the
+    whole front of speed and quality.
     """
 
     model_config = STRICT | ConfigDict(
@@ -185,7 +185,7 @@ def comparison(text: str) -> tuple[str, float] | None:
 
 
 class Training(BaseModel):
-    """What is known of the whole training that the baseline is for."""
+    """Facts about the whole training that the baseline is for."""
 
     model_config = STRICT
 
@@ -213,7 +213,7 @@ _FEWEST_REPEATS = 3
 
 
 class Budget(BaseModel):
-    """What the search may spend."""
+    """Limits on what the search may spend."""
 
     model_config = STRICT
 

@@ -1,4 +1,4 @@
-"""The search space: what is declared, and what follows from one declaration alone."""
+"""The search space as declared, and what follows from the declaration alone."""
 
 import math
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ from autotune.workloads import registry
 
 
 class Space(BaseModel):
-    """What may be tried, what is run today, and what the search may spend."""
+    """A search space: the baseline run today, the knobs to try, the objective and the budget."""
 
     model_config = STRICT
 
