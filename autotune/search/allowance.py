@@ -1,4 +1,4 @@
-"""What a search may spend: so many configurations, and so many seconds, its earlier runs included."""
+"""The budget of a search in configurations and seconds, its earlier runs included."""
 
 import math
 from collections.abc import Callable
@@ -10,13 +10,13 @@ from autotune.judging.decisions.history import History
 from autotune.storage.study_file import Plan
 
 _A_DOZEN = 12
-_SEEDS = 3  # of a winner and of the baseline: what usually decides, though more may be allowed
-_SHORTEST = 0.25  # of its length, that a training is tried at
+_SEEDS = 3  # of the winner and the baseline: usually enough to decide, though the budget may allow more
+_SHORTEST = 0.25  # of its length: no training is tried at less
 _MOST_FOR_CONFIRMING = 0.5  # of a time limit
 
 
 class Allowance:
-    """The `plan` of a search as `clock`, in seconds, runs on from now."""
+    """Tracks how much of a `plan` is spent; `clock` is in seconds and starts now."""
 
     def __init__(self, plan: Plan, clock: Callable[[], float]) -> None:
         self._plan, self._clock, self._begun_s = plan, clock, clock()
@@ -31,36 +31,36 @@ class Allowance:
         return self.spent_s > self._limit_s
 
     def plan(self) -> Plan:
-        """The plan with what is spent by now."""
+        """Returns the plan with the time spent so far."""
         return replace(self._plan, spent_s=self.spent_s)
 
     def trials_left(self, searched: int) -> int:
-        """Returns how many configurations may still be tried after so many."""
+        """Returns how many configurations may still be tried after `searched` ones."""
         return max(0, self._plan.trials - searched)
 
     def has_time_for(self, seconds: float) -> bool:
-        """Returns True if something that takes so long would end in time."""
+        """Returns True if `seconds` are left."""
         return self.spent_s + seconds <= self._limit_s
 
     def has_time_to_search(self, confirming_s: float) -> bool:
-        """Returns True if another trial may begin, and confirming what was found takes so long.
+        """Returns True if another trial may begin and time for confirming the winner remains.
 
-        At most half of all time is kept for that.
+        At most half of the time limit is reserved for confirming.
         """
         return self.has_time_for(min(confirming_s, _MOST_FOR_CONFIRMING * self._limit_s))
 
     def share(self, history: History) -> float:
-        """Returns the share of its length that a training is tried at: 1, or less if time allows few."""
+        """Returns the share of its length to train: 1, or less if time would allow too few trials."""
         each_s, left_s = confirm.trial_s(history), self._limit_s - self.spent_s - confirm.most_s(history)
         enough = each_s * max(0, _A_DOZEN - len(history.searched))
         return 1.0 if not enough or enough <= left_s else max(_SHORTEST, left_s / enough)
 
 
 def forecast(asked: History, plan: Plan, slots: int) -> str | None:
-    """`A trial takes 1m 37s: 20m is enough for about 7 trials and confirming a winner; 40m recommended.`
+    """Returns a warning that the time limit is short, which recommends another one.
 
-    None while the baseline has not completed, and if the time is enough for a dozen trials, or all. So many
-    `slots` run at a time.
+    None before the baseline has completed, and if time is enough for a dozen trials, or for all. `slots`
+    trials run at a time.
     """
     each_s = confirm.trial_s(asked)
     if plan.time_s is None or plan.trials == 1 or not each_s:

@@ -1,4 +1,4 @@
-"""Heuristics of the field for what to try next: what is free, then rates, then larger batches. Pure."""
+"""Rules of thumb for what to try next: free speed-ups, learning rates, larger batches. Pure."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +15,9 @@ _RAISED = 2.0  # times the learning rate, as long as that helps
 
 
 class Heuristics:
-    """Proposes what to try before the sampler is asked, which has every other turn to itself.
+    """Proposes configurations to try before the sampler is asked; steps from the best only every other turn.
 
-    `best_before` are configurations that another search has found, the best first.
+    `best_before` are the best configurations of an earlier search, best first.
     """
 
     def __init__(self, best_before: Sequence[Config], seed: int) -> None:
@@ -25,7 +25,7 @@ class Heuristics:
         self._turn = 0
 
     def __call__(self, history: History) -> Iterator[Config]:
-        """Those of the next turn; none before there is anything to start from."""
+        """Yields the proposals of the next turn; none before a trial has completed."""
         self._turn += 1
         return self._of(history, has_steps=self._turn % 2 == 0)
 
@@ -44,9 +44,9 @@ class Heuristics:
 
 
 def equal_trainings(history: History) -> Iterator[Config]:
-    """Yields what differs from the baseline in one setting, which leaves the training the same.
+    """Yields changes of the baseline in one setting that leaves the training the same.
 
-    Nothing of a setting of which another value was tried.
+    Settings of which another value was already tried are skipped.
     """
     space, baseline = history.space, history.space.baseline_config
     tried = {
@@ -63,7 +63,7 @@ def equal_trainings(history: History) -> Iterator[Config]:
 
 
 def raised_rate(best: Trial, history: History) -> Iterator[Config]:
-    """Yields `best` with twice its learning rate: one that was guessed is rarely too high."""
+    """Yields `best` with twice its learning rate: guessed rates are rarely too high."""
     space = history.space
     knob = space.drawn_knobs.get(LEARNING_RATE)
     if knob is None or knob.drawn_from.choice is not None:
@@ -75,11 +75,11 @@ def raised_rate(best: Trial, history: History) -> Iterator[Config]:
 
 
 def larger_batches(best: Trial, history: History) -> Iterator[Config]:
-    """`best` with a larger micro-batch: the largest, and below one that was no success, the middle first.
+    """Yields `best` with larger micro-batches: the largest first, or bisecting below one that was tried.
 
-    A larger batch is faster almost everywhere until the device is full, and a trial that is fast early lets
-    slower ones be stopped after seconds. First come those that take the place of accumulated ones: they train
-    the same. Whether one fits, or is within the limits, screening says.
+    A larger batch is almost always faster until the device is full, and a fast trial early on lets slower
+    ones be stopped after seconds. Batches that replace accumulation come first, as they train the same.
+    Screening rejects those that do not fit or violate limits.
     """
     knob = history.space.drawn_knobs.get(MICRO_BATCH)
     if knob is None or knob.drawn_from.choice is None:
@@ -92,7 +92,7 @@ def larger_batches(best: Trial, history: History) -> Iterator[Config]:
 
 
 def _largest_first(row: Mapping[int, Config], history: History) -> Iterator[Config]:
-    """Yields what of a `row` of configurations by size was not tried, below the smallest that was."""
+    """Yields the untried configurations of a `row` by size, below the smallest one that was tried."""
     space = history.space
     follows = space.knobs.keys() - space.drawn_knobs.keys()
     left_out = space.known.same_speed | follows | {LENGTH}
@@ -107,7 +107,7 @@ def _largest_first(row: Mapping[int, Config], history: History) -> Iterator[Conf
 
 
 def steps_from(best: Trial, space: Space, rng: random.Random) -> list[Config]:
-    """The configurations one step of one knob away from `best`, in random order."""
+    """Returns the configurations one step of one knob away from `best`, in random order."""
     found: list[Config] = list(configurations.neighbours(space, best.config))
     rng.shuffle(found)
     return found

@@ -1,4 +1,4 @@
-"""What a search is given: its options, its listener, and its environment."""
+"""The inputs of a search: its options, its listener, and its environment."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ Verdict = tuple[Outcome, Measurement]
 
 
 class Listener(Protocol):
-    """Receives what happens: the terminal."""
+    """Receives the events of a search; the terminal is one."""
 
     def note(self, text: str) -> None: ...
     def started(self, trial: Trial) -> None: ...
@@ -23,7 +23,7 @@ class Listener(Protocol):
 
 
 class Silent:
-    """Listens to a search and says nothing."""
+    """Ignores all events."""
 
     def note(self, text: str) -> None: ...
     def started(self, trial: Trial) -> None: ...
@@ -33,30 +33,21 @@ class Silent:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """The options of a search.
-
-    `memory_limit_bytes` is what a trial may take, None for no limit that is known. `earlier` trials, of
-    another session, are known to the sampler and to the memory model alone. To `explain` a confirmed winner,
-    what lies between the baseline and it is measured in the end, as far as time allows.
-    """
+    """The options of a search."""
 
     seed: int = 0
-    memory_limit_bytes: int | None = None
-    earlier: Sequence[Trial] = ()
-    explain: bool = True
+    memory_limit_bytes: int | None = None  # of a trial; None if no limit is known
+    earlier: Sequence[Trial] = ()  # of another session; only the sampler and the memory model use them
+    explain: bool = True  # measures, if time allows, what each knob of a confirmed winner contributes
 
 
 @dataclass(frozen=True)
 class Environment:
-    """The environment of a search: its files, and a `clock` in seconds.
+    """The environment of a search: its files and its clock."""
 
-    `clear` ensures that a trial finds nothing of another one in its directory, and returns what to say of
-    that. `settle` lets a copy of the study's file have all of it, and is called when a trial has ended.
-    """
-
-    verdict_of: Callable[[Trial], Verdict | None] = lambda _: None  # that the trial has written itself
+    verdict_of: Callable[[Trial], Verdict | None] = lambda _: None  # the one that a trial wrote itself
     publish: Callable[[Threshold], None] = lambda _: None  # to running trials
-    clock: Callable[[], float] = time.monotonic
-    clear: Callable[[Trial], str | None] = lambda _: None
-    settle: Callable[[], None] = lambda: None
-    is_in_place: Callable[[], bool] = lambda: True  # the session, and not moved away
+    clock: Callable[[], float] = time.monotonic  # in seconds
+    clear: Callable[[Trial], str | None] = lambda _: None  # empties a trial's directory; returns a note
+    settle: Callable[[], None] = lambda: None  # writes the study's file out completely, after each trial
+    is_in_place: Callable[[], bool] = lambda: True  # False once the session was moved away or deleted

@@ -1,4 +1,4 @@
-"""The trials that are running: since when, which share what they run on, and how often each was killed."""
+"""Running trials: their start times, which of them share the machine, and how often each was killed."""
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -6,14 +6,13 @@ from dataclasses import replace
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Failure, Outcome, Shortage, Status, Trial
 
-MOST = 3  # in a row: what is killed wherever it goes would be killed for ever
+MOST = 3  # kills in a row, after which a trial is given up
 
 
 class RunningTrials:
     """Trials between their start and their end. `clock` is in seconds.
 
-    A trial that has run alongside another one at any time has shared the machine; `shared` are those known to
-    have done so before.
+    A trial counts as shared once another one has run alongside it; `shared` were so before an interruption.
     """
 
     def __init__(self, clock: Callable[[], float], shared: Collection[int] = ()) -> None:
@@ -28,16 +27,16 @@ class RunningTrials:
         return list(self._trials.values())
 
     def get(self, number: int) -> Trial | None:
-        """Returns the running trial of that number, None if it does not run."""
+        """Returns the running trial with that number, None if it is not running."""
         return self._trials.get(number)
 
     @property
     def is_closed(self) -> bool:
-        """Returns True while one is running that must run alone."""
+        """True while a trial is running that must run alone."""
         return any(trial.runs_alone for trial in self._trials.values())
 
     def begin(self, trial: Trial) -> set[int]:
-        """Notes that `trial` runs; returns the numbers of those that share only from now on."""
+        """Adds a starting trial; returns the numbers of those that share the machine only from now on."""
         self._trials[trial.number] = trial
         self._started_s[trial.number] = self._clock()
         newly = self._trials.keys() - self._shared if len(self._trials) > 1 else set()
@@ -45,11 +44,11 @@ class RunningTrials:
         return newly
 
     def take(self, number: int) -> Trial | None:
-        """Removes and returns a trial that was broken off; None if it did not run."""
+        """Removes and returns an interrupted trial; None if it was not running."""
         return self._trials.pop(number, None)
 
     def end(self, number: int, outcome: Outcome, measurement: Measurement) -> Trial | None:
-        """Removes and returns a trial that has ended, with what it took; None if it did not run."""
+        """Removes and returns a trial that has ended, with its results; None if it was not running."""
         trial = self.take(number)
         if trial is None:
             return None
@@ -62,16 +61,16 @@ class RunningTrials:
 
 
 class Losses:
-    """Counts how far every trial had come when it was killed, and how often it got no further."""
+    """Counts how often each trial was killed without having made progress in between."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, int]] = {}
 
     def add(self, number: int, come_to: int, reason: str, *, out_of_memory: bool) -> Outcome | None:
-        """Counts a kill of trial `number`, evaluated after `come_to` samples: how it has ended, if it has.
+        """Counts a kill of a trial last evaluated after `come_to` samples; returns its final outcome.
 
-        It runs again, unless it was killed for the machine's memory, or three times without an evaluation in
-        between.
+        None if it runs again: unless the machine ran out of memory, or this was the third kill without an
+        evaluation in between.
         """
         before, times = self._known.get(number, (0, 0))
         times = 1 if come_to > before else times + 1

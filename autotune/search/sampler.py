@@ -1,7 +1,7 @@
 """Optuna proposes the next configuration, knowing every trial so far: pending and failed ones too.
 
-The sampler has a study of its own, in memory: what it is told of a trial depends on what is searched for, and
-the session's record stays as measured.
+The sampler has its own study in memory, because its feedback depends on the objective, while the session's
+study keeps trials as measured.
 """
 
 import math
@@ -28,7 +28,7 @@ _STARTUP = 3
 
 @dataclass(frozen=True)
 class Feedback:
-    """The result of a configuration for the sampler: values to maximise, and how far a limit is violated."""
+    """A trial's result for the sampler: values to maximise, and by how much a limit is violated."""
 
     values: tuple[float, ...]
     violation: float = 0.0
@@ -36,7 +36,7 @@ class Feedback:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The reason not to run a suggestion, and its result for the sampler: None if it was tried."""
+    """The reason not to run a suggestion, and its feedback to the sampler: None if it was already tried."""
 
     kind: RejectedFor
     reason: str
@@ -44,7 +44,7 @@ class Refusal:
 
 
 class Sampler:
-    """Suggests configurations. `screen` says what to run for one: itself, a smaller one, or nothing."""
+    """Suggests configurations, and learns from the trials that ran them."""
 
     def __init__(self, space: Space, seed: int) -> None:
         self._space, self._rng = space, random.Random(seed)
@@ -55,7 +55,7 @@ class Sampler:
         self._running: dict[int, int] = {}
 
     def learn(self, earlier: Sequence[Trial]) -> None:
-        """Learns from the trials of an earlier session, as far as they lie in the space."""
+        """Learns from the trials of an earlier session whose configurations are in the space."""
         history = History(earlier, self._space)
         for place, trial in enumerate(
             t for t in earlier if t.outcome and configurations.contains(self._space, t.config)
@@ -65,9 +65,9 @@ class Sampler:
             self.ended(known, feedback(trial, history))
 
     def started(self, trial: Trial) -> None:
-        """Until its end, `trial` counts as a poor one: the next suggestion goes elsewhere.
+        """Adds a running trial, which counts as poor until it ends, so that the next suggestion differs.
 
-        What lies outside of the space is not learnt from: it was begun before the space was settled.
+        A configuration outside the space is ignored: it was started before the space was settled.
         """
         if not configurations.contains(self._space, trial.config):
             return
@@ -81,22 +81,23 @@ class Sampler:
         self._running[trial.number] = self._study.get_trials(deepcopy=False)[-1].number
 
     def ended(self, trial: Trial, feedback: Feedback) -> None:
-        """Learns what came of a trial that was started."""
+        """Reports the result of a trial that was started."""
         if (number := self._running.pop(trial.number, None)) is not None:
             self._tell(number, feedback)
 
     def _tell(self, number: int, feedback: Feedback) -> None:
         frozen = self._study.get_trials(deepcopy=False)[number]
-        handle = optuna.Trial(self._study, frozen._trial_id)  # the only way to one that was added
+        handle = optuna.Trial(self._study, frozen._trial_id)  # the only handle for a trial that was added
         handle.set_constraint("limits", feedback.violation)
         self._study.tell(handle, list(feedback.values))
 
     def suggest(
         self, screen: Callable[[Config], Config | Refusal], heuristics: Iterable[Config] = ()
     ) -> tuple[Config | None, list[RejectedSuggestion]]:
-        """Returns what to run, None when nothing is left, and what was passed over on the way.
+        """Returns the next configuration, None if none is left, and the suggestions rejected on the way.
 
-        If the sampler suggests what was tried already, something next to that is run.
+        `screen` returns the configuration to run for a suggestion, or a refusal. If a suggestion was already
+        tried, one of its neighbours is run.
         """
         passed: list[RejectedSuggestion] = []
         if (heuristic := _first(heuristics, screen)) is not None:
@@ -106,7 +107,7 @@ class Sampler:
             config = configuration(asked.params, self._space)
             screened = screen(config)
             if not isinstance(screened, Refusal):
-                self._study.tell(asked, state=TrialState.FAIL)  # told when it starts: it may be another one
+                self._study.tell(asked, state=TrialState.FAIL)  # added by `started`, as another one may run
                 return screened, passed
             if screened.feedback is not None:
                 self._tell(asked.number, screened.feedback)
@@ -121,7 +122,7 @@ class Sampler:
 
 
 def informed(history: History, earlier: Sequence[Trial], seed: int) -> Sampler:
-    """A sampler of the history's space, which knows what was found so far, and in an `earlier` session."""
+    """Returns a sampler that knows the trials of the history and of an `earlier` session."""
     sampler = Sampler(history.space, seed)
     sampler.learn(earlier)
     for trial in (t for t in history.trials if t.kind is not TrialKind.RACE):
@@ -132,27 +133,27 @@ def informed(history: History, earlier: Sequence[Trial], seed: int) -> Sampler:
 
 
 def _first(configs: Iterable[Config], screen: Callable[[Config], Config | Refusal]) -> Config | None:
-    """The first of `configs` that may be run."""
+    """Returns what to run for the first of `configs` that is not refused."""
     return next((v for v in map(screen, configs) if not isinstance(v, Refusal)), None)
 
 
 def make(seed: int) -> optuna.samplers.BaseSampler:
-    """TPE; knobs are sampled together, running trials count as poor ones. docs/benchmarks.md says why."""
+    """Returns a multivariate TPE sampler that counts running trials as poor; docs/benchmarks.md says why."""
     return optuna.samplers.TPESampler(
         seed=seed, multivariate=True, constant_liar=True, n_startup_trials=_STARTUP
     )
 
 
 def worst(space: Space) -> Feedback:
-    """Returns the result, for the sampler, of a configuration that cannot be run."""
+    """Returns the feedback for a configuration that cannot be run."""
     return Feedback((0.0, 0.0) if space.objective.select == "pareto" else (0.0,), 1.0)
 
 
 def feedback(trial: Trial, history: History) -> Feedback:
-    """Returns the result, for the sampler, of a trial that has ended, among all that are known.
+    """Returns the feedback for a trial that has ended, relative to the others of the history.
 
-    A stopped one is reported with what was known by then: its speed, and its quality as a share of
-    the baseline's at the same number of samples.
+    A stopped trial counts with its speed so far, and its quality as a share of the baseline's after as many
+    samples.
     """
     space, goal = history.space, history.space.objective
     if trial.outcome is None or trial.outcome.status is Status.FAILED:
@@ -176,7 +177,7 @@ def feedback(trial: Trial, history: History) -> Feedback:
 
 
 def _feedback_of_target(trial: Trial, target: float, over: float) -> Feedback:
-    """Returns the inverse of the time to the target; if that was not reached, what was lacking at the end."""
+    """Returns the inverse of the time to the target; if it was missed, how much was lacking at the end."""
     speed, samples = trial.samples_per_s, trial.measurement.samples
     if speed and (needed := objective.samples_to(trial, target)):
         return Feedback((speed / needed,), over)
@@ -187,7 +188,7 @@ def _feedback_of_target(trial: Trial, target: float, over: float) -> Feedback:
 
 
 def _quality_share(trial: Trial, history: History) -> float | None:
-    """Returns a trial's last quality as a share of the baseline's there; None if nothing can be compared."""
+    """Returns a trial's last quality as a share of the baseline's after as many samples; None if unknown."""
     reference, start = history.baseline_curve, history.start
     for point in reversed(trial.measurement.curve):
         there = (

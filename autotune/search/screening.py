@@ -1,4 +1,4 @@
-"""What is run for a suggestion: itself, with a smaller micro-batch, or nothing. Pure."""
+"""Accepts a suggestion, shrinks its micro-batch, or refuses it. Pure."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from autotune.space import configurations
 
 
 class Screening:
-    """Screens suggestions by what is known now: refuses what cannot fit, cannot win, or was tried."""
+    """Screens suggestions by the trials so far: refuses those that cannot fit, cannot win, or were tried."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class Screening:
         memory_limit_bytes: int | None,
         earlier: Sequence[Trial] = (),
     ) -> None:
-        """`earlier` trials, of another session, count for memory alone: speed has to be measured again."""
+        """`earlier` trials of another session count only for memory: speed has to be measured again."""
         space = history.space
         self._space, self._threshold = space, threshold
         self._worst = sampler.worst(space)
@@ -37,9 +37,9 @@ class Screening:
         self._sizes = space.micro_batch_sizes
         self._tried = {settings_key(t.config, {LENGTH}) for t in history.searched}
         self._speeds = history.speeds
-        # Where speed alone decides, it is known of every configuration that differs from a measured one in
-        # nothing that changes speed. Where quality decides nothing at all, none of these is worth a trial.
-        # Of two that may differ in their length, none of this is so.
+        # A configuration that differs from a measured one only in settings without effect on speed has its
+        # speed. It is not worth a trial if it is too slow, or if quality decides nothing. This does not hold
+        # for trainings that may differ in length.
         counts = not planning.is_wanted(space) and space.objective.target is None and bool(threshold.rivals)
         counts = counts and space.objective.select != "pareto"
         self._rival = threshold.rivals[0] if counts else None
@@ -59,7 +59,7 @@ class Screening:
             config = configurations.regrouped(space, config, size) or configurations.resized(
                 space, config, size
             )
-            if refusal := self._outside(config):  # accumulation that follows the batch takes memory, too
+            if refusal := self._outside(config):  # accumulation that follows the batch needs memory, too
                 return refusal
         if settings_key(config, {LENGTH}) in self._tried:
             return Refusal(RejectedFor.TRIED, "was already tried")

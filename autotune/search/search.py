@@ -1,4 +1,4 @@
-"""One search, whatever executes its trials: what runs next, what came out, when it is over."""
+"""One search, independent of what executes its trials: decides what runs next, and when it is over."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -29,11 +29,11 @@ TIME_UP = "the time is up"
 
 
 class Search:
-    """The bookkeeping of a search. Every change is in the study before anything else hears of it.
+    """The state of a search. Every change is in the study before anyone else hears of it.
 
-    `history` is what is known now: another one whenever a trial has begun or ended. `stopping` says why no
-    further trial is started, `fault` what is wrong with the machine and must be fixed before resuming;
-    `is_exhausted` that every configuration was tried, or is known not to be worth it.
+    `history` is replaced whenever a trial begins or ends. `stopping` is the reason that no further trial
+    starts, `fault` a problem of the machine to fix before resuming. `is_exhausted`: every configuration was
+    tried, or is not worth it.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Search:
         plan = studies.read(study).plan or Plan(space.budget.trials, space.budget.time)
         self._allowance = Allowance(plan, environment.clock)
         self._losses, self._reports, self._said = Losses(), dict[int, Report](), set[str]()
-        # The same seed would suggest the same again.
+        # After a resume the same seed would repeat the suggestions.
         self._seed = options.seed + len(study.get_trials(deepcopy=False))
         self._waiting = deque(self._recover())
         shared = {trial.number for trial in self._waiting if trial.measurement.shared}
@@ -62,14 +62,14 @@ class Search:
         known = History(options.earlier, self.space).ranked
         best_before = [t.config for t in known if configurations.contains(self.space, t.config)]
         self._heuristics = Heuristics(best_before, options.seed)
-        # Phases: each proposes the next trial, or nothing, and the first that does is followed.
+        # Phases, in order: the first one that proposes a trial decides.
         self._searching = (self._baseline, self._shorter_baseline, self._same_baseline, self._suggestion)
         self._finishing = (self._longer_best, self._confirmation, self._explanation)
         self.threshold = stopping.threshold(self.history)
         environment.publish(self.threshold)
 
     def _recover(self) -> list[Trial]:
-        """The trials that a killed process was running, but for those whose verdict was already written."""
+        """Records a killed process's trials that wrote a verdict; returns those that have to run again."""
         interrupted = []
         for trial in studies.recover(self._study, self.space.limits.memory_fraction):
             verdict = self._environment.verdict_of(trial)
@@ -82,34 +82,34 @@ class Search:
 
     @property
     def space(self) -> Space:
-        """The space as the pilot has settled it."""
+        """The space as settled by the pilot."""
         return self.history.space
 
     @property
     def asked(self) -> History:
-        """The history with the space that was asked for."""
+        """The history with the space as the user gave it."""
         return History(self.history.trials, self._asked)
 
     @property
     def plan(self) -> Plan:
-        """The time and trials that the search may spend, and has spent by now."""
+        """The time and trials that the search may spend, and the time spent so far."""
         return self._allowance.plan()
 
     def trials(self) -> list[Trial]:
-        """Every trial so far, running ones, repeats and ablation steps included."""
+        """Returns every trial so far, including running ones, repeats and ablation steps."""
         return list(self.history.trials)
 
     def running(self) -> Sequence[Trial]:
         return self._running.trials()
 
     def has_failed(self, number: int) -> bool:
-        """Returns True if a trial has ended as failed: one that runs again has not ended."""
+        """Returns True if a trial has failed for good; one that will run again has not."""
         outcome = self.history.of(number).outcome
         return outcome is not None and outcome.status is Status.FAILED
 
     @property
     def remaining(self) -> int:
-        """Trials that are still to end, as far as that is known."""
+        """Number of trials still to end, as far as it is known."""
         begun = len(self._running) + len(self._waiting)
         if not self._is_searched():
             return begun + self._allowance.trials_left(len(self.history.searched))
@@ -127,12 +127,12 @@ class Search:
 
     @property
     def kept_time(self) -> bool:
-        """Returns True if trials were left out, so that there was time to confirm the winner."""
+        """True if trials were left out to keep time for confirming the winner."""
         left = self._allowance.trials_left(len(self.history.searched))
         return not self.is_exhausted and not self.stopping and left > 0
 
     def is_over(self) -> bool:
-        """Returns True if running trials, too, should be stopped."""
+        """Returns True if running trials should be stopped too."""
         if not self._environment.is_in_place():
             self.stop("the session is gone")
         if self._allowance.is_time_up:
@@ -140,20 +140,20 @@ class Search:
         return self.stopping is not None
 
     def say(self, text: str | None, *, once: str = "") -> None:
-        """Tells the listener, if there is something to tell; a text with a key `once` only the first time."""
+        """Notifies the listener, if there is a text; for a given key `once` only the first time."""
         if text and once not in self._said:
             self._said |= {once} - {""}
             self._listener.note(text)
 
     def stop(self, reason: str, *, interrupted: bool = False) -> None:
-        """Starts nothing more, for `reason`, or because it is `interrupted`. The first reason stays."""
+        """Starts no further trial, for `reason`; the first reason is kept. `interrupted`: by the user."""
         self.is_interrupted |= interrupted and self.stopping is None
         self.stopping = self.stopping or reason
 
     def next(self) -> Trial | None:
-        """The next trial to run, None when there is none now: ask again when one has ended.
+        """Returns the next trial to run; None if there is none now: ask again when one has ended.
 
-        Interrupted ones come first, then what the first phase proposes that has anything to run.
+        Interrupted trials come first, then the proposal of the first phase that has one.
         """
         if self.is_over() or self._running.is_closed:
             return None
@@ -173,7 +173,7 @@ class Search:
 
     def _next_proposed(self) -> Trial | None:
         proposal = _first(self._searching)
-        if proposal is None and not self._running:  # or else what runs may change what there is to finish
+        if proposal is None and not self._running:  # running trials may still change it
             proposal = _first(self._finishing)
         return self._begin(proposal) if proposal else None
 
@@ -205,7 +205,7 @@ class Search:
         return None if config is None else Proposal(config)
 
     def _confirmation(self) -> Proposal | None:
-        # Nothing runs, and nothing was suggested, although there is time.
+        # Nothing runs and nothing was suggested, although time is left.
         self.is_exhausted = self.is_exhausted or not self._is_searched()
         return confirm.next_step(self.history)
 
@@ -224,12 +224,12 @@ class Search:
             race=new.race,
         )
         self.history = self.history.after(trial)
-        if trial.kind is not TrialKind.RACE:  # which is of many configurations
+        if trial.kind is not TrialKind.RACE:  # a race has several configurations
             self._sampler.started(trial)
         return trial
 
     def progress(self, report: Report) -> None:
-        """A running trial's latest figures; its end, when the report has an outcome."""
+        """Takes in a running trial's latest figures, and its end if the report has an outcome."""
         trial, outcome = self._running.get(report.number), report.outcome
         if trial is None:
             return
@@ -246,16 +246,16 @@ class Search:
             self.end(trial.number, outcome, report.measurement)
 
     def _interrupt(self, trial: Trial, outcome: Outcome) -> None:
-        """Puts `trial` back and stops: what stopped it would stop the next one, too."""
+        """Puts `trial` back and stops the search: what interrupted it would interrupt the next one, too."""
         self._running.take(trial.number)
         self._waiting.append(trial)
         self._listener.ended(replace(trial, outcome=outcome))
-        if self.stopping is None:  # or else it was asked to
+        if self.stopping is None:  # otherwise the stop was requested
             self.fault = outcome.reason
             self.stop(self.fault)
 
     def end(self, number: int, outcome: Outcome, measurement: Measurement) -> None:
-        """A trial has ended; saying so again changes nothing."""
+        """Ends a trial; a second call changes nothing."""
         ended = self._running.end(number, outcome, measurement)
         if ended is None:
             return
@@ -276,7 +276,7 @@ class Search:
         self._environment.settle()
 
     def _settle(self) -> None:
-        """Takes in what the pilot has found, once it is done."""
+        """Settles the space once the pilot is done, and reports its findings."""
         asked = self.asked
         settled = pilot.settled(asked)
         if settled.space != self.space:
@@ -286,7 +286,7 @@ class Search:
         self.say(schedules.said(self.history), once="schedule")
 
     def lose(self, number: int, reason: str, *, out_of_memory: bool = False) -> None:
-        """Something has killed a trial, or its supervisor, without a word. It runs again, or is given up."""
+        """Handles the sudden death of a trial or its supervisor: it runs again, or is given up."""
         come_to = self._reports[number].measurement.quality_samples if number in self._reports else 0
         outcome = self._losses.add(number, come_to, reason, out_of_memory=out_of_memory)
         if outcome is None:
@@ -295,7 +295,7 @@ class Search:
             self.end(number, *(self._verdict_of(number) or (outcome, Measurement())))
 
     def put_back(self, number: int, reason: str) -> None:
-        """A trial was broken off. A verdict that was written counts; else it resumes from its checkpoint."""
+        """Requeues an interrupted trial to resume from its checkpoint, unless it has written its verdict."""
         if (verdict := self._verdict_of(number)) is not None:
             self.end(number, *verdict)
         elif (trial := self._running.take(number)) is not None:
@@ -307,10 +307,10 @@ class Search:
         return self._environment.verdict_of(trial) if trial else None
 
     def host_memory_bytes(self, number: int) -> float:
-        """Returns what a running trial was last seen to hold of the host's memory."""
+        """Returns the host memory that a running trial last reported, 0 if none."""
         return self._reports[number].telemetry.get("host_rss_bytes", 0.0) if number in self._reports else 0.0
 
 
 def _first(phases: Iterable[Callable[[], Proposal | None]]) -> Proposal | None:
-    """Returns what the first of `phases` proposes that has anything to run."""
+    """Returns the proposal of the first of `phases` that has one."""
     return next((proposal for phase in phases if (proposal := phase()) is not None), None)

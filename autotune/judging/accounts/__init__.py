@@ -1,4 +1,4 @@
-"""What is said of a search: why trials did not win, what trainings cost, what was promised.
+"""Accounts of a search: why trials did not win, what trainings cost, whether promises are kept.
 
 May import `measurement` and `decisions`; decides nothing.
 """

@@ -1,4 +1,4 @@
-"""What a training takes with a trial's settings: time, energy, money; and its gain. Pure."""
+"""Estimates time, energy, money and gain of a training with a trial's settings. Pure."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _S_PER_HOUR, _W_PER_KW = 3600.0, 1000.0
 
 @dataclass(frozen=True)
 class Prices:
-    """The price of an hour on the machine, and of a kilowatt-hour; None if not given."""
+    """The prices of an hour on the machine and of a kilowatt-hour; None if not given."""
 
     per_hour: float | None = None
     per_kwh: float | None = None
@@ -23,15 +23,11 @@ class Prices:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of the whole training, about; intervals are at 95%.
-
-    `kwh` is what the GPU uses at the mean power of the trials, None if none has shown it. `money` is None
-    without a price, and if energy has one and is not known.
-    """
+    """The estimated cost of the whole training; intervals are at 95%."""
 
     hours: Figure
-    kwh: Figure | None = None
-    money: Figure | None = None
+    kwh: Figure | None = None  # of the GPU, at the trials' mean power; None if no trial measured it
+    money: Figure | None = None  # None without prices, or if the energy has one and is not known
 
 
 def cost(trial: Trial, history: History, whole_s: Figure, prices: Prices | None) -> Cost:
@@ -42,7 +38,7 @@ def cost(trial: Trial, history: History, whole_s: Figure, prices: Prices | None)
 
 
 def _power_w(trial: Trial, history: History) -> Figure | None:
-    """Mean power of the GPU in runs that had it to themselves: what others use is in it, too."""
+    """Returns the GPU's mean power, from runs that had it to themselves: it includes what others use."""
     runs = [run.measurement for run in history.runs_of(trial.number)]
     alone = [m for m in runs if not m.shared and m.origin == trial.measurement.origin]
     found = estimates.mean([m.telemetry["gpu_power_w"] for m in alone if "gpu_power_w" in m.telemetry])
@@ -60,15 +56,15 @@ def _money(hours: Figure, kwh: Figure | None, prices: Prices) -> Figure | None:
 
 
 def _sum(ends: list[float | None]) -> float | None:
-    """Adds up ends of intervals: energy goes with time, so both are at the same end together."""
+    """Adds up ends of intervals: energy grows with time, so both are at the same end together."""
     return None if None in ends else math.fsum(end or 0.0 for end in ends)
 
 
 def gain(trial: Trial, history: History) -> Figure | None:
-    """Returns how many times less time a training takes than the baseline's, or with a target until there.
+    """Returns the time of the baseline's training, or its time to the target, over that of the trial's.
 
-    A repeat has the gain of what it repeats. If there is a claim, it is the claim's. None if it is not known,
-    as of a race.
+    It is that of the claim, if there is one; a repeat has that of the trial it repeats. None if unknown, as
+    for a race.
     """
     speed, target = history.factor(trial), history.space.objective.target
     if speed is None:

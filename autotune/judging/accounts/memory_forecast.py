@@ -1,6 +1,6 @@
-"""Predicts what of a configuration fits into another memory: on a smaller GPU, or a larger one. Pure.
+"""Predicts the largest micro-batch of a configuration that fits a GPU of another size. Pure.
 
-Memory alone is predicted, by the model that the search itself uses. Speed on another device is not known.
+Only memory is predicted, with the model that the search uses; speed on another device is not known.
 """
 
 import math
@@ -22,41 +22,31 @@ _FEWEST_SIZES = 2  # of micro-batches: a line through one point has any slope
 
 @dataclass(frozen=True)
 class Fit:
-    """The configuration to run with `memory_bytes` of memory: the largest micro-batch that surely fits.
-
-    `config` has the accumulation and the learning rate that go with it, `peak` is what it is predicted to
-    need of `allowed_bytes`. If nothing fits, or that is not known, they are None for a `reason`.
-    `keeps_batch` says that the effective batch is the one that was measured; with another one the quality is
-    not known.
-    """
+    """The configuration to run with `memory_bytes` of memory: the largest micro-batch that surely fits."""
 
     memory_bytes: int
     allowed_bytes: int
-    config: Config | None = None
+    config: Config | None = None  # with fitting accumulation and learning rate; None for a `reason`
     effective_batch_size: int | None = None
-    keeps_batch: bool = False
+    keeps_batch: bool = False  # the effective batch is the measured one; otherwise the quality is unknown
     peak: Prediction | None = None
-    reason: str = ""
+    reason: str = ""  # that nothing fits, or that it is not known
 
 
 @dataclass(frozen=True)
 class MemoryForecast:
-    """The `fits` of a trial's configuration into other memories, of which peaks may take `memory_fraction`.
-
-    They are those of a GPU's tensors, or else of the processes on the host. `is_rising` says that the
-    trial's own still grew when it ended.
-    """
+    """The fits of a trial's configuration into memories of other sizes."""
 
     trial: int
     config: Config
-    is_of_gpu: bool
-    memory_fraction: float
-    is_rising: bool
+    is_of_gpu: bool  # peaks are those of tensors on the GPU, else of processes on the host
+    memory_fraction: float  # share of the memory that a peak may take
+    is_rising: bool  # the trial's own peak still grew when it ended
     fits: tuple[Fit, ...]
 
 
 def forecast(trial: Trial, history: History, sizes_bytes: Sequence[int] = SIZES_BYTES) -> MemoryForecast:
-    """Returns what of the configuration of `trial` fits into each of these memories."""
+    """Returns how the configuration of `trial` fits into memories of these sizes."""
     unknown = _why_not_known(trial, history)
     candidates = [] if unknown else list(_candidates(trial.config, history.space))
     found = [_fit(size, trial, candidates, history) for size in sizes_bytes]
@@ -75,7 +65,7 @@ def _is_of_gpu(history: History) -> bool:
 
 
 def _why_not_known(trial: Trial, history: History) -> str:
-    """Returns why no peak can be predicted; empty if it can."""
+    """Returns the reason that no peak can be predicted; empty if it can."""
     if MICRO_BATCH not in trial.config:
         return f"not known: {MICRO_BATCH} is no knob, so no trial shows what another one needs"
     sizes = {t.config[MICRO_BATCH] for t in history.trials if _shows_peak(t)}
@@ -91,14 +81,14 @@ def _shows_peak(trial: Trial) -> bool:
 
 
 def _fit(memory_bytes: int, trial: Trial, candidates: Iterable[Config], history: History) -> Fit:
-    """The first of the `candidates` that fits; they are the largest first."""
+    """Returns the first of the `candidates` that fits; they are ordered from the largest."""
     space, fraction = history.space, history.space.limits.memory_fraction
     limit_bytes = _limit_bytes(memory_bytes, history)
     model = MemoryModel(history.trials, fraction=fraction, limit_bytes=limit_bytes, known=space.known)
     none = Fit(memory_bytes, int(fraction * limit_bytes))
     for config in candidates:
         peak, why_unfit = model.predict(config), model.why_unfit(config)
-        if peak is None:  # of none: `_why_not_known` has asked for a peak
+        if peak is None:  # not reached: `_why_not_known` requires a peak
             continue
         if why_unfit:
             none = replace(none, reason=f"nothing fits: {MICRO_BATCH} {config[MICRO_BATCH]} {why_unfit}")
@@ -123,7 +113,7 @@ def _limit_bytes(memory_bytes: int, history: History) -> int:
 
 
 def _doubt(config: Config, peak: Prediction, allowed_bytes: int) -> str:
-    """Returns what to say of a configuration that may fit, and may not."""
+    """Returns the reason for a configuration that may or may not fit."""
     low, high = units.format_bytes(peak.low_bytes), units.format_bytes(peak.high_bytes)
     return (
         f"not known: {MICRO_BATCH} {config[MICRO_BATCH]} may need {low} to {high} "
@@ -132,9 +122,9 @@ def _doubt(config: Config, peak: Prediction, allowed_bytes: int) -> str:
 
 
 def _candidates(config: Config, space: Space) -> Iterator[Config]:
-    """`config` with every micro-batch that its effective batch allows, the largest first.
+    """Yields `config` with every micro-batch that its effective batch allows, the largest first.
 
-    They are those of the knob, and the powers of two below and above them, or within if it is a range.
+    Sizes are those of the knob and the powers of two outside of them, or any power of two for a range.
     """
     knob = space.drawn_knobs[MICRO_BATCH].drawn_from
     known = {int(value or 1) for value in (*(knob.choice or knob.bounds), config[MICRO_BATCH])}
@@ -147,10 +137,10 @@ def _candidates(config: Config, space: Space) -> Iterator[Config]:
 
 
 def _resized(config: Config, space: Space, size: int) -> dict[str, Setting] | None:
-    """`config` with another micro-batch, and the accumulation that keeps its effective batch.
+    """Returns `config` with another micro-batch, and the accumulation that keeps its effective batch.
 
-    A micro-batch that is larger than that is not accumulated, and the learning rate follows it if the
-    space says so. None if a smaller one does not divide the effective batch.
+    A micro-batch above the effective batch raises it, and the learning rate follows if the space says so.
+    None if a smaller one does not divide the effective batch.
     """
     whole, resized = space.effective_batch_size(config), {**config, MICRO_BATCH: size}
     if ACCUMULATION in space.baseline:

@@ -1,7 +1,7 @@
-"""What a training spends outside of its steps, about: on evaluations, checkpoints and logging. Pure.
+"""Estimates a training's time outside of its steps: evaluations, checkpoints and logging. Pure.
 
-A trial is evaluated when the tuner wants to know its quality, so its own time says nothing of that. One
-evaluation is timed in trials, and counted as often as the user's own training has one.
+A trial is evaluated as often as the tuner needs, not as often as the training. So the time of one evaluation
+is measured in trials, and multiplied by the training's own number of evaluations.
 """
 
 import math
@@ -14,22 +14,19 @@ from autotune.judging.measurement import estimates
 from autotune.judging.measurement.estimates import Figure, within
 from autotune.space.space import Space
 
-_FROM_RUN_TO_RUN = 0.05  # of an evaluation's time: what its scatter within a run does not show
+_FROM_RUN_TO_RUN = 0.05  # of an evaluation's time: variation that does not show within a run
 
 
 @dataclass(frozen=True)
 class InRace:
-    """The seconds that evaluations add to a sample in a race, in which there are none.
+    """The time of evaluations that is added to the speed in a race, which has none."""
 
-    The speed may be wrong by a part of `unsure` for that.
-    """
-
-    outside_s: float = 0.0
-    unsure: float = 0.0
+    outside_s: float = 0.0  # per sample
+    unsure: float = 0.0  # share of the speed by which that may be wrong
 
 
 def in_race(trial: Trial, space: Space) -> InRace:
-    """Returns what is added for the settings of `trial`: nothing if evaluations are no part of the speed."""
+    """Returns the time to add for the settings of `trial`: none if evaluations are no part of the speed."""
     seen, speed = trial.measurement.outside, trial.samples_per_s
     if not space.objective.counts_evaluations or seen.evaluation_s is None or speed is None:
         return InRace()
@@ -42,9 +39,9 @@ def in_race(trial: Trial, space: Space) -> InRace:
 
 
 def _every(trial: Trial, space: Space) -> float | None:
-    """Returns the samples between two evaluations of the whole training; None if that is not known.
+    """Returns the samples between two evaluations of the whole training; None if they are not known.
 
-    Where they are part of the speed, it is then as often as in the trial.
+    If evaluations are part of the speed, the trial's own interval is used then.
     """
     known = space.samples_per_evaluation(trial.config)
     if known is not None or not space.objective.counts_evaluations:
@@ -54,22 +51,17 @@ def _every(trial: Trial, space: Space) -> float | None:
 
 @dataclass(frozen=True)
 class Spent:
-    """The parts of the time that the whole training takes with a trial's settings, about.
+    """The estimated parts of the time of the whole training with a trial's settings."""
 
-    `evaluations` and `pauses` are shares of its time, the former None if that is not known. Of a sample
-    the training alone takes `step_s` seconds, all of it `sample_s`: `half_s` and `evaluation_half_s` are half
-    the 95% intervals of the one and of what the other adds, the former None if it is not known.
-    """
-
-    evaluations: float | None
-    pauses: float
-    step_s: float
-    sample_s: float
-    half_s: float | None = None
-    evaluation_half_s: float = 0.0
+    evaluations: float | None  # share of the time; None if it is not known
+    pauses: float  # share of the time
+    step_s: float  # per sample, without evaluations
+    sample_s: float  # per sample, with evaluations
+    half_s: float | None = None  # half the 95% interval of `step_s`; None if it is not known
+    evaluation_half_s: float = 0.0  # half the 95% interval of the time that evaluations add
 
     def whole_s(self, samples: int, *, is_counted: bool) -> Figure:
-        """Returns the seconds of a training of so many samples, with its evaluations if they are counted."""
+        """Returns the seconds of a training of `samples`, with its evaluations if they are counted."""
         value = samples * (self.sample_s if is_counted else self.step_s)
         if self.half_s is None:
             return Figure(value)
@@ -78,7 +70,7 @@ class Spent:
 
 
 def spent(trial: Trial, history: History) -> Spent | None:
-    """Returns how the settings of `trial` spend their time; None if it has shown no throughput."""
+    """Returns the parts of the time with the settings of `trial`; None without a throughput."""
     speed, space = history.throughput(trial), history.space
     if speed is None or speed.value <= 0:
         return None
@@ -98,9 +90,9 @@ def spent(trial: Trial, history: History) -> Spent | None:
 
 
 def _evaluation_s(trial: Trial, history: History) -> Figure | None:
-    """Seconds of evaluation per sample of the whole training, the mean of all runs.
+    """Returns the seconds of evaluation per sample of the whole training, the mean of all runs.
 
-    How far that may be off is what runs show, or else the run's own evaluations, and never less than usual.
+    The interval is from the scatter between runs, or within a single run, but at least the usual variation.
     """
     every = _every(trial, history.space)
     seen = [run.measurement.outside for run in history.runs_of(trial.number)]

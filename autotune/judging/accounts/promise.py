@@ -1,10 +1,9 @@
-"""What a session has said of settings, and whether the training that follows keeps it. Pure.
+"""Compares the figures that a session promised for settings with the training that follows. Pure.
 
-A promise is the figure that was shown. It held if the training reaches 95% of it with confidence, however
-sure the search was of it, and is broken if the training falls short with confidence, both intervals
-allowed for. In between nothing is decided. A machine on which equal trials differed in speed may differ as
-much from then to now, and that breaks no promise. One training is one seed, so that its quality is compared
-with what was to be kept, with the scatter that equal runs have shown.
+A promise is the figure that was shown. It held if the training certainly reaches 95% of it, whatever the
+interval of the search was, and is broken if it certainly falls short, given both intervals; otherwise it is
+undecided. If equal trials differed in speed, a difference of that size breaks no promise. A training is a
+single seed, so its quality is compared with the least to keep, less the scatter between equal runs.
 """
 
 import math
@@ -21,13 +20,13 @@ from autotune.judging.measurement import curves, estimates
 from autotune.judging.measurement.estimates import Figure
 from autotune.space.sections import Objective
 
-SLACK = 0.05  # of what was promised: days differ by as much on a machine that nothing is wrong with
-_SLACK_BYTES = 64 * 2**20  # by which the memory of one training differs from day to day, caches and libraries
-_SCATTERS = 2.0  # standard deviations between equal runs, beyond which a quality is no chance
+SLACK = 0.05  # relative: a healthy machine differs as much from day to day
+_SLACK_BYTES = 64 * 2**20  # equal trainings differ as much in memory: caches, libraries
+_SCATTERS = 2.0  # SDs between equal runs beyond which a difference is not chance
 
 
 class Answer(StrEnum):
-    """The answer to the question whether what was promised came."""
+    """The answer to the question whether a promise held."""
 
     HELD = "held"
     BROKEN = "did not hold"
@@ -36,46 +35,34 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True)
 class Promise:
-    """The figures that a session has shown of a trial's settings, with intervals of 95% if there are any.
-
-    `quality` is the tuner's own, of which higher is better, after so many `samples`; `least` is what was to
-    be kept, and `scatter` the standard deviation between equal runs. All three are None if nothing is
-    known of them. With a target both are the target, and `samples` is what the slowest of the runs needed.
-    `memory_bytes` are of the training process alone. `origin` says on what device and of which code it was
-    measured, as that of a `Measurement`. `moved` is how much faster than the slowest of equal trials the
-    fastest one was, at most.
-    """
+    """The figures that a session has shown for a trial's settings; None if they are not known."""
 
     session: str
     trial: int
-    samples: int
-    throughput: Figure | None
-    quality: float | None
-    least: float | None
-    scatter: float | None
-    memory_bytes: int | None
-    origin: tuple[str, str]
-    moved: float = 0.0
+    samples: int  # of the training; with a target, those that the slowest run needed to reach it
+    throughput: Figure | None  # with a 95% interval, if there is one
+    quality: float | None  # after `samples`, higher is better; the target if there is one
+    least: float | None  # quality to keep; the target if there is one
+    scatter: float | None  # SD of the quality between equal runs
+    memory_bytes: int | None  # of the training process alone
+    origin: tuple[str, str]  # device and revision, as that of a `Measurement`
+    moved: float = 0.0  # largest relative difference in speed between equal trials
     has_target: bool = False
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The answer on one figure of a promise, and a line that says why.
-
-    `promised` and `found` are samples per second, the quality in the user's own sign, bytes. What the
-    training has not reached yet is not `found`.
-    """
+    """The answer on one figure of a promise: samples per second, quality in the user's sign, or bytes."""
 
     what: str
     answer: Answer
-    text: str
+    text: str  # the reason, in a line
     promised: Figure
-    found: Figure | None
+    found: Figure | None  # None if the training has not got there yet
 
 
 def promised(trial: Trial, history: History, session: str) -> Promise:
-    """Returns what a session promises of the settings of `trial`."""
+    """Returns the promise of a session about the settings of `trial`."""
     found, goal = history.quality(trial), history.space.objective
     counts = found is not None and not goal.takes_any_quality
     noise = history.noise
@@ -97,15 +84,15 @@ def promised(trial: Trial, history: History, session: str) -> Promise:
 
 
 def kept(promise: Promise, shown: Measurement, goal: Objective, unit: str) -> list[Kept]:
-    """Returns what became of everything that was promised."""
+    """Returns the answer on each figure that was promised."""
     found = (_speed(promise, shown, unit), _quality(promise, shown, goal, unit), _memory(promise, shown))
     return [_with_origin(one, promise, shown) for one in found if one is not None]
 
 
 def _with_origin(one: Kept, promise: Promise, shown: Measurement) -> Kept:
-    """Returns `one` with what of its origin is not the promise's, if both are known.
+    """Returns `one` with a note if device or code differ from the promise's.
 
-    Speed and memory of different devices are not compared: nothing is decided of them.
+    Speed and memory on another device are undecided.
     """
     device, code = promise.origin
     is_moved = bool(device) and shown.device not in {"", device} and one.what != "quality"
@@ -116,7 +103,7 @@ def _with_origin(one: Kept, promise: Promise, shown: Measurement) -> Kept:
 
 
 def _speed(promise: Promise, shown: Measurement, unit: str) -> Kept | None:
-    """Held by the training's own interval, against the figure that was shown; broken by that of both."""
+    """Returns the answer on the speed: held by the training's own interval, broken by both intervals."""
     if promise.throughput is None:
         return None
     found = estimates.of_run(shown.throughput)
@@ -135,14 +122,14 @@ def _speed(promise: Promise, shown: Measurement, unit: str) -> Kept | None:
 
 
 def compare_speed(ratio: float) -> str:
-    """`as promised`, or `7% slower`: a speed that is `ratio` times the one that was promised."""
+    """Formats the `ratio` of a speed to the promised one: `as promised`, or `7% slower`."""
     if abs(ratio - 1) < SLACK:
         return "as promised"
     return f"{abs(ratio - 1):.0%} {'faster' if ratio > 1 else 'slower'}"
 
 
 def _quality(promise: Promise, shown: Measurement, goal: Objective, unit: str) -> Kept | None:
-    """Of the first evaluation after as many samples as the promise is of: a longer training learns more."""
+    """Returns the answer on the quality, at the first evaluation after as many samples as promised."""
     if promise.least is None:
         return None
     least, promised = (goal.turned(value) for value in (promise.least, promise.quality or 0.0))
@@ -165,7 +152,7 @@ def _quality(promise: Promise, shown: Measurement, goal: Objective, unit: str) -
 
 
 def _memory(promise: Promise, shown: Measurement) -> Kept | None:
-    """Of what the training process held, without others that it starts: a trial may have had none of them."""
+    """Returns the answer on the memory of the training process alone, without processes that it starts."""
     if not promise.memory_bytes:
         return None
     own_bytes = shown.own_peak_bytes
@@ -191,9 +178,9 @@ def _answer(*, is_kept: bool, is_broken: bool) -> Answer:
 
 
 def overall(answers: Sequence[Kept], outcome: Outcome | None) -> Answer:
-    """Returns broken if one is, held if all are, and else not decided.
+    """Returns BROKEN if any answer is, HELD if all are, else UNDECIDED.
 
-    Of a training whose `outcome` is a failure nothing held, however well it did before.
+    A training whose `outcome` is a failure never held, however well it did before.
     """
     found = {one.answer for one in answers}
     if Answer.BROKEN in found:

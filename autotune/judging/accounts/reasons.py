@@ -1,4 +1,4 @@
-"""Why each trial has not won, in one word and in figures. Pure."""
+"""Explains for each trial why it has not won, as a reason and in words. Pure."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ _FAILURES = {Failure.OOM: Reason.OOM, Failure.DIVERGED: Reason.DIVERGED, Failure
 
 
 def counts(history: History) -> Counter[Reason]:
-    """Returns how many trials besides the baseline have not won for which reason."""
+    """Counts by reason the trials, besides the baseline, that have not won."""
     found = {t.number: Reason.UNCONFIRMED for t in history.better}
     found |= {t.number: _of_refuted(t, history) for t, _ in confirm.refuted(history)}
     others = [t for t in history.searched if t.number]
@@ -26,7 +26,7 @@ def _of_refuted(trial: Trial, history: History) -> Reason:
 
 
 def _of_inferior(trial: Trial, history: History) -> Reason:
-    """Returns the reason of a trial which is no better than the baseline by its own run."""
+    """Returns the reason for a trial that is no better than the baseline by its own run."""
     outcome = trial.outcome
     if outcome is None or outcome.status is Status.INTERRUPTED:
         return Reason.OPEN
@@ -62,13 +62,13 @@ def _is_faster(trial: Trial, history: History) -> bool:
 
 
 def why(trial: Trial, history: History) -> str:
-    """Returns why a trial ended as it did; of one that completed, what keeps it from being recommended."""
+    """Returns the reason that a completed trial is not recommended, else the reason for its end."""
     ended = trial.outcome.reason if trial.outcome else ""
     return lacking(trial, history) or ended
 
 
 def lacking(trial: Trial, history: History) -> str | None:
-    """Returns the constraint that a completed trial breaks, or what is wrong with its memory or quality."""
+    """Returns the fault of a completed trial in constraints, memory or quality; None if there is none."""
     if broken := history.breaks(trial):
         return broken
     if not trial.completed or trial.kind is not TrialKind.SEARCHED:
@@ -88,7 +88,7 @@ def lacking(trial: Trial, history: History) -> str | None:
 
 
 def summary(history: History) -> str:
-    """Returns `of 12 other trials, 5 ran faster and lost the quality, 4 ran out of memory, ...`."""
+    """Formats all reasons: `of 12 other trials, 5 ran faster and lost the quality, 4 ran out of memory`."""
     found = counts(history)
     if not found:
         return "nothing else was tried"

@@ -1,4 +1,4 @@
-"""Says whether a training's learning rate ends with the training, as its trials have shown. Pure."""
+"""Tells from trials whether the learning-rate schedule follows the length of the training. Pure."""
 
 from autotune.core.common_names import ENDS, EPOCHS, OF_SCHEDULES
 from autotune.core.measurement import Schedule
@@ -6,16 +6,16 @@ from autotune.core.settings import LENGTH, settings_key
 from autotune.core.trial import Trial
 from autotune.judging.decisions.history import History
 
-# Of its fall, that a shorter schedule may lack at its end: one that moves once an epoch ends an epoch early.
-# One that is cut at half its length lacks about half of it.
+# Share of the fall that a shorter schedule may lack at its end: one that changes once per epoch ends an epoch
+# early, one that is cut at half its length lacks about half.
 _LACKING = 0.25
-_SHORTER = 0.9  # of the baseline's length: what is a length of its own
+_SHORTER = 0.9  # of the baseline's length: longer ones count as equal
 
 
 def said(history: History) -> str | None:
-    """Returns what is known of the learning rate, in a sentence; None if it is constant, or not known.
+    """Returns a sentence about the learning-rate schedule; None if the rate is constant or not known.
 
-    With a length that is planned that takes a second training of the baseline's settings, at another length.
+    If lengths are planned, it takes a second training of the baseline's settings at another length.
     """
     baseline = history.baseline
     ours = baseline.measurement.schedule if baseline else None
@@ -45,7 +45,7 @@ def _is_shorter(trial: Trial, baseline: Trial, history: History) -> bool:
 
 
 def _cut(ours: Schedule, history: History) -> str:
-    """Returns what to do about a trial that is a piece of a longer schedule."""
+    """Returns advice for a trial that is only a part of a longer schedule."""
     space = history.space
     paths = {name: space.naming.path(name) for name in space.baseline}
     known = [path for path in paths.values() if path.rpartition(".")[2] in {*ENDS, *OF_SCHEDULES}]

@@ -1,4 +1,4 @@
-"""What follows from the trials: what counts, who wins, what runs next, what is stopped.
+"""Decisions that follow from the trials: who wins, what runs next, which trials are stopped.
 
 May import `measurement`.
 """

@@ -1,11 +1,10 @@
-"""Ablation: from the baseline to the confirmed winner, one knob at a time: what each of them brings. Pure.
+"""Ablation: turns the baseline into the confirmed winner one knob at a time. Pure.
 
 The path is greedy as in Fawcett and Hoos, "Analysing differences between algorithm configurations through
-ablation" (Journal of Heuristics 22, 2016). They try every knob that is left at each step and take the best;
-here a step is one run at most, so the one is taken that is measured already, or else that can be.
+ablation" (Journal of Heuristics 22, 2016). They try every remaining knob at each step and take the best; here
+a step is at most one run, so a knob is taken whose step is already measured, or else can be.
 
-What lies in between is measured as the winner's repeats were: alone on the device. What the search has
-measured like that already is not measured again.
+Steps are measured alone on the device, as the winner's repeats were. Suitable trials of the search count.
 """
 
 from collections.abc import Sequence
@@ -27,31 +26,26 @@ _FAILS_AGAIN = frozenset({Failure.ERROR, Failure.TIMEOUT})
 
 @dataclass(frozen=True)
 class Step:
-    """One knob: its value before and after, the configuration after it, and what the change has brought.
+    """The change of one knob, and its effect; not measured yet if it has neither `trial` nor `reason`.
 
-    The trial numbered `trial` has measured that configuration; `throughput` is what is known of it, and
-    `factor` what that is times the last one known before. A step that could not be measured has a `reason`
-    instead, and the factor of the next one is of both changes `together`. One with neither is still to be
-    measured.
-
-    The factors multiply to that of the winner's throughput: what knobs do only together is the later one's.
+    The factors multiply to the winner's: an effect that knobs have only together counts for the later one.
     """
 
     knob: str
     before: Setting
     after: Setting
-    trial: int | None = None
+    trial: int | None = None  # that measured `config`
     throughput: Figure | None = None
-    factor: Figure | None = None
-    reason: str = ""
-    together: tuple[str, ...] = ()
-    config: Config = field(default_factory=dict)
+    factor: Figure | None = None  # of the throughput, relative to the last measured step
+    reason: str = ""  # that it cannot be measured; the next factor then covers both changes
+    together: tuple[str, ...] = ()  # earlier knobs that the factor covers as well
+    config: Config = field(default_factory=dict)  # after the change
 
 
 def steps(history: History) -> list[Step]:
-    """The path to the confirmed winner, in order; empty if none is confirmed, or nothing makes it faster.
+    """Returns the path to the confirmed winner; empty if none is confirmed, or none of its knobs moves speed.
 
-    Settings that change no speed are no steps: in between, they are the baseline's.
+    Settings without effect on speed are no steps, and stay the baseline's on the way.
     """
     found = confirm.confirmed(history)
     if found is None:
@@ -78,7 +72,7 @@ def steps(history: History) -> list[Step]:
 
 
 def _factor(trial: Trial, last: Trial | None, history: History) -> Figure | None:
-    """Returns how many times the throughput of `last` the trial has."""
+    """Returns the throughput of `trial` relative to that of `last`."""
     if last is None or last is history.baseline:
         return history.factor(trial)
     ours, theirs = history.throughput(trial), history.throughput(last)
@@ -86,9 +80,9 @@ def _factor(trial: Trial, last: Trial | None, history: History) -> Figure | None
 
 
 def next_step(history: History) -> Proposal | None:
-    """Returns what to measure next on the way to the winner; None when all is measured.
+    """Returns the next step to measure on the way to the winner; None when all are measured.
 
-    That may be the baseline, if it was measured only alongside other trials, and the winner alone.
+    It may be the baseline, if that was measured only alongside other trials, but the winner alone.
     """
     path, found = steps(history), confirm.confirmed(history)
     if found is None or not path:
@@ -117,11 +111,11 @@ class _Known:
                 self._failed.setdefault(key, trial)
 
     def measured(self, config: Config) -> Trial | None:
-        """A trial of equal speed that may be held against the winner's repeats."""
+        """Returns a trial of equal speed that compares with the winner's repeats."""
         return self._measured.get(settings_key(config, self._space.known.same_speed))
 
     def why_not(self, config: Config) -> str | None:
-        """Returns why `config`, which is not measured, will not be; None if it can be."""
+        """Returns the reason that an unmeasured `config` will not be measured; None if it can be."""
         if trial := self._failed.get(settings_key(config, self._space.known.same_speed)):
             return _why_not_measured(trial)
         return self._space.violation(config) or self._memory.why_unfit(config)
@@ -148,7 +142,7 @@ def _is_measured_like(trial: Trial, like: Trial) -> bool:
 
 
 def _is_not_run_again(trial: Trial) -> bool:
-    """Returns True if its configuration was a step already, or would fail in the same way again."""
+    """Returns True if its configuration was already a step, or would fail again."""
     has_failed = trial.outcome is not None and trial.outcome.failure in _FAILS_AGAIN
     return has_failed or trial.kind is TrialKind.STEP
 
@@ -164,10 +158,10 @@ def _why_not_measured(trial: Trial) -> str:
 
 
 def _order(winner: Trial, history: History) -> list[str]:
-    """The knobs in the order in which they are changed: at each step one that costs the least there.
+    """Returns the knobs in the order in which they are changed: at each step the cheapest one.
 
-    Of equal ones the first in the space's own order of knobs. The order is that of the moment when the first
-    step is begun, and stays: what the steps and later trials show does not change it.
+    Ties follow the space's order. The order is fixed when the first step starts: later trials do not change
+    it.
     """
     space, baseline = history.space, history.space.baseline_config
     same_speed = space.known.same_speed
@@ -185,7 +179,7 @@ def _order(winner: Trial, history: History) -> list[str]:
 
 
 def _config(winner: Trial, taken: Sequence[str], space: Space) -> Config:
-    """The baseline with the winner's values of the knobs that are `taken`; the winner's own with all."""
+    """Returns the baseline with the winner's values of the knobs in `taken`; with all of them, the winner."""
     theirs = configurations.drawn_values(space, winner.config)
     config = configurations.changed(space, space.baseline_config, {name: theirs[name] for name in taken})
     neutral = space.known.same_speed

@@ -1,4 +1,4 @@
-"""What confirming a finalist has shown: how much faster it is, and whether the quality holds. Pure."""
+"""Claims about a finalist from its race and seeds: its speed, and whether it keeps the quality. Pure."""
 
 import math
 import statistics
@@ -15,10 +15,10 @@ from autotune.judging.measurement import estimates, turns
 from autotune.judging.measurement.estimates import Figure, student_t
 from autotune.space.space import Space
 
-# Of a time to quality: a baseline's equal is called better once in a hundred searches. What is looked at
-# before all seeds are run has to be surer.
+# Confidence levels for a time to quality: a configuration equal to the baseline is called better once in a
+# hundred searches. Looks before all seeds have run have to be surer.
 _LEVEL, _EARLY_LEVEL = 0.98, 0.998
-_GIVE_UP_LEVEL = 0.9  # nothing is claimed of a finalist that is given up
+_GIVE_UP_LEVEL = 0.9  # to give up a finalist, which claims nothing
 _LEAST_NOISE = 0.02
 _FEWEST_SEEDS = 3  # of a claim about quality
 _MOST_FAILURES = 2  # of the baseline's own repeats
@@ -26,20 +26,20 @@ _MOST_FAILURES = 2  # of the baseline's own repeats
 
 @dataclass(frozen=True)
 class Claim:
-    """The result of confirming a finalist: it `holds`, or there is a `why_not`; neither while it is open."""
+    """The result of confirming a finalist: it `holds` or has a `why_not`; neither while it is open."""
 
     number: int
     factor: Figure | None = None  # its training takes 1/`factor` of the time
     level: float = 100 * turns.LEVEL  # of the factor's interval, in percent
-    rounds: int = 0  # of the race that the factor is from
-    seeds: int = 0  # runs besides the one that it was chosen for
-    kept: Kept | None = None  # None if its quality was not asked for, or cannot be compared
+    rounds: int = 0  # of the race that gave the factor
+    seeds: int = 0  # repeats, without the run that it was chosen for
+    kept: Kept | None = None  # None if quality does not count or cannot be compared
     holds: bool = False
     why_not: str | None = None
 
     @property
     def is_done(self) -> bool:
-        """Returns True if nothing more has to run."""
+        """True if nothing more has to run."""
         return self.holds or self.why_not is not None
 
     @property
@@ -48,7 +48,7 @@ class Claim:
 
 
 class _Runs(NamedTuple):
-    """The finalist's runs that were not chosen for what they showed, and the baseline's."""
+    """The finalist's repeats, which were not selected for their results, and the baseline's runs."""
 
     ours: list[Trial]
     theirs: list[Trial]
@@ -56,7 +56,7 @@ class _Runs(NamedTuple):
 
 
 def race_of(number: int, history: History) -> Trial | None:
-    """The race that says how fast trial `number` is: the last one that it was in, if that is decided."""
+    """Returns the last race of trial `number`; None if it had none, or the race did not decide on it."""
     mine = [t for t in history.trials if t.completed and number in t.race]
     last = mine[-1] if mine else None
     if last is None or len(last.race) == 2:
@@ -67,7 +67,7 @@ def race_of(number: int, history: History) -> Trial | None:
 
 
 def next_seed(finalist: Trial, history: History) -> Repeat | None:
-    """Returns a run more of the finalist, or of the baseline if that has fewer; None if none is left."""
+    """Returns one more repeat of the finalist, or of the baseline if it has fewer; None if none is left."""
     most, ours = history.space.budget.repeats, _fresh(finalist.number, history)
     theirs = history.runs_of(0)
     begun = [t for t in history.trials if t.kind is TrialKind.SEED and t.original == 0]
@@ -83,13 +83,13 @@ def _repeat(number: int, history: History) -> Repeat:
 
 
 def _fresh(number: int, history: History) -> list[Trial]:
-    """The completed repeats of a trial: unlike its own run they were not chosen for what they showed."""
+    """Returns the completed repeats of a trial; unlike its own run, they were not selected for a result."""
     return [t for t in history.runs_of(number) if t.repeat]
 
 
-@lru_cache(maxsize=32)  # a history never changes, and every surface asks for the same claims
+@lru_cache(maxsize=32)  # histories are immutable, and every view asks for the same claims
 def claim(number: int, history: History) -> Claim:
-    """Returns what confirming trial `number` has shown so far."""
+    """Returns the claim about trial `number` so far."""
     finalist, space = history.of(number), history.space
     runs, race = _runs(finalist, history), race_of(number, history)
     slices = race.measurement.slices if race else ()
@@ -124,7 +124,7 @@ def _not_faster(factor: Figure) -> str:
 
 
 def _of_time(found: Claim, speed: Figure, runs: _Runs, space: Space) -> Claim:
-    """Returns the claim of a finalist that has to be at the target sooner, given its `speed` in the race."""
+    """Returns the claim about reaching the target sooner, given the finalist's `speed` in the race."""
     goal = space.objective
     level = 1 - (1 - _LEVEL) / space.budget.finalists if runs.are_all else _EARLY_LEVEL
     factor, least = (_sooner(speed, runs, goal.aim or 0.0, at) for at in (level, _GIVE_UP_LEVEL))
@@ -139,10 +139,10 @@ def _of_time(found: Claim, speed: Figure, runs: _Runs, space: Space) -> Claim:
 
 
 def _sooner(speed: Figure, runs: _Runs, target: float, level: float) -> Figure | None:
-    """Returns how many times sooner the finalist is at the target; None while too few runs were there.
+    """Returns how many times sooner the finalist reaches the target; None while too few runs reached it.
 
-    The speed is known by the race, the samples by the runs. Neither knows anything of the other: the squares
-    of what each leaves open are added.
+    The speed comes from the race, the samples from the runs. They are independent, so their squared errors
+    add up.
     """
     needs = [[n for t in side if (n := objective.samples_to(t, target))] for side in (runs.ours, runs.theirs)]
     a, b = ([math.log(n) for n in samples] for samples in needs)
@@ -164,18 +164,17 @@ def _squares(values: Sequence[float]) -> float:
 
 
 def _of_quality(found: Claim, runs: _Runs, history: History) -> Claim:
-    """Returns the claim of a finalist that is faster with confidence: does it keep the quality?
+    """Returns the claim about the quality of a finalist that is certainly faster.
 
-    It is looked at after three runs of both, and after every further one of both: a look in between would
-    pass more of those that are worse. The same training has to show no more than that quality is not lost
-    with confidence.
+    It is tested after three runs of both sides and after each further pair: more looks would pass more
+    configurations that are worse. `same-training` only has to show no certain loss.
     """
     goal, level = history.space.objective, quality.early_level(history.space.budget.repeats)
     noise, is_same = quality.noise([runs.ours, runs.theirs]), goal.select == "same-training"
     kept = quality.compare(
         runs.ours, runs.theirs, history.least_share, noise, start=history.start, level=level
     )
-    if kept is None:  # the baseline's quality is 0, or no run has any: no loss is shown
+    if kept is None:  # the baseline's quality is 0, or no run has any: nothing shows a loss
         why_not = f"its {goal.quality} cannot be compared" if runs.are_all else None
         return replace(found, holds=True) if runs.ours and is_same else replace(found, why_not=why_not)
     found = replace(found, kept=kept)
@@ -192,7 +191,7 @@ def _of_quality(found: Claim, runs: _Runs, history: History) -> Claim:
 
 
 def _failed(finalist: Trial, history: History) -> str | None:
-    """Returns why a finalist is out because of how its race or a repeat of it ended, None if it is not."""
+    """Returns the reason if the end of its race or of a repeat rules a finalist out, else None."""
     space, number = history.space, finalist.number
     goal, target = space.objective, space.objective.aim
     for trial in history.trials:

@@ -1,7 +1,7 @@
-"""The winner is confirmed before anything is claimed. Pure functions of the trials.
+"""Confirms the winner before anything is claimed. Pure functions of the trials.
 
 Speed is cheap to measure: the finalists race against the baseline, side by side. Quality is expensive: only
-the winner of the race is trained again, with seeds of its own, until the answer is clear or the budget spent.
+the winner of the race is trained again, with other seeds, until the answer is clear or the budget spent.
 """
 
 from collections.abc import Sequence
@@ -15,28 +15,28 @@ from autotune.judging.decisions.claims import Claim, claim, next_seed, race_of
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import curves, turns
 
-_LEAST_DRIFT = 0.05  # of which little is known before anything has run twice
-_RACE_S, _RACE_TRIALS = 60.0, 4  # what a race takes: a minute, and less where a whole trial takes little
+_LEAST_DRIFT = 0.05  # assumed while nothing has run twice
+_RACE_S, _RACE_TRIALS = 60.0, 4  # a race takes a minute, or less if trials are short
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A trial to begin: what it is to run, and what it is for, as in `Trial`."""
+    """A trial to begin; its fields are those of `Trial`."""
 
     config: Config
     repeat: Repeat | None = None
     ablation_of: int | None = None
     race: tuple[int, ...] = ()
-    passed: Sequence[RejectedSuggestion] = ()  # the suggestions that were passed over before it
+    passed: Sequence[RejectedSuggestion] = ()  # the suggestions rejected before it
 
 
 def noise_repeat() -> Repeat:
-    """One run more of the baseline, which shows by how much equal runs differ."""
+    """Returns the baseline's early repeat, which shows by how much equal runs differ."""
     return Repeat(0, 0)
 
 
 def next_step(history: History) -> Proposal | None:
-    """Returns what to run next to decide a claim, None when nothing more is needed."""
+    """Returns the next trial that helps to decide a claim, None when none is needed."""
     if not history.space.budget.repeats or history.baseline is None:
         return None
     standing = [t for t in finalists(history) if not claim(t.number, history).why_not]
@@ -53,16 +53,16 @@ def next_step(history: History) -> Proposal | None:
 
 
 def _members(unraced: Sequence[Trial], history: History) -> tuple[int, ...]:
-    """Returns whom to race: the baseline and all these, or only the first if a larger race settled none."""
+    """Returns the members of a race: the baseline and all `unraced`, or one if a larger race failed."""
     numbers = tuple(t.number for t in unraced)
     before = {number for t in history.trials if t.race and t.outcome is not None for number in t.race}
     return (0, *(numbers[:1] if before & set(numbers) else numbers))
 
 
 def _contenders(standing: Sequence[Trial], history: History) -> list[Trial]:
-    """The champion, and those that may be as good; of those that must be equally fast only the best.
+    """Returns the champion and the trials that may be as good; of equally fast settings only the best.
 
-    If the time to a quality counts, those raced already are finished before another one joins.
+    With a target, finalists that have raced are decided before another one joins.
     """
     target, neutral = history.space.objective.target, history.space.known.same_speed
     if target is not None and any(race_of(t.number, history) for t in standing):
@@ -77,7 +77,7 @@ def _contenders(standing: Sequence[Trial], history: History) -> list[Trial]:
 
 
 def _may_be_as_good(trial: Trial, champion: Trial, history: History) -> bool:
-    """Returns True if `trial` may only seem slower because the machine's speed moved between the two runs."""
+    """Returns True if drift of the machine's speed may be why `trial` seems slower than the champion."""
     target, speeds = history.space.objective.target, history.speeds
     moved = 1 + curves.SURE * max(speeds.drift, _LEAST_DRIFT)
     if target is not None:
@@ -91,16 +91,16 @@ def _may_be_as_good(trial: Trial, champion: Trial, history: History) -> bool:
 
 
 def _leader(standing: Sequence[Trial], history: History) -> Trial:
-    """Returns whose quality to look at next: the race's winner, or who would be the first at the target."""
+    """Returns the trial to repeat next: the race's winner, or the one that would reach the target first."""
     raced = [t for t in standing if race_of(t.number, history) is not None]
     return max(raced, key=lambda t: _place(t, history))
 
 
 def _place(trial: Trial, history: History) -> tuple[bool, float]:
-    """Returns how good a raced trial is: being left at the end of its race counts first.
+    """Returns a sort key of raced trials: staying to the end of the race counts before speed.
 
-    However fast another one seemed while it ran: it was beaten while both did. If the time to a quality
-    counts, a beaten one may need fewer samples: its speed is divided by what all runs have needed.
+    A member that was dropped was beaten, however fast it seemed. With a target a dropped one may still need
+    fewer samples: its speed is then divided by the samples that its runs needed.
     """
     race = race_of(trial.number, history)
     slices = race.measurement.slices if race else ()
@@ -117,9 +117,9 @@ def _place(trial: Trial, history: History) -> tuple[bool, float]:
 
 
 def finalists(history: History) -> list[Trial]:
-    """The finalists to confirm, best first: at most as many as the budget says, including those begun.
+    """Returns the finalists to confirm, best first: those already begun, filled up to the budget's number.
 
-    A finalist that was refuted is none any more once new configurations have been tried.
+    A refuted finalist is dropped once new configurations have been tried.
     """
     ranked = _candidates(history)
     last = max(t.number for t in history.searched)
@@ -127,14 +127,14 @@ def finalists(history: History) -> list[Trial]:
     gone = {trial.number for trial, _ in refuted(history)} - begun
     fresh = [t.number for t in ranked if t.number not in begun | gone]
     chosen = begun | set(fresh[: max(0, history.space.budget.finalists - len(begun))])
-    dropped = chosen - {t.number for t in ranked}  # begun, and by now no faster than the baseline
+    dropped = chosen - {t.number for t in ranked}  # begun, but no longer faster than the baseline
     return [t for t in ranked if t.number in chosen] + [history.of(n) for n in sorted(dropped)]
 
 
 def trial_s(history: History) -> float:
-    """The time that a trial takes to its end, 0 while it is not known.
+    """Returns the mean time of a completed trial, 0 while it is not known.
 
-    Neither races nor ablation steps count: what they take must not open a search again that is done.
+    Races and ablation steps do not count, as their times must not reopen a search that is done.
     """
     counted = (t for t in history.trials if t.completed and t.kind not in (TrialKind.RACE, TrialKind.STEP))
     seconds = [t.seconds for t in counted if t.seconds]
@@ -142,13 +142,13 @@ def trial_s(history: History) -> float:
 
 
 def confirming_s(history: History, seeds: int) -> float:
-    """Returns the time for a race, and for so many seeds of a finalist and of the baseline; 0 without any."""
+    """Returns the time for a race and `seeds` runs of a finalist and of the baseline; 0 without seeds."""
     each_s = trial_s(history)
     return min(_RACE_S, _RACE_TRIALS * each_s) + 2 * seeds * each_s if seeds else 0.0
 
 
 def most_s(history: History) -> float:
-    """Returns the time to keep for confirming a finalist, 0 while no trial is a candidate."""
+    """Returns the time to reserve for confirming a finalist, 0 while there is no candidate."""
     if history.baseline is None:
         return 0.0
     if replanning.next_config(history) is not None:
@@ -160,16 +160,15 @@ def most_s(history: History) -> float:
 
 
 def _begun(trials: Sequence[Trial]) -> set[int]:
-    """The trials that were raced or repeated to confirm them."""
+    """Returns the numbers of trials that were raced or repeated to confirm them."""
     raced = {number for t in trials for number in t.race if number}
     return raced | {t.original for t in trials if t.kind is TrialKind.SEED and t.original}
 
 
 def _candidates(history: History) -> list[Trial]:
-    """The trials that may be better than the baseline, best first.
+    """Returns the trials that may be better than the baseline, best first.
 
-    A trial that was stopped for being slower than another one is a candidate again when that one does not
-    hold.
+    A trial stopped for being slower than another one becomes a candidate if that one is refuted.
     """
     if history.space.objective.target is not None:
         return list(history.better)
@@ -181,9 +180,9 @@ def _candidates(history: History) -> list[Trial]:
 
 
 def _may_be_sooner(trial: Trial, history: History) -> bool:
-    """Returns True if the training of a trial may end sooner than the baseline's, by all that is known.
+    """Returns True if a trial's training may end sooner than the baseline's, by the upper end of its speed.
 
-    Others that used the machine may have made its speed very uncertain: a race, side by side, then decides.
+    If other programs made that speed uncertain, a race decides.
     """
     baseline, neutral = history.of(0), history.space.known.same_speed
     if history.shorter(trial) <= 1 and settings_key(trial.config, neutral) == settings_key(
@@ -198,7 +197,7 @@ def _may_be_sooner(trial: Trial, history: History) -> bool:
 
 
 def _may_have_been_better(trial: Trial, history: History) -> bool:
-    """Returns True if a stopped trial is surely faster than the baseline, and nothing else is wrong."""
+    """Returns True if a stopped trial is certainly faster than the baseline and otherwise eligible."""
     baseline, shown = history.baseline, trial.measurement
     return (
         trial.stopped
@@ -211,26 +210,25 @@ def _may_have_been_better(trial: Trial, history: History) -> bool:
 
 
 def _claims(history: History) -> list[tuple[Trial, Claim]]:
-    """Returns the trials that were begun to be confirmed, and their claims."""
+    """Returns the finalists whose confirmation has begun, with their claims."""
     return [(history.of(number), claim(number, history)) for number in sorted(_begun(history.trials))]
 
 
 def confirmed(history: History) -> tuple[Trial, Claim] | None:
-    """Returns the finalist that holds, the best of several, and its claim; None if none does, or not yet."""
+    """Returns the best confirmed finalist and its claim; None if there is none yet."""
     holding = [(trial, found) for trial, found in _claims(history) if found.holds]
     return max(holding, key=lambda one: _place(one[0], history), default=None)
 
 
 def refuted(history: History) -> list[tuple[Trial, str]]:
-    """Returns the finalists that did not hold, and why."""
+    """Returns the refuted finalists, each with the reason."""
     return [(trial, found.why_not) for trial, found in _claims(history) if found.why_not]
 
 
 def recommended(history: History) -> tuple[Trial, Claim | None] | None:
-    """Returns what to run: the confirmed winner, or the baseline if none holds.
+    """Returns the trial to recommend: the confirmed winner, or the baseline if all finalists are refuted.
 
-    Without a claim, and only the best by its single run, as long as confirming is not done. None before the
-    baseline has completed.
+    Until confirmation is done it is the best so far, without a claim. None before the baseline has completed.
     """
     if found := confirmed(history):
         return found

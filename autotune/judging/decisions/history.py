@@ -1,6 +1,6 @@
-"""The trials of a search with its space, and what follows from them: the ranking, what must be kept. Pure.
+"""The trials of a search, with all that follows from them: the ranking, the quality to keep. Pure.
 
-All code that judges a trial asks here, so that all judge alike, and nothing is computed twice.
+All code that judges a trial asks here, so that judgements agree and nothing is computed twice.
 """
 
 import math
@@ -25,13 +25,12 @@ _ALMOST = 1.05  # times as long
 
 
 class History:
-    """All that follows from the trials of a search, in order, running ones included.
+    """The trials of a search in order, running ones included, and judgements of them, each computed once.
 
-    It never changes: when a trial has begun or ended, a new one is made of all of them (`after`). What it is
-    asked for is computed once, when it is first asked for.
+    It is immutable: `after` returns a new history when a trial begins or ends.
 
-    A trial that repeats another is a measurement of that one, and never wins itself; nor does an
-    ablation step, or a race. What is of a trial that is not there, as in a damaged study, is of none.
+    Repeats are measurements of the trial that they repeat. They never win themselves, nor do ablation steps
+    and races. Trials that refer to missing ones, as in a damaged study, are left out.
     """
 
     def __init__(self, trials: Iterable[Trial], space: Space) -> None:
@@ -40,7 +39,7 @@ class History:
         self.trials, self.space = tuple(t for t in given if t.references <= numbers), space
 
     def after(self, trial: Trial) -> Self:
-        """Returns the history once `trial` is as given: begun, if it is new, or ended."""
+        """Returns the history with `trial` added, or replaced if it is there."""
         return type(self)({**self._by_number, trial.number: trial}.values(), self.space)
 
     def of(self, number: int) -> Trial:
@@ -53,7 +52,7 @@ class History:
 
     @cached_property
     def searched(self) -> tuple[Trial, ...]:
-        """The configurations that were tried: no repeats, no races, no ablation steps."""
+        """The trials of the search itself: no repeats, races or ablation steps."""
         return tuple(t for t in self.trials if t.kind is TrialKind.SEARCHED)
 
     @cached_property
@@ -64,12 +63,12 @@ class History:
 
     @property
     def failed_baseline(self) -> Trial | None:
-        """Returns trial 0 if it has ended without completing: nothing can be compared with it, ever."""
+        """Trial 0 if it ended without completing, so that nothing can ever be compared with it."""
         first = self._by_number.get(0)
         return first if first and first.outcome and not first.completed else None
 
     def runs_of(self, number: int) -> list[Trial]:
-        """Trial `number` and its repeats, as far as they have completed."""
+        """Returns trial `number` and its repeats, completed ones only."""
         return list(self._runs.get(number, ()))
 
     @cached_property
@@ -83,29 +82,29 @@ class History:
 
     @cached_property
     def baseline_curve(self) -> tuple[Evaluation, ...]:
-        """The baseline's quality by samples, the mean of all its runs."""
+        """The baseline's quality over samples, the mean of all its runs."""
         return curves.mean_curve([t.measurement.curve for t in self.runs_of(0)])
 
     @cached_property
     def noise(self) -> float | None:
-        """The scatter of quality between equal runs, by the baseline's own repeats; None without any."""
+        """The relative SD of quality between equal runs, from the baseline's repeats; None without any."""
         return curves.relative_noise([t.measurement.curve for t in self.runs_of(0)], self.start)
 
     @cached_property
     def start(self) -> float | None:
-        """The quality that the baseline began with, None if that is not known."""
+        """The quality that the baseline started from, None if it is not known."""
         return objective.start(self.baseline) if self.baseline else None
 
     @cached_property
     def baseline_quality(self) -> float | None:
-        """The baseline's quality in the end, the mean of all its runs."""
+        """The baseline's final quality, the mean of all its runs."""
         return objective.mean(quality.qualities(self.runs_of(0)))
 
     @cached_property
     def least_quality(self) -> float | None:
-        """The lowest quality that a winner may have: the target if there is one, else what must be kept.
+        """The lowest quality that a winner may have: the target, or else the part of the baseline's to keep.
 
-        None while the baseline's is not known.
+        None while the baseline's quality is not known.
         """
         goal = self.space.objective
         if goal.aim is not None:
@@ -120,7 +119,7 @@ class History:
         return objective.least_share(self.space.objective, self.baseline_quality or 0.0, self.start)
 
     def keeps_quality(self, trial: Trial) -> bool | None:
-        """Returns True if `trial` ended with that, or was at the target; None if nothing can be compared."""
+        """Returns True if `trial` ended with the least quality, or reached the target; None if unknown."""
         if self.least_quality is None or objective.final_quality(trial, self.space) is None:
             return None
         if self.space.objective.target is not None:
@@ -131,7 +130,7 @@ class History:
         )
 
     def is_out_of_reach(self, trial: Trial) -> bool:
-        """Returns True if a whole `trial` would clearly end below the quality that must be kept."""
+        """Returns True if `trial`, run to its end, would clearly miss the quality to keep."""
         if self.space.objective.takes_any_quality:
             return False
         whole = self.space.budget.samples_per_trial
@@ -141,24 +140,24 @@ class History:
         )
 
     def length(self, trial: Trial) -> int:
-        """Returns the samples of the training that a trial is: as planned, or until its workload ended it."""
+        """Returns the samples of a trial's training: as planned, or until the workload ended by itself."""
         shown = trial.measurement
         if trial.completed and shown.ended and LENGTH not in trial.config:
             return shown.samples
         return self.space.samples(trial.config)
 
     def shorter(self, trial: Trial) -> float:
-        """Returns how many times the samples of a trial's training the baseline's has."""
+        """Returns the length of the baseline's training over that of the trial's."""
         return self.length(self.baseline) / self.length(trial) if self.baseline else 1.0
 
     def training_s(self, trial: Trial) -> float | None:
-        """Returns the seconds that the whole training takes with a trial's settings, evaluation excluded."""
+        """Returns the seconds that the whole training would take with a trial's settings; None if unknown."""
         speed, space = self.throughput(trial), self.space
         samples = (space.training.samples or space.budget.samples_per_trial) / self.shorter(trial)
         return samples / speed.value if speed else None
 
     def trainings_per_s(self, trial: Trial) -> float:
-        """Returns how many trainings a second a trial is worth, by the lower end of its throughput."""
+        """Returns how many of its trainings fit into a second, by the lower end of its throughput."""
         return self.surely_per_s(trial) / self.length(trial)
 
     @cached_property
@@ -168,25 +167,25 @@ class History:
 
     @cached_property
     def relative(self) -> RelativeSpeeds:
-        """The speed of every configuration relative to the baseline: the one place that says it."""
+        """Speeds relative to the baseline; the only place that computes them."""
         return RelativeSpeeds(self.trials, self.baseline, self.speeds, self.space.known)
 
     @cached_property
     def to_target(self) -> ToTarget:
-        """The samples and seconds of every configuration until it was at the target, if there is one."""
+        """The samples and seconds that each configuration needs to the target, if there is one."""
         return ToTarget(self.trials, self.speeds, self.space)
 
     @cached_property
     def needs(self) -> LengthNeeds:
-        """The lengths that trainings of all settings need for the baseline's quality."""
+        """The length that each configuration needs for the baseline's quality."""
         quality, least = self.baseline_quality, self.least_quality
         slack = 0.0 if quality is None or least is None else quality - least
         return LengthNeeds(self.trials, self.space, quality, slack)
 
     def worth(self, trial: Trial) -> float:
-        """Returns how many trainings a second a trial's settings are worth, each as good as the baseline's.
+        """Returns how many trainings as good as the baseline's fit into a second with a trial's settings.
 
-        Each is as long as the trial's if lengths are not planned.
+        If lengths are not planned, a training is as long as the trial's.
         """
         needed = self.needs.samples(trial) if trial.number else None
         return self.surely_per_s(trial) / (needed or self.length(trial))
@@ -194,23 +193,23 @@ class History:
     def is_long_enough(self, trial: Trial) -> bool:
         """Returns True if a trial's training is about as long as its settings need, or lengths are fixed.
 
-        One that has the quality by luck would lose it with other seeds.
+        A shorter one that has the quality by luck would lose it with other seeds.
         """
         needed = self.needs.samples(trial) if trial.number else None
         return needed is None or needed <= _ALMOST * self.length(trial)
 
     def throughput(self, trial: Trial) -> Figure | None:
-        """Samples per second of a trial's settings, over all runs that count; None if it has shown none."""
+        """Returns samples per second of a trial's settings, over all comparable runs; None if unknown."""
         return self.relative.throughput(trial)
 
     def factor(self, trial: Trial) -> Figure | None:
-        """Returns how many times the baseline's throughput that is; None if they cannot be compared."""
+        """Returns the throughput relative to the baseline's; None if they cannot be compared."""
         return self.relative.factor(trial)
 
     def quality(self, trial: Trial) -> Figure | None:
-        """The quality that a trial's settings end with: of a trial that was repeated that of the repeats.
+        """Returns the final quality of a trial's settings: the mean of its repeats, if there are any.
 
-        Its own run was chosen for what it showed. The baseline was not chosen: all its runs count.
+        Its own run was selected for its result, and so is biased. The baseline was not: all its runs count.
         """
         runs = self.quality_runs(trial)
         if runs == [trial] and objective.final_quality(trial, self.space) is None:
@@ -218,35 +217,35 @@ class History:
         return estimates.mean(quality.qualities(runs))
 
     def quality_runs(self, trial: Trial) -> list[Trial]:
-        """Returns the runs that the quality of a trial's settings rests on."""
+        """Returns the runs from which the quality of a trial's settings is computed."""
         runs, origin = self.runs_of(trial.original), trial.measurement.origin
         if trial.original:
             runs = [run for run in runs if run.repeat and run.measurement.origin == origin]
         return runs or [trial]
 
     def memory(self, trial: Trial) -> Measurement:
-        """Returns the run of a trial's settings with the highest peak, rising if that of any run was."""
+        """Returns the run of a trial's settings with the highest peak, marked as rising if any run's was."""
         runs = {t.number: t for t in (trial, *self.runs_of(trial.original))}
         shown = [t.measurement for t in runs.values()]
         highest = max(shown, key=lambda m: m.peak_memory_bytes or 0)
         return replace(highest, memory_is_rising=any(m.memory_is_rising for m in shown))
 
     def surely_per_s(self, trial: Trial) -> float:
-        """The lower end of a trial's throughput, its equals counted in."""
+        """Returns the lower end of a trial's throughput, pooled over trials of equal speed."""
         throughput = self.speeds.of(trial)
         return throughput.samples_per_s - (throughput.half_width_per_s or 0.0) if throughput else 0.0
 
     def breaks(self, trial: Trial) -> str | None:
-        """Returns which of the user's own constraints a completed trial breaks, None if it keeps them all.
+        """Returns the user's constraint that a completed trial breaks, None if it breaks none.
 
-        Races and steps of an ablation are not there for their scores.
+        Races and ablation steps are not judged by their scores.
         """
         if not trial.completed or trial.kind in (TrialKind.RACE, TrialKind.STEP):
             return None
         return objective.broken_constraint(trial.measurement, self.space.objective)
 
     def rejection(self, trial: Trial) -> Reason | None:
-        """Returns what keeps a completed trial from being recommended; never rejects a measured baseline."""
+        """Returns the reason not to recommend a completed trial; None for a measured baseline."""
         figures = (trial.samples_per_s, trial.quality, self.baseline_quality)
         is_measured = all(figure is not None and math.isfinite(figure) for figure in figures)
         if self.baseline is None or not is_measured:
@@ -270,7 +269,7 @@ class History:
         return Reason.UNSURE if is_unsure else None
 
     def _lost(self, trial: Trial) -> Reason | None:
-        """Returns how a trial has missed the quality that counts, None if it has not."""
+        """Returns the reason to reject a trial for its quality, None if it is good enough."""
         goal, none = self.space.objective, objective.no_quality(trial.measurement)
         if goal.aim is not None:
             missed = Reason.CHANCE if none else Reason.MISSED
@@ -285,9 +284,8 @@ class History:
     def ranked(self) -> tuple[Trial, ...]:
         """The trials that may be recommended, best first; empty before the baseline has completed.
 
-        Best is whose training takes the least time, by the lower end of its interval of throughput - of two
-        that read the same, the surer one - and of equal ones that with the higher quality; or the quickest at
-        the target.
+        The best has the shortest training by the lower end of its throughput, so that of two equal readings
+        the surer one leads, then the higher quality; with a target, it is the quickest to reach it.
         """
         eligible = [t for t in self.searched if t.completed and self.rejection(t) is None]
         return tuple(sorted(eligible, key=self._rank, reverse=True))
@@ -306,14 +304,14 @@ class History:
 
     @property
     def best(self) -> Trial | None:
-        """The first of `ranked`, before any confirming: the baseline itself when nothing better may win."""
+        """The first of `ranked`, unconfirmed: the baseline itself if nothing better may win."""
         return next(iter(self.ranked), None)
 
     @cached_property
     def front(self) -> tuple[Trial, ...]:
-        """The completed trials, fastest first, that no other one beats in throughput and quality.
+        """The Pareto front of throughput and quality over completed trials, fastest first.
 
-        None has more of one of them, and as much of the other. A trial that breaks a constraint is not on it.
+        A trial that breaks a constraint is not on it.
         """
         measured = [
             (speed.value, score.value, t)
@@ -331,6 +329,6 @@ class History:
 
 
 def _is_sure(trial: Trial) -> bool:
-    """Returns True if it took enough steps for an interval of its throughput."""
+    """Returns True if `trial` took enough steps for an interval of its throughput."""
     throughput = trial.measurement.throughput
     return throughput is not None and throughput.half_width_per_s is not None

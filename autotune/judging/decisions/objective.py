@@ -1,4 +1,4 @@
-"""What single trials are held against: memory, a target, the user's constraints, another trial. Pure."""
+"""Rules for single trials: memory, target, the user's constraints, equality of trainings. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from autotune.space.sections import Objective, comparison
 from autotune.space.space import Space
 
 _HIGHER_IS_BETTER = Objective()
-_ROUNDING = 1e-3  # of a learning rate, which has four digits
+_ROUNDING = 1e-3  # relative: learning rates have four digits
 
 
 class Reason(StrEnum):
-    """A reason why trials have not won, in words that follow their number."""
+    """The reason that trials have not won, phrased to follow their number."""
 
-    # What a completed trial lacks:
+    # Completed, but rejected:
     UNMEASURED = "ended too early to be measured"
     UNSURE = "took too few steps to be measured"
     ELSEWHERE = "ran on another device, or other code"
@@ -29,12 +29,12 @@ class Reason(StrEnum):
     MISSED = "did not reach the target"
     QUALITY = "ran faster and lost the quality"
     SLOW_AND_POOR = "ran no faster and lost the quality"
-    # Besides which another one is better:
+    # Eligible, but not better:
     KEPT = "kept the quality and ran no faster"
     SLOWER = "ran no faster"
     CLOSE = "ran faster by too little to be sure"
     REACHED = "reached the target no sooner"
-    # How one has ended that has not completed:
+    # Not completed:
     STOPPED = "stopped early because another is faster"
     LATE = "stopped early because another reached the target sooner"
     OOM = "ran out of memory"
@@ -42,7 +42,7 @@ class Reason(StrEnum):
     SILENT = "fell silent"
     FAILED = "failed"
     OPEN = "had not ended"
-    # What came of confirming it:
+    # After confirmation:
     REFUTED = "did not hold when confirmed"
     UNDECIDED = "stayed undecided when confirmed"
     UNCONFIRMED = "seemed better and awaited confirmation"
@@ -53,14 +53,14 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def memory_share(measurement: Measurement) -> float | None:
-    """Returns the peak that decides, as a share of what the trial was allowed; None if either is unknown."""
+    """Returns the peak memory as a share of the trial's limit; None if either is unknown."""
     if measurement.peak_memory_bytes is None or not measurement.memory_limit_bytes:
         return None
     return measurement.peak_memory_bytes / measurement.memory_limit_bytes
 
 
 def over_memory(measurement: Measurement, memory_fraction: float) -> str | None:
-    """Returns why a trial takes too much memory to be recommended, None if it does not."""
+    """Returns the reason if a trial takes too much memory to be recommended, else None."""
     share = memory_share(measurement)
     if share is None or share <= memory_fraction:
         return None
@@ -68,10 +68,10 @@ def over_memory(measurement: Measurement, memory_fraction: float) -> str | None:
 
 
 def least(goal: Objective, reference: float, start: float | None = None) -> float:
-    """Returns the lowest quality that a winner may have if the baseline's is `reference`: higher is better.
+    """Returns the lowest quality that a winner may have if the baseline's is `reference`; higher is better.
 
-    The baseline began at the quality `start`, None if that is not known. The one rule of what is kept:
-    everything that asks whether a quality is, asks here.
+    `start` is the quality that the baseline began with, None if unknown. All code that decides whether a
+    quality is kept asks here.
     """
     if goal.within is not None:
         return reference - goal.within
@@ -79,7 +79,7 @@ def least(goal: Objective, reference: float, start: float | None = None) -> floa
 
 
 def least_share(goal: Objective, reference: float, start: float | None = None) -> float:
-    """Returns the same as a share of the gain (`curves.share`); 0 if nothing was gained."""
+    """Returns `least` as a share of the baseline's gain (`curves.share`); 0 if it gained nothing."""
     if goal.within is None:
         return goal.keep or 0.0
     has_gained = curves.gain(reference, start) > 0
@@ -89,8 +89,7 @@ def least_share(goal: Objective, reference: float, start: float | None = None) -
 def start(trial: Trial) -> float | None:
     """Returns the quality that a training began with: before its first step, or else chance.
 
-    Or that of the first evaluation of a loss, which is below 0 here, if there is another one. A score begins
-    at 0, which is None.
+    A loss, which is below 0 here, falls back to its first of several evaluations. None means 0, for a score.
     """
     curve, before = trial.measurement.curve, trial.measurement.start
     known = before if before is not None else next((p.chance for p in curve if p.chance is not None), None)
@@ -100,12 +99,12 @@ def start(trial: Trial) -> float | None:
 
 
 def samples_to(trial: Trial, target: float) -> float | None:
-    """Returns the samples until `trial` was at the quality `target`; None if it never was."""
+    """Returns the samples until `trial` reached the quality `target`; None if it never did."""
     return curves.reached(trial.measurement.curve, target)
 
 
 def no_quality(measurement: Measurement, goal: Objective = _HIGHER_IS_BETTER) -> str | None:
-    """Returns why what a trial ended with is no quality at all, None if it is one."""
+    """Returns the reason if a trial's final quality is no better than chance, else None."""
     last = measurement.curve[-1] if measurement.curve else None
     if last is None:
         return None
@@ -118,7 +117,7 @@ def no_quality(measurement: Measurement, goal: Objective = _HIGHER_IS_BETTER) ->
 
 
 def broken_constraint(measurement: Measurement, goal: Objective) -> str | None:
-    """Returns which of the user's own constraints a trial breaks, None if it keeps them all."""
+    """Returns the first of the user's constraints that a trial breaks, None if it breaks none."""
     for name, text in goal.constraints.items():
         sign, bound = comparison(text) or ("", 0.0)
         found = measurement.scores.get(name)
@@ -130,24 +129,24 @@ def broken_constraint(measurement: Measurement, goal: Objective) -> str | None:
 
 
 def final_quality(trial: Trial, space: Space) -> float | None:
-    """Returns the quality at a trial's end; None if it ended early, because only its speed counted."""
+    """Returns the quality at a trial's end; None if it ended early because only its speed counted."""
     is_whole = trial.measurement.quality_samples >= space.samples(trial.config)
     return trial.quality if is_whole or not space.objective.asks_for_speed_alone else None
 
 
 def ends_once_timed(trial: Trial, goal: Objective) -> bool:
-    """Returns True if `trial` may end as soon as its speed is known, because nothing else of it counts.
+    """Returns True if `trial` may end as soon as its speed is known, because nothing else counts.
 
-    The baseline's quality counts if what trains the same is held against it in the end.
+    The baseline's quality does count under `same-training`, whose winner is compared with it in the end.
     """
     counts = trial.number == 0 and goal.select == "same-training"
     return trial.kind is TrialKind.SEARCHED and goal.asks_for_speed_alone and not counts
 
 
 def trains_alike(config: Config, other: Config, known: Knowledge = COMMON) -> bool:
-    """Returns True if two configurations are the same training: all is equal that its result depends on.
+    """Returns True if two configurations train the same: all settings that change the result are equal.
 
-    Of the batch that is the effective one, and numbers are equal to the digits that are kept of a rate.
+    Batches are compared by the effective batch, and floats up to the rounding of learning rates.
     """
     names = (config.keys() | other.keys()) - known.same_training
     return effective_batch(config) == effective_batch(other) and all(

@@ -1,8 +1,7 @@
-"""The pilot: what the baseline's first runs say of its quality, and what a search makes of that. Pure.
+"""The pilot: judges from the baseline's first runs whether qualities can be compared. Pure.
 
-Before a search spends anything it has run the baseline twice. Whether a quality can be kept, or reached, is
-known then: not if the model gives the same answer to every input, and not if equal runs are further
-apart than what the rule needs.
+A search runs the baseline twice before anything else. Qualities cannot be compared if the model ignores its
+input, or if equal runs differ by more than the rule allows.
 """
 
 from collections.abc import Sequence
@@ -17,42 +16,37 @@ from autotune.judging.decisions.quality import Noise
 from autotune.space.knobs import Distribution, Knob, PlannedLength, ScaledLearningRate
 from autotune.space.space import Space
 
-_FURTHER = 4  # times as many samples: what a pilot recommends that has learnt nothing
-_A_LITTLE_FURTHER = 2  # where equal runs lie too far apart
+_FURTHER = 4  # times as many samples, recommended if the baseline has learnt nothing
+_A_LITTLE_FURTHER = 2  # the same if equal runs differ too much
 _SURE = 2.0  # standard deviations
-_LEAST_NOISE = 0.02  # of a quality, as far as two runs can tell
+_LEAST_NOISE = 0.02  # of a quality: two runs cannot show less
 
 
 @dataclass(frozen=True)
 class Pilot:
-    """The quality of the baseline's `runs` after `samples`, and what chance would reach there.
-
-    It began with the quality `start`. `noise` is the standard deviation between equal runs. `why_not` says
-    why qualities cannot be compared, None if they can; `doubt` why a quality that is merely equal will hardly
-    be told from one that is lost. `samples_needed` are how many may do.
-    """
+    """The quality of the baseline's first runs."""
 
     runs: int
     samples: int
     quality: float
-    start: float | None
+    start: float | None  # before training
     chance: float | None
-    noise: float | None
-    why_not: str | None = None
-    doubt: str | None = None
-    samples_needed: int | None = None
+    noise: float | None  # SD between equal runs
+    why_not: str | None = None  # qualities cannot be compared
+    doubt: str | None = None  # an equal quality can hardly be told from a lost one
+    samples_needed: int | None = None  # may be enough, if there is a `why_not` or a `doubt`
 
 
 def is_wanted(space: Space) -> bool:
-    """Returns True if the scatter between equal runs matters: the baseline is run twice, then."""
+    """Returns True if the scatter between equal runs matters, so that the baseline runs twice."""
     goal, budget = space.objective, space.budget
     asks = goal.select != "same-training" and not goal.takes_any_quality
     return asks and budget.repeats > 0 and budget.trials > 1
 
 
 def is_due(asked: History) -> bool:
-    """Returns True if the second run of the baseline is what comes next."""
-    if planning.is_wanted(asked.space):  # whose second run is a shorter one
+    """Returns True if the baseline's second run comes next."""
+    if planning.is_wanted(asked.space):  # the second run is a shorter one instead
         return False
     has_begun = any(t.kind in (TrialKind.PILOT, TrialKind.SEED) for t in asked.trials)
     may_begin = asked.baseline is not None and not has_begun and is_wanted(asked.space)
@@ -60,11 +54,11 @@ def is_due(asked: History) -> bool:
 
 
 def pilot(asked: History) -> Pilot | None:
-    """Returns what the baseline's quality is like, None before it has completed and been repeated.
+    """Returns the judgement of the baseline's quality, None before its second run has completed.
 
-    If its first run has learnt nothing another one would not help, and it is known at once.
+    If the first run has learnt nothing, a second one would not help, and the judgement is known at once.
     """
-    # The baseline's later runs, which end at the target, must not move it.
+    # Later runs of the baseline, which end at the target, must not change the judgement.
     space, runs = asked.space, [t for t in asked.runs_of(0) if t.kind is not TrialKind.SEED]
     if asked.baseline is None:
         return None
@@ -90,7 +84,7 @@ def pilot(asked: History) -> Pilot | None:
 
 
 def _doubt(known: Pilot, noise: Noise | None, space: Space) -> str | None:
-    """Returns why `keep` is narrower than what the budget's seeds can tell, None if it is not."""
+    """Returns the reason if `keep` asks for more precision than the budget's seeds have, else None."""
     goal, seeds = space.objective, space.budget.repeats
     counts = goal.select == "same-quality" and goal.target is None
     half = quality.half_width(seeds, noise) if noise and seeds and counts else 0.0
@@ -105,7 +99,7 @@ def _doubt(known: Pilot, noise: Noise | None, space: Space) -> str | None:
 
 
 def _why_not(known: Pilot, ends: Sequence[Evaluation], space: Space) -> str | None:
-    """Returns why qualities after so few samples cannot be compared, None if they can."""
+    """Returns the reason that qualities cannot be compared after so few samples, None if they can."""
     goal, after = space.objective, f"after {known.samples} {space.unit}"
     figure = f"{goal.quality} {goal.turned(known.quality):.4f}"
     collapsed = sum(p.collapsed for p in ends)
@@ -122,21 +116,16 @@ def _why_not(known: Pilot, ends: Sequence[Evaluation], space: Space) -> str | No
 
 
 def settled(asked: History) -> History:
-    """The same trials with the space as the pilot has settled it: what a search is judged by.
-
-    `asked`, here as elsewhere, has the space that was asked for.
-    """
+    """Returns the same trials with the space as settled by the pilot; `asked` has the user's space."""
     space = _settled(asked)
     return asked if space is asked.space else History(asked.trials, space)
 
 
 def _settled(asked: History) -> Space:
-    """The space with what the pilot has settled: samples of a trial, a target, or another promise.
+    """Returns the space with the samples of a trial, the target or the promise that the pilot settled.
 
-    If a training may end anywhere, whoever has the quality first has the shortest training.
-
-    If qualities cannot be compared, the search continues with the promise that needs no such comparison:
-    only what leaves the training the same is changed.
+    If a training may end anywhere, the first to reach the quality has the shortest training: it becomes the
+    target. If qualities cannot be compared, the search continues as `same-training`, which needs no quality.
     """
     space, goal = asked.space, asked.space.objective
     if space.budget.until_learnt and asked.baseline is not None:
@@ -155,13 +144,13 @@ def _settled(asked: History) -> Space:
 
 
 def _may_end_anywhere(asked: History) -> bool:
-    """Returns True if a piece of the training is a training: its learning rate is known not to fall."""
+    """Returns True if the learning rate is known not to fall, so that a training may end at any point."""
     schedule = asked.baseline.measurement.schedule if asked.baseline else None
     return schedule is not None and not schedule.falls
 
 
 def _with_samples(space: Space, samples: int) -> Space:
-    """`space` with trials of so many samples, evaluated as often as before."""
+    """Returns `space` with trials of `samples`, evaluated at the same interval as before."""
     budget = space.budget
     every = max(1, budget.samples_per_trial // budget.evaluations_per_trial)
     changes = {
@@ -173,7 +162,7 @@ def _with_samples(space: Space, samples: int) -> Space:
 
 
 def _asks(space: Space) -> bool:
-    """Returns True if what wins depends on what the pilot finds."""
+    """Returns True if the objective depends on the pilot."""
     return space.objective.select == "same-quality" and is_wanted(space)
 
 
@@ -182,9 +171,9 @@ def _with_objective(space: Space, **changes: object) -> Space:
 
 
 def same_training(space: Space) -> Space:
-    """`space` without what a training's result depends on: such knobs have the baseline's value alone.
+    """Returns `space` with every knob that changes a training's result fixed to the baseline's value.
 
-    The effective batch is the baseline's, whatever micro-batch it is made of, and so is the learning rate.
+    The effective batch and the learning rate stay the baseline's, whatever the micro-batch.
     """
     knobs = {
         name: knob if name in space.known.same_training else _fixed(space, name, knob)
@@ -206,17 +195,14 @@ def _fixed(space: Space, name: str, knob: Knob) -> Knob:
 
 
 def fell_back(asked: History) -> str | None:
-    """Returns why a search changes only what leaves the training the same.
-
-    None if it does not, or was asked to.
-    """
+    """Returns the reason that a search fell back to `same-training`; None if it did not."""
     space = asked.space
     found = pilot(asked) if _asks(space) and space.objective.select != "same-training" else None
     return found.why_not if found else None
 
 
 def said(asked: History) -> str | None:
-    """Returns what the pilot has found, in a sentence or two; None before it is done, or if not wanted."""
+    """Returns the pilot's findings in a sentence or two; None before it is done, or if it is not wanted."""
     space, goal = asked.space, asked.space.objective
     found = pilot(asked) if is_wanted(space) else None
     if found is None:

@@ -1,8 +1,8 @@
-"""How long a training has to be: to end with the baseline's quality, or to be at a target. Pure.
+"""Predicts the length that a training needs to end with the baseline's quality, or to reach a target. Pure.
 
-A longer training ends better. By how much a factor e of length does is much the same for all settings of a
-training (measured on a small GPT: docs/benchmarks.md): the exchange rate. With it one training of any
-settings says how long they need for the baseline's quality, also if it has missed that.
+A longer training ends better. The gain per factor e of length, the exchange rate, is about the same for all
+settings of a training (measured on a small GPT: docs/benchmarks.md). With it, one training of any settings
+tells how long they need for the baseline's quality, even if it missed that.
 """
 
 import math
@@ -18,22 +18,22 @@ from autotune.judging.measurement import curves
 from autotune.judging.measurement.speeds import Speeds
 from autotune.space.space import Space
 
-_FURTHEST = 4.0  # times its length that a training says anything about
-_LEAST_SQUARES = math.log(1.3) ** 2  # of lengths, in logarithms, before a rate is known
+_FURTHEST = 4.0  # times a training's length: beyond it nothing is predicted
+_LEAST_SQUARES = math.log(1.3) ** 2  # of log lengths: with less spread there is no rate
 
 
 def is_wanted(space: Space) -> bool:
-    """Returns True if trainings are compared that may be of different lengths."""
+    """Returns True if trainings of different lengths are compared."""
     goal = space.objective
     plain = goal.select == "same-quality" and goal.target is None and not goal.takes_any_quality
     return LENGTH in space.knobs and plain
 
 
 class LengthNeeds:
-    """The samples that settings need to end with `quality`, by all trainings of them: higher is better.
+    """The samples that settings need to end with `quality` (higher is better), from all their trainings.
 
-    `slack` is what of the quality may be lost: a doubling of the length is taken to buy no less, so that one
-    which seems to buy nothing is not drawn on for ever.
+    `slack` is the quality that may be lost. A doubling of the length is assumed to gain at least that, so
+    that the predicted lengths stay finite.
     """
 
     def __init__(self, trials: Iterable[Trial], space: Space, quality: float | None, slack: float) -> None:
@@ -47,9 +47,9 @@ class LengthNeeds:
 
     @cached_property
     def rate(self) -> float | None:
-        """The quality that a factor e of length buys, over all settings; None while no two lengths are known.
+        """The quality gained per factor e of length; None until lengths differ enough.
 
-        It is the common slope of lines through the trainings of the same settings (least squares).
+        It is the common slope of lines through the trainings of equal settings (least squares).
         """
         squares = products = 0.0
         for points in self._groups.values():
@@ -61,9 +61,9 @@ class LengthNeeds:
         return max(products / squares, self._slack / math.log(2))
 
     def samples(self, trial: Trial) -> float | None:
-        """Returns the samples that a trial's settings need; None if they have not been trained to an end.
+        """Returns the samples that a trial's settings need; None if no training of them has completed.
 
-        Of several lengths that counts which comes closest to the quality. Without a rate it is the trial's.
+        It is predicted from the length that came closest to the quality. Without a rate it is that length.
         """
         by_length: dict[float, list[float]] = defaultdict(list)
         for length, quality in self._groups.get(_settings(trial), ()):
@@ -80,27 +80,27 @@ class LengthNeeds:
 
 
 def _settings(trial: Trial) -> tuple[Key, str]:
-    """Returns a key of what a trial trains, whatever its length and its seed."""
+    """Returns a key of the settings and code of a trial, without its length and seed."""
     return settings_key(trial.config, {LENGTH}), trial.measurement.revision
 
 
 class ToTarget:
-    """Samples and seconds of trials to the target; None of one that was not there, or without a target."""
+    """Samples and seconds of trials to the target; None if a trial did not reach it, or there is none."""
 
     def __init__(self, trials: Iterable[Trial], speeds: Speeds, space: Space) -> None:
         self._trials, self._speeds, self._space = tuple(trials), speeds, space
         self._target = space.objective.aim
 
     def samples(self, trial: Trial) -> float | None:
-        """Training samples until `trial` was there, the mean of all runs that compute the same."""
+        """Returns the samples until `trial` reached the target, the mean over runs that compute the same."""
         return objective.mean(self._runs(trial))
 
     def most_samples(self, trial: Trial) -> float | None:
-        """Training samples until the slowest of those runs was there."""
+        """Returns the samples until the slowest of those runs reached the target."""
         return max(self._runs(trial), default=None)
 
     def seconds(self, trial: Trial) -> float | None:
-        """The time that those take at the throughput that is known of its settings, evaluation excluded."""
+        """Returns the time to the target, at the pooled throughput of the settings."""
         samples, throughput = self.samples(trial), self._speeds.of(trial)
         return samples / throughput.samples_per_s if samples and throughput else None
 
@@ -111,7 +111,7 @@ class ToTarget:
 
     @cached_property
     def _groups(self) -> dict[tuple[Key, str], list[float]]:
-        """Of each run; one that was not there by its end counts with all it had, and would need more."""
+        """Samples of each run to the target; a run that missed it counts with its length, a lower bound."""
         found: dict[tuple[Key, str], list[float]] = defaultdict(list)
         for trial in self._trials:
             if self._target is not None and trial.completed and trial.measurement.curve:
@@ -120,5 +120,5 @@ class ToTarget:
         return found
 
     def _computes(self, trial: Trial) -> tuple[Key, str]:
-        """Returns a key of what a trial computes: its settings, but for those of speed, and its code."""
+        """Returns a key of a trial's code and of its settings that change the result."""
         return settings_key(trial.config, self._space.known.same_quality), trial.measurement.origin[1]

@@ -1,7 +1,7 @@
-"""Is the quality kept? A test of non-inferiority with three answers, from two configurations' runs. Pure.
+"""Tests whether quality is kept: non-inferiority with three answers, from two configurations' runs. Pure.
 
-Runs differ by their seed, and what was scored is a sample, too. Both count: the scatter between equal runs,
-and, if the workload reports how each item was scored, that of the items' differences.
+Two sources of error count: the scatter between runs that differ in their seed, and, if the workload reports a
+score for each item, that of the items' differences.
 """
 
 import math
@@ -18,10 +18,10 @@ from autotune.judging.measurement.estimates import Figure, student_t
 from autotune.space.sections import Objective
 
 LEVEL = 0.95
-_FEWEST_RUNS = 3  # of a claim: two say little of how far equal runs lie apart
+_FEWEST_RUNS = 3  # for a claim: two say little about the scatter
 _HIGHER_IS_BETTER = Objective()
-_LEAST_NOISE = 0.001  # of the gain: runs that read the very same are not independent
-_MOST_RUNS = 64  # more than is worth training to know
+_LEAST_NOISE = 0.001  # of the gain: runs with identical results are not independent
+_MOST_RUNS = 64  # more are not worth training
 
 
 class Answer(StrEnum):
@@ -34,7 +34,7 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True)
 class Noise:
-    """The standard deviation of the final quality of equal runs, in its units, and its degrees of freedom."""
+    """The standard deviation of the final quality between equal runs, in its own units."""
 
     deviation: float
     degrees: int
@@ -42,25 +42,21 @@ class Noise:
 
 @dataclass(frozen=True)
 class Kept:
-    """The quality of a configuration relative to the reference's: a `share` of its gain.
-
-    Its interval is of 95% to either side, None if the noise is not known. If it is not decided, `runs_needed`
-    of both may decide it; None if only more items to score would. `gain` is what the reference has gained.
-    """
+    """The quality of a configuration relative to the reference's."""
 
     answer: Answer
     quality: float
     reference: float
-    share: Figure
-    gain: float
-    runs_needed: int | None = None
+    share: Figure  # of the reference's gain, one-sided 95% to either side; no interval without a known noise
+    gain: float  # of the reference, in units of the quality
+    runs_needed: int | None = None  # of both sides, to decide an open answer; None if it takes more items
 
 
 def early_level(repeats: int) -> float:
-    """Returns how sure each look at the runs has to be if there are looks at 3, 4, ... `repeats` of them.
+    """Returns the confidence level of each look at the runs, after 3, 4, ... `repeats` of them.
 
-    Settings that lose as much as may be lost then pass once in twenty: simulated, 3.5% to 5.1% of 40,000 for
-    up to 12 runs (Pocock, 1977, has the same idea for a known variance).
+    Settings exactly at the margin then pass once in twenty: in simulations, 3.5% to 5.1% of 40,000 for up to
+    12 runs (Pocock, 1977, does the same for a known variance).
     """
     looks = max(1, repeats - _FEWEST_RUNS + 1)
     return 1 - (1 - LEVEL) / (1 + 1.25 * math.log(looks))
@@ -75,10 +71,9 @@ def compare(
     start: float | None = None,
     level: float = LEVEL,
 ) -> Kept | None:
-    """Returns whether the runs `ours` keep a share of `keep` of what the runs `theirs` have gained.
+    """Tests whether the runs `ours` keep a share of `keep` of the gain of the runs `theirs`.
 
-    None if one of them has no run. Without a known noise nothing is decided. That it is kept is said at
-    `level`, that it is lost at 95%.
+    None if one side has no runs. Undecided without a known noise. KEPT is tested at `level`, LOST at 95%.
     """
     a, b = qualities(ours), qualities(theirs)
     if not a or not b:
@@ -107,7 +102,7 @@ def runs_needed(
     noise: Noise,
     start: float | None = None,
 ) -> int | None:
-    """Returns how many runs of both would decide whether `ours` keep that share, if the qualities stay.
+    """Returns how many runs of each side would decide the test, if the mean qualities stay as they are.
 
     None if no number would, because too few items were scored, or one side has no quality.
     """
@@ -119,9 +114,9 @@ def runs_needed(
 
 
 def between(share: Figure, goal: Objective = _HIGHER_IS_BETTER, gain: float = 1.0) -> str:
-    """Returns `97% to 103% of what it gains`, of a `share` of a `gain`, or that it is not known.
+    """Formats the interval of a `share`: `97% to 103% of what it gains`.
 
-    If an absolute slack is asked for, `0.031 below it to 0.02 above it`.
+    With an absolute slack it is `0.031 below it to 0.02 above it`.
     """
     if share.low is None or share.high is None:
         return "it is not known how far equal runs differ"
@@ -131,14 +126,14 @@ def between(share: Figure, goal: Objective = _HIGHER_IS_BETTER, gain: float = 1.
 
 
 def _apart(more: float, goal: Objective) -> str:
-    """Returns how far a quality lies from another one that is better by so much `more`."""
+    """Formats a difference in quality, positive if better, in the user's sign: `0.02 above it`."""
     return f"{abs(more):.3g} {'above' if goal.turned(more) > 0 else 'below'} it"
 
 
 def limit(name: str, keep: float | None, within: float | None, *, minimize: bool = False) -> str:
-    """Returns `95% of what the baseline gains in bleu_4`, the least that is kept, for a score called `name`.
+    """Formats the least quality to keep: `95% of what the baseline gains in bleu_4`.
 
-    Of an absolute slack `0.02 below the baseline's bleu_4`, and `any bleu_4` if nothing is kept.
+    With an absolute slack it is `0.02 below the baseline's bleu_4`, and `any bleu_4` if nothing is kept.
     """
     if within is not None:
         return f"{within:g} {'above' if minimize else 'below'} the baseline's {name}"
@@ -146,19 +141,19 @@ def limit(name: str, keep: float | None, within: float | None, *, minimize: bool
 
 
 def keeps(goal: Objective) -> str:
-    """Returns what a winner does: `keeps 95% of what ...`, or `is at most 0.02 above the ...`."""
+    """Formats the requirement on a winner: `keeps 95% of what ...`, or `is at most 0.02 above the ...`."""
     kept = limit(goal.quality, goal.keep, goal.within, minimize=goal.minimize is not None)
     verb = "has" if goal.takes_any_quality else "keeps" if goal.within is None else "is at most"
     return f"{verb} {kept}"
 
 
 def shown(value: float | None, goal: Objective) -> float | None:
-    """A quality in the user's own sign."""
+    """Returns a quality in the user's sign."""
     return None if value is None else goal.turned(value)
 
 
 def shown_figure(figure: Figure | None, goal: Objective) -> Figure | None:
-    """Returns the same with its interval, whose ends change places if the sign is turned."""
+    """Returns a quality and its interval in the user's sign."""
     if figure is None or not goal.minimize:
         return figure
     low, high = shown(figure.high, goal), shown(figure.low, goal)
@@ -166,7 +161,7 @@ def shown_figure(figure: Figure | None, goal: Objective) -> Figure | None:
 
 
 def shown_curve(curve: Sequence[Evaluation], goal: Objective) -> tuple[Evaluation, ...]:
-    """A curve whose qualities, and what chance reaches, are in the user's own sign."""
+    """Returns a curve with qualities and chance in the user's sign."""
     if not goal.minimize:
         return tuple(curve)
     return tuple(
@@ -176,12 +171,12 @@ def shown_curve(curve: Sequence[Evaluation], goal: Objective) -> tuple[Evaluatio
 
 
 def qualities(runs: Sequence[Trial]) -> list[float]:
-    """The quality that each run ended with."""
+    """Returns the final quality of each run that has one."""
     return [found for run in runs if (found := curves.ended_with(run.measurement)) is not None]
 
 
 def noise(groups: Sequence[Sequence[Trial]]) -> Noise | None:
-    """Returns the noise of `groups` of equal runs, from what they ended with; None if no two are equal."""
+    """Returns the noise of final qualities, pooled over `groups` of equal runs; None if no two are equal."""
     finals = [qualities(runs) for runs in groups]
     degrees = sum(len(found) - 1 for found in finals if found)
     if not degrees:
@@ -191,22 +186,21 @@ def noise(groups: Sequence[Sequence[Trial]]) -> Noise | None:
 
 
 def half_width(runs: int, noise: Noise) -> float:
-    """Returns half of the interval of a difference that so many runs of both sides would have."""
+    """Returns the half-width of the interval of a difference with so many `runs` of each side."""
     return _half(runs, runs, _with(noise, runs), 0.0)
 
 
 def _half(ours: int, theirs: int, noise: Noise, item_error: float, level: float = LEVEL) -> float:
-    """Returns half of the interval of a difference, one-sided at `level` to either side."""
+    """Returns the half-width of the interval of a difference, one-sided at `level` to either side."""
     times = student_t(2 * level - 1, noise.degrees)
     runs = times * noise.deviation * math.sqrt(1 / ours + 1 / theirs)
     return math.hypot(runs, NormalDist().inv_cdf(level) * item_error)
 
 
 def _item_error(ours: Sequence[Trial], theirs: Sequence[Trial]) -> float:
-    """Returns the standard error of the difference, from the items that both were scored on.
+    """Returns the standard error of the difference from the items scored on both sides, 0 without items.
 
-    It is the result of resampling the items in pairs (Koehn, 2004): of a mean, the bootstrap's standard error
-    is known in closed form. 0 if the items are not reported.
+    It is the closed form of the paired bootstrap over items (Koehn, 2004) for a mean.
     """
     a, b = _items(ours), _items(theirs)
     if len(a) != len(b) or len(a) < 2:
@@ -216,7 +210,7 @@ def _item_error(ours: Sequence[Trial], theirs: Sequence[Trial]) -> float:
 
 
 def _items(runs: Sequence[Trial]) -> list[float]:
-    """Returns the average score of every item over `runs`."""
+    """Returns the mean score of each item over `runs`."""
     known = [run.measurement.items for run in runs if run.measurement.items]
     if not known or len({len(items) for items in known}) > 1:
         return []
@@ -224,7 +218,7 @@ def _items(runs: Sequence[Trial]) -> list[float]:
 
 
 def _runs_needed(gap: float, noise: Noise, item_error: float) -> int | None:
-    """Returns how many runs of each side bring the interval below `gap`."""
+    """Returns how many runs of each side make the half-width smaller than `gap`."""
     fits = (n for n in range(2, _MOST_RUNS + 1) if _half(n, n, _with(noise, n), item_error) < gap)
     return next(fits, None)
 

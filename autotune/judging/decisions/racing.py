@@ -1,7 +1,7 @@
-"""Which members of a race run on, and when it is decided. Pure.
+"""Decides which members of a race stay in it, and when it is over. Pure.
 
-All members of a race are kept alive, and run in turn for a moment each: once in every round, in an order that
-is reversed from round to round. A machine that slows down, or that others use, does so to all of them.
+All members of a race stay alive and take short turns: one each per round, in an order that alternates from
+round to round. A machine that slows down, or that others use, then affects all of them alike.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,27 +10,27 @@ from autotune.core.measurement import Slice
 from autotune.judging.measurement import turns
 from autotune.judging.measurement.estimates import Figure
 
-WIDTH = 0.1  # of its interval: to be quoted, a figure needs more than to be faster with confidence
-TURN_S = 0.25  # the least that a turn takes
-# Of rounds, where the members take turns of a moment: as long as some trials, and within these bounds.
+WIDTH = 0.1  # of a factor's interval, relative: wider ones are not quoted
+TURN_S = 0.25  # the shortest turn
+# A race may last as long as some trials, within these bounds.
 _LEAST_S, _MOST_S, _TRIALS = 8.0, 300.0, 4
 EQUAL = 0.02  # a difference that is not worth a search
 CLOSE = 0.05  # a difference between two winners that is not worth the time to tell
-# Of a single look at a gain: what is looked at after every round is wrong more often than once.
+# Of a single look at a gain: with a look after every round, errors add up.
 LOOK_LEVEL = 0.9995
-_DROP_LEVEL = 0.95  # of a look at which members are not worth more rounds: no claim rests on it
-_FEWEST_ROUNDS = 12  # before that the interval of ranks at the level of a look has no ends
+_DROP_LEVEL = 0.95  # to drop a member, on which no claim rests
+_FEWEST_ROUNDS = 12  # with fewer, the rank interval at `LOOK_LEVEL` is infinite
 
 
 def most_s(trials_s: Iterable[float]) -> float:
-    """Returns how long a race may last of settings whose trials took so long."""
+    """Returns how long a race may last, given the seconds that its members' trials took."""
     return min(_MOST_S, max(_LEAST_S, _TRIALS * max(trials_s, default=0.0)))
 
 
 class Trainings:
-    """Compares when the trainings of a race's members end: by their turns, and their `lengths`.
+    """Compares how soon the trainings of a race's members end, by their turns and their `lengths`.
 
-    The lengths are in samples, by the members' numbers; all others are compared with the first member.
+    `lengths` are in samples, by member; the first member is the one that all others are compared with.
     """
 
     def __init__(self, slices: Sequence[Slice], lengths: Mapping[int, int]) -> None:
@@ -44,11 +44,11 @@ class Trainings:
         return found and found.scaled(self._lengths[other] / self._lengths[number])
 
     def runs_on(self) -> tuple[int, ...]:
-        """Returns which members run in the next round, in the order of its turns; empty if it is decided.
+        """Returns the members of the next round in the order of their turns; empty if the race is decided.
 
-        One that seems to end no sooner than the first, by 2%, or later than another one, runs no more. The
-        race is over when no other is left, or when the soonest ends sooner than the first with confidence, by
-        a figure that can be quoted, and none left is sooner than that by 5%.
+        A member is dropped if it is not at least 2% ahead of the first, or behind another one. The race is
+        over when no other is left, or when the soonest is certainly ahead of the first by a factor precise
+        enough to quote, and no other may be 5% ahead of it.
         """
         done, others = max((one.round for one in self._slices), default=0), self._others
         if done >= _FEWEST_ROUNDS:
@@ -66,7 +66,7 @@ class Trainings:
         return any(rival is not None and rival.is_below(1) for rival in rivals)
 
     def _is_decided(self, left: Sequence[int]) -> bool:
-        """Returns True if the soonest that is `left` is surely so, and none is sooner than it by 5%."""
+        """Returns True if the soonest of `left` is certainly ahead, and no other may be 5% ahead of it."""
         best = self.soonest(left)
         sure, quoted = self.ratio(best, level=LOOK_LEVEL), self.ratio(best)
         if sure is None or quoted is None or not sure.is_above(1):
@@ -77,6 +77,6 @@ class Trainings:
         return all(rival is not None and rival.is_above(1 - CLOSE) for rival in rivals)
 
     def soonest(self, numbers: Sequence[int]) -> int:
-        """Returns which of `numbers` ends the soonest, as far as they were in rounds with the first."""
+        """Returns the one of `numbers` that ends the soonest, among those that raced the first."""
         factors = {n: found.value for n in numbers if (found := self.ratio(n))}
         return max(factors, key=lambda n: factors[n]) if factors else numbers[0]

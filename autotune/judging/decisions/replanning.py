@@ -1,4 +1,4 @@
-"""What is trained next at another length, and how long a new configuration is planned to be. Pure."""
+"""Plans the length of new configurations, and which settings to train again at another length. Pure."""
 
 import itertools
 
@@ -10,15 +10,15 @@ from autotune.judging.decisions.objective import Reason
 from autotune.space import lengths
 from autotune.space.lengths import OwnCadence
 
-_PILOT = 0.5  # of the baseline's length: with the baseline it shows what a longer training buys
-_WORTH = 0.95  # of the time of the best so far: more is not worth a training
-_SAME = 0.03  # by which two lengths differ that are the same
+_PILOT = 0.5  # of the baseline's length: together they show what a longer training gains
+_WORTH = 0.95  # of the best time so far: a smaller saving is not worth a training
+_SAME = 0.03  # lengths that differ by less count as equal
 _MOST_LENGTHS = 4  # of the same settings
-_OPEN = {None, Reason.QUALITY, Reason.UNSURE}  # what another length may mend
+_OPEN = {None, Reason.QUALITY, Reason.UNSURE}  # reasons that another length may cure
 
 
 def pilot(history: History) -> Config | None:
-    """Returns the baseline's settings at half of its length; None if that has run, or is not wanted."""
+    """Returns the baseline's settings at half its length; None if that has run, or is not wanted."""
     space = history.space
     if not planning.is_wanted(space) or history.baseline is None or space.budget.trials < 2:
         return None
@@ -30,7 +30,7 @@ def pilot(history: History) -> Config | None:
 
 
 def planned(config: Config, history: History, share: float) -> Config:
-    """Returns `config` with the length that the best settings so far need, or a `share` of it."""
+    """Returns `config` with a `share` of the length that the best settings so far need."""
     if not planning.is_wanted(history.space):
         return config
     leader = best(history)
@@ -39,7 +39,7 @@ def planned(config: Config, history: History, share: float) -> Config:
 
 
 def best(history: History) -> Trial | None:
-    """Returns the trial whose settings train the soonest, at the length that they need."""
+    """Returns the trial whose settings finish first at the length that they need."""
     found = [t for t in history.searched if t.completed and history.rejection(t) in _OPEN]
     return max(found, key=history.worth, default=None)
 
@@ -67,7 +67,7 @@ def _with(history: History, config: Config, samples: float) -> Config:
 
 
 def _own_cadence(history: History) -> OwnCadence | None:
-    """Returns when the baseline was evaluated by itself; None if not once at least, or not regularly."""
+    """Returns the steps at which the baseline evaluated by itself; None if too few or irregular."""
     size = history.space.effective_batch_size({})
     steps = [round(point.samples / size) for point in history.baseline_curve]
     between = [after - before for before, after in itertools.pairwise(steps)]

@@ -1,4 +1,4 @@
-"""May this trial still win? Pure functions of what it has shown, and of what is known of the others."""
+"""Decides whether a running trial may still win, from its figures and those of the others. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -10,55 +10,44 @@ from autotune.core.trial import Outcome, Status, StoppedFor, Trial
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import curves
 
-_MORE_OTHERS = 0.05  # of the machine, that other programs may take more than they did beside a rival
-_FEWEST_STEPS = 8  # before that an interval is a guess, and it is asked again every second
+_MORE_OTHERS = 0.05  # share of the machine that other programs may use more than during the rival's run
+_FEWEST_STEPS = 8  # with fewer, an interval is a guess, and it is checked every second
 
 
 @dataclass(frozen=True)
 class Rival:
-    """A trial that qualifies: its speed's lower bound, and the curve that makes up for being slower.
-
-    Its training has so many `samples`. An empty curve: only speed counts. `origin` is that of its
-    figures, None for any. `seconds` are those that it takes to the target, if there is one: they count
-    then, and not its speed. `others` is the share of the machine that other programs took meanwhile.
-    """
+    """An eligible trial that a running one has to beat."""
 
     number: int
-    samples_per_s: float
+    samples_per_s: float  # lower end
     shared: bool
-    samples: int
-    curve: tuple[Evaluation, ...] = ()
-    origin: tuple[str, str] | None = None
-    seconds: float | None = None
-    others: float = 0.0
+    samples: int  # of its training
+    curve: tuple[Evaluation, ...] = ()  # a slower trial must reach it; empty if only speed counts
+    origin: tuple[str, str] | None = None  # of its figures; None compares with any
+    seconds: float | None = None  # to the target, which count instead of the speed
+    others: float = 0.0  # share of the machine that other programs used meanwhile
 
     def is_like(self, shown: Measurement) -> bool:
-        """Returns True if its figures can be held against `shown`."""
+        """Returns True if its figures compare with `shown`."""
         return self.shared == shown.shared and self.origin in {None, shown.origin}
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """The bar that a running trial must be able to reach, in plain values: it is sent to wherever trials run.
-
-    The baseline's training has so many `samples`. `curve` is its quality; a share of `keep` must be kept of
-    what it has gained since the quality `start`. `noise` is the standard deviation between runs that differ
-    in their seed alone, as a share of that; None while it is not known. `drift` is that of the throughput of
-    the same settings from run to run.
-    """
+    """The bar that a running trial must be able to reach; plain values, sent to other processes."""
 
     rivals: tuple[Rival, ...] = ()
-    samples: int = 0
-    curve: tuple[Evaluation, ...] = ()
-    keep: float = 0.0
+    samples: int = 0  # of the baseline's training
+    curve: tuple[Evaluation, ...] = ()  # the baseline's
+    keep: float = 0.0  # share to keep of the baseline's gain since `start`
     start: float | None = None
-    noise: float | None = None
-    drift: float = 0.0
+    noise: float | None = None  # SD between runs with other seeds, as a share of the gain; None if unknown
+    drift: float = 0.0  # relative SD of the throughput of equal settings from run to run
     metric: Metric = field(default_factory=lambda: Metric("quality"))
 
 
 def threshold(history: History) -> Threshold:
-    """Returns the bar for running trials, after all that is known."""
+    """Returns the bar for running trials, given the trials so far."""
     space, goal = history.space, history.space.objective
     bar = partial(Threshold, drift=history.speeds.drift, metric=space.metric)
     if goal.target is not None:
@@ -79,7 +68,7 @@ def threshold(history: History) -> Threshold:
 
 
 def _soonest(history: History) -> tuple[Rival, ...]:
-    """Returns the first at the target, of those that ran alone and of those that ran alongside others."""
+    """Returns the quickest to the target among trials that ran alone, and among those that shared."""
     first: dict[bool, Rival] = {}
     for trial in history.ranked:  # best first
         if seconds := history.to_target.seconds(trial):
@@ -98,10 +87,10 @@ def _rival(trial: Trial, history: History, curve: tuple[Evaluation, ...] = ()) -
 
 
 def verdict(shown: Measurement, threshold: Threshold, samples: int) -> Outcome | None:
-    """Returns the end of a trial that has `shown` this and can no longer win, None while it may.
+    """Returns the outcome of a trial that can no longer win, None while it may.
 
-    Its training is planned for so many `samples`. Qualities are compared at equal shares of a training: a
-    schedule that ends sooner falls sooner.
+    `samples` is the planned length of its training. Qualities are compared at equal shares of a training,
+    because a shorter schedule lowers the learning rate earlier.
     """
     times = threshold.samples / samples if threshold.samples else 1.0
     beside = replace(shown, curve=curves.scaled(shown.curve, times))
@@ -117,10 +106,10 @@ def _stopped(stopped_for: StoppedFor, reason: str) -> Outcome:
 
 
 def _like(shown: Measurement, threshold: Threshold) -> list[Rival]:
-    """Returns the rivals whose speed compares with `shown`: the one place that says what may beat a trial.
+    """Returns the rivals whose speed compares with `shown`; the only place that decides it.
 
-    A trial beside other programs is slower for that, and nobody knows by how much: it is not held against a
-    rival that had the machine more to itself.
+    Other programs slow a trial down by an unknown amount: it is not compared with a rival that had the
+    machine more to itself.
     """
     others = max(shown.others.values(), default=0.0)
     return [r for r in threshold.rivals if r.is_like(shown) and others <= r.others + _MORE_OTHERS]
@@ -145,7 +134,7 @@ def _too_slow(shown: Measurement, threshold: Threshold, samples: int) -> Outcome
 
 
 def why_slower(throughput: Throughput | None, rival: Rival, threshold: Threshold, samples: int) -> str | None:
-    """Returns by how much a training of so many `samples` takes longer than the rival's; None if not sure."""
+    """Returns a line on how a training of `samples` certainly takes longer than the rival's, else None."""
     if throughput is None or throughput.half_width_per_s is None or throughput.steps < _FEWEST_STEPS:
         return None
     most = throughput.samples_per_s + throughput.half_width_per_s

@@ -1,4 +1,1 @@
-"""What trials have shown: speed, quality over samples, trends; and how sure each figure is.
-
-Knows nothing of what a search makes of that.
-"""
+"""Measures speed, quality over samples, and trends, with confidence intervals. Knows nothing of a search."""

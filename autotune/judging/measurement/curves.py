@@ -1,4 +1,4 @@
-"""Quality over samples: runs compared after the same number of samples. Pure functions."""
+"""Compares the quality of runs after the same number of samples. Pure functions."""
 
 import itertools
 import math
@@ -25,12 +25,12 @@ def is_out_of_reach(
     *,
     start: float | None = None,
 ) -> bool:
-    """Returns True if `curve` will not have come up to `keep` of `reference` after so many `samples`.
+    """Returns True if `curve` will clearly miss a share of `keep` of `reference` after `samples`.
 
-    Its last two evaluations are clearly below that at the same numbers of samples - by more than two standard
-    deviations of the `noise` - and so is the end, if it keeps catching up as it did between the two. Large
-    batches start slowly and arrive all the same: being behind is no reason to stop, staying behind is.
-    Without a known noise nothing is clear. Shares are of what was gained since the quality `start`.
+    Both of its last two evaluations are more than two standard deviations (`noise`) below that share at the
+    same samples, and so is the end if it goes on catching up as it did between the two. Large batches start
+    slowly but arrive: staying behind counts, not being behind. Never True if the noise is unknown. Shares are
+    of the gain since the quality `start`.
     """
     shares = [share for point in curve[-_EVALUATIONS_IN_A_ROW:] if (share := _share(point, reference, start))]
     if noise is None or len(shares) < _EVALUATIONS_IN_A_ROW:
@@ -42,7 +42,7 @@ def is_out_of_reach(
 
 
 def _share(point: Evaluation, reference: Curve, start: float | None) -> tuple[int, float] | None:
-    """Returns the samples of `point`, and its share of `reference`'s quality there; None if not known."""
+    """Returns the samples of `point`, and its share of the reference's gain there; None if not known."""
     there = at(reference, point.samples)
     if there is None or not gain(there, start):
         return None
@@ -50,33 +50,33 @@ def _share(point: Evaluation, reference: Curve, start: float | None) -> tuple[in
 
 
 def gain(reference: float, start: float | None = None) -> float:
-    """Returns what a training gains that begins at the quality `start` and ends at `reference`.
+    """Returns the gain in quality of a training from `start` to `reference`.
 
-    If the start is not known, or the reference is no better, that is the magnitude of the reference: a score
-    begins at 0, and a loss at twice its end.
+    If the start is unknown, or no worse than the reference, it is the magnitude of the reference: as if a
+    score began at 0, and a loss at twice its end.
     """
     return abs(reference) if start is None or start >= reference else reference - start
 
 
 def share(quality: float, reference: float, start: float | None = None) -> float:
-    """Returns the share of the reference's gain that `quality` has; the gain is not 0."""
+    """Returns `quality` as a share of the reference's gain, which must not be 0."""
     return 1 + (quality - reference) / gain(reference, start)
 
 
 def least(keep: float, reference: float, start: float | None = None) -> float:
-    """Returns the lowest quality that is a share of `keep`."""
+    """Returns the quality that is a share `keep` of the reference's gain."""
     return reference - (1 - keep) * gain(reference, start)
 
 
 def scaled(curve: Curve, times: float) -> tuple[Evaluation, ...]:
-    """Returns `curve` with so many times its samples: at the same shares of a longer schedule."""
+    """Returns `curve` with its samples multiplied, to compare equal shares of a schedule."""
     if times == 1:
         return tuple(curve)
     return tuple(replace(point, samples=round(point.samples * times)) for point in curve)
 
 
 def at(curve: Curve, samples: int) -> float | None:
-    """The quality of `curve` after `samples`, between its points on a line; None before and beyond them."""
+    """Returns the quality after `samples`, interpolated linearly; None outside of the curve's points."""
     for before, after in itertools.pairwise(curve):
         if before.samples <= samples <= after.samples:
             width = after.samples - before.samples
@@ -86,10 +86,9 @@ def at(curve: Curve, samples: int) -> float | None:
 
 
 def stages(curves: Sequence[Curve]) -> list[tuple[Evaluation, ...]]:
-    """Returns the points of runs of the same settings that can be held against each other, one of each run.
+    """Groups the points of runs of the same settings that compare, one of each run.
 
-    Those after equally many samples; if there are none, because batches differ in their tokens, the first
-    of all, the second, and so on.
+    They are at equal samples; if there are none, because batches differ in tokens, they go by their order.
     """
     others = [{p.samples: p for p in curve} for curve in curves]
     common = [p.samples for p in curves[0] if all(p.samples in o for o in others)] if curves else []
@@ -97,7 +96,7 @@ def stages(curves: Sequence[Curve]) -> list[tuple[Evaluation, ...]]:
 
 
 def mean_curve(curves: Sequence[Curve]) -> tuple[Evaluation, ...]:
-    """The mean of runs of the same settings, over the points that all of them have."""
+    """Returns the mean curve of runs of the same settings, over the points that all of them have."""
     return tuple(
         Evaluation(
             round(statistics.fmean([p.samples for p in points])),
@@ -109,7 +108,7 @@ def mean_curve(curves: Sequence[Curve]) -> tuple[Evaluation, ...]:
 
 
 def _squares(points: Sequence[Evaluation], start: float | None) -> tuple[float, int]:
-    """Returns how far apart runs lie at one stage: squares of shares of the gain, and degrees of freedom."""
+    """Returns the squared deviations at one stage, as shares of the gain, and their degrees of freedom."""
     mean = statistics.fmean([p.quality for p in points])
     unit = gain(mean, start)
     apart = [(p.quality - mean) / unit for p in points] if unit else []
@@ -117,10 +116,10 @@ def _squares(points: Sequence[Evaluation], start: float | None) -> tuple[float, 
 
 
 def relative_noise(curves: Sequence[Curve], start: float | None = None) -> float | None:
-    """Returns the standard deviation between runs that differ in their seed alone, pooled over their points.
+    """Returns the standard deviation between runs that differ only in their seed, pooled over their points.
 
-    It is a share of the gain since `start`; None for fewer than two runs. Few runs read low by chance: it is
-    never taken to be under 2%.
+    It is a share of the gain since `start`, at least 2%, because a few runs may agree by chance. None for
+    fewer than two runs.
     """
     shown = [points for points in stages(curves) if len(points) > 1 and any(p.quality for p in points)]
     found = [_squares(points, start) for points in shown]
@@ -129,17 +128,17 @@ def relative_noise(curves: Sequence[Curve], start: float | None = None) -> float
 
 
 def ended_with(measurement: Measurement) -> float | None:
-    """The quality at a trial's end: the mean of the last quarter of its evaluations, one at least."""
+    """Returns the final quality: the mean of the last quarter of the evaluations, at least one."""
     curve = measurement.curve
     last = [p.quality for p in curve[-max(1, len(curve) // 4) :]]
     return statistics.fmean(last) if last else measurement.quality
 
 
 def reached(curve: Curve, target: float) -> float | None:
-    """Returns after how many samples `curve` was at `target`, None if it never was.
+    """Returns the samples after which `curve` reached `target`, None if it never did.
 
-    The mean of two evaluations in a row has to be there, because one alone may be luck, and neither may have
-    collapsed. In between those means lie on a line.
+    The mean of two consecutive evaluations has to reach it, as a single one may be luck, and neither may have
+    collapsed. Between these means it interpolates linearly.
     """
     before = curve[0].quality if curve else 0.0
     for first, second in itertools.pairwise(curve):
@@ -152,7 +151,7 @@ def reached(curve: Curve, target: float) -> float | None:
 
 
 def has_learnt(curve: Curve, fewest: int) -> bool:
-    """Returns True if the last two of at least so many evaluations are clearly above chance."""
+    """Returns True if the last two of at least `fewest` evaluations are clearly above chance."""
     return len(curve) >= max(fewest, _EVALUATIONS_IN_A_ROW) and all(
         not p.collapsed and (not p.chance or share(p.quality, p.chance) >= _CLEARLY)
         for p in curve[-_EVALUATIONS_IN_A_ROW:]

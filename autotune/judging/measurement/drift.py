@@ -1,9 +1,8 @@
-"""Whether a training has become slower, or faster, than it was; and what that is likely to come from. Pure.
+"""Detects that a training has become slower or faster, and its likely cause. Pure.
 
-A training is a sequence of `Window`s of about equal time, ten seconds say, with the steps that lay in each:
-no evaluation, no compiling, no time between two processes. `drift` says what has changed since the beginning,
-once that is sure; it may be called after every window. A caller that waits for the next change leaves out the
-windows from before the last one.
+A training is a sequence of `Window`s of about equal time, such as ten seconds, which contain only steps: no
+evaluation, compiling or restart. `drift` returns a change since the beginning once it is certain, and may be
+called after every window. To find the next change, leave out the windows before the last one.
 """
 
 import math
@@ -16,39 +15,35 @@ from autotune.core.measurement import PHASES, others_shares
 from autotune.judging.measurement.estimates import Figure, student_t
 
 _LEAST = 0.05  # of a throughput: a smaller change does not matter
-_LEVEL = 0.95  # of a look, divided among as many as there are blocks
-_SHORTEST, _LONGEST, _BLOCKS = 12, 60, 16  # windows of a block; blocks that a training is cut into
-_FEWEST_BEFORE, _LASTING = 6, 3  # blocks
-_FIRST = 4  # part of a long training that it is held against
+_LEVEL = 0.95  # of a look; stricter the more blocks there are
+_SHORTEST, _LONGEST, _BLOCKS = 12, 60, 16  # shortest and longest block in windows; blocks of a training
+_FEWEST_BEFORE, _LASTING = 6, 3  # blocks compared: before, and at the end
+_FIRST = 4  # of a long training, the first quarter is the reference
 _LEAST_NOISE = 0.01
-_MOST_OF_IT = 0.5  # of the seconds that a sample takes more: what explains them
+_MOST_OF_IT = 0.5  # of the additional time per sample: a larger share is the cause
 _THROTTLED_SHARE, _SLOWER_CLOCK, _SAME_LOAD_PERCENT = 0.1, 0.97, 5.0
 _DATA, *_COMPUTE = PHASES
 
 
 class Cause(StrEnum):
-    """The likely cause of a slower training: the first one that the figures show."""
+    """The likely cause of a slower training: the first one that the figures support."""
 
-    THROTTLING = "throttling"  # the GPU is slowed down for its heat or its power
+    THROTTLING = "throttling"  # heat or power slows the GPU down
     NEIGHBOUR = "a neighbour"  # other processes use the CPUs or the GPU
     LOADER = "the loader"  # waiting for data: a slow disk, slow preprocessing
-    LONGER_DATA = "longer data"  # computing a sample takes longer, and nothing else has changed
+    LONGER_DATA = "longer data"  # computing a sample takes longer, nothing else has changed
     UNKNOWN = "not known"
 
 
 @dataclass(frozen=True)
 class Window:
-    """Some seconds of steps: `trained` samples in them, up to so many `samples` in all.
+    """Some seconds of steps."""
 
-    `phases_s` are the seconds that each of the `PHASES` of the steps took, and `seen` is what `Telemetry`
-    saw; both without what is not known.
-    """
-
-    samples: int
-    trained: int
+    samples: int  # in total by its end
+    trained: int  # samples within it
     seconds: float
-    phases_s: Mapping[str, float] = field(default_factory=dict)
-    seen: Mapping[str, float] = field(default_factory=dict)
+    phases_s: Mapping[str, float] = field(default_factory=dict)  # seconds by phase, known ones only
+    seen: Mapping[str, float] = field(default_factory=dict)  # telemetry
 
     @property
     def per_s(self) -> float:
@@ -57,29 +52,25 @@ class Window:
 
 @dataclass(frozen=True)
 class Drift:
-    """A change of the throughput: from `before_per_s` to `after_per_s` samples per second.
+    """A change of the throughput."""
 
-    It holds from so many `samples` on, at the latest. `ratio` is that of the two, with its 95% interval. Of a
-    training that has become faster, `cause` is what it was slower for before.
-    """
-
-    samples: int
-    before_per_s: float
+    samples: int  # in total, at which it had happened
+    before_per_s: float  # samples per second
     after_per_s: float
-    ratio: Figure
-    cause: Cause
+    ratio: Figure  # after over before, with its 95% interval
+    cause: Cause  # of the slower part, even if it was the first
 
 
 def drift(windows: Sequence[Window]) -> Drift | None:
-    """Returns the change between the first windows and the last ones; None if no change is certain.
+    """Returns the change from the first windows to the last ones; None if none is certain.
 
-    Blocks of 12 to 60 windows count as their medians, so that a pause says nothing. Neighbouring windows are
-    correlated, blocks much less: each of the last three is compared with Student's prediction interval for
-    one more block like the first ones, six or a quarter of all (Hahn & Meeker, Statistical Intervals, section
-    4.7). All three have to be beyond it to the same side, and by 5% of the throughput at least. It looks once
-    a block is complete, from 108 windows on, and the level is stricter the more blocks there are. That is no
-    bound on all looks together: how often noise alone was said to be a change has been measured instead. Of
-    8000 drawn trainings of an hour it was 11, 6 of the 1000 whose noise is worst; of 200 of a day, none.
+    Blocks of 12 to 60 windows count by their medians, so that a pause has no effect, and because blocks are
+    much less correlated than windows. Each of the last three blocks is compared with Student's prediction
+    interval for one more block like the first ones, six or a quarter of all (Hahn & Meeker, Statistical
+    Intervals, section 4.7). All three have to be outside on the same side, and by at least 5% of the
+    throughput. It looks after each complete block, from 108 windows on, at a level that is stricter the more
+    blocks there are. This bounds no error over all looks; in simulations without a change, 11 of 8000
+    trainings of an hour raised an alarm (6 of the 1000 with the worst noise), and none of 200 of a day.
     """
     size = min(_LONGEST, max(_SHORTEST, len(windows) // _BLOCKS))
     if len(windows) < (_FEWEST_BEFORE + _LASTING) * size or len(windows) % size:
@@ -89,7 +80,10 @@ def drift(windows: Sequence[Window]) -> Drift | None:
     usual, now = _medians(before, size), _medians(after, size)
     if not _has_changed(usual, now, looks=len(windows) // size):
         return None
-    was, is_now = statistics.fmean(usual), statistics.median(now)  # the change may lie within the first
+    was, is_now = (
+        statistics.fmean(usual),
+        statistics.median(now),
+    )  # the change may lie within the first of them
     half = _half_width(usual, _LEVEL)
     slow, fast = (after, before) if is_now < was else (before, after)
     cause = _cause(slow, fast)
@@ -98,7 +92,7 @@ def drift(windows: Sequence[Window]) -> Drift | None:
 
 
 def _medians(windows: Sequence[Window], size: int) -> list[float]:
-    """Samples per second of each whole block of so many windows."""
+    """Returns the median samples per second of each complete block of `size` windows."""
     starts = range(0, len(windows) - size + 1, size)
     return [statistics.median(window.per_s for window in windows[i : i + size]) for i in starts]
 
@@ -110,13 +104,13 @@ def _has_changed(usual: Sequence[float], now: Sequence[float], looks: int) -> bo
 
 
 def _half_width(usual: Sequence[float], level: float) -> float:
-    """Half the interval that one more like these lies within."""
+    """Returns the half-width of the prediction interval for one more value."""
     noise = max(statistics.stdev(usual), _LEAST_NOISE * statistics.fmean(usual))
     return student_t(level, len(usual) - 1) * noise * math.sqrt(1 + 1 / len(usual))
 
 
 def _cause(slow: Sequence[Window], fast: Sequence[Window]) -> Cause:
-    """Returns the first cause that the slow windows show and the fast ones do not."""
+    """Returns the first cause that shows in the slow windows and not in the fast ones."""
     if _is_throttled(slow, fast):
         return Cause.THROTTLING
     if _has_neighbour(slow, fast):
@@ -129,7 +123,7 @@ def _cause(slow: Sequence[Window], fast: Sequence[Window]) -> Cause:
 
 
 def _is_throttled(slow: Sequence[Window], fast: Sequence[Window]) -> bool:
-    """By the driver's own word, or by a clock that fell while the GPU had as much to do."""
+    """Returns True if the driver reports it, or the clock fell while the GPU was as busy."""
     if _more("gpu_throttled", slow, fast) > _THROTTLED_SHARE:
         return True
     clocks = [_mean("gpu_sm_clock_mhz", windows) for windows in (slow, fast)]
@@ -144,7 +138,7 @@ def _has_neighbour(slow: Sequence[Window], fast: Sequence[Window]) -> bool:
 
 
 def _is_most(phases: Sequence[str], slow: Sequence[Window], fast: Sequence[Window]) -> bool:
-    """Returns True if these phases took most of the time that a sample takes more."""
+    """Returns True if these phases explain most of the additional time per sample."""
     taken_s = _per_sample_s(phases, slow) - _per_sample_s(phases, fast)
     more_s = statistics.median(1 / w.per_s for w in slow) - statistics.median(1 / w.per_s for w in fast)
     return taken_s > _MOST_OF_IT * more_s
@@ -159,6 +153,6 @@ def _more(name: str, slow: Sequence[Window], fast: Sequence[Window]) -> float:
 
 
 def _mean(name: str, windows: Sequence[Window]) -> float:
-    """Returns the mean of what was seen; 0 if it never was."""
+    """Returns the mean of a telemetry figure; 0 if it was never seen."""
     found = [window.seen[name] for window in windows if name in window.seen]
     return statistics.fmean(found) if found else 0.0

@@ -1,4 +1,4 @@
-"""A value that was measured, and how sure it is: one form for all judging and every surface. Pure."""
+"""Measured values with confidence intervals, and arithmetic on them. Pure."""
 
 import math
 import statistics
@@ -22,27 +22,27 @@ class Figure:
 
     @property
     def part(self) -> float | None:
-        """Half of its interval as a share of the value, None if it has none."""
+        """Half-width of the interval as a share of the value, None without an interval."""
         if self.low is None or self.high is None or not self.value:
             return None
         return (self.high - self.low) / 2 / abs(self.value)
 
     def is_above(self, bound: float) -> bool:
-        """Returns True if all of its interval is above `bound`: never without one."""
+        """Returns True if the whole interval is above `bound`; never without one."""
         return self.low is not None and self.low > bound
 
     def is_below(self, bound: float) -> bool:
-        """Returns True if all of its interval is below `bound`: never without one."""
+        """Returns True if the whole interval is below `bound`; never without one."""
         return self.high is not None and self.high < bound
 
     def scaled(self, times: float) -> Self:
-        """Returns so many `times` the figure, with its interval."""
+        """Returns the figure and its interval multiplied by `times`."""
         low, high = (None if end is None else end * times for end in (self.low, self.high))
         return replace(self, value=self.value * times, low=low, high=high)
 
 
 def within(value: float, low: float | None, high: float | None) -> Figure:
-    """Returns a figure whose interval counts only if both of its ends are numbers."""
+    """Returns a figure with an interval if both ends are finite numbers, else without one."""
     if low is None or high is None or not math.isfinite(low) or not math.isfinite(high):
         return Figure(value)
     return Figure(value, low, high)
@@ -51,7 +51,7 @@ def within(value: float, low: float | None, high: float | None) -> Figure:
 def mean(values: Sequence[float]) -> Figure | None:
     """Returns the mean of `values` from independent runs, with its 95% interval if there are two or more.
 
-    Runs that read the very same are not independent: they say nothing of how far others would lie apart.
+    Runs with identical values are not independent, and so give no interval.
     """
     if not values:
         return None
@@ -71,17 +71,17 @@ def of_run(throughput: Throughput | None) -> Figure | None:
 
 
 def times(one: Figure, other: Figure) -> Figure:
-    """The product of two figures that know nothing of each other."""
+    """Returns the product of two independent figures."""
     return _spread(one.value * other.value, one.part, other.part)
 
 
 def over(one: Figure, other: Figure) -> Figure:
-    """The ratio of two positive figures that know nothing of each other."""
+    """Returns the ratio of two independent positive figures."""
     return _spread(one.value / other.value, one.part, other.part)
 
 
 def _spread(value: float, *parts: float | None) -> Figure:
-    """`value` with an interval: the logarithms' squares add up, so that no end is below 0."""
+    """Returns `value` with relative errors combined in logarithms, so that no end is below 0."""
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return Figure(value)
@@ -90,16 +90,16 @@ def _spread(value: float, *parts: float | None) -> Figure:
 
 
 def half_interval(values: Sequence[float], level: float = 0.95) -> float:
-    """Half the two-sided interval of the mean of independent `values`, two at least: Student's t."""
+    """Returns the half-width of Student's two-sided interval of the mean of two or more `values`."""
     return student_t(level, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
 
 
 @lru_cache
 def student_t(level: float, degrees: int) -> float:
-    """Returns how many standard errors make half of a two-sided interval of `level`, by degrees of freedom.
+    """Returns the two-sided quantile of Student's t at `level`.
 
-    The distribution is a finite sum in the angle of t over the root of `degrees` (Abramowitz & Stegun, 26.7.3
-    and 26.7.4). scipy has it, too, and takes half of the second in which `status` is to answer.
+    The distribution is a finite sum in the angle atan(t / sqrt(degrees)) (Abramowitz & Stegun, 26.7.3 and
+    26.7.4). Importing scipy for it would take half a second, too long for `status`.
     """
     low, high = 0.0, math.pi / 2
     for _ in range(_BISECTIONS):
@@ -109,7 +109,7 @@ def student_t(level: float, degrees: int) -> float:
 
 
 def _within(angle: float, degrees: int) -> float:
-    """The share of Student's t that lies within that angle to either side."""
+    """Returns the probability of Student's t within `angle` to either side."""
     is_odd = degrees % 2
     term = math.cos(angle) if is_odd else 1.0
     total = term if degrees > 1 else 0.0

@@ -1,4 +1,4 @@
-"""Timestamps in, steady-state throughput with its confidence interval out."""
+"""Measures steady-state throughput, with its confidence interval, from the times of records."""
 
 import bisect
 import itertools
@@ -15,70 +15,64 @@ from autotune.judging.measurement.estimates import half_interval
 _MOST_BATCHES = 20
 _FEWEST_BATCHES = 4
 _STEPS_TO_START = 3  # lazy initialisation, allocator growth, autotuned kernels
-_STEPS_TO_GO_ON = 1  # after an evaluation: its first step comes with a checkpoint
+_STEPS_TO_GO_ON = 1  # after an evaluation: the first step may include a checkpoint
 _RECENT_STEPS = 20
-_FEWEST_EVALUATIONS = 3  # of which the first one is left out: it has a start of its own
-# What is taken for pauses: so many times a step, so many steps apart, so many of them, at distances so alike.
+_FEWEST_EVALUATIONS = 3  # with as many, the first one is left out: it includes one-time work
+# Pauses are steps so many times longer, so far apart, so many, at distances that differ so little.
 _TIMES_LONGER, _FEWEST_BETWEEN, _FEWEST_PAUSES, _ALIKE, _MOST_UNLIKE = 4.0, 10, 4, 0.2, 0.25
-_LOOKED_AT = 10_000  # steps, for pauses
-_MOST_STEPS = 4000  # an even number of them: a figure is asked for every second
+_LOOKED_AT = 10_000  # steps, in search of pauses
+_MOST_STEPS = 4000  # even; bounds the work, as a figure is computed every second
 
 
 @dataclass(frozen=True)
 class Step:
-    """One optimizer step: how long it took since the record before it, and how many samples it trained.
+    """One optimizer step, or several in a row that were merged, or whose single ends are not known."""
 
-    Or so many `records` in a row, if it is not known when each of them had ended, or was not kept.
-    """
-
-    seconds: float
+    seconds: float  # since the record before
     samples: int
-    records: int = 1
+    records: int = 1  # steps merged
 
     def __add__(self, after: "Step") -> "Step":
-        """Both in a row."""
+        """Merges two consecutive steps."""
         return Step(self.seconds + after.seconds, self.samples + after.samples, self.records + after.records)
 
 
 def prefetched_steps(settings: Config) -> int:
-    """Steps whose batches the loader may have had ready: they come in a burst, faster than they are made."""
+    """Returns how many steps may use prefetched batches, and so come faster than batches are made."""
     return math.ceil(prefetched_batches(settings) / int(settings.get(ACCUMULATION) or 1))
 
 
 def steps_to_start(settings: Config) -> int:
-    """Steps of a new process that are not yet as fast as those that follow, or faster."""
+    """Returns how many first steps of a process are not typical: slow to start, or on prefetched batches."""
     return prefetched_steps(settings) + _STEPS_TO_START
 
 
 @dataclass
 class _Evaluated:
-    """An evaluation: what it took, and the first step after it, which may come with a checkpoint."""
+    """An evaluation, and the first step after it, which may include a checkpoint."""
 
     seconds: float
     after: Step | None = None
 
     def late_s(self, usual_step_s: float) -> float | None:
-        """Returns by how much the step after it took longer than usual; None while there is none."""
+        """Returns the time by which the next step exceeded the usual one; None while there is none."""
         after = self.after
         return max(0.0, after.seconds - after.records * usual_step_s) if after else None
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """A record as a clock sees it: when it came, after how many samples in all, and whether of a step.
-
-    One before which something was compiled is of none; what had not ended when it came has no stamp.
-    """
+    """The time of a record; a queued step, which had not ended by then, gets none."""
 
     at_s: float
-    samples: int
-    is_step: bool
+    samples: int  # in total
+    is_step: bool  # False for an evaluation, and if something was compiled before it
 
 
 def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready: int) -> list[Step]:
-    """The steps that lay as a whole within that time, but for the first ones, whose batches were `ready`.
+    """Returns the complete steps within a time span, without the first ones, whose batches were `ready`.
 
-    Of these never more than half of all are left out. What began with something else is no step.
+    At most half of the steps are left out. A step counts only if it directly follows another one.
     """
     within = [stamp for stamp in stamps if begun_s <= stamp.at_s <= ended_s]
     steps = [
@@ -90,9 +84,9 @@ def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready
 
 
 class _Steady:
-    """Steps of the steady state, merged in equal runs once there are more than a few thousand.
+    """Steady-state steps, merged in equal runs once there are more than a few thousand.
 
-    So a training of weeks costs no more than one of an hour. The `last` steps are kept unmerged.
+    A training of weeks then costs no more than one of an hour. `last` keeps recent steps unmerged.
     """
 
     def __init__(self) -> None:
@@ -112,40 +106,40 @@ class _Steady:
             self.steps.append(step)
         self._seen += 1
         if len(self.steps) > _MOST_STEPS:
-            pairs = zip(self.steps[::2], self.steps[1::2], strict=False)  # the last one is of the next pair
+            pairs = zip(self.steps[::2], self.steps[1::2], strict=False)  # the odd one starts the next pair
             self.steps, self._every = [*(a + b for a, b in pairs), self.steps[-1]], 2 * self._every
 
 
 class Meter:
-    """Collects the times of a trial's records; an evaluation's own time never counts as training.
+    """Computes the figures of a trial from the times of its records.
 
-    A step in which something was compiled is none of the steady state either. After that, as after the start
-    and after every evaluation, a burst of prefetched batches is dropped, and some steps more, because a trial
-    starts and evaluates more often than training does; but never more than half of the steps up to the next
-    such break: a short trial then still has a figure, with an interval that says how little it rests on.
+    Evaluations and steps that compile do not count. After each of them, and after the start, the burst of
+    prefetched batches and some further steps are dropped, because a trial starts and evaluates more often
+    than a training does. At most half of the steps up to the next break are dropped: a short trial then still
+    has a figure, with a wide interval.
     """
 
     def __init__(self, prefetched: int) -> None:
         self._prefetched = prefetched
         self._steady = _Steady()
-        self._opening: list[Step] = []  # since the last break, until it is known which of them count
-        self._warm_up = 0  # how many of them do not, half at most
+        self._opening: list[Step] = []  # since the last break, until it is known which count
+        self._warm_up = 0  # how many of them to drop, half at most
         self._recent: deque[Step] = deque(maxlen=_RECENT_STEPS)
-        self._last_s: float | None = None  # when the step before had ended
-        self._seen_s: float | None = None  # when the record before came
+        self._last_s: float | None = None  # end of the step before
+        self._seen_s: float | None = None  # time of the record before
         self._last_samples = self._queued = 0
         self._evaluations: list[_Evaluated] = []
-        self._evaluated: _Evaluated | None = None  # the last one, until there is a step after it
+        self._evaluated: _Evaluated | None = None  # the last one, until a step follows
         self.training_s = 0.0
         self.restart()
 
     def restart(self) -> None:
-        """A new process begins, or resumes, the trial: the time since the last record is no step's."""
+        """Starts a new process: the time since the last record belongs to no step."""
         self._last_s = self._seen_s = self._evaluated = None
         self._break(self._prefetched + _STEPS_TO_START)
 
     def _break(self, warm_up: int) -> None:
-        """Begins anew: of the steps from here on `warm_up` do not count."""
+        """Starts anew after a break: the next `warm_up` steps do not count."""
         self._steady.extend(self._opened())
         self._opening, self._warm_up = [], warm_up
 
@@ -159,10 +153,10 @@ class Meter:
         queued: bool = False,
         steps: int = 1,
     ) -> None:
-        """Counts one record, of so many `steps`: `at_s` on any monotonic clock, `samples` in total so far.
+        """Counts one record of `steps` steps: `at_s` is on any monotonic clock, `samples` the total so far.
 
-        Something was `compiling` before it. What is `queued` had not ended when it came: it counts with the
-        next step that had.
+        `compiling`: something was compiled before it. `queued`: its steps had not ended by then, and count
+        with the next one that has.
         """
         is_break = evaluation or compiling
         if self._seen_s is not None and samples > self._last_samples and not evaluation:
@@ -182,16 +176,16 @@ class Meter:
     def _add(self, step: Step) -> None:
         self._recent.append(step)
         self._opening.append(step)
-        if sum(step.records for step in self._opening) >= 2 * self._warm_up:  # no more will be dropped
+        if sum(step.records for step in self._opening) >= 2 * self._warm_up:  # all drops are done
             self._break(0)
         if self._evaluated is not None:
             self._evaluated.after, self._evaluated = step, None
 
     def _evaluate(self, at_s: float, samples: int) -> None:
-        """Counts the time since the last step had ended as an evaluation's.
+        """Counts the time since the end of the last step as an evaluation.
 
-        Steps that had not been reported by then are deducted at their usual time. What is reported before the
-        next step belongs to the same evaluation.
+        Unreported steps are deducted at their usual time. Records before the next step belong to the same
+        evaluation.
         """
         steps, untold = self._recent, samples - self._last_samples
         if self._last_s is None or (untold and not steps):
@@ -203,25 +197,25 @@ class Meter:
         self._evaluated.seconds += max(0.0, at_s - self._last_s - steps_s)
 
     def recent_step_s(self) -> float | None:
-        """Returns the time of a step at present, the median of the last ones; None before there is one."""
+        """Returns the median time of recent steps; None before the first one."""
         steps_s = [step.seconds / step.records for step in self._recent]
         return statistics.median(steps_s) if steps_s else None
 
     def throughput(self) -> Throughput | None:
-        """The steady-state figure so far; None before the first step after the warm-up."""
+        """Returns the steady-state figure so far; None before the first step after the warm-up."""
         return throughput([*self._steady.steps, *self._opened()])
 
     def _opened(self) -> Sequence[Step]:
-        """The steps since the last break that count by now."""
+        """Returns the steps since the last break that already count."""
         return _steady(self._opening, self._warm_up)
 
     def outside(self) -> Outside:
-        """Returns what was spent outside of the steps so far."""
+        """Returns the time spent outside of the steps so far."""
         usual_s = self.recent_step_s() or 0.0
         counted = self._evaluations[len(self._evaluations) >= _FEWEST_EVALUATIONS :]
         taken_s = [one.seconds for one in counted]
         late_s = [found for one in counted if (found := one.late_s(usual_s)) is not None]
-        # A checkpoint takes about the same every time: the median knows nothing of a step that others delay.
+        # Checkpoints take about the same time each: the median ignores steps delayed by something else.
         checkpoint_s = statistics.median(late_s) if late_s else 0.0
         return Outside(
             len(self._evaluations),
@@ -232,18 +226,17 @@ class Meter:
 
 
 def _steady(steps: Sequence[Step], warm_up: int) -> Sequence[Step]:
-    """`steps` without the first ones, of `warm_up` records, but never more than half of all."""
+    """Returns `steps` without the first `warm_up` records, dropping half of all at most."""
     ends = list(itertools.accumulate(step.records for step in steps))
     dropped = min(warm_up, math.ceil(ends[-1] / 2)) if ends else 0
     return steps[bisect.bisect_left(ends, dropped) + 1 :] if dropped else steps
 
 
 def throughput(steps: Sequence[Step]) -> Throughput | None:
-    """Samples per second over `steps` with a 95% interval by batch means; None without a step.
+    """Returns samples per second over `steps`, with a 95% interval by batch means; None without a step.
 
     Consecutive steps are correlated (a slow loader is slow for a while), so the interval comes from the means
-    of at most 20 contiguous batches of steps and not from single steps (Law & Kelton, Simulation Modeling
-    and Analysis, section 9.5.3).
+    of at most 20 contiguous batches of steps (Law & Kelton, Simulation Modeling and Analysis, section 9.5.3).
     """
     seconds = sum(step.seconds for step in steps)
     if not steps or seconds <= 0:
@@ -255,10 +248,9 @@ def throughput(steps: Sequence[Step]) -> Throughput | None:
 def with_evaluations(
     steady: Throughput | None, outside: Outside, samples_per_evaluation: float
 ) -> Throughput | None:
-    """Samples per second of a training that is evaluated after so many samples; None if one is unknown.
+    """Returns samples per second of a training with evaluations; None if either time is unknown.
 
-    A sample takes its part of a step and of an evaluation. Both are known independently of each other, so the
-    squares of their uncertainties are added.
+    A sample takes its share of a step and of an evaluation. Their errors are independent, so squares add up.
     """
     if steady is None or outside.evaluation_s is None:
         return None
@@ -271,10 +263,10 @@ def with_evaluations(
 
 
 def regular_pauses(steps: Sequence[Step]) -> float:
-    """Returns the share of the steps' time that long steps take beyond a usual one, if they come regularly.
+    """Returns the share of time that regular long steps, from checkpoints or logging, take beyond usual ones.
 
-    So do checkpoints and logging. Long steps at irregular distances come from other programs, and every few
-    steps from a loader: these are no pauses. 0 if there are none.
+    Long steps at irregular distances come from other programs, those every few steps from a loader: they do
+    not count. 0 if there are no pauses.
     """
     if not steps:
         return 0.0
@@ -289,7 +281,7 @@ def regular_pauses(steps: Sequence[Step]) -> float:
 
 
 def _are_regular(between: Sequence[int]) -> bool:
-    """Returns True if distances, in steps, are much the same, but for a few that something else disturbed."""
+    """Returns True if most distances, in steps, are about the same."""
     usual = statistics.median(between)
     unlike = sum(abs(one - usual) > _ALIKE * usual for one in between)
     return usual >= _FEWEST_BETWEEN and unlike <= _MOST_UNLIKE * len(between)

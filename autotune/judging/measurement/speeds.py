@@ -1,4 +1,4 @@
-"""What is known of speed: every measurement of the same settings counts for all of them. Pure."""
+"""Throughput of settings, pooled over all trials of equal speed, and relative to the baseline. Pure."""
 
 import math
 from collections import defaultdict
@@ -14,16 +14,16 @@ from autotune.judging.measurement.estimates import Figure
 
 _AGREE = 0.02
 
-_Settings = tuple[Key, tuple[str, str]]  # what speed depends on, and where it was measured
-_Raced = tuple[Figure, int]  # the factor of a race, and in how many rounds
+_Settings = tuple[Key, tuple[str, str]]  # settings that move speed, and origin
+_Raced = tuple[Figure, int]  # factor and number of rounds
 _Group = tuple[Key, bool, tuple[str, str]]  # settings, shared, origin: device and revision
 
 
 class Speeds:
-    """The throughput of settings, from all trials that differ in nothing that could change it.
+    """The throughput of settings, pooled over trials that differ in nothing that could change it.
 
-    Everything that can is in the key: the settings except those `known` to leave speed alone, whether other
-    trials ran alongside it, the device, and the code's revision. What still runs does not count.
+    Trials are grouped by their settings, except those `known` not to move speed, by whether others ran
+    alongside, by device and by code revision. Running trials do not count.
     """
 
     def __init__(self, trials: Iterable[Trial], known: Knowledge = COMMON) -> None:
@@ -34,12 +34,12 @@ class Speeds:
                 self._groups[self._group(trial)].append(trial)
 
     def of(self, trial: Trial) -> Throughput | None:
-        """Returns the throughput of `trial`, pooled with that of its equals if there are any."""
+        """Returns the throughput of `trial`, pooled over its group."""
         group = self._groups.get(self._group(trial))
         return pooled(group) if group else trial.measurement.throughput
 
     def known(self, config: Config, like: Trial) -> Throughput | None:
-        """Returns what `config` would read alongside trial `like`, None if nothing equal was measured yet."""
+        """Returns the throughput of `config` under the conditions of trial `like`, None if unmeasured."""
         _, shared, origin = self._group(like)
         group = self._groups.get((settings_key(config, self._neutral), shared, origin))
         return pooled(group) if group else None
@@ -47,8 +47,7 @@ class Speeds:
     def estimate(self, trial: Trial, *, shared: bool) -> Throughput | None:
         """Returns the throughput of a trial's settings, `shared` with other trials or alone; None if unknown.
 
-        Other runs would read otherwise, so half of its interval is at least two standard deviations of the
-        drift for so many runs.
+        Runs differ, so the half-width is at least two standard errors of the drift for so many runs.
         """
         settings, _, origin = self._group(trial)
         group = self._groups.get((settings, shared, origin))
@@ -64,7 +63,7 @@ class Speeds:
 
     @cached_property
     def drift(self) -> float:
-        """The relative standard deviation between runs of the same settings; 0 while there is none."""
+        """The relative standard deviation between runs of equal settings; 0 without repeats."""
         squares, degrees = 0.0, 0
         for group in self._groups.values():
             rates = [trial.samples_per_s or 0.0 for trial in group]
@@ -74,7 +73,7 @@ class Speeds:
         return math.sqrt(squares / degrees) if degrees else 0.0
 
     def disagreements(self) -> list[tuple[Trial, Trial, float]]:
-        """Trials of the same settings whose figures differ by more than 2%, and by what share; most first."""
+        """Returns the slowest and fastest trials of equal settings if over 2% apart, and the share."""
         found = []
         for group in self._groups.values():
             ordered = sorted(group, key=lambda t: t.samples_per_s or 0.0)
@@ -88,9 +87,9 @@ class Speeds:
 class RelativeSpeeds:
     """The speeds of configurations relative to the baseline, which is None before it has completed.
 
-    What raced against it has the factor of the race, because turns taken side by side are not affected by a
-    machine that is slower today. What did not race has the factor of its runs. Samples per second are the
-    baseline's times the factor: wherever both stand, they agree.
+    A configuration that raced has the factor of the race, because turns side by side do not suffer from a
+    machine that is slower today. Others have the factor of their runs. Throughput is the baseline's times the
+    factor, so that both figures always agree.
     """
 
     def __init__(
@@ -112,9 +111,9 @@ class RelativeSpeeds:
         return settings_key(trial.config, self._neutral), trial.measurement.origin
 
     def raced(self, trial: Trial) -> Figure | None:
-        """Returns the factor in the last race of a trial, or of one with settings as fast; None without one.
+        """Returns the factor in the last race of a trial, or of equally fast settings; None without one.
 
-        Settings as fast as the baseline's are the baseline's, as long as they have not raced themselves.
+        Settings equally fast as the baseline's count as the baseline unless they have raced themselves.
         """
         found = self._raced(trial)
         return found[0] if found else None
@@ -133,10 +132,9 @@ class RelativeSpeeds:
         return self._baseline is not None and self._settings(trial) == self._settings(self._baseline)
 
     def factor(self, trial: Trial) -> Figure | None:
-        """Returns how many times the baseline's throughput a trial's settings have; None if it is not known.
+        """Returns the throughput of a trial's settings relative to the baseline's; None if unknown.
 
-        What was measured elsewhere, or with other code, is never compared. A trial that has shown no
-        throughput, as a race, has none.
+        Trials on other devices or with other code are never compared, and races have no throughput.
         """
         baseline = self._baseline
         if baseline is None or trial.measurement.throughput is None:
@@ -151,7 +149,7 @@ class RelativeSpeeds:
         return estimates.over(*pair) if pair else None
 
     def throughput(self, trial: Trial) -> Figure | None:
-        """Samples per second of a trial's settings: the baseline's times the factor."""
+        """Returns samples per second of a trial's settings: the baseline's times the factor."""
         if trial.measurement.throughput is None:
             return None
         own, factor = self._measured(trial), self.factor(trial)
@@ -163,13 +161,13 @@ class RelativeSpeeds:
         return own.scaled(level.value * factor.value / own.value)
 
     def _measured(self, trial: Trial) -> Figure | None:
-        """Returns the throughput over the runs of a trial's settings: of those that ran alone, if any did."""
+        """Returns the pooled throughput of a trial's settings, preferring runs that were alone."""
         known = (self._speeds.estimate(trial, shared=shared) for shared in (False, True))
         found = next((throughput for throughput in known if throughput), None)
         return estimates.of_run(found or trial.measurement.throughput)
 
     def _alike(self, trial: Trial, baseline: Trial) -> tuple[Figure, Figure] | None:
-        """Returns the throughput of both, measured in the same company if both ever were."""
+        """Returns the throughput of both, both alone or both shared if such runs exist."""
         for shared in (False, True):
             runs = (self._speeds.estimate(t, shared=shared) for t in (trial, baseline))
             ours, theirs = map(estimates.of_run, runs)
@@ -180,9 +178,9 @@ class RelativeSpeeds:
 
 
 def pooled(trials: Sequence[Trial]) -> Throughput:
-    """One figure for trials of the same settings, each counting as long as it was measured.
+    """Returns the mean throughput of trials of the same settings, weighted by measured time.
 
-    Half of its interval is the steps' own, or half of what the trials lie apart if that is more.
+    The half-width is that of the steps, or half the range over the trials if that is more.
     """
     parts = [t.measurement.throughput for t in trials if t.measurement.throughput]
     seconds = math.fsum(p.seconds for p in parts)

@@ -1,9 +1,8 @@
-"""Where a figure is heading: its slope over the work done, and when memory is full at that. Pure.
+"""Estimates the trend of a figure over the samples trained, and when memory will be full. Pure.
 
-A series is a sequence of `Point`, in the order of its samples, of one process: what a training resumed in a
-new one holds begins anew. What it shows is a `Slope`. `full_at` extrapolates it to a limit, and
-`will_fill` says whether that is certainly before the training ends. What has only grown like a line so far is
-called growing, a cache that is being filled included: for a warning, ask once there is more than an epoch.
+A series has the `Point`s of one process in order; a resumed training starts a new one. `slope` estimates its
+growth, `full_at` extrapolates that to a limit, and `will_fill` tells if the limit is certainly reached before
+the training ends. A cache that is filling also counts as growing: to warn, wait for more than an epoch.
 """
 
 import itertools
@@ -15,24 +14,24 @@ from dataclasses import dataclass
 from autotune.core.measurement import Measurement, Slope
 from autotune.judging.measurement.estimates import half_interval
 
-_SETTLING = 1 / 3  # of a series: allocators grow, caches fill, modules are imported
+_SETTLING = 1 / 3  # share left out at the start: allocators grow, caches fill, modules are imported
 _BLOCKS = 10
 _MOST_POINTS = 400
 _FEWEST_IN_BLOCK = 2
 _SLOWING = 0.75
-_FAR = 100  # times what a trial has trained: the longest that a training of unknown length may be
+_FAR = 100  # a training of unknown length is taken to be so many times the trial
 
 
 @dataclass(frozen=True)
 class Point:
-    """A figure, such as bytes held, after so many samples in all."""
+    """A figure, such as bytes held, after `samples` in total."""
 
     samples: float
     value: float
 
 
 class Series:
-    """The points of a figure so far; of many some hundreds, evenly."""
+    """The points of a figure so far, thinned out evenly to a few hundred."""
 
     def __init__(self) -> None:
         self._points: list[Point] = []
@@ -43,7 +42,7 @@ class Series:
         return self._points
 
     def add(self, samples: float, value: float) -> None:
-        """Adds what the figure is after so many samples in all."""
+        """Adds the value after `samples` in total."""
         if self._seen % self._every == 0:
             self._points.append(Point(samples, value))
         if len(self._points) > _MOST_POINTS:
@@ -53,7 +52,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Full:
-    """After how many samples in all a limit is reached, from `low` to `high`; infinite if it never is."""
+    """The total samples at which a limit is reached, with its interval; infinite if it never is."""
 
     samples: float
     low: float
@@ -61,15 +60,14 @@ class Full:
 
 
 def slope(series: Sequence[Point]) -> Slope | None:
-    """Returns how fast the figure grows, by the last two thirds of the series; None for under 30 points.
+    """Returns the growth of the figure over the last two thirds of the series; None for under 30 points.
 
-    These are cut into ten blocks. The slope is the mean of the nine increments from the mean of a block to
-    the mean of the next one, and its 95% interval is Student's of these increments. Block means take the
-    correlation of neighbouring points away (Law & Kelton, Simulation Modeling and Analysis, section 9.5.3).
-    Increments are taken, and not a line fitted, because noise of memory is made of steps that stay, as a
-    random walk has: its increments are independent, where residuals of a line are not and its interval is
-    too narrow (Granger & Newbold, Spurious regressions in econometrics, Journal of Econometrics 2, 1974).
-    Of noise that does not stay the interval is wider than it need be.
+    These are cut into ten blocks. The slope is the mean of the nine increments between the means of
+    neighbouring blocks, with Student's 95% interval. Block means remove the correlation of neighbouring
+    points (Law & Kelton, Simulation Modeling and Analysis, section 9.5.3). No line is fitted, because memory
+    moves like a random walk: its increments are independent, but residuals of a line are not, and its
+    interval would be too narrow (Granger & Newbold, Spurious regressions in econometrics, Journal of
+    Econometrics 2, 1974). For noise that does not persist, the interval is wider than necessary.
     """
     means = _block_means(series[math.ceil(_SETTLING * len(series)) :])
     rises = [b.value - a.value for a, b in itertools.pairwise(means)]
@@ -98,7 +96,7 @@ def _is_slowing(rises: Sequence[float]) -> bool:
 
 
 def full_at(found: Slope, held: float, limit: float, samples: float) -> Full:
-    """Returns when a figure that is at `held` after `samples` reaches `limit`, growing as it did."""
+    """Returns when a figure that is `held` after `samples` reaches `limit` at the same growth."""
     left = max(0.0, limit - held)
     reached = (samples + left / rate if rate > 0 else math.inf for rate in _rates(found))
     return Full(*reached)
@@ -109,20 +107,20 @@ def _rates(found: Slope) -> tuple[float, float, float]:
 
 
 def is_growing(found: Slope) -> bool:
-    """Returns True if a figure grows with confidence, and continues to grow as fast as before."""
+    """Returns True if a figure certainly grows, and is not slowing down."""
     return found.low > 0 and not found.is_slowing
 
 
 def will_fill(found: Slope, held: float, limit: float, samples: float, total: float) -> bool:
-    """Returns True if it surely grows, and reaches `limit` before a training of `total` samples ends."""
+    """Returns True if a figure certainly reaches `limit` before a training of `total` samples ends."""
     return is_growing(found) and full_at(found, held, limit, samples).high < total
 
 
 def training_full_at(shown: Measurement, training_samples: int | None) -> Full | None:
-    """Returns after how many samples a training like the trial has filled its memory; None if not certain.
+    """Returns the samples at which a training like the trial fills its memory; None if not certain.
 
-    It may take the trial's limit or, without one, what the machine had left. A training whose
-    length is not known is taken to be of a hundred trials.
+    Its limit is the trial's or, without one, the memory that the machine had left. A training of unknown
+    length is taken to be a hundred times the trial.
     """
     slope, left_bytes = shown.memory_slope, _left_bytes(shown)
     if slope is None or left_bytes is None:
@@ -134,7 +132,7 @@ def training_full_at(shown: Measurement, training_samples: int | None) -> Full |
 
 
 def _left_bytes(shown: Measurement) -> float | None:
-    """Returns what was left at the trial's peak, None if that is not known."""
+    """Returns the memory left at the trial's peak, None if it is not known."""
     if shown.memory_limit_bytes and shown.peak_memory_bytes is not None:
         return max(0.0, shown.memory_limit_bytes - shown.peak_memory_bytes)
     return shown.telemetry.get("host_memory_free_bytes")

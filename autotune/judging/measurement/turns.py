@@ -1,4 +1,4 @@
-"""How fast members of a race are relative to each other, by the turns that they took side by side. Pure."""
+"""Relative speeds of the members of a race, from the turns that they took side by side. Pure."""
 
 import math
 import statistics
@@ -9,17 +9,17 @@ from functools import lru_cache
 from autotune.core.measurement import Slice
 from autotune.judging.measurement.estimates import Figure
 
-LEVEL = 0.99  # of a factor that is quoted
+LEVEL = 0.99  # of a quoted factor
 _MOST_BLOCKS = 60
 
 
 def ratio(slices: Sequence[Slice], number: int, other: int, level: float = LEVEL) -> Figure | None:
-    """Returns how fast `number` is relative to `other`, by the rounds that both were in; None without any.
+    """Returns the speed of `number` relative to `other`, from the rounds that both were in; None without any.
 
     The factor is the median of the pairwise means of the rounds' log-ratios (Hodges & Lehmann, 1963), the
     interval that of Wilcoxon's signed ranks (Hollander, Wolfe & Chicken, Nonparametric Statistical Methods,
-    3.3) at `level`, None after too few rounds for that: a round that something else has spoilt moves neither
-    much. What is added for evaluations is known from elsewhere: the squares of both uncertainties are added.
+    3.3) at `level`, None after too few rounds. Both are robust to single disturbed rounds. The time added for
+    evaluations has an independent error: squares add up.
     """
     logs = _blocks(_logs(slices, number, other))
     if not logs:
@@ -40,11 +40,11 @@ def rounds(slices: Sequence[Slice], number: int, other: int) -> int:
 
 
 def _unsure(slices: Sequence[Slice], number: int) -> float:
-    """Returns the part of a member's speed that rests on other measurements, and may be wrong."""
+    """Returns the share of a member's speed by which the time added for evaluations may be wrong."""
     return max((one.unsure for one in slices if one.number == number), default=0.0)
 
 
-@lru_cache(maxsize=16)  # the same rounds are looked at on several levels
+@lru_cache(maxsize=16)  # the same rounds are tested at several levels
 def _means(logs: tuple[float, ...]) -> list[float]:
     return sorted((a + b) / 2 for i, a in enumerate(logs) for b in logs[i:])
 
@@ -61,14 +61,14 @@ def _logs(slices: Sequence[Slice], number: int, other: int) -> tuple[float, ...]
 
 
 def _blocks(logs: Sequence[float]) -> tuple[float, ...]:
-    """Returns means of neighbouring rounds if there are more than it takes: pairs of all would be many."""
+    """Returns means of neighbouring rounds if there are many, to bound the number of pairs."""
     size = -(-len(logs) // _MOST_BLOCKS) or 1
     return tuple(statistics.fmean(logs[i : i + size]) for i in range(0, len(logs) - size + 1, size))
 
 
 @lru_cache
 def _rank(rounds: int, level: float) -> int:
-    """Returns which of the ordered pairwise means ends an interval of `level`; below 1 if none does."""
+    """Returns the rank of the pairwise mean that ends an interval of `level`; below 1 if none does."""
     below, ways = 0, _ways(rounds)
     for rank, equal in enumerate(ways):
         below += equal
@@ -78,7 +78,7 @@ def _rank(rounds: int, level: float) -> int:
 
 
 def _ways(rounds: int) -> list[int]:
-    """Returns in how many of the 2**rounds ways to sign them the positive ranks add up to 0, 1, 2, ..."""
+    """Counts the sign patterns of 2**rounds whose positive ranks add up to 0, 1, 2, ..."""
     ways = [1]
     for rank in range(1, rounds + 1):
         ways = [a + b for a, b in zip(ways + [0] * rank, [0] * rank + ways, strict=True)]
