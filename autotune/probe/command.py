@@ -36,6 +36,7 @@ _END_STEPS = 12  # of a training that is to end by itself
 _WATCHED_S, _TRIED_S, _ENDING_S = 120.0, 60.0, 240.0
 _LINES_SHOWN = 20
 _LOOK_S = 2.0  # between two looks for scores
+_TELL_S = 5.0  # nothing is silent for longer
 Say = Callable[[str], None]
 Length = tuple[str, tuple[Option, ...]]  # steps or epochs, and the options that count them
 
@@ -140,7 +141,7 @@ class Prober:
             (made / file).unlink()
             (made / file).write_text(text, encoding="utf-8")
         command = Command(line.words, made, {**self.environment, **line.overrides})
-        seen = watching.watch(command, place, is_enough, most_s)
+        seen = watching.watch(command, place, self._telling(is_enough), most_s)
         known = [*seen.options, *(one for file in self.files for one in self._of_file(file))]
         wrote = [path for one in seen.wrote if (path := Path(one)).is_relative_to(made)]
         tables = [path for path in wrote if path.suffix in (".csv", ".jsonl") and path.is_file()]
@@ -150,6 +151,19 @@ class Prober:
             wrote=tuple(str(path.relative_to(made)) for path in wrote),
             tables={str(path.relative_to(made)): path.read_text(errors="replace") for path in tables},
         )
+
+    def _telling(self, is_enough: effects.Stop) -> effects.Stop:
+        """Returns the stop condition, which also tells every few seconds how far the run is."""
+        told_s = 0.0
+
+        def check(seen: Watched) -> bool:
+            nonlocal told_s
+            if seen.seconds - told_s >= _TELL_S:
+                told_s = seen.seconds
+                self.say(f"  {len(seen.steps)} steps after {seen.seconds:.0f} s")
+            return is_enough(seen)
+
+        return check
 
     @property
     def files(self) -> list[str]:

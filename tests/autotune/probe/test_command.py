@@ -123,6 +123,14 @@ def test_only_what_is_asked_for_is_tried(probe: Probe) -> None:
     assert found.length is None
 
 
+def test_a_training_that_says_nothing_is_not_silent(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import time\ntime.sleep(7)")
+    said: list[str] = []
+    prober = Prober([sys.executable, "train.py"], tmp_path, tmp_path, said.append)
+    prober.run(prober.line, lambda _: False, 60.0)
+    assert any(line.startswith("  0 steps after ") for line in said)
+
+
 @pytest.mark.parametrize(
     ("script", "why"),
     [
