@@ -113,6 +113,7 @@ def of_objects(loader: Mapping[str, Any], rates: Sequence[float], trainer: Mappi
     arguments = trainer.get("arguments", {})
     if trainer.get("framework") == "transformers":
         given = {f"trainer.{name}": arguments.get(name) for name in _OF_TRANSFORMERS}
+        given["trainer.precision"] = next((one for one in ("bf16", "fp16") if arguments.get(one)), "fp32")
     else:
         given |= {f"loader.{name}": loader.get(name) for name in ("batch_size", "num_workers")}
         given |= {"optimizer.lr": max(rates)} if rates else {}

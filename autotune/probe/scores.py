@@ -103,7 +103,8 @@ class Score:
     @property
     def described(self) -> str:
         """What it did during the run, for a person."""
-        place = f" in {self.place}" if self.place else " in the output"
+        logged = " of the trainer" if self.kind == "reported" else " in the output"
+        place = f" in {self.place}" if self.place else logged
         shown = [f"{value:.5g}" for value in self.values]
         if len(shown) > _MOST_SHOWN:
             shown = [*shown[: _MOST_SHOWN - 1], "...", shown[-1]]

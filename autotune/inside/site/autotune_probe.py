@@ -257,19 +257,25 @@ class _Probe:
         self._handle = torch.nn.modules.module.register_module_forward_pre_hook(self._enters)
 
     def _enters(self, module: Any, args: Any) -> None:
-        """Notes the batch of the first module that is called in a step, and the kind of its numbers."""
+        """Notes the batch of the first module that is called in a step, and the type of its numbers.
+
+        Autocast may begin inside of it, as Accelerate's does.
+        """
         torch = self._torch
-        if self._shape is not None or not torch.is_grad_enabled() or not module.training:
+        if not torch.is_grad_enabled() or not module.training:
             return
+        if torch.is_autocast_enabled():
+            self._note_type(torch.get_autocast_gpu_dtype())
+        elif torch.is_autocast_cpu_enabled():
+            self._note_type(torch.get_autocast_cpu_dtype())
         tensor = next((one for one in args if isinstance(one, torch.Tensor) and one.dim()), None)
-        if tensor is None:
-            return
-        self._shape = list(tensor.shape)
-        kind = tensor.device.type
-        if torch.is_autocast_enabled() if kind == "cuda" else torch.is_autocast_cpu_enabled():
-            dtype = torch.get_autocast_gpu_dtype() if kind == "cuda" else torch.get_autocast_cpu_dtype()
-        else:
-            dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), tensor.dtype)
+        if self._shape is None and tensor is not None:
+            self._shape = list(tensor.shape)
+            if not self._dtype:
+                own = next((p.dtype for p in module.parameters() if p.is_floating_point()), tensor.dtype)
+                self._note_type(own)
+
+    def _note_type(self, dtype: Any) -> None:
         self._dtype = str(dtype).rpartition(".")[2]
 
     def _around_backward(self, backward: Callable[..., Any]) -> Callable[..., Any]:
