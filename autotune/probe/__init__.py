@@ -1,4 +1,5 @@
 """Finds the settings of a training by running its command line briefly, and watching what it does.
 
-`watching` runs it; `options`, `effects`, `scores` and `proposal` are pure; `command` puts them together.
+`watching` and `runs` run it; `options`, `effects`, `scores` and `proposal` are pure; `command` puts them
+together.
 """

@@ -15,41 +15,15 @@ NUMBER = r"([-+]?\d+\.?\d*(?:[eE][-+]?\d+)?|nan)"
 _NUMBER = re.compile(r"(?<![\w./@])[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?(?![\w.]*\w)(?!/)")
 _LOWER = frozenset(
     {
-        *(
-            "loss",
-            "losses",
-            "perplexity",
-            "ppl",
-            "nll",
-            "bpc",
-            "bpb",
-            "bpd",
-            "err",
-            "error",
-            "mse",
-            "rmse",
-            "mae",
-        ),
-        *("wer", "cer", "fid", "eer"),
+        *("loss", "losses", "perplexity", "ppl", "nll", "bpc", "bpb", "bpd", "err", "error"),
+        *("mse", "rmse", "mae", "wer", "cer", "fid", "eer"),
     }
 )
 _HIGHER = frozenset(
     {
         *("acc", "accuracy", "bleu", "f", "auc", "auroc", "map", "ap", "iou", "miou", "dice", "psnr", "ssim"),
-        *(
-            "rouge",
-            "meteor",
-            "cider",
-            "recall",
-            "precision",
-            "top",
-            "mrr",
-            "ndcg",
-            "reward",
-            "spearman",
-            "pearson",
-        ),
-        *("mcc", "em", "elo", "score"),
+        *("rouge", "meteor", "cider", "recall", "precision", "top", "mrr", "ndcg", "reward", "spearman"),
+        *("pearson", "mcc", "em", "elo", "score"),
     }
 )
 # Words for the data of an evaluation: the short one, and the order in which a choice is made between several.
@@ -61,7 +35,8 @@ _SPLITS = {
 }
 _TRAINED = frozenset({"train", "training", "lr", "epoch", "step", "iter", "time", "ms", "s", "it"})
 _BEST = frozenset({"best", "max", "min", "lowest", "highest"})  # not of this evaluation
-_CLAUSE = re.compile(r"[,;|\t]|\s{2,}|(?<![\w@.-])[-+]?\d[\d./]*(?:[:\s]|$)")  # what ends a clause of a line
+# What ends a clause of a line.
+_CLAUSE = re.compile(r"[,;|\]\t]|\s{2,}|(?<![\w@.-])[-+]?\d[\d./]*(?:[:\s]|$)")
 _MARKS = " -()[]%*=>{'\""
 _STAMP = re.compile(r"\d{6,}([-_T:.]?\d+)*")  # a date and time in a path, which another run does not have
 _MOST_SHOWN = 3
@@ -157,9 +132,9 @@ def _rank(score: Score) -> tuple[bool, bool, bool]:
 
 
 def is_clear(candidates: Sequence[Score]) -> bool:
-    """Returns True if one score alone comes into question, beside the best one so far."""
+    """Returns True if one score of an evaluation alone comes into question, beside the best one so far."""
     likely = [one for one in candidates if not set(_words(one.name)) & _BEST and one.minimize is not None]
-    return len(likely) == 1
+    return len(likely) == 1 and likely[0].split is not None
 
 
 def _words(name: str) -> list[str]:
@@ -241,6 +216,8 @@ def _named(label: str, before: str) -> str | None:
         return None
     split = next((_SPLITS[word][0] for word in (*reversed(own), *reversed(line)) if word in _SPLITS), None)
     best = next((word for word in own if word in _BEST), None)
+    if split is None and best is None:
+        return "_".join(own)
     return "_".join(dict.fromkeys(filter(None, (best, split, *_of_metric(label, metric)))))
 
 

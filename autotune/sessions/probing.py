@@ -8,7 +8,8 @@ from pathlib import Path
 from autotune.core import units
 from autotune.core.errors import InputError, printable
 from autotune.probe import command, proposal
-from autotune.probe.command import Choose, Prober, Wishes
+from autotune.probe.command import Choose, Wishes
+from autotune.probe.runs import Prober
 from autotune.probe.scores import Score
 from autotune.sessions.requests import Probing
 from autotune.system import telemetry

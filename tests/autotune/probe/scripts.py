@@ -94,6 +94,17 @@ for epoch in range(10_000):
     print(f"eval_accuracy: {{epoch / 10_000 + 0.1:.4f}}")
 """
 
+# It has no loader, and no optimizer either.
+FIXED = """
+import torch
+weight = torch.zeros(4, requires_grad=True)
+for step in range(100_000):
+    (torch.randn(8, 4) @ weight - 1).pow(2).mean().backward()
+    weight.data -= 0.01 * weight.grad
+    weight.grad = None
+    print("val loss", 1 / (step + 1))
+"""
+
 # Weights are updated by hand: no optimizer shows its rate.
 BY_HAND = f"""
 import argparse

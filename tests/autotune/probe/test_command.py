@@ -8,8 +8,9 @@ import pytest
 
 from autotune.core.errors import InputError
 from autotune.probe import command, proposal
-from autotune.probe.command import Choose, Prober, Wishes
+from autotune.probe.command import Choose, Wishes
 from autotune.probe.proposal import Found
+from autotune.probe.runs import Prober
 from autotune.space import spaces
 from tests.autotune.probe import scripts
 
@@ -134,6 +135,7 @@ def test_a_training_that_says_nothing_is_not_silent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "why"),
     [
+        (scripts.FIXED, "there is nothing to tune"),
         ("raise SystemExit(3)", "exit code 3 before its first step"),
         ("print('no torch here')", "no training step was seen"),
     ],

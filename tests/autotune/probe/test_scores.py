@@ -64,6 +64,16 @@ def test_a_loss_of_the_training_is_no_score_beside_an_evaluation() -> None:
     assert [one.name for one in told] == ["test_accuracy"]
 
 
+def test_a_score_of_no_evaluation_is_a_question() -> None:
+    line = "[0/2][{}/16] Loss_D: {}.5 Loss_G: {}.25"
+    told = scores.scores(_printed(*(line.format(n, n, n) for n in range(3))))
+    assert [(one.name, one.values) for one in told] == [
+        ("loss_d", (0.5, 1.5, 2.5)),
+        ("loss_g", (0.25, 1.25, 2.25)),
+    ]
+    assert not scores.is_clear(told[:1])
+
+
 def test_scores_that_stay_the_same_are_not_offered() -> None:
     assert scores.scores(_printed("val acc 0.0", "val acc 0.0")) == []
     assert (

@@ -1,0 +1,122 @@
+"""Runs command lines of a training with changed settings, each in a view of its own."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from autotune.core.errors import InputError
+from autotune.core.settings import Setting
+from autotune.inside.site import autotune_wire as wire
+from autotune.probe import effects, options, watching
+from autotune.probe.effects import Candidate
+from autotune.probe.options import Option
+from autotune.probe.watching import Command, Watched
+from autotune.workloads.command import view
+from autotune.workloads.in_place.document import Document
+
+_TELL_S = 5.0  # nothing is silent for longer
+
+
+@dataclass(frozen=True)
+class Line:
+    """A command line; arguments of objects that the hook replaces, and values in files, by dotted path."""
+
+    words: tuple[str, ...]
+    inside: Mapping[str, Setting] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)  # values in files on the line
+
+    def with_value(self, option: Option, value: Setting) -> "Line":
+        """Returns the line with another value of an option."""
+        if option.file:
+            values = {**self.files.get(option.file, {}), option.name: value}
+            return replace(self, files={**self.files, option.file: values})
+        if option.is_inside:
+            return replace(self, inside={**self.inside, option.name: value})
+        text = None if option.is_switch and value in (False, None) else str(value)
+        return replace(self, words=tuple(options.put(self.words, option, text)))
+
+    def trying(self, candidates: Sequence[Candidate]) -> "Line":
+        """Returns the line with the tried value of every candidate."""
+        line = self
+        for one in candidates:
+            line = line.with_value(one.option, one.value)
+        return line
+
+    @property
+    def overrides(self) -> dict[str, str]:
+        """The environment that has the hook replace arguments."""
+        groups: dict[str, dict[str, Setting]] = {}
+        for path, value in self.inside.items():
+            group, _, name = path.partition(".")
+            groups.setdefault(group, {})[name] = value
+        return {wire.OVERRIDES: json.dumps(groups)} if groups else {}
+
+
+class Prober:
+    """Runs command lines in views of the user's directory, each in a new one below `place`."""
+
+    def __init__(
+        self, words: Sequence[str], directory: Path, place: Path, say: Callable[[str], None]
+    ) -> None:
+        self._place, self.say = place, say
+        words, self.environment = _assignments(words)
+        self.line, self.directory = Line(words), directory.resolve()
+        self._runs = 0
+
+    def run(self, line: Line, is_enough: effects.Stop, most_s: float) -> Watched:
+        """Runs a command line; paths of files that it wrote are relative to its directory."""
+        self._runs += 1
+        place = self._place / str(self._runs)
+        place.mkdir()
+        made = view.make(self.directory, place)
+        for file, values in line.files.items():
+            text = Document.read(self.directory / file).replaced(values).text
+            (made / file).unlink()
+            (made / file).write_text(text, encoding="utf-8")
+        command = Command(line.words, made, {**self.environment, **line.overrides})
+        seen = watching.watch(command, place, self._telling(is_enough), most_s)
+        known = [*seen.options, *(one for file in self.files for one in self._of_file(file))]
+        wrote = [path for one in seen.wrote if (path := Path(one)).is_relative_to(made)]
+        tables = [path for path in wrote if path.suffix in (".csv", ".jsonl") and path.is_file()]
+        return replace(
+            seen,
+            options=tuple(options.known(known)),
+            wrote=tuple(str(path.relative_to(made)) for path in wrote),
+            tables={str(path.relative_to(made)): path.read_text(errors="replace") for path in tables},
+        )
+
+    def _telling(self, is_enough: effects.Stop) -> effects.Stop:
+        """Returns the stop condition, which also tells every few seconds how far the run is."""
+        told_s = 0.0
+
+        def check(seen: Watched) -> bool:
+            nonlocal told_s
+            if seen.seconds - told_s >= _TELL_S:
+                told_s = seen.seconds
+                self.say(f"  {len(seen.steps)} steps after {seen.seconds:.0f} s")
+            return is_enough(seen)
+
+        return check
+
+    @property
+    def files(self) -> list[str]:
+        """The configuration files on the command line, in YAML or JSON."""
+        words = [word.rpartition("=")[2] for word in self.line.words]
+        named = [one for one in words if one.endswith((".yaml", ".yml", ".json"))]
+        return [one for one in named if (self.directory / one).is_file() and not Path(one).is_absolute()]
+
+    def _of_file(self, file: str) -> list[Option]:
+        try:
+            return options.of_file(file, Document.read(self.directory / file).root.data)
+        except InputError:  # not a configuration that can be filled in
+            return []
+
+
+def _assignments(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Splits leading `NAME=value` words from a command line."""
+    environment, rest = {}, list(words)
+    while rest and "=" in rest[0] and rest[0].partition("=")[0].isidentifier():
+        name, _, value = rest.pop(0).partition("=")
+        environment[name] = value
+    return tuple(rest), environment
