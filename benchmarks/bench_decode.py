@@ -50,7 +50,7 @@ def plain_search(decoder: EncoderDecoder, encoded: Tensor, beams: int, length: i
 def next_log_probs(decoder: EncoderDecoder, encoded: Tensor, prefixes: Tensor) -> Tensor:
     """Returns log-probabilities [rows, classes] of the word after each of `prefixes` [rows, T]."""
     model, length = decoder.model, prefixes.size(1)
-    packing = Packing.whole(prefixes)
+    packing = Packing.full(prefixes)
     embedded = packing.pack(model.tgt_embed(prefixes))
     memory = model.rm(embedded, model.rm.initial(len(prefixes)), packing.running)
     mask = torch.ones(length, length, dtype=torch.bool).tril()

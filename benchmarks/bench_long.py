@@ -126,7 +126,7 @@ def run(trials: int, every: int, wandb: str) -> None:
         with Watch(begun, every, session.root) as watch:
             watch.search = search = TimedSearch(space, study, watch)
             setup = Setup(session, space, registry.load(space.workload), machine)
-            with trackers.of_session(session) as tracked:
+            with trackers.open_session(session) as tracked:
                 engine.run(search, setup, place.guardian, [ray_callback.callback(tracked)])
 
 

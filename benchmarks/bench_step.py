@@ -88,7 +88,7 @@ def our_step(config: Config) -> Step:
 
     def run(images: Tensor, targets: Tensor, lengths: list[int]) -> None:
         with precision.autocast(config):
-            summed = loss_sum(forward(images, targets, Packing.of(lengths, images.device)), targets)
+            summed = loss_sum(forward(images, targets, Packing.from_lengths(lengths, images.device)), targets)
         torch.autograd.backward(scaler.scale(summed / sum(lengths)))
         scaler.unscale(optimizer)
         optim.clip(model.parameters(), config.grad_clip_value)
@@ -125,7 +125,7 @@ def flops(config: Config, data: Data) -> int:
     model = R2Gen(parse({**config.model_dump(), "precision": "fp32"}), VOCABULARY).to(precision.device())
     images, targets, lengths = data[1]
     with FlopCounterMode(display=False) as counter:
-        summed = loss_sum(model(images, targets, Packing.of(lengths, images.device)), targets)
+        summed = loss_sum(model(images, targets, Packing.from_lengths(lengths, images.device)), targets)
         torch.autograd.backward(summed / sum(lengths))
     return int(counter.get_total_flops())
 
@@ -152,7 +152,7 @@ def shares(config: Config, data: Data) -> dict[str, float]:
     optimizer = optim.optimizer(model, config)
     total = dict.fromkeys(PARTS, 0.0)
     for images, targets, lengths in data:
-        packing = Packing.of(lengths, device)
+        packing = Packing.from_lengths(lengths, device)
         pixels = torch.zeros(images.shape[:2] + images.shape[3:], dtype=torch.uint8)  # as a loader returns it
         watch = Stopwatch(device)
         normalise(pixels.to(device))

@@ -157,7 +157,7 @@ class _Trackers:
 
     def __init__(self, directory: Path) -> None:
         space = spaces.parse(SPACE, "here")
-        self._trackers = trackers.opened(
+        self._trackers = trackers.open_trackers(
             Context(SessionDir(directory), "bench", space.metric, wandb="offline")
         )
         self._callback = ray_callback.callback(self._trackers)

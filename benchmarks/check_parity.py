@@ -90,7 +90,7 @@ def compare_outputs(recording: Recording) -> Iterator[Comparison]:
     with torch.no_grad():
         log_probs = decoder(read("in/att_feats"), read("in/targets"))
         words = read("fwd/rm_in")
-        packing = Packing.whole(words)
+        packing = Packing.full(words)
         remembered = packing.unpack(
             decoder.model.rm(packing.pack(words), read("fwd/rm_mem0"), packing.running)
         )

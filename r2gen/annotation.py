@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from r2gen.config import Config
-from r2gen.errors import InputError, shown
+from r2gen.errors import InputError, format_value
 
 SPLITS = ("train", "val", "test")
 _SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", b"II*\x00", b"MM\x00*", b"GIF8")
@@ -126,12 +126,12 @@ def _fault(root: Path, path: str) -> str | None:
     try:
         file = Path(os.path.realpath(root / path))
         if not file.is_relative_to(root):
-            return f"image {shown(path)} lies outside {root}"
+            return f"image {format_value(path)} lies outside {root}"
         if not file.is_file():
-            return f"image {shown(path)} is not there"
-        return None if _is_image(file) else f"image {shown(path)} is not an image"
+            return f"image {format_value(path)} is not there"
+        return None if _is_image(file) else f"image {format_value(path)} is not an image"
     except (OSError, ValueError) as error:  # a name that no file can have, or a file that cannot be read
-        return f"image {shown(path)} cannot be read: {getattr(error, 'strerror', error)}"
+        return f"image {format_value(path)} cannot be read: {getattr(error, 'strerror', error)}"
 
 
 def _is_image(file: Path) -> bool:
@@ -147,7 +147,7 @@ def _study(entry: Mapping[str, Any], config: Config) -> Study:
 
 
 def _name(entry: Any, position: int) -> str:
-    return shown(entry["id"]) if isinstance(entry, dict) and "id" in entry else f"number {position}"
+    return format_value(entry["id"]) if isinstance(entry, dict) and "id" in entry else f"number {position}"
 
 
 def _kind(value: Any) -> str:

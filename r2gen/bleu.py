@@ -36,7 +36,7 @@ class Counted:
         return [len(grams) for grams in self.grams]
 
 
-def counted(text: str) -> Counted:
+def count_ngrams(text: str) -> Counted:
     words = text.split()
     return Counted(len(words), tuple(_numbered(words, order) for order in range(1, ORDERS + 1)))
 

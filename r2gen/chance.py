@@ -39,12 +39,12 @@ def best_constant(candidates: Sequence[str], references: Sequence[str]) -> str:
     if not candidates or not references:
         raise ValueError("a constant report needs candidates and references")
     having, words = Counter[tuple[bleu.Gram, int]](), 0
-    for reference in map(bleu.counted, references):
+    for reference in map(bleu.count_ngrams, references):
         words += reference.words
         for grams in reference.grams:
             having.update(grams)
     different = list(dict.fromkeys(candidates))
-    totals = [_total(bleu.counted(text), having, len(references), words) for text in different]
+    totals = [_total(bleu.count_ngrams(text), having, len(references), words) for text in different]
     return different[int(np.argmax(bleu.bleu_4(np.array(totals, dtype=np.int64))))]
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from r2gen.errors import InputError, instead, shown
+from r2gen.errors import InputError, format_value, instead
 
 Precision = Literal["fp32", "torch-default", "tf32", "bf16", "fp16", "fp8"]
 Schedule = Literal["step", "cosine"]
@@ -214,7 +214,8 @@ def _mistake(error: Any) -> str:
     if error["type"] == "missing":
         return f"{where}: required"
     message = error["msg"].removeprefix("Value error, ")
-    return f"{where}: {message[0].lower()}{message[1:]}, got {shown(error['input'])}" if where else message
+    given = format_value(error["input"])
+    return f"{where}: {message[0].lower()}{message[1:]}, got {given}" if where else message
 
 
 def load(path: Path) -> Config:

@@ -133,8 +133,8 @@ def padded(ids: Sequence[Sequence[int]]) -> Tensor:
 
 def _cut(ids: list[int], config: Config) -> list[int]:
     """Truncates `ids` to `max_seq_length`, keeping the end token so that a model can learn to end."""
-    whole = len(ids) <= config.max_seq_length or config.cut_reports == "run_on"
-    return ids[: config.max_seq_length] if whole else [*ids[: config.max_seq_length - 1], ids[-1]]
+    fits = len(ids) <= config.max_seq_length or config.cut_reports == "run_on"
+    return ids[: config.max_seq_length] if fits else [*ids[: config.max_seq_length - 1], ids[-1]]
 
 
 def normalise(images: Tensor) -> Tensor:

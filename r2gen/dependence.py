@@ -22,7 +22,7 @@ def dependence(reports: Sequence[str], references: Sequence[str]) -> dict[str, A
     of studies cannot pass), or there are fewer than a tenth as many distinct reports as distinct references.
     `bleu_4_items` has one number per study, see `pseudo_values`.
     """
-    written, true = [bleu.counted(text) for text in reports], [bleu.counted(text) for text in references]
+    written, true = ([bleu.count_ngrams(text) for text in texts] for texts in (reports, references))
     sums = bleu.sums(written, true)
     shuffled = [float(bleu.bleu_4(bleu.sums(dealt, true).sum(0))) for dealt in _shuffles(written)]
     distinct, needed = len(set(reports)), _FEWEST_SHARE * len(set(references))

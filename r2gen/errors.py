@@ -22,7 +22,7 @@ def printable(text: object) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Formats `value` for an error message, truncated if long."""
     try:
         text = _SHORT.repr(value)

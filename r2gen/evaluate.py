@@ -84,7 +84,7 @@ def _generate(decoder: EncoderDecoder, encoded: Tensor, config: Config) -> Tenso
 def _losses(model: R2Gen, encoded: Tensor, targets: Tensor) -> list[tuple[float, int]]:
     """Returns for each of `targets` [B, T] the summed loss in nats and its number of tokens."""
     tokens, targets = lengths(targets), targets.to(encoded.device, non_blocking=True)
-    log_probs = model.encoder_decoder.teach(encoded, targets, Packing.of(tokens, encoded.device))
+    log_probs = model.encoder_decoder.teach(encoded, targets, Packing.from_lengths(tokens, encoded.device))
     nats = torch.stack([loss_sum(log_probs[i : i + 1], targets[i : i + 1]) for i in range(len(targets))])
     return list(zip(nats.tolist(), tokens, strict=True))
 

@@ -164,7 +164,7 @@ def _key(paths: Sequence[Path], rendition: Rendition) -> str:
 
 def contents(paths: Sequence[Path]) -> list[str]:
     """Returns a digest of each file's content, memoised by the file's size and timestamps."""
-    memo_file = cache.directory() / f"digests-{_of_text('|'.join(map(str, paths)))}.json"
+    memo_file = cache.directory() / f"digests-{_text_digest('|'.join(map(str, paths)))}.json"
     known = _read_memo(memo_file)
     states = [_state(path) for path in paths]
     if [entry[:-1] for entry in known] != states:
@@ -176,7 +176,7 @@ def contents(paths: Sequence[Path]) -> list[str]:
 
 
 def _memo_entry(before: dict[tuple[Any, ...], str], path: Path, state: list[int]) -> list[Any]:
-    return [*state, before.get((str(path), *state)) or _of_file(path)]
+    return [*state, before.get((str(path), *state)) or _file_digest(path)]
 
 
 def _state(path: Path) -> list[int]:
@@ -187,7 +187,7 @@ def _state(path: Path) -> list[int]:
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
-def _of_file(path: Path) -> str:
+def _file_digest(path: Path) -> str:
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "blake2b").hexdigest()
@@ -195,7 +195,7 @@ def _of_file(path: Path) -> str:
         return f"unreadable {error.errno}"
 
 
-def _of_text(text: str) -> str:
+def _text_digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

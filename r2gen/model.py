@@ -140,7 +140,7 @@ class EncoderDecoder(nn.Module):
         `packing` describes the first T - 1 positions of the targets. Positions that it leaves out are 0.
         """
         words = targets[:, :-1]
-        packing = packing or Packing.whole(words)
+        packing = packing or Packing.full(words)
         embedded = packing.pack(self.model.tgt_embed(words))
         # Two draws of the dropout, as in the original: one for the memory, one for the decoder.
         memory = self.model.rm(self.dropout(embedded), self.model.rm.initial(len(words)), packing.running)

@@ -22,7 +22,7 @@ class Packing:
     running: Tensor | tuple[int, ...]  # reports at each step, on the host; their sum is N
 
     @classmethod
-    def of(cls, lengths: Sequence[int], device: torch.device) -> Self:
+    def from_lengths(cls, lengths: Sequence[int], device: torch.device) -> Self:
         """Packs reports of the given numbers of positions, each at least 1; computed on the host alone."""
         longest = max(lengths)
         order = torch.tensor(lengths).argsort(descending=True, stable=True)
@@ -32,10 +32,10 @@ class Packing:
         return cls(len(lengths), longest, positions, running.sum(1))
 
     @classmethod
-    def whole(cls, grid: Tensor) -> Self:
+    def full(cls, grid: Tensor) -> Self:
         """Packs every position of a `grid` [B, T, ...]."""
         batch, length = grid.shape[:2]
-        return cls.of([length] * batch, grid.device)
+        return cls.from_lengths([length] * batch, grid.device)
 
     def unrolled(self) -> Self:
         """Returns the packing with its running reports as constants that torch.compile specialises on."""

@@ -31,17 +31,17 @@ def restore(
     if config is None and not is_ours and "data" not in settings:
         raise InputError(f"checkpoint {file}: is the original R2Gen's, which has no settings: give --data")
     base = config.model_dump() if config else state.get("config", {})
-    whole = parse({**base, **settings})
+    full = parse({**base, **settings})
     if is_ours:
         vocabulary, weights = tuple(state["vocabulary"]), state["model"]
     else:
-        reports = (study.report for study in load_annotation(whole).splits["train"])
-        vocabulary = Tokenizer.from_reports(reports, whole.dataset, whole.min_word_count).vocabulary
+        reports = (study.report for study in load_annotation(full).splits["train"])
+        vocabulary = Tokenizer.from_reports(reports, full.dataset, full.min_word_count).vocabulary
         weights = state["state_dict"]
         _require_size(weights, len(vocabulary), file)
-    model, tokenizer = build(whole, vocabulary)
+    model, tokenizer = build(full, vocabulary)
     checkpoint.load_weights(model, weights, file)
-    return model.eval(), tokenizer, whole
+    return model.eval(), tokenizer, full
 
 
 def _require_size(weights: Mapping[str, Tensor], words: int, file: Path) -> None:

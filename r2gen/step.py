@@ -93,9 +93,9 @@ class Stepper:
         """
         device = precision.device()
         if self._config.compile not in CUDA_GRAPHS:
-            return targets.to(device, non_blocking=True), Packing.of(lengths(targets), device)
+            return targets.to(device, non_blocking=True), Packing.from_lengths(lengths(targets), device)
         padded = F.pad(targets, (0, self._config.max_seq_length - targets.size(1))).to(device)
-        return padded, Packing.whole(padded[:, :-1]).unrolled()
+        return padded, Packing.full(padded[:, :-1]).unrolled()
 
     def update(self, gradients: Gradients, position: Position, step: int) -> dict[str, Any]:
         """Takes the step and returns its part of the record; a bad step does not change the model.

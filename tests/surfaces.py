@@ -75,7 +75,7 @@ def told(place: Path) -> Iterator[Told]:
         if trial.completed and not trial.race:
             workload = registry.load(history.space.workload)
             form = formats.named(None, workload)
-            text = form.render(winner.of(trial, history, workload, {})).text
+            text = form.render(winner.from_trial(trial, history, workload, {})).text
             yield from _of_export("export --trial", text, trial.repeat.of if trial.repeat else trial.number)
     yield from _of_tracker(history)
     yield from _of_live(place)

@@ -66,7 +66,7 @@ def compare(session: Path, asked: Models) -> int:
         running.keep_only(comparing.contenders(history, PRECISIONS, max(asked.seeds, results.seeds(known))))
         results.write_keep(opened.comparison.goal_file, asked.keep)
         failed = [contender.name for contender in models if not running.run(contender)]
-    found = results.found(opened, space.objective)
+    found = results.load(opened, space.objective)
     compared = comparison.compared(found.models, space.objective)
     _print_tables(compared, space, writes_reports=workload.program is not None)
     if decided := verdict(found.models, found.goal, search_noise(history)):
@@ -144,7 +144,7 @@ def _print_tables(models: Sequence[Compared], space: Space, *, writes_reports: b
     """Prints speed and scores of the models, and a second table with further figures."""
     console = Console()
     console.print(_table(_scores(models, space, writes_reports=writes_reports)))
-    if further := tables.beside(models):
+    if further := tables.trainings(models):
         console.print()
         console.print(_table(further))
 

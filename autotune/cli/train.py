@@ -78,7 +78,8 @@ def train(target: str, asked: Trained) -> int:
             _say(note)
         plan.write(place, planned)
         options = setup.training.options
-        with tracker_registry.opened(_tracked(planned, place, options), options.trackers) as trackers, shows:
+        opened = tracker_registry.open_trackers(_tracked(planned, place, options), options.trackers)
+        with opened as trackers, shows:
             trackers.begin(TRAINING, {**planned.settings, **planned.changes})
 
             def log_attempt(report: Report) -> None:
@@ -190,7 +191,7 @@ def _planned(setup: Found, place: TrainingDir, *, resume: bool) -> Plan:
         return planned
     if not resume:
         raise InputError(f"{place.root}: already holds a training: add --resume to continue it")
-    return plan.gone_on_with(known, planned, place)
+    return plan.resumed(known, planned, place)
 
 
 def _tracked(planned: Plan, place: TrainingDir, options: Options) -> Context:

@@ -117,7 +117,7 @@ class _Job:
         return self.contender.name
 
     @property
-    def known(self) -> Model | None:
+    def existing(self) -> Model | None:
         """The model on disk; None if there is none, or it was made under another plan."""
         return results.read(self.place) if self.is_planned() else None
 
@@ -154,7 +154,7 @@ class _Job:
             samples=self.order.ends.samples,
             trial=trial,
             seed=asked.seed,
-            steps=steps.of(read_records(place)),
+            steps=steps.summarise(read_records(place)),
             checkpoint_bytes=files.room_bytes(place.work) or None,
         )
 
@@ -185,12 +185,12 @@ class Comparison:
     def run(self, contender: Contender) -> bool:
         """Does what is left of training and scoring a model; returns True if it is then complete."""
         job = self._job(contender)
-        if job.known is not None and self._is_whole(job, job.known):
+        if job.existing is not None and self._is_whole(job, job.existing):
             self._say(f"{job.name}: already done")
             return True
         if not job.goes_on():
             job.begin()
-        model, work = self._taken(job) or self._trained(job)
+        model, work = self._reused(job) or self._trained(job)
         if model.completed:
             model = self._scored(job, model, work)
         results.write(job.place, model)
@@ -238,7 +238,7 @@ class Comparison:
         }
         return _Job(contender, place, order, plan)
 
-    def _taken(self, job: _Job) -> tuple[Model, Path] | None:
+    def _reused(self, job: _Job) -> tuple[Model, Path] | None:
         """Returns the model of a trial with the same settings that ran alone, if its checkpoint was kept."""
         asked, samples = job.contender, job.order.ends.samples
         settings = {**self._baseline, **asked.config}
@@ -274,13 +274,13 @@ class Comparison:
             return model
         self._say(f"{job.name}: writing the reports of the test split")
         try:
-            found = evaluation.run(command, job.place.log)
+            evaluated = evaluation.run(command, job.place.log)
         except EvaluationError as error:
             self._say(f"{job.name}: could not be scored: {error}; run the same command to try again")
             return model
-        speed = "" if found.reports_per_s is None else f", {found.reports_per_s:.1f} per second"
+        speed = "" if evaluated.reports_per_s is None else f", {evaluated.reports_per_s:.1f} per second"
         self._say(f"{job.name}: has written its reports{speed}")
-        return replace(model, **vars(found))
+        return replace(model, **vars(evaluated))
 
     def _command(self, job: _Job, work: Path) -> list[str] | None:
         """Returns the command that scores a model; None if the workload has none."""

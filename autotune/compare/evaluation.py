@@ -43,9 +43,9 @@ class Evaluated:
             reports_per_s=numbers.get("reports_per_s"),
             peak_memory_bytes=None if peak is None else int(peak),
             items={
-                name.removesuffix(_ITEMS): found
+                name.removesuffix(_ITEMS): items
                 for name, value in values.items()
-                if name.endswith(_ITEMS) and (found := _numbers(value))
+                if name.endswith(_ITEMS) and (items := _numbers(value))
             },
             collapsed=values.get("collapsed") is True,
             parameters=None if parameters is None else int(parameters),
@@ -54,9 +54,9 @@ class Evaluated:
 
 def _numbers(value: object) -> tuple[float, ...]:
     """Returns the numbers of a list; nothing if any of them is not one."""
-    found = [units.number(one) for one in value] if isinstance(value, list) else []
-    numbers = tuple(one for one in found if one is not None)
-    return numbers if len(numbers) == len(found) else ()
+    values = [units.number(one) for one in value] if isinstance(value, list) else []
+    numbers = tuple(one for one in values if one is not None)
+    return numbers if len(numbers) == len(values) else ()
 
 
 def run(command: Sequence[str], log: Path) -> Evaluated:
@@ -75,18 +75,18 @@ def run(command: Sequence[str], log: Path) -> Evaluated:
         )
     finally:
         guard.communicate()
-    said = secrecy.hidden(done.stderr.decode(errors="replace"), os.environ)
+    stderr = secrecy.hidden(done.stderr.decode(errors="replace"), os.environ)
     with log.open("a", encoding="utf-8") as file:
-        file.write(said)
+        file.write(stderr)
     if done.returncode:
-        raise EvaluationError(f"exit code {done.returncode}: {_last_line(said)}")
+        raise EvaluationError(f"exit code {done.returncode}: {_last_line(stderr)}")
     try:
         return Evaluated.from_dict(json.loads(done.stdout))
     except (ValueError, AttributeError):
         raise EvaluationError("it printed no JSON object") from None
 
 
-def _last_line(said: str) -> str:
+def _last_line(output: str) -> str:
     """Returns the last line of the command's output."""
-    lines = [line.strip() for line in said.split("\n") if line.strip()]
+    lines = [line.strip() for line in output.split("\n") if line.strip()]
     return lines[-1][-_LONGEST:] if lines else "it said nothing"

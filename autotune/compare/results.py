@@ -105,7 +105,7 @@ def seeds(models: Runs) -> int:
 
 def throughput(models: Sequence[Model]) -> Figure | None:
     """Returns training samples per second: the mean over models, or one model's own interval."""
-    rates = [found for model in models if (found := model.training.throughput)]
+    rates = [measured for model in models if (measured := model.training.throughput)]
     if len(rates) == 1:
         return estimates.of_run(rates[0])
     return estimates.mean([rate.samples_per_s for rate in rates])
@@ -119,8 +119,8 @@ def on_test(quality: str) -> str:
 def mean_scores(models: Sequence[Model]) -> dict[str, float]:
     """Returns the means of the scores that all scored models have."""
     scored = [model.scores for model in models if model.scores]
-    common = [name for name in scored[0] if all(name in found for found in scored)] if scored else []
-    return {name: math.fsum(found[name] for found in scored) / len(scored) for name in common}
+    common = [name for name in scored[0] if all(name in scores for scores in scored)] if scored else []
+    return {name: math.fsum(scores[name] for scores in scored) / len(scored) for name in common}
 
 
 def beside_fp32(model: Model, models: Runs) -> float | None:
@@ -152,7 +152,7 @@ class Found:
     goal: Objective = field(default_factory=Objective)  # what decides if a model keeps the quality
 
 
-def found(session: Session, goal: Objective) -> Found:
+def load(session: Session, goal: Objective) -> Found:
     """Returns the results of comparisons in `session`, whose search has the `goal`."""
     models = runs(session.comparison.root)
     files_of = {label: session.model_dir(model.name).reports_file for label, model in first(models).items()}

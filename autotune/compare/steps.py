@@ -26,7 +26,7 @@ class Steps:
     final_loss: float | None = None
 
 
-def of(records: Iterable[Mapping[str, Any]]) -> Steps:
+def summarise(records: Iterable[Mapping[str, Any]]) -> Steps:
     """Summarises the steps in the `records` of a training; of a repeated step the last record counts."""
     last = {record["samples"]: record for record in records if "train_loss" in record}
     steps = [last[samples] for samples in sorted(last)]

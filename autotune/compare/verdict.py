@@ -63,16 +63,17 @@ def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Verd
     """
     if len(runs) < 2:
         return None
-    trained = _those(runs, lambda model: model.completed)
+    trained = _filter(runs, lambda model: model.completed)
     if BASELINE not in trained:
         return Verdict(None, "Not decided: the baseline's model was not trained to its end.")
     on_test = _on_test(goal)
-    scored = _those(trained, lambda model: on_test.quality in model.scores)
+    scored = _filter(trained, lambda model: on_test.quality in model.scores)
     tested = bool(scored)
     goal = on_test if tested else goal
     if tested and BASELINE not in scored:
         return Verdict(None, "Not decided: the baseline's model could not be scored.")
-    sides = {label: _Side.of(found, goal, tested=tested) for label, found in (scored or trained).items()}
+    judged = scored or trained
+    sides = {label: _Side.from_models(models, goal, tested=tested) for label, models in judged.items()}
     baseline = sides[BASELINE]
     if why_not := _no_quality(baseline.runs, goal):
         return Verdict(None, f"Not decided: of the baseline {why_not}; train longer.")
@@ -82,7 +83,7 @@ def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Verd
     standings = _standings(sides, goal, elsewhere)
     where = "on the test split" if tested else "at the end of the training"
     keeps = f"{quality.keeps(goal)} {where}"
-    return Verdict(_taken(standings), _sentence(standings, keeps, not_judged), standings)
+    return Verdict(_best_label(standings), _sentence(standings, keeps, not_judged), standings)
 
 
 @dataclass(frozen=True)
@@ -93,13 +94,13 @@ class _Side:
     throughput: Figure | None
 
     @classmethod
-    def of(cls, found: Sequence[Model], goal: Objective, *, tested: bool) -> Self:
+    def from_models(cls, models: Sequence[Model], goal: Objective, *, tested: bool) -> Self:
         """Takes their quality from the test split if `tested`, or else from the end of the training."""
         runs = [
             Trial(n, model.config, model.outcome, _scored(model, goal) if tested else model.training)
-            for n, model in enumerate(found)
+            for n, model in enumerate(models)
         ]
-        return cls(runs, results.throughput(found))
+        return cls(runs, results.throughput(models))
 
     @property
     def quality(self) -> float:
@@ -112,10 +113,10 @@ def _on_test(goal: Objective) -> Objective:
     return goal.model_copy(update={"quality": name, "minimize": name if goal.minimize else None})
 
 
-def _those(runs: Runs, are: Callable[[Model], bool]) -> Runs:
+def _filter(runs: Runs, are: Callable[[Model], bool]) -> Runs:
     """Returns the models that pass `are`, by label, without the labels that have none."""
-    found = {label: [model for model in models if are(model)] for label, models in runs.items()}
-    return {label: models for label, models in found.items() if models}
+    passing = {label: [model for model in models if are(model)] for label, models in runs.items()}
+    return {label: models for label, models in passing.items() if models}
 
 
 def _not_judged(runs: Runs, trained: Runs, judged: Collection[str]) -> list[str]:
@@ -151,8 +152,8 @@ def _no_quality(runs: Sequence[Trial], goal: Objective) -> str | None:
 def _standings(sides: Mapping[str, _Side], goal: Objective, elsewhere: Noise | None) -> tuple[Standing, ...]:
     """Returns the standing of every label, the fastest first."""
     noise = quality.noise([side.runs for side in sides.values()])
-    found = [_standing(label, sides, goal, noise, elsewhere) for label in sides]
-    return tuple(sorted(found, key=lambda one: -one.throughput.value if one.throughput else 0.0))
+    standings = [_standing(label, sides, goal, noise, elsewhere) for label in sides]
+    return tuple(sorted(standings, key=lambda one: -one.throughput.value if one.throughput else 0.0))
 
 
 def _standing(
@@ -179,7 +180,7 @@ def _standing(
         return known(answer, f"its {goal.quality} cannot be compared")
     needed = kept.runs_needed if noise else _first_guess(ours, theirs, keep, elsewhere, start)
     answer = Answer.KEPT if goal.takes_any_quality else kept.answer
-    return known(answer, _shown(kept, goal, len(ours.runs), len(theirs.runs)), needed)
+    return known(answer, _quality_text(kept, goal, len(ours.runs), len(theirs.runs)), needed)
 
 
 def _first_guess(
@@ -190,7 +191,7 @@ def _first_guess(
     return needed or _SEEDS_TO_BEGIN_WITH
 
 
-def _shown(kept: Kept, goal: Objective, ours: int, theirs: int) -> str:
+def _quality_text(kept: Kept, goal: Objective, ours: int, theirs: int) -> str:
     """`bleu_4 0.1612 against 0.1600, 97% to 104% of what it gains, 3 seeds of each`."""
     a, b = (words.score(goal.turned(value)) for value in (kept.quality, kept.reference))
     between = quality.between(kept.share, goal, kept.gain)
@@ -202,7 +203,7 @@ def _seeds(count: int) -> str:
     return f"{count} seed{'s' * (count != 1)}"
 
 
-def _taken(standings: Sequence[Standing]) -> str | None:
+def _best_label(standings: Sequence[Standing]) -> str | None:
     """Returns the fastest label that keeps the quality; None if a faster one is undecided."""
     first = next(one for one in standings if one.answer is not Answer.LOST)
     return first.label if first.answer is Answer.KEPT else None

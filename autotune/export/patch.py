@@ -54,7 +54,7 @@ def patched(document: Document, winner: Winner) -> Patched:
     own path, or to the only key that commonly means the same. YAML begins with the evidence as comments.
     """
     known = dict(document.root.leaves())
-    values, left_out = _of_workload(document.file, winner) or _by_name(known, winner)
+    values, left_out = _workload_values(document.file, winner) or _by_name(known, winner)
     if not values:
         raise InputError(f"has no place for any of: {'; '.join(left_out)}")
     head = winner.comment if document.file.suffix.lower() in _COMMENTS else ""
@@ -68,7 +68,7 @@ def patched(document: Document, winner: Winner) -> Patched:
     return Patched(mark + head + made.removeprefix(mark), replaced, tuple(left_out))
 
 
-def _of_workload(file: Path, winner: Winner) -> tuple[Mapping[str, Any], list[str]] | None:
+def _workload_values(file: Path, winner: Winner) -> tuple[Mapping[str, Any], list[str]] | None:
     """Returns the workload's values for `file`, and the settings left out; None for a file of others."""
     if (filled := winner.workload.own_file.put_in(file, winner.settings)) is None:
         return None

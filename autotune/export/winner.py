@@ -85,7 +85,7 @@ def commented(lines: Iterable[str]) -> str:
     return "".join(f"# {printable(line)}\n" for line in lines)
 
 
-def of(
+def from_trial(
     trial: Trial, history: History, workload: Workload, provenance: Mapping[str, Any], gpus: int = 0
 ) -> Winner:
     """Returns the winner to export for `trial`."""

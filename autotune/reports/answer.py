@@ -98,10 +98,10 @@ def lines(report: Report) -> list[Line]:
     kinds = [kind for kind in _kinds(report) if not (hides_whole and kind.name in _OF_WHOLE)]
     candidates = [_line(kind, baseline, best, gain) for kind in kinds]
     known = [line for line in candidates if {line.baseline, line.best} != {Cell()}]
-    return [*known[:1], *of_samples(report), *known[1:]]
+    return [*known[:1], *fewer_samples(report), *known[1:]]
 
 
-def of_samples(report: Report) -> list[Line]:
+def fewer_samples(report: Report) -> list[Line]:
     """Returns the part of the gain that comes from fewer samples; times that of throughput it is the gain."""
     gain, speed = report.answer.factor, report.answer.speed
     if gain is None or speed is None:
@@ -171,7 +171,7 @@ def _kinds(report: Report) -> tuple[_Kind, ...]:
             lambda s: s.pause_share or None,
             words.share,
         ),
-        _Kind(_WHOLE, _of_whole(report), _whole_s, words.duration),
+        _Kind(_WHOLE, _training_length(report), _whole_s, words.duration),
         _Kind(
             _ELECTRICITY,
             "of the GPU, over the full training, about",
@@ -197,7 +197,7 @@ def _whole_s(side: Side) -> Figure | float | None:
     return side.cost.hours.scaled(3600.0) if side.cost else side.full_training_s
 
 
-def _of_whole(report: Report) -> str:
+def _training_length(report: Report) -> str:
     """Returns the length of the full training in words."""
     samples = report.answer.full_training_samples
     if samples is None:

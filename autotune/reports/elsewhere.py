@@ -13,9 +13,9 @@ TITLE = "On another GPU"
 _HEAD = ("memory", "micro-batch", "accumulation", "effective batch", "learning rate", "predicted peak")
 
 
-def table(found: MemoryForecast) -> Table:
+def table(forecast: MemoryForecast) -> Table:
     """Returns a row for each size of memory: the configuration to run there, if known."""
-    return Table(_HEAD, tuple(map(_row, found.fits)), numeric=(0, 1, 2, 3, 4))
+    return Table(_HEAD, tuple(map(_row, forecast.fits)), numeric=(0, 1, 2, 3, 4))
 
 
 def _row(fit: Fit) -> tuple[str, ...]:
@@ -37,22 +37,23 @@ def _peak(peak: Prediction) -> str:
     return f"{expected} ({' to '.join(end.removesuffix(unit) for end in ends)})"
 
 
-def notes(found: MemoryForecast) -> Iterator[str]:
+def notes(forecast: MemoryForecast) -> Iterator[str]:
     """Yields the meaning of the table, and its gaps."""
     yield (
-        f"The settings of trial {found.trial} with the largest micro-batch whose predicted peak is, with its "
-        f"whole interval, within {found.memory_fraction:.0%} of the memory. The speed there was not "
+        f"The settings of trial {forecast.trial} with the largest micro-batch whose predicted peak is, with "
+        f"its whole interval, within {forecast.memory_fraction:.0%} of the memory. The speed there was not "
         "measured."
     )
-    for reason in dict.fromkeys(fit.reason for fit in found.fits if fit.reason):
-        where = (units.format_bytes(fit.memory_bytes) for fit in found.fits if fit.reason == reason)
-        yield f"{', '.join(where)}: {reason}."
-    if found.is_rising:
-        yield f"The peak of trial {found.trial} was still rising when it ended: a longer training takes more."
-    if not found.is_of_gpu:
+    for reason in dict.fromkeys(fit.reason for fit in forecast.fits if fit.reason):
+        sizes = (units.format_bytes(fit.memory_bytes) for fit in forecast.fits if fit.reason == reason)
+        yield f"{', '.join(sizes)}: {reason}."
+    if forecast.is_rising:
+        trial = forecast.trial
+        yield f"The peak of trial {trial} was still rising when it ended: a longer training takes more."
+    if not forecast.is_of_gpu:
         yield "Measured without a GPU: this is the memory of processes on the host, and not that of a GPU."
-    if any(fit.config is not None and not fit.keeps_batch for fit in found.fits):
-        yield f"With an effective batch other than trial {found.trial}'s, the quality was not measured."
-    precision = PRECISIONS.get(str(found.config.get(PRECISION)))
-    if precision and found.is_of_gpu and (needed := precision.needs.compute_capability):
-        yield f"{found.config[PRECISION]} needs compute capability {'.'.join(map(str, needed))} or newer."
+    if any(fit.config is not None and not fit.keeps_batch for fit in forecast.fits):
+        yield f"With an effective batch other than trial {forecast.trial}'s, the quality was not measured."
+    precision = PRECISIONS.get(str(forecast.config.get(PRECISION)))
+    if precision and forecast.is_of_gpu and (needed := precision.needs.compute_capability):
+        yield f"{forecast.config[PRECISION]} needs compute capability {'.'.join(map(str, needed))} or newer."

@@ -49,7 +49,7 @@ class Known:
 def report(known: Known) -> Report:
     """Returns the report of a session."""
     history, space = known.history, known.history.space
-    found = answer(
+    result = answer(
         history,
         known.workload,
         known.shown,
@@ -71,10 +71,10 @@ def report(known: Known) -> Report:
         samples_per_trial=space.budget.samples_per_trial,
         planned=known.plan.trials,
         seconds=known.plan.spent_s or sum(t.seconds for t in history.trials),
-        answer=found,
+        answer=result,
         least_quality=_least_quality(history),
-        trials=rows.rows(history, found.best.trial if found.best and not found.is_open else None),
-        predicted=predicted(found.best.config, history, limit) if found.best else (),
+        trials=rows.rows(history, result.best.trial if result.best and not result.is_open else None),
+        predicted=predicted(result.best.config, history, limit) if result.best else (),
         ablation=tuple(ablation.steps(history)),
         which_precision=verdict.verdict(compared.models, compared.goal, verdict.search_noise(history)),
         compared=comparison.compared(compared.models, goal),
@@ -98,8 +98,8 @@ def _elsewhere(history: History) -> MemoryForecast | None:
     recommended = confirm.recommended(history)
     if recommended is None or MICRO_BATCH not in history.space.drawn_knobs:
         return None
-    found = memory_forecast.forecast(recommended[0], history)
-    return found if found.is_of_gpu else None
+    forecast = memory_forecast.forecast(recommended[0], history)
+    return forecast if forecast.is_of_gpu else None
 
 
 def _least_quality(history: History) -> float | None:
@@ -160,20 +160,20 @@ def predicted(config: Config, history: History, memory_limit_bytes: int | None) 
     knob = space.drawn_knobs.get(PRECISION)
     precisions = (knob.drawn_from.choice if knob else None) or ()
     configs: list[Config] = [{**config, PRECISION: precision} for precision in precisions] or [config]
-    found = [_predicted(model, chosen, space) for chosen in configs]
-    return tuple(p for p in found if p.micro_batch_size)
+    peaks = [_predicted(model, chosen, space) for chosen in configs]
+    return tuple(p for p in peaks if p.micro_batch_size)
 
 
 def _predicted(model: MemoryModel, config: Config, space: Space) -> Predicted:
     sizes = space.micro_batch_sizes
-    told = [(size, model.predict(configurations.resized(space, config, size))) for size in sizes]
-    known = [(size, found) for size, found in told if found is not None]
+    predictions = [(size, model.predict(configurations.resized(space, config, size))) for size in sizes]
+    known = [(size, peak) for size, peak in predictions if peak is not None]
     return Predicted(
         precision=str(config.get(PRECISION, "")),
         micro_batch_size=tuple(size for size, _ in known),
-        peak_bytes=tuple(found.expected_bytes for _, found in known),
-        low_bytes=tuple(found.low_bytes for _, found in known),
-        high_bytes=tuple(found.high_bytes for _, found in known),
+        peak_bytes=tuple(peak.expected_bytes for _, peak in known),
+        low_bytes=tuple(peak.low_bytes for _, peak in known),
+        high_bytes=tuple(peak.high_bytes for _, peak in known),
     )
 
 
@@ -186,7 +186,7 @@ def skipped(passed_over: Sequence[RejectedSuggestion], history: History) -> tupl
     groups: dict[str, list[RejectedSuggestion]] = {}
     for one in passed_over:
         groups.setdefault(words.without_figures(one.reason), []).append(one)
-    found = [
+    reasons = [
         Skipped(
             reason=what,
             count=len(group),
@@ -195,7 +195,7 @@ def skipped(passed_over: Sequence[RejectedSuggestion], history: History) -> tupl
         )
         for what, group in groups.items()
     ]
-    return tuple(sorted(found, key=lambda s: s.count, reverse=True))
+    return tuple(sorted(reasons, key=lambda s: s.count, reverse=True))
 
 
 def _each_s(kind: RejectedFor, history: History) -> float:

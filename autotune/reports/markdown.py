@@ -29,7 +29,7 @@ def _training(report: TrainingReport) -> str:
         [f"## autotune train: {_text(report.directory)}"],
         [f"**{verdict}.** {_text(wording.sentence(report))}"],
         [_text(wording.ended(report))],
-        [f"- {_text(line)}" for line in wording.seen(report)],
+        [f"- {_text(line)}" for line in wording.observations(report)],
         _table(wording.promised(report)),
         _table(Table(("figure", ""), tuple(wording.figures(report)))),
         _table(wording.happened(report)),
@@ -39,18 +39,18 @@ def _training(report: TrainingReport) -> str:
 
 def _session(report: Report) -> str:
     """Returns the answer, the baseline next to the best, the compared precisions, and the provenance."""
-    found = report.answer
+    result = report.answer
     return _joined(
         [f"## autotune: {_text(report.session)}"],
-        [_text(found.promise)] if found.promise else [],
-        [_text(found.sentence)],
+        [_text(result.promise)] if result.promise else [],
+        [_text(result.sentence)],
         _sides(report),
-        [f"- {_text(line)}" for line in (*found.cautions, *found.outside)],
+        [f"- {_text(line)}" for line in (*result.cautions, *result.outside)],
         [_text(report.which_precision.sentence)] if report.which_precision else [],
         _table(tables.scores(report)) if report.compared else [],
         *_own(report),
         *_elsewhere(report),
-        _code(found.commands),
+        _code(result.commands),
         [_provenance(report)],
     )
 
@@ -82,10 +82,10 @@ def _elsewhere(report: Report) -> list[list[str]]:
 
 def _own(report: Report) -> list[list[str]]:
     """Returns the workload's own tables, each with its title as the first heading."""
-    found = report.own.tables if report.own else ()
+    tables = report.own.tables if report.own else ()
     return [
         _table(Table((one.title, *one.head[1:]), tuple(map(tuple, one.rows))))
-        for one in found
+        for one in tables
         if not one.is_detail
     ]
 
@@ -108,12 +108,12 @@ def _joined(*blocks: Sequence[str]) -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
-def _table(found: Table | None) -> list[str]:
+def _table(table: Table | None) -> list[str]:
     """Returns a table as lines; every column but the first is right-aligned."""
-    if found is None:
+    if table is None:
         return []
-    ruler = ["---", *(["---:"] * (len(found.head) - 1))]
-    head, *rows = ([_text(cell) for cell in line] for line in (found.head, *found.rows))
+    ruler = ["---", *(["---:"] * (len(table.head) - 1))]
+    head, *rows = ([_text(cell) for cell in line] for line in (table.head, *table.rows))
     return [f"| {' | '.join(line)} |" for line in (head, ruler, *rows)]
 
 

@@ -63,7 +63,7 @@ _PRECISIONS = {
 _PHASES = [name.removesuffix("_s") for name in PHASES]
 
 
-def of(row: TrialRow) -> Mark:
+def trial(row: TrialRow) -> Mark:
     """Returns the mark of a trial: its role, or else its outcome."""
     return {"winner": WINNER, "baseline": BASELINE}.get(row.kind) or outcome(row)
 
@@ -84,7 +84,7 @@ def outcome(row: TrialRow) -> Mark:
 
 
 def grouped(
-    rows: Iterable[TrialRow], by: Callable[[TrialRow], Mark] = of
+    rows: Iterable[TrialRow], by: Callable[[TrialRow], Mark] = trial
 ) -> list[tuple[Mark, list[TrialRow]]]:
     """Groups trials by mark, the most important last, so that nothing is drawn over them."""
     listed = list(rows)
@@ -108,12 +108,12 @@ def precision_of(row: TrialRow) -> str:
 
 def precisions(rows: Iterable[TrialRow]) -> list[str]:
     """Returns the precisions that occur, widest first."""
-    found = {precision_of(row) for row in rows}
-    return [name for name in _PRECISIONS if name in found] + sorted(found - _PRECISIONS.keys())
+    names = {precision_of(row) for row in rows}
+    return [name for name in _PRECISIONS if name in names] + sorted(names - _PRECISIONS.keys())
 
 
-def phases(found: Iterable[str]) -> list[Mark]:
+def phases(occurring: Iterable[str]) -> list[Mark]:
     """Returns marks for the phases of a step in order, unknown ones last."""
-    names = set(found)
+    names = set(occurring)
     known = [name for name in _PHASES if name in names] + sorted(names - set(_PHASES))
     return [Mark(name, f"var(--phase-{min(n, 5)})", "bar") for n, name in enumerate(known, start=1)]

@@ -82,8 +82,8 @@ def plots_of(report: Report) -> dict[str, list[Plot]]:
         "batches": plots_speed.by_batch(report),
         "step": _list(plots_bars.step_time(report)),
         "ablation": _list(plots_bars.ablation(report)),
-        "quality": plots_quality.of_runs(report),
-        "compared": plots_quality.of_compared(report),
+        "quality": plots_quality.search_runs(report),
+        "compared": plots_quality.compared_models(report),
         "history": _list(plots_front.history(report)),
         "parallel": _list(plots_parallel.parallel(report)),
     }
@@ -102,7 +102,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_shown,
+        finalize=_finalize,
     )
     filled_in.globals |= {
         "answer": answer,
@@ -115,7 +115,7 @@ def environment() -> Environment:
     return filled_in
 
 
-def _shown(value: Any) -> Any:
+def _finalize(value: Any) -> Any:
     """Removes characters that change the direction of writing from text; the page's own parts stay."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 

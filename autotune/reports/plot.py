@@ -124,7 +124,7 @@ def points(
         "name": mark.label,
         "x": [x(row) for row in rows],
         "y": [y(row) for row in rows],
-        "text": [told(row, report) for row in rows],
+        "text": [hover_text(row, report) for row in rows],
         "hoverinfo": "text",
         "marker": _marker(mark, is_crowded=len(report.trials) > _CROWD),
         "cliponaxis": False,
@@ -229,7 +229,7 @@ def rows_layout(rows: int, **rest: Any) -> dict[str, Any]:
     return layout(70 + _ROW_PX * rows, yaxis=axis, **rest)
 
 
-def told(row: TrialRow, report: Report) -> str:
+def hover_text(row: TrialRow, report: Report) -> str:
     """Returns a trial's hover text: its kind, settings and figures, and why it ended."""
     figures = [f"{words.rate(row.throughput)} {report.unit}/s"] if row.throughput else []
     score = f"{words.metric(report.quality)} {words.score(row.quality)}"
@@ -237,7 +237,7 @@ def told(row: TrialRow, report: Report) -> str:
     part = "" if row.memory_share is None else f" ({words.share(row.memory_share)} of the memory)"
     taken = words.peak(row.peak_memory_bytes, is_rising=row.memory_is_rising) + part
     return f"<b>Trial {row.number}</b> " + lines(
-        marks.of(row).label,
+        marks.trial(row).label,
         row.knobs,
         ", ".join(figures),
         taken if row.peak_memory_bytes is not None else "",

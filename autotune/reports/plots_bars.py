@@ -36,26 +36,26 @@ def ablation(report: Report) -> Plot | None:
     baseline, best = report.answer.baseline, report.answer.best
     if not report.ablation or baseline is None or baseline.throughput is None:
         return None
-    found = [_whole(marks.BASELINE, baseline.throughput), *_steps(report.ablation, baseline.throughput.value)]
+    rows = [_whole(marks.BASELINE, baseline.throughput), *_steps(report.ablation, baseline.throughput.value)]
     if best is not None and best.throughput is not None:
-        found.append(_whole(marks.WINNER, best.throughput))
-    found += [_Bar(None, rest, 0.0, 0.0, factor) for rest, factor in _rest(report)]
-    drawn = [mark for mark in (_GAIN, _LOSS) if any(bar.mark is mark for bar in found)]
+        rows.append(_whole(marks.WINNER, best.throughput))
+    rows += [_Bar(None, rest, 0.0, 0.0, factor) for rest, factor in _rest(report)]
+    drawn = [mark for mark in (_GAIN, _LOSS) if any(bar.mark is mark for bar in rows)]
     return Plot(
         id="ablation",
         title="Ablation: from baseline to recommended, one knob at a time",
         axes=f"{report.unit.capitalize()} per second with each change on top of those above it. The factors "
         "multiply to the gain; what knobs do only together counts for the later one.",
-        label="; ".join(f"{bar.what}: {bar.brought}" for bar in found),
-        data=[_trace(mark, found, report.unit) for mark in (marks.BASELINE, *drawn, marks.WINNER)],
+        label="; ".join(f"{bar.what}: {bar.brought}" for bar in rows),
+        data=[_trace(mark, rows, report.unit) for mark in (marks.BASELINE, *drawn, marks.WINNER)],
         layout=rows_layout(
-            len(found),
+            len(rows),
             xaxis={
                 "title": f"{report.unit} per second",
-                "range": [0, _ROOM * max(bar.end + bar.half for bar in found)],
+                "range": [0, _ROOM * max(bar.end + bar.half for bar in rows)],
             },
-            annotations=[note for row, bar in enumerate(found) for note in _notes(row, bar)],
-            shapes=[joint(bar.end, row) for row, (bar, _) in enumerate(pairwise(found))],
+            annotations=[note for row, bar in enumerate(rows) for note in _notes(row, bar)],
+            shapes=[joint(bar.end, row) for row, (bar, _) in enumerate(pairwise(rows))],
         ),
         legend=tuple(drawn),
         table=_table(report),
@@ -70,22 +70,22 @@ def _whole(mark: Mark, throughput: Figure) -> _Bar:
 
 def _rest(report: Report) -> list[tuple[str, str]]:
     """Returns the part of the gain that is not throughput."""
-    return [(f"{report.unit} {line.over}", line.factor.text) for line in answer.of_samples(report)]
+    return [(f"{report.unit} {line.over}", line.factor.text) for line in answer.fewer_samples(report)]
 
 
 def _steps(steps: Sequence[Step], start: float) -> list[_Bar]:
-    found, reached = [], start
+    rows, reached = [], start
     for step in steps:
         what = _what(step)
         if step.throughput is None:
             why = f"not measured: {step.reason}" if step.reason else "not measured"
-            found.append(_Bar(None, what, reached, reached, why))
+            rows.append(_Bar(None, what, reached, reached, why))
             continue
         end, half = step.throughput.value, words.half_width(step.throughput) or 0.0
         brought, sure = words.factor(step.factor), words.factor.interval(step.factor)
-        found.append(_Bar(_GAIN if end >= reached else _LOSS, what, reached, end, brought, half, sure))
+        rows.append(_Bar(_GAIN if end >= reached else _LOSS, what, reached, end, brought, half, sure))
         reached = end
-    return found
+    return rows
 
 
 def _what(step: Step) -> str:
@@ -94,8 +94,8 @@ def _what(step: Step) -> str:
     return f"{step.knob}  {words.setting(step.before)} → {words.setting(step.after)}{together}"
 
 
-def _trace(mark: Mark, found: Sequence[_Bar], unit: str) -> Trace:
-    chosen = [(row, bar) for row, bar in enumerate(found) if bar.mark is mark]
+def _trace(mark: Mark, rows: Sequence[_Bar], unit: str) -> Trace:
+    chosen = [(row, bar) for row, bar in enumerate(rows) if bar.mark is mark]
     texts = [f"{bar.what}: {words.rate(bar.end)} {unit}/s" for _, bar in chosen]
     return bars(
         mark,
@@ -153,32 +153,32 @@ def step_time(report: Report) -> Plot | None:
 
     Steps of the two sides may differ in samples, so that only the time of a sample compares.
     """
-    found = [
+    parts = [
         _Part(mark.label, sample_s, side)
         for mark, side in answer.sides(report)
         if (sample_s := _per_sample(side))
     ]
-    if not found:
+    if not parts:
         return None
     each = report.each
-    phases = marks.phases(name for part in found for name in part.sample_s)
+    phases = marks.phases(name for part in parts for name in part.sample_s)
     return Plot(
         id="step-time",
         title=f"A {each}'s time, part by part",
         axes=f"Milliseconds of training per {each}, by part of a step. Evaluations are left out.",
-        label="; ".join(f"{part.label} {words.milliseconds(part.whole_s)} ms per {each}" for part in found),
-        data=[_phase_bars(phase, found) for phase in phases],
+        label="; ".join(f"{part.label} {words.milliseconds(part.whole_s)} ms per {each}" for part in parts),
+        data=[_phase_bars(phase, parts) for phase in phases],
         layout=rows_layout(
-            len(found),
+            len(parts),
             barmode="stack",
             xaxis={"title": f"ms per {each}"},
             annotations=[
                 above(f"<b>{plain(part.label)}</b>  {words.milliseconds(part.whole_s)} ms", row)
-                for row, part in enumerate(found)
+                for row, part in enumerate(parts)
             ],
         ),
         legend=tuple(phases),
-        table=_phase_table(phases, found, each),
+        table=_phase_table(phases, parts, each),
     )
 
 
@@ -189,23 +189,23 @@ def _per_sample(side: Side) -> dict[str, float]:
     return {name: seconds / whole / side.throughput.value for name, seconds in side.step_s.items()}
 
 
-def _phase_bars(phase: Mark, found: Sequence[_Part]) -> Trace:
-    seconds = [part.sample_s.get(phase.label, 0.0) for part in found]
+def _phase_bars(phase: Mark, parts: Sequence[_Part]) -> Trace:
+    seconds = [part.sample_s.get(phase.label, 0.0) for part in parts]
     texts = [
         f"{phase.label}: {words.milliseconds(value)} ms, {words.share(value / part.whole_s)}"
-        for value, part in zip(seconds, found, strict=True)
+        for value, part in zip(seconds, parts, strict=True)
     ]
-    return bars(phase, range(len(found)), [1000 * value for value in seconds], texts)
+    return bars(phase, range(len(parts)), [1000 * value for value in seconds], texts)
 
 
-def _phase_table(phases: Sequence[Mark], found: Sequence[_Part], each: str) -> Table:
-    head = [text for part in found for text in (f"{part.label}, ms per {each}", f"{part.label}, ms per step")]
+def _phase_table(phases: Sequence[Mark], parts: Sequence[_Part], each: str) -> Table:
+    head = [text for part in parts for text in (f"{part.label}, ms per {each}", f"{part.label}, ms per step")]
     rows = (
         (
             phase.label,
             *(
                 words.milliseconds(seconds.get(phase.label))
-                for part in found
+                for part in parts
                 for seconds in (part.sample_s, part.side.step_s)
             ),
         )

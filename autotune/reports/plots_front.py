@@ -15,6 +15,7 @@ from autotune.reports.plot import (
     Plot,
     Trace,
     across,
+    hover_text,
     layout,
     line,
     lines,
@@ -23,7 +24,6 @@ from autotune.reports.plot import (
     plain,
     points,
     quality,
-    told,
 )
 
 _LINE = Mark("Pareto front", "var(--completed)", "line")
@@ -111,7 +111,7 @@ def _drawn(each: _Chosen, report: Report) -> Trace:
     score = f"{words.metric(report.quality)} {words.score(each.y)}, {words.plural(each.side.seeds, 'seed')}"
     speed = f"{words.rate(each.x)} {report.unit}/s, {words.plural(each.side.runs, 'run')}"
     means = lines(f"{each.mark.label}, means of its runs", each.side.knobs, speed, score)
-    text = f"<b>Trial {each.row.number}</b> {means}" if each.is_mean else told(each.row, report)
+    text = f"<b>Trial {each.row.number}</b> {means}" if each.is_mean else hover_text(each.row, report)
     return points([each.row], each.mark, lambda _: each.x.value, lambda _: each.y.value, report) | {
         "text": [text],
         "error_x": _error(each.x, each.mark.colour),
@@ -196,7 +196,7 @@ def history(report: Report) -> Plot | None:
         ),
         data=[
             *_best_so_far(best, report.trials[-1].number),
-            *(points(found, mark, lambda r: r.number, per_s, report) for mark, found in shown),
+            *(points(group, mark, lambda r: r.number, per_s, report) for mark, group in shown),
         ],
         layout=layout(
             340,
@@ -210,14 +210,14 @@ def history(report: Report) -> Plot | None:
 
 def _running_best(rows: Sequence[TrialRow]) -> list[tuple[int, float]]:
     """Returns number and throughput of every trial that keeps the quality and was the fastest so far."""
-    found: list[tuple[int, float]] = []
+    best: list[tuple[int, float]] = []
     for row in rows:
         if row.kind in {"race", "repeat", "ablation"} or row.throughput is None or row.status != "completed":
             continue
         may_win = row.kind == "baseline" or (row.keeps_quality and not row.breaks_constraint)
-        if may_win and (not found or per_s(row) > found[-1][1]):
-            found.append((row.number, per_s(row)))
-    return found
+        if may_win and (not best or per_s(row) > best[-1][1]):
+            best.append((row.number, per_s(row)))
+    return best
 
 
 def _best_so_far(best: Sequence[tuple[int, float]], last: int) -> list[Trace]:

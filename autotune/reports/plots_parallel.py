@@ -41,12 +41,12 @@ def parallel(report: Report) -> Plot | None:
     if not knobs:
         return None
     name = words.metric(report.quality)
-    found = [
+    candidates = [
         *(_axis(knob, rows, _setting(knob)) for knob in knobs),
         _axis(f"{report.unit}/s", rows, lambda r: per_s(r) or None),
         _axis(name, rows, quality),
     ]
-    axes = [axis for axis in found if axis is not None]
+    axes = [axis for axis in candidates if axis is not None]
     bands = _bands(rows)
     groups = [(mark, [r for r in rows if bands[r.number] == mark]) for mark in _ORDER]
     shown = [(mark, members) for mark, members in groups if members]
@@ -122,15 +122,15 @@ def _bands(rows: Sequence[TrialRow]) -> dict[int, Mark]:
     """Returns the line's mark for each trial, by number."""
     speeds = sorted(r.throughput.value for r in rows if r.status == "completed" and r.throughput)
     thirds = [speeds[len(speeds) * n // 3] for n in (1, 2)] if speeds else []
-    found = {}
+    bands = {}
     for row in rows:
-        mark = marks.of(row)
+        mark = marks.trial(row)
         if mark not in {marks.BASELINE, marks.WINNER}:
             mark = _FAILED if row.status == "failed" else _ENDED
             if row.status == "completed" and row.throughput:
                 mark = (_SLOW, _MIDDLE, _FAST)[sum(row.throughput.value >= limit for limit in thirds)]
-        found[row.number] = mark
-    return found
+        bands[row.number] = mark
+    return bands
 
 
 def _lines(mark: Mark, rows: Sequence[TrialRow], axes: Sequence[_Axis]) -> Trace:

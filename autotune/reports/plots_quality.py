@@ -17,22 +17,22 @@ from autotune.reports.plot import Plot, across, note, plain
 _DASHES = ("dash", "dot", "dashdot", "longdash")
 
 
-def of_runs(report: Report) -> list[Plot]:
+def search_runs(report: Report) -> list[Plot]:
     """Returns all runs of the baseline and the finalists; no plots before an evaluation."""
-    chosen = {r.number: _line(marks.of(r)) for r in report.trials if r.kind in {"baseline", "winner"}}
+    chosen = {r.number: _line(marks.trial(r)) for r in report.trials if r.kind in {"baseline", "winner"}}
     repeated = {r.repeats for r in report.trials if r.kind == "repeat" and r.repeats is not None}
     for number, dash in zip(sorted(repeated - chosen.keys()), cycle(_DASHES), strict=False):
         chosen[number] = Mark(f"finalist, trial {number}", "var(--completed)", dash)
-    found = {mark: _runs(number, report.trials) for number, mark in chosen.items()}
+    runs = {mark: _runs(number, report.trials) for number, mark in chosen.items()}
     qualities = {r.number: r.quality for r in report.trials}
-    ends = {mark: qualities.get(number) for number, mark in chosen.items() if found[mark]}
-    return _plots("quality", report, found, ends, _sought(report))
+    ends = {mark: qualities.get(number) for number, mark in chosen.items() if runs[mark]}
+    return _plots("quality", report, runs, ends, _sought(report))
 
 
-def of_compared(report: Report) -> list[Plot]:
+def compared_models(report: Report) -> list[Plot]:
     """Returns the compared models."""
-    found = {_line(marks.model(each.label)): [_curve(each.curve)] for each in report.compared if each.curve}
-    return _plots("compared", report, found, {mark: run[-1].value for mark, (run,) in found.items()}, {})
+    runs = {_line(marks.model(each.label)): [_curve(each.curve)] for each in report.compared if each.curve}
+    return _plots("compared", report, runs, {mark: run[-1].value for mark, (run,) in runs.items()}, {})
 
 
 def _line(mark: Mark) -> Mark:
@@ -48,19 +48,19 @@ def _curve(evaluations: Sequence[Evaluation]) -> list[CurvePoint]:
 
 
 def _plots(
-    name: str, report: Report, found: Runs, ends: Mapping[Mark, float | None], layout: dict[str, Any]
+    name: str, report: Report, curves_by_mark: Runs, ends: Mapping[Mark, float | None], layout: dict[str, Any]
 ) -> list[Plot]:
     """Returns the curves over samples and over time, labelled with where each `ends`."""
-    runs = {mark: each for mark, each in found.items() if each}
+    runs = {mark: each for mark, each in curves_by_mark.items() if each}
     if not runs:
         return []
     metric = words.metric(report.quality)
-    told = "; ".join(f"{mark.label} {words.score(value)}" for mark, value in ends.items())
+    ends_text = "; ".join(f"{mark.label} {words.score(value)}" for mark, value in ends.items())
     plot = Plot(
         id=name,
         title=metric if name == "quality" else f"{metric} by precision",
         axes=f"↑ {report.axis}",
-        label=f"{metric} of {words.plural(len(runs), 'model')}; in the end: {told}",
+        label=f"{metric} of {words.plural(len(runs), 'model')}; in the end: {ends_text}",
         layout=layout,
     )
     whole_s = max(run[-1].seconds for each in runs.values() for run in each)

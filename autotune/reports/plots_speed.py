@@ -31,8 +31,8 @@ def by_batch(report: Report) -> list[Plot]:
 def _speed(report: Report, rows: Sequence[TrialRow]) -> Plot:
     groups, beside = _by_precision(rows), _beside(rows)
     best = {
-        name: {n: max(per_s(r) for r in found if _size(r) == n) for n in _sizes(found)}
-        for name, found in groups
+        name: {n: max(per_s(r) for r in group if _size(r) == n) for n in _sizes(group)}
+        for name, group in groups
     }
 
     def place(row: TrialRow) -> float:
@@ -42,20 +42,20 @@ def _speed(report: Report, rows: Sequence[TrialRow]) -> Plot:
         id="speed-by-batch",
         title="Throughput by micro-batch",
         axes=f"↑ {report.unit} per second. {_joined(rows)}",
-        label="; ".join(_fastest(name, found, report.unit) for name, found in best.items()),
+        label="; ".join(_fastest(name, group, report.unit) for name, group in best.items()),
         data=[
             *(
                 line(
                     marks.precision(name),
-                    [n * beside[name] for n in found],
-                    list(found.values()),
+                    [n * beside[name] for n in group],
+                    list(group.values()),
                     1.2,
                     opacity=0.5,
                 )
-                for name, found in best.items()
+                for name, group in best.items()
             ),
-            *(points(found, marks.precision(name), place, per_s, report) for name, found in groups),
-            *(points(found, mark, place, per_s, report) for mark, found in _chosen(rows)),
+            *(points(group, marks.precision(name), place, per_s, report) for name, group in groups),
+            *(points(group, mark, place, per_s, report) for mark, group in _chosen(rows)),
         ],
         layout=layout(360, xaxis=_axis(rows), yaxis={"rangemode": "tozero"}),
         legend=(*(marks.precision(name) for name, _ in groups), *(mark for mark, _ in _chosen(rows))),
@@ -69,16 +69,16 @@ def _joined(rows: Sequence[TrialRow]) -> str:
     return f"Lines join the fastest of each {by}."
 
 
-def _fastest(name: str, found: dict[int, float], unit: str) -> str:
-    size = max(found, key=lambda n: found[n])
-    return f"{marks.precision(name).label}: fastest at {size}, {words.rate(found[size])} {unit}/s"
+def _fastest(name: str, per_s_by_size: dict[int, float], unit: str) -> str:
+    size = max(per_s_by_size, key=lambda n: per_s_by_size[n])
+    return f"{marks.precision(name).label}: fastest at {size}, {words.rate(per_s_by_size[size])} {unit}/s"
 
 
 def _memory(report: Report, rows: Sequence[TrialRow]) -> Plot:
     measured = [r for r in rows if r.peak_memory_bytes is not None]
     full = [r for r in rows if r.peak_memory_bytes is None]
     limit, highest = report.memory_limit_bytes, max((r.peak_memory_bytes or 0 for r in measured), default=0)
-    unit, size = next(found for found in _UNITS if max(highest, limit or 0) >= found[1] or found[1] == 1)
+    unit, size = next(each for each in _UNITS if max(highest, limit or 0) >= each[1] or each[1] == 1)
     top = max(highest, limit or 0) / size or 1.0
 
     def peak(row: TrialRow) -> float:
@@ -93,9 +93,9 @@ def _memory(report: Report, rows: Sequence[TrialRow]) -> Plot:
         + ("" if limit is None else f", the limit {words.memory(limit)}")
         + f"; {words.plural(sum(r.failure == 'oom' for r in rows), 'trial')} ran out of memory",
         data=[
-            *(trace for found in report.predicted for trace in _prediction(found, size)),
-            *(points(found, marks.precision(n), _size, peak, report) for n, found in _by_precision(measured)),
-            *(points(found, mark, _size, peak, report) for mark, found in _chosen(measured)),
+            *(trace for each in report.predicted for trace in _prediction(each, size)),
+            *(points(group, marks.precision(n), _size, peak, report) for n, group in _by_precision(measured)),
+            *(points(group, mark, _size, peak, report) for mark, group in _chosen(measured)),
             *([points(full, marks.OOM, _size, lambda _: 1.07 * top, report)] if full else []),
         ],
         layout=layout(
@@ -141,12 +141,16 @@ def _predicted(report: Report) -> Table | None:
     return Table(head, rows, numeric=(0, 1)) if rows else None
 
 
-def _prediction(found: Predicted, size: int) -> list[Trace]:
+def _prediction(predicted: Predicted, unit_bytes: int) -> list[Trace]:
     """Returns the predicted peak of a precision as a dashed line inside its interval."""
-    mark, sizes = marks.precision(found.precision), list(found.micro_batch_size)
-    low, high = ([value / size for value in side] for side in (found.low_bytes, found.high_bytes))
+    mark, sizes = marks.precision(predicted.precision), list(predicted.micro_batch_size)
+    low, high = (
+        [value / unit_bytes for value in side] for side in (predicted.low_bytes, predicted.high_bytes)
+    )
     edge = line(mark, sizes + sizes[::-1], high + low[::-1], 0)
-    middle = line(Mark(mark.label, mark.colour, "dash"), sizes, [v / size for v in found.peak_bytes], 1.2)
+    middle = line(
+        Mark(mark.label, mark.colour, "dash"), sizes, [v / unit_bytes for v in predicted.peak_bytes], 1.2
+    )
     return [edge | {"fill": "toself", "fillcolor": mark.colour, "opacity": 0.14}, middle]
 
 

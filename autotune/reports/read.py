@@ -19,7 +19,7 @@ def read(root: Path, samples: int, *, is_over: bool = False, prices: Prices | No
     """
     session = Session.open(root)
     shown = snapshot.take(session, root, is_over=is_over)
-    compared, workload = results.found(session, shown.space.objective), registry.named(shown.space.workload)
+    compared, workload = results.load(session, shown.space.objective), registry.named(shown.space.workload)
     known = Known(
         shown=root,
         state=shown.state,

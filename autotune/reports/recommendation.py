@@ -41,10 +41,10 @@ def answer(
     `go_on` is the command that continues a search that has not ended, or is not confirmed.
     """
     going_on = (go_on,) if go_on else ()
-    space, baseline, found = history.space, history.baseline, confirm.recommended(history)
-    if baseline is None or found is None:
+    space, baseline, recommended = history.space, history.baseline, confirm.recommended(history)
+    if baseline is None or recommended is None:
         return _none(history, session, going_on)
-    trial, claim = found
+    trial, claim = recommended
     is_better = trial.number != baseline.number
     is_open = advice.is_unconfirmed(history)
     spent = [overhead.spent(one, history) for one in (baseline, trial)]
@@ -56,9 +56,9 @@ def answer(
     sides = zip((baseline, trial), spent, whole_s, strict=True)
     theirs, ours = (_side(one, history, cost, seconds, prices) for one, cost, seconds in sides)
     return Answer(
-        verdict=advice.verdict(found),
+        verdict=advice.verdict(recommended),
         promise=view.promise(history),
-        sentence=advice.possibly(history, go_on) if is_open else _sentence(found, history),
+        sentence=advice.possibly(history, go_on) if is_open else _sentence(recommended, history),
         is_open=is_open,
         baseline=theirs,
         best=ours,
@@ -120,8 +120,8 @@ def _none(history: History, session: Path, going_on: tuple[str, ...]) -> Answer:
     )
 
 
-def _sentence(found: tuple[Trial, Claim | None], history: History) -> str:
-    trial, claim = found
+def _sentence(recommended: tuple[Trial, Claim | None], history: History) -> str:
+    trial, claim = recommended
     if not trial.number:
         return view.nothing_better(history)
     which = f"trial {trial.number}, {view.knobs(trial.config)}."

@@ -39,11 +39,11 @@ _OF_TRAINING = {
 
 def sections(report: Report | TrainingReport) -> list[Section]:
     """Returns the sections, numbered from 1."""
-    labels = _OF_TRAINING if isinstance(report, TrainingReport) else _of_session(report)
+    labels = _OF_TRAINING if isinstance(report, TrainingReport) else _session_labels(report)
     return [Section(name, number, label) for number, (name, label) in enumerate(labels.items(), start=1)]
 
 
-def _of_session(report: Report) -> dict[str, str]:
+def _session_labels(report: Report) -> dict[str, str]:
     absent = {
         "speed": not _shows_speed(report),
         "own": report.own is None,

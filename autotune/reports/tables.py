@@ -15,7 +15,7 @@ _MOST_REASONS = 3
 _LABELS = {"cpus": "CPUs", "revision": "code revision", "data": "data fingerprint", "command": "command line"}
 
 
-def counted(report: Report) -> str:
+def trial_counts(report: Report) -> str:
     """Returns e.g. `48 trials; 1 race, 9 repeats, 3 ablation steps`."""
     kinds = [row.kind for row in report.trials]
     searched = sum(kind in {"baseline", "winner", "trial"} for kind in kinds)
@@ -24,7 +24,7 @@ def counted(report: Report) -> str:
 
 def trials(report: Report) -> list[tuple[Mark, TrialRow, tuple[str, ...]]]:
     """Returns every trial with its mark and the cells after its number and outcome."""
-    return [(marks.of(r), r, _cells(r)) for r in report.trials]
+    return [(marks.trial(r), r, _cells(r)) for r in report.trials]
 
 
 def _cells(row: TrialRow) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ def _cells(row: TrialRow) -> tuple[str, ...]:
 
 def asides(row: TrialRow) -> str:
     """Returns a trial's remarks."""
-    found = {
+    remarks = {
         f"repeats trial {row.repeats}, the figures of this run": row.repeats is not None,
         "an ablation step": row.kind == "ablation",
         "on the Pareto front": row.on_front,
@@ -47,7 +47,7 @@ def asides(row: TrialRow) -> str:
         "others used the machine": row.disturbed,
         "thermally throttled": row.throttled,
     }
-    return ", ".join(text for text, holds in found.items() if holds)
+    return ", ".join(text for text, holds in remarks.items() if holds)
 
 
 def outcomes(report: Report) -> Table:
@@ -56,12 +56,12 @@ def outcomes(report: Report) -> Table:
     rows = [
         (
             mark.label,
-            str(len(found)),
-            words.duration(sum(r.seconds for r in found)),
-            _about(sum(r.saved_s for r in found)),
-            _reasons(found),
+            str(len(ended)),
+            words.duration(sum(r.seconds for r in ended)),
+            _about(sum(r.saved_s for r in ended)),
+            _reasons(ended),
         )
-        for mark, found in reversed(groups)
+        for mark, ended in reversed(groups)
     ]
     return Table(("outcome", "trials", "took", "saved, about", "reasons"), tuple(rows), numeric=(1, 2, 3))
 
@@ -71,13 +71,13 @@ def _reasons(rows: Iterable[TrialRow]) -> str:
     groups: dict[str, list[str]] = {}
     for reason in (row.why for row in rows if row.reason):
         groups.setdefault(words.without_figures(reason), []).append(reason)
-    found = sorted(groups.items(), key=lambda group: len(group[1]), reverse=True)
-    told = [
+    groups_by_size = sorted(groups.items(), key=lambda group: len(group[1]), reverse=True)
+    texts = [
         (what if len(set(same)) > 1 else same[0]) + (f" ({len(same)} times)" if len(same) > 1 else "")
-        for what, same in found[:_MOST_REASONS]
+        for what, same in groups_by_size[:_MOST_REASONS]
     ]
-    more = len(found) - len(told)
-    return "; ".join([*told, *([f"{more} other reasons"] if more > 0 else [])])
+    more = len(groups_by_size) - len(texts)
+    return "; ".join([*texts, *([f"{more} other reasons"] if more > 0 else [])])
 
 
 def skipped(report: Report) -> Table:
@@ -93,8 +93,8 @@ def _about(seconds: float) -> str:
 
 def scores(report: Report) -> Table:
     """Returns a row per compared model: its scores, and the speed and memory of training and of writing."""
-    found = report.compared
-    names = words.ordered(on_test(report.quality), *(each.scores for each in found))
+    models = report.compared
+    names = words.ordered(on_test(report.quality), *(each.scores for each in models))
     head = ("model", *(("seeds",) if has_seeds(report) else ()), *(words.metric(name) for name in names))
     head += ("reports/s", "memory, writing") if report.writes_reports else ()
     head += (f"training {report.unit}/s", "memory, training")
@@ -107,21 +107,21 @@ def scores(report: Report) -> Table:
             words.rate(each.throughput),
             words.peak(each.training_peak_bytes, is_rising=each.training_memory_is_rising),
         )
-        for each in found
+        for each in models
     )
     return Table(head, tuple(rows), numeric=tuple(range(1, len(head))))
 
 
-def beside(found: Sequence[Compared]) -> Table | None:
+def trainings(models: Sequence[Compared]) -> Table | None:
     """Returns figures of the compared models' trainings; None if none is known."""
-    cells = {each.label: _beside(each) for each in found if each.status == "completed"}
+    cells = {each.label: _training_cells(each) for each in models if each.status == "completed"}
     every = next(iter(cells.values()), {})
     names = [name for name in every if any(row[name] != words.NOTHING for row in cells.values())]
     rows = tuple((label, *(row[name] for name in names)) for label, row in cells.items())
     return Table(("model", *names), rows, numeric=tuple(range(1, len(names) + 1))) if names else None
 
 
-def _beside(each: Compared) -> dict[str, str]:
+def _training_cells(each: Compared) -> dict[str, str]:
     """Returns the cells of a model by heading."""
     steps = each.steps
     return {
@@ -147,8 +147,8 @@ def _writing(each: Compared) -> tuple[str, str]:
 def own_scores(report: Report) -> Table | None:
     """Returns the scores that the search measured besides the quality; None if there are none."""
     sides = [(mark.label, side.scores) for mark, side in answer.sides(report) if side.scores]
-    names = words.ordered(report.quality, *(found for _, found in sides))
-    rows = tuple((label, *(words.score(found.get(name)) for name in names)) for label, found in sides)
+    names = words.ordered(report.quality, *(values for _, values in sides))
+    rows = tuple((label, *(words.score(values.get(name)) for name in names)) for label, values in sides)
     head = ("model", *(words.metric(name) for name in names))
     return Table(head, rows, numeric=tuple(range(1, len(head)))) if len(names) > 1 else None
 
@@ -156,16 +156,16 @@ def own_scores(report: Report) -> Table | None:
 def facts(report: Report) -> list[tuple[str, list[str]]]:
     """Returns the goal of the search, the origin of the figures, and cautions, by part."""
     limit = "" if report.memory_limit_bytes is None else f" of {words.memory(report.memory_limit_bytes)}"
-    found = [
+    parts = [
         ("sought", [_sought(report)]),
         ("trials planned", [words.count(report.planned)]),
         (f"{report.unit} per trial", [words.count(report.samples_per_trial)]),
         ("constraints", [f"{name} {text}" for name, text in report.constraints.items()]),
         ("memory that may be used", [f"{words.share(report.memory_fraction)}{limit}"]),
-        *((_label(name), _told(value)) for name, value in report.provenance.items()),
+        *((_label(name), _value_lines(value)) for name, value in report.provenance.items()),
         ("warnings", list(report.answer.cautions)),
     ]
-    return [(name, texts) for name, texts in found if texts]
+    return [(name, texts) for name, texts in parts if texts]
 
 
 def _sought(report: Report) -> str:
@@ -180,12 +180,12 @@ def _label(name: str) -> str:
     return _LABELS.get(name, name.replace("_", " "))
 
 
-def _told(value: Any) -> list[str]:
+def _value_lines(value: Any) -> list[str]:
     if value is None or value == "":
         return []
     if isinstance(value, Mapping):
-        told = ((_label(str(name)), ", ".join(_told(part))) for name, part in value.items())
-        return [f"{name}: {text}" for name, text in told if text]
+        items = ((_label(str(name)), ", ".join(_value_lines(part))) for name, part in value.items())
+        return [f"{name}: {text}" for name, text in items if text]
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [", ".join(text for part in value for text in _told(part))]
+        return [", ".join(text for part in value for text in _value_lines(part))]
     return [words.setting(value)]

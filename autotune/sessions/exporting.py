@@ -36,7 +36,7 @@ def export(root: Path, output: Path | None, number: int | None, name: str | None
     state = snapshot.take(session, root)
     trial, history = wanted(state, number), state.history
     gpus = math.ceil(session.options().gpus_per_trial)
-    best = winner.of(trial, history, workload, session.provenance(), gpus)
+    best = winner.from_trial(trial, history, workload, session.provenance(), gpus)
     settings = f"{view.knobs(trial.config)}: {view.measured(trial, history)}"
     if own is not None:
         file = output or Path(f"best{own.suffix}")

@@ -47,7 +47,7 @@ _GONE = "session {}: its directory was deleted, moved or replaced during the sea
 def run(job: Job, scratch: Scratch) -> int:
     """Runs a session to its end and reports its result; returns the exit code."""
     session, space, shown, hardware = job.session, job.space, job.shown, job.hardware
-    with _in_place(job.held, shown), tracker_registry.of_session(session) as trackers:
+    with _in_place(job.held, shown), tracker_registry.open_session(session) as trackers:
         study = _opened(session, space)
         known = studies.read(study)
         _require_a_baseline(History(known.trials, space), shown)

@@ -28,7 +28,7 @@ def table(trials: Sequence[Trial], history: History) -> dict[str, list[Value]]:
         "repeat_of": [row.repeats for row in shown],
         "ablation_of": [trial.ablation_of for trial in trials],
         "configuration": [cleaned(row.knobs) for row in shown],
-        **{name: _of_one_type([trial.config.get(name) for trial in trials]) for name in space.knobs},
+        **{name: _with_one_type([trial.config.get(name) for trial in trials]) for name in space.knobs},
         "throughput": [_value(row.throughput) for row in shown],
         "factor": [_value(row.factor) for row in shown],
         quality: [row.quality for row in shown],
@@ -40,7 +40,7 @@ def table(trials: Sequence[Trial], history: History) -> dict[str, list[Value]]:
     }
 
 
-def _of_one_type(values: Sequence[Setting]) -> list[Value]:
+def _with_one_type(values: Sequence[Setting]) -> list[Value]:
     types = {float if type(value) is int else type(value) for value in values if value is not None}
     cast = str if len(types) > 1 else lambda value: value
     return [None if value is None else cleaned(cast(value)) for value in values]

@@ -32,7 +32,7 @@ def check(asked: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(asked))
 
 
-def of_session(session: Session) -> Trackers:
+def open_session(session: Session) -> Trackers:
     """Returns the trackers of a search."""
     space, options = session.space(), session.options()
     device = str(session.provenance().get("device") or "")
@@ -44,10 +44,10 @@ def of_session(session: Session) -> Trackers:
         tuple(space.knobs),
         options.wandb,
     )
-    return opened(context, options.trackers)
+    return open_trackers(context, options.trackers)
 
 
-def opened(context: Context, asked: Sequence[str] = ()) -> Trackers:
+def open_trackers(context: Context, asked: Sequence[str] = ()) -> Trackers:
     """Returns TensorBoard, W&B unless it is off, and those `asked` for; warns if one is not installed."""
     trackers = {}
     for name in ("tensorboard", *(["wandb"] if context.wandb != "off" else ()), *asked):

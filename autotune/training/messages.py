@@ -47,8 +47,8 @@ def peak(shown: Measurement) -> str:
 
 def evaluation(record: Mapping[str, object], plan: Plan) -> str:
     """Returns the result of an evaluation."""
-    found = units.number(record.get(plan.metric.name))
-    return f"after {record['samples']} {plan.metric.unit}: {plan.metric.name} {words.score(found)}"
+    quality = units.number(record.get(plan.metric.name))
+    return f"after {record['samples']} {plan.metric.unit}: {plan.metric.name} {words.score(quality)}"
 
 
 def ended(outcome: Outcome, shown: Measurement, plan: Plan) -> str:

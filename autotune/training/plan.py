@@ -68,7 +68,7 @@ def is_training(root: Path) -> bool:
     return place.plan_file.is_file() and place.events_file.is_file()
 
 
-def gone_on_with(known: Plan, plan: Plan, place: TrainingDir) -> Plan:
+def resumed(known: Plan, plan: Plan, place: TrainingDir) -> Plan:
     """Returns `plan` with the promise and changes of `known`, the plan that was begun in `place`.
 
     Raises InputError if `known` is another training.

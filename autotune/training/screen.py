@@ -168,7 +168,7 @@ def _promised(standing: Standing) -> Text:
             is_slower = ratio <= 1 - promise.SLACK
             text.append(": ").append(promise.compare_speed(ratio), style=_WARNING if is_slower else _GOOD)
     if known.least is not None and known.quality is not None:
-        quality = _found(Point(known.samples, plan.metric.turned(known.quality)))
+        quality = _point_text(Point(known.samples, plan.metric.turned(known.quality)))
         text.append(f"{', ' if text else ''}{printable(plan.metric.name)} {quality}")
     return text
 
@@ -186,11 +186,11 @@ def _quality(standing: Standing) -> Text:
     if best is None:
         return Text(f"no evaluation has {name} yet", style=draw.HINT)
     last = standing.curve[-1]
-    text = f"{name} {_found(last)}" + (f", best {_found(best)}" if best.value != last.value else "")
+    text = f"{name} {_point_text(last)}" + (f", best {_point_text(best)}" if best.value != last.value else "")
     return Text(text).append(_curve(standing.curve), style=_GOOD)
 
 
-def _found(point: Point) -> str:
+def _point_text(point: Point) -> str:
     return f"{words.score(point.value)} after {words.count(point.samples)}"
 
 

@@ -64,7 +64,7 @@ class Watch:
         self._steps, self._windows = StepWindows(metric.name), list[Window]()
         self._held = {memory: Series() for memory in MEMORIES}
         self._since = math.inf  # samples at the start of this process
-        self._told: set[Memory] = set()
+        self._warned: set[Memory] = set()
 
     def hear(self, report: Report) -> list[Said]:
         """Returns what to say now."""
@@ -100,14 +100,14 @@ class Watch:
         if change is None:
             return []
         self._windows = [window for window in self._windows if window.samples >= change.samples]
-        return [Said(Kind.DRIFT, _of_drift(change, self._metric.unit))]
+        return [Said(Kind.DRIFT, _drift_text(change, self._metric.unit))]
 
     def _leaking(self, report: Report) -> list[Said]:
         """Waits for one full epoch of this process first, because caches fill during it."""
         if report.samples - self._since <= (self._length.epoch or 0):
             return []
-        warnings = {memory: self._leak(memory, report) for memory in self._held.keys() - self._told}
-        self._told |= {memory for memory, text in warnings.items() if text}
+        warnings = {memory: self._leak(memory, report) for memory in self._held.keys() - self._warned}
+        self._warned |= {memory for memory, text in warnings.items() if text}
         return [Said(Kind.LEAK, text) for text in warnings.values() if text]
 
     def _leak(self, memory: Memory, report: Report) -> str | None:
@@ -169,7 +169,7 @@ class StepWindows:
         return window
 
 
-def _of_drift(change: Drift, unit: str) -> str:
+def _drift_text(change: Drift, unit: str) -> str:
     ratio = change.ratio.value
     far = f"{abs(ratio - 1):.0%} {'slower' if ratio < 1 else 'faster'}"
     why = (

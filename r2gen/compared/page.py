@@ -72,11 +72,11 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_shown,
+        finalize=_finalize,
     )
 
 
-def _shown(value: Any) -> Any:
+def _finalize(value: Any) -> Any:
     """Strips external text of characters that change the writing direction."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 

@@ -383,7 +383,7 @@ def test_no_line_of_an_exports_comment_gets_out_of_it():
     trial = Trial(0, space.baseline_config, Outcome(Status.COMPLETED))
     evil = "x\nmicro_batch_size: 999\r\x85y: 1\u2028z: 2"
     provenance = dict.fromkeys(("session", "hardware", "versions", "seed", "command"), evil)
-    found = winner.of(trial, History([trial], space), Workload("json.tool:main"), provenance)
+    found = winner.from_trial(trial, History([trial], space), Workload("json.tool:main"), provenance)
     text = formats.FORMATS["yaml"].render(found).text
     assert yaml.safe_load(text) == space.baseline
     assert all(line.startswith("#") for line in text.splitlines() if "999" in line)

@@ -20,7 +20,7 @@ PAIRS = [
 
 
 def found(reports: list[str], true: list[str]) -> float:
-    rows = bleu.sums([*map(bleu.counted, reports)], [*map(bleu.counted, true)])
+    rows = bleu.sums([*map(bleu.count_ngrams, reports)], [*map(bleu.count_ngrams, true)])
     return float(bleu.bleu_4(rows.sum(0)))
 
 
@@ -33,11 +33,11 @@ def test_a_corpus_scores_as_in_pycocoevalcap(pairs: list[tuple[str, str]]) -> No
 
 def test_a_row_is_the_contribution_of_a_pair() -> None:
     """By hand: `a` occurs three times in one and twice in the other, so two match; so does one `a a`."""
-    report, reference = bleu.counted("a a a b"), bleu.counted("a a c")
+    report, reference = bleu.count_ngrams("a a a b"), bleu.count_ngrams("a a c")
     assert bleu.sums([report], [reference]).tolist() == [[2, 1, 0, 0, 4, 3, 2, 1, 4, 3]]
 
 
 def test_many_corpora_are_scored_at_once() -> None:
-    rows = bleu.sums(*([bleu.counted(text) for text in each] for each in zip(*PAIRS, strict=True)))
+    rows = bleu.sums(*([bleu.count_ngrams(text) for text in each] for each in zip(*PAIRS, strict=True)))
     alone = [metrics.score([report], [true])["bleu_4"] for report, true in PAIRS]
     assert bleu.bleu_4(rows) == pytest.approx(np.array(alone), abs=1e-12)

@@ -37,7 +37,8 @@ def _batch(config: Config, words: list[int]) -> tuple[Tensor, Tensor, Packing]:
     size = config.image_size
     shape = (6, 512) if config.freeze_visual else (config.views, 3, size, size)
     targets = padded([[0, *[3] * count, 0] for count in words])
-    return torch.randn(len(words), *shape), targets, Packing.of(lengths(targets), torch.device("cpu"))
+    packing = Packing.from_lengths(lengths(targets), torch.device("cpu"))
+    return torch.randn(len(words), *shape), targets, packing
 
 
 @pytest.mark.slow

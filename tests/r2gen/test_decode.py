@@ -201,7 +201,7 @@ def score(decoder, encoded, ids):
     """Returns the teacher-forced log-probability of one report, its end included."""
     words = ids[:-1][None]
     mask = torch.ones(words.size(1), words.size(1), dtype=torch.bool).tril()
-    packing = Packing.whole(words)
+    packing = Packing.full(words)
     with torch.no_grad():
         embedded = decoder.model.tgt_embed(words)[0]
         memory = decoder.model.rm(embedded, decoder.model.rm.initial(1), packing.running)

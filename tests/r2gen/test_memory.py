@@ -16,7 +16,7 @@ def transformer():
 
 def remember(memory, words, state):
     """Returns the memory after each of the `words` [B, T, d]: [B, T, slots * d]."""
-    packing = Packing.whole(words)
+    packing = Packing.full(words)
     return packing.unpack(memory(packing.pack(words), state, packing.running))
 
 

@@ -216,7 +216,7 @@ def test_leaving_padding_out_changes_neither_loss_nor_gradients(still):
     for row, length in enumerate((9, 3, 6, 1)):
         targets[row, length:] = 0
     losses, gradients = [], []
-    for packing in (None, Packing.of([8, 3, 6, 1], patches.device)):
+    for packing in (None, Packing.from_lengths([8, 3, 6, 1], patches.device)):
         loss = loss_sum(decoder(patches, targets, packing), targets) / sum(lengths(targets))
         losses.append(loss.detach())
         gradients.append(torch.autograd.grad(loss, list(decoder.parameters())))
@@ -255,7 +255,7 @@ def test_unrolled_the_whole_step_is_one_program(still):
     """CUDA graphs need a program without breaks, and with the same loss."""
     decoder = EncoderDecoder(tiny(**still), 12, 20)
     patches, targets = torch.randn(2, 5, 12), batch(length=5)[1]
-    packing = Packing.whole(targets[:, :-1]).unrolled()
+    packing = Packing.full(targets[:, :-1]).unrolled()
     torch._dynamo.reset()
     compiled = torch.compile(decoder, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(patches, targets, packing), decoder(patches, targets, packing))

@@ -45,7 +45,7 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
         progress.count(record)
         track.count(record)
     attempts = track.timeline.attempts
-    happened, seen = _events(place, attempts), series.seen(_samples(place), attempts)
+    happened, seen = _events(place, attempts), series.telemetry_curves(_samples(place), attempts)
     is_running = not is_over and lock.is_held(place.root, place.lock_file)
     outcome, measured = _ended(place, progress.measurement(), happened)
     telemetry = _summary(seen, measured.telemetry)

@@ -134,7 +134,9 @@ def _thinned(
     return {name: thinned(points, most) for name, points in curves.items()}
 
 
-def seen(samples: Iterable[Mapping[str, Any]], attempts: Sequence[Attempt]) -> dict[str, list[CurvePoint]]:
+def telemetry_curves(
+    samples: Iterable[Mapping[str, Any]], attempts: Sequence[Attempt]
+) -> dict[str, list[CurvePoint]]:
     """Returns telemetry as curves by name. A sample has its time `at` and the `samples` trained by then."""
     telemetry: dict[str, list[CurvePoint]] = defaultdict(list)
     for sample in samples:

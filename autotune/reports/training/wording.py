@@ -52,7 +52,7 @@ def printed(report: TrainingReport) -> list[str]:
     return [
         f"{VERDICTS[known.answer][1]}: what session {known.session} promised of trial {known.trial}",
         *(f"- {one.what}: {one.answer}: {one.text}" for one in known.kept),
-        *(f"- seen meanwhile: {text}" for text in seen(report)),
+        *(f"- seen meanwhile: {text}" for text in observations(report)),
     ]
 
 
@@ -69,9 +69,9 @@ def ended(report: TrainingReport) -> str:
 
 def done(report: TrainingReport) -> str:
     """Returns e.g. `12,000 of 20,000 samples (60%)`."""
-    found, planned = report.measured.samples, report.planned
-    share = f" ({words.share(found / planned)})" if planned else ""
-    return messages.done(found, planned, report.metric.unit) + share
+    samples, planned = report.measured.samples, report.planned
+    share = f" ({words.share(samples / planned)})" if planned else ""
+    return messages.done(samples, planned, report.metric.unit) + share
 
 
 def promised(report: TrainingReport) -> Table | None:
@@ -89,7 +89,7 @@ def promised(report: TrainingReport) -> Table | None:
     return Table(("", "promised", "found", "answer", "why"), rows, numeric=(1, 2)) if rows else None
 
 
-def seen(report: TrainingReport) -> list[str]:
+def observations(report: TrainingReport) -> list[str]:
     """Returns observations that may explain a broken promise, or foresee a full memory."""
     happened = [event.text for event in report.events if event.kind in {Kind.DRIFT, Kind.LEAK}]
     return [*messages.meanwhile(report.measured), *happened]
@@ -100,7 +100,7 @@ def figures(report: TrainingReport) -> list[tuple[str, str]]:
     shown, speed = report.measured, report.measured.throughput
     evaluations = f"evaluations {'included' if report.metric.counts_evaluations else 'left out'}"
     again = f"about {words.count(report.repeated)} {report.metric.unit}" if report.repeated else words.NOTHING
-    found = {
+    values = {
         "done": done(report),
         "time": _time(report),
         f"{report.metric.unit}/s, {evaluations}": words.rate(estimates.of_run(speed)),
@@ -115,7 +115,7 @@ def figures(report: TrainingReport) -> list[tuple[str, str]]:
         "HFU, of the device's peak FLOP/s": words.share(shown.mfu),
         "trained again after faults": again,
     }
-    return [(name, text) for name, text in found.items() if text not in {"", words.NOTHING}]
+    return [(name, text) for name, text in values.items() if text not in {"", words.NOTHING}]
 
 
 def _time(report: TrainingReport) -> str:
@@ -158,8 +158,8 @@ def _evaluations(report: TrainingReport) -> str:
 
 def scores(report: TrainingReport) -> list[tuple[str, str]]:
     """Returns the scores of the last evaluation."""
-    found = report.measured.scores
-    return [(words.metric(name), words.score(found[name])) for name in found if is_score(name)]
+    values = report.measured.scores
+    return [(words.metric(name), words.score(values[name])) for name in values if is_score(name)]
 
 
 def happened(report: TrainingReport) -> Table:

@@ -425,20 +425,20 @@ def test_what_is_told_of_a_label_is_of_its_first_seed_that_completed(session):
         place.root.mkdir(parents=True)
         results.write(place, Model("bf16", {}, outcome, Measurement(), 400, seed=seed))
         place.reports_file.touch()
-    found = results.found(session, Objective())
+    found = results.load(session, Objective())
     assert results.first(found.models)["bf16"].seed == 1
     assert found.reports == {"bf16": session.model_dir("bf16-seed-1").reports_file}
 
 
 def test_the_share_to_keep_is_the_searchs_unless_another_is_asked_for(session, space):
     file, goal = session.comparison.goal_file, space.objective.model_copy(update={"keep": 0.9})
-    assert results.found(session, goal).goal.keep == 0.9
+    assert results.load(session, goal).goal.keep == 0.9
     results.write_keep(file, 0.98)
-    assert results.found(session, goal.model_copy(update={"within": 0.1})).goal.keep == 0.98
-    assert results.found(session, goal.model_copy(update={"within": 0.1})).goal.within is None
+    assert results.load(session, goal.model_copy(update={"within": 0.1})).goal.keep == 0.98
+    assert results.load(session, goal.model_copy(update={"within": 0.1})).goal.within is None
     for text in ('{"keep": null}', "[]", "no JSON"):
         file.write_text(text)
-        assert results.found(session, goal).goal == goal
+        assert results.load(session, goal).goal == goal
 
 
 def test_a_model_that_was_written_before_there_were_seeds_is_of_the_first(session):

@@ -15,19 +15,19 @@ def step(samples, loss, **rest):
 
 
 def test_the_final_loss_is_the_mean_of_the_last_tenth():
-    found = steps.of([step(n, 100.0 - n) for n in range(1, 41)])
+    found = steps.summarise([step(n, 100.0 - n) for n in range(1, 41)])
     assert (found.count, found.final_loss) == (40, pytest.approx((60 + 61 + 62 + 63) / 4))
 
 
 def test_a_step_that_an_attempt_repeats_counts_once_and_as_it_was_last():
     first = [{"attempt": 1.0, "clock_s": 0.0}, step(8, 4.0), step(16, 3.0), step(24, NAN)]
     again = [{"attempt": 2.0, "clock_s": 0.0}, step(16, 3.0), step(24, 2.0), {"samples": 24, "bleu_4": 0.1}]
-    assert steps.of([*first, *again]) == Steps(3, bad=0, overflows=None, final_loss=2.0)
+    assert steps.summarise([*first, *again]) == Steps(3, bad=0, overflows=None, final_loss=2.0)
 
 
 def test_bad_steps_are_those_without_a_loss_or_that_the_trainer_calls_so():
     records = [step(1, 4.0, bad_steps=0), step(2, NAN, bad_steps=1), step(3, 4.0, bad_steps=2), step(4, INF)]
-    assert steps.of(records).bad == 3
+    assert steps.summarise(records).bad == 3
 
 
 def test_an_overflow_is_of_the_gradient_alone():
@@ -37,9 +37,9 @@ def test_an_overflow_is_of_the_gradient_alone():
         step(3, NAN, grad_norm=NAN, bad_steps=1),
         step(4, 4.0, grad_norm=NAN, bad_steps=0),
     ]
-    assert (steps.of(records).bad, steps.of(records).overflows) == (1, 2)
+    assert (steps.summarise(records).bad, steps.summarise(records).overflows) == (1, 2)
 
 
 def test_what_is_not_told_is_not_known():
-    assert steps.of([{"samples": 8, "at_s": 1.0}]) == Steps(0)
-    assert steps.of([step(8, "lost")]) == Steps(1, bad=1, overflows=None, final_loss=None)
+    assert steps.summarise([{"samples": 8, "at_s": 1.0}]) == Steps(0)
+    assert steps.summarise([step(8, "lost")]) == Steps(1, bad=1, overflows=None, final_loss=None)

@@ -98,7 +98,7 @@ def test_who_breaks_a_constraint_says_why_and_is_never_the_best_so_far(space):
     trials = [trial(space, n, 10.0 * n + 10, 0.2, scores={"rouge_l": 0.3 - n / 5}) for n in (0, 1)]
     kept, broken = rows.rows(History(trials, goal), None)
     assert (kept.reason, kept.breaks_constraint) == ("", False)
-    assert marks.of(broken).label == "completed, breaks a constraint"
+    assert marks.trial(broken).label == "completed, breaks a constraint"
     assert (broken.reason, broken.breaks_constraint) == ("rouge_l is 0.1, and must be >= 0.2", True)
 
 

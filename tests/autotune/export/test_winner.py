@@ -32,7 +32,7 @@ def held(trial, space):
 
 
 def exported(trial, history, workload, provenance):
-    return formats.named(None, workload).render(winner.of(trial, history, workload, provenance)).text
+    return formats.named(None, workload).render(winner.from_trial(trial, history, workload, provenance)).text
 
 
 def test_the_config_of_a_function_is_its_settings_below_what_was_measured(space, trial):
@@ -55,7 +55,7 @@ def test_what_was_searched_is_the_knobs_and_what_follows_from_them(space, trial)
     counted = {"baseline": {**space.baseline, "warmup": 80, "epochs": 3}, "counted_in_steps": ("warmup",)}
     known = space.model_copy(update=counted)
     larger = replace(trial, config={**trial.config, "micro_batch_size": 32})
-    found = winner.of(larger, held(trial, known), Workload("json:loads"), PROVENANCE)
+    found = winner.from_trial(larger, held(trial, known), Workload("json:loads"), PROVENANCE)
     assert found.searched == {*known.knobs, "warmup"}
     assert found.settings["warmup"] == 40
 

@@ -168,15 +168,15 @@ def test_which_precision_to_take_is_said_above_its_scores(whole):
 
 
 def test_beside_the_scores_is_what_is_known_of_a_model_at_least(rich):
-    found = tables.beside(rich.compared)
+    found = tables.trainings(rich.compared)
     assert found.head == (
         *("model", "final train loss", "against fp32", "bad steps", "overflows", "checkpoints"),
     )
     assert found.rows[-1] == (*("fp16", "1.8600", "+0.4%", "0", "4", "1.1 GiB"),)
     assert [row[0] for row in found.rows] == ["baseline", "fp32", "bf16", "fp16"], "fp8 was not trained"
     silent = [replace(each, steps=Steps(), beside_fp32=None) for each in rich.compared]
-    assert tables.beside(silent).head == ("model", "checkpoints")
-    assert tables.beside([replace(each, checkpoint_bytes=None) for each in silent]) is None
+    assert tables.trainings(silent).head == ("model", "checkpoints")
+    assert tables.trainings([replace(each, checkpoint_bytes=None) for each in silent]) is None
 
 
 def test_the_workloads_own_section_has_its_tables_and_its_html(text, whole):

@@ -297,7 +297,7 @@ def test_a_step_that_slowed_down_is_named_so(rich):
 
 
 def test_all_runs_of_baseline_winner_and_finalists_have_their_curves(rich):
-    samples, seconds = plots_quality.of_runs(rich)
+    samples, seconds = plots_quality.search_runs(rich)
     assert [mark.label for mark in samples.legend] == ["baseline", "recommended", "finalist, trial 22"]
     assert len(samples.data) == len(seconds.data) == 3 * (1 + made_trials.SEEDS)
     assert samples.data[0]["y"] == seconds.data[0]["y"]
@@ -306,18 +306,18 @@ def test_all_runs_of_baseline_winner_and_finalists_have_their_curves(rich):
 
 def test_a_finalist_whose_own_row_is_lost_has_the_curves_of_its_repeats(rich):
     left = tuple(row for row in rich.trials if row.number != 22)
-    samples, _ = plots_quality.of_runs(replace(rich, trials=left))
+    samples, _ = plots_quality.search_runs(replace(rich, trials=left))
     assert [mark.label for mark in samples.legend] == ["baseline", "recommended", "finalist, trial 22"]
     assert len(samples.data) == 2 * (1 + made_trials.SEEDS) + made_trials.SEEDS
 
 
 def test_a_target_is_shown_in_place_of_what_is_to_be_kept(rich):
-    notes = plots_quality.of_runs(replace(rich, target=0.15))[0].layout["annotations"]
+    notes = plots_quality.search_runs(replace(rich, target=0.15))[0].layout["annotations"]
     assert [note["text"] for note in notes] == ["target: 0.1500"]
 
 
 def test_compared_models_have_the_colour_of_their_precision(rich):
-    legend = plots_quality.of_compared(rich)[0].legend
+    legend = plots_quality.compared_models(rich)[0].legend
     assert [mark.colour for mark in legend] == [f"var(--{n})" for n in ("baseline", "fp32", "bf16", "fp16")]
 
 

@@ -28,7 +28,7 @@ directory, tracker = Path(sys.argv[1]), sys.argv[3]
 modes = {"wandb": "auto"}
 def opened(place=SessionDir(directory), **more):
     context = Context(place, "chest", Metric("bleu_4"), wandb=modes.get(tracker, "off"), **more)
-    return registry.opened(context, ("mlflow",) if tracker == "mlflow" else ())
+    return registry.open_trackers(context, ("mlflow",) if tracker == "mlflow" else ())
 def trial(number, **settings):
     return SimpleNamespace(config={"number": number, "config": {"micro_batch_size": 4} | settings})
 def measured(samples):

@@ -131,7 +131,7 @@ from autotune.storage.store import Options, Session
 from autotune.trackers import ray_callback, registry
 from tests.autotune.conftest import SPACE
 session = Session.create(Path(sys.argv[1]), spaces.parse(SPACE, "test"), Options(wandb="off"), {})
-with registry.of_session(session) as trackers:
+with registry.open_session(session) as trackers:
     ray_callback.callback(trackers)
     print(*trackers.names, *sys.modules)
 """

@@ -59,16 +59,16 @@ def test_a_spoilt_plan_is_said_to_be(place, text):
 def test_what_was_promised_and_changed_since_stays(place):
     known = replace(PLAN, changes={"micro_batch_size": 4, "accumulation_steps": 2})
     now = replace(PLAN, promise=replace(PROMISE, throughput=Figure(1.0)), samples=8000)
-    assert plan.gone_on_with(known, now, place) == replace(known, samples=8000)
+    assert plan.resumed(known, now, place) == replace(known, samples=8000)
 
 
 def test_a_training_that_is_judged_by_something_else_is_not_gone_on_with(place):
     now = replace(PLAN, metric=Metric("loss", minimize=True))
     with pytest.raises(InputError, match=r"quality 'score', now 'loss'; minimize False, now True"):
-        plan.gone_on_with(PLAN, now, place)
+        plan.resumed(PLAN, now, place)
 
 
 def test_another_training_is_not_gone_on_with(place):
     now = replace(PLAN, settings={"micro_batch_size": 16})
     with pytest.raises(InputError, match=r"micro_batch_size 8, now 16; data 'x', now None"):
-        plan.gone_on_with(PLAN, now, place)
+        plan.resumed(PLAN, now, place)

@@ -105,5 +105,5 @@ def test_telemetry_is_on_the_same_time():
         {"at": "then", "samples": 40, "cpu_percent": 70.0},
         {},
     ]
-    found = series.seen(lines, track(*FIRST, *SECOND).timeline.attempts)
+    found = series.telemetry_curves(lines, track(*FIRST, *SECOND).timeline.attempts)
     assert found == {"cpu_percent": [CurvePoint(8, 2.0, 90.0), CurvePoint(40, 16.0, 80.0)]}
