@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - everybody's name for it
+import torch.nn.functional as F  # noqa: N812 - the usual alias
 from torch import Tensor
 
 from r2gen import checkpoint, optim, precision

@@ -38,11 +38,11 @@ _SAY_EVERY_S = 10.0
 
 @dataclass(frozen=True)
 class Contender:
-    """A model to compare, and its configuration; `seed` is added to that of the settings."""
+    """A model to compare."""
 
     label: str
     config: Config
-    seed: int = 0
+    seed: int = 0  # added to that of the settings
 
     @property
     def name(self) -> str:
@@ -70,7 +70,7 @@ class Terms:
     """The conditions that all models of a comparison share."""
 
     samples: int
-    facts: Mapping[str, Any]  # what their figures depend on besides the settings
+    facts: Mapping[str, Any]  # what figures depend on besides the settings
     may_take: bool  # checkpoints that the search has kept compare with models trained now
     epochs: int | None = None  # if the length was asked for in epochs
 
@@ -99,7 +99,7 @@ def _conditions(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changed(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Returns the names of what differs between two plans; a name that `then` lacks is not compared."""
+    """Returns the names that differ between two plans; names that `then` lacks are not compared."""
     return [name for name, value in now.items() if then.get(name, value) != value]
 
 
@@ -122,7 +122,7 @@ class _Job:
         return results.read(self.place) if self.is_planned() else None
 
     def changed(self) -> list[str]:
-        """Returns the names of what differs between its plan and that of its directory."""
+        """Returns the names that differ between its plan and its directory's."""
         try:
             return _changed(json.loads(files.read(self.place.plan_file)), self.plan)
         except (OSError, ValueError, AttributeError):
@@ -133,7 +133,7 @@ class _Job:
         return not self.changed()
 
     def goes_on(self) -> bool:
-        """Returns True if its directory holds part of a training, or a trained model that is to be scored.
+        """Returns True if its directory holds part of a training, or a trained model without scores.
 
         A failed training starts again from its beginning.
         """
@@ -144,7 +144,7 @@ class _Job:
     def model(
         self, outcome: Outcome, training: Measurement, place: TrialDir, trial: int | None = None
     ) -> Model:
-        """Returns the model that the training in `place` has left, without scores."""
+        """Returns the model trained in `place`, without scores."""
         asked = self.contender
         return Model(
             label=asked.label,
@@ -176,14 +176,14 @@ class Comparison:
         terms: Terms,
         say: Callable[[str], None],
     ) -> None:
-        """`training` is that of the search's own settings, from which the samples of the terms may differ."""
+        """`training` has the search's settings; its samples may differ from those of the terms."""
         self._session, self._space, self._training = session, training.space, training
         self._trials, self._terms, self._say = trials, terms, say
         self._baseline = self._lasting(self._space.baseline)
         self._server = ForkServer(training.workload.preload)
 
     def run(self, contender: Contender) -> bool:
-        """Does what is left of training and scoring a model; returns True if it is then complete."""
+        """Trains and scores a model as far as necessary; returns True if it is then complete."""
         job = self._job(contender)
         if job.existing is not None and self._is_whole(job, job.existing):
             self._say(f"{job.name}: already done")
@@ -200,7 +200,7 @@ class Comparison:
         return is_whole
 
     def keep_only(self, contenders: Iterable[Contender]) -> None:
-        """Sets aside models made under other conditions: no new model can be compared with them."""
+        """Moves models made under other conditions away: no new model can be compared with them."""
         jobs = {contender.name: self._job(contender) for contender in contenders}
         for place in self._session.comparison.models:
             job = jobs.get(place.name)
@@ -211,12 +211,12 @@ class Comparison:
                 )
 
     def _lasting(self, settings: Config) -> dict[str, Setting]:
-        """Returns `settings` with the length that was asked for in epochs, if one was."""
+        """Returns `settings` with the length in epochs, if it was asked for in epochs."""
         epochs = self._terms.epochs
         return self._training.workload.lasting(settings, epochs) if epochs else dict(settings)
 
     def _asked(self, contender: Contender) -> Contender:
-        """Returns `contender` with the length of all models; a knob may have set its own."""
+        """Returns `contender` with the common length, even if epochs are a knob."""
         whole = self._lasting(self._space.settings(contender.config))
         return replace(contender, config={name: whole[name] for name in contender.config})
 
@@ -255,7 +255,7 @@ class Comparison:
         return None
 
     def _trained(self, job: _Job) -> tuple[Model, Path]:
-        """Trains the model, unless an earlier, interrupted command has trained it."""
+        """Trains the model, unless an interrupted command has already trained it."""
         order, verdict = job.order, read_verdict(job.place)
         if verdict is None:
             length = f"{order.ends.samples} {order.metric.unit}"

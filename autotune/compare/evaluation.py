@@ -1,4 +1,4 @@
-"""The command that scores a trained model: run to its end, and its output."""
+"""Runs the command that scores a trained model, and reads its output."""
 
 import json
 import os
@@ -22,15 +22,12 @@ _ITEMS = "_items"
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The scores of a model over the test split, and what writing its reports took.
-
-    `items` are by the name of the score that is their mean; see `results.Model`.
-    """
+    """The scores of a model on the test split, and the cost of writing its reports; see `results.Model`."""
 
     scores: Mapping[str, float]
     reports_per_s: float | None
     peak_memory_bytes: int | None
-    items: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    items: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # by the score that is their mean
     collapsed: bool = False
     parameters: int | None = None
 
@@ -53,7 +50,7 @@ class Evaluated:
 
 
 def _numbers(value: object) -> tuple[float, ...]:
-    """Returns the numbers of a list; nothing if any of them is not one."""
+    """Returns the numbers of a list; empty if any element is not a number."""
     values = [units.number(one) for one in value] if isinstance(value, list) else []
     numbers = tuple(one for one in values if one is not None)
     return numbers if len(numbers) == len(values) else ()
@@ -62,7 +59,7 @@ def _numbers(value: object) -> tuple[float, ...]:
 def run(command: Sequence[str], log: Path) -> Evaluated:
     """Runs `command` and returns what it prints, see `Program.evaluate`; appends its stderr to `log`.
 
-    The command and all that it starts end with this process. Raises EvaluationError.
+    The command and its children end with this process. Raises EvaluationError.
     """
     guard = subprocess.Popen(_GUARD, stdin=subprocess.PIPE, process_group=0)  # noqa: S603 - a constant
     try:

@@ -38,28 +38,23 @@ def name_of(label: str, seed: int) -> str:
 class Model:
     """A model that was trained to be compared: the baseline's, or the winner's in one precision.
 
-    `seed` is added to that of the settings. `outcome` says whether its training completed; without that there
-    are no `scores`. These are of the whole test split, and so are `items`, for each score that has some the
-    numbers, one a study, whose mean it is, and whether it is `collapsed`: the same whatever the model sees.
-    `reports_per_s` and `peak_memory_bytes` are of writing its reports. `trial` is the trial whose checkpoint
-    was taken, None where it was trained for this. `steps` are those of its training, `checkpoint_bytes` what
-    the training has left in its directory, `parameters` how many the model has.
+    Scores and items cover the whole test split.
     """
 
     label: str
     config: Config
-    outcome: Outcome
+    outcome: Outcome  # of its training; no `scores` unless completed
     training: Measurement
     samples: int
-    trial: int | None = None
+    trial: int | None = None  # whose checkpoint was reused; None: trained for the comparison
     scores: Annotated[Mapping[str, float], BeforeValidator(units.numbers)] = field(default_factory=dict)
-    reports_per_s: float | None = None
-    peak_memory_bytes: int | None = None
-    seed: int = 0
-    items: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    collapsed: bool = False
-    steps: Steps = field(default_factory=Steps)
-    checkpoint_bytes: int | None = None
+    reports_per_s: float | None = None  # while writing reports
+    peak_memory_bytes: int | None = None  # while writing reports
+    seed: int = 0  # added to that of the settings
+    items: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # per study, by score: their mean
+    collapsed: bool = False  # its output hardly depends on the input
+    steps: Steps = field(default_factory=Steps)  # of its training
+    checkpoint_bytes: int | None = None  # left by the training in its directory
     parameters: int | None = None
 
     @property
@@ -81,7 +76,7 @@ def write(place: ModelDir, model: Model) -> None:
 
 def read(place: ModelDir) -> Model | None:
     """Returns the model in `place`; None if there is none that can be read."""
-    with suppress(OSError, ValueError):  # another version's, or spoilt
+    with suppress(OSError, ValueError):  # another version's, or corrupt
         return _MODEL.validate_json(files.read(place.result_file))
     return None
 
@@ -126,7 +121,7 @@ def mean_scores(models: Sequence[Model]) -> dict[str, float]:
 def beside_fp32(model: Model, models: Runs) -> float | None:
     """Returns by how much the final training loss exceeds that in fp32: 0.01 is 1% higher.
 
-    Compared is the model with the same other settings and the same seed; None if there is no such model.
+    The fp32 model has the same other settings and seed; None if there is no such model.
     """
     wide = {**model.config, PRECISION: FP32}
     if wide == model.config:
@@ -138,7 +133,7 @@ def beside_fp32(model: Model, models: Runs) -> float | None:
 
 
 def write_keep(file: Path, keep: float | None) -> None:
-    """Saves the share of the baseline's gain that was asked for; None stands for the search space's."""
+    """Saves the requested share of the baseline's gain to keep; None: the search space's."""
     file.parent.mkdir(exist_ok=True)
     files.write_whole(file, json.dumps({"keep": keep}))
 
@@ -149,7 +144,7 @@ class Found:
 
     models: Runs = field(default_factory=dict)
     reports: Mapping[str, Path] = field(default_factory=dict)  # by label, of its `first` model
-    goal: Objective = field(default_factory=Objective)  # what decides if a model keeps the quality
+    goal: Objective = field(default_factory=Objective)  # decides if a model keeps the quality
 
 
 def load(session: Session, goal: Objective) -> Found:
@@ -161,7 +156,7 @@ def load(session: Session, goal: Objective) -> Found:
 
 
 def _goal(file: Path, goal: Objective) -> Objective:
-    """Returns the `goal` with the share to keep that the comparison was given, if it was given one."""
+    """Returns the `goal` with the comparison's own share to keep, if it has one."""
     try:
         keep = units.number(json.loads(files.read(file)).get("keep"))
     except (OSError, ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""What the steps of a training have shown besides speed: the loss that it ended with, and what went wrong.
+"""Summarises the steps of a training, besides their speed: final loss, bad steps and overflows.
 
 Pure: records in, figures out.
 """
@@ -13,21 +13,16 @@ _LAST_PART = 0.1  # of the steps: one alone is noise
 
 @dataclass(frozen=True)
 class Steps:
-    """Of so many steps `bad` ones had a loss that was no number, or were called bad by the trainer.
-
-    In `overflows` the gradient's norm was no finite number while the loss was: with fp16's loss scaling their
-    update is left out. `final_loss` is the mean training loss over the last tenth of the steps that reported
-    one. None is what the records do not say.
-    """
+    """Summary of a training's steps; None if the records do not say."""
 
     count: int = 0
-    bad: int | None = None
-    overflows: int | None = None
-    final_loss: float | None = None
+    bad: int | None = None  # loss not finite, or counted as bad by the trainer
+    overflows: int | None = None  # norm not finite though the loss is: fp16's loss scaling skips the update
+    final_loss: float | None = None  # mean training loss over the last tenth of the steps that have one
 
 
 def summarise(records: Iterable[Mapping[str, Any]]) -> Steps:
-    """Summarises the steps in the `records` of a training; of a repeated step the last record counts."""
+    """Summarises the steps in a training's `records`; for repeated steps the last record counts."""
     last = {record["samples"]: record for record in records if "train_loss" in record}
     steps = [last[samples] for samples in sorted(last)]
     losses = [loss for step in steps if math.isfinite(loss := _number(step["train_loss"]))]
@@ -47,7 +42,7 @@ def summarise(records: Iterable[Mapping[str, Any]]) -> Steps:
 
 
 def _is_bad(step: Mapping[str, Any]) -> bool:
-    """Returns True if the loss was no number, or the trainer counts this step as bad."""
+    """Returns True if the loss is not finite, or the trainer counts this step as bad."""
     return _number(step.get("bad_steps", 0)) > 0 or not math.isfinite(_number(step["train_loss"]))
 
 

@@ -1,7 +1,7 @@
-"""Which precision to take: the fastest whose models keep the baseline's quality. Pure.
+"""Decides which precision to take: the fastest whose models keep the baseline's quality. Pure.
 
-Models are judged as the runs of a search are, by `judging.quality`: what differs between equal models with
-other seeds counts, and so does that the test split is a sample. Nothing is decided by one seed of each.
+Models are judged like the runs of a search, by `judging.decisions.quality`: the spread over seeds counts, and
+so does the sampling error of the test split. One seed of each decides nothing.
 """
 
 import statistics
@@ -22,12 +22,12 @@ from autotune.judging.measurement import estimates
 from autotune.judging.measurement.estimates import Figure
 from autotune.space.sections import Objective
 
-_SEEDS_TO_BEGIN_WITH = 3  # where nothing says how far equal models lie apart
+_SEEDS_TO_BEGIN_WITH = 3  # if the spread of equal models is unknown
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The models of one label beside the baseline's."""
+    """The models of one label compared with the baseline's."""
 
     label: str
     throughput: Figure | None  # mean over seeds
@@ -42,8 +42,7 @@ class Standing:
 class Verdict:
     """The result of a comparison.
 
-    If any model has a score of the test split, those without one are not judged. The sentence names what was
-    not judged.
+    If any model has a score on the test split, those without one are not judged; the sentence names them.
     """
 
     label: str | None  # to take; None if undecided
@@ -59,7 +58,7 @@ def search_noise(history: History) -> Noise | None:
 def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Verdict | None:
     """Returns which of the compared models to take; None if there is only the baseline.
 
-    The noise of equal runs `elsewhere` decides nothing; it only predicts how many seeds would.
+    `elsewhere` is the noise of equal runs in the search: it only predicts the number of seeds needed.
     """
     if len(runs) < 2:
         return None
@@ -95,7 +94,7 @@ class _Side:
 
     @classmethod
     def from_models(cls, models: Sequence[Model], goal: Objective, *, tested: bool) -> Self:
-        """Takes their quality from the test split if `tested`, or else from the end of the training."""
+        """Takes the quality from the test split if `tested`, else from the end of the training."""
         runs = [
             Trial(n, model.config, model.outcome, _scored(model, goal) if tested else model.training)
             for n, model in enumerate(models)
@@ -143,7 +142,7 @@ def _scored(model: Model, goal: Objective) -> Measurement:
 
 
 def _no_quality(runs: Sequence[Trial], goal: Objective) -> str | None:
-    """Returns why one of the runs has no quality to compare; None if all have, or any will do."""
+    """Returns why a run has no quality to compare; None if all have one, or any quality will do."""
     if goal.takes_any_quality:
         return None
     return next((why for run in runs if (why := objective.no_quality(run.measurement, goal))), None)
@@ -186,13 +185,13 @@ def _standing(
 def _first_guess(
     ours: _Side, theirs: _Side, keep: float, elsewhere: Noise | None, start: float | None
 ) -> int:
-    """Returns how many seeds to ask for if no two models are equal but for theirs."""
+    """Returns the number of seeds to ask for if no two models differ only in their seed."""
     needed = quality.runs_needed(ours.runs, theirs.runs, keep, elsewhere, start) if elsewhere else None
     return needed or _SEEDS_TO_BEGIN_WITH
 
 
 def _quality_text(kept: Kept, goal: Objective, ours: int, theirs: int) -> str:
-    """`bleu_4 0.1612 against 0.1600, 97% to 104% of what it gains, 3 seeds of each`."""
+    """Returns e.g. `bleu_4 0.1612 against 0.1600, 97% to 104% of what it gains, 3 seeds of each`."""
     a, b = (words.score(goal.turned(value)) for value in (kept.quality, kept.reference))
     between = quality.between(kept.share, goal, kept.gain)
     seeds = f"{_seeds(ours)} of each" if ours == theirs else f"{_seeds(ours)} against {theirs}"
@@ -210,7 +209,7 @@ def _best_label(standings: Sequence[Standing]) -> str | None:
 
 
 def _sentence(standings: Sequence[Standing], keeps: str, not_judged: Sequence[str]) -> str:
-    """Returns what to take and why, or what would decide it, and what lost or was not judged."""
+    """Returns the verdict in words: the label to take or the seeds needed, and the labels that lost."""
     first = next(n for n, one in enumerate(standings) if one.answer is not Answer.LOST)
     taken, rest = standings[first], standings[first + 1 :]
     if taken.answer is Answer.UNDECIDED:
@@ -229,7 +228,7 @@ def _sentence(standings: Sequence[Standing], keeps: str, not_judged: Sequence[st
 
 
 def _speed(one: Standing) -> str:
-    """`bf16, 2.13x the baseline's throughput (2.05x to 2.21x)`."""
+    """Returns e.g. `bf16, 2.13x the baseline's throughput (2.05x to 2.21x)`."""
     if one.factor is None:
         return one.label
     sure = words.factor.interval(one.factor)
@@ -243,13 +242,13 @@ def _would(one: Standing) -> str:
 
 
 def _best(rest: Sequence[Standing]) -> list[str]:
-    """Names the fastest that surely keeps the quality while something faster is undecided."""
-    known = next(one for one in rest if one.answer is Answer.KEPT)  # the baseline itself at last
+    """Names the fastest label that keeps the quality, if a faster one is undecided."""
+    known = next(one for one in rest if one.answer is Answer.KEPT)  # the baseline if no other
     return [] if known.label == BASELINE else [f"Of what is decided the fastest is {_speed(known)}."]
 
 
 def _equal(taken: Standing, rest: Sequence[Standing]) -> list[str]:
-    """Names those not shown to be slower."""
+    """Names the labels that are not significantly slower."""
     low = taken.throughput.low if taken.throughput else None
     names = [
         one.label

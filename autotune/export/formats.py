@@ -24,7 +24,7 @@ class Format:
 
     @property
     def is_own(self) -> bool:
-        """True for the trainer's own config or command line."""
+        """Returns True for the trainer's own config or command line."""
         return self.values is None
 
     def render(self, winner: Winner) -> Exported:

@@ -1,4 +1,4 @@
-"""The exported trial: its settings, and the evidence for them."""
+"""The trial to export, and the parts of an exported file."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class Winner:
-    """Settings and evidence of the trial to export."""
+    """The trial to export: its settings, and the evidence for them."""
 
     settings: Mapping[str, Any]  # in the user's shape, names and words
     naming: Naming  # translates them
@@ -63,7 +63,7 @@ class Winner:
 
     @property
     def comment(self) -> str:
-        """The evidence as comment lines for the head of a file."""
+        """Returns the evidence as comment lines for the head of a file."""
         return commented(f"{name}: {fact}" for name, fact in self.evidence.items())
 
 

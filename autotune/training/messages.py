@@ -11,7 +11,7 @@ from autotune.training.standing import Standing
 
 
 def begun(plan: Plan) -> str:
-    """Says what is trained, for how long, and what was promised of it."""
+    """Says what is trained, for how long, and what its session promised."""
     unit = plan.metric.unit
     length = "to its own end" if plan.samples is None else f"over {plan.samples} {unit}"
     known = plan.promise
@@ -23,13 +23,13 @@ def begun(plan: Plan) -> str:
 
 
 def done(samples: int, planned: int | None, unit: str) -> str:
-    """`12,000 of 20,000 samples`, as far as it is known."""
+    """Returns e.g. `12,000 of 20,000 samples`; without the total if unknown."""
     of = "" if planned is None else f" of {words.count(planned)}"
     return f"{words.count(samples)}{of} {unit}"
 
 
 def progress(standing: Standing) -> str:
-    """Says how far it is, how fast it is now, and how long it will take from here at that speed."""
+    """Says how far it is, its current speed, and the time left at that speed."""
     plan, shown = standing.plan, standing.measurement
     figures = {
         f"{words.rate(standing.recent_per_s)} {plan.metric.unit}/s": standing.recent_per_s,
@@ -60,7 +60,7 @@ def ended(outcome: Outcome, shown: Measurement, plan: Plan) -> str:
 
 
 def meanwhile(shown: Measurement) -> list[str]:
-    """Says what others took of the machine, if that was more than a twentieth, and what slowed it down."""
+    """Says what other programs used of the machine, if more than a twentieth, and what slowed it down."""
     used = [f"others used {part:.0%} of the {what}" for what, part in shown.others.items()]
     slowed = "the GPU was slowed down for its heat or its power"
     return used + [slowed] * shown.throttled

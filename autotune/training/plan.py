@@ -16,7 +16,7 @@ from autotune.judging.accounts.promise import Promise
 from autotune.space.sections import Objective
 from autotune.storage.trial_dir import TrainingDir
 
-# Fixed for a whole training, as are its settings.
+# Fixed for a whole training, like its settings.
 _FIXED = {
     "workload": attrgetter("workload"),
     "quality": attrgetter("metric.name"),

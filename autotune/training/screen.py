@@ -35,11 +35,10 @@ _GOOD, _WARNING = "green", "yellow"
 
 
 class TrainingScreen:
-    """Shows how a training stands, and says what happens.
+    """Shows the status of a training, and its messages.
 
-    On a terminal it is a panel that is redrawn in place, below the lines of what happens. The panel
-    disappears once the training stops: the waiting after that shows nothing, and a second signal may end this
-    process before it can tidy up.
+    On a terminal it is a panel that is redrawn in place, below the messages. The panel disappears once the
+    training is asked to stop, because a second signal may end this process before it can tidy up.
     """
 
     def __init__(self, console: Console) -> None:
@@ -67,14 +66,14 @@ class TrainingScreen:
                 print(printable(text), flush=True)
 
     def stands(self, standing: Standing) -> None:
-        """Hears every second how the training stands."""
+        """Takes the training's status, every second."""
         self._standing = standing
         if self._view is None and time.monotonic() - self._said_s >= _SAY_EVERY_S:
             self._said_s = time.monotonic()
             self.say(messages.progress(standing))
 
     def stopping(self, text: str) -> None:
-        """Says that a signal has come: from its handler, maybe in the middle of a print."""
+        """Says that a signal has come; called from its handler, possibly in the middle of a print."""
         if self._view and self._view.is_open:
             self._view.close_with(text)
         else:
@@ -86,7 +85,7 @@ class TrainingScreen:
 
 
 def panel(standing: Standing) -> RenderableType:
-    """Draws what is trained, how far it is, and its figures next to those that were promised."""
+    """Draws what is trained, how far it is, and its figures next to the promised ones."""
     plan, phase = standing.plan, standing.phase
     share = None if plan.samples is None else min(1.0, standing.samples / plan.samples)
     parts: list[RenderableType] = [
@@ -108,7 +107,7 @@ def _heading(standing: Standing) -> Iterator[Text]:
 
 
 def _done(standing: Standing) -> str:
-    """`12,400 of 40,000 samples, epoch 3.1 of 10.0, 27m 05s of training left`, as far as it is known."""
+    """Returns the known parts of `12,400 of 40,000 samples, epoch 3.1 of 10.0, 27m 05s of training left`."""
     total, epoch = standing.plan.samples, standing.epoch
     parts = [messages.done(standing.samples, total, standing.plan.metric.unit)]
     if epoch:
@@ -201,7 +200,7 @@ def _loss(standing: Standing) -> Text:
 
 
 def _curve(points: Sequence[Point]) -> str:
-    """Returns a space and the course of a figure: a bar for the mean of every so many samples."""
+    """Returns a space and a sparkline: one bar for the mean over each part of the samples."""
     width = min(_WIDEST_CURVE, len(points))
     if width < _FEWEST_IN_CURVE:
         return ""
@@ -216,7 +215,7 @@ def _curve(points: Sequence[Point]) -> str:
 
 
 def _memory(standing: Standing) -> str:
-    """Of the training: now, and at its peak; and of the machine that it runs on."""
+    """Returns the training's memory, now and at its peak, and the machine's."""
     seen, shown = standing.telemetry, standing.measurement
     parts = {
         f"{words.memory(seen.get('host_rss_bytes'))} on the host": "host_rss_bytes" in seen,
@@ -227,7 +226,7 @@ def _memory(standing: Standing) -> str:
 
 
 def _share(seen: Mapping[str, float], of: str) -> str:
-    """`3.1 GiB of 15.6 GiB`: what is in use of a memory; empty if it is not known."""
+    """Returns e.g. `3.1 GiB of 15.6 GiB` for a memory in use; empty if unknown."""
     used, free = seen.get(f"{of}_used_bytes"), seen.get(f"{of}_free_bytes")
     return "" if used is None or free is None else f"{words.memory(used)} of {words.memory(used + free)}"
 
@@ -258,5 +257,5 @@ def _gpu(seen: Mapping[str, float]) -> str:
 
 
 def _meanwhile(seen: Mapping[str, float]) -> str:
-    """Says what slows it down just now."""
+    """Says what slows it down at the moment."""
     return ", ".join(messages.meanwhile(Measurement(telemetry=seen)))

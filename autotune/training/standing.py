@@ -1,4 +1,4 @@
-"""The state of a running training: all that is shown of it. Pure: plan, records, reports in."""
+"""The status of a running training, as it is shown. Pure: plan, records, reports in."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,13 +14,13 @@ from autotune.training.watch import Watch
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 
-_LARGEST = 1e30  # drawn figure: sums and differences stay finite
+_LARGEST = 1e30  # figure that is drawn: sums and differences stay finite
 _FINE = 1 / 64  # least distance of two points of the loss curve, as a share of the samples so far
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Everything that is shown of a running training."""
+    """Status of a running training."""
 
     plan: Plan
     epoch: int | None = None  # samples of an epoch; None: unknown
@@ -37,7 +37,7 @@ class Standing:
     telemetry: Mapping[str, float] = field(default_factory=dict)  # latest
 
     def with_records(self, records: Iterable[Mapping[str, Any]]) -> Self:
-        """Returns the status updated with records, which are consumed one by one."""
+        """Returns the status updated with `records`, an iterable that is read once."""
         curve, losses, loss, samples, furthest = [*self.curve], [*self.losses], self.loss, 0, self.furthest
         for record in records:
             samples = record.get("samples", samples)
@@ -55,7 +55,7 @@ class Standing:
         )
 
     def after(self, report: Report, watch: Watch) -> Self:
-        """Returns the status updated with a report that `watch` has heard."""
+        """Returns the status updated with a report that `watch` has already processed."""
         return replace(
             self.with_records(report.records),
             phase=report.phase,
@@ -70,14 +70,14 @@ class Standing:
 
     @property
     def left_s(self) -> float | None:
-        """The time that its steps will take from here at their speed of now; None if that is not known."""
+        """Returns the remaining time of steps at their current speed; None if unknown."""
         if self.plan.samples is None or not self.recent_per_s:
             return None
         return max(0, self.plan.samples - self.samples) / self.recent_per_s
 
     @property
     def best(self) -> Point | None:
-        """The best evaluation so far, the first of equal ones."""
+        """Returns the best evaluation so far, the first of equal ones."""
         metric = self.plan.metric
         return max(self.curve, key=lambda point: metric.turned(point.value), default=None)
 

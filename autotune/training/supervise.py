@@ -39,7 +39,7 @@ class Tried:
 
 
 def answer(outcome: Outcome, settings: Mapping[str, Setting], tried: Tried, most: int) -> GoOn | None:
-    """Returns how to resume after an attempt with `outcome`; None if the training is over.
+    """Decides how to resume after an attempt with `outcome`; None if the training is over.
 
     Allows `most` resumptions without progress. An attempt that ran out of its own memory is resumed with
     smaller micro-batches. If the machine ran out of memory, other programs may have used it: the attempt is

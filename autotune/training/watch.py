@@ -1,4 +1,4 @@
-"""Says of a running training that it became slower, and why, that its memory will be full, or a batch halved.
+"""Watches a running training for changes of speed and their cause, growing memory, and halved batches.
 
 Stateful, no I/O: reports in, messages out.
 """
@@ -26,11 +26,11 @@ _AS_LONG_AGAIN = 3  # assumed rest of a training of unknown length, in multiples
 
 
 class Memory(NamedTuple):
-    """A memory by its figures in the telemetry: what is `held`, and what that leaves `free`."""
+    """A memory, and the names of its figures in the telemetry."""
 
     name: str
-    held: str
-    free: str
+    held: str  # bytes that the training uses
+    free: str  # bytes that are left
 
 
 MEMORIES = (
@@ -47,7 +47,7 @@ class Said(NamedTuple):
 
 
 class Length(NamedTuple):
-    """The samples of a training and of its epochs; None if that is not known."""
+    """The samples of a training and of an epoch; None if unknown."""
 
     samples: int | None
     epoch: int | None
@@ -67,7 +67,7 @@ class Watch:
         self._warned: set[Memory] = set()
 
     def hear(self, report: Report) -> list[Said]:
-        """Returns what to say now."""
+        """Returns the messages that follow from a report."""
         self._since = min(self._since, report.samples)
         for memory, series in self._held.items():
             if memory.held in report.telemetry:
@@ -83,14 +83,14 @@ class Watch:
 
     @property
     def recent_shares(self) -> dict[str, float]:
-        """The share of each phase in those steps; empty if unknown."""
+        """Returns the share of each phase in those steps; empty if unknown."""
         recent = self._windows[-_RECENT:]
         spent_s = {name: sum(w.phases_s.get(name, 0.0) for w in recent) for name in PHASES}
         total_s = sum(spent_s.values())
         return {name: s / total_s for name, s in spent_s.items()} if total_s else {}
 
     def _count(self, record: Mapping[str, Any], seen: Mapping[str, float]) -> bool:
-        """Adds a record; returns whether a window is complete now."""
+        """Adds a record; returns True if it completes a window."""
         window = self._steps.add(record, seen)
         self._windows += [window] if window else []
         return window is not None
@@ -136,20 +136,20 @@ class Watch:
 class StepWindows:
     """Cuts the steps of a process into windows of `window_s` or a little more.
 
-    An evaluation, what was compiled in and the step after either belong to none. Of steps that were left out
-    nothing but their time is known.
+    Evaluations, steps that compile, and the step after either belong to no window. Of steps without a record
+    of their own, only the time is known.
     """
 
     def __init__(self, quality: str, window_s: float = _WINDOW_S) -> None:
         self._quality, self._window_s = quality, window_s
-        self._before: Mapping[str, Any] | None = None  # the step that the next one follows on
+        self._before: Mapping[str, Any] | None = None  # the previous step
         self._begin()
 
     def _begin(self) -> None:
         self._seconds, self._trained, self._phases_s = 0.0, 0, dict.fromkeys(PHASES, 0.0)
 
     def add(self, record: Mapping[str, Any], seen: Mapping[str, float]) -> Window | None:
-        """Adds a record, with what was `seen` of the machine; returns the window that it completes."""
+        """Adds a record with the telemetry `seen`; returns the window that it completes, if any."""
         is_step = self._quality not in record and record.get(COMPILING) is not True
         before, self._before = self._before, record if is_step else None
         if not is_step or before is None or record["samples"] <= before["samples"]:
@@ -161,7 +161,7 @@ class StepWindows:
         return self._window(record["samples"], seen) if self._seconds >= self._window_s else None
 
     def _window(self, samples: int, seen: Mapping[str, float]) -> Window:
-        """The window up to `samples`; its phases have the shares of those steps that were reported."""
+        """Returns the window up to `samples`; its phases have the shares of the reported steps."""
         total_s, seconds = sum(self._phases_s.values()), self._seconds
         phases_s = {name: seconds * s / total_s for name, s in self._phases_s.items()} if total_s else {}
         window = Window(samples, self._trained, seconds, phases_s, seen)

@@ -30,8 +30,8 @@ _TELEMETRY_EVERY_S = 10.0  # 8,640 lines a day
 class Whole:
     """Trains as planned in `place`, whose lock must be held.
 
-    `shows` gets messages for users, `follow` every report. Writes events next to the records, and changes of
-    settings into the plan; skips both if the disk is full, which must not end the training.
+    `shows` gets messages for users, `follow` every report. Writes events next to the records, and changed
+    settings into the plan; a full disk skips both, as it must not end the training.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ def test_a_corpus_scores_as_in_pycocoevalcap(pairs: list[tuple[str, str]]) -> No
 
 
 def test_a_row_is_the_contribution_of_a_pair() -> None:
-    """By hand: `a` occurs three times in one and twice in the other, so two match; so does one `a a`."""
+    """Counted by hand: `a` occurs three times and twice, so two match; so does one `a a`."""
     report, reference = bleu.count_ngrams("a a a b"), bleu.count_ngrams("a a c")
     assert bleu.sums([report], [reference]).tolist() == [[2, 1, 0, 0, 4, 3, 2, 1, 4, 3]]
 

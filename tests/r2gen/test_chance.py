@@ -71,7 +71,7 @@ def test_it_is_searched_for_once_for_the_same_texts(own_cache: Path, monkeypatch
 
 
 @pytest.mark.parametrize("spoilt", ["", "[]", '{"bleu_4": null}', "\x00"])
-def test_a_spoilt_file_is_made_again(own_cache: Path, spoilt: str) -> None:
+def test_a_corrupt_file_is_recomputed(own_cache: Path, spoilt: str) -> None:
     first = chance.chance(CANDIDATES, REFERENCES)
     (file,) = own_cache.iterdir()
     file.write_text(spoilt)

@@ -78,7 +78,7 @@ def test_code_in_a_file_is_not_run(tmp_path: Path, state: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't allocate memory")], ids=repr)
-def test_a_checkpoint_for_which_memory_is_too_short_is_one_all_the_same(
+def test_a_checkpoint_too_large_for_memory_is_still_recognised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def refuse(*_: object, **__: object) -> None:

@@ -54,7 +54,7 @@ def test_the_words_are_the_originals(recorded, name, beams, block):
     assert torch.equal(ids, RECORDING.tensor(f"dec/{name}/seq").long())
 
 
-def test_the_words_drawn_are_the_originals(recorded):
+def test_sampled_words_are_the_originals(recorded):
     """Recorded after torch.manual_seed(7), on the CPU."""
     decoder, encoded = recorded
     torch.manual_seed(7)

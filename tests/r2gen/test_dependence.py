@@ -1,4 +1,4 @@
-"""Reports that do not depend on the study are recognised, whatever they score."""
+"""Reports that do not depend on the study are recognised, whatever their scores."""
 
 import random
 

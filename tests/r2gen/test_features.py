@@ -80,7 +80,7 @@ def test_reports_with_measured_speed_use_no_cached_features(
 
 
 @pytest.mark.parametrize("file", ["features.npy", "checksum"])
-def test_spoilt_features_are_computed_again(
+def test_corrupt_features_are_computed_again(
     frozen: dict[str, Any], tmp_path: Path, home: Path, file: str
 ) -> None:
     expected = _losses(fit(frozen, tmp_path / "one"))
@@ -98,7 +98,7 @@ def test_a_frozen_run_resumes_as_if_it_had_not_been_stopped(frozen: dict[str, An
     assert begun + _losses(fit(frozen, tmp_path / "parts")) == straight
 
 
-def test_what_does_not_fit_is_computed_at_every_step(
+def test_features_that_do_not_fit_are_computed_at_every_step(
     frozen: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], home: Path
 ) -> None:
     small = 1000 / 2**30

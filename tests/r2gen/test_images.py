@@ -169,7 +169,7 @@ def test_nothing_is_cached_if_the_cache_is_off(paths: list[Path], home: Path) ->
     assert not home.exists()
 
 
-def test_what_was_not_used_for_longest_makes_room(paths: list[Path], home: Path) -> None:
+def test_the_least_recently_used_entry_makes_room(paths: list[Path], home: Path) -> None:
     size = 2 * 32 * 32 + 400
     first, second, third = (paths[i : i + 2] for i in (0, 1, 2))
     images.load(first, WHOLE, PLENTY)

@@ -62,7 +62,7 @@ def test_scores_of_single_reports_are_the_originals(golden):
 
 
 def test_scores_of_a_known_pair():
-    """By hand: 12 of the 13 generated words are in their references, which have 14."""
+    """Counted by hand: 12 of the 13 generated words are in their references, which have 14."""
     scores = score(HYPOTHESES, REFERENCES)
     assert set(scores) == {"bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider"}
     assert scores["bleu_1"] == pytest.approx(12 / 13 * math.exp(1 - 14 / 13), abs=1e-6)
@@ -86,7 +86,7 @@ def test_every_report_has_scores_of_its_own(golden):
 
 
 def test_scores_of_each_of_a_known_pair():
-    """By hand: 7 of the second report's 8 words are in its reference, which has 9."""
+    """Counted by hand: 7 of the second report's 8 words are in its reference, which has 9."""
     first, second = each(HYPOTHESES, REFERENCES)
     assert (first["bleu_4"], first["rouge_l"]) == (pytest.approx(1, abs=1e-6), 1)
     assert second["bleu_1"] == pytest.approx(7 / 8 * math.exp(1 - 9 / 8), abs=1e-6)

@@ -120,7 +120,7 @@ def test_clipping_is_by_value_and_returns_the_norm_before() -> None:
         assert one.grad.abs().max() <= 0.1
 
 
-def test_parameters_without_a_gradient_are_passed_over() -> None:
+def test_parameters_without_a_gradient_are_skipped() -> None:
     layer = nn.Linear(2, 2)
     layer.weight.grad = torch.full((2, 2), 3.0)
     assert optim.clip(layer.parameters(), 1.0).item() == pytest.approx(6)

@@ -10,7 +10,7 @@ from r2gen.progress import Lines
 
 
 class _Clock:
-    """A clock that only moves when told to."""
+    """A clock that only moves when it is advanced."""
 
     def __init__(self) -> None:
         self.now_s = 100.0

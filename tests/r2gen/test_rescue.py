@@ -96,7 +96,7 @@ def test_a_run_whose_step_failed_resumes_bit_identically(  # noqa: PLR0917 - fix
 def test_a_worker_death_reported_during_a_rescue_costs_no_step(
     tiny: dict[str, Any], tmp_path: Path, faulty: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Torch raises it once, from a signal handler, wherever the training is at that moment."""
+    """Torch raises it once, from a signal handler, at any point of the training."""
     saved, told = (
         checkpoint.save,
         iter([RuntimeError("DataLoader worker (pid 1) is killed by signal: Killed.")]),
@@ -246,7 +246,7 @@ def test_a_hanging_loader_is_reported_in_one_line_and_its_processes_are_killed(
     assert multiprocessing.active_children() == []
 
 
-def test_other_errors_of_a_loader_are_passed_on() -> None:
+def test_other_errors_of_a_loader_are_raised() -> None:
     class Broken:
         def __iter__(self) -> Any:
             raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")

@@ -66,7 +66,7 @@ def test_it_is_made_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert make(tmp_path, STUDIES, 0, 64) == first
 
 
-def test_what_fails_half_way_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_run_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(root: Path, *_: object) -> None:
         (root / "images").mkdir()
         raise KeyboardInterrupt
@@ -77,9 +77,7 @@ def test_what_fails_half_way_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_another_process_was_faster_its_set_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_faster_processs_set_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = synthetic._write
 
     def race(root: Path, *rest: object) -> None:

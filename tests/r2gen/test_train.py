@@ -251,7 +251,7 @@ def test_an_evaluation_whose_checkpoint_could_not_be_written_is_made_again(
     ],
     ids=str,
 )
-def test_a_run_does_not_go_on_with_other_settings(
+def test_a_run_does_not_resume_with_other_settings(
     tiny: dict[str, Any], tmp_path: Path, change: dict[str, Any]
 ) -> None:
     records = fit(tiny, tmp_path)
@@ -265,7 +265,7 @@ def test_a_run_does_not_go_on_with_other_settings(
         next(fit({**tiny, **change}, tmp_path))
 
 
-def test_a_cosine_does_not_go_on_to_another_end(tiny: dict[str, Any], tmp_path: Path) -> None:
+def test_a_cosine_does_not_resume_with_another_end(tiny: dict[str, Any], tmp_path: Path) -> None:
     config = {**tiny, "schedule": "cosine"}
     records = fit(config, tmp_path)
     next(records)
@@ -304,7 +304,7 @@ def test_a_checkpoint_from_before_schedules_resumes(tiny: dict[str, Any], tmp_pa
     assert done + _untimed(fit(config, tmp_path / "parts")) == expected
 
 
-def test_a_run_does_not_go_on_with_other_reports(
+def test_a_run_does_not_resume_with_other_reports(
     tiny: dict[str, Any], own_data: Path, tmp_path: Path
 ) -> None:
     records = fit(tiny, tmp_path / "run")

@@ -1,4 +1,4 @@
-"""Models trained to be compared: what is trained, what is taken or there already, and what goes wrong."""
+"""Training of models to compare: new, reused, resumed, and failed ones."""
 
 import json
 import os
@@ -37,7 +37,7 @@ knobs: {micro_batch_size: {choice: [4, 8, 64]}, learning_rate: {scale: sqrt}}
 training: {samples_per_epoch: 50}
 budget: {trials: 4, samples_per_trial: 400, evaluations_per_trial: 2, repeats: 0}
 """
-# Scores what `work` holds, and fails as long as there is a file called `fault`.
+# Scores the checkpoint in `work`, and fails while there is a file called `fault`.
 SCORER = """
 import json, sys
 work, reports, fault = map(__import__("pathlib").Path, sys.argv[1:])
@@ -76,7 +76,7 @@ class Scored(Workload):
 
 @pytest.fixture(autouse=True)
 def _toys(monkeypatch):
-    """The toy workload on the path, here and in child processes; the command hides GPUs for good."""
+    """Puts the toy workload on the path, also for child processes; the command hides GPUs for good."""
     monkeypatch.syspath_prepend(str(HERE))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -88,7 +88,7 @@ def space():
 
 
 def searched(root, space, winner=8, **options):
-    """A session whose search has found that batches of `winner` are twice as fast, and as good."""
+    """Returns a session in which batches of `winner` were twice as fast with equal quality."""
     machine, workload = replace(hardware(), gpus=()), Workload(space.workload)
     facts = provenance.collect("s", space, workload, machine, 0)
     session = Session.create(root, space, Options(**options), facts)
@@ -167,7 +167,7 @@ def test_a_model_is_trained_and_scored_once(session, compared):
     model, said = compared()
     assert (model.label, model.outcome.status, model.trial) == ("bf16", Status.COMPLETED, None)
     assert (model.samples, model.training.quality) == (400, 0.2)
-    assert model.training.quality_samples >= 400  # it trains on until it hears that it has enough
+    assert model.training.quality_samples >= 400  # it trains until it is stopped
     assert model.training.throughput.samples_per_s > 0
     assert model.config["precision"] == "bf16"
     assert model.scores == {"bleu_4": 0.5, "trained": model.scores["trained"]}
@@ -186,7 +186,7 @@ def test_a_model_is_trained_and_scored_once(session, compared):
     assert (again, said) == (model, ["bf16: already done"])
 
 
-def test_on_other_terms_it_is_trained_anew(session, space, compared):
+def test_other_conditions_train_a_new_model(session, space, compared):
     assert compared()[0].samples == 400
     model, _ = compared(samples=600)
     assert (model.samples, model.training.quality_samples >= 600) == (600, True)
@@ -195,14 +195,14 @@ def test_on_other_terms_it_is_trained_anew(session, space, compared):
 
 
 def kept(session, space, contenders, **terms):
-    """What is said of existing models when `contenders` are compared, by label."""
+    """Returns the message about each existing model when `contenders` are compared, by label."""
     said, given = [], Terms(**{"samples": 400, "facts": FACTS, "may_take": False, **terms})
     training = training_of(session, space, Scored())
     Comparison(session, training, [], terms=given, say=said.append).keep_only(contenders)
     return dict(line.split(": ", 1) for line in said)
 
 
-def test_models_of_other_terms_are_set_aside_whole(session, space, compared):
+def test_models_of_other_conditions_are_set_aside(session, space, compared):
     for label in ("fp32", "bf16"):
         compared(label)
     (session.comparison.root / "tf32").mkdir()
@@ -226,14 +226,14 @@ def test_models_of_other_terms_are_set_aside_whole(session, space, compared):
         ({"facts": {**FACTS, "driver": "580"}}, None),
     ],
 )
-def test_models_are_of_other_terms_where_their_figures_do_not_compare(session, space, compared, terms, other):
-    """What was not kept of a model is not asked for."""
+def test_conditions_differ_if_figures_do_not_compare(session, space, compared, terms, other):
+    """Facts that an older model lacks are not compared."""
     model, _ = compared()
     said = kept(session, space, [Contender("bf16", model.config)], **terms)
     assert said == ({"bf16": f"was made with other {other}: set aside as bf16.aside-1"} if other else {})
 
 
-def test_what_does_not_fit_is_a_model_without_scores_and_is_tried_again(session, compared):
+def test_a_model_that_does_not_fit_has_no_scores_and_is_retried(session, compared):
     for _ in range(2):
         model, said = compared(micro_batch_size=64)
         assert (model.outcome.status, model.outcome.failure) == (Status.FAILED, Failure.OOM)
@@ -242,7 +242,7 @@ def test_what_does_not_fit_is_a_model_without_scores_and_is_tried_again(session,
         assert attempts(session, "bf16") == 1
 
 
-def test_what_could_not_be_scored_is_scored_later_without_training(session, compared, tmp_path):
+def test_an_unscored_model_is_scored_later_without_training(session, compared, tmp_path):
     fault = tmp_path / "fault"
     fault.touch()
     model, said = compared(workload=Scored(fault=fault))
@@ -261,7 +261,7 @@ def test_what_could_not_be_scored_is_scored_later_without_training(session, comp
     "why_not",
     [None, "no checkpoint", "other provenance", "other samples", "other settings", "other seed", "shared"],
 )
-def test_a_checkpoint_of_the_search_is_taken_where_it_is_of_the_same_training(session, compared, why_not):
+def test_a_trials_checkpoint_is_reused_for_the_same_training(session, compared, why_not):
     work = session.trial_dir(0).work
     if why_not != "no checkpoint":
         work.mkdir(parents=True)
@@ -280,7 +280,7 @@ def test_a_checkpoint_of_the_search_is_taken_where_it_is_of_the_same_training(se
 
 
 def compare(capsys, *arguments):
-    """The command line in this process: exit code, and the lines of its output."""
+    """Runs the command line in this process; returns exit code and lines of output."""
     code = main(["compare", *map(str, arguments)])
     out, err = capsys.readouterr()
     return code, out.splitlines(), err
@@ -314,7 +314,7 @@ def test_the_command_compares_a_workload_that_writes_no_reports(session, capsys)
     assert not list(session.comparison.root.glob("*/work"))
 
 
-def test_a_precision_that_cannot_run_here_is_left_out_and_said(session, capsys):
+def test_an_unsupported_precision_is_left_out_with_a_message(session, capsys):
     code, said, err = compare(capsys, session.root, "--precisions", "fp32,bf16,fp8")
     assert (code, err) == (0, "")
     assert said[0] == "precision fp8: left out, needs a CUDA device"
@@ -322,7 +322,7 @@ def test_a_precision_that_cannot_run_here_is_left_out_and_said(session, capsys):
 
 
 def test_a_model_that_failed_is_named_in_the_end_and_by_the_exit_code(tmp_path, space, capsys):
-    session = searched(tmp_path / "large", space, winner=64)  # which does not fit any more
+    session = searched(tmp_path / "large", space, winner=64)  # no longer fits
     code, said, err = compare(capsys, session.root, "--precisions", "fp32")
     assert (code, err) == (1, "")
     assert said[-1] == "1 of 2 models failed: fp32"
@@ -330,7 +330,7 @@ def test_a_model_that_failed_is_named_in_the_end_and_by_the_exit_code(tmp_path, 
     assert list(results.first(results.runs(session.comparison.root))) == ["baseline", "fp32"]
 
 
-def test_what_has_changed_since_the_search_is_said(session, capsys):
+def test_changes_since_the_search_are_reported(session, capsys):
     info = json.loads(session.info_file.read_text())
     info["provenance"]["torch"] = "0.4"
     session.info_file.write_text(json.dumps(info))
@@ -343,7 +343,7 @@ def test_what_has_changed_since_the_search_is_said(session, capsys):
 
 
 def test_epochs_are_those_of_the_models_settings_too(session, capsys, monkeypatch):
-    """Else a trainer that ends by itself would stop after the search's, and a schedule would not end."""
+    """Otherwise the trainer would stop after the search's epochs, or its schedule would not reach its end."""
     monkeypatch.setattr(Workload, "lasting", lambda _, settings, epochs: {**settings, "rounds": epochs})
     asked = (session.root, "--precisions", "fp32")
     code, _, _ = compare(capsys, *asked, "--epochs-per-model", 3)
@@ -356,10 +356,8 @@ def test_epochs_are_those_of_the_models_settings_too(session, capsys, monkeypatc
 
 
 @pytest.mark.parametrize(("today", "own"), [(3, 2), (2, 5), (2, 2)])
-def test_epochs_that_are_asked_for_are_every_models_where_they_are_a_knob_too(
-    session, monkeypatch, today, own
-):
-    """Else one that was searched with fewer would end by itself, and count as failed."""
+def test_requested_epochs_apply_even_if_they_are_a_knob(session, monkeypatch, today, own):
+    """Otherwise a trial with fewer epochs would end early and count as failed."""
     monkeypatch.setattr(Workload, "lasting", lambda _, settings, epochs: {**settings, "rounds": epochs})
     text = SPACE.replace("baseline: {", f"baseline: {{rounds: {today}, ")
     text = text.replace("knobs: {", "knobs: {rounds: {choice: [2, 3, 5]}, ")
@@ -384,7 +382,7 @@ def test_a_checkpoint_of_a_trial_is_not_one_of_so_many_epochs(session, space, mo
     assert taken == ["baseline: taken from trial 0"]
 
 
-def test_models_that_are_there_say_how_long_others_are_trained(session, capsys):
+def test_existing_models_set_the_length_of_new_ones(session, capsys):
     asked = (session.root, "--precisions", "fp32")
     compare(capsys, *asked, "--samples-per-model", 100)
     code, said, _ = compare(capsys, *asked)
@@ -406,7 +404,7 @@ def test_models_that_are_there_say_how_long_others_are_trained(session, capsys):
     assert {model.samples for model in found.values()} == {400}, "as a trial's"
 
 
-def test_models_of_other_conditions_do_not_say_how_long_others_are_trained(session, compared):
+def test_models_of_other_conditions_do_not_set_the_length(session, compared):
     compared(samples=100)
     assert length_known(session, FACTS) == Length(100)
     assert length_known(session, {**FACTS, "driver": "580"}) == Length(100), (
@@ -418,7 +416,7 @@ def test_models_of_other_conditions_do_not_say_how_long_others_are_trained(sessi
     assert length_known(session, FACTS) == Length(150)
 
 
-def test_what_is_told_of_a_label_is_of_its_first_seed_that_completed(session):
+def test_a_labels_figures_are_of_its_first_completed_seed(session):
     done, failed = Outcome(Status.COMPLETED), Outcome(Status.FAILED, Failure.OOM)
     for seed, outcome in enumerate((failed, done, done)):
         place = session.model_dir(results.name_of("bf16", seed))
@@ -452,7 +450,7 @@ def test_a_model_that_was_written_before_there_were_seeds_is_of_the_first(sessio
     assert results.runs(session.comparison.root) == {"bf16": (model,)}
 
 
-def test_a_training_loss_is_held_against_the_same_training_in_fp32():
+def test_a_training_loss_is_compared_with_the_same_training_in_fp32():
     def model(label, precision, loss, seed=0, batch=8):
         config = {"micro_batch_size": batch, "precision": precision}
         shown = steps.Steps(1, final_loss=loss)
@@ -480,7 +478,7 @@ def test_a_training_loss_is_held_against_the_same_training_in_fp32():
         (["--keep", 1.5], "--keep"),
     ],
 )
-def test_what_cannot_be_asked_of_models_is_refused(session, capsys, options, reason):
+def test_invalid_options_are_refused(session, capsys, options, reason):
     code, said, err = compare(capsys, session.root, *options)
     assert (code, said, err.count("\n")) == (2, [], 1)
     assert reason in err
@@ -506,7 +504,7 @@ def test_epochs_need_the_size_of_one(session, capsys):
         ("fp16,fp8", "--precisions: fp16 needs a CUDA device; fp8 needs a CUDA device"),
     ],
 )
-def test_a_precision_that_cannot_be_is_refused(session, capsys, precisions, reason):
+def test_an_unknown_precision_is_refused(session, capsys, precisions, reason):
     code, said, err = compare(capsys, session.root, "--precisions", precisions)
     assert (code, said, err.count("\n")) == (2, [], 1)
     assert reason in err
@@ -524,8 +522,8 @@ def test_a_session_that_is_searched_or_has_no_result_is_refused(session, space, 
     assert "toy_workload:fit has no setting called precision" in compare(capsys, other.root)[2]
 
 
-def test_a_kill_loses_only_what_was_under_way(tmp_path, space, capsys):
-    """The model in training goes on from its checkpoint; the one before is not trained again."""
+def test_a_kill_loses_only_the_running_model(tmp_path, space, capsys):
+    """The model in training resumes from its checkpoint; the one before it is not trained again."""
     slow = spaces.complete(spaces.parse(SPACE.replace("0.001", "0.02"), "test"), "test")
     session = searched(tmp_path / "slow", slow)
     command = [sys.executable, "-m", "autotune", "compare", str(session.root), "--precisions", "bf16"]
@@ -568,7 +566,7 @@ def score(tmp_path, program):
         ("print('[1]')", "it printed no JSON object"),
     ],
 )
-def test_a_scorer_that_fails_is_told_in_a_line(tmp_path, program, reason):
+def test_a_failed_scorer_is_reported_in_a_line(tmp_path, program, reason):
     with pytest.raises(EvaluationError, match=reason):
         score(tmp_path, program)
 
@@ -578,7 +576,7 @@ def test_of_what_a_scorer_prints_the_numbers_are_scores(tmp_path):
     assert found == evaluation.Evaluated({"bleu_4": 0.25}, None, None)
 
 
-def test_a_scorer_and_what_it_starts_end_with_whoever_waits_for_it(tmp_path):
+def test_a_scorer_and_its_children_end_with_the_command(tmp_path):
     pids = tmp_path / "pids"
     program = (
         "import os, subprocess, pathlib\n"

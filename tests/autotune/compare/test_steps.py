@@ -1,4 +1,4 @@
-"""What the steps of a training have shown: pure data."""
+"""The summary of a training's steps: pure data."""
 
 import math
 
@@ -19,7 +19,7 @@ def test_the_final_loss_is_the_mean_of_the_last_tenth():
     assert (found.count, found.final_loss) == (40, pytest.approx((60 + 61 + 62 + 63) / 4))
 
 
-def test_a_step_that_an_attempt_repeats_counts_once_and_as_it_was_last():
+def test_a_repeated_step_counts_once_with_its_last_record():
     first = [{"attempt": 1.0, "clock_s": 0.0}, step(8, 4.0), step(16, 3.0), step(24, NAN)]
     again = [{"attempt": 2.0, "clock_s": 0.0}, step(16, 3.0), step(24, 2.0), {"samples": 24, "bleu_4": 0.1}]
     assert steps.summarise([*first, *again]) == Steps(3, bad=0, overflows=None, final_loss=2.0)
@@ -40,6 +40,6 @@ def test_an_overflow_is_of_the_gradient_alone():
     assert (steps.summarise(records).bad, steps.summarise(records).overflows) == (1, 2)
 
 
-def test_what_is_not_told_is_not_known():
+def test_missing_figures_are_unknown():
     assert steps.summarise([{"samples": 8, "at_s": 1.0}]) == Steps(0)
     assert steps.summarise([step(8, "lost")]) == Steps(1, bad=1, overflows=None, final_loss=None)

@@ -1,4 +1,4 @@
-"""Which precision to take: by what its models were scored, and with how many seeds."""
+"""The precision to take, by scores and number of seeds."""
 
 import random
 
@@ -23,14 +23,14 @@ def model(label, quality, seed=0, **rest):
 
 
 def runs(**qualities):
-    """A model for each quality, with seeds from 0."""
+    """Returns a model for each quality, with seeds from 0."""
     return {
         label: tuple(model(label, quality, seed) for seed, quality in enumerate(found))
         for label, found in qualities.items()
     }
 
 
-NEAR = (0.1600, 0.1605, 0.1598, 0.1602)  # as near as equal models get
+NEAR = (0.1600, 0.1605, 0.1598, 0.1602)  # as close as equal models get
 LOW = (0.1300, 0.1310, 0.1290, 0.1305)
 
 
@@ -67,7 +67,7 @@ def test_one_seed_of_each_decides_nothing_and_says_how_many_would():
     assert noisy.standings[0].seeds_needed > 3, "by what equal runs of the search have shown"
 
 
-def test_a_faster_one_that_is_not_decided_is_in_the_way_and_what_is_decided_is_said():
+def test_an_undecided_faster_label_blocks_the_verdict():
     unsure = (0.1560, 0.1480, 0.1600, 0.1530)
     found = verdict(runs(baseline=NEAR, bf16=NEAR, fp16=unsure), GOAL)
     assert found.label is None
@@ -77,13 +77,13 @@ def test_a_faster_one_that_is_not_decided_is_in_the_way_and_what_is_decided_is_s
     assert f"{needed} seeds of each may decide it: compare --seeds {needed}." in found.sentence
 
 
-def test_where_all_that_is_faster_has_lost_the_baseline_stays():
+def test_the_baseline_stays_if_every_faster_label_has_lost():
     found = verdict(runs(baseline=NEAR, bf16=LOW), GOAL)
     assert found.label == "baseline"
     assert found.sentence.startswith("The baseline stays: no faster precision keeps 95%")
 
 
-def test_one_whose_speed_is_not_surely_less_is_named():
+def test_a_label_not_significantly_slower_is_named():
     found = verdict(
         {
             **runs(baseline=NEAR, bf16=NEAR),
@@ -100,8 +100,8 @@ def test_one_whose_speed_is_not_surely_less_is_named():
     assert found.sentence.endswith("Not surely slower: fp32.")
 
 
-def test_what_was_scored_item_by_item_counts_as_well():
-    """Equal means of items that scatter: a test split of a few studies decides nothing."""
+def test_scores_per_item_count():
+    """A test split of few studies with large scatter decides nothing, even if means are equal."""
     rng = random.Random(0)
 
     def scored(label, n):
@@ -118,7 +118,7 @@ def test_what_was_scored_item_by_item_counts_as_well():
     assert verdict(scored("baseline", 30_000) | scored("bf16", 30_000), GOAL).label == "bf16"
 
 
-def test_a_model_that_has_learnt_nothing_keeps_nothing():
+def test_a_collapsed_model_keeps_nothing():
     chance = {"scores": {"bleu_4_chance": 0.15}}
     dull = {label: (model(label, 0.14, **chance),) for label in ("baseline", "bf16")}
     assert verdict(dull, GOAL).sentence == (
@@ -130,7 +130,7 @@ def test_a_model_that_has_learnt_nothing_keeps_nothing():
     assert (found.label, found.standings[0].shown) == ("baseline", "it gives the same answer to every input")
 
 
-def test_without_scores_of_the_test_split_what_the_training_ended_with_counts():
+def test_without_test_scores_the_final_quality_counts():
     goal = Objective(minimize="val_loss")
 
     def trained(label, *losses):
@@ -171,7 +171,7 @@ def test_a_loss_of_the_validation_split_is_judged_by_that_of_the_test_split():
     assert "Faster, and lost: fp16, 2.50x the baseline's throughput: loss 2.5000 against" in found.sentence
 
 
-def test_what_was_not_trained_to_its_end_does_not_stand():
+def test_incomplete_trainings_are_not_judged():
     failed = {"outcome": Outcome(Status.FAILED, Failure.OOM, "too large"), "training": Measurement()}
     found = verdict({**runs(baseline=NEAR, bf16=NEAR), "fp16": (model("fp16", None, **failed),)}, GOAL)
     assert [one.label for one in found.standings] == ["bf16", "baseline"]
@@ -180,7 +180,7 @@ def test_what_was_not_trained_to_its_end_does_not_stand():
     assert without.sentence == "Not decided: the baseline's model was not trained to its end."
 
 
-def test_where_some_were_scored_what_could_not_be_does_not_stand():
+def test_unscored_models_are_not_judged_if_others_are_scored():
     found = runs(baseline=NEAR, bf16=NEAR, fp16=NEAR)
     found["bf16"] = (*found["bf16"][:3], model("bf16", None, 3))
     found["fp16"] = tuple(model("fp16", None, seed) for seed in range(4))
@@ -192,7 +192,7 @@ def test_where_some_were_scored_what_could_not_be_does_not_stand():
     assert verdict(unscored, GOAL).sentence == "Not decided: the baseline's model could not be scored."
 
 
-def test_what_was_not_judged_has_not_lost():
+def test_labels_without_a_judgement_have_not_lost():
     failed = {"outcome": Outcome(Status.FAILED, Failure.OOM, "too large"), "training": Measurement()}
     left = {"fp16": (model("fp16", None),), "fp32": (model("fp32", None, **failed),)}
     alone = verdict({**runs(baseline=NEAR), **left}, GOAL)
@@ -215,7 +215,7 @@ def test_alone_or_with_nothing_there_is_nothing_to_decide(found):
 
 
 def test_equal_models_are_seldom_called_worse_and_worse_ones_seldom_kept():
-    """The error is 5% to either side for a quality at the border, and far less away from it."""
+    """The error rate is 5% on either side at the border, and far lower away from it."""
     rng = random.Random(1)
 
     def drawn(mean):

@@ -31,7 +31,7 @@ SETTINGS = {
 
 @pytest.fixture
 def winner() -> Callable[..., Winner]:
-    """A winner with the settings above and others; what is None is left out."""
+    """Returns a winner with the settings above, updated with others; None removes one."""
 
     def make(
         roles: Mapping[str, str] = ROLES,

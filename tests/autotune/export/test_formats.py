@@ -1,4 +1,4 @@
-"""Every format's text, and what it says of the settings that it has no place for: pure data."""
+"""The text of every format, and its notes on settings that it cannot express: pure data."""
 
 import json
 
@@ -16,7 +16,7 @@ FRAMEWORKS = ("lightning", "transformers")
 
 
 def written(name, found):
-    """The values in a format, without the evidence, and the paths of the settings that it does not have."""
+    """Returns the values in a format, without evidence, and the paths of settings that it lacks."""
     made = formats.named(name, found.workload).render(found)
     is_json = formats.FORMATS[name].suffix == "json"
     values = json.loads(made.text) if is_json else yaml.safe_load(made.text)
@@ -47,7 +47,7 @@ def test_lightnings_is_the_trainer_and_what_has_its_names(winner):
     ]
 
 
-def test_what_the_user_says_of_the_trainer_is_written_as_it_is(winner):
+def test_the_users_own_trainer_settings_are_written_unchanged(winner):
     roles = {"precision": "trainer.precision"}
     trainer = {"precision": "half", "gradient_clip_val": 0.5, "gradient_clip_algorithm": "value"}
     values, _ = written("lightning", winner(roles=roles, trainer=trainer, amp=None, max_grad_norm=None))
@@ -77,7 +77,7 @@ def test_transformers_is_the_arguments_of_a_training(winner):
     assert unsaid == ["optim.betas[0]", "optim.betas[1]", "trainer.precision"]
 
 
-def test_what_has_another_frameworks_names_is_no_argument(winner):
+def test_another_frameworks_names_are_no_arguments(winner):
     lightnings = {"max_epochs": 3, "gradient_clip_val": 0.5}
     found = winner(workload=Workload("lightning"), trainer=lightnings, max_grad_norm=None)
     values, unsaid = written("transformers", found)
@@ -106,8 +106,8 @@ def test_transformers_has_three_switches_for_a_precision(winner, amp, expected):
     assert ("amp" in unsaid) == (not expected)
 
 
-def test_what_goes_with_workers_is_off_for_transformers_where_there_are_none(winner):
-    """Their loader is not made with anything else, and a trial had it so."""
+def test_worker_settings_are_off_for_transformers_without_workers(winner):
+    """A DataLoader accepts nothing else without workers, and the trial ran like that."""
     own = {
         f"dataloader_{name}": value for name, value in (("prefetch_factor", 2), ("persistent_workers", True))
     }
@@ -132,7 +132,7 @@ def test_processes_are_the_launchers(winner):
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_no_setting_is_dropped_without_a_word(winner, name):
-    """A setting that is not told to be left out changes the file."""
+    """Every setting either changes the file or is reported as left out."""
     other = {"zero_stage": 1, "compile": "default"}
     base = winner(**other)
     whole, unsaid = written(name, base)
@@ -144,7 +144,7 @@ def test_no_setting_is_dropped_without_a_word(winner, name):
             assert written(name, winner(**{**other, top: less or None}))[0] != whole, given.path
 
 
-def test_a_value_that_is_said_in_part_is_told_as_well(winner):
+def test_a_partly_expressed_value_is_reported(winner):
     values, unsaid = written("lightning", winner(amp="tf32"))
     assert "amp" in unsaid
     assert "tf32" not in json.dumps(values)
@@ -161,7 +161,7 @@ def test_comments_have_what_a_yaml_file_has_no_place_for(winner):
     assert "# what this file has no place for:\n#   optim.lr: 0.0002 (of your LightningModule)\n" in text
 
 
-def test_a_format_that_is_none_or_another_workloads_is_one_line(winner):
+def test_an_unknown_or_foreign_format_is_one_line(winner):
     with pytest.raises(
         InputError, match=r"--format: no such format: got 'lightnin': did you mean lightning\?"
     ):

@@ -58,12 +58,12 @@ def test_a_name_may_have_dots_in_it(winner):
     assert values == {"data.batch_size": 32}
 
 
-def test_what_was_not_searched_stays(winner):
+def test_settings_that_were_not_searched_stay(winner):
     _, values = patched(f"{OWN}seed: 1\n", YAML, winner())
     assert values["seed"] == 1
 
 
-def test_what_has_no_place_or_several_is_told(winner):
+def test_settings_with_no_place_or_several_are_reported(winner):
     found, values = patched("a: {lr: 1}\nb: {lr: 2}\nbatch_size: 4\n", YAML, winner())
     assert values == {"a": {"lr": 1}, "b": {"lr": 2}, "batch_size": 32}
     assert found.left_out == (
@@ -111,7 +111,7 @@ def test_of_deepspeeds_switches_at_most_one_is_on(winner, text, expected):
         ("torch_dtype", "auto", "brain", "bfloat16"),
     ],
 )
-def test_a_precision_is_said_in_the_words_of_the_file(winner, key, old, amp, new):
+def test_a_precision_has_the_files_spelling(winner, key, old, amp, new):
     _, values = patched(json.dumps({key: old}), JSON, winner(amp=amp))
     assert values[key] == new
 
@@ -119,8 +119,8 @@ def test_a_precision_is_said_in_the_words_of_the_file(winner, key, old, amp, new
 @pytest.mark.parametrize(
     ("old", "new"), [("32-true", "16-mixed"), (32, "16-mixed"), ("bf16", "fp16"), ("fp32", "fp16")]
 )
-def test_at_its_own_path_a_precision_is_said_as_the_trials_had_it(winner, old, new):
-    """But where the file has what can be no word of theirs."""
+def test_at_its_own_path_a_precision_has_the_trials_spelling(winner, old, new):
+    """Unless the file's value cannot be one of the user's words."""
     found = winner(roles={}, amp=None, precision="fp16", searched=("precision",))
     assert patched(json.dumps({"precision": old}), JSON, found)[1] == {"precision": new}
 
@@ -131,7 +131,7 @@ def test_a_precision_of_half_the_width_leaves_tf32_as_it_is(winner):
     assert patched(text, JSON, winner(amp="no"))[1] == {"bf16": False, "fp16": False, "tf32": False}
 
 
-def test_a_word_that_a_file_has_not_is_told(winner):
+def test_a_spelling_that_the_file_lacks_is_reported(winner):
     text = json.dumps({"precision": "32-true", "batch_size": 1})
     found, values = patched(text, JSON, winner(amp="tf32"))
     assert values == {"precision": "32-true", "batch_size": 32}
@@ -152,7 +152,7 @@ def test_at_its_own_path_a_value_is_what_the_trials_had(winner, value):
 
 
 @pytest.mark.parametrize(("workers", "expected"), [(0, (False, None)), (2, (True, 4))])
-def test_without_workers_the_trainers_loader_has_nothing_that_goes_with_them(winner, workers, expected):
+def test_without_workers_the_trainers_loader_has_no_worker_settings(winner, workers, expected):
     names = ("dataloader_num_workers", "dataloader_persistent_workers", "dataloader_prefetch_factor")
     trainer = dict(zip(names, (workers, True, 4), strict=True))
     found = winner(

@@ -1,4 +1,4 @@
-"""Every format is read by the library that it is for, which trains a few steps with it: a process each.
+"""Every format is read by its library, which trains a few steps with it, each in its own process.
 
 Where a launcher is not the point, it is forked from one that has imported the library.
 """
@@ -12,7 +12,7 @@ from autotune.export import formats
 from autotune.workloads.base import Workload
 from tests import forked
 
-pytestmark = pytest.mark.slow  # to import one of them takes seconds
+pytestmark = pytest.mark.slow  # importing a framework takes seconds
 
 QUIET = "import sys, json, warnings; warnings.simplefilter('ignore')\n"
 LIGHTNING = """
@@ -56,20 +56,20 @@ print(json.dumps({**said, "checkpointing": a.gradient_checkpointing}))
 
 
 def written(place, name, winner):
-    """The file of a format."""
+    """Writes the file of a format."""
     file = place / f"best.{formats.FORMATS[name].suffix}"
     file.write_text(formats.FORMATS[name].render(winner).text)
     return file
 
 
 def said(done):
-    """The output of a script that has read it."""
+    """Returns the output of a script that reads the file."""
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def read(place, name, winner, script):
-    """The output of a script that has read the format, in a process that has imported its library."""
+    """Returns the output of a script that reads the file in a process that has imported the library."""
     file = written(place, name, winner)
     return said(forked.run((file,), place, os.environ, script=QUIET + script, warm=name))
 

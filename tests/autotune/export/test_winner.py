@@ -1,4 +1,4 @@
-"""What there is to write of a trial."""
+"""The trial to export."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def trial(space):
 
 
 def held(trial, space):
-    """That trial, and a baseline that is half as fast."""
+    """Returns a history of the trial, and of a baseline that is half as fast."""
     slow = replace(trial.measurement, throughput=Throughput(10.0, 0.1, 20, 5.0))
     return History([replace(trial, number=0, config=space.baseline_config, measurement=slow), trial], space)
 
@@ -51,7 +51,7 @@ def test_the_config_of_a_program_is_one_that_it_reads(space, trial):
     assert str(trainer.parse(yaml.safe_load(text)).data) == "d"
 
 
-def test_what_was_searched_is_the_knobs_and_what_follows_from_them(space, trial):
+def test_searched_settings_are_the_knobs_and_their_followers(space, trial):
     counted = {"baseline": {**space.baseline, "warmup": 80, "epochs": 3}, "counted_in_steps": ("warmup",)}
     known = space.model_copy(update=counted)
     larger = replace(trial, config={**trial.config, "micro_batch_size": 32})
@@ -60,7 +60,7 @@ def test_what_was_searched_is_the_knobs_and_what_follows_from_them(space, trial)
     assert found.settings["warmup"] == 40
 
 
-def test_what_cannot_be_written_is_an_input_error(tmp_path):
+def test_a_format_without_any_setting_is_an_input_error(tmp_path):
     files.write(tmp_path / "best.yaml", "a: 1\n")
     assert (tmp_path / "best.yaml").read_text() == "a: 1\n"
     with pytest.raises(InputError, match="cannot be written"):

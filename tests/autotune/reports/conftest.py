@@ -9,17 +9,17 @@ from . import handmade
 
 @pytest.fixture(scope="session")
 def rich() -> Report:
-    """A whole search with a comparison."""
+    """Returns the report of a complete search with a comparison."""
     return handmade.rich()
 
 
 @pytest.fixture(scope="session")
 def bare() -> Report:
-    """A search that has just begun."""
+    """Returns the report of a search that has just begun."""
     return handmade.bare()
 
 
 @pytest.fixture(scope="session")
 def many() -> Report:
-    """A whole search of a thousand trials."""
+    """Returns the report of a complete search with a thousand trials."""
     return handmade.rich(trials=1000)

@@ -1,4 +1,4 @@
-"""Reports made by hand: of a whole search, and of one that has just begun."""
+"""Handmade reports: of a complete search, and of one that has just begun."""
 
 import random
 from dataclasses import dataclass, replace
@@ -106,7 +106,7 @@ def predicted() -> tuple[Predicted, ...]:
 
 
 def elsewhere() -> MemoryForecast:
-    """A GPU too small to predict for, one that takes less at once, and two that take more."""
+    """Returns a GPU too small to predict for, one with a smaller micro-batch, and two with larger ones."""
     found = []
     for gib, size, steps in ((4, None, 1), (8, 16, 4), (24, 64, 1), (80, 256, 1)):
         memory, allowed = gib * GIB, int(0.85 * gib * GIB)
@@ -122,7 +122,7 @@ def elsewhere() -> MemoryForecast:
 
 
 def ablation(first: int) -> tuple[Step, ...]:
-    """From the baseline to the winner; the learning rate changes no speed and was not measured."""
+    """Returns the steps from baseline to winner; the learning rate changes no speed and was not measured."""
     steps, before = [], BASELINE
     for number, config in enumerate(between(), start=first):
         knob = next(name for name in config if config[name] != before[name])
@@ -138,7 +138,7 @@ _UNTRAINED = dict.fromkeys(("throughput", "training_peak_bytes", "reports_per_s"
 
 
 def compared() -> tuple[Compared, ...]:
-    """The baseline and three precisions that trained, and one that did not."""
+    """Returns the baseline and three precisions that trained, and one that did not."""
     rng = random.Random(3)
     models = []
     for n, label in enumerate(("baseline", "fp32", "bf16", "fp16")):
@@ -193,7 +193,7 @@ def which_precision() -> Verdict:
 
 @dataclass(frozen=True)
 class MadeTable:
-    """A table of a workload's own."""
+    """Table of a workload's own section."""
 
     title: str
     head: tuple[str, ...]
@@ -205,7 +205,7 @@ class MadeTable:
 
 @dataclass(frozen=True)
 class Made:
-    """A workload's own section, whose figures come from outside."""
+    """A workload's own section."""
 
     title: str = "Own"
     tables: tuple[MadeTable, ...] = (
@@ -218,7 +218,7 @@ class Made:
 
 
 def rich(trials: int = 48) -> Report:
-    """A report with everything in it."""
+    """Returns a report with all sections filled."""
     return Report(
         session="runs/iu",
         created="2026-11-21T16:44:47+00:00",
@@ -261,7 +261,7 @@ def rich(trials: int = 48) -> Report:
 
 
 def bare() -> Report:
-    """A report of a search none of whose trials has ended."""
+    """Returns the report of a search without an ended trial."""
     sentence = "No result yet: the baseline has not completed."
     return Report(
         session="runs/begun",

@@ -1,4 +1,4 @@
-"""The trials of a search made by hand, as laws of speed, memory and quality would have them end."""
+"""Synthetic trials of a search, with outcomes from formulas for speed, memory and quality."""
 
 import math
 import random
@@ -62,7 +62,7 @@ def figure(value: float, share: float = 0.012) -> Figure:
 
 
 def trial(number: int, config: Config, rng: random.Random, **rest: object) -> TrialRow:
-    """A trial as it would end: out of memory where it does not fit, stopped where it is slow or poor."""
+    """Returns a trial with its outcome: out of memory if it does not fit, stopped if it is slow or poor."""
     row = TrialRow(
         number=number,
         kind="trial",
@@ -151,7 +151,7 @@ def drawn(rng: random.Random) -> Config:
 
 
 def searched(count: int) -> tuple[TrialRow, ...]:
-    """The baseline, the winner, `count` trials in all, and their repeats."""
+    """Returns `count` trials, the baseline and the winner included, and their repeats."""
     rng = random.Random(7)
     rows = [replace(trial(0, BASELINE, rng), kind="baseline", keeps_quality=True)]
     rows += [trial(n, drawn(rng), rng, shared=n % 5 == 0, throttled=n == 17) for n in range(1, count)]
@@ -191,7 +191,7 @@ def _with_front(rows: list[TrialRow]) -> list[TrialRow]:
 
 
 def between() -> list[Config]:
-    """The configurations of the ablation, from the baseline to the winner, one knob after the other."""
+    """Yields the ablation's configurations, from the baseline to the winner, one knob at a time."""
     found = [BASELINE]
     for knob in ("micro_batch_size", "precision", "num_workers", "channels_last"):
         found.append(found[-1] | {knob: BEST[knob]})

@@ -1,4 +1,4 @@
-"""Made-up searches, trial by trial, as the functions of a report get them: pure data."""
+"""Handmade searches, trial by trial: pure data."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ GIB = 2**30
 
 
 def trial(space: Space, number: int, speed: float | None, quality: float | None, **rest: Any) -> Trial:
-    """A trial with the baseline's knobs except for those given; the other arguments are its figures."""
+    """Returns a trial with the baseline's knobs except for those given, and with the given figures."""
     config = space.baseline_config | {name: rest.pop(name) for name in list(rest) if name in space.knobs}
     status, failure = Status(rest.pop("status", "completed")), rest.pop("failure", None)
     measurement = Measurement(
@@ -52,7 +52,7 @@ def trial(space: Space, number: int, speed: float | None, quality: float | None,
 def confirmed(
     space: Space, speeds: tuple[float, ...] = (29.0, 30.0, 31.0), factor: float = 3.0, **rest: Any
 ) -> list[Trial]:
-    """A baseline with a repeat for its noise, a trial that won a race by `factor`, and seeds of both."""
+    """Returns a baseline with a repeat, a trial that won a race by `factor`, and seeds of both."""
     faster = {"micro_batch_size": 64, "precision": "bf16", "peak": 2 * GIB}
     trials = [
         trial(space, 0, 10.0, 0.20),
@@ -78,7 +78,7 @@ def confirmed(
 
 
 def known(space: Space) -> Known:
-    """A session that has ended with a confirmed winner."""
+    """Returns a session that has ended with a confirmed winner."""
     return Known(
         shown=Path("runs/s"),
         state="ended",

@@ -11,7 +11,7 @@ from autotune.reports import answer
 
 @pytest.fixture
 def sooner(rich):
-    """A report whose gain is in the time to a target: half of its speed goes into more samples."""
+    """Returns a report with a target: half of the gain in speed is lost to more samples."""
     found = replace(rich.answer, factor=Figure(rich.answer.speed.value / 2))
     return replace(rich, target=0.15, answer=found)
 
@@ -20,7 +20,7 @@ def line(report, name):
     return next(line for line in answer.lines(report) if line.name == name)
 
 
-def test_to_a_target_the_gain_is_the_factor_of_the_throughput_times_that_of_the_samples(sooner, rich):
+def test_with_a_target_the_gain_is_throughput_times_samples(sooner, rich):
     assert line(sooner, "Throughput").factor.text == words.factor(sooner.answer.speed)
     samples = line(sooner, "Samples")
     assert (samples.over, samples.factor.text) == ("to the target BLEU-4 0.15", words.factor(0.5))
@@ -28,7 +28,7 @@ def test_to_a_target_the_gain_is_the_factor_of_the_throughput_times_that_of_the_
     assert "Samples" not in [line.name for line in answer.lines(rich)]
 
 
-def test_where_lengths_are_planned_the_samples_of_both_trainings_are_told(rich):
+def test_planned_lengths_of_both_trainings_are_shown(rich):
     sides = {
         name: replace(getattr(rich.answer, name), planned=n)
         for name, n in (("baseline", 20_000), ("best", 10_000))
@@ -38,7 +38,7 @@ def test_where_lengths_are_planned_the_samples_of_both_trainings_are_told(rich):
     assert list(map(str, (row.baseline, row.best, row.factor))) == ["20,000", "10,000", "2.00x of the gain"]
 
 
-def test_what_the_full_training_costs_is_told_with_its_interval_where_prices_are(rich, sooner):
+def test_with_prices_the_full_training_has_a_cost_with_its_interval(rich, sooner):
     names = [line.name for line in answer.lines(rich)]
     assert names[-3:] == ["Full training", "Electricity", "Cost"]
     cost = line(rich, "Cost")
@@ -51,7 +51,7 @@ def test_what_the_full_training_costs_is_told_with_its_interval_where_prices_are
     assert "Cost" in [line.name for line in answer.lines(sooner)], "who asks for it, knows what it is of"
 
 
-def test_without_prices_nothing_is_said_of_money_and_to_a_target_nothing_of_the_full_training(rich, sooner):
+def test_there_is_no_cost_without_prices_and_no_full_training_with_a_target(rich, sooner):
     free = replace(rich, answer=replace(rich.answer, prices=None))
     assert [line.name for line in answer.lines(free)][-2:] == ["Full training", "Electricity"]
     raced = replace(sooner, answer=replace(sooner.answer, prices=None))
@@ -62,7 +62,7 @@ def test_without_prices_nothing_is_said_of_money_and_to_a_target_nothing_of_the_
     assert answer.unknown(priced) == ["Cost"]
 
 
-def test_of_a_negative_quality_no_factor_is_told(rich):
+def test_a_negative_quality_has_no_factor(rich):
     sides = [
         replace(side, quality=Figure(value))
         for side, value in ((rich.answer.baseline, -2.4239), (rich.answer.best, -2.4))

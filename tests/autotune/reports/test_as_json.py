@@ -46,7 +46,7 @@ def test_the_ablation_is_called_so(report):
     assert found["trials"][-1]["kind"] == "ablation"
 
 
-def test_what_is_no_number_is_null(report):
+def test_nan_and_infinity_are_null(report):
     odd = Answer("none", "", factor=Figure(math.nan, -math.inf, math.inf))
     found = read(replace(report, answer=odd, provenance={"a": {"b": [math.inf, 1.0]}}))
     assert found["answer"]["factor"] == {"value": None, "low": None, "high": None}

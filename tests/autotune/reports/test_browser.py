@@ -1,4 +1,4 @@
-"""The page as a browser shows it: headless Chromium, of which CI keeps the screenshots in `artifacts/`."""
+"""The page in headless Chromium; CI keeps the screenshots in `artifacts/`."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ ARTIFACTS = Path(__file__).parents[3] / "artifacts" / "report"
 WIDE, NARROW = 1280, 400
 PRINTED_PX = 688  # a sheet of A4 within the page's margins
 
-# Of every plot: its name, how many marks it shows, and the colour of its axes' labels.
+# For every plot: its name, the number of its marks, and the colour of its axis labels.
 DRAWN = """
 return [...document.querySelectorAll("[data-figure]")].map((place) => {
   const isShown = (mark) => place.clientHeight > 99 && mark.getBoundingClientRect().width > 0;
@@ -52,7 +52,7 @@ def browser():
 
 
 class Browser:
-    """A browser with one page at a time, and ways to look at it."""
+    """A browser with one page at a time."""
 
     def __init__(self, driver):
         self.driver = driver
@@ -73,14 +73,14 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def open(self, file):
-        """Opens it anew; what was logged and fetched before is forgotten."""
+        """Reloads the page, and clears the log of messages and requests."""
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         browsers.load(self.driver, file)
         return self
 
     def open_once(self, file):
-        """For tests that leave a page as it was."""
+        """Opens the page unless it is already open; for tests that do not change it."""
         if self.driver.current_url != file.as_uri():
             self.open(file)
         return self
@@ -104,7 +104,7 @@ class Browser:
         )
 
     def keep(self, name):
-        """Keeps a picture of the whole page, where one is wanted."""
+        """Saves a screenshot of the whole page, if screenshots are on."""
         if not MUST_RUN:
             return
         ARTIFACTS.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ class Browser:
 
 
 def rgb(text):
-    """`rgb(1, 2, 3)` as numbers."""
+    """Returns the numbers in `rgb(1, 2, 3)`."""
     return tuple(int(float(n)) for n in text[text.index("(") + 1 : -1].split(",")[:3]) if text else None
 
 
@@ -172,7 +172,7 @@ def test_page_and_plots_follow_the_scheme(browser, pages, scheme):
     assert ground(rgb(browser.style("body", "backgroundColor")))
     assert text(rgb(browser.style("body", "color")))
     colours = {colour for _, colour in browser.drawn().values()}
-    assert len(colours) <= 2  # ink, and what is muted
+    assert len(colours) <= 2  # ink and muted ink
     assert not any(ground(colour) for colour in colours)
     browser.keep(f"rich-{scheme}")
 
@@ -193,7 +193,7 @@ def test_on_a_phone_nothing_but_tables_and_wide_plots_scrolls_sideways(browser, 
 
 
 def test_plots_are_as_wide_as_their_place(browser, pages):
-    """After a change of colours, too: Plotly forgets the height of a figure that it has drawn twice."""
+    """Also after a change of colours: Plotly forgets the height of a figure that it has drawn twice."""
     browser.look(scheme="dark").open(pages["rich"])
     for width, scheme in ((WIDE, "light"), (NARROW, "light"), (800, "dark")):
         browser.look(width, scheme)
@@ -211,8 +211,8 @@ def test_text_from_outside_is_shown_as_text(browser, pages):
     assert browser.run("return document.querySelectorAll('main script, main img[onerror]').length") == 0
 
 
-def test_a_hover_tells_the_configuration_as_text(browser, pages):
-    """Plotly reads markup in its texts: of those from outside it must see none."""
+def test_a_hover_shows_the_configuration_as_text(browser, pages):
+    """Plotly interprets markup in its texts, which must not happen for text from outside."""
     browser.look().open(pages["rich"])
     said = browser.run("""
       const place = document.getElementById("plot-history");
@@ -262,7 +262,7 @@ def test_a_link_to_a_table_opens_it(browser, pages):
     assert browser.run("return document.getElementById('trials').open")
 
 
-def test_on_paper_all_is_light_open_and_without_buttons(browser, pages):
+def test_paper_is_light_with_all_details_and_no_buttons(browser, pages):
     browser.look(PRINTED_PX, "dark").open(pages["rich"])
     closed = browser.run("return document.querySelectorAll('details:not([open])').length")
     assert closed > 5
@@ -327,7 +327,7 @@ def test_without_javascript_text_and_tables_are_there(browser, pages):
 
 @pytest.mark.slow
 def test_a_thousand_trials_cost_less_than_in_proportion(browser, pages, rich, many):
-    """Figures are drawn anew for a change of colours; what the page has besides must stay small, too."""
+    """Figures are redrawn for a change of colours, and the rest of the page must stay small, too."""
     taken_ms = {}
     for name in ("rich", "many"):
         browser.look().open_once(pages[name])

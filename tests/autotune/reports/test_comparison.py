@@ -1,4 +1,4 @@
-"""The rows of the models that were compared."""
+"""The rows of compared models."""
 
 from autotune.compare.results import Model
 from autotune.core.measurement import Evaluation, Measurement, Throughput
@@ -7,7 +7,7 @@ from autotune.reports import comparison
 from autotune.space.space import Objective
 
 
-def test_a_compared_model_has_the_figures_of_its_training_and_of_its_writing():
+def test_a_compared_model_has_figures_of_training_and_writing():
     curve = (Evaluation(100, 2.0, 0.1),)
     training = Measurement(throughput=Throughput(50.0, 1.0, 40, 9.0), peak_memory_bytes=7, curve=curve)
     model = Model("bf16", {"a": 1}, Outcome(Status.COMPLETED), training, 100, 4, {"bleu_4": 0.2}, 3.5, 9)

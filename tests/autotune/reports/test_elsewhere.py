@@ -1,4 +1,4 @@
-"""What fits where there is another memory, as text."""
+"""The forecast for other sizes of memory, as text."""
 
 import json
 from dataclasses import replace
@@ -14,7 +14,7 @@ from .test_page import Page, words_of
 
 @pytest.fixture
 def on_gpu(space):
-    """A session whose peaks are those of a GPU's tensors."""
+    """Returns a session whose peaks are of tensors on a GPU."""
     trials = [
         replace(t, measurement=replace(t.measurement, peak_reserved_bytes=2 * GIB)) for t in confirmed(space)
     ]
@@ -41,7 +41,7 @@ def test_every_form_of_a_report_has_it(report):
     assert told["trial"] == report.answer.best.trial
 
 
-def test_what_it_rests_on_is_said(report):
+def test_the_table_explains_its_basis(report):
     notes = list(elsewhere.notes(report.elsewhere))
     assert "trial 1 with the largest micro-batch" in notes[0]
     assert "bf16 needs compute capability 8.0 or newer." in notes
@@ -53,11 +53,11 @@ def test_what_it_rests_on_is_said(report):
     assert not any("compute capability" in note for note in host)
 
 
-def test_without_a_gpu_a_report_says_nothing_of_others(space):
+def test_without_a_gpu_there_is_no_forecast_for_other_gpus(space):
     assert figures.report(known(space)).elsewhere is None
 
 
-def test_what_is_not_known_has_its_reason_below(report):
+def test_unknown_rows_have_their_reason_below(report):
     two = [
         replace(fit, config=None, peak=None, reason="not known: because") for fit in report.elsewhere.fits[:2]
     ]
@@ -68,7 +68,7 @@ def test_what_is_not_known_has_its_reason_below(report):
     assert "8.0 GiB, 12.0 GiB: not known: because." in list(elsewhere.notes(found))
 
 
-def test_before_there_is_anything_to_recommend_there_is_no_such_section(space, on_gpu):
+def test_without_a_recommendation_there_is_no_such_section(space, on_gpu):
     begun = figures.report(replace(on_gpu, history=History([], space)))
     assert begun.elsewhere is None
     assert "elsewhere" not in Page(page.render(begun)).texts

@@ -1,4 +1,4 @@
-"""A session as one report: what it is put together from, and whether its search has ended."""
+"""The report of a session from its contents, and the state of its search."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def test_a_report_says_what_was_searched_for_and_how(known):
     assert [step.knob for step in report.ablation] == ["micro_batch_size", "precision"]
 
 
-def test_what_is_not_known_is_left_out_and_a_limit_that_was_asked_for_stands_in(known):
+def test_an_unknown_limit_is_left_out_or_replaced_by_the_requested_one(known):
     running = replace(
         trial(known.history.space, 0, None, None), outcome=None, measurement=Measurement(), seconds=7.0
     )
@@ -54,7 +54,7 @@ def test_what_is_not_known_is_left_out_and_a_limit_that_was_asked_for_stands_in(
     assert report.skipped == ()
 
 
-def test_provenance_is_all_but_the_space_and_says_how_was_measured(known):
+def test_provenance_excludes_the_space_and_says_how_it_was_measured(known):
     space = known.history.space
     more = [trial(space, 9, 20, 0.2, shared=True), trial(space, 10, None, None)]
     history = History([*known.history.trials, *more], space)
@@ -71,7 +71,7 @@ def test_compared_models_are_in_it(known):
     assert [model.label for model in report.compared] == ["baseline", "bf16"]
 
 
-def test_what_was_passed_over_is_in_it(known):
+def test_rejected_suggestions_are_in_the_report(known):
     config = known.history.space.baseline_config | {"num_workers": 0}
     passed = [RejectedSuggestion(config, RejectedFor.SPEED, "is as fast as trial 1, which keeps the quality")]
     (found,) = figures.report(replace(known, passed_over=passed)).skipped
@@ -88,11 +88,11 @@ def test_what_was_passed_over_is_in_it(known):
         ({"plan": Plan(40, 900.0, spent_s=400.0)}, "python -m autotune resume runs/s --trials 20"),
     ],
 )
-def test_what_runs_more_of_a_search_is_a_command_that_does(known, changes, command):
+def test_a_command_continues_the_search(known, changes, command):
     assert figures.report(replace(known, **changes)).going_on == command
 
 
-def test_without_its_baseline_nothing_of_a_search_can_be_run(known):
+def test_a_search_without_a_baseline_cannot_continue(known):
     space = known.history.space
     failed = replace(trial(space, 0, None, None), outcome=Outcome(Status.FAILED, reason="as made"))
     assert figures.report(replace(known, history=History([failed], space))).going_on == ""
@@ -125,7 +125,7 @@ def test_without_a_peak_nothing_is_predicted(space):
     )
 
 
-def test_a_precision_that_is_no_knob_tells_no_peaks_apart(space):
+def test_a_fixed_precision_has_one_row_of_peaks(space):
     fixed = space.model_copy(update={"knobs": {n: k for n, k in space.knobs.items() if n != "precision"}})
     config = trial(fixed, 0, 10, 0.2).config
     (found,) = figures.predicted(config, History([trial(fixed, 0, 10, 0.2)], fixed), None)
@@ -134,7 +134,7 @@ def test_a_precision_that_is_no_knob_tells_no_peaks_apart(space):
 
 @pytest.fixture
 def ended(space):
-    """Two trials that ran out of memory in 2 and 4 s, one that was stopped after 20 s, one whole one."""
+    """Returns two trials that ran out of memory in 2 and 4 s, one stopped after 20 s, and a complete one."""
     return [
         trial(space, 0, 10, 0.2, seconds=100.0),
         trial(space, 1, None, None, failure="oom", seconds=2.0, micro_batch_size=64),
@@ -150,7 +150,7 @@ def config(space, **changes):
 MEMORY, SPEED = RejectedFor.MEMORY, RejectedFor.SPEED
 
 
-def test_what_was_not_started_is_told_by_kind_of_reason(space, ended):
+def test_rejected_suggestions_are_grouped_by_reason(space, ended):
     passed = [
         RejectedSuggestion(
             config(space, num_workers=0),
@@ -182,7 +182,7 @@ def test_what_was_not_started_is_told_by_kind_of_reason(space, ended):
     assert wins.saved_s == pytest.approx(2 * 20.0), "what trials took that were stopped"
 
 
-def test_the_same_suggestion_saves_time_but_once(space, ended):
+def test_a_repeated_suggestion_saves_time_once(space, ended):
     passed = [
         RejectedSuggestion(
             config(space, micro_batch_size=64), MEMORY, "predicted to need 9.1 GiB (8.7 to 9.5) of 6.8 GiB"
@@ -192,7 +192,7 @@ def test_the_same_suggestion_saves_time_but_once(space, ended):
     assert (found.count, found.saved_s) == (5, pytest.approx(3.0))
 
 
-def test_what_is_outside_the_limits_has_saved_nothing(space, ended):
+def test_a_suggestion_outside_the_limits_saves_nothing(space, ended):
     outside = config(space, micro_batch_size=64, accumulation_steps=4)
     (found,) = figures.skipped(
         [RejectedSuggestion(outside, RejectedFor.LIMITS, space.violation(outside))], History(ended, space)
@@ -200,7 +200,7 @@ def test_what_is_outside_the_limits_has_saved_nothing(space, ended):
     assert (found.reason, found.saved_s) == ("effective batch … is outside […, …]", 0.0)
 
 
-def test_where_no_trial_was_stopped_all_that_ended_say_how_long_one_takes(space, ended):
+def test_without_stopped_trials_all_ended_ones_give_the_mean_time(space, ended):
     passed = [
         RejectedSuggestion(
             config(space, num_workers=0), SPEED, "is as fast as trial 3, which keeps the quality"

@@ -1,4 +1,4 @@
-"""What recorded sessions and trainings say as Markdown, word by word.
+"""The Markdown of recorded sessions and trainings, word for word.
 
 After a change run `REGENERATE=1 python -m pytest tests/autotune/reports/test_golden.py`, and read the diff.
 """

@@ -1,4 +1,4 @@
-"""A report as Markdown: what it says, and that nothing in it is markup that came from outside."""
+"""A report as Markdown: its content, and that text from outside is no markup."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def test_without_a_result_there_is_a_sentence_and_no_table(report):
     assert "|" not in text
 
 
-def test_text_from_outside_is_text(report):
+def test_text_from_outside_is_no_markup(report):
     side = replace(report.answer.best, knobs=HOSTILE)
     answer = replace(
         report.answer, sentence=HOSTILE, best=side, cautions=(HOSTILE,), commands=(HOSTILE, "```")

@@ -21,7 +21,7 @@ VOID = {"meta", "link", "img", "br", "use", "path", "circle"}
 
 
 class Page(HTMLParser):
-    """What a page is made of: every tag with its attributes, and the text of every section."""
+    """Collects every tag of a page with its attributes, and the text of every section."""
 
     def __init__(self, text):
         super().__init__()
@@ -138,7 +138,7 @@ def test_headings_are_in_order(whole):
     assert all(after - before <= 1 for before, after in pairwise(levels))
 
 
-def test_everything_to_see_is_said_in_words(whole):
+def test_everything_visible_has_a_text_alternative(whole):
     drawn = [v for _, v in whole.tags if v.get("role") == "img"]
     assert len(drawn) == 11
     assert all(v["aria-label"] for v in drawn)
@@ -154,20 +154,20 @@ def test_scores_are_those_of_papers_and_the_searchs_own(rich):
     assert head[:5] == ("model", "seeds", "BLEU-4", "accuracy", "reports/s")
 
 
-def test_a_loss_of_the_validation_split_is_beside_the_scores_as_that_of_the_test_split(rich):
+def test_a_validation_loss_is_shown_as_the_test_splits(rich):
     models = tuple(replace(each, scores={"loss": 2.5, "bleu_4": 0.2}) for each in rich.compared)
     compared = replace(rich, quality="val_loss", minimize=True, compared=models)
     assert tables.scores(compared).head[:4] == ("model", "seeds", "BLEU-4", "loss")
     assert "| BLEU-4 | loss |" in markdown.render(compared)
 
 
-def test_which_precision_to_take_is_said_above_its_scores(whole):
+def test_the_precision_to_take_is_named_above_the_scores(whole):
     said = words_of(whole.texts["quality"])
     assert "By precision The fastest precision that keeps 95% of what the baseline gains in bleu_4" in said
     assert "Throughput, scores and reports/s are means over the seeds." in said
 
 
-def test_beside_the_scores_is_what_is_known_of_a_model_at_least(rich):
+def test_figures_known_for_one_model_have_a_column(rich):
     found = tables.trainings(rich.compared)
     assert found.head == (
         *("model", "final train loss", "against fp32", "bad steps", "overflows", "checkpoints"),
@@ -218,7 +218,7 @@ def test_commands_quote_a_session_with_a_space(bare):
     assert "python -m autotune compare 'runs/my search'" in found.texts["quality"]
 
 
-def test_what_is_not_confirmed_has_neither_a_star_nor_a_factor_above_it(rich):
+def test_an_unconfirmed_winner_has_neither_a_star_nor_a_factor(rich):
     sentence = "Possibly 1.9x faster, not confirmed: resume s --time 20m"
     waits = replace(rich.answer, verdict="unconfirmed", is_open=True, sentence=sentence, commands=())
     trials = tuple(replace(row, kind="trial") if row.kind == "winner" else row for row in rich.trials)
@@ -232,7 +232,7 @@ def test_what_is_not_confirmed_has_neither_a_star_nor_a_factor_above_it(rich):
     assert 'class="factor"' not in text
 
 
-def test_a_baseline_that_stays_has_no_column_beside_it(rich):
+def test_a_baseline_that_stays_has_the_only_column(rich):
     stays = replace(rich.answer, verdict="baseline", best=rich.answer.baseline, factor=None)
     said = Page(page.render(replace(rich, answer=stays, ablation=()))).texts["answer"]
     assert "The baseline stays" in said
@@ -240,7 +240,7 @@ def test_a_baseline_that_stays_has_no_column_beside_it(rich):
     assert "0.1611" in said
 
 
-def test_what_is_not_known_is_said_and_not_shown_empty(rich):
+def test_unknown_figures_are_named_instead_of_empty_rows(rich):
     sides = [
         replace(side, gpu_percent=None, joules_per_sample=None, full_training_s=None, cost=None)
         for side in (rich.answer.baseline, rich.answer.best)
@@ -251,7 +251,7 @@ def test_what_is_not_known_is_said_and_not_shown_empty(rich):
     assert "projected" not in said
 
 
-def test_a_whole_training_says_whether_it_has_its_evaluations(rich):
+def test_the_full_training_says_if_evaluations_are_included(rich):
     sides = [replace(side, evaluation_share=0.31) for side in (rich.answer.baseline, rich.answer.best)]
     told = "Evaluation is about 31% of the training."
     found = replace(rich.answer, baseline=sides[0], best=sides[1], outside=(told,), evaluations_counted=True)
@@ -271,7 +271,7 @@ def test_one_run_has_no_interval(rich):
     assert (line.best.text, line.best.detail) == ("226.7", "")
 
 
-def test_trials_of_which_nothing_is_known_are_in_the_table_all_the_same(rich):
+def test_trials_without_figures_are_in_the_table(rich):
     unknown = dict.fromkeys(("throughput", "quality", "peak_memory_bytes", "memory_share"))
     rows = tuple(replace(r, **unknown, config={}, curve=(), on_front=False) for r in rich.trials)
     nothing = replace(rich.answer, verdict="none", baseline=None, best=None, factor=None)
@@ -289,7 +289,7 @@ def test_a_report_of_two_hundred_trials_is_small_enough():
     assert len(page.render(handmade.rich(trials=200)).encode()) < 6_000_000
 
 
-# What the eye needs: text 4.5 to 1, marks 3 to 1, against what they stand on.
+# Least contrast with the background (WCAG 2.1 AA): text 4.5 to 1, marks 3 to 1.
 
 
 def colours(scheme):

@@ -91,7 +91,7 @@ def test_nothing_is_drawn_before_a_trial_has_ended(bare):
     assert every(bare) == []
 
 
-def test_text_from_outside_is_no_markup_in_a_plot(rich):
+def test_text_from_outside_is_escaped_in_plots(rich):
     said = [s for plot in every(rich) for s in strings(plot.figure) if "window.hacked" in s]
     assert said
     assert not any("<script" in s or "<img" in s or "\u202e" in s for s in said)
@@ -107,7 +107,7 @@ def test_the_front_has_every_trial_with_a_throughput_once(report):
     assert sorted(numbers) == [r.number for r in report.trials if r.throughput is not None]
 
 
-def test_baseline_and_winner_are_where_the_answer_has_them(rich):
+def test_baseline_and_winner_have_the_answers_figures(rich):
     plot = plots_front.front(rich)
     for name, side in (("baseline", rich.answer.baseline), ("recommended", rich.answer.best)):
         drawn = trace(plot, name)
@@ -115,7 +115,7 @@ def test_baseline_and_winner_are_where_the_answer_has_them(rich):
         assert drawn["error_y"]["array"] == [pytest.approx(side.quality.high - side.quality.value)]
 
 
-def test_what_was_run_once_stands_for_itself(rich):
+def test_a_single_run_has_no_mean(rich):
     once = [
         replace(s, runs=1, seeds=1, quality=Figure(0.16)) for s in (rich.answer.baseline, rich.answer.best)
     ]
@@ -125,7 +125,7 @@ def test_what_was_run_once_stands_for_itself(rich):
     assert "means" not in trace(plot, "recommended")["text"][0]
 
 
-def test_what_was_not_trained_to_the_end_is_beside_the_axis_of_quality(rich):
+def test_incomplete_trials_are_in_the_rug(rich):
     plot = plots_front.front(rich)
     stopped = trace(plot, "stopped early")
     assert stopped["yaxis"] == "y2"
@@ -138,7 +138,7 @@ def test_outcomes_differ_by_marker_and_by_name(rich):
     assert len({mark.symbol for mark in legend}) == len({mark.label for mark in legend}) == len(legend)
 
 
-def test_the_region_that_keeps_the_quality_begins_at_what_is_to_be_kept(rich):
+def test_the_region_begins_at_the_least_quality(rich):
     region = next(s for s in plots_front.front(rich).layout["shapes"] if s["type"] == "rect")
     assert region["y0"] == rich.least_quality
     assert plots_front.front(replace(rich, least_quality=None)).layout["shapes"] == []
@@ -151,7 +151,7 @@ def test_the_front_goes_from_the_best_quality_to_the_best_throughput(report):
     assert len(front["x"]) == sum(r.on_front for r in report.trials)
 
 
-def test_a_quality_that_is_no_number_is_not_drawn(rich):
+def test_a_nan_quality_is_not_drawn(rich):
     spoilt = replace(rich.trials[22], quality=math.nan, on_front=False)
     report = replace(rich, trials=(*rich.trials[:22], spoilt, *rich.trials[23:]))
     json.dumps([plot.figure for plot in every(report)], allow_nan=False)
@@ -183,7 +183,7 @@ def test_micro_batches_are_at_equal_distances_and_named(rich):
     assert {8, 16, 32, 64, 128} <= set(axis["tickvals"])
 
 
-def test_memory_has_its_limit_and_what_ran_out_lies_above_it(rich):
+def test_memory_has_its_limit_with_failed_trials_above(rich):
     plot = named(rich, "memory-by-batch")
     assert [shape["y0"] for shape in plot.layout["shapes"]] == pytest.approx([8, 6.8])
     assert min(trace(plot, "out of memory")["y"]) > 8
@@ -200,7 +200,7 @@ def test_little_memory_is_shown_in_small_units(rich):
     assert 1 < max(trace(plot, "recommended")["y"]) < 1024
 
 
-def test_a_peak_that_still_rose_is_never_what_a_size_takes(rich):
+def test_a_rising_peak_is_marked_as_a_lower_bound(rich):
     def shown(trials):
         plot = plots_speed.by_batch(replace(rich, trials=trials))[1]
         return plot.axes
@@ -222,13 +222,13 @@ def test_a_search_without_a_micro_batch_has_no_plots_by_it(rich):
     assert plots_speed.by_batch(replace(rich, trials=rows)) == []
 
 
-def test_a_precision_of_ones_own_is_drawn_too(rich):
+def test_a_custom_precision_is_drawn(rich):
     rows = tuple(replace(r, config={**r.config, "precision": "int4"}) for r in rich.trials)
     legend = plots_speed.by_batch(replace(rich, trials=rows))[0].legend
     assert legend[0].label == "int4"
 
 
-def test_the_parts_of_a_sample_make_its_time(rich):
+def test_phases_add_up_to_a_samples_time(rich):
     plot = plots_bars.step_time(rich)
     sides = (rich.answer.baseline, rich.answer.best)
     for row, side in enumerate(sides):
@@ -268,7 +268,7 @@ def test_a_factor_of_the_ablation_has_its_interval_and_says_whose_it_is(rich):
     assert words.factor(second.factor) in notes
 
 
-def test_to_a_target_what_is_no_speed_is_the_rest_of_the_gain(rich):
+def test_with_a_target_fewer_samples_are_the_rest_of_the_gain(rich):
     gain = Figure(1.5 * rich.answer.speed.value)
     sooner = replace(rich, target=0.15, answer=replace(rich.answer, factor=gain))
     assert "<b>samples to the target BLEU-4 0.15</b>" in [n["text"] for n in notes_of(sooner)]
@@ -311,7 +311,7 @@ def test_a_finalist_whose_own_row_is_lost_has_the_curves_of_its_repeats(rich):
     assert len(samples.data) == 2 * (1 + made_trials.SEEDS) + made_trials.SEEDS
 
 
-def test_a_target_is_shown_in_place_of_what_is_to_be_kept(rich):
+def test_a_target_replaces_the_least_quality(rich):
     notes = plots_quality.search_runs(replace(rich, target=0.15))[0].layout["annotations"]
     assert [note["text"] for note in notes] == ["target: 0.1500"]
 
@@ -362,8 +362,8 @@ def test_a_knob_over_powers_of_two_has_them_at_equal_distances(rich):
     assert at["16"] - at["8"] == pytest.approx(at["256"] - at["128"])
 
 
-def test_where_lower_is_better_the_region_that_keeps_the_quality_is_below_its_edge(rich):
-    """The same figures, read as losses counted in tokens."""
+def test_if_lower_is_better_the_region_is_below_its_edge(rich):
+    """Returns the same figures as losses, with work counted in tokens."""
     lower = replace(rich, minimize=True, unit="tokens", quality="val_loss")
     plot = named(lower, "front")
     region, edge = plot.layout["shapes"]

@@ -1,4 +1,4 @@
-"""Sessions on their disk as reports: running, broken off, failed, compared, recorded of real reports."""
+"""Reports read from sessions: running, interrupted, failed, compared, and recorded with real reports."""
 
 import json
 import os
@@ -30,7 +30,7 @@ KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
-    """A copy of a kept session, by its name."""
+    """Returns a function that copies a recorded session by name."""
     monkeypatch.syspath_prepend(str(KEPT))
 
     def copy(name):
@@ -41,11 +41,11 @@ def kept(tmp_path, monkeypatch):
 
 @pytest.fixture
 def session(space, tmp_path):
-    """A session that has just begun, without a study."""
+    """Returns a session that has just begun, without a study."""
     return Session.create(tmp_path / "s", space, Options(wandb="off"), {"created": "now"})
 
 
-def test_a_session_that_was_broken_off_is_read(kept):
+def test_an_interrupted_session_is_read(kept):
     place = kept("format-2")
     report = read(place, 5)
     assert (report.session, report.state, report.answer.verdict) == (
@@ -68,7 +68,7 @@ def test_nothing_is_written(kept):
     assert {file: text for file, text in after.items() if not file.name.endswith(("-shm", "-wal"))} == before
 
 
-def test_a_search_that_runs_is_read_and_not_disturbed(kept):
+def test_a_running_search_is_read_and_not_disturbed(kept):
     place = kept("format-2")
     with Session.open(place).lock():
         report = read(place, 5)
@@ -77,7 +77,7 @@ def test_a_search_that_runs_is_read_and_not_disturbed(kept):
     assert not [command for command in report.answer.commands if "resume" in command]
 
 
-def test_where_nothing_was_run_there_is_nothing_to_report(session, tmp_path):
+def test_a_session_without_a_study_has_no_report(session, tmp_path):
     with pytest.raises(InputError, match="there is no session here"):
         read(tmp_path / "nowhere", 5)
     with pytest.raises(InputError, match=r"nothing was run yet; start it with: python -m autotune resume"):
@@ -101,7 +101,7 @@ def test_a_baseline_that_failed_is_reported_with_its_reason(session, space):
     assert report.trials[0].reason == "it is too large"
 
 
-def test_what_was_compared_is_read_from_beside_the_trials(kept, monkeypatch):
+def test_compared_models_are_read(kept, monkeypatch):
     place = kept("format-2")
     session = Session.open(place)
     for label in ("baseline", "bf16"):
@@ -118,7 +118,7 @@ def test_what_was_compared_is_read_from_beside_the_trials(kept, monkeypatch):
     assert asked == [(session.comparison.root, files, 2)]
 
 
-def test_what_r2gen_wrote_and_readers_marked_is_a_section_of_its_own(kept):
+def test_generated_reports_and_readers_marks_are_a_section(kept):
     place = kept("iu_xray")
     session = Session.open(place)
     for label in ("baseline", "bf16"):
@@ -141,8 +141,8 @@ def test_what_r2gen_wrote_and_readers_marked_is_a_section_of_its_own(kept):
         read(place, 2)
 
 
-def test_a_session_of_before_races_is_told_without_a_claim(kept):
-    """Recorded on two busy CPUs, its repeats one after the other: what they say of speed is no race."""
+def test_a_session_without_races_has_no_claim(kept):
+    """Recorded on two busy CPUs with sequential repeats: their speeds are no race."""
     place = kept("iu_xray")
     report = read(place, 5)
     answer, best = report.answer, report.answer.best

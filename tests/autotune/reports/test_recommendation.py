@@ -1,4 +1,4 @@
-"""What to run beside the baseline: every figure from the runs that it should come from."""
+"""The recommendation and the baseline: every figure comes from the right runs."""
 
 import math
 import statistics
@@ -32,7 +32,7 @@ def workload():
 
 @pytest.fixture
 def unrepeated(space):
-    """The space of a search that was asked to confirm nothing."""
+    """Returns the space of a search without confirmation."""
     return space.model_copy(update={"budget": space.budget.model_copy(update={"repeats": 0})})
 
 
@@ -57,7 +57,7 @@ def test_the_factor_and_the_sentence_are_those_of_the_claim(space, workload):
     assert found.commands == ("python -m autotune export runs/s -o best.yaml",)
 
 
-def test_what_is_not_confirmed_is_neither_recommended_nor_exported(space, workload):
+def test_an_unconfirmed_winner_is_neither_recommended_nor_exported(space, workload):
     trials = [trial(space, 0, 10, 0.2), trial(space, 1, 30, 0.2, micro_batch_size=64)]
     found = answer(History(trials, space), workload, HERE, go_on="resume s --time 20m")
     assert (found.verdict, found.is_open, found.best.trial) == ("unconfirmed", True, 1)
@@ -65,7 +65,7 @@ def test_what_is_not_confirmed_is_neither_recommended_nor_exported(space, worklo
     assert found.commands == ()
 
 
-def test_what_was_measured_once_has_the_interval_of_its_own_steps_and_says_so(unrepeated, workload):
+def test_a_single_run_has_the_interval_of_its_steps(unrepeated, workload):
     space = unrepeated
     trials = [trial(space, 0, 10, 0.2), trial(space, 1, 30, 0.2, micro_batch_size=64, shared=True)]
     found = answer(History(trials, space), workload, HERE)
@@ -80,7 +80,7 @@ def test_what_was_measured_once_has_the_interval_of_its_own_steps_and_says_so(un
     assert "Few seeds: bleu_4 of the baseline was measured with 1, trial 1 with 1." in found.cautions
 
 
-def test_while_the_repeats_are_not_done_all_that_has_run_counts(space, workload):
+def test_all_runs_count_until_the_repeats_are_done(space, workload):
     found = answer(History(confirmed(space)[:-1], space), workload, HERE)
     assert (found.verdict, found.best.runs, found.baseline.runs) == ("unconfirmed", 3, 5)
     assert found.factor.value == pytest.approx(3.0, 1e-3), "by the race"
@@ -96,7 +96,7 @@ def test_a_figure_of_too_few_steps_has_no_interval(space, workload):
     assert (found.best.throughput.low, found.factor.value, found.factor.low) == (None, 3.0, None)
 
 
-def test_where_nothing_is_better_the_baseline_is_the_answer(space, workload):
+def test_the_baseline_is_the_answer_if_nothing_is_better(space, workload):
     trials = [trial(space, 0, 10, 0.2), trial(space, 1, 30, 0.1, micro_batch_size=64)]
     found = answer(History(trials, space), workload, HERE)
     assert (found.verdict, found.best, found.factor, found.commands) == ("baseline", found.baseline, None, ())
@@ -104,7 +104,7 @@ def test_where_nothing_is_better_the_baseline_is_the_answer(space, workload):
 
 
 @pytest.mark.parametrize("go_on", ["python -m autotune resume runs/s", ""])
-def test_what_was_broken_off_can_be_gone_on_with(unrepeated, workload, go_on):
+def test_an_interrupted_search_can_be_resumed(unrepeated, workload, go_on):
     trials = [trial(unrepeated, 0, 10, 0.2), trial(unrepeated, 1, 30, 0.2, micro_batch_size=64)]
     commands = answer(History(trials, unrepeated), workload, HERE, go_on=go_on).commands
     assert commands[1:] == ((go_on,) if go_on else ())
@@ -118,14 +118,14 @@ def test_without_a_baseline_there_is_no_answer(space, workload):
     assert found.commands == ("python -m autotune resume runs/s",)
 
 
-def test_a_baseline_that_failed_says_why_and_is_not_gone_on_with(space, workload):
+def test_a_failed_baseline_says_why_and_is_not_resumed(space, workload):
     failed = replace(trial(space, 0, None, None), outcome=Outcome(Status.FAILED, Failure.OOM, "no memory"))
     found = answer(History([failed], space), workload, HERE, go_on="python -m autotune resume runs/s")
     assert found.sentence == f"{view.NO_RESULT} It failed (oom): no memory"
     assert found.commands == ("python -m autotune search --space runs/s/space.yaml --session runs/s-2",)
 
 
-def test_the_way_to_a_target_is_a_matter_of_time(space, workload):
+def test_the_gain_to_a_target_is_in_time(space, workload):
     goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.2)})
     slow, fast = trial(space, 0, 10, 0.2), trial(space, 1, 12, 0.2, micro_batch_size=64)
     there = tuple(replace(point, quality=0.2) for point in slow.measurement.curve)
@@ -136,14 +136,14 @@ def test_the_way_to_a_target_is_a_matter_of_time(space, workload):
     assert (found.best.trial, found.factor.value, found.factor.low) == (1, pytest.approx(3.0), None)
 
 
-def test_memory_is_the_most_that_any_run_took(space, workload):
+def test_memory_is_the_highest_peak_of_any_run(space, workload):
     trials = confirmed(space)
     trials[7] = replace(trials[7], measurement=replace(trials[7].measurement, peak_memory_bytes=3 * GIB))
     best = answer(History(trials, space), workload, HERE).best
     assert (best.peak_memory_bytes, best.memory_share) == (3 * GIB, 3 / 8)
 
 
-def test_energy_is_that_of_every_sample_and_never_of_a_shared_gpu(space, workload):
+def test_energy_is_per_sample_and_never_of_a_shared_gpu(space, workload):
     telemetry = {"gpu_energy_j": 40_000.0, "gpu_utilisation_percent": 80.0, "cpu_percent": 150.0}
     trials = [
         trial(space, 0, 10, 0.2, telemetry=telemetry),
@@ -181,7 +181,7 @@ def test_a_step_is_divided_by_the_shares_of_its_phases(space, workload):
     assert answer(History(confirmed(space), space), workload, HERE).best.step_s == {}
 
 
-def test_a_step_has_no_evaluation_in_it_where_the_speed_has(space, workload):
+def test_a_steps_time_excludes_evaluations_even_if_speed_includes_them(space, workload):
     goal = space.objective.model_copy(update={"speed": "wall"})
     asked = space.model_copy(update={"objective": goal, "training": Training(samples_per_evaluation=64)})
     made = trial(space, 0, 8, 0.2, step_shares={"forward_s": 1.0})
@@ -198,7 +198,7 @@ def test_the_whole_training_takes_its_samples_over_the_throughput(space, workloa
     assert answer(History(confirmed(space), space), workload, HERE).best.full_training_s is None
 
 
-def test_what_a_training_costs_is_asked_of_what_is_known_of_it(space, workload):
+def test_a_trainings_cost_follows_from_its_known_figures(space, workload):
     trials = [trial(space, 0, 10, 0.2), trial(space, 1, 30, 0.2, micro_batch_size=64)]
     history, per_hour = History(trials, space), Prices(per_hour=2.0)
     found = answer(history, workload, HERE, training_samples=72_000, prices=per_hour)
@@ -232,19 +232,19 @@ def test_a_small_validation_split_and_a_throttled_gpu_are_pointed_out(space, wor
     assert "Slowed down by heat: trials 0." in told(60.0)
 
 
-def test_enough_seeds_are_no_matter_for_caution(space, workload):
+def test_enough_seeds_need_no_caution(space, workload):
     cautions = answer(History(confirmed(space), space), workload, HERE).cautions
     assert not [line for line in cautions if "seeds" in line]
 
 
-def test_who_was_refuted_is_said(space, workload):
+def test_refuted_trials_are_named(space, workload):
     trials = confirmed(space, factor=0.9)
     found = answer(History(trials, space), workload, HERE)
     assert found.verdict == "baseline"
     assert any("Trial 1 did not hold in its confirmation" in line for line in found.cautions)
 
 
-def test_the_whole_training_has_its_evaluations_where_it_is_known_how_often_there_are_any(space, workload):
+def test_the_full_training_includes_evaluations_if_their_frequency_is_known(space, workload):
     trials = [trial(space, 0, 10, 0.2), trial(space, 1, 30, 0.2, micro_batch_size=64)]
     timed = [
         replace(t, measurement=replace(t.measurement, outside=Outside(4, 20.0, 1.0, 0.1))) for t in trials

@@ -1,4 +1,4 @@
-"""A report has the sections that its workload has, and no others."""
+"""A report has only the sections that apply to its workload."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ OF_R2GEN = (
 
 @pytest.fixture
 def other(space):
-    """A space of another workload, without a precision and with a loss."""
+    """Returns the space of another workload, with a loss and without a precision."""
     kept = {name: value for name, value in space.baseline.items() if name != PRECISION}
     knobs = {name: knob for name, knob in space.knobs.items() if name != PRECISION}
     goal = space.objective.model_copy(update={"quality": "val_loss", "minimize": "val_loss"})
@@ -51,7 +51,7 @@ def shown(report):
     return Page(page.render(report))
 
 
-def test_of_another_workload_nothing_is_said_of_precisions_and_written_reports(other):
+def test_another_workload_has_no_text_about_precisions_and_generated_reports(other):
     report = report_of(other, Workload("json:loads"))
     found = shown(report)
     names = [section.name for section in sections(report)]
@@ -72,7 +72,7 @@ def test_the_numbers_of_the_sections_have_no_gap(other):
     assert heads == [str(number) for number in numbers[1:]]
 
 
-def test_of_r2gen_its_scores_on_the_test_split_are_spoken_of(space):
+def test_r2gens_scores_are_on_the_test_split(space):
     report = report_of(space, named("r2gen"))
     found = shown(report)
     assert "By precision No models have been compared" in words_of(found.texts["quality"])
@@ -86,7 +86,7 @@ def test_a_workload_with_a_precision_is_compared_by_it_without_written_reports(s
     assert not {"reports/s", "memory, writing"} & set(tables.scores(report).head)
 
 
-def test_scores_are_a_table_where_there_are_more_than_the_quality(other):
+def test_further_scores_are_a_table(other):
     report = report_of(other, Workload("json:loads"))
     assert tables.own_scores(report) is None
     sides = [replace(side, scores={"val_loss": 0.2, "rouge_l": 0.4}) for side in _sides(report)]
@@ -103,7 +103,7 @@ def test_the_figures_for_scripts_say_which_sections_there_are(other):
     assert '"by_precision": false' in as_json.render(report_of(other, Workload("json:loads")))
 
 
-def test_where_speed_comes_from_is_no_section_where_nothing_tells(other):
+def test_without_data_there_is_no_section_on_speed(other):
     knobs = {name: knob for name, knob in other.knobs.items() if name == "num_workers"}
     alone = other.model_copy(update={"knobs": knobs})
     trials = [trial(alone, number, 10.0, 0.2, num_workers=2 * number) for number in (0, 1)]

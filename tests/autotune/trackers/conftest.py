@@ -1,4 +1,4 @@
-"""A database of MLflow, made once: that takes as long as all else that a test does."""
+"""An MLflow database, created once, because that takes as long as the rest of a test."""
 
 import shutil
 import warnings

@@ -1,4 +1,4 @@
-"""Scripts that call trackers as a search does, in processes of their own."""
+"""Runs scripts that call trackers like a search, each in its own process."""
 
 import os
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ knobs: {micro_batch_size: {choice: [4, 8]}, precision: {choice: [fp32, null]}, l
 
 @dataclass
 class Driver:
-    """Runs scripts with a `tracker` beside TensorBoard, as another user, without the variables of any."""
+    """Runs scripts with TensorBoard and `tracker`, as another user, without their environment variables."""
 
     directory: Path
     tracker: str
@@ -65,7 +65,7 @@ class Driver:
         return Forked(given, self.directory, inherited | quiet | who | environment, script=PROLOGUE + script)
 
     def run(self, script: str, *arguments: str, **environment: str) -> str:
-        """The output of the script; it must succeed."""
+        """Returns the output of the script, which must succeed."""
         process = self.start(script, *arguments, **environment)
         output = "".join(process.communicate(timeout=120))
         assert process.returncode == 0, output

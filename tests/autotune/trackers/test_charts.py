@@ -118,7 +118,7 @@ def test_the_summary_is_the_whole_trials() -> None:
         memory_limit_bytes=4000,
         memory_is_rising=True,
         trained_parameters=900,
-        scores={"samples": 1800.0, "bleu_4": 0.17},  # as an evaluation has them
+        scores={"samples": 1800.0, "bleu_4": 0.17},  # as in an evaluation's record
         telemetry={"gpu_energy_j": 5000.0},
     )
     assert charts.summary(Outcome(Status.COMPLETED), measurement, METRIC) == {
@@ -138,7 +138,7 @@ def test_the_summary_is_the_whole_trials() -> None:
     }
 
 
-def test_a_failures_summary_says_why_without_the_users_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failures_summary_has_its_reason_without_the_users_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/somebody")
     outcome = Outcome(Status.FAILED, Failure.OOM, "see /home/somebody/runs/1/log")
     assert charts.summary(outcome, None, METRIC) == {
@@ -163,7 +163,7 @@ def test_a_score_has_one_name_wherever_charts_are_spoken_of() -> None:
         assert charts.metrics({name: 2.5}, Metric(name)) == {charts.score(name): 2.5}
 
 
-def test_tokens_are_the_axis_where_work_is_counted_in_them() -> None:
+def test_tokens_are_the_axis_if_they_are_the_unit() -> None:
     record = {"samples": 2048, "tokens": 2048, "train_loss": 2.5}
     assert charts.metrics(record, Metric(QUALITY, unit="tokens")) == {"tokens": 2048.0, "train/loss": 2.5}
     assert charts.axes("tokens").keys() == {"tokens", "seconds"}

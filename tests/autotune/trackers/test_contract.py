@@ -1,4 +1,4 @@
-"""What every tracker does, as its own library reads its files."""
+"""The contract of all trackers, checked by reading their files with their own libraries."""
 
 import shutil
 import time
@@ -18,7 +18,7 @@ ENDED, FAILED, OPEN = "ended", "failed", "open"
 
 @dataclass
 class Run:
-    """One run: its settings as text, its curves over steps, and how it ended."""
+    """A run: its settings as text, its curves over steps, and its outcome."""
 
     state: str
     settings: dict[str, str] = field(default_factory=dict)
@@ -104,7 +104,7 @@ def read(driver: Driver) -> dict[str, Run]:
     return READERS[driver.tracker](driver.session)
 
 
-# As Ray Tune tells its callbacks, of three trials at a time: one completes, one fails, and one is lost.
+# The calls of Ray Tune for three concurrent trials: one completes, one fails, and one is lost.
 TUNE = """
 ENDS = [Outcome(Status.COMPLETED), Outcome(Status.FAILED, Failure.OOM, "CUDA out of memory")]
 with opened(tags=("r2gen", "thesis"), knobs=("micro_batch_size", "precision", "data")) as trackers:

@@ -1,4 +1,4 @@
-"""One real search, as optuna-dashboard, TensorBoard and W&B show it: their own servers are asked."""
+"""One real search in optuna-dashboard, TensorBoard and W&B, by their own servers and files."""
 
 import json
 import os
@@ -35,7 +35,7 @@ _PATIENCE_S = 240.0
 
 @contextmanager
 def serving(program: str, *arguments: str) -> Iterator[Callable[[str], Any]]:
-    """Starts a server that is installed next to Python, at a free port; it answers in JSON."""
+    """Starts a server from this environment on a free port; it answers in JSON."""
     command = [Path(sys.executable).with_name(program), *arguments, "--host", "127.0.0.1", "--port=0"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
@@ -46,7 +46,7 @@ def serving(program: str, *arguments: str) -> Iterator[Callable[[str], Any]]:
 
 
 def port_of(server: subprocess.Popen[bytes]) -> int:
-    """The port that the kernel has given it, as soon as it listens there."""
+    """Waits until the server listens, and returns its port."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         assert server.poll() is None, f"{server.args} has ended"
@@ -58,7 +58,7 @@ def port_of(server: subprocess.Popen[bytes]) -> int:
 
 
 def ask(address: str, server: subprocess.Popen[bytes]) -> Any:
-    """The answer, as soon as there is one."""
+    """Waits for an answer, and returns it."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         with suppress(OSError), urllib.request.urlopen(address, timeout=_PATIENCE_S) as answer:
@@ -70,7 +70,7 @@ def ask(address: str, server: subprocess.Popen[bytes]) -> Any:
 
 @dataclass
 class Searched:
-    """A search that has ended: its session, its output, and what a dashboard showed while it ran."""
+    """An ended search: its session, its output, and the dashboard's answer while it ran."""
 
     session: Path
     code: int
@@ -84,7 +84,7 @@ class Searched:
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
-    """A search of three trials, of which one does not fit, with optuna-dashboard open all the while."""
+    """Runs a search of three trials, one of which does not fit, while optuna-dashboard is open."""
     place = tmp_path_factory.mktemp("searched")
     (place / "space.yaml").write_text(SPACE)
     path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
@@ -137,7 +137,7 @@ def test_optuna_dashboard_has_knobs_objectives_and_constraints_by_name(searched)
 
 
 def test_tensorboard_has_a_run_for_each_trial(searched):
-    """One that ran out of memory at once has a run, and nothing to chart in it."""
+    """A trial that ran out of memory at once has a run without charts."""
     numbers = {f"{t.number:04d}" for t in searched.trials}
     charted = {f"{t.number:04d}" for t in searched.trials if t.completed}
     with serving("tensorboard", f"--logdir={searched.session / 'tensorboard'}") as tensorboard:

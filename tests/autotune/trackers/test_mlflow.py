@@ -1,4 +1,4 @@
-"""What only MLflow has: tags, tables and artifacts; its own client reads them."""
+"""Features that only MLflow has: tags, tables and artifacts, read by its own client."""
 
 import json
 import shutil
@@ -73,7 +73,7 @@ def test_an_unknown_tracker_is_refused() -> None:
     assert registry.check(["mlflow", "mlflow"]) == ("mlflow",)
 
 
-def test_a_tracker_that_is_not_installed_is_told_and_left_out(driver: Driver) -> None:
+def test_a_missing_tracker_is_reported_and_left_out(driver: Driver) -> None:
     script = """
 import sys
 sys.modules["mlflow"] = None

@@ -7,7 +7,7 @@ from autotune.judging.decisions.history import History
 from autotune.trackers import overview
 
 
-def test_a_row_says_what_was_run_and_what_came_of_it(space, make_trial):
+def test_a_row_has_configuration_and_result(space, make_trial):
     trials = [
         make_trial(0, 10.0, 0.2, peak=60, limit=80),
         make_trial(1, repeat=Repeat(0, 1)),

@@ -1,4 +1,4 @@
-"""What is written for TensorBoard is read back by TensorBoard itself."""
+"""TensorBoard's files, read back by TensorBoard itself."""
 
 import math
 import subprocess
@@ -22,7 +22,7 @@ ENDED = Outcome(Status.COMPLETED)
 
 
 def report(samples, seconds, more_records=(), **more):
-    """A report with two steps and an evaluation, at its end."""
+    """Returns a report with two steps and an evaluation."""
     records = [{"samples": n, "train_loss": 1000.0 / n, "at_s": 1.0} for n in (samples - 8, samples)]
     records += [{"samples": samples, "bleu_4": samples / 1000, "at_s": 1.0}]
     shown = Measurement(throughput=Throughput(5.0 + samples, None, 9, 9.0), samples=samples)
@@ -112,7 +112,7 @@ def test_a_hundred_steps_a_second_are_one_point_and_an_evaluation_is_never_left_
     assert points(events, "train/loss") == [(800, 1.25)]
 
 
-def test_numbers_that_are_none_are_charted_as_that(board, folder):
+def test_nan_and_infinity_are_charted(board, folder):
     board.begin("0000", {})
     board.log("0000", report(100, 1.0, telemetry={"gpu_power_w": float("nan"), "cpu_percent": 1e300}))
     board.end("0000", ENDED, None)

@@ -1,4 +1,4 @@
-"""What runs are found by."""
+"""Tags of runs."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_a_trial_is_found_by_its_precision_too() -> None:
     assert run_tags(("r2gen",), {"lr": 0.1}) == ("r2gen",)
 
 
-def test_what_wandb_does_not_take_is_cut_short_or_left_out() -> None:
+def test_tags_that_wandb_rejects_are_shortened_or_dropped() -> None:
     assert session_tags("some.module:fit", "x" * 70, ()) == ("some.module:fit", "x" * 64)
     assert session_tags("r2gen", "", ()) == ("r2gen",)
 
@@ -32,7 +32,7 @@ def test_no_tag_has_a_key_or_a_home_in_it(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("tag", ["", "  ", "x" * 65])
-def test_a_tag_that_wandb_would_not_take_is_refused(tag: str) -> None:
+def test_a_tag_that_wandb_rejects_is_refused(tag: str) -> None:
     with pytest.raises(InputError, match="--tag: a tag has 1 to 64 characters: got '"):
         check_tags(("fine", tag))
     assert check_tags(("x" * 64,)) == ("x" * 64,)

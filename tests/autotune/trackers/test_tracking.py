@@ -1,4 +1,4 @@
-"""Trackers that hang, fail or are slow, and what becomes of the search."""
+"""A search survives trackers that hang, fail or are slow."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from autotune.trials.reported import Report
 
 
 class Listener(Tracker):
-    """Keeps its calls; raises the errors that it is given, and waits for `may_go_on`."""
+    """Records its calls, raises the given errors, and waits for `may_go_on`."""
 
     title = "Listener"
 
@@ -82,7 +82,7 @@ def test_a_run_ends_as_its_last_report_says(listener, last, failed, status, fail
     assert listener.calls[-1] == ("end", "0000", status, failure)
 
 
-def test_a_call_is_repeated_after_a_recovery_and_told_once(tmp_path, caplog):
+def test_a_call_is_repeated_after_a_recovery_and_reported_once(tmp_path, caplog):
     listener = Listener(tmp_path, [OSError("gone"), OSError("gone")])
     with Trackers({"listener": listener}, "training") as trackers:
         trackers.begin("0000", {})
@@ -91,7 +91,7 @@ def test_a_call_is_repeated_after_a_recovery_and_told_once(tmp_path, caplog):
     assert caplog.messages == ["Listener: gone; the training continues"]
 
 
-def test_nothing_is_restarted_once_it_is_broken_off(tmp_path, caplog):
+def test_nothing_is_restarted_after_an_abort(tmp_path, caplog):
     listener = Listener(tmp_path, [OSError("gone")])
     with Trackers({"listener": listener}, "search") as trackers:
         trackers.break_off()
@@ -99,7 +99,7 @@ def test_nothing_is_restarted_once_it_is_broken_off(tmp_path, caplog):
     assert (listener.recovered, caplog.messages) == (0, [])
 
 
-def test_one_that_hangs_delays_nobody_and_is_abandoned_at_the_end(tmp_path, caplog):
+def test_a_hanging_tracker_delays_nothing_and_is_abandoned(tmp_path, caplog):
     hanging, other = Listener(tmp_path), Listener(tmp_path)
     hanging.may_go_on.clear()
     begun_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""What only W&B has; it is read back from the files that W&B itself would upload."""
+"""Features that only W&B has, read back from the files that it would upload."""
 
 import socket
 from collections.abc import Iterator
@@ -151,7 +151,7 @@ runs.close()
 
 
 @pytest.mark.parametrize("is_broken_off", [True, False])
-def test_what_is_broken_off_says_nothing_of_its_service(driver: Driver, is_broken_off: bool) -> None:
+def test_an_aborted_search_does_not_report_wandbs_service(driver: Driver, is_broken_off: bool) -> None:
     script = """
 import psutil
 with opened() as trackers:

@@ -1,4 +1,4 @@
-"""Reads the files of W&B's offline runs, which W&B itself would upload."""
+"""Reads the files of W&B's offline runs."""
 
 import json
 import struct
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass
 class Run:
-    """An offline run's file, read."""
+    """The contents of an offline run's file."""
 
     id: str = ""
     group: str = ""
@@ -30,7 +30,7 @@ class Run:
         return [row[name] for row in self.history if name in row]
 
     def table(self, name: str) -> list[dict[str, Any]]:
-        """The rows of a table, by the names of its columns."""
+        """Returns the rows of a table by column name."""
         logged = json.loads((self.files / self.summary[f"{name}/path"]).read_text())
         return [dict(zip(logged["columns"], row, strict=True)) for row in logged["data"]]
 
@@ -65,7 +65,7 @@ def read_run(file: Path) -> Run:
 
 
 def log_records(data: bytes) -> Iterator[bytes]:
-    """The records in LevelDB's log format: blocks of 32 KiB, in them checksum, length, kind, bytes.
+    """Yields the records of LevelDB's log format: blocks of 32 KiB with checksum, length, kind and bytes.
 
     A file that its writer has only just made holds nothing yet.
     """
@@ -79,7 +79,7 @@ def log_records(data: bytes) -> Iterator[bytes]:
         checksum, length, kind = struct.unpack_from("<IHB", data, position)
         piece = data[position + 7 : position + 7 + length]
         if kind == 0 or len(piece) < length:
-            return  # the end; what a kill cut short is not read
+            return  # the end, or a record that a kill cut short
         assert zlib.crc32(data[position + 6 : position + 7 + length]) == checksum
         position += 7 + length
         record = piece if kind in {1, 2} else record + piece  # 1 whole, 2 first, 3 middle, 4 last
@@ -92,6 +92,6 @@ def items(entries: Any) -> dict[str, Any]:
 
 
 def read_runs(directory: Path) -> list[Run]:
-    """The runs of a session by name, then in the order in which they were written."""
+    """Returns the runs of a session by name, then in the order of writing."""
     files = sorted(directory.glob("wandb/*run-*/*.wandb"), key=lambda file: file.stat().st_mtime)
     return sorted((run for run in map(read_run, files) if run.id), key=lambda run: run.name)

@@ -1,4 +1,4 @@
-"""The trainer; a worker of its loader hangs once, in the second epoch. Children import it."""
+"""R2Gen with a loader whose worker hangs once, in the second epoch. Child processes import this module."""
 
 import time
 

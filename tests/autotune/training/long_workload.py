@@ -1,4 +1,4 @@
-"""A workload that trains nothing, and meets every fault in its settings once. Children import it."""
+"""A workload that trains nothing, and meets each configured fault once. Child processes import it."""
 
 import json
 import multiprocessing
@@ -10,7 +10,7 @@ EVALUATED_EVERY = 200
 
 
 class OutOfMemoryError(RuntimeError):
-    """Recognized by its name, as torch's own is."""
+    """Is recognised by its name, like torch's own."""
 
 
 def out_of_memory(config, workdir):
@@ -31,7 +31,7 @@ def lasting(config, workdir):
 
 
 def hung(config, workdir):
-    """Waits for a process of its own that delivers nothing, as for a loader's worker."""
+    """Waits for a child process that delivers nothing, like a loader's worker that hangs."""
     worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(3600,))
     worker.start()
     (workdir / "worker").write_text(str(worker.pid))
@@ -39,7 +39,7 @@ def hung(config, workdir):
 
 
 def _keep(file, samples, met):
-    """Writes it whole or not at all: a kill may come in between."""
+    """Writes the file atomically, because a kill may come at any time."""
     new = file.with_suffix(".new")
     new.write_text(json.dumps((samples, met)))
     new.replace(file)

@@ -1,4 +1,4 @@
-"""The trainer, out of memory with more than two studies once it has a checkpoint. Children import it."""
+"""R2Gen, out of memory with more than two studies once it has a checkpoint. Child processes import it."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What is kept of a training's events."""
+"""The log of a training's events."""
 
 import json
 
@@ -15,7 +15,7 @@ def test_events_are_read_in_the_order_in_which_they_came(tmp_path):
     assert list(events.read(file)) == EVENTS
 
 
-def test_lines_that_are_no_events_are_left_out(tmp_path):
+def test_corrupt_lines_are_skipped(tmp_path):
     file = tmp_path / "events.jsonl"
     events.write(file, EVENTS[0])
     spoilt = [[], {"kind": "begun"}, {"kind": "unheard of", "at": 1, "samples": 2}, {"kind": [], "at": 1}]

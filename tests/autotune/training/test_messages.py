@@ -1,4 +1,4 @@
-"""A training as lines for people."""
+"""The messages about a training."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ MEMORY = "memory 64 MiB"
 STANDING = Standing(PLAN, samples=1000, loss=0.51234, measurement=SHOWN)
 
 
-def test_it_begins_with_what_is_trained_and_what_was_promised():
+def test_the_first_message_names_training_and_promise():
     line = "training over 4000 samples with trial 4 of session s: 8, promised 100.0 ± 5.0 samples/s"
     assert messages.begun(PLAN) == line
     assert messages.begun(replace(PLAN, promise=None, samples=None)) == "training to its own end: 8"
@@ -34,7 +34,7 @@ def test_it_begins_with_what_is_trained_and_what_was_promised():
         (replace(PLAN, samples=None), 50.0, "1,000 samples, 50.0 samples/s, loss 0.5123, memory 64 MiB"),
     ],
 )
-def test_progress_says_how_long_it_will_take_at_its_speed_of_now(plan, per_s, line):
+def test_progress_has_the_time_left_at_the_current_speed(plan, per_s, line):
     assert messages.progress(replace(STANDING, plan=plan, recent_per_s=per_s)) == line
 
 
@@ -46,7 +46,7 @@ def test_an_end_says_why():
     assert messages.ended(stopped, SHOWN, PLAN) == "interrupted after 1000 samples: was asked to stop"
 
 
-def test_what_others_took_is_told():
+def test_other_programs_use_is_reported():
     busy = replace(SHOWN, telemetry={"others_cpu_percent": 176.0, "allowed_cpus": 2.0, "gpu_throttled": 0.5})
     assert messages.meanwhile(busy) == [
         "others used 88% of the CPUs",

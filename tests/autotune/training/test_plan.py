@@ -1,4 +1,4 @@
-"""What is planned of a training, and what it takes to go on with it."""
+"""The plan of a training, and the conditions for resuming it."""
 
 from dataclasses import replace
 
@@ -50,25 +50,25 @@ def test_without_a_plan_there_is_none(place):
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"promise": {"trial": 1}}', "[" * 100_000])
-def test_a_spoilt_plan_is_said_to_be(place, text):
+def test_a_corrupt_plan_is_an_input_error(place, text):
     place.plan_file.write_text(text)
     with pytest.raises(InputError, match="is not as it was written"):
         plan.read(place)
 
 
-def test_what_was_promised_and_changed_since_stays(place):
+def test_promise_and_changes_survive_a_resumption(place):
     known = replace(PLAN, changes={"micro_batch_size": 4, "accumulation_steps": 2})
     now = replace(PLAN, promise=replace(PROMISE, throughput=Figure(1.0)), samples=8000)
     assert plan.resumed(known, now, place) == replace(known, samples=8000)
 
 
-def test_a_training_that_is_judged_by_something_else_is_not_gone_on_with(place):
+def test_a_training_with_another_metric_is_not_resumed(place):
     now = replace(PLAN, metric=Metric("loss", minimize=True))
     with pytest.raises(InputError, match=r"quality 'score', now 'loss'; minimize False, now True"):
         plan.resumed(PLAN, now, place)
 
 
-def test_another_training_is_not_gone_on_with(place):
+def test_another_training_is_not_resumed(place):
     now = replace(PLAN, settings={"micro_batch_size": 16})
     with pytest.raises(InputError, match=r"micro_batch_size 8, now 16; data 'x', now None"):
         plan.resumed(PLAN, now, place)

@@ -1,4 +1,4 @@
-"""What a whole training does about a fault is what the trainer can go on with."""
+"""A training of R2Gen recovers from its faults."""
 
 import json
 import os
@@ -28,7 +28,7 @@ SMALL = {
 
 @pytest.fixture
 def train(tmp_path, monkeypatch):
-    """Trains two epochs of ten studies with a workload of this directory; returns where, and the code."""
+    """Trains two epochs of ten studies with a workload of this directory; returns directory and exit code."""
     here = str(Path(__file__).parent)
     monkeypatch.syspath_prepend(here)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([here, os.environ.get("PYTHONPATH", "")]))
@@ -56,7 +56,7 @@ def happened(place):
 
 
 def steps(place):
-    """After how many samples they came: each study is used once in an epoch."""
+    """Checks the samples at each step: every study is used once in an epoch."""
     records = map(json.loads, place.records_file.read_text().splitlines())
     return [record["samples"] for record in records if "train_loss" in record]
 
@@ -68,8 +68,8 @@ def steps(place):
         (True, "the trainer halved its micro-batch: 2x2 instead of 4x1"),
     ],
 )
-def test_out_of_memory_it_goes_on_with_half_the_micro_batch(train, capsys, by_itself, said):
-    """In the middle of an epoch."""
+def test_out_of_memory_resumes_with_half_the_micro_batch(train, capsys, by_itself, said):
+    """The trainer runs out of memory in the middle of an epoch."""
     place, code = train("short_of_memory:fit", halve_on_oom=by_itself)
     assert code == 0
     assert said in capsys.readouterr().out
@@ -80,8 +80,8 @@ def test_out_of_memory_it_goes_on_with_half_the_micro_batch(train, capsys, by_it
     assert (state["samples"], size) == (20, 2)
 
 
-def test_a_loader_that_hangs_is_gone_on_with(train, capsys):
-    """The trainer ends it, and what was trained by then is in its checkpoint."""
+def test_a_training_with_a_hanging_loader_is_resumed(train, capsys):
+    """The trainer ends the loader, and its checkpoint has everything trained before."""
     place, code = train("hanging_loader:fit", num_workers=1, loader_timeout_s=5)
     assert code == 0
     assert (

@@ -1,4 +1,4 @@
-"""Who is shown a training how. `cli/test_train` has the panel on a real pseudo-terminal."""
+"""A training as a panel and as lines. `cli/test_train` tests the panel on a real pseudo-terminal."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def shown(console):
     return console.file.on(80, 24).left
 
 
-def test_lines_say_how_it_stands_every_half_minute(capsys, monkeypatch):
+def test_lines_show_the_status_every_half_minute(capsys, monkeypatch):
     now_s = 1000.0
     monkeypatch.setattr(screens.time, "monotonic", lambda: now_s)
     with TrainingScreen(Console(force_terminal=False)) as shows:
@@ -46,7 +46,7 @@ def test_lines_say_how_it_stands_every_half_minute(capsys, monkeypatch):
     ]
 
 
-def test_the_panel_shows_the_last_that_it_heard(terminal, monkeypatch):
+def test_the_panel_shows_the_latest_status(terminal, monkeypatch):
     monkeypatch.setattr("autotune.display.live._REFRESH_S", 0.01)
     with TrainingScreen(terminal) as shows:
         shows.say("it has begun")
@@ -130,7 +130,7 @@ def test_all_that_matters_is_there():
     ]
 
 
-def test_of_a_training_that_has_just_begun_nothing_is_made_up():
+def test_a_training_that_has_just_begun_shows_no_figures():
     assert lines(Standing(replace(PLAN, promise=None, samples=None)), width=40) == [
         "training 8",
         "on some CPU",
@@ -142,7 +142,7 @@ def test_of_a_training_that_has_just_begun_nothing_is_made_up():
     ]
 
 
-def test_a_length_that_is_not_known_leaves_its_share_and_its_end_out():
+def test_an_unknown_length_has_no_share_and_no_end():
     drawn = "\n".join(lines(replace(STANDING, plan=replace(PLAN, samples=None))))
     assert "\n3,000 samples, epoch 3.0\n" in drawn
     assert "left" not in drawn
@@ -157,7 +157,7 @@ def test_every_gpu_has_its_line():
     assert drawn[-1] == "meanwhile   the GPU was slowed down for its heat or its power"
 
 
-def test_what_it_has_changed_is_shown_instead_of_what_was_planned():
+def test_changed_settings_replace_planned_ones():
     halved = replace(PLAN, changes={"micro_batch_size": 4, "accumulation_steps": 2})
     assert lines(replace(STANDING, plan=halved))[0] == "training 4x2"
 
@@ -178,7 +178,7 @@ def test_evaluations_are_held_against_a_promise_that_counts_them(now, counts, to
     assert f"promised    100.0 ± 5.0 samples/s: {told}" in drawn
 
 
-def test_a_quality_to_minimize_is_told_in_its_own_sign():
+def test_a_quality_to_minimize_has_the_users_sign():
     plan = replace(
         PLAN, metric=Metric("score", minimize=True), promise=replace(PROMISE, quality=-0.8, least=-0.9)
     )
@@ -187,7 +187,7 @@ def test_a_quality_to_minimize_is_told_in_its_own_sign():
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
-def test_no_line_is_wider_than_the_terminal_nor_than_an_eye_follows(width):
+def test_no_line_is_wider_than_the_terminal_or_than_readable(width):
     long = replace(
         PLAN, metric=Metric("a_quality_with_a_name_as_long_as_a_terminal"), device="a device " * 20
     )

@@ -1,4 +1,4 @@
-"""How a training stands, by its records and reports."""
+"""The status of a training from its records and reports."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def evaluated(*points):
     return BEGUN.with_records({"samples": samples, "score": value} for samples, value in points)
 
 
-def test_a_report_says_how_it_stands_now():
+def test_a_report_updates_the_status():
     watch, standing = Watch(PLAN.metric, LENGTH), BEGUN
     for report in reports(300):
         watch.hear(report)
@@ -44,13 +44,13 @@ def test_the_best_is_the_first_of_the_best(minimize, best):
     assert BEGUN.best is None
 
 
-def test_what_comes_again_from_a_checkpoint_takes_the_place_of_what_came_before():
+def test_repeated_records_replace_earlier_ones():
     found = evaluated((100, 0.1), (200, 0.2), (300, 0.9), (200, 0.25))
     assert found.curve == (Point(100, 0.1), Point(200, 0.25))
     assert (found.samples, found.furthest) == (200, 300)
 
 
-def test_marks_and_what_is_no_number_are_no_points():
+def test_marks_and_non_numbers_are_no_points():
     nan = float("nan")
     records = (
         {"attempt": 1.0, "clock_s": 2.0},
@@ -83,7 +83,7 @@ def test_of_a_million_losses_some_hundreds_stay_and_the_last_is_one_of_them():
     ("samples", "per_s", "left_s"),
     [(4000, 50.0, 60.0), (None, 50.0, None), (4000, None, None), (500, 50.0, 0.0)],
 )
-def test_the_time_that_is_left_is_that_of_its_steps(samples, per_s, left_s):
+def test_the_time_left_is_of_its_steps(samples, per_s, left_s):
     plan = replace(PLAN, samples=samples)
     assert Standing(plan, samples=1000, recent_per_s=per_s, measurement=Measurement()).left_s == left_s
 

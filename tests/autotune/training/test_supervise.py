@@ -1,4 +1,4 @@
-"""Attempts at a training that follow each other, and which of them is its end."""
+"""Consecutive attempts at a training, and the one that ends it."""
 
 from types import SimpleNamespace
 
@@ -21,7 +21,7 @@ PLANNED = {"micro_batch_size": 8, "accumulation_steps": 1}
 
 @pytest.fixture
 def run(monkeypatch):
-    """Runs attempts that end so; returns the outcome, the reports that were heard and how it was resumed."""
+    """Runs attempts with these outcomes; returns the final one, the reports, and the decisions to resume."""
     monkeypatch.setattr(supervise, "_sleep", lambda *_: None)
 
     def call(*outcomes, retries=3, is_stopping=lambda heard, gone_on: False):
@@ -54,12 +54,12 @@ def test_a_training_goes_on_until_an_attempt_is_its_end(run):
     assert [dict(how.changes) for how in gone_on] == [{}, {}, halved]
 
 
-def test_without_getting_further_it_is_tried_so_often_and_no_more(run):
+def test_attempts_without_progress_are_limited(run):
     outcome, heard, gone_on = run(*[KILLED] * 5, retries=2)
     assert (outcome, len(heard), len(gone_on)) == (KILLED, 6, 2)
 
 
-def test_out_of_the_machines_memory_it_is_halved_once_waiting_has_not_helped(run):
+def test_if_the_machines_memory_stays_short_the_batch_is_halved(run):
     machine = failures.killed_inside("its loader's worker has ended")
     outcome, _, gone_on = run(*[machine] * 6, COMPLETED, retries=2)
     assert outcome == COMPLETED
@@ -75,19 +75,19 @@ def test_what_was_halved_is_retried_as_often_as_before(run):
 
 
 @pytest.mark.parametrize("fault", [KILLED, PASSING, SHORT, failures.lost("it received a SIGTERM")])
-def test_a_fault_while_it_is_asked_to_stop_leaves_a_training_that_can_be_gone_on_with(run, fault):
-    """As where a whole job is ended: its every process gets the signal."""
+def test_a_fault_while_stopping_leaves_a_resumable_training(run, fault):
+    """As if a job were ended: each of its processes gets the signal."""
     outcome, _, gone_on = run(fault, is_stopping=lambda heard, _: len(heard) == 2)
     assert outcome == Outcome(Status.INTERRUPTED, reason=fault.reason)
     assert gone_on == []
 
 
 @pytest.mark.parametrize("end", [COMPLETED, failures.failed(Failure.DIVERGED, "the loss is nan")])
-def test_an_end_is_one_although_it_was_asked_to_stop(run, end):
+def test_a_training_that_ends_while_stopping_has_ended(run, end):
     assert run(end, is_stopping=lambda heard, _: len(heard) > 0)[0] == end
 
 
-def test_who_is_asked_to_stop_between_two_attempts_begins_none(run):
+def test_no_attempt_begins_after_a_stop(run):
     outcome, heard, _ = run(KILLED, COMPLETED, is_stopping=lambda _, gone_on: len(gone_on) > 0)
     assert (outcome.status, len(heard)) == (Status.INTERRUPTED, 2)
 
@@ -106,14 +106,14 @@ def failed(failure, reason="", shortage=None, *, is_passing=False):
         Outcome(Status.COMPLETED),
         failed(Failure.DIVERGED, "the loss is nan"),
         failed(Failure.ERROR, "ValueError: image 7 has no caption"),
-        failed(Failure.ERROR, "OSError: [Errno 5] Input/output error"),  # words decide nothing here
+        failed(Failure.ERROR, "OSError: [Errno 5] Input/output error"),  # the text does not decide
     ],
 )
-def test_what_another_attempt_would_meet_again_is_the_end(outcome):
+def test_a_permanent_fault_is_the_end(outcome):
     assert answer(outcome, SETTINGS, Tried(1, 100), most=3) is None
 
 
-def test_a_passing_fault_is_tried_again_as_it_was():
+def test_a_transient_fault_is_retried_unchanged():
     found = answer(failed(Failure.ERROR, is_passing=True), SETTINGS, Tried(1, 100), most=3)
     assert found is not None
     assert (dict(found.changes), found.wait_s) == ({}, 2.0)
@@ -127,11 +127,11 @@ def test_a_passing_fault_is_tried_again_as_it_was():
         failed(Failure.OOM, "a loader's worker was killed", Shortage.KILLED_WORKER),
     ],
 )
-def test_what_was_ended_from_outside_or_hung_is_tried_again(outcome):
+def test_interrupted_and_hung_attempts_are_retried(outcome):
     assert answer(outcome, SETTINGS, Tried(1, 100), most=3) is not None
 
 
-def test_attempts_that_come_no_further_are_bounded_and_wait_longer_and_longer():
+def test_attempts_without_progress_are_bounded_with_growing_waits():
     outcome, tried, waits = Outcome(Status.INTERRUPTED, Failure.LOST), Tried(), []
     for _ in range(5):
         tried = tried.after(100)
@@ -140,12 +140,12 @@ def test_attempts_that_come_no_further_are_bounded_and_wait_longer_and_longer():
     assert waits == [2.0, 4.0, 8.0, None, None]
 
 
-def test_who_comes_further_may_be_tried_for_ever():
+def test_attempts_with_progress_are_unlimited():
     outcome, tried = Outcome(Status.INTERRUPTED, Failure.LOST), Tried()
     for samples in range(100, 2000, 100):
         tried = tried.after(samples)
         assert answer(outcome, SETTINGS, tried, most=3) is not None
-    assert answer(outcome, SETTINGS, tried.after(10), most=3) is not None  # nothing is forgotten of the best
+    assert answer(outcome, SETTINGS, tried.after(10), most=3) is not None  # the furthest progress counts
     assert tried.after(10).samples == 1900
 
 
@@ -166,7 +166,7 @@ def test_out_of_memory_halves_the_micro_batch_and_keeps_the_effective_one():
         (failed(Failure.TIMEOUT, "no record for 300 s"), 4, None),
     ],
 )
-def test_what_others_may_have_taken_of_the_memory_is_waited_for_before_it_is_halved(outcome, times, sizes):
+def test_short_machine_memory_is_waited_for_before_halving(outcome, times, sizes):
     found = answer(outcome, SETTINGS, Tried(times, 100), most=3)
     assert (found and dict(found.changes)) == sizes
 
@@ -180,5 +180,5 @@ def test_what_others_may_have_taken_of_the_memory_is_waited_for_before_it_is_hal
         {"learning_rate": 1e-3},
     ],
 )
-def test_what_cannot_be_halved_is_the_end(settings):
+def test_a_batch_that_cannot_be_halved_is_the_end(settings):
     assert answer(failed(Failure.OOM, "out of memory"), settings, Tried(1, 100), most=3) is None

@@ -1,4 +1,4 @@
-"""What is said of a training while it runs."""
+"""The messages about a training while it runs."""
 
 import random
 import re
@@ -20,7 +20,7 @@ MIB = 2**20
 def reports(
     seconds, *, begun=0, rate=lambda s: 100.0, held=lambda s: 500 * MIB, free=8 * 2**30, seen=lambda s: {}
 ):
-    """A report a second, of two steps, with an evaluation every 200 s; figures by the second."""
+    """Yields a report of two steps every second, with an evaluation every 200 s."""
     rng, samples, at_s = random.Random(0), begun, 0.0
     for second in range(seconds):
         records = []
@@ -40,11 +40,11 @@ def heard(told, length=LENGTH):
     return [(report.samples, said) for report in told for said in watch.hear(report)]
 
 
-def test_of_a_steady_training_nothing_is_said():
+def test_a_steady_training_has_no_messages():
     assert heard(reports(4000)) == []
 
 
-def test_a_neighbour_is_told_once_and_named():
+def test_a_neighbour_is_reported_once_by_name():
     found = heard(
         reports(
             5400,
@@ -55,11 +55,11 @@ def test_a_neighbour_is_told_once_and_named():
     ((samples, said),) = found
     assert (said.kind, "likely cause: a neighbour" in said.text) == (Kind.DRIFT, True)
     assert "40% slower" in said.text
-    assert 200_000 < samples < 300_000  # within half an hour of it
+    assert 200_000 < samples < 300_000  # within half an hour of the change
 
 
-def test_its_speed_is_the_one_of_now():
-    """Not the mean of the training: a neighbour that comes after an hour is seen within minutes."""
+def test_the_recent_speed_is_current():
+    """A neighbour that comes after an hour is noticed within minutes, unlike in the mean speed."""
     watch = Watch(Metric("score"), LENGTH)
     assert watch.recent_per_s is None
     for report in reports(4000, rate=lambda s: 100.0 if s < 3600 else 10.0):
@@ -68,7 +68,7 @@ def test_its_speed_is_the_one_of_now():
 
 
 def leaking(per_sample):
-    """Reports of 100 samples a second. Free memory is what it was at the start less what has leaked."""
+    """Yields reports of 100 samples a second; free memory shrinks by the leak."""
     for r in reports(600):
         grown = per_sample * 100 * r.elapsed_s
         telemetry = {
@@ -88,8 +88,8 @@ def test_a_leak_is_foretold_by_when_memory_is_full(per_sample):
     assert said_full == pytest.approx(8 * 2**30 / per_sample, rel=0.2)
 
 
-def test_of_a_training_whose_length_nobody_knows_it_is_said_how_soon_memory_is_full():
-    """Once a fourth of the way there has surely passed."""
+def test_a_training_of_unknown_length_hears_when_memory_is_full():
+    """It is foretold after at most a quarter of the way."""
     found = heard(leaking(100_000.0), Length(None, None))
     ((samples, said),) = found
     at_this_slope = r"full after (\d+) samples, in about (\d+)m (\d+)s of training$"
@@ -101,17 +101,17 @@ def test_of_a_training_whose_length_nobody_knows_it_is_said_how_soon_memory_is_f
     assert heard(leaking(1000.0), Length(None, None)) == []
 
 
-def test_of_a_leak_that_a_training_outlasts_nothing_is_said():
+def test_a_leak_that_does_not_fill_memory_is_not_reported():
     told = reports(600, held=lambda s: 500 * MIB + 1000 * s)
     assert heard(told) == []
 
 
-def test_before_an_epoch_is_over_what_grows_may_be_a_cache():
+def test_growth_within_the_first_epoch_is_not_reported():
     told = reports(600, held=lambda s: 500 * MIB + 10 * MIB * s)
     assert heard(told, LENGTH._replace(epoch=10**6)) == []
 
 
-def test_a_process_that_goes_on_has_an_epoch_to_fill_its_caches_too():
+def test_a_resumed_process_gets_an_epoch_to_fill_its_caches():
     growing = {"begun": 5 * 10**6, "held": lambda s: 500 * MIB + 10 * MIB * s}
     length = LENGTH._replace(epoch=20_000)
     assert heard(reports(180, **growing), length) == []
@@ -127,7 +127,7 @@ def heard_of(records):
 
 @pytest.mark.parametrize(("beside", "trained"), [({"val_loss": 1.0}, 0), ({"is_compiling": True}, 200)])
 def test_only_steps_make_a_speed(beside, trained):
-    """Every step of 12 s is a window; in between something of 30 s is none, such as a second evaluation."""
+    """Each step of 12 s is a window; a pause of 30 s between them, such as an evaluation, is not."""
     records, samples, at_s = [], 0, 0.0
     for step in range(240):
         samples, at_s = samples + 1200, at_s + 12.0
@@ -147,13 +147,13 @@ SETTINGS = {"micro_batch_size": 16, "accumulation_steps": 2}
         (SETTINGS, [None, 8, 8, None, 8, 4, None, 4], ["8x4 instead of 16x2", "4x8 instead of 8x4"]),
         (SETTINGS, [16, 16], []),
         (SETTINGS, [8, 8, 16, 16, 8, 8], ["8x4 instead of 16x2"]),
-        (SETTINGS, [16, 11, 16, 16, 11, 16], []),  # what is left for the last batch of an epoch
+        (SETTINGS, [16, 11, 16, 16, 11, 16], []),  # the last batch of an epoch is smaller
         (SETTINGS, [0, 0, -1, -1, "8", "8", float("nan"), float("nan"), True, True], []),
         ({"micro_batch_size": 5}, [3, 3], ["3x2 instead of 5x1"]),
         ({"learning_rate": 1e-3}, [8, 8], []),
     ],
 )
-def test_a_smaller_micro_batch_is_told_once(settings, sizes, said):
+def test_a_smaller_micro_batch_is_reported_once(settings, sizes, said):
     known = MicroBatch(settings)
     records = [{"samples": 1} if size is None else {"samples": 1, "micro_batch_size": size} for size in sizes]
     told = [text for record in records if (text := known.hear(record))]

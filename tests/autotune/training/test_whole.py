@@ -1,4 +1,4 @@
-"""What a whole training keeps of its attempts."""
+"""A whole training keeps the results of its attempts."""
 
 import errno
 import json
@@ -33,7 +33,7 @@ HALVED = GoOn(0.0, "goes on with micro-batches of 8x4", {"micro_batch_size": 8, 
 
 @pytest.fixture
 def train(tmp_path, monkeypatch):
-    """Trains with attempts that give these reports, and the last; returns its events, and the output."""
+    """Trains with attempts that give these reports; returns the last report, the events and the output."""
 
     def call(*attempts, last=END):
         def run(order_with, *_, hear, going_on, **__):
@@ -63,7 +63,7 @@ def test_other_settings_have_a_speed_of_their_own(train):
 
 
 def smaller(told, size):
-    """The same records, of a trainer that has halved its micro-batches."""
+    """Returns the same records from a trainer that has halved its micro-batches."""
     for report in told:
         records = tuple({**record, "micro_batch_size": size} for record in report.records)
         yield replace(report, records=records)
@@ -76,27 +76,27 @@ def test_a_trainer_that_halves_its_micro_batches_has_another_speed_from_there_on
     assert found[1].text.startswith("the trainer halved its micro-batch: 4x2 instead of 8x1")
 
 
-def test_of_what_was_halved_before_it_was_gone_on_with_nothing_is_said(train, tmp_path):
+def test_batches_halved_before_a_resumption_are_not_reported(train, tmp_path):
     halved = [{"samples": 400 + 8 * n, "at_s": 2.0 + n, "micro_batch_size": 4} for n in range(2)]
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in halved))
     found, _ = train(smaller(reports(2), 4))
     assert [event.kind for event in found] == [Kind.CONTINUED, Kind.ENDED]
 
 
-def test_a_training_that_is_gone_on_with_begins_where_its_records_end(train, tmp_path):
+def test_a_resumed_training_begins_where_its_records_end(train, tmp_path):
     records = [{"attempt": 1.0, "clock_s": 1.0}, {"samples": 400, "at_s": 2.0}, {"samples": 320, "at_s": 3.0}]
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     found, _ = train(reports(1, begun=320))
     assert (found[0].kind, found[0].samples) == (Kind.CONTINUED, 400)
 
 
-def test_one_that_was_interrupted_has_not_ended_whoever_interrupted_it(train):
-    """The next --resume goes on with it; a verdict there is then on an earlier attempt."""
+def test_an_interrupted_training_has_not_ended(train):
+    """The next --resume continues it; the verdict is then an earlier attempt's."""
     found, _ = train(reports(2), last=replace(END, outcome=Outcome(Status.INTERRUPTED)))
     assert [event.kind for event in found] == [Kind.BEGUN, Kind.STOPPED]
 
 
-def test_a_full_disk_takes_no_more_than_the_events_and_the_plan(train, monkeypatch):
+def test_a_full_disk_costs_only_events_and_the_plan(train, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -56,7 +56,7 @@ def test_a_later_file_of_a_reader_replaces_only_answers_on_the_same_reports(tmp_
         (saved(marks={"x": {"mark": "correct", "note": 7}}), "marks.x.note: Input should be a valid string"),
     ],
 )
-def test_what_is_no_answers_is_refused_in_a_line(tmp_path: Path, text: str, reason: str) -> None:
+def test_a_file_without_answers_is_refused_in_a_line(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "answers.json").write_text(text)
     with pytest.raises(InputError) as refused:
         answers.read(tmp_path)

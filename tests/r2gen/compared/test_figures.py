@@ -33,7 +33,7 @@ def test_precision_and_recall_are_those_of_all_findings_together() -> None:
     assert figures.figures({"bf16": entries}).rows[0][:4] == ("bf16", "25%", "50%", "33%")
 
 
-def test_what_has_no_findings_has_no_precision() -> None:
+def test_reports_without_findings_have_no_precision() -> None:
     found = figures.figures({"silent": [entry(1, true=("a",))], "healthy": [entry(1)]})
     assert found.rows[0][1:4] == (NOTHING, "0%", "0%")
     assert found.rows[1][1:4] == (NOTHING, NOTHING, NOTHING)

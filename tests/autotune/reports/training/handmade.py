@@ -1,4 +1,4 @@
-"""A training's directory made by hand: two attempts, and an evaluation after every 200 samples."""
+"""A handmade training directory: two attempts, and an evaluation after every 200 samples."""
 
 import json
 import math
@@ -47,7 +47,7 @@ PLAN = Plan(
 
 
 def steps(begun: float, clock_s: float, first: int, last: int) -> list[dict[str, Any]]:
-    """An attempt's mark and its records."""
+    """Returns an attempt's mark and its records."""
     found: list[dict[str, Any]] = [{"attempt": begun, "clock_s": clock_s}]
     at_s = clock_s + 3.0
     for samples in range(first + BATCH, last + 1, BATCH):
@@ -71,7 +71,7 @@ def steps(begun: float, clock_s: float, first: int, last: int) -> list[dict[str,
 
 
 def telemetry(begun: float, samples: range) -> list[dict[str, float]]:
-    """A sample for every ten seconds."""
+    """Returns telemetry, one sample every ten seconds."""
     return [
         {
             "at": begun + 10.0 * n,
@@ -92,7 +92,7 @@ def telemetry(begun: float, samples: range) -> list[dict[str, float]]:
 
 
 def measured(records: list[dict[str, Any]]) -> Measurement:
-    """What the last process knew: the records, and what it might take."""
+    """Returns the last process's measurement: from its records, with its memory limit."""
     progress = Progress(PLAN.metric, PLAN.settings)
     for record in records:
         progress.count(record)
@@ -100,7 +100,7 @@ def measured(records: list[dict[str, Any]]) -> Measurement:
 
 
 def write(root: Path, *, ended: bool = True) -> TrainingDir:
-    """A training that was killed after 1000 of its samples; it was resumed from 800 and ran to its end."""
+    """Returns a training that was killed after 1000 samples, resumed from 800, and ran to its end."""
     root.mkdir(parents=True, exist_ok=True)
     place = TrainingDir(root)
     plan.write(place, PLAN)

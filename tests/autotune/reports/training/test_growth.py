@@ -1,4 +1,4 @@
-"""How much memory a training uses the longer it runs: of its last process, with how sure that is."""
+"""The growth of a training's memory in its last process, and its uncertainty."""
 
 import random
 from dataclasses import replace
@@ -19,7 +19,7 @@ ATTEMPTS = [Attempt(1000.0, 0.0, 500.0), Attempt(5000.0, 500.0, 2500.0)]
 
 
 def seen(**held):
-    """What the second process holds, by its name, over the samples; the first one held far more."""
+    """Returns the second process's memory over samples, by name; the first one used far more."""
     rng = random.Random(0)
     return {
         name: [CurvePoint(8 * n, 10.0 * n, 9000.0 * MIB) for n in range(51)]
@@ -39,14 +39,14 @@ def test_growth_is_of_the_last_process_and_says_when_memory_is_full():
     assert found.full.samples == pytest.approx(3992, rel=0.05)
 
 
-def test_what_does_not_surely_grow_is_never_full():
+def test_memory_without_significant_growth_is_never_full():
     shown = seen(gpu_memory_used_bytes=lambda _: 500 * MIB, gpu_memory_free_bytes=lambda _: 100 * MIB)
     (found,) = series.growth(shown, ATTEMPTS)
     assert (found.memory, found.full) == ("the GPU's memory", None)
     assert found.slope.low <= 0 <= found.slope.high
 
 
-def test_of_a_process_that_was_hardly_seen_nothing_is_said():
+def test_a_process_with_few_points_has_no_growth():
     shown = seen(host_rss_bytes=lambda samples: samples * MIB)
     assert not list(series.growth(shown, [*ATTEMPTS, Attempt(9000.0, 2400.0, 2600.0)]))
     assert not list(series.growth({}, []))
@@ -68,7 +68,7 @@ def test_of_a_process_that_was_hardly_seen_nothing_is_said():
         ),
     ],
 )
-def test_it_is_told_beside_the_peak(tmp_path, slope, full, told):
+def test_growth_is_shown_with_the_peak(tmp_path, slope, full, told):
     found = read.read(handmade.write(tmp_path / "t").root)
     assert found.growth == ()
     shown = replace(found, growth=(Growth("the host's memory", slope, full),))

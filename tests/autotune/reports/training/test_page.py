@@ -59,7 +59,7 @@ def test_every_plot_has_its_figures_in_words_and_in_a_table(whole):
     assert len(drawn) == 12
     assert all(values["aria-label"] for values in drawn)
     tables = {name for name in whole.ids if name.startswith("table-")}
-    assert len(tables) == 10  # those of the loss and of the quality have both of their plots
+    assert len(tables) == 10  # loss and quality have one each for their two plots
     links = {values["href"][1:] for values in whole.all("a")}
     assert links <= set(whole.ids)
 
@@ -71,12 +71,12 @@ def test_every_plot_has_its_figures_in_words_and_in_a_table(whole):
         (Answer.UNDECIDED, "≈ Not decided The training has not shown whether it keeps what session iu"),
     ],
 )
-def test_the_verdict_is_told_without_colour(found, answer, said):
+def test_the_verdict_is_distinguishable_without_colour(found, answer, said):
     told = replace(found, promised=replace(found.promised, answer=answer))
     assert said in words_of(Page(page.render(told)).texts["answer"])
 
 
-def test_without_a_promise_figures_are_shown_all_the_same(found):
+def test_figures_are_shown_without_a_promise(found):
     told = words_of(Page(page.render(replace(found, promised=None))).texts["answer"])
     assert "Nothing was promised" in told
     assert "Promised and found" not in told
@@ -86,7 +86,7 @@ def test_without_a_promise_figures_are_shown_all_the_same(found):
 SLOWER = Happened(2.0, 800, 90.0, Kind.DRIFT, "12% slower since 800 samples; likely cause: a neighbour")
 
 
-def test_a_terminal_gets_a_line_for_every_figure_and_what_may_be_why(found):
+def test_a_terminal_gets_a_line_for_every_figure_and_possible_reasons(found):
     told = replace(found, events=(*found.events, SLOWER))
     assert wording.printed(told) == [
         "Held: what session iu promised of trial 11",
@@ -96,25 +96,25 @@ def test_a_terminal_gets_a_line_for_every_figure_and_what_may_be_why(found):
     assert wording.printed(replace(told, promised=None)) == []
 
 
-def test_what_was_not_come_to_yet_is_a_dash(found):
+def test_figures_that_are_not_measured_yet_are_dashes(found):
     missing = tuple(replace(one, answer=Answer.UNDECIDED, found=None) for one in found.promised.kept)
     told = replace(found, promised=replace(found.promised, answer=Answer.UNDECIDED, kept=missing))
     assert {row[2] for row in wording.promised(told).rows} == {words.NOTHING}
     assert "There is nothing yet to compare with" in wording.sentence(told)
 
 
-def test_what_an_evaluation_has_beside_its_scores_is_none_of_them(found):
+def test_an_evaluations_other_figures_are_not_scores(found):
     assert [name for name, _ in wording.scores(found)] == ["BLEU-4", "ROUGE-L"]
 
 
-def test_what_slowed_it_down_stands_beside_the_verdict(found, whole):
+def test_the_verdict_comes_with_what_slowed_it_down(found, whole):
     told = replace(found, events=(*found.events, SLOWER))
     assert "Seen meanwhile 12% slower" in words_of(Page(page.render(told)).texts["answer"])
     assert "- 12% slower since 800 samples" in markdown.render(told)
     assert "Seen meanwhile" not in whole.texts["answer"]
 
 
-def test_what_is_not_there_yet_says_how_to_look_again(found):
+def test_missing_figures_say_how_to_update_the_report(found):
     begun = replace(found, state="running", outcome=None, curves=Curves(), events=())
     shown = Page(page.render(begun))
     for name in ("learning", "speed", "machine"):
@@ -123,7 +123,7 @@ def test_what_is_not_there_yet_says_how_to_look_again(found):
         )
 
 
-def test_events_are_marked_but_for_its_begin_and_its_end(found):
+def test_events_are_marked_except_begin_and_end(found):
     drawn, _ = plots.speed(found)
     told = drawn.data[-1]
     assert [found.events[n].seconds / 60 for n in (1, 2)] == told["x"]
@@ -133,15 +133,15 @@ def test_events_are_marked_but_for_its_begin_and_its_end(found):
     assert (len(drawn.data), len(drawn.legend)) == (1, 2)
 
 
-def test_all_over_time_have_one_axis_whatever_was_seen_when(found):
+def test_all_plots_over_time_share_one_axis(found):
     drawn = [*plots.learning(found), *plots.speed(found), *plots.machine(found)]
     ranges = [tuple(p.layout["xaxis"]["range"]) for p in drawn if p.id.endswith("-time")]
     assert len(ranges) == 9
     assert len(set(ranges)) == 1
 
 
-def test_the_parts_of_a_step_add_up_to_the_time_of_a_sample(found):
-    """A step of 8 samples takes 0.5 s; of what is known of it a fourth is spent waiting for data."""
+def test_phases_add_up_to_the_time_of_a_sample(found):
+    """A step of 8 samples takes 0.5 s, a quarter of it waiting for data."""
     _, drawn = plots.speed(found)
     data, forward = (trace["y"] for trace in drawn.data[:2])
     assert [mark.label for mark in drawn.legend[:2]] == ["data", "forward"]
@@ -155,7 +155,7 @@ def test_the_parts_of_a_step_add_up_to_the_time_of_a_sample(found):
     assert [plot.id for plot in plots.speed(silent)] == ["speed-time"]
 
 
-def test_processors_are_counted_in_what_the_training_may_use(found):
+def test_cpu_use_is_relative_to_the_allowed_cpus(found):
     use = next(plot for plot in plots.machine(found) if plot.id == "use-time")
     assert max(use.data[0]["y"]) == 170.0 / 4
 
@@ -168,14 +168,14 @@ def test_a_gpu_of_several_is_named(found):
     assert power.legend[0].label == "GPU"
 
 
-def test_scores_are_what_an_evaluation_has_found(found):
+def test_scores_are_the_last_evaluations(found):
     scores = {"bleu_4": 0.2, "memory_children_bytes": 1.1e9, "memory_context_bytes": 5e8, "epoch": 3.0}
     assert wording.scores(replace(found, measured=replace(found.measured, scores=scores))) == [
         ("BLEU-4", "0.2000")
     ]
 
 
-def test_the_best_evaluation_is_told_where_it_is_not_the_last(found):
+def test_the_best_evaluation_is_shown_if_it_is_not_the_last(found):
     points = (CurvePoint(200, 1.0, 0.2), CurvePoint(400, 2.0, 0.3), CurvePoint(600, 3.0, 0.1))
     told = replace(found, curves=replace(found.curves, quality=points))
     assert dict(wording.figures(told))["BLEU-4"] == "0.1000, the best 0.3000 after 400 samples"
@@ -183,7 +183,7 @@ def test_the_best_evaluation_is_told_where_it_is_not_the_last(found):
     assert dict(wording.figures(loss))["val_loss"] == "0.1000"
 
 
-def test_of_many_evaluations_the_best_is_told_and_the_plots_have_what_they_can_show(found):
+def test_many_evaluations_are_thinned_in_plots_and_keep_the_best(found):
     points = tuple(CurvePoint(n, float(n), 0.9 if n == 7 else 0.1) for n in range(20_000))
     told = replace(found, curves=replace(found.curves, quality=points))
     assert dict(wording.figures(told))["BLEU-4"] == "0.1000, the best 0.9000 after 7 samples"

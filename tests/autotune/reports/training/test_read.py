@@ -1,4 +1,4 @@
-"""A training on its disk, read: over, stopped, running, and spoilt."""
+"""Reports read from training directories: ended, stopped, running, and corrupt."""
 
 import json
 from dataclasses import replace
@@ -41,20 +41,20 @@ def test_a_training_that_has_ended(ended):
     )
     assert (found.attempts, found.measured.samples, found.planned) == (2, 2000, 2000)
     assert 190 <= found.repeated <= 200
-    assert found.measured.memory_limit_bytes == 16 * 2**30  # which only its last process knew
+    assert found.measured.memory_limit_bytes == 16 * 2**30  # only its last process knew it
     assert found.settings["micro_batch_size"] == 4
     assert [event.kind for event in found.events] == ["begun", "retried", "continued", "ended"]
     assert found.events[1].seconds == found.events[2].seconds  # a day passed between them
 
 
-def test_a_training_that_was_killed_is_held_to_its_promise_so_far(killed):
+def test_a_killed_training_is_compared_with_its_promise(killed):
     found = read.read(killed.root)
     assert (found.state, found.outcome) == ("interrupted", None)
     assert found.promised.answer is Answer.HELD
     assert found.measured.samples == 1000
 
 
-def test_memory_is_held_to_its_promise_without_subprocesses_while_it_runs_too(killed):
+def test_memory_is_compared_with_its_promise_without_subprocesses(killed):
     lines = killed.records_file.read_text().replace(
         '"memory_peak_bytes": ', '"memory_children_bytes": 1073741824, "memory_peak_bytes": '
     )
@@ -64,8 +64,8 @@ def test_memory_is_held_to_its_promise_without_subprocesses_while_it_runs_too(ki
     assert found.promised.answer is Answer.HELD
 
 
-def test_a_speed_that_was_promised_with_evaluations_is_held_to_that_while_it_runs_too(killed):
-    """A step takes 0.5 s, and an evaluation 4 s after every 25 of them."""
+def test_a_speed_promised_with_evaluations_is_compared_with_them(killed):
+    """A step takes 0.5 s; after every 25 steps an evaluation takes 4 s."""
     known = plan.read(killed)
     wall = replace(
         known,
@@ -77,13 +77,13 @@ def test_a_speed_that_was_promised_with_evaluations_is_held_to_that_while_it_run
     assert {one.what: one.answer for one in found.promised.kept}["speed"] is Answer.HELD
     assert found.measured.throughput.samples_per_s == pytest.approx(handmade.EVERY / 16.5)
     assert dict(wording.figures(found))["samples/s, evaluations included"].startswith("12.1")
-    assert "promised" not in plots.speed(found)[0].label  # which is of steps alone
+    assert "promised" not in plots.speed(found)[0].label  # it excludes evaluations
     plan.write(killed, replace(wall, metric=known.metric))
     kept = read.read(killed.root).promised.kept
     assert next(one.text for one in kept if one.what == "speed").endswith("32% faster")
 
 
-def test_steps_that_were_left_out_are_counted(killed):
+def test_skipped_steps_are_counted(killed):
     """A step takes 0.5 s, and an evaluation 4 s."""
     mark, *records = read_records(killed)
     thin = Thinner("bleu_4", 200.0)
@@ -95,7 +95,7 @@ def test_steps_that_were_left_out_are_counted(killed):
     assert dict(wording.figures(found))["optimizer steps/s, evaluations left out"] == "2.0"
 
 
-def test_how_large_the_model_and_its_checkpoints_are_is_told(killed):
+def test_sizes_of_model_and_checkpoints_are_shown(killed):
     before = dict(wording.figures(read.read(killed.root)))
     assert not {"trained parameters", "checkpoints, and what else is in work"} & before.keys()
     lines = killed.records_file.read_text().replace(
@@ -109,8 +109,8 @@ def test_how_large_the_model_and_its_checkpoints_are_is_told(killed):
     assert found["checkpoints, and what else is in work"] == "3 MiB"
 
 
-def test_how_memory_has_grown_is_told(killed):
-    """By a MiB a sample, as its telemetry says."""
+def test_growth_of_memory_is_shown(killed):
+    """It grows by 1 MiB per sample."""
     lines = handmade.telemetry(handmade.BEGUN, range(0, 1000, 16))
     killed.telemetry_file.write_text(
         "".join(json.dumps({**line, "at": handmade.BEGUN + n + 1}) + "\n" for n, line in enumerate(lines))
@@ -121,14 +121,14 @@ def test_how_memory_has_grown_is_told(killed):
     assert dict(wording.figures(found))["use of the GPU's memory"] == "no growth that is sure"
 
 
-def test_a_training_that_was_gone_on_with_elsewhere_is_not_held_to_the_speed_of_before(killed):
+def test_a_training_resumed_on_another_device_is_not_compared_with_the_old_speed(killed):
     plan.write(killed, replace(plan.read(killed), device="another GPU"))
     found = {one.what: one for one in read.read(killed.root).promised.kept}
     assert found["speed"].answer is Answer.UNDECIDED
     assert found["speed"].text.endswith("promised on some GPU, trained on another GPU")
 
 
-def test_what_others_took_is_of_all_attempts(ended):
+def test_other_programs_use_is_averaged_over_all_attempts(ended):
     def busy(line):
         sample = json.loads(line)
         busy = {"others_cpu_percent": 400.0} if sample and sample["at"] < handmade.AGAIN else {}
@@ -139,7 +139,7 @@ def test_what_others_took_is_of_all_attempts(ended):
     assert "others used" in markdown.render(read.read(ended.root))
 
 
-def test_what_others_took_of_the_machine_is_said_while_it_runs_too(killed):
+def test_other_programs_use_is_shown_while_it_runs(killed):
     assert "others used" not in markdown.render(read.read(killed.root))
     lines = killed.telemetry_file.read_text().replace(
         '"others_cpu_percent": 12.0', '"others_cpu_percent": 200.0'
@@ -148,7 +148,7 @@ def test_what_others_took_of_the_machine_is_said_while_it_runs_too(killed):
     assert "- others used 50% of the CPUs" in markdown.render(read.read(killed.root))
 
 
-def test_a_training_that_runs_is_not_disturbed(killed):
+def test_a_running_training_is_not_disturbed(killed):
     before = {file: file.read_bytes() for file in killed.root.rglob("*") if file.is_file()}
     with lock.locked(killed.lock_file, "training"):
         assert read.read(killed.root).state == "running"
@@ -164,7 +164,7 @@ def test_a_training_that_failed_has_kept_no_promise(ended):
     assert (outcome.status, found.promised.answer) == (Status.COMPLETED, Answer.UNDECIDED)
 
 
-def test_a_training_that_was_killed_as_it_completed_has_ended(ended):
+def test_a_training_killed_after_its_completion_has_ended(ended):
     lines = ended.events_file.read_text().splitlines(keepends=True)
     ended.events_file.write_text("".join(lines[:-1]))  # the verdict is written before the event
     found = read.read(ended.root)
@@ -172,7 +172,7 @@ def test_a_training_that_was_killed_as_it_completed_has_ended(ended):
     assert found.events[-1].kind is Kind.CONTINUED
 
 
-def test_the_verdict_on_an_attempt_that_was_gone_on_with_is_none_on_the_training(ended):
+def test_a_resumed_attempts_verdict_is_not_the_trainings(ended):
     then = Outcome(Status.FAILED, Failure.ERROR, "CUDA error")
     identity.write_verdict(ended, then, read.read(ended.root).measured)
     assert read.read(ended.root).outcome == then
@@ -180,14 +180,14 @@ def test_the_verdict_on_an_attempt_that_was_gone_on_with_is_none_on_the_training
     assert read.read(ended.root).outcome is None
 
 
-def test_the_verdict_on_an_earlier_attempt_is_none_on_a_training_that_was_given_up(ended):
-    """The last attempt was killed, which leaves no verdict."""
+def test_an_earlier_attempts_verdict_is_not_an_abandoned_trainings(ended):
+    """A killed attempt leaves no verdict."""
     then = Outcome(Status.FAILED, Failure.ERROR, "CUDA error")
     identity.write_verdict(ended, then, Measurement(samples=700))
     assert read.read(ended.root).outcome is None
 
 
-def test_what_has_only_begun_says_so(killed):
+def test_a_training_without_records_says_so(killed):
     for file in (killed.records_file, killed.telemetry_file):
         file.unlink()
     found = read.read(killed.root)
@@ -198,7 +198,7 @@ def test_what_has_only_begun_says_so(killed):
     assert "No speed is known yet" in page.render(found)
 
 
-def test_another_directory_is_no_training(tmp_path):
+def test_another_directory_is_refused(tmp_path):
     with pytest.raises(InputError, match="is not the directory of a training"):
         read.read(tmp_path)
 

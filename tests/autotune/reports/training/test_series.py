@@ -1,4 +1,4 @@
-"""Curves on the time in which a training ran."""
+"""Curves over the seconds of training."""
 
 import pytest
 
@@ -40,11 +40,11 @@ def test_no_time_passes_between_two_attempts():
     ("at", "seconds"),
     [(900.0, 0.0), (1000.0, 0.0), (1007.5, 7.5), (5000.0, 12.0), (9004.0, 16.0), (9999.0, 17.0)],
 )
-def test_a_moment_is_so_far_into_the_training(at, seconds):
+def test_a_moment_is_converted_to_seconds_of_training(at, seconds):
     assert series.seconds_at(at, track(*FIRST, *SECOND).timeline.attempts) == seconds
 
 
-def test_what_was_trained_again_replaces_what_was_there():
+def test_repeated_samples_replace_earlier_points():
     found = track(*FIRST, *SECOND)
     loss = found.curves({}).loss
     assert [point.samples for point in loss] == [8, 16, 24, 32, 40, 48]
@@ -55,8 +55,8 @@ def test_what_was_trained_again_replaces_what_was_there():
     assert [point.samples for point in again.curves({}).quality] == [24]
 
 
-def test_a_speed_is_that_of_steps_alone():
-    """Eight samples a second, whatever evaluations, the checkpoints after them, compiling and starts take."""
+def test_speed_excludes_evaluations():
+    """Eight samples a second, however long evaluations, checkpoints, compilation and starts take."""
     records, at_s = [{"attempt": 1000.0, "clock_s": 0.0}], 0.0
     for n in range(1, 401):
         is_compiling, is_late = n % 100 == 60, n % 50 == 1
@@ -72,8 +72,8 @@ def test_a_speed_is_that_of_steps_alone():
     assert {point.value for point in speeds} == {8.0}
 
 
-def test_a_samples_time_is_told_by_the_parts_of_the_steps_that_were_kept():
-    """A step of 8 samples takes a second. The loader is slow in the second half; every other step is kept."""
+def test_a_samples_time_is_split_by_the_phases_of_recorded_steps():
+    """A step of 8 samples takes 1 s; loading is slow in the second half, and every other step is recorded."""
     kept = (step(8 * n, 50.0 + n, data_s=0.6 if n > 200 else 0.1, forward_s=0.3) for n in range(1, 401, 2))
     found = track(FIRST[0], *kept).curves({}).phases_s
     assert found.keys() == {"data", "forward"}
@@ -83,7 +83,7 @@ def test_a_samples_time_is_told_by_the_parts_of_the_steps_that_were_kept():
     assert track(*FIRST).curves({}).phases_s == {}
 
 
-def test_what_is_no_number_is_on_no_curve():
+def test_non_numbers_are_on_no_curve():
     records = [FIRST[0], step(8, 52.0), step(16, 53.0) | {"train_loss": float("nan")}, step(24, 54.0)]
     assert [point.samples for point in track(*records).curves({}).loss] == [8, 24]
 
@@ -98,7 +98,7 @@ def test_a_long_curve_is_thinned_to_means_over_equal_times():
     assert len(series.thinned([CurvePoint(n, 1.0, 1.0) for n in range(500)], 100)) == 1
 
 
-def test_telemetry_is_on_the_same_time():
+def test_telemetry_has_the_same_time_axis():
     lines = [
         {"at": 1002.0, "samples": 8, "cpu_percent": 90.0, "gpu_power_w": None},
         {"at": 9004.0, "samples": 40, "cpu_percent": 80.0},
