@@ -169,7 +169,7 @@ def _logs(given: argparse.Namespace) -> Iterator[RecordFile | Board]:
 
 
 def _is_saved(file: Path, samples: int) -> bool:
-    """True if there is a checkpoint with this number of samples."""
+    """Returns True if there is a checkpoint with this number of samples."""
     from r2gen import checkpoint  # noqa: PLC0415
 
     return file.exists() and bool(checkpoint.load(file)["samples"] == samples)

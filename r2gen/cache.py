@@ -158,7 +158,7 @@ def _gib(value: float) -> str:
 
 
 def _remove_leftovers(root: Path) -> None:
-    """Removes what killed processes left of other entries: nobody holds their lock."""
+    """Removes incomplete entries of killed processes, recognised by locks that nobody holds."""
     for left in root.glob("*.making-*"):
         with suppress(OSError), (root / f"{left.name.partition('.')[0]}.lock").open("w") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)

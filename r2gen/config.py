@@ -13,7 +13,7 @@ Precision = Literal["fp32", "torch-default", "tf32", "bf16", "fp16", "fp8"]
 Schedule = Literal["step", "cosine"]
 CompileMode = Literal["off", "default", "reduce-overhead", "max-autotune"]
 
-# What the original does and a user would not want; docs/r2gen.md says why.
+# The original's quirks; docs/r2gen.md says why nobody would want them.
 _ORIGINAL = {
     "block_trigrams": "greedy_only",
     "single_beam": "sample",

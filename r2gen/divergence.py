@@ -18,7 +18,7 @@ class BadSteps:
         self.in_a_row = 0
 
     def add(self, step: int, epoch: int, loss: float, norm: float) -> None:
-        """Counts a bad step; raises DivergedError, naming the first of the row, after more than allowed."""
+        """Counts a bad step; raises DivergedError, naming the first of the row, if there are too many."""
         if not self.in_a_row:
             self._first = f"the loss is {loss}, its gradient's norm {norm} at step {step}, epoch {epoch}"
         self.in_a_row += 1
@@ -61,6 +61,6 @@ class RunningStatistics:
 
 
 def is_finite(model: nn.Module) -> bool:
-    """True if all weights and statistics are finite: an update can overflow before any loss shows it."""
+    """Returns True if all weights and statistics are finite: an update can overflow before a loss does."""
     sound = [value.isfinite().all() for value in model.state_dict().values()]
     return bool(torch.stack(sound).all())  # one synchronisation with the device

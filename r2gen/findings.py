@@ -116,7 +116,7 @@ def _clauses(report: str) -> list[str]:
 
 
 def _asserts(clause: str, words: re.Pattern[str]) -> bool:
-    """True if `clause` has the words, neither behind a negation nor before one that refers backwards."""
+    """Returns True if `clause` has the words, not behind a negation, nor before one that refers backwards."""
     rest = _DENIES_REST.search(clause)
     end = rest.start() if rest else len(clause)
     start = max((match.start() for match in _DENIES_START.finditer(clause)), default=0)

@@ -50,7 +50,7 @@ def give_back_freed_memory() -> None:
 
 
 def is_limited() -> bool:
-    """True if the process has a limit on mapped memory, as from `ulimit -d` or `ulimit -v`."""
+    """Returns True if the process has a limit on mapped memory, as from `ulimit -d` or `ulimit -v`."""
     return any(soft != resource.RLIM_INFINITY for soft, _ in _limits())
 
 

@@ -58,7 +58,7 @@ class RecordFile:
 
 
 def _is_cut(file: Path) -> bool:
-    """True if the last line of `file` lacks its newline."""
+    """Returns True if the last line of `file` lacks its newline."""
     if not file.exists() or not file.stat().st_size:
         return False
     with file.open("rb") as stream:

@@ -50,7 +50,7 @@ class Meteor:
 
     @staticmethod
     def available() -> bool:
-        """True if there is a Java to run METEOR with."""
+        """Returns True if there is a Java to run METEOR with."""
         return shutil.which("java") is not None
 
     def __enter__(self) -> Self:

@@ -10,10 +10,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Packing:
-    """The positions of a batch of reports that hold words, step by step, the longest report first.
+    """The positions of words in a batch of reports, ordered by step and then by length of the report.
 
-    A grid has every position, [B, T, ...]; a packed tensor only the N with words, [N, ...]. The reports still
-    running at a step are the first ones of those running at the step before.
+    A grid has every position, [B, T, ...]; a packed tensor only the N with words, [N, ...]. Longer reports
+    come first, so that those still running at a step are the first ones of the step before.
     """
 
     batch: int

@@ -105,7 +105,7 @@ class Scaler:
         self._scaler.unscale_(optimizer)
 
     def is_bad(self, norm: float) -> bool:
-        """True if unscaled gradients of this norm show that the step went wrong.
+        """Returns True if unscaled gradients of this norm show that the step went wrong.
 
         An infinite gradient is clipped like any large one, but NaN would end up in the weights. In fp16,
         gradients overflow while the scale is searched, but no longer once it is below 1.

@@ -33,7 +33,7 @@ _SHORT_SHARE = 0.05  # of a GPU's memory: libraries request more than that at on
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """True if `error` says that the device or the host ran out of memory."""
+    """Returns True if `error` says that the device or the host ran out of memory."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     if not isinstance(error, (RuntimeError, SystemError)):
@@ -47,7 +47,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def _is_gpu_full() -> bool:
-    """True if almost no GPU memory is free, or PyTorch's allocator failed to get memory before."""
+    """Returns True if almost no GPU memory is free, or PyTorch's allocator failed to get memory before."""
     if not torch.cuda.is_available():
         return False
     with suppress(RuntimeError):  # the GPU no longer responds

@@ -105,7 +105,7 @@ def _changed(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Job:
-    """A model to make. Its `plan` holds all that its figures depend on."""
+    """A model to train and score. Its `plan` holds everything that its figures depend on."""
 
     contender: Contender
     place: ModelDir
@@ -118,7 +118,7 @@ class _Job:
 
     @property
     def existing(self) -> Model | None:
-        """The model on disk; None if there is none, or it was made under another plan."""
+        """Returns the model on disk; None if there is none, or it was made under another plan."""
         return results.read(self.place) if self.is_planned() else None
 
     def changed(self) -> list[str]:

@@ -82,7 +82,7 @@ def read(place: ModelDir) -> Model | None:
 
 
 def runs(root: Path) -> dict[str, tuple[Model, ...]]:
-    """Returns the models below `root` by label, the baseline first, each label's sorted by seed."""
+    """Returns the models below `root` by label, baseline first, and by seed within a label."""
     known = [model for place in ComparisonDir(root).models if (model := read(place)) is not None]
     ordered = sorted(known, key=lambda model: (model.label != BASELINE, model.label, model.seed))
     return {m.label: tuple(other for other in ordered if other.label == m.label) for m in ordered}

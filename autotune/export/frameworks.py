@@ -21,7 +21,7 @@ class _Words(NamedTuple):
 
     name: str
     says: Mapping[str, str | Says]  # by meaning; a text is the path that takes the value unchanged
-    notes: Mapping[str, str]  # by meaning, or by `precision=tf32`: where else the setting has to be made
+    notes: Mapping[str, str]  # by meaning, or by `precision=tf32`: the place to make the setting instead
     own: str  # regex of settings under the framework's own names; its group is their path in the file
 
 

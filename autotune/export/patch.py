@@ -147,7 +147,7 @@ def _switches(precision: Any, known: Mapping[str, Any]) -> dict[str, bool]:
     switches = {path: name for path in known if (name := _last(path.removesuffix(".enabled"))) in _SWITCHES}
     if not switches or precision not in PRECISIONS:
         return {}
-    if precision in _SWITCHES and precision not in switches.values():  # added beside an existing switch
+    if precision in _SWITCHES and precision not in switches.values():  # added next to an existing switch
         path, name = next(iter(switches.items()))
         switches[precision.join(path.rsplit(name, 1))] = precision
     return {

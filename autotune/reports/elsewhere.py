@@ -1,4 +1,4 @@
-"""What fits into other sizes of memory, as text for the report and for `predict`. Pure."""
+"""Forecasts for other sizes of memory, as text for the report and for `predict`. Pure."""
 
 from collections.abc import Iterator
 

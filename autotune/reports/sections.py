@@ -54,7 +54,7 @@ def _session_labels(report: Report) -> dict[str, str]:
 
 
 def _shows_speed(report: Report) -> bool:
-    """Returns True if the section on speed has a plot, or will have one after a trial."""
+    """Returns True if the section on speed has content, or if no trial has been measured yet."""
     is_measured = any(row.throughput is not None for row in report.trials)
     by_batch = any(MICRO_BATCH in row.config for row in report.trials)
     by_phase = any(side.step_s for _, side in answer.sides(report))

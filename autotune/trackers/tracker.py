@@ -1,4 +1,4 @@
-"""What a tracker implements, and what it knows of the search or training whose runs it logs."""
+"""The interface of a tracker, and its context: the search or training whose runs it logs."""
 
 import secrets
 from abc import ABC, abstractmethod

@@ -41,7 +41,7 @@ class Plan:
 
     @property
     def goal(self) -> Objective:
-        """The objective that judges its evaluations."""
+        """Returns the objective that judges its evaluations."""
         return Objective.model_validate({"minimize" if self.metric.minimize else "quality": self.metric.name})
 
 

@@ -14,7 +14,7 @@ def untimed(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def same_state(one: Any, other: Any) -> bool:
-    """True if two checkpoints are bit-identical."""
+    """Returns True if two checkpoints are bit-identical."""
     if isinstance(one, torch.Tensor):
         return torch.equal(one, other)
     if isinstance(one, dict):

@@ -1,1 +1,1 @@
-"""Writes the results of a whole training as one HTML file, JSON or Markdown, like a session's report."""
+"""Writes the report of a whole training as one HTML file, JSON or Markdown, like a session's."""

@@ -1,4 +1,4 @@
-"""The user's own file with the winner's values in it."""
+"""The winner's values in the user's own file."""
 
 import json
 from pathlib import Path
