@@ -1,7 +1,8 @@
 """Finds the training settings that are fastest on this hardware at the same quality, and proves it.
 
-A training that is tuned may call these: `report` sends a step or an evaluation, `should_stop` asks whether to
-end, `workdir` and `settings` are the trial's.
+`search`, `resume` and `open` run and read searches as the command line does. A training that is tuned may
+call the others: `report` sends a step or an evaluation, `should_stop` asks whether to end, `workdir` and
+`settings` are the trial's.
 """
 
 TYPE_CHECKING = False  # as in `typing`
@@ -9,14 +10,35 @@ if TYPE_CHECKING:
     from typing import Any
 
     from autotune.inside.client import report, settings, should_stop, workdir
+    from autotune.sessions.api import open_session as open  # noqa: A004 - as it is called: autotune.open
+    from autotune.sessions.api import resume, search
+    from autotune.sessions.session import Evidence, Session
 
-__all__ = ["report", "settings", "should_stop", "workdir"]
+__all__ = [
+    "Evidence",
+    "Session",
+    "open",
+    "report",
+    "resume",
+    "search",
+    "settings",
+    "should_stop",
+    "workdir",
+]
+_IN_A_TRAINING = {"report", "settings", "should_stop", "workdir"}
 
 
 def __getattr__(name: str) -> "Any":
     """Imports when first asked for: `python -m autotune` must import nothing before it has set its path."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from autotune.inside import client  # noqa: PLC0415 - see above
+    if name in _IN_A_TRAINING:
+        from autotune.inside import client  # noqa: PLC0415 - see above
 
-    return getattr(client, name)
+        return getattr(client, name)
+    from autotune.sessions import api, session  # noqa: PLC0415 - see above
+
+    public: dict[str, Any] = {"Evidence": session.Evidence, "Session": session.Session}
+    public |= {"open": api.open_session, "resume": api.resume, "search": api.search}
+    globals().update(public)  # over the package `search`, which importing them has put there
+    return public[name]

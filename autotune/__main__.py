@@ -9,7 +9,6 @@ from autotune.core.linux import require_linux
 
 require_linux("autotune")
 
-import errno
 import io
 import os
 from collections.abc import Callable, Sequence
@@ -18,16 +17,11 @@ from pydantic import ValidationError
 from typer import Typer
 
 from autotune.core import secrecy, units
-from autotune.core.errors import InputError, SearchAborted, UnconfirmedError, printable
-from autotune.trials import failures
+from autotune.core.errors import printable
+from autotune.sessions import faults
 
 _NAME = "autotune"  # however it was called: the shell completes it by that
-EXIT_ABORTED = 1
-EXIT_BAD_INPUT = 2
-EXIT_INTERRUPTED = 130
 _LONGEST_LINE = 2000
-_UNUSABLE = {errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR}
-_UNWRITABLE = failures.OUR_DISK_ERRNOS | {errno.EACCES, errno.EPERM}
 
 
 def main(
@@ -58,39 +52,15 @@ def _commands() -> Typer:
 def _run(arguments: Sequence[str] | None, load: Callable[[], Typer], name: str) -> int:
     try:
         return int(load()(args=arguments, prog_name=name, standalone_mode=False) or 0)
-    except (SearchAborted, UnconfirmedError) as error:
-        return _say(error, EXIT_ABORTED)
-    except InputError as error:
-        return _say(error, EXIT_BAD_INPUT)
-    except KeyboardInterrupt:
-        return _say("interrupted", EXIT_INTERRUPTED)
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         if hasattr(error, "format_message"):  # a usage error of typer's, whose class is not public
-            return _say(f"{error.format_message()}{_given(error)}", EXIT_BAD_INPUT)
-        if fault := path_fault(error):
-            return _say(fault, EXIT_BAD_INPUT)
-        if damage := failures.study_damage(error):
-            hint = "what can be rebuilt of it, this rebuilds: python -m autotune recover SESSION"
-            return _say(f"{damage}; {hint}", EXIT_BAD_INPUT)
-        if fault := disk_fault(error):
-            return _say(f"{fault}; nothing is lost: fix that and run the command again", EXIT_BAD_INPUT)
-        raise
+            return _say(f"{error.format_message()}{_given(error)}", faults.EXIT_BAD_INPUT)
+        if (known := faults.deliberate(error)) is None:
+            raise
+        return _say(known, faults.exit_code(known))
 
 
-def path_fault(error: Exception) -> str | None:
-    """Returns why no file can be at a path; None if the error is about something else."""
-    if isinstance(error, OSError) and error.errno in _UNUSABLE:
-        return f"{error.strerror}: {error.filename2 or error.filename}"
-    is_loop = isinstance(error, RuntimeError) and str(error).startswith("Symlink loop")  # pathlib's own
-    return str(error) if is_loop else None
-
-
-def disk_fault(error: BaseException) -> str | None:
-    """Returns why the disk cannot be used; None if the error is about something else."""
-    return failures.study_fault(error) or failures.disk_fault(error, _UNWRITABLE)
-
-
-def _given(error: Exception) -> str:
+def _given(error: BaseException) -> str:
     """The value that a usage error is about, where it has one."""
     if isinstance(error.__cause__, ValidationError):
         return f": got {units.shown(error.__cause__.errors()[0]['input'])}"
@@ -104,8 +74,8 @@ def _flushed(code: int) -> int:
     except OSError as error:
         # Or else Python tries again on its way out, complains, and changes the exit code.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if code != EXIT_BAD_INPUT:  # or else it was said already
-            return _say(f"standard output: cannot be written: {error.strerror}", EXIT_BAD_INPUT)
+        if code != faults.EXIT_BAD_INPUT:  # or else it was said already
+            return _say(f"standard output: cannot be written: {error.strerror}", faults.EXIT_BAD_INPUT)
     return code
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from rich.console import Console
 
-from autotune.cli import export, report, status
+from autotune.cli import export, status
+from autotune.cli import report as reporting
 from autotune.core import units
 from autotune.core.trial import Trial
 from autotune.display import console, draw, snapshot, words
@@ -62,13 +63,13 @@ def contradictions(told: Iterable[Told]) -> dict[Thing, dict[str, list[str]]]:
 
 def told(place: Path) -> Iterator[Told]:
     """All that every surface says of the session in `place`."""
-    written = json.loads(_said(report.report, place, "json", Path("-"), 1))
+    written = json.loads(_said(reporting.report, place, "json", Path("-"), 1))
     best, history = written["answer"]["best"]["trial"], snapshot.take(Session.open(place), place).history
     yield from _of_status(_said(status.status, place))
     yield from _of_json(json.loads(_said(status.status, place, as_json=True)))
     yield from _of_report(written)
-    yield from _of_text("markdown", _said(report.report, place, "md", Path("-"), 1), best)
-    yield from _of_page(_said(report.report, place, "html", Path("-"), 1), best)
+    yield from _of_text("markdown", _said(reporting.report, place, "md", Path("-"), 1), best)
+    yield from _of_page(_said(reporting.report, place, "html", Path("-"), 1), best)
     _said(export.export, place, place / "best.yaml", best, None, None)
     yield from _of_export("export", (place / "best.yaml").read_text(), best)
     for trial in history.trials:
@@ -88,7 +89,7 @@ def texts(place: Path) -> Iterator[str]:
     yield _said(status.status, place)
     yield _said(status.status, place, as_json=True)
     for form in ("json", "md", "html"):
-        yield _said(report.report, place, form, Path("-"), 1)
+        yield _said(reporting.report, place, form, Path("-"), 1)
     best = json.loads(_said(status.status, place, as_json=True))["best"]["trial"]
     _said(export.export, place, place / "best.yaml", best, None, None)
     yield (place / "best.yaml").read_text()

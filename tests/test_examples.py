@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from itertools import islice
@@ -35,6 +36,18 @@ def test_the_smallest_workload_can_be_tuned(tmp_path):
     done = forked.run((*command, *shorter), tmp_path, os.environ)
     assert done.returncode in ENDED, done.stdout + done.stderr
     assert "r2 0.99" in done.stdout or "r2 1.0" in done.stdout
+
+
+def test_the_notebook_runs_from_top_to_bottom(tmp_path):
+    for name in ("notebook.py", "linear.py", "linear.yaml"):
+        (tmp_path / name).write_bytes((EXAMPLES / name).read_bytes())
+    text = (tmp_path / "linear.yaml").read_text()
+    (tmp_path / "linear.yaml").write_text(text.replace("40000}", "4096, repeats: 0}"))
+    command = [sys.executable, "notebook.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Evidence(trial=" in done.stdout
+    assert (tmp_path / "best.yaml").exists()
 
 
 @pytest.fixture

@@ -40,8 +40,8 @@ def main(request: SearchRequest, most: str) -> int:
     """
     most_s = option_values.duration_s("--time", most) or 0.0
     here = start.hardware(None, None)
-    file = start.space_file(request, here.hardware)
-    space, workload, notes = start.prepared(request, prepare.read_space(file, {}), file, here)
+    given = start.given_space(request, here.hardware)
+    space, workload, notes = start.prepared(request, prepare.read_space(given, {}), given, here)
     console = Console(soft_wrap=True)
     for note in [*here.notes, *notes]:
         console.print(note, markup=False, highlight=False)

@@ -21,7 +21,7 @@ from autotune.cli.options import (
 )
 from autotune.export import formats
 from autotune.reports.model import SAMPLES
-from autotune.sessions.requests import Probing, SearchRequest
+from autotune.sessions.requests import Probing, ResumeRequest, SearchRequest
 
 SessionArgument = Annotated[Path, typer.Argument(help="the session's directory")]
 
@@ -84,7 +84,7 @@ def resume(
     """Continue a search after a kill, a reboot or Ctrl-C. Example: autotune resume runs/iu --trials 20"""
     from autotune.sessions import start  # noqa: PLC0415 - as above
 
-    return start.resume(session, more=trials, time=time, as_json=as_json)
+    return start.resume(ResumeRequest(session=session, trials=trials, time=time, as_json=as_json))
 
 
 @app.command()

@@ -18,8 +18,6 @@ from autotune.core.settings import PRECISION, PRECISIONS
 from autotune.core.shell import quoted
 from autotune.core.trial import Status
 from autotune.display import words
-from autotune.judging.decisions import pilot
-from autotune.judging.decisions.history import History
 from autotune.reports import comparison, tables
 from autotune.reports.model import Compared
 from autotune.reports.plot import Table as Figures
@@ -51,7 +49,7 @@ def compare(session: Path, asked: Models) -> int:
         gpus.show_one_trial(usable)
         here = usable.hardware
         wanted, notes = _precisions(asked.precisions, given, usable.machine)
-        history = pilot.settled(History(opened.study().trials, given))
+        history = opened.history()
         space, models = history.space, comparing.contenders(history, wanted, asked.seeds)
         facts, changed, more = _facts(opened, given, workload, here)
         length = _length(asked, space, workload, comparing.length_known(opened, facts))

@@ -16,7 +16,7 @@ from autotune.judging.accounts import memory_forecast
 from autotune.judging.accounts.memory_forecast import MemoryForecast
 from autotune.judging.decisions import confirm
 from autotune.reports import elsewhere as forecasts
-from autotune.sessions.session import opened
+from autotune.sessions.opening import opened
 
 FORMAT = 1
 

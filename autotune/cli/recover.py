@@ -5,7 +5,7 @@ from pathlib import Path
 
 from autotune.core.errors import DamagedError, InputError, printable
 from autotune.display import words
-from autotune.sessions.session import opened
+from autotune.sessions.opening import opened
 from autotune.storage import recovery
 from autotune.storage.recovery import Found
 from autotune.storage.store import resume_command, search_command, short_list

@@ -8,7 +8,7 @@ from rich.console import Console
 from autotune.core import files, units
 from autotune.display import draw, events, live, snapshot, view
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Snapshot
-from autotune.sessions.session import go_on, opened
+from autotune.sessions.opening import go_on, opened
 from autotune.storage.store import Session
 from autotune.system import scratch
 

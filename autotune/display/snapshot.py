@@ -11,7 +11,7 @@ from autotune.core.rejected_suggestion import RejectedSuggestion
 from autotune.core.trial import Trial
 from autotune.display import estimate
 from autotune.display.estimate import Remaining
-from autotune.judging.decisions import confirm, pilot
+from autotune.judging.decisions import confirm
 from autotune.judging.decisions.claims import Claim
 from autotune.judging.decisions.history import History
 from autotune.space.space import Space
@@ -71,7 +71,7 @@ def take(session: Session, shown: Path, *, is_over: bool = False) -> Snapshot:
     search `is_over`, a process that still holds the session is not searching any more.
     """
     study = session.study()
-    history = pilot.settled(History(study.trials, session.space()))
+    history = session.history_of(study)
     trials, space = history.trials, history.space
     plan = study.plan or Plan(space.budget.trials, space.budget.time)
     state = _state(session, plan, is_over=is_over)

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +39,7 @@ _LOW_ON_MEMORY = re.compile(r"running low on memory|OutOfMemoryError")
 _KILLED_BY_RAY = "Ray's memory monitor killed it: the machine was running out of memory"
 _CLOSE_S = 75.0  # a trial may take a minute to close
 MOST_ABORTS = 3  # in a row, without a trial ending in between
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Bridge:
@@ -216,8 +217,10 @@ def run(
     guardian: Guardian,
     callbacks: Sequence[tune.Callback] = (),
     lost: Callable[[str], None] = lambda _: None,
+    *,
+    interrupts: Collection[int] = INTERRUPTS,
 ) -> None:
-    """Runs `search` until it is over or interrupted (Ctrl-C, SIGTERM), on a Ray below the `guardian`.
+    """Runs `search` until it is over or a signal interrupts it, on a Ray below the `guardian`.
 
     Starts no Ray if nothing remains to run. Raises SearchAborted if Ray Tune aborts repeatedly without a
     trial ending in between. If Ray dies, `lost` is called, perhaps in another thread, and this thread may
@@ -225,7 +228,7 @@ def run(
     """
     # In this order, because Ray installs its own SIGTERM handler.
     cluster = _cluster(setup, guardian, lost) if search.remaining > 0 else nullcontext()
-    with cluster, _signals(search):
+    with cluster, _signals(search, interrupts):
         try:
             if search.remaining > 0:
                 _run(search, setup, callbacks)
@@ -324,8 +327,11 @@ def _bridge(search: Search, setup: Setup) -> _Bridge:
 
 
 @contextmanager
-def _signals(search: Search) -> Iterator[None]:
-    """Ends the search gracefully on the first Ctrl-C or SIGTERM, at once on the second."""
+def _signals(search: Search, interrupts: Collection[int]) -> Iterator[None]:
+    """Ends the search gracefully on the first of each signal that `interrupts` it, at once on the second.
+
+    Ctrl-C and SIGTERM do nothing if others interrupt it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -334,7 +340,8 @@ def _signals(search: Search) -> Iterator[None]:
         search.stop("interrupted", interrupted=True)
         signal.signal(number, signal.default_int_handler)
 
-    before = {s: signal.signal(s, interrupt) for s in (signal.SIGINT, signal.SIGTERM)}
+    handlers = dict.fromkeys(INTERRUPTS, lambda *_: None) | dict.fromkeys(interrupts, interrupt)
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:

@@ -13,7 +13,7 @@ from autotune.display.snapshot import Snapshot
 from autotune.export import formats, patch, winner
 from autotune.export.winner import Exported, Winner
 from autotune.judging.decisions import confirm
-from autotune.sessions.session import go_on, opened
+from autotune.sessions.opening import go_on, opened
 from autotune.workloads.in_place.document import Document
 
 

@@ -4,6 +4,7 @@ import math
 import os
 import sysconfig
 from collections.abc import Collection, Mapping
+from copy import deepcopy
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -29,18 +30,30 @@ _IN_PLACE_OF = {"keep": "within", "within": "keep"}  # mutually exclusive
 _LOOKS = 4  # longest trial of unknown training length, in multiples of samples_per_trial
 
 
-def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
-    """Returns the search space in `file`, with single values of its sections replaced by `overrides`."""
-    values = spaces.mapping(_text(file), f"search space {file}")
-    secrecy.refuse(values, f"search space {file}")
+GivenSpace = Path | Mapping[str, Any]  # a file, or what would be in it
+
+
+def source_of(given: GivenSpace) -> str:
+    """Returns what messages call a search space."""
+    return str(given) if isinstance(given, Path) else "given"
+
+
+def read_space(given: GivenSpace, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
+    """Returns the search space `given`, with single values of its sections replaced by `overrides`."""
+    source, directory = source_of(given), given.parent if isinstance(given, Path) else Path.cwd()
+    if isinstance(given, Path):
+        values = spaces.mapping(_text(given), f"search space {source}")
+    else:
+        values = deepcopy(dict(given))
+    secrecy.refuse(values, f"search space {source}")
     if "workload" in values:
-        values["workload"] = registry.located(values["workload"], file.parent)
+        values["workload"] = registry.located(values["workload"], directory)
     for section, changes in overrides.items():
         given = {name: value for name, value in changes.items() if value is not None}
         if given and isinstance(own := values.setdefault(section, {}), dict):
             kept = {name: value for name, value in own.items() if _IN_PLACE_OF.get(name) not in given}
             values[section] = kept | given
-    return spaces.from_values(values, str(file))
+    return spaces.from_values(values, source)
 
 
 def settings_file(file: Path, given_to: str) -> dict[str, Setting]:

@@ -1,8 +1,11 @@
 """What a search is asked to do, as the user says it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +25,7 @@ class SearchRequest(Probing):
 
     training: Sequence[str] | None = None  # a search space, or the words of a command line
     data: Path | None = None
-    space: str | None = None  # a file, or the name of a built-in space
+    space: str | Mapping[str, Any] | None = None  # a file, the name of a built-in space, or its content
     baseline: Path | None = None
     model: str | None = None
     warm_start: Path | None = None
@@ -54,3 +57,25 @@ class SearchRequest(Probing):
     keep_checkpoints: bool = False
     address: str | None = None
     seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumeRequest:
+    """What `python -m autotune resume` is given."""
+
+    session: Path
+    trials: int = 0  # additional ones
+    time: str | None = None  # new limit, from now on
+    as_json: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One of the two, as another program asks for it: the search ends if that program does."""
+
+    parent: int  # its process
+    search: SearchRequest | None = None
+    resume: ResumeRequest | None = None
+
+
+CALL = TypeAdapter(Call)

@@ -16,7 +16,7 @@ from autotune.display import advice, events, view
 from autotune.display.advice import Try
 from autotune.display.console import Screen, screen
 from autotune.display.snapshot import RUNNING, Snapshot
-from autotune.engines import engine, revival
+from autotune.engines import engine
 from autotune.judging.decisions import confirm, pilot
 from autotune.judging.decisions.history import History
 from autotune.judging.decisions.stopping import Threshold
@@ -24,7 +24,7 @@ from autotune.memory import room
 from autotune.search.ports import Environment, SearchOptions
 from autotune.search.search import TIME_UP, Search
 from autotune.sessions import prepare, reporting
-from autotune.sessions.job import Job
+from autotune.sessions.job import Job, RayDied
 from autotune.space.space import Space
 from autotune.storage import studies
 from autotune.storage.json_file import JsonFile
@@ -157,22 +157,20 @@ def _execute(
     scratch: Scratch,
     shows: Screen,
 ) -> None:
-    """Runs the trials of a search; if Ray dies, another process continues it."""
-    shown = job.shown
+    """Runs the trials of a search; if Ray dies, gives up what it has started, and then itself."""
 
     def after_a_loss(reason: str) -> None:
         trackers.break_off()  # before W&B's service is killed
         shows.close()
-        if running.is_interrupted:
-            message = f"interrupted; {revival.how_to_go_on(shown)}"
-            revival.give_up(message, EXIT_INTERRUPTED, scratch.guardian)
-        options, left = ["--json"] if job.as_json else [], running.remaining
-        revival.begin_anew(shown, options, left, reason, shows.note, scratch=scratch, held=job.held)
+        scratch.guardian.end_what_it_left()
+        interrupted = KeyboardInterrupt(f"interrupted; {job.how_to_go_on}")
+        job.give_up(interrupted if running.is_interrupted else RayDied(reason))
 
     try:
-        engine.run(running, setup, scratch.guardian, [ray_callback.callback(trackers)], after_a_loss)
+        callbacks = [ray_callback.callback(trackers)]
+        engine.run(running, setup, scratch.guardian, callbacks, after_a_loss, interrupts=job.interrupts)
     except SearchAborted as error:
-        raise SearchAborted(f"{error}; {revival.how_to_go_on(shown)}") from error
+        raise SearchAborted(f"{error}; {job.how_to_go_on}") from error
 
 
 def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) -> int:

@@ -1,24 +1,145 @@
-"""A session as its readers open it."""
+"""A session as its readers open it: what a search has found so far, running or not."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from autotune.display import advice
-from autotune.display.snapshot import RUNNING, Snapshot
-from autotune.space.space import Space
-from autotune.storage.store import Session
-from autotune.workloads import registry
-from autotune.workloads.base import Workload
+from markupsafe import escape
+
+from autotune.core.errors import AutotuneError
+from autotune.display import advice, rows, snapshot
+from autotune.display.snapshot import Snapshot
+from autotune.judging.accounts import costs
+from autotune.judging.decisions import confirm
+from autotune.judging.measurement.estimates import Figure
+from autotune.space import configurations
+from autotune.storage import store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MOST_ROWS = 20
 
 
-def opened(root: Path) -> tuple[Session, Space, Workload]:
-    """Returns the session in `root`, its search space and its workload, whose code need not exist."""
-    session = Session.open(root)
-    space = session.space()
-    return session, space, registry.named(space.workload)
+@dataclass(frozen=True)
+class Evidence:
+    """How much faster the best settings train, how well, and how sure that is."""
+
+    trial: int
+    is_confirmed: bool  # the factor and the quality held in runs with fresh seeds
+    factor: Figure | None  # the baseline's time over the trial's, with its interval
+    quality: float | None  # at the end of the training
+    baseline_quality: float | None
+    rounds: int  # of the race against the baseline
+    seeds: int
+    why_not: str  # the reason if nothing is confirmed
 
 
-def go_on(shown: Snapshot) -> str:
-    """Returns the command that continues a search; empty while it runs."""
-    if shown.state == RUNNING:
-        return ""
-    return advice.go_on(shown.history, shown.plan, Path(shown.session))
+class Session:
+    """A search in its directory. Every property reads what the directory has now."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens the session in `path`; raises InputError if there is none."""
+        self.path = path
+        self._files = store.Session.open(path)
+
+    def __repr__(self) -> str:
+        return f"autotune.open({str(self.path)!r})"
+
+    @property
+    def trials(self) -> "pd.DataFrame":
+        """All trials, one row each, with the figures that `status` and the report show."""
+        import pandas as pd  # noqa: PLC0415 - it takes a while, and only a table needs it
+
+        shown = self._snapshot()
+        best = shown.best[0].number if shown.best else None
+        return pd.DataFrame([_row(one) for one in rows.rows(shown.history, best)]).set_index("trial")
+
+    @property
+    def winner(self) -> dict[str, Any] | None:
+        """The settings to train with, in the training's own names; None as long as none has won."""
+        history = self._files.history()
+        best = confirm.recommended(history)
+        if best is None or not best[0].number or not advice.has_winner(history):
+            return None
+        return dict(configurations.for_workload(history.space, history.space.settings(best[0].config)))
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """What speaks for the best settings so far; None before the baseline has completed."""
+        history = self._files.history()
+        best, baseline = confirm.recommended(history), history.baseline
+        if best is None or baseline is None:
+            return None
+        trial, claim = best
+        return Evidence(
+            trial=trial.number,
+            is_confirmed=advice.verdict(best) is advice.Verdict.CONFIRMED,
+            factor=costs.gain(trial, history),
+            quality=rows.row(trial, history).quality,
+            baseline_quality=rows.row(baseline, history).quality,
+            rounds=claim.rounds if claim else 0,
+            seeds=claim.seeds if claim else 0,
+            why_not="" if advice.has_winner(history) else advice.why_none(history),
+        )
+
+    def export(
+        self,
+        output: Path | str | None = None,
+        *,
+        trial: int | None = None,
+        format: str | None = None,  # noqa: A002 - as the option is called
+        patch: Path | str | None = None,
+    ) -> Path:
+        """Writes the winner, or a `trial`, as a file to train with, as the command `export` does."""
+        from autotune.sessions import exporting  # noqa: PLC0415 - `status` needs none of it
+
+        places = [None if one is None else Path(one) for one in (output, patch)]
+        return exporting.export(self.path, places[0], trial, format, places[1]).file
+
+    def report(self, output: Path | str | None = None, *, format: str = "html") -> Path:  # noqa: A002 - as above
+        """Writes the report as `html`, `json` or `md`, as the command `report` does."""
+        from autotune.sessions import reporting  # noqa: PLC0415 - as above
+
+        text, usual = reporting.rendered(self.path, format)
+        file = usual if output is None else Path(output)
+        reporting.write(file, text)
+        return file
+
+    def _repr_html_(self) -> str:
+        """Shows the answer and the trials in a notebook."""
+        try:
+            trials, evidence = self.trials, self.evidence
+        except AutotuneError as error:
+            return f"<p>{escape(str(error))}</p>"
+        table = trials.to_html(escape=True, max_rows=_MOST_ROWS, na_rep="", border=0)
+        return f"<p><b>{escape(_answer(evidence))}</b><br>{escape(str(self.path))}</p>{table}"
+
+    def _snapshot(self) -> Snapshot:
+        return snapshot.take(self._files, self.path)
+
+
+def _answer(evidence: Evidence | None) -> str:
+    if evidence is None or evidence.why_not or evidence.factor is None:
+        return evidence.why_not if evidence else "The baseline has not completed."
+    sure = "confirmed" if evidence.is_confirmed else "not confirmed"
+    return f"Trial {evidence.trial} trains {evidence.factor.value:.2f}x as fast as the baseline, {sure}."
+
+
+def _row(one: rows.TrialRow) -> dict[str, Any]:
+    """Returns a trial as a row of a table, a column for each knob."""
+    factor = one.factor or Figure(float("nan"))
+    return {
+        "trial": one.number,
+        "kind": one.kind,
+        "status": one.status,
+        **one.config,
+        "throughput": one.throughput.value if one.throughput else None,
+        "quality": one.quality,
+        "peak_memory_bytes": one.peak_memory_bytes,
+        "factor": factor.value,
+        "factor_low": factor.low,
+        "factor_high": factor.high,
+        "seconds": one.seconds,
+        "reason": one.reason,
+    }

@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -14,12 +14,13 @@ from autotune.core.errors import InputError
 from autotune.sessions import epoch_size, gpus, import_room, option_values, prepare, probing
 from autotune.sessions.gpus import Usable
 from autotune.sessions.job import Job
-from autotune.sessions.requests import SearchRequest
+from autotune.sessions.prepare import GivenSpace
+from autotune.sessions.requests import ResumeRequest, SearchRequest
+from autotune.sessions.supervision import supervise
 from autotune.space import builtin, configurations
 from autotune.space.space import Space
 from autotune.storage import provenance
 from autotune.storage.store import WANDB_MODES, Options, Session
-from autotune.system import scratch
 from autotune.system.telemetry import Hardware
 from autotune.trackers import registry as tracker_registry
 from autotune.trackers.tracker import check_tags
@@ -29,7 +30,7 @@ from autotune.workloads.base import Workload
 
 def search(asked: SearchRequest) -> int:
     """Creates a session and runs it; creates nothing if an option is invalid."""
-    root = asked.session or Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")
+    root = asked.session or default_session()
     require_utf8(root)
     check_wandb(asked.wandb)
     here = hardware(asked.address, asked.gpus_per_trial)
@@ -37,9 +38,9 @@ def search(asked: SearchRequest) -> int:
     options = _options(asked, here)
     overrides = _overrides(asked)
     option_values.require_options(overrides, {"select": "--promise"} if asked.promise else {})
-    with _space_file(asked, found) as file:
-        space, workload, notes = prepared(asked, prepare.read_space(file, overrides), file, here)
-        found_space = files.read(file) if _is_probed(asked) else None
+    with _given_space(asked, found) as given:
+        space, workload, notes = prepared(asked, prepare.read_space(given, overrides), given, here)
+        found_space = files.read(given) if isinstance(given, Path) and _is_probed(asked) else None
     if asked.address is None:
         settings = configurations.for_workload(space, space.baseline)
         import_room.require(asked.memory_limit, workload, settings, here.gpus_per_trial)
@@ -51,16 +52,21 @@ def search(asked: SearchRequest) -> int:
     if found_space is not None:
         files.write_whole(root / "space.yaml", found_space)
     with opened.lock() as held:
-        return _run(Job(opened, root, space, workload, found, held, notes, as_json=asked.as_json))
+        return supervise(Job(opened, root, space, workload, found, held, notes, as_json=asked.as_json))
+
+
+def default_session() -> Path:
+    return Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")
 
 
 def prepared(
-    asked: SearchRequest, space: Space, file: Path, here: Usable
+    asked: SearchRequest, space: Space, given: GivenSpace, here: Usable
 ) -> tuple[Space, Workload, list[str]]:
-    """Returns `space`, of `file`, completed, its workload, and notes for the user.
+    """Returns `space`, as it was `given`, completed, its workload, and notes for the user.
 
     Raises InputError if a training of its baseline cannot start.
     """
+    source = prepare.source_of(given)
     workload = registry.load(space.workload)
     workload.require_gpus(here.gpus_per_trial)
     settings = prepare.settings(
@@ -68,10 +74,10 @@ def prepared(
     )
     if epoch_size.is_lacking(space, prepare.whole_baseline(space, settings, workload), workload):
         one_epoch = epoch_size.of_one_epoch(space)
-        short, _ = prepare.complete(one_epoch, settings, workload, here.machine, str(file))
+        short, _ = prepare.complete(one_epoch, settings, workload, here.machine, source)
         gpus.require_script(workload.python, here)
         space = epoch_size.with_samples(space, epoch_size.counted(short, workload, here))
-    space, notes = prepare.complete(space, settings, workload, here.machine, str(file))
+    space, notes = prepare.complete(space, settings, workload, here.machine, source)
     gpus.require_script(workload.python, here)
     return space, workload, notes
 
@@ -82,10 +88,10 @@ def _is_probed(asked: SearchRequest) -> bool:
 
 
 @contextmanager
-def _space_file(asked: SearchRequest, found: Hardware) -> Iterator[Path]:
-    """Provides the file of the search space, which is written anew for a command line."""
+def _given_space(asked: SearchRequest, found: Hardware) -> Iterator[GivenSpace]:
+    """Provides the search space, which is found anew for a command line."""
     if asked.training is None or not _is_probed(asked):
-        yield space_file(asked, found)
+        yield given_space(asked, found)
         return
     if asked.space:
         raise InputError("--space: a command line has the search space that is found for it")
@@ -96,10 +102,12 @@ def _space_file(asked: SearchRequest, found: Hardware) -> Iterator[Path]:
         yield Path(file.name)
 
 
-def space_file(asked: SearchRequest, found: Hardware) -> Path:
-    """Returns the file of the named search space, or of the built-in one for this machine."""
+def given_space(asked: SearchRequest, found: Hardware) -> GivenSpace:
+    """Returns the search space that is asked for, by default the built-in one for this machine."""
     if asked.training:
         return builtin.space_file(asked.training[0])
+    if isinstance(asked.space, Mapping):
+        return asked.space
     if asked.space:
         return builtin.space_file(asked.space)
     return builtin.space_for(found, drawn=_is_demonstration(asked))
@@ -154,9 +162,9 @@ def _overrides(asked: SearchRequest) -> dict[str, dict[str, Any]]:
     }
 
 
-def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
-    """Opens a session and runs its remaining trials, and `more`."""
-    time_s = option_values.duration_s("--time", time)
+def resume(asked: ResumeRequest) -> int:
+    """Opens a session and runs its remaining trials, and those that are asked for; returns the exit code."""
+    session, time_s = asked.session, option_values.duration_s("--time", asked.time)
     opened = Session.open(session)
     require_utf8(session)
     space = opened.space()
@@ -171,16 +179,9 @@ def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
         notes += provenance.require_same(session, then, now, workload.places)
         opened.require_whole()
         notes += [*here.notes, *_warnings(options.address)]
+        more, as_json = asked.trials, asked.as_json
         job = Job(opened, session, space, workload, found, held, notes, more, time_s, as_json=as_json)
-        return _run(job)
-
-
-def _run(job: Job) -> int:
-    """Runs a session with a private scratch directory; returns the exit code."""
-    with scratch.private() as place:  # before importing W&B, which creates directories there
-        from autotune.sessions import run  # noqa: PLC0415 - Ray and Optuna take seconds to import; errors come first
-
-        return run.run(job, place)
+        return supervise(job)
 
 
 def _warnings(address: str | None) -> list[str]:

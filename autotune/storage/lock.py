@@ -18,32 +18,22 @@ from autotune.core import files
 from autotune.core.errors import InputError, SessionBusyError
 
 _TRIES, _BETWEEN_S = 5, 0.1  # `is_held` in another process holds the lock for a moment
-_HANDED_OVER = "AUTOTUNE_LOCK"  # the descriptors of a lock inherited from the process that this one replaces
 
 
 @dataclass(frozen=True)
 class Held:
-    """The held lock of the directory `root`: the open `descriptors`, the directory's first."""
+    """The lock of the directory `root` while it is held, by this process and those that it forks."""
 
     root: Path
-    descriptors: tuple[int, ...]
+    directory: int  # its open descriptor
 
     @property
     def is_in_place(self) -> bool:
         """True if `root` is still the directory that was locked, and neither deleted nor replaced."""
         try:
-            return os.path.samestat(os.fstat(self.descriptors[0]), self.root.stat())
+            return os.path.samestat(os.fstat(self.directory), self.root.stat())
         except OSError:
             return False
-
-    def hand_over(self) -> dict[str, str]:
-        """Keeps the lock across exec, so that no other process can take it in between.
-
-        Returns the variables that the new program needs in its environment.
-        """
-        for descriptor in self.descriptors:
-            os.set_inheritable(descriptor, True)
-        return {_HANDED_OVER: " ".join(map(str, self.descriptors))}
 
 
 @contextmanager
@@ -54,17 +44,12 @@ def held(root: Path, file: Path, what: str) -> Iterator[Held]:
     be locked.
     """
     with ExitStack() as stack:
-        lock = _handed_over(root)
-        if lock is None:
-            directory = _opened(root, os.O_RDONLY | os.O_DIRECTORY, stack)
-            is_locked = _is_locked(directory)
-            if is_locked is False:
-                raise busy_error(file, what)
-            lock = Held(root, (directory, _taken(file, what, stack, is_only_lock=is_locked is None)))
-        else:
-            for descriptor in lock.descriptors:
-                stack.callback(os.close, descriptor)
-        yield lock
+        directory = _opened(root, os.O_RDONLY | os.O_DIRECTORY, stack)
+        is_locked = _is_locked(directory)
+        if is_locked is False:
+            raise busy_error(file, what)
+        _taken(file, what, stack, is_only_lock=is_locked is None)
+        yield Held(root, directory)
 
 
 @contextmanager
@@ -73,17 +58,6 @@ def locked(file: Path, what: str) -> Iterator[None]:
     with ExitStack() as stack:
         _taken(file, what, stack, is_only_lock=True)
         yield
-
-
-def _handed_over(root: Path) -> Held | None:
-    """Returns the lock of `root` if the program that this one has replaced handed it over, else None."""
-    known = [int(part) for part in os.environ.pop(_HANDED_OVER, "").split() if part.isdecimal()]
-    with suppress(OSError):  # they are closed: the lock was handed to another program
-        for descriptor in known:
-            os.set_inheritable(descriptor, False)
-        lock = Held(root, tuple(known))
-        return lock if known and lock.is_in_place else None
-    return None
 
 
 def _opened(path: Path, flags: int, stack: ExitStack) -> int:

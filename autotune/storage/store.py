@@ -17,6 +17,8 @@ from autotune.core.measurement import Measurement
 from autotune.core.settings import LARGEST_INT
 from autotune.core.shell import quoted
 from autotune.core.trial import Outcome, Trial
+from autotune.judging.decisions import pilot
+from autotune.judging.decisions.history import History
 from autotune.space import spaces
 from autotune.space.space import Space
 from autotune.storage import identity, lock, study_file
@@ -198,6 +200,13 @@ class Session(SessionDir):
                 f"session {self.root}: nothing was run yet; start it with: {resume_command(self.root)}"
             )
         return study
+
+    def history(self) -> History:
+        """Returns the history of its trials so far, with what its pilot has settled of the space."""
+        return self.history_of(self.study())
+
+    def history_of(self, study: StudyFile) -> History:
+        return pilot.settled(History(study.trials, self.space()))
 
     def require_whole(self) -> None:
         """Raises DamagedError if there is a study and it is not reliable."""

@@ -34,15 +34,6 @@ class Scratch:
         self.guardian = Guardian(directory, cgroup.group_for_trials(), [self._lock])
         _use(str(directory))
 
-    @property
-    def outside(self) -> dict[str, str]:
-        """The environment with the previous temporary directory, for a command that replaces this process.
-
-        This process keeps its own, so that files its threads still create are removed with the directory.
-        """
-        before = {} if self._before is None else {_VARIABLE: self._before}
-        return {name: value for name, value in os.environ.items() if name != _VARIABLE} | before
-
     def close(self) -> None:
         """Removes the directory, and ends everything the guardian has started."""
         _use(self._before)

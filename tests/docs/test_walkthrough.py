@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune import __main__ as cli
+from autotune.sessions import faults
 from r2gen import annotation
 from r2gen import config as trainer
 from tests import forked
@@ -140,6 +140,6 @@ def test_every_name_in_a_record_is_in_the_reference(place):
 
 def test_every_exit_code_is_in_the_reference():
     text = Path(pages.ROOT, "docs", "reference", "exit-codes.md").read_text(encoding="utf-8")
-    codes = {value for name, value in vars(cli).items() if name.startswith("EXIT_")}
+    codes = {value for name, value in vars(faults).items() if name.startswith("EXIT_")}
     assert codes == {1, 2, 130}
     assert {int(code) for code in re.findall(r"^\| (\d+) ", text, re.MULTILINE)} >= codes

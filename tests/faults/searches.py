@@ -70,6 +70,12 @@ class Place:
         return [p for p in psutil.process_iter() if _is_alive(p, str(self.directory), name)]
 
 
+def driver(process: Forked) -> psutil.Process:
+    """The process that runs the search, the only child of the command."""
+    (found,) = psutil.Process(process.pid).children()
+    return found
+
+
 def _is_alive(process: psutil.Process, directory: str, name: str) -> bool:
     try:
         return (

@@ -19,7 +19,7 @@ from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Limits, Order
 from tests.endings import ENDED
 
-from .searches import HERE, Place, end, wait_for
+from .searches import HERE, Place, driver, end, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -168,9 +168,9 @@ def test_what_was_suspended_goes_on_and_a_supervisor_that_hangs_costs_a_repetiti
     impatient = place.directory / "impatient"
     wait_for(lambda: len(place.records(0)) > 5)
     impatient.touch()
-    suspend(process)
+    suspend(process, driver(process))
     wait_for(lambda: len(place.records(1)) > 5)
-    suspend(process, *place.left())
+    suspend(process, driver(process), *place.left())
     wait_for(lambda: len(place.records(2)) > 5)
     assert [place.attempts(number) for number in range(3)] == [1, 1, 1]
     [supervisor] = place.left("ray::Supervisor")

@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from autotune.storage.records import read_records
@@ -16,11 +17,11 @@ from tests.endings import ENDED
 from . import killing
 
 VICTIMS = (
-    *("driver", "process group", "driver and guardian", "guardian", "raylet", "GCS server"),
+    *("driver", "its child", "process group", "driver and guardian", "guardian", "raylet", "GCS server"),
     *("supervisor", "fork server", "child", "loader worker"),
 )
 OF_A_TRIAL = ("supervisor", "fork server", "child", "loader worker")
-WITH_THE_DRIVER = ("driver", "process group", "driver and guardian")
+WITH_THE_DRIVER = ("driver", "its child", "process group", "driver and guardian")
 OF_RAY = ("guardian", "raylet", "GCS server")
 GIVEN_UP = ", 3 times in a row; nothing is lost; continue with: python -m autotune resume s"
 TRIALS = 6
@@ -88,6 +89,8 @@ class Killed:
         found = killing.kinds(killing.family(self.process))
         if victim == "driver and guardian":
             return [self.process.pid, *(p.pid for p in found.get("guardian", []))]
+        if victim == "its child":
+            return [child.pid for child in psutil.Process(self.process.pid).children()]
         if victim in WITH_THE_DRIVER:
             return [self.process.pid]
         return [p.pid for p in found.get(victim, [])]

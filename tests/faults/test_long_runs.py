@@ -8,7 +8,7 @@ import pytest
 
 from tests.endings import ENDED
 
-from .searches import Place, end
+from .searches import Place, driver, end
 
 pytestmark = pytest.mark.slow
 
@@ -52,14 +52,14 @@ def test_neither_memory_nor_files_nor_threads_nor_time_grow_with_the_trials(plac
     """Time is the driver's own: how long a trial takes depends on what else the machine has to do."""
     trials, warm_up = (500, 50) if soak else (36, 8)
     process = place.search(SPACE, "--trials", trials, "--wandb", "offline")
-    driver, early, late, ended = psutil.Process(process.pid), {}, {}, 0
+    early, late, ended = {}, {}, 0
     while process.poll() is None:
         known, ended = ended, process.said().count(" completed: ")
         window = early if warm_up < ended <= warm_up + WINDOW else late if ended >= trials - WINDOW else None
         if known < ended < trials and window is not None:
             [supervisor] = place.left("ray::Supervisor")
             [service] = place.left("wandb-core")
-            window[ended] = [use(driver), use(supervisor), use(service)]
+            window[ended] = [use(driver(process)), use(supervisor), use(service)]
         time.sleep(0.02)
     _, errors = end(process)
     assert errors == ""

@@ -55,7 +55,7 @@ def test_over_drawn_data_the_model_is_small(hardware, name):
     ],
 )
 def test_a_demonstration_says_how_to_go_on_to_the_published_model(tuned, is_demonstration):
-    assert start.space_file(tuned, gpu(80)).stem == ("gpu-small" if is_demonstration else "gpu")
+    assert start.given_space(tuned, gpu(80)).stem == ("gpu-small" if is_demonstration else "gpu")
     assert bool(start._demonstration(tuned, gpu(80))) is is_demonstration
     assert start._demonstration(tuned, CPU) == []
 

@@ -1,0 +1,31 @@
+"""Runs a search for `api` in a process of its own: a line of JSON comes in, lines of JSON go out."""
+
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # the working directory, whose modules must not be taken for those imported below
+
+import json
+import os
+
+from autotune.core import secrecy
+from autotune.sessions import faults, start, supervision
+from autotune.sessions.requests import CALL
+
+
+def main() -> int:
+    """Runs the call on standard input; returns the exit code."""
+    call = CALL.validate_json(sys.stdin.readline())
+    supervision.die_with(call.parent)
+    try:
+        return start.search(call.search) if call.search else start.resume(call.resume) if call.resume else 0
+    except (Exception, KeyboardInterrupt) as error:
+        if (known := faults.deliberate(error)) is None:
+            raise
+        text = secrecy.hidden(str(known), os.environ)
+        print(json.dumps({"event": "error", "kind": type(known).__name__, "text": text}), flush=True)
+        return faults.exit_code(known)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""The tuner from Python, in a notebook too: `search`, `resume` and `open_session`."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import IO, Any, cast
+
+from pydantic import ValidationError
+
+from autotune.core import errors
+from autotune.core.errors import AutotuneError, InputError, SearchAborted
+from autotune.sessions import start
+from autotune.sessions.requests import CALL, SearchRequest
+from autotune.sessions.session import Session
+from autotune.storage.store import resume_command
+
+OnEvent = Callable[[dict[str, Any]], object]
+_OPTIONS = {field.name for field in fields(SearchRequest)} - {"as_json"}
+
+
+def search(
+    space: str | Path | Mapping[str, Any] | None = None,
+    *,
+    time: str | None = None,
+    trials: int | None = None,
+    session: str | Path | None = None,
+    on_event: OnEvent | None = None,
+    **options: Any,
+) -> Session:
+    """Searches a space: a file, the name of a built-in one, or a dict of what a file would have.
+
+    `options` are those of the command, with `_` for `-`. `on_event` gets what it prints with `--json`.
+    Ctrl-C, or an error of `on_event`, ends the search; `resume` continues it. Raises InputError if nothing
+    can be searched like this, and SearchAborted if the search broke off.
+    """
+    for name in options.keys() - _OPTIONS:
+        raise InputError(f"search: {name} is not an option{errors.instead(name, _OPTIONS)}")
+    root = Path(session) if session is not None else start.default_session()
+    given = str(space) if isinstance(space, Path) else space
+    options |= {"space": given, "session": root, "trials": trials, "time": time}
+    return _run("search", options, root, on_event)
+
+
+def resume(
+    path: str | Path, *, trials: int = 0, time: str | None = None, on_event: OnEvent | None = None
+) -> Session:
+    """Continues a search, with so many more trials, and a new time limit from now on."""
+    options = {"session": Path(path), "trials": trials, "time": time}
+    return _run("resume", options, Path(path), on_event)
+
+
+def open_session(path: str | Path) -> Session:
+    """Opens a session to read it, whether its search runs or not."""
+    return Session(Path(path))
+
+
+def _run(command: str, options: Mapping[str, Any], root: Path, on_event: OnEvent | None) -> Session:
+    """Runs a command in a process of its own, which ends with this one; returns the session."""
+    call = _call({"parent": os.getpid(), command: {**options, "as_json": True}})
+    # In a session of its own: what interrupts this process is passed on to it, once.
+    with subprocess.Popen(
+        [sys.executable, "-m", "autotune.sessions"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            last = _hear(process, call, on_event)
+        except BaseException:
+            _interrupt(process)
+            raise
+    if last.get("event") == "error":
+        raise _failure(last["kind"], last["text"])
+    if last.get("event") != "result":
+        code = process.returncode
+        raise SearchAborted(f"the search ended with exit code {code}; continue with: {resume_command(root)}")
+    return Session(root)
+
+
+def _call(values: Mapping[str, Any]) -> bytes:
+    """Returns what is asked as a line of JSON; raises InputError for options of another type."""
+    try:
+        return CALL.dump_json(CALL.validate_python(values))
+    except ValidationError as error:
+        (first, *_) = error.errors()
+        raise InputError(f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}") from None
+
+
+def _hear(process: "subprocess.Popen[bytes]", call: bytes, on_event: OnEvent | None) -> dict[str, Any]:
+    """Passes the events on; returns the last one."""
+    event: dict[str, Any] = {}
+    with cast("IO[bytes]", process.stdin) as stdin:
+        stdin.write(call + b"\n")
+    for line in cast("IO[bytes]", process.stdout):
+        event = json.loads(line)
+        if on_event is not None:
+            on_event(event)
+    process.wait()
+    return event
+
+
+def _failure(kind: str, text: str) -> BaseException:
+    """Returns the error of that class."""
+    if kind == KeyboardInterrupt.__name__:
+        return KeyboardInterrupt(text)
+    found = getattr(errors, kind, AutotuneError)
+    return found(text) if isinstance(found, type) else AutotuneError(text)
+
+
+def _interrupt(process: "subprocess.Popen[bytes]") -> None:
+    """Ends a search as Ctrl-C does, and as a second one if this is interrupted again."""
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        try:
+            cast("IO[bytes]", process.stdout).read()
+            process.wait()
+        except KeyboardInterrupt:
+            continue

@@ -1,0 +1,48 @@
+"""Errors that a user can do something about, as one line instead of a traceback."""
+
+import errno
+
+from autotune.core.errors import AutotuneError, InputError
+from autotune.trials import failures
+
+EXIT_ABORTED = 1
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+_UNUSABLE = {errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR}
+_UNWRITABLE = failures.OUR_DISK_ERRNOS | {errno.EACCES, errno.EPERM}
+
+
+def deliberate(error: BaseException) -> BaseException | None:
+    """Returns the error in the user's words; None if it is unexpected."""
+    if isinstance(error, KeyboardInterrupt):
+        return KeyboardInterrupt(str(error) or "interrupted")
+    if isinstance(error, AutotuneError):
+        return error
+    if fault := _path_fault(error):
+        return InputError(fault)
+    if damage := failures.study_damage(error):
+        hint = "what can be rebuilt of it, this rebuilds: python -m autotune recover SESSION"
+        return InputError(f"{damage}; {hint}")
+    if fault := disk_fault(error):
+        return InputError(f"{fault}; nothing is lost: fix that and run the command again")
+    return None
+
+
+def _path_fault(error: BaseException) -> str | None:
+    """Returns why no file can be at a path; None if the error is about something else."""
+    if isinstance(error, OSError) and error.errno in _UNUSABLE:
+        return f"{error.strerror}: {error.filename2 or error.filename}"
+    is_loop = isinstance(error, RuntimeError) and str(error).startswith("Symlink loop")  # pathlib's own
+    return str(error) if is_loop else None
+
+
+def disk_fault(error: BaseException) -> str | None:
+    """Returns why the disk cannot be used; None if the error is about something else."""
+    return failures.study_fault(error) or failures.disk_fault(error, _UNWRITABLE)
+
+
+def exit_code(error: BaseException) -> int:
+    """Returns the exit code of a command that such an error has ended."""
+    if isinstance(error, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    return EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_ABORTED

@@ -1,0 +1,24 @@
+"""Opens a session for a command that reads it."""
+
+from pathlib import Path
+
+from autotune.display import advice
+from autotune.display.snapshot import RUNNING, Snapshot
+from autotune.space.space import Space
+from autotune.storage import store
+from autotune.workloads import registry
+from autotune.workloads.base import Workload
+
+
+def opened(root: Path) -> tuple[store.Session, Space, Workload]:
+    """Returns the session in `root`, its search space and its workload, whose code need not exist."""
+    session = store.Session.open(root)
+    space = session.space()
+    return session, space, registry.named(space.workload)
+
+
+def go_on(shown: Snapshot) -> str:
+    """Returns the command that continues a search; empty while it runs."""
+    if shown.state == RUNNING:
+        return ""
+    return advice.go_on(shown.history, shown.plan, Path(shown.session))

@@ -1,0 +1,131 @@
+"""Runs a search in a child process, and in a new one if Ray dies, for which the old one may wait forever.
+
+This process has imported no Ray and holds the session's lock all the time. It passes Ctrl-C and SIGTERM on,
+and the child ends with it, however it ends. The child has the terminal.
+"""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
+from typing import Any, NoReturn
+
+from autotune.core.errors import SearchAborted
+from autotune.sessions import faults
+from autotune.sessions.job import Job, RayDied
+from autotune.system import scratch
+
+MOST_DEATHS = 3  # of Ray in a row, without a trial ending in between
+# Both often reach the whole family of processes: the child hears of each once, as another signal.
+PASSED_ON = {signal.SIGINT: signal.SIGRTMIN, signal.SIGTERM: signal.SIGRTMIN + 1}
+_PR_SET_PDEATHSIG = 1
+
+Drive = Callable[[Job], int]
+
+
+def supervise(job: Job, drive: Drive | None = None) -> int:
+    """Runs a session to its end, by `drive` in the child; returns the exit code.
+
+    Raises the error that has ended the search, and SearchAborted if Ray keeps dying.
+    """
+    if job.session.options().address is not None:
+        return _drive(job)  # Ray, which was asked about that cluster already, does not survive a fork
+    deaths, ended = 0, -1
+    while True:
+        try:
+            return _in_child(job, drive or _drive)
+        except RayDied as death:
+            before, ended = ended, _ended(job)
+            deaths = deaths + 1 if ended == before else 1
+            if deaths == MOST_DEATHS:
+                raise SearchAborted(f"{death}, {deaths} times in a row; {job.how_to_go_on}") from None
+            note = f"{death}: it is started again, and the search continues from its study"
+            job = replace(job, notes=[note], more=0, time_s=None)
+
+
+def _ended(job: Job) -> int:
+    return sum(trial.outcome is not None for trial in job.session.study().trials)
+
+
+def _drive(job: Job) -> int:
+    with scratch.private() as place:  # before importing W&B, which creates directories there
+        from autotune.sessions import run  # noqa: PLC0415 - Ray and Optuna take seconds to import; errors come first
+
+        return run.run(job, place)
+
+
+def _in_child(job: Job, drive: Drive) -> int:
+    """Runs a session in a child process; returns its exit code, and raises the error that has ended it."""
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(
+        target=_child, name="search", args=(job, drive, sender, os.getpid())
+    )
+    with receiver, _passing_on(child):
+        sender.close()
+        child.join()
+        with suppress(EOFError):
+            raise receiver.recv()
+    code = child.exitcode or 0
+    if code < 0:
+        name = signal.Signals(-code).name
+        print(f"autotune: the search was ended by {name}; {job.how_to_go_on}", file=sys.stderr)
+    return code if code >= 0 else 128 - code
+
+
+@contextmanager
+def _passing_on(child: ForkProcess) -> Iterator[None]:
+    """Starts the child, and passes signals on to it."""
+
+    def pass_on(number: int, _: Any) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(child.pid or 0, PASSED_ON[signal.Signals(number)])
+
+    held = {*PASSED_ON, *PASSED_ON.values()}
+    signal.pthread_sigmask(signal.SIG_BLOCK, held)  # until both are ready for them
+    try:
+        child.start()
+        before = {number: signal.signal(number, pass_on) for number in PASSED_ON}
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _child(job: Job, drive: Drive, sender: Connection, parent: int) -> NoReturn:
+    die_with(parent)
+    for number, passed_on in PASSED_ON.items():
+        signal.signal(number, lambda *_: None)
+        signal.signal(passed_on, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [*PASSED_ON, *PASSED_ON.values()])
+
+    def give_up(error: BaseException) -> NoReturn:
+        """Ends this process, whatever its threads wait for."""
+        sender.send(error)
+        sys.stdout.flush()
+        os._exit(1)
+
+    try:
+        code = drive(replace(job, interrupts=PASSED_ON.values(), give_up=give_up))
+        sys.stdout.flush()
+    except (Exception, KeyboardInterrupt) as error:
+        if (known := faults.deliberate(error)) is None:
+            raise
+        sender.send(known)
+        code = 1
+    sys.exit(code)
+
+
+def die_with(parent: int) -> None:
+    """Has the kernel kill this process when its `parent` ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was quicker
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,87 @@
+"""What a search in a child process needs of its parent; `faults/test_ray_dies` has it with Ray."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from autotune.core.errors import DamagedError, SearchAborted
+from autotune.sessions.job import Job, RayDied
+from autotune.sessions.supervision import supervise
+from autotune.storage.store import Options
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Of a session in which `runs` trials have ended, as the file says."""
+
+    def study():
+        runs = (tmp_path / "ended").read_text() if (tmp_path / "ended").exists() else ""
+        return SimpleNamespace(trials=[SimpleNamespace(outcome="completed") for _ in runs])
+
+    session = cast("Any", SimpleNamespace(options=Options, study=study))
+    unused = cast("Any", None)
+    return Job(session, tmp_path / "s", unused, unused, unused, unused, notes=["first"], more=2)
+
+
+def note(place: Path, what: str) -> int:
+    """Appends to a file; returns how often that was done."""
+    with place.open("a") as file:
+        file.write(what)
+    return len(place.read_text())
+
+
+def test_ray_may_die_as_long_as_trials_end_in_between(job, tmp_path):
+    def drive(job):
+        if note(tmp_path / "runs", "r") == 5:
+            return 0
+        assert (job.more, job.notes[0]) == (2, "first") or job.more == 0
+        note(tmp_path / "ended", "e")
+        return job.give_up(RayDied("Ray died"))
+
+    assert supervise(job, drive) == 0
+    assert len((tmp_path / "runs").read_text()) == 5
+
+
+def test_a_ray_that_dies_three_times_without_a_trial_in_between_ends_the_search(job, tmp_path):
+    def drive(job):
+        note(tmp_path / "runs", "r")
+        return job.give_up(RayDied("Ray died"))
+
+    with pytest.raises(SearchAborted, match="Ray died, 3 times in a row; nothing is lost; continue with: "):
+        supervise(job, drive)
+    assert len((tmp_path / "runs").read_text()) == 3
+
+
+@pytest.mark.parametrize("error", [DamagedError("its study is torn"), KeyboardInterrupt("interrupted")])
+def test_the_error_of_a_search_is_raised_where_it_was_begun(job, error):
+    def drive(job):
+        raise error
+
+    with pytest.raises(type(error), match=str(error)):
+        supervise(job, drive)
+
+
+def test_a_search_that_is_killed_is_a_line_and_the_exit_code_of_a_shell(job, capfd):
+    assert supervise(job, lambda _: os.kill(os.getpid(), signal.SIGKILL)) == 128 + signal.SIGKILL
+    assert "the search was ended by SIGKILL; nothing is lost; continue with: " in capfd.readouterr().err
+
+
+def test_a_signal_that_reaches_both_processes_is_heard_once(job):
+    def drive(job):
+        heard = []
+        for number in job.interrupts:
+            signal.signal(number, lambda number, _: heard.append(number))
+        for process in (os.getpid(), os.getppid()):
+            os.kill(process, signal.SIGTERM)
+        deadline = time.monotonic() + 30
+        while not heard and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        return len(heard)
+
+    assert supervise(job, drive) == 1
