@@ -82,11 +82,14 @@ autotune.search("space.yaml", session="s", wandb="off")
 
 
 def test_a_program_that_is_killed_leaves_no_search(tmp_path):
-    endless = {**SPACE, "budget": {**SPACE["budget"], "samples_per_trial": 100000}}
-    Path("space.yaml").write_text(repr(endless))
+    slow = SPACE | {
+        "baseline": {**SPACE["baseline"], "step_s": 3.0},
+        "budget": {**SPACE["budget"], "samples_per_trial": 400},
+    }
+    Path("space.yaml").write_text(repr(slow))
     program = subprocess.Popen([sys.executable, "-c", PROGRAM])
     records = tmp_path / "s" / "trials" / "0000" / "records.jsonl"
-    wait_for(lambda: records.exists() and records.read_text().count("\n") > 5)
+    wait_for(lambda: records.exists() and records.read_text().count("\n") > 1)
     with pytest.raises(SessionBusyError):
         autotune.resume("s")
     family = psutil.Process(program.pid).children(recursive=True)
