@@ -81,19 +81,25 @@ def _in_child(job: Job, drive: Drive) -> int:
 @contextmanager
 def _passing_on(child: ForkProcess) -> Iterator[None]:
     """Starts the child, and passes signals on to it."""
+    early: list[int] = []
 
     def pass_on(number: int, _: Any) -> None:
+        if child.pid is None:
+            early.append(number)
+            return
         with suppress(ProcessLookupError):
-            os.kill(child.pid or 0, PASSED_ON[signal.Signals(number)])
+            os.kill(child.pid, PASSED_ON[signal.Signals(number)])
 
+    before = {number: signal.signal(number, pass_on) for number in PASSED_ON}
     held = {*PASSED_ON, *PASSED_ON.values()}
-    signal.pthread_sigmask(signal.SIG_BLOCK, held)  # until both are ready for them
     try:
-        child.start()
-        before = {number: signal.signal(number, pass_on) for number in PASSED_ON}
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
-    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, held)  # the child unblocks them when it is ready for them
+        try:
+            child.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
+        for number in early:
+            pass_on(number, None)
         yield
     finally:
         for number, handler in before.items():
