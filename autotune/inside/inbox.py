@@ -13,12 +13,11 @@ import time
 from bisect import bisect_right
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from autotune.inside.messages import Message, Stamped, parse
+from autotune.inside.messages import Message, parse
 from autotune.inside.site.autotune_wire import (
     GPUS,
     LONGEST_BYTES,
@@ -31,8 +30,6 @@ from autotune.inside.site.autotune_wire import (
     WHOLE,
     WORKDIR,
 )
-
-__all__ = ["SITE", "Inbox", "Message", "Stamped", "of_trial"]
 
 SITE = Path(__file__).parent / "site"  # put first on a script's PYTHONPATH
 _LONGEST_ADDRESS = 100  # bytes; Linux takes 107
@@ -263,7 +260,7 @@ def _pause_s(before_s: float, messages: int, passed_s: float) -> float:
 
 def _until(now_s: float, message: Message) -> Message:
     """Returns the message with its timestamp clipped to `now_s`, the time it was read."""
-    return message if message.at_s <= now_s else replace(message, at_s=now_s)
+    return message if message.at_s <= now_s else message._replace(at_s=now_s)
 
 
 def _tell(client: socket.socket) -> None:

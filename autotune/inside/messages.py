@@ -1,55 +1,72 @@
-"""The messages from inside a training, one JSON line each. Pure: no process, no socket."""
+"""What is seen of a training, as messages; those from inside it are a JSON line each. Pure."""
 
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Step:
-    """An optimizer step seen by a hook, with its figures; samples and tokens are None if unknown."""
+class Step(NamedTuple):
+    """Optimizer step with its figures; samples and tokens are None if unknown."""
 
     samples: int | None
-    figures: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, Any] = {}
     tokens: int | None = None
 
 
-@dataclass(frozen=True)
-class Logged:
-    """Scores logged to TensorBoard or W&B in the directory `place`, by the names used there."""
+class SamplesSeen(NamedTuple):
+    """Samples so far, as printed by the script."""
+
+    samples: int
+
+
+class Scores(NamedTuple):
+    """Scores of an evaluation, by the names used where the script writes them."""
 
     scores: Mapping[str, float]
-    place: str
+    place: str = ""  # the directory of TensorBoard or W&B in which they were logged
 
 
-@dataclass(frozen=True)
-class ScriptError:
+class Reported(NamedTuple):
+    """Record that the training has reported itself."""
+
+    record: Mapping[str, Any]
+    is_queued: bool = False  # the GPU had not finished: the step of the record ends later
+
+
+class ScriptError(NamedTuple):
     """The exception that ended a script, or made a record unsendable; `type` is its qualified name."""
 
     type: str
     message: str
 
 
-class GpuLostError(RuntimeError):
-    """A trial does not train on its GPU, so its measurements would be wrong."""
+class GpuLost(NamedTuple):
+    """Why a process does not train on the GPU that its trial has, and what to do."""
+
+    reason: str
 
 
-@dataclass(frozen=True)
-class Message:
-    """The sender, the time by the machine's monotonic clock, and exactly one kind of content."""
+class Taken(NamedTuple):
+    """Arguments that replaced the script's own: `loader.num_workers`."""
+
+    names: tuple[str, ...]
+
+
+Content = Step | SamplesSeen | Scores | Reported | ScriptError | GpuLost | Taken
+
+
+class Message(NamedTuple):
+    """Something that a training did, and when, by the machine's monotonic clock."""
 
     at_s: float
-    pid: int
-    rank: int
-    record: Mapping[str, Any] | None = None
-    step: Step | None = None
-    logged: Logged | None = None
-    error: ScriptError | None = None
-    gpu_lost: str = ""  # why a process does not train on the GPU that its trial has, and what to do
-    taken: tuple[str, ...] = ()  # arguments that replaced the script's own: `loader.num_workers`
-    is_queued: bool = False  # the GPU had not finished: the step of the record ends later
+    content: Content
+    pid: int = 0  # of the sender, if it came through the socket
+    rank: int = 0
+
+
+class GpuLostError(RuntimeError):
+    """A trial does not train on its GPU, so its measurements would be wrong."""
 
 
 class Stamped(dict[str, Any]):
@@ -67,44 +84,38 @@ class Stamped(dict[str, Any]):
 def parse(line: bytes) -> Message | None:
     """Returns the message in a line, None if it is invalid."""
     try:
-        return _message(json.loads(line))
+        values = json.loads(line)
+        at_s = float(values["at_s"])
+        if not math.isfinite(at_s):
+            return None
+        return Message(at_s, _content(values), int(values["pid"]), int(values["rank"]))
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
         return None
 
 
-def _message(content: Mapping[str, Any]) -> Message:
-    at_s, pid, rank = float(content["at_s"]), int(content["pid"]), int(content["rank"])
-    if not math.isfinite(at_s):
-        raise ValueError("a stamp must be finite")
-    if "record" in content:
-        is_queued = content.get("queued") is True
-        return Message(at_s, pid, rank, record=_mapping(content["record"]), is_queued=is_queued)
-    if "step" in content:
-        return Message(at_s, pid, rank, step=_step(_mapping(content["step"])))
-    if "logged" in content:
-        return Message(at_s, pid, rank, logged=_logged(_mapping(content["logged"])))
-    if "gpu_lost" in content:
-        return Message(at_s, pid, rank, gpu_lost=str(content["gpu_lost"]))
-    if "taken" in content:
-        return Message(at_s, pid, rank, taken=tuple(map(str, content["taken"])))
-    error = _mapping(content["error"])
-    return Message(at_s, pid, rank, error=ScriptError(str(error["type"]), str(error["message"])))
-
-
-def _step(content: Mapping[str, Any]) -> Step:
-    figures = _mapping(content.get("figures", {}))
-    return Step(_count(content["samples"]), figures, _count(content.get("tokens")))
+def _content(values: Mapping[str, Any]) -> Content:
+    if "step" in values:
+        step = _mapping(values["step"])
+        figures = _mapping(step.get("figures", {}))
+        return Step(_count(step["samples"]), figures, _count(step.get("tokens")))
+    if "record" in values:
+        return Reported(_mapping(values["record"]), values.get("queued") is True)
+    if "logged" in values:
+        logged = _mapping(values["logged"])
+        scores = {name: float(score) for name, score in _mapping(logged["scores"]).items()}
+        return Scores(scores, str(logged["place"]))
+    if "gpu_lost" in values:
+        return GpuLost(str(values["gpu_lost"]))
+    if "taken" in values:
+        return Taken(tuple(map(str, values["taken"])))
+    error = _mapping(values["error"])
+    return ScriptError(str(error["type"]), str(error["message"]))
 
 
 def _count(value: object) -> int | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
         raise ValueError("must be a count")
     return value
-
-
-def _logged(content: Mapping[str, Any]) -> Logged:
-    scores = _mapping(content["scores"])
-    return Logged({name: float(score) for name, score in scores.items()}, str(content["place"]))
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

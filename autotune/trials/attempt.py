@@ -25,7 +25,7 @@ from autotune.storage.records import open_lines, read_records, seconds_of
 from autotune.system import others, telemetry
 from autotune.system.telemetry import Telemetry
 from autotune.trials import failures
-from autotune.trials.child import Child, Event
+from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import NEVER, Order, is_to_stop
 from autotune.trials.progress import Progress
@@ -186,10 +186,10 @@ class Attempt:
         else:
             self._outcome = self._ended_early(verdict)
 
-    def _take(self, events: Sequence[Event]) -> list[dict[str, Any]]:
+    def _take(self, yielded: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Counts and writes the records that the child has yielded."""
         children = self._held_by_children()
-        stamped = [{**event.record, **children, "at_s": event.at_s} for event in events]  # the child's clock
+        stamped = [{**record, **children} for record in yielded]
         if stamped:
             self._heard_s = stamped[-1]["at_s"]
         is_over = self._child is None or self._child.verdict is not None

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing.connection import wait
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -38,14 +38,6 @@ _LAST_WORDS_BYTES = 65536
 _LONGEST_PAUSE_S, _PAUSE_SHARE = 0.4, 0.02
 
 
-@dataclass(frozen=True)
-class Event:
-    """A record, and when the workload yielded it by the monotonic clock of its process."""
-
-    at_s: float
-    record: dict[str, Any]
-
-
 class Child:
     """A workload that runs, or has run. Call `poll` until it has a `verdict`, or `stop` it.
 
@@ -65,7 +57,7 @@ class Child:
         self._memory.begin(self.pid)
         self._end = Finalize(self, family.end, (self._process, self._memory.group), exitpriority=0)
         self._inbox, self._output = Messages(pipe), Output(output, order.place.log, self._hide)
-        self._events: list[Event] = []
+        self._records: list[dict[str, Any]] = []
         self._begun_s = self._heard_s = time.monotonic()
         self._still_s = 0.0
         self._samples, self._is_evaluated = -1, False
@@ -79,18 +71,19 @@ class Child:
     def pid(self) -> int:
         return self._process.pid or 0
 
-    def poll(self, timeout_s: float) -> list[Event]:
+    def poll(self, timeout_s: float) -> list[dict[str, Any]]:
         """Returns the new records, waiting up to `timeout_s` for the first one.
 
+        Their `at_s` is when the workload yielded them, by the monotonic clock of its process.
         After `stop`, returns those that came while it was stopping.
         """
         deadline, left_s = time.monotonic() + timeout_s, timeout_s
-        while self.verdict is None and not self._events:
+        while self.verdict is None and not self._records:
             self._listen(min(left_s, LOOK_S))
             if (left_s := deadline - time.monotonic()) <= 0:
                 break
-        events, self._events = self._events, []
-        return events
+        records, self._records = self._records, []
+        return records
 
     def _listen(self, timeout_s: float) -> None:
         pause_s = min(_LONGEST_PAUSE_S, _PAUSE_SHARE * (time.monotonic() - self._begun_s), timeout_s)
@@ -121,7 +114,7 @@ class Child:
 
     def _take(self, messages: Sequence[dict[str, Any]]) -> None:
         for message in messages:
-            if "outcome" in message:
+            if "at_s" not in message:
                 outcome = _OUTCOME.validate_python(message["outcome"])
                 self.verdict = failures.of_verdict(
                     replace(outcome, reason=self._hide(outcome.reason)),
@@ -131,17 +124,17 @@ class Child:
                     memory_share=self._memory.memory_share,
                 )
                 continue
-            event = Event(message["at_s"], secrecy.each_text(message["record"], self._hide))
+            record = secrecy.each_text(message, self._hide)
             if self._samples < 0:  # the first one
                 self._gpus.note(self.pid)
             if self._yielded_s is not None:
-                self._gaps_s.append(event.at_s - self._yielded_s)
+                self._gaps_s.append(record["at_s"] - self._yielded_s)
                 self._longest_gap_s = max(self._longest_gap_s, self._gaps_s[-1])
-            self._yielded_s = event.at_s
-            self._follow(event.record)
+            self._yielded_s = record["at_s"]
+            self._follow(record)
             if self._order.limits.host_bytes and self._order.limits.caps_process:
-                self._cap_share = event.record["memory_peak_bytes"] / self._order.limits.host_bytes
-            self._events.append(event)
+                self._cap_share = record["memory_peak_bytes"] / self._order.limits.host_bytes
+            self._records.append(record)
 
     def _follow(self, record: Mapping[str, Any]) -> None:
         """Notes progress: more samples, or the first evaluation at the same number of samples."""

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from autotune.inside.inbox import Inbox, Message
+from autotune.inside.inbox import Inbox
+from autotune.inside.messages import Message, Reported, ScriptError
 
 _LOOK_S = 0.1
 
@@ -62,7 +63,8 @@ class Listener:
                 self._count(message)
 
     def _count(self, message: Message) -> None:
-        if message.error is not None:
-            raise ReportError(f"{message.error.type}: {message.error.message}")
-        if message.record is not None:
-            self._take(message.record, message.at_s, message.is_queued)
+        match message.content:
+            case ScriptError(type, text):
+                raise ReportError(f"{type}: {text}")
+            case Reported(record, is_queued):
+                self._take(record, message.at_s, is_queued)

@@ -142,10 +142,10 @@ class _Member:
     def _listen(self, child: Child, timeout_s: float) -> None:
         logs.bound(self._order.place.log)
         quality = self._order.metric.name
-        for event in child.poll(timeout_s):
-            record, is_break = event.record, quality in event.record or COMPILING in event.record
+        for record in child.poll(timeout_s):
+            is_break = quality in record or COMPILING in record
             if is_break or QUEUED not in record:
-                self._stamps.append(Stamp(event.at_s, record["samples"], is_step=not is_break))
+                self._stamps.append(Stamp(record["at_s"], record["samples"], is_step=not is_break))
         if child.verdict is not None and child.verdict.status is not Status.COMPLETED:
             raise self._ended(child.verdict)
 

@@ -224,7 +224,7 @@ class _Count:
         if self._quality in record:  # slow, but rare, and the step after it is not counted
             record |= self._watch.evaluated()
         self._last_s = min(max(at_s, self._last_s), _clock_s())
-        _send(self._messages, {"at_s": self._last_s, "record": record})
+        _send(self._messages, {**record, "at_s": self._last_s})
 
     def outcome(self, without_records: str, *, is_stopped: bool) -> Outcome:
         """Returns the outcome of the workload, which has ended."""

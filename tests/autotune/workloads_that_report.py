@@ -8,7 +8,7 @@ import threading
 import time
 
 import autotune
-from autotune.inside.inbox import Stamped
+from autotune.inside.messages import Stamped
 
 
 def steps(config, workdir):

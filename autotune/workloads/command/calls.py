@@ -14,8 +14,8 @@ from autotune.inside import inbox
 from autotune.inside.inbox import SITE
 from autotune.inside.site import autotune_wire as wire
 from autotune.workloads.command import files, line, spec
-from autotune.workloads.command.counting import Counts
-from autotune.workloads.command.follow import LOGS
+from autotune.workloads.command.counting import Counter
+from autotune.workloads.command.scores import LOGS
 from autotune.workloads.command.spec import Spec
 
 VIEW = "view"  # directory in a trial's, below which its command runs
@@ -81,22 +81,19 @@ def _is_seeded_from_outside(spec_: Spec, settings: Mapping[str, Any]) -> bool:
 
 
 def of_trial(
-    spec_: Spec, settings: Mapping[str, Any], workdir: Path, *, path: str | None, begun: Counts, batch: int
+    spec_: Spec, call: Call, settings: Mapping[str, Any], workdir: Path, counter: Counter
 ) -> dict[str, str]:
-    """Returns the variables that load the hook into a script and describe the trial to it.
-
-    `path` is the script's own PYTHONPATH, `begun` the counts of its checkpoint, and `batch` the samples of a
-    step.
-    """
+    """Returns the environment of a `call` with the hook on its path, and what describes the trial to it."""
     samples = int(values_of(spec_, settings, workdir).get(spec.TRIAL_SAMPLES) or 0)
     is_logged = spec_.file is not None and spec_.file[0] in LOGS
     return {
+        **call.environment,
         "PYTHONUNBUFFERED": "1",
-        "PYTHONPATH": os.pathsep.join(filter(None, (str(SITE), path))),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(SITE), call.environment.get("PYTHONPATH")))),
         **({wire.SEED: str(settings.get(SEED) or 0)} if _is_seeded_from_outside(spec_, settings) else {}),
         **({wire.LOGGED: json.dumps(list(spec_.scores.values()))} if is_logged else {}),
         **({wire.VIEW: str(workdir / VIEW)} if is_in_view(spec_) else {}),
         **inbox.of_trial(workdir, settings, samples, unit=os.environ.get(wire.UNIT, "samples")),
-        wire.BEGUN: json.dumps(begun._asdict()),
-        wire.STEP_SAMPLES: str(batch),
+        wire.BEGUN: json.dumps(counter.counts | {"tokens": counter.tokens}),
+        wire.STEP_SAMPLES: str(counter.batch),
     }

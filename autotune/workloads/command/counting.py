@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from autotune.core import files
 from autotune.inside.site import autotune_saves as saves
-from autotune.workloads.command.follow import matching, written_s
+from autotune.workloads.command.scores import matching, written_s
 
 _NOTE = ".samples"  # file in the workdir: counts of the checkpoint, if the hook does not note them
 _BY_SCRIPT = "by script"  # instead of a stamp: the script counts its samples itself
@@ -37,7 +37,7 @@ class Counter:
     def __init__(self, begun: Counts, batch: int) -> None:
         self.begun, self.samples, self.tokens = begun.samples, begun.samples, begun.tokens
         self.steps = self._stepped = 0  # number of steps; samples after the last of them
-        self._batch = batch
+        self.batch = batch
         self._past: deque[tuple[float, Counts]] = deque([(float("-inf"), begun)], maxlen=_STEPS_KEPT)
         self._own_begin: int | None = None
 
@@ -51,7 +51,7 @@ class Counter:
         """Counts a step that ended at `at_s` on the monotonic clock."""
         if tokens is not None:
             self.tokens = (self.tokens or 0) + tokens
-        self._reached(at_s, self.samples + (self._batch if samples is None else samples))
+        self._reached(at_s, self.samples + (self.batch if samples is None else samples))
         self._stepped = self.samples
 
     def said(self, at_s: float, samples: int) -> bool:

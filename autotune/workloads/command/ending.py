@@ -4,9 +4,9 @@ import builtins
 import re
 import signal
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from autotune.core.errors import printable, without_trace
+from autotune.inside.messages import ScriptError
 
 _QUOTED = 100  # characters of the output in a reason
 _LINES_QUOTED = 3
@@ -40,14 +40,7 @@ class OutputError(RuntimeError):
     """Line of a command's output, as a cause of its failure."""
 
 
-class Told(NamedTuple):
-    """Exception that ended a script, by type name and message."""
-
-    type_name: str
-    message: str
-
-
-def of_exit(code: int, pid: int, told: Told | None, tail: Sequence[str]) -> Exception:
+def of_exit(code: int, pid: int, told: ScriptError | None, tail: Sequence[str]) -> Exception:
     """Returns the error of a command that exited with `code`, negative for a signal.
 
     It is the script's own exception if the hook has `told` it, or if the output ends with a traceback. Else
@@ -91,17 +84,17 @@ def _causes(lines: Iterable[str]) -> OutputError | None:
     return cause
 
 
-def _raised_in(tail: Sequence[str]) -> Told | None:
+def _raised_in(tail: Sequence[str]) -> ScriptError | None:
     """Returns the exception of the last traceback in the output; None if there is none."""
     starts = [i for i, line in enumerate(tail) if line.strip().endswith(_TRACEBACK)]
     after = tail[starts[-1] + 1 :] if starts else []
     match = next((m for line in after if line[:1].strip() and (m := _RAISED.fullmatch(line.strip()))), None)
-    return match and Told(match[1], match[2] or "")
+    return match and ScriptError(match[1], match[2] or "")
 
 
-def _as_raised(raised: Told) -> Exception:
+def _as_raised(raised: ScriptError) -> Exception:
     """Returns an exception of the same name and text, to be classified as if it had been raised here."""
-    module, _, name = raised.type_name.rpartition(".")
+    module, _, name = raised.type.rpartition(".")
     known = getattr(builtins, name, None) if module in {"", "builtins"} else None
     known = known if isinstance(known, type) else Exception
     if issubclass(known, OSError) and (match := _ERRNO.match(raised.message)):

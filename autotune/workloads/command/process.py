@@ -20,7 +20,7 @@ import psutil
 from autotune.core.errors import InputError
 from autotune.inside.site import autotune_wire as wire
 from autotune.inside.site.autotune_output import name_of, unmarked
-from autotune.workloads.command.readers import plain
+from autotune.workloads.command.scores import plain
 
 _LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 _CHUNK_BYTES = 65536

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from autotune.inside.messages import Message
+from autotune.inside.messages import Message, Reported, Step, Taken
 
 
 def all_of(inbox):
@@ -12,6 +12,11 @@ def all_of(inbox):
     while message := inbox.get(0):
         messages.append(message)
     return messages
+
+
+def contents(messages, kind):
+    """Returns the contents of this kind."""
+    return [message.content for message in messages if isinstance(message.content, kind)]
 
 
 @dataclass(frozen=True)
@@ -24,15 +29,20 @@ class Heard:
 
     @property
     def steps(self):
-        return [message.step for message in self.messages if message.step is not None]
+        return contents(self.messages, Step)
 
     @property
     def records(self):
-        return [dict(message.record) for message in self.messages if message.record is not None]
+        return [dict(reported.record) for reported in contents(self.messages, Reported)]
 
     @property
     def taken(self):
-        return sorted(name for message in self.messages for name in message.taken)
+        return sorted(name for taken in contents(self.messages, Taken) for name in taken.names)
+
+    @property
+    def kinds(self):
+        """The kinds of the messages, in order, without replaced arguments."""
+        return [type(message.content) for message in self.messages if not isinstance(message.content, Taken)]
 
     @property
     def samples(self):

@@ -67,7 +67,7 @@ def test_a_failure_to_send_is_printed_and_not_raised(inbox):
     ring.append(ring)
     for value in (object(), ring, b"bytes", "x" * autotune_wire.LONGEST_BYTES):
         autotune.report(samples=1, value=value)
-    assert [message.error.type for message in all_of(inbox)] == ["TypeError", "ValueError"] * 2
+    assert [message.content.type for message in all_of(inbox)] == ["TypeError", "ValueError"] * 2
 
 
 def test_a_tuner_that_is_gone_is_not_missed(inbox):
@@ -96,7 +96,7 @@ def test_a_signals_handler_may_report_while_its_thread_does(inbox):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    heard = [message.record for message in all_of(inbox)]
+    heard = [message.content.record for message in all_of(inbox)]
     assert sum(record["who"] == "itself" for record in heard) == 2000
 
 
@@ -108,7 +108,7 @@ def test_a_fork_has_a_connection_of_its_own(inbox):
     os.waitpid(pid, 0)
     autotune.report(samples=3)
     heard = all_of(inbox)
-    assert [(message.record["samples"], message.pid) for message in heard] == [
+    assert [(message.content.record["samples"], message.pid) for message in heard] == [
         (1, os.getpid()),
         (2, pid),
         (3, os.getpid()),
@@ -118,4 +118,4 @@ def test_a_fork_has_a_connection_of_its_own(inbox):
 def test_report_works_after_the_package_of_that_name_is_imported(inbox):
     importlib.import_module("autotune.reports")
     autotune.report(samples=7)
-    assert [message.record for message in all_of(inbox)] == [{"samples": 7}]
+    assert [message.content.record for message in all_of(inbox)] == [{"samples": 7}]

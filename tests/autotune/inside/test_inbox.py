@@ -14,7 +14,7 @@ import pytest
 
 from autotune.inside import messages
 from autotune.inside.inbox import Inbox
-from autotune.inside.messages import Logged, Message, ScriptError, Step
+from autotune.inside.messages import GpuLost, Message, Reported, Scores, ScriptError, Step, Taken
 from autotune.inside.site.autotune_wire import LONGEST_BYTES, SOCKET, Wire
 from tests.autotune.inside.heard import all_of
 
@@ -40,7 +40,7 @@ def line(samples, at_s=1.0):
 
 
 def samples(found):
-    return [message.record["samples"] for message in found]
+    return [message.content.record["samples"] for message in found]
 
 
 def test_messages_arrive_in_order_with_their_sender(inbox):
@@ -48,7 +48,7 @@ def test_messages_arrive_in_order_with_their_sender(inbox):
     wire.tell({"record": {"samples": 1}})
     wire.tell({"step": {"samples": None, "figures": {"loss": 0.5}}}, at_s=begun_s + 1e-9)
     first, second = sorted([inbox.get(10), inbox.get(10)], key=lambda message: message.step is None)
-    assert (second.pid, second.rank, second.record) == (os.getpid(), 0, {"samples": 1})
+    assert (second.pid, second.rank, second.content.record) == (os.getpid(), 0, {"samples": 1})
     assert begun_s <= second.at_s <= time.monotonic()
     assert first.step == Step(None, {"loss": 0.5})
     assert inbox.get(0) is None
@@ -134,7 +134,7 @@ def test_a_line_of_64_mib_is_left_out_and_takes_no_memory(inbox):
     [lines] = inbox._clients.values()
     assert sum(map(len, lines._begun)) <= LONGEST_BYTES
     client.sendall(b"\n" + line(1))
-    assert inbox.get(30).record == {"samples": 1}
+    assert inbox.get(30).content.record == {"samples": 1}
     client.close()
 
 
@@ -216,13 +216,14 @@ def test_another_user_is_refused(inbox):
 @pytest.mark.parametrize(
     ("said", "found"),
     [
-        ({"record": {"samples": 4}}, {"record": {"samples": 4}}),
-        ({"step": {"samples": 4}}, {"step": Step(4, {})}),
-        ({"logged": {"scores": {"acc": 1}, "place": "/a"}}, {"logged": Logged({"acc": 1.0}, "/a")}),
-        ({"error": {"type": "E", "message": "m"}}, {"error": ScriptError("E", "m")}),
-        ({"taken": ["loader.batch_size"]}, {"taken": ("loader.batch_size",)}),
+        ({"record": {"samples": 4}, "queued": True}, Reported({"samples": 4}, is_queued=True)),
+        ({"step": {"samples": 4}}, Step(4)),
+        ({"logged": {"scores": {"acc": 1}, "place": "/a"}}, Scores({"acc": 1.0}, "/a")),
+        ({"error": {"type": "E", "message": "m"}}, ScriptError("E", "m")),
+        ({"gpu_lost": "why"}, GpuLost("why")),
+        ({"taken": ["loader.batch_size"]}, Taken(("loader.batch_size",))),
     ],
 )
 def test_a_message_has_exactly_one_content(said, found):
     line = json.dumps({"at_s": 1.5, "pid": 1, "rank": 2, **said}).encode()
-    assert messages.parse(line) == Message(1.5, 1, 2, **found)
+    assert messages.parse(line) == Message(1.5, found, 1, 2)

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from autotune.inside.inbox import SITE
+from autotune.inside.messages import GpuLost, Reported, Step
 
 CHECKPOINT, SAVES = "autotune.ckpt", ".saves"
 
@@ -21,23 +22,21 @@ def test_every_step_is_reported_with_its_samples(fit, kind):
 
 def test_a_training_off_the_gpu_of_its_trial_is_reported(fit):
     heard = fit("automatic", AUTOTUNE_GPUS="1.0")
-    assert [bool(message.gpu_lost) for message in heard.messages if not message.taken][:3] == [1, 0, 0]
+    assert [kind is GpuLost for kind in heard.kinds][:3] == [True, False, False]
 
 
 def test_the_results_of_a_fits_validations_are_reported(fit):
     heard = fit("logged")
     assert heard.records == [{"val/loss": found} for found in heard.said], heard.errors
     assert len(heard.said) == 2
-    order = ["step" if message.step else "record" for message in heard.messages if not message.taken]
-    assert order == [*["step"] * 3, "record", *["step"] * 3, "record"]
+    assert heard.kinds == [*[Step] * 3, Reported, *[Step] * 3, Reported]
 
 
 @pytest.mark.parametrize(("ends", "last"), [({}, 2), ({"max_steps": 5}, 1)])
 def test_a_trial_that_ends_by_itself_is_validated_at_the_end(fit, ends, last):
     """Of 6 steps, or 5, every fourth is followed by a validation."""
     heard = fit("logged", {"trainer": {"val_check_interval": 4, "check_val_every_n_epoch": None, **ends}})
-    order = ["step" if message.step else "record" for message in heard.messages if not message.taken]
-    assert order == [*["step"] * 4, "record", *["step"] * last, "record"], heard.errors
+    assert heard.kinds == [*[Step] * 4, Reported, *[Step] * last, Reported], heard.errors
 
 
 def test_the_package_of_the_older_name_is_watched_as_well(fit, tmp_path):
@@ -86,7 +85,7 @@ def test_a_run_resumed_after_a_validation_reports_it_again(fit):
     first, again = fit("goes_on"), fit("goes_on")
     assert (first.said[0], again.said[0] in {3, 6}) == (0, True), again.errors
     assert again.records[0] in first.records
-    assert again.messages[0].record, "before any step"
+    assert again.messages[0].content.record, "before any step"
 
 
 def test_all_of_several_processes_save_or_none(fit):

@@ -11,8 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from autotune.inside.inbox import SITE, Inbox
+from autotune.inside.messages import GpuLost
 from autotune.inside.site.autotune_saves import Saved, digest_of, file_of, noted
-from tests.autotune.inside.heard import all_of
+from tests.autotune.inside.heard import all_of, contents
 
 KINDS = [
     "loader",
@@ -164,7 +165,7 @@ for x in torch.utils.data.DataLoader(torch.randn(7, 4), 4):
 def test_an_unmodified_script_is_observed(tmp_path):
     done, messages = script(tmp_path, TRAINS)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert [message.step.samples for message in messages] == [4, 3]
+    assert [message.content.samples for message in messages] == [4, 3]
 
 
 def test_the_environments_own_sitecustomize_runs_and_nothing_is_imported_for_it(tmp_path):
@@ -175,7 +176,7 @@ def test_the_environments_own_sitecustomize_runs_and_nothing_is_imported_for_it(
     done, messages = script(tmp_path, text, [own])
     assert done.stdout.splitlines() == ["the own one", f"{own / 'sitecustomize.py'} False"]
     assert "ZeroDivisionError" in done.stderr
-    assert [message.error.type for message in messages] == ["ZeroDivisionError"]
+    assert [message.content.type for message in messages] == ["ZeroDivisionError"]
 
 
 def test_a_sitecustomize_that_fails_fails_as_it_does_without_the_hook(tmp_path):
@@ -184,7 +185,7 @@ def test_a_sitecustomize_that_fails_fails_as_it_does_without_the_hook(tmp_path):
     (own / "sitecustomize.py").write_text("raise ValueError('the own one')")
     done, messages = script(tmp_path, "1 / 0", [own])
     assert "ValueError: the own one" in done.stderr
-    assert [message.error.type for message in messages] == ["ZeroDivisionError"]
+    assert [message.content.type for message in messages] == ["ZeroDivisionError"]
 
 
 def test_a_script_that_looks_for_torch_and_does_not_import_it_leaves_the_hook_armed(tmp_path):
@@ -268,11 +269,11 @@ CHOSE = re.compile("the script trains on the CPU, but torch can use the trial's 
 )
 def test_a_training_off_the_gpu_of_its_trial_is_reported_before_its_first_step(hear, kind, why):
     heard = hear(kind, AUTOTUNE_GPUS="1.0")
-    told = [message.gpu_lost for message in heard.messages if not message.error]
-    assert why.match(told[0])
-    assert told[0].endswith(", or give trials no GPU: --gpus-per-trial 0")
-    assert not any(told[1:])
-    assert not any(message.gpu_lost for message in hear(kind).messages), "it was given none"
+    [lost] = contents(heard.messages, GpuLost)
+    assert heard.messages[0].content is lost
+    assert why.match(lost.reason)
+    assert lost.reason.endswith(", or give trials no GPU: --gpus-per-trial 0")
+    assert not contents(hear(kind).messages, GpuLost), "it was given none"
 
 
 def test_a_training_that_uses_its_gpu_is_left_alone(hear):

@@ -5,7 +5,9 @@ import json
 
 import pytest
 
+from autotune.inside.messages import GpuLost, Reported, ScriptError
 from autotune.inside.site import autotune_wire as wire
+from tests.autotune.inside.heard import contents
 
 ROWS = 45
 PRECISION = ["bf16", "fp16", "tf32"]
@@ -13,11 +15,7 @@ PRECISION = ["bf16", "fp16", "tf32"]
 
 def told(heard):
     """Returns the names of the settings that were applied."""
-    return {name for message in heard.messages for name in message.taken}
-
-
-def records(heard):
-    return [message.record for message in heard.messages if message.record is not None]
+    return set(heard.taken)
 
 
 @pytest.mark.parametrize("kind", ["plain", "evaluated", "accumulated", "workers", "grouped", "streamed"])
@@ -35,7 +33,7 @@ def test_every_batch_counts_once_and_padding_is_no_token(hear_trainer, kind):
 
 def test_a_training_off_the_gpu_of_its_trial_is_reported(hear_trainer):
     heard = hear_trainer("plain", AUTOTUNE_GPUS="1.0")
-    assert [bool(message.gpu_lost) for message in heard.messages if not message.taken][:3] == [1, 0, 0]
+    assert [kind is GpuLost for kind in heard.kinds][:3] == [True, False, False]
 
 
 def test_settings_take_the_place_of_a_scripts_own_whatever_its_arguments_are_made_of(hear_trainer):
@@ -65,7 +63,7 @@ def test_a_precision_is_one_name_for_several_arguments(hear_trainer, precision, 
 
 def test_a_precision_that_the_trainer_has_not_ends_it(hear_trainer):
     heard = hear_trainer("arguments", {"trainer": {"precision": "fp8"}}, NAMES="[]")
-    [error] = [message.error for message in heard.messages if message.error]
+    [error] = contents(heard.messages, ScriptError)
     assert error.message.startswith("trainer.precision: one of fp32, ")
     assert error.message.endswith("got 'fp8'")
 
@@ -121,11 +119,11 @@ def test_the_settings_of_trl_are_arguments_as_others(hear_trainer):
 
 def test_an_evaluation_is_reported_when_due_and_several_data_sets_are_one(hear_trainer):
     overrides, at_the_end = {wire.IN_TRIAL: {"evaluate_every": 20}}, 1  # Transformers' own evaluation
-    found = records(hear_trainer("two_evaluations", overrides))
+    found = hear_trainer("two_evaluations", overrides).records
     assert len(found) == 2 * ROWS // 20 + at_the_end
     assert all({"eval_a_loss", "eval_b_loss"} <= record.keys() for record in found)
     overrides, tokens = {wire.IN_TRIAL: {"evaluate_every": 200}}, hear_trainer("plain").said[-1]
-    found = records(hear_trainer("two_evaluations", overrides, **{wire.UNIT: "tokens"}))
+    found = hear_trainer("two_evaluations", overrides, **{wire.UNIT: "tokens"}).records
     assert len(found) == tokens // 200 + at_the_end
 
 
@@ -138,19 +136,19 @@ def test_a_loop_with_accelerate_is_reported_and_has_its_settings(hear_trainer):
     assert len(seen) == 4, "of six batches an epoch, whatever the launcher has put into the environment"
     assert list(itertools.accumulate(heard.samples)) == seen
     assert told(heard) == {"accelerator.gradient_accumulation_steps", "accelerator.mixed_precision"}
-    assert [list(record) for record in records(heard)] == [["eval_loss"]] * 2
+    assert [list(record) for record in heard.records] == [["eval_loss"]] * 2
 
 
 def test_a_stopped_trial_saves_at_the_end_of_its_step_and_resumes_there(hear_trainer, tmp_path):
     overrides, work = {wire.IN_TRIAL: {"evaluate_every": 8}}, tmp_path / "work0"
     stopped = hear_trainer("ended", overrides)
-    assert (stopped.said, stopped.samples, records(stopped)) == ([], [4, 4], []), stopped.errors
+    assert (stopped.said, stopped.samples, stopped.records) == ([], [4, 4], []), stopped.errors
     assert (work / "checkpoint-2" / "trainer_state.json").exists()
     (work / "checkpoint-9").mkdir()  # from a run that was killed while saving
     resumed = hear_trainer("plain", overrides, **{wire.BEGUN: '{"samples": 8}', wire.WORKDIR: str(work)})
     assert sum(resumed.samples) == 2 * ROWS - 8, resumed.errors
-    first = next(message for message in resumed.messages if message.record or message.step)
-    assert "eval_loss" in (first.record or {}), "the evaluation for which there was no time is made first"
+    assert resumed.kinds[0] is Reported
+    assert "eval_loss" in resumed.records[0], "the evaluation for which there was no time is made first"
 
 
 def test_only_the_first_training_of_a_script_resumes_from_a_checkpoint(hear_trainer, tmp_path):

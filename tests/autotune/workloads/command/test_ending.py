@@ -4,9 +4,9 @@ import pytest
 
 from autotune.core.errors import has_trace
 from autotune.core.trial import Failure, Shortage
+from autotune.inside.messages import ScriptError
 from autotune.trials import failures
 from autotune.workloads.command import ending
-from autotune.workloads.command.ending import Told
 
 TRACEBACK = ["Traceback (most recent call last):", '  File "a.py", line 3, in <module>', "    x = 1 / 0"]
 
@@ -18,12 +18,30 @@ def kind(error):
 @pytest.mark.parametrize(
     ("code", "told", "tail", "failure", "said"),
     [
-        (1, Told("torch.OutOfMemoryError", "CUDA out of memory."), [], "oom", "OutOfMemoryError: CUDA out"),
-        (1, Told("torch.AcceleratorError", "CUDA error: out of memory"), [], "oom", "AcceleratorError: CUDA"),
-        (1, Told("RuntimeError", "CUDA error: out of memory"), [], "oom", "RuntimeError: CUDA error"),
-        (1, Told("MemoryError", ""), [], "oom", "MemoryError"),
-        (1, Told("ValueError", "out of memory, error"), [], "error", "ValueError: out of memory, error"),
-        (1, Told("lib.DivergedError", "loss is nan"), [], "diverged", "DivergedError: loss is nan"),
+        (
+            1,
+            ScriptError("torch.OutOfMemoryError", "CUDA out of memory."),
+            [],
+            "oom",
+            "OutOfMemoryError: CUDA out",
+        ),
+        (
+            1,
+            ScriptError("torch.AcceleratorError", "CUDA error: out of memory"),
+            [],
+            "oom",
+            "AcceleratorError: CUDA",
+        ),
+        (1, ScriptError("RuntimeError", "CUDA error: out of memory"), [], "oom", "RuntimeError: CUDA error"),
+        (1, ScriptError("MemoryError", ""), [], "oom", "MemoryError"),
+        (
+            1,
+            ScriptError("ValueError", "out of memory, error"),
+            [],
+            "error",
+            "ValueError: out of memory, error",
+        ),
+        (1, ScriptError("lib.DivergedError", "loss is nan"), [], "diverged", "DivergedError: loss is nan"),
         (1, None, [*TRACEBACK, "ZeroDivisionError: division by zero"], "error", "ZeroDivisionError: div"),
         (1, None, [*TRACEBACK, "torch.OutOfMemoryError: CUDA out of memory."], "oom", "OutOfMemoryError"),
         (1, None, ["CUDA out of memory", *TRACEBACK, "KeyError: 'a'"], "error", "KeyError: 'a'"),
@@ -51,7 +69,7 @@ def test_a_kill_counts_as_out_of_memory_if_there_is_evidence(code):
 
 
 def test_a_full_disk_is_not_the_scripts_fault():
-    error = ending.of_exit(1, 7, Told("OSError", "[Errno 28] No space left on device: 'a.pt'"), [])
+    error = ending.of_exit(1, 7, ScriptError("OSError", "[Errno 28] No space left on device: 'a.pt'"), [])
     assert failures.of_exception(error).failure is None
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from autotune.core.record_names import COMPILING, FLOPS, QUEUED
 from autotune.inside.messages import Stamped
-from autotune.workloads.command.merging import Merger
+from autotune.workloads.command.training import Merger
 
 SHORT_S = 0.0101
 

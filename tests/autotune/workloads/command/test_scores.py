@@ -7,9 +7,8 @@ import time
 
 import pytest
 
-from autotune.workloads.command import readers
-from autotune.workloads.command.follow import Follower
-from autotune.workloads.command.readers import Patterns, csv_rows, json_lines
+from autotune.workloads.command import scores
+from autotune.workloads.command.scores import Follower, Patterns, csv_rows, json_lines
 
 
 @pytest.mark.parametrize(
@@ -35,9 +34,9 @@ def test_patterns_record_missing_matches_and_values_that_are_no_number():
 
 
 def test_numbers_may_be_grouped_and_lines_coloured():
-    assert readers.number_in("12,000") == 12000
-    assert readers.number_in("1_000.5") == 1000.5
-    assert readers.plain("\x1b[36mval\x1b[0m 0.5") == "val 0.5"
+    assert scores.number_in("12,000") == 12000
+    assert scores.number_in("1_000.5") == 1000.5
+    assert scores.plain("\x1b[36mval\x1b[0m 0.5") == "val 0.5"
 
 
 def test_json_lines_are_read_once_whole():
@@ -107,6 +106,6 @@ def test_what_is_logged_counts_in_a_directory_that_is_followed_by_whatever_name(
     row = {"val/acc": 0.5, "lr": 1.0}
     for name in ("there", "link"):
         follower = Follower("tensorboard", str(tmp_path / name / "v*"), {"acc": "val/acc", "loss": "l"})
-        assert follower.told(tmp_path / "there", row) == {}
-        assert follower.told(tmp_path / place, row) == {"acc": 0.5}
+        assert follower.named_scores(str(tmp_path / "there"), row) == {}
+        assert follower.named_scores(str(tmp_path / place), row) == {"acc": 0.5}
         assert (follower.missing, follower.look()) == ({"loss": "l"}, [])

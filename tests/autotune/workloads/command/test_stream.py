@@ -4,32 +4,36 @@ import math
 
 import pytest
 
-from autotune.workloads.command.timeline import Scores, Step, Timeline, evaluated_s, known_s
+from autotune.inside.messages import Message, Scores, Step
+from autotune.workloads.command.stream import Timeline, evaluated_s, known_s
 
 
 def test_what_was_heard_late_comes_in_its_order():
     timeline = Timeline()
-    timeline.add(2.0, Step(1))
-    timeline.add(1.9, Scores({"acc": 0.5}))  # printed before that step, but read after it
+    timeline.add(Message(2.0, Step(1)))
+    timeline.add(Message(1.9, Scores({"acc": 0.5})))  # printed before that step, but read after it
     assert list(timeline.until(1.8)) == []
-    assert list(timeline.until(2.0)) == [(1.9, Scores({"acc": 0.5})), (2.0, Step(1))]
+    assert list(timeline.until(2.0)) == [Message(1.9, Scores({"acc": 0.5})), Message(2.0, Step(1))]
 
 
 def test_the_scores_of_one_evaluation_are_together():
     timeline = Timeline()
     for at_s, scores in ((1.0, {"a": 1.0}), (1.1, {"b": 2.0}), (1.2, {"a": 3.0}), (9.0, {"b": 4.0})):
-        timeline.add(at_s, Scores(scores))
-    assert list(timeline.until(9.1)) == [(1.1, Scores({"a": 1.0, "b": 2.0})), (1.2, Scores({"a": 3.0}))]
-    assert list(timeline.until(math.inf)) == [(9.0, Scores({"b": 4.0}))]
+        timeline.add(Message(at_s, Scores(scores)))
+    assert list(timeline.until(9.1)) == [
+        Message(1.1, Scores({"a": 1.0, "b": 2.0})),
+        Message(1.2, Scores({"a": 3.0})),
+    ]
+    assert list(timeline.until(math.inf)) == [Message(9.0, Scores({"b": 4.0}))]
 
 
 def test_a_step_ends_an_evaluation_and_time_never_goes_back():
     timeline = Timeline()
-    timeline.add(1.0, Scores({"a": 1.0}))
-    timeline.add(1.1, Step(8))
-    assert [at_s for at_s, _ in timeline.until(1.1)] == [1.0, 1.1]
-    timeline.add(0.5, Step(8))
-    assert list(timeline.until(2.0)) == [(1.1, Step(8))]
+    timeline.add(Message(1.0, Scores({"a": 1.0})))
+    timeline.add(Message(1.1, Step(8)))
+    assert [message.at_s for message in timeline.until(1.1)] == [1.0, 1.1]
+    timeline.add(Message(0.5, Step(8)))
+    assert list(timeline.until(2.0)) == [Message(1.1, Step(8))]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,177 @@
+"""The output, files and hook messages of a command as one stream, in order of time."""
+
+import heapq
+import itertools
+import math
+import statistics
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+
+from autotune.inside.inbox import Inbox
+from autotune.inside.messages import Message, SamplesSeen, Scores, Step
+from autotune.workloads.command import ending
+from autotune.workloads.command.process import Line
+from autotune.workloads.command.scores import LOGS, Follower, Patterns
+from autotune.workloads.command.spec import Spec
+
+_STEPS_REMEMBERED = 50
+_ON_ITS_WAY_S, _LATE_S = 0.05, 0.2  # delay of printed or sent messages: usual, and on a busy machine
+# A shorter gap may be a process waiting for a core. Mistaken for an evaluation, it would date the scores a
+# step too early, and a trial that ends with them would miss its end.
+_LONG_STEPS, _LONG_S = 10, 0.2
+_TOGETHER_S = 0.5  # scores of one evaluation are printed within this time
+_STEPS, _SAMPLES = "steps", "samples"
+_NOT_HEARD = "only scores that Python logs with torch.utils.tensorboard, tensorboardX or wandb are seen"
+_NO_STEP = (
+    "no optimizer step was seen: PyTorch's are, from version 2.0 on; else give workload.samples or "
+    "workload.steps a pattern"
+)
+
+
+class Stream:
+    """Everything that is seen of a running command."""
+
+    def __init__(self, spec: Spec, inbox: Inbox, follower: Follower | None) -> None:
+        self._spec, self._inbox, self._follower = spec, inbox, follower
+        progress = {_SAMPLES: spec.samples, _STEPS: spec.steps}
+        self._progress = Patterns({name: pattern for name, pattern in progress.items() if pattern})
+        self._scores = Patterns(spec.patterns)
+        self._printed: SimpleQueue[tuple[Line, Step | SamplesSeen | Scores]] = SimpleQueue()
+        self._timeline = Timeline()
+        self._steps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
+        self.known_s = -math.inf  # everything up to this time has been yielded
+
+    def hear(self, line: Line) -> bool:
+        """Takes a line of the output, on the reader thread; returns True if it matched a pattern."""
+        progress = self._progress.find(line.text)
+        if _STEPS in progress:
+            self._printed.put((line, Step(None)))
+        if math.isfinite(samples := progress.get(_SAMPLES, math.nan)):
+            self._printed.put((line, SamplesSeen(int(samples))))
+        if scores := self._scores.find(line.text):
+            self._printed.put((line, Scores(scores)))
+        return bool(progress or scores)
+
+    def until(self, heard_s: float) -> Iterator[Message]:
+        """Yields the messages before `heard_s`, up to which all sources have been read, but for late ones."""
+        for message in self._arrived():
+            self._timeline.add(message)
+        self.known_s = min(heard_s, known_s(time.monotonic(), self._steps_s))
+        return self._timeline.until(self.known_s)
+
+    def rest(self) -> Iterator[Message]:
+        """Yields the remaining messages of an ended command."""
+        self._inbox.finish()
+        for message in self._arrived():
+            self._timeline.add(message)
+        self.known_s = math.inf
+        return self._timeline.until(math.inf)
+
+    def _arrived(self) -> Iterator[Message]:
+        while (message := self._inbox.get(0.0)) is not None:
+            yield from self._from_hook(message)
+        with suppress(Empty):
+            while True:
+                line, content = self._printed.get_nowait()
+                is_late = isinstance(content, Scores) and not line.is_stamped
+                ended_s = evaluated_s(line.at_s, self._steps_s) if is_late else None
+                yield Message(line.at_s if ended_s is None else ended_s, content)
+        for row in self._follower.look() if self._follower else ():
+            yield Message(row.at_s, Scores(row.scores))
+
+    def _from_hook(self, message: Message) -> Iterator[Message]:
+        """Yields a message unless the output counts its step, or its scores are logged elsewhere."""
+        match message.content:
+            case Step():
+                if self._spec.counts_by_output:
+                    return
+                self._steps_s.append(message.at_s)
+            case Scores(scores, place):
+                named = self._follower.named_scores(place, scores) if self._follower else {}
+                if not named:
+                    return
+                message = message._replace(content=Scores(named))
+        yield message
+
+    def missing_step(self) -> str:
+        """Returns why no step was seen."""
+        wanted = next(iter(self._progress.missing.items()), None)
+        if wanted is None:
+            return _NO_STEP
+        return f"workload.{wanted[0]}: {ending.short(wanted[1], 60)!r} matched no line"
+
+    def missing_scores(self) -> Iterator[str]:
+        """Yields a line for each score that was not seen."""
+        if self._follower and (unseen := self._follower.missing):
+            kind, place = self._spec.file or ("", "")
+            yield from (
+                f"workload.{kind}: {name}: no {key!r} has come in {place}" for name, key in unseen.items()
+            )
+            yield from [_NOT_HEARD] if kind in LOGS else []
+        for name, pattern in self._scores.missing.items():
+            text = self._scores.no_number.get(name)
+            why = "matched no line" if text is None else f"found no number, but {ending.short(text, 30)!r}"
+            yield f"workload.quality.{name}: {ending.short(pattern, 60)!r} {why}"
+
+
+class Timeline:
+    """Queue of messages, released in order of time. Pure.
+
+    Scores that follow one another within 0.5 s belong to one evaluation, at the time of the last.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Message]] = []
+        self._order = itertools.count()
+        self._scores: dict[str, float] = {}
+        self._scored_s = self._last_s = -math.inf
+
+    def add(self, message: Message) -> None:
+        heapq.heappush(self._heap, (message.at_s, next(self._order), message))
+
+    def until(self, moment_s: float) -> Iterator[Message]:
+        """Yields the messages up to a moment; their times never decrease."""
+        while self._heap and self._heap[0][0] <= moment_s:
+            at_s, _, message = heapq.heappop(self._heap)
+            self._last_s = at_s = max(at_s, self._last_s)
+            scores = message.content.scores if isinstance(message.content, Scores) else None
+            if scores is None or not self._belongs(at_s, scores):
+                yield from self._evaluation()
+            if scores is None:
+                yield message if message.at_s == at_s else message._replace(at_s=at_s)
+            else:
+                self._scores, self._scored_s = {**self._scores, **scores}, at_s
+        if moment_s > self._scored_s + _TOGETHER_S:
+            yield from self._evaluation()
+
+    def _belongs(self, at_s: float, scores: Mapping[str, float]) -> bool:
+        """Returns True if the scores are of the same evaluation as those before."""
+        return self._scores.keys().isdisjoint(scores) and at_s <= self._scored_s + _TOGETHER_S
+
+    def _evaluation(self) -> Iterator[Message]:
+        if self._scores:
+            scores, self._scores = Scores(self._scores), {}
+            yield Message(self._scored_s, scores)
+
+
+def evaluated_s(now_s: float, steps_s: Sequence[float]) -> float | None:
+    """Returns the end of an evaluation whose scores are read at `now_s`, after steps that ended at `steps_s`.
+
+    On a busy machine, scores may be read only after the next step, which then seems several times as long as
+    others because it contains the evaluation. None if no recent step was clearly that long.
+    """
+    gaps = [(end_s - begin_s, end_s) for begin_s, end_s in itertools.pairwise(steps_s) if end_s <= now_s]
+    late = [gap for gap in gaps if gap[1] > now_s - _LATE_S]
+    if not late:
+        return None
+    usual_s = statistics.median(gap_s for gap_s, _ in gaps)
+    gap_s, end_s = max(late)
+    return end_s - usual_s if gap_s > max(_LONG_STEPS * usual_s, _LONG_S) else None
+
+
+def known_s(now_s: float, steps_s: Sequence[float]) -> float:
+    """Returns the time up to which all messages have arrived, except very late ones."""
+    return now_s - (_LATE_S if evaluated_s(now_s, steps_s) is not None else _ON_ITS_WAY_S)
