@@ -175,7 +175,7 @@ def test_shared_memory_with_a_name_goes_with_the_trial(start):
     child = start("shares_by_name")
     while not (events := child.poll(1.0)):
         assert child.verdict is None
-    file = Path(events[0].record["file"])
+    file = Path(events[0]["file"])
     assert file.exists()
     child.kill()
     assert not file.exists()

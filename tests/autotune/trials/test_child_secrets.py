@@ -38,5 +38,5 @@ def test_no_key_that_a_trial_says_is_in_its_log_or_its_verdict(tmp_path, dies, l
     assert "x://me:(hidden)@host" in log
     assert child.verdict.failure is Failure.ERROR
     assert SECRET not in child.verdict.reason
-    assert [event.record.get("note") for event in events] == ["(hidden)"]
-    assert events[0].record["notes"] == [{"url": "x://me:(hidden)@host"}]
+    assert [event.get("note") for event in events] == ["(hidden)"]
+    assert events[0]["notes"] == [{"url": "x://me:(hidden)@host"}]

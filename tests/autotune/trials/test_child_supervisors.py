@@ -69,7 +69,7 @@ class Supervisor:
             ForkServer(["torch", "workloads_for_tests"]),
         )
         events = self.child.poll(60.0)
-        return self.child.pid, [event.record["samples"] for event in events]
+        return self.child.pid, [event["samples"] for event in events]
 
 ray.init(
     num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR",

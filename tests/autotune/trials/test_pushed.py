@@ -57,28 +57,28 @@ def run(start):
 
 
 def samples(events):
-    return [event.record["samples"] for event in events]
+    return [event["samples"] for event in events]
 
 
 def test_reports_are_counted_with_the_reporters_timestamps(run):
     begun_s = time.monotonic()
     outcome, events = run("steps")
     assert (outcome, samples(events)) == (COMPLETED, [4, 8, 12, 12])
-    stamps = [begun_s, *(event.at_s for event in events), time.monotonic()]
+    stamps = [begun_s, *(event["at_s"] for event in events), time.monotonic()]
     assert stamps == sorted(stamps)
-    assert events[-1].record["bleu_4"] == 0.5
-    assert all(event.record["memory_peak_bytes"] >= 0 for event in events)
+    assert events[-1]["bleu_4"] == 0.5
+    assert all(event["memory_peak_bytes"] >= 0 for event in events)
 
 
 def test_it_learns_its_directory_and_its_task(run):
     outcome, [event] = run("says_where_it_is", {"micro_batch_size": 4, "optim": {"betas": [0.9, 0.99]}})
     assert outcome == COMPLETED
-    assert event.record["settings"] == {"micro_batch_size": 4, "optim": {"betas": [0.9, 0.99]}}
+    assert event["settings"] == {"micro_batch_size": 4, "optim": {"betas": [0.9, 0.99]}}
 
 
 def test_scalars_of_numpy_and_torch_are_numbers(run):
     _, [event] = run("scalars")
-    found = {name: event.record[name] for name in ("samples", "train_loss", "scores")}
+    found = {name: event[name] for name in ("samples", "train_loss", "scores")}
     assert found == {"samples": 4, "train_loss": 0.5, "scores": {"bleu_4": 0.25}}
 
 
@@ -127,21 +127,21 @@ def test_an_iterator_that_it_returns_is_driven_as_a_generator_is(run):
 def test_threads_forks_and_programs_report_and_of_ranks_the_first(run):
     outcome, events = run("from_everywhere")
     assert outcome == COMPLETED
-    heard = sorted((event.record["samples"], event.record["who"]) for event in events)
+    heard = sorted((event["samples"], event["who"]) for event in events)
     assert heard == [(0, "itself"), (1, "a thread"), (2, "a fork"), (3, "rank 0"), (4, "itself")]
 
 
 def test_a_generator_has_neither_a_thread_nor_a_socket(run):
     _, [event] = run("generator")
-    assert (event.record["threads"], event.record["has_socket"]) == (1, False)
+    assert (event["threads"], event["has_socket"]) == (1, False)
 
 
 def test_a_stamp_of_another_process_is_taken_within_this_ones_time(run):
     _, events = run("stamped")
     first, ahead, behind, own = events
-    assert first.at_s == first.record["began_s"]
-    assert first.at_s < ahead.at_s <= behind.at_s <= own.at_s <= time.monotonic()
-    assert [event.record["memory_peak_bytes"] for event in events[:3]] == [5, 7, 7]
-    assert first.record["is_queued"] is True
-    assert own.record["memory_peak_bytes"] != 9, "of its own process the tuner knows better"
-    assert own.record.keys().isdisjoint({"is_queued", "stands_for"})
+    assert first["at_s"] == first["began_s"]
+    assert first["at_s"] < ahead["at_s"] <= behind["at_s"] <= own["at_s"] <= time.monotonic()
+    assert [event["memory_peak_bytes"] for event in events[:3]] == [5, 7, 7]
+    assert first["is_queued"] is True
+    assert own["memory_peak_bytes"] != 9, "of its own process the tuner knows better"
+    assert own.keys().isdisjoint({"is_queued", "stands_for"})
