@@ -36,8 +36,8 @@ for number, case in enumerate(cases):
     order = Order(*given, Ends(1000), Limits(**case["limits"]))
     child, records = Child(order, server), []
     while child.verdict is None:
-        records += [{"at_s": event.at_s, **event.record} for event in child.poll(1.0)]
-    records += [{"at_s": event.at_s, **event.record} for event in child.poll(0.0)]
+        records += child.poll(1.0)
+    records += child.poll(0.0)
     child.kill()
     log = (directory / "log").read_text()
     found.append({"outcome": asdict(child.verdict), "records": records, "log": log, "note": server.note})
