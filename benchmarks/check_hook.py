@@ -21,6 +21,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from autotune.inside.inbox import SITE, Inbox
+from autotune.inside.messages import Step
 
 _WARM_UP = 30  # steps: the first ones compile, allocate and import
 _BATCH = 32
@@ -164,8 +165,8 @@ def read(kind: str, steps: int) -> Read:
 
 def _hook_rate(inbox: Inbox) -> float:
     """Returns the samples per second after the warm-up, by the hook's timestamps."""
-    messages = list(iter(lambda: inbox.get(0), None))
-    steps = [(message.at_s, message.step) for message in messages if message and message.step]
+    messages = [message for message in iter(lambda: inbox.get(0), None) if message]
+    steps = [(at_s, content) for at_s, content, *_ in messages if isinstance(content, Step)]
     samples = sum(_BATCH if step.samples is None else step.samples for _, step in steps[_WARM_UP + 1 :])
     return samples / (steps[-1][0] - steps[_WARM_UP][0])
 
