@@ -50,7 +50,7 @@ def order(number: int, batch: int, directory: Path) -> Order:
     """Returns the order of an endless run of the small model with this batch."""
     workload = R2GenWorkload()
     baseline: dict[str, Setting] = {**workload.models["small"], "micro_batch_size": batch, "num_workers": 0}
-    settings = workload.complete(workload.fill(baseline))
+    settings = workload.complete(baseline)
     return Order(
         number=number,
         workload=workload.value,

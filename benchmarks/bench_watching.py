@@ -107,7 +107,7 @@ def training(steps: int, *, small: bool) -> Training:
     if small:
         return Training({"steps": steps}, steps * BATCH)
     workload = registry.load(registry.BUILTIN)
-    settings = workload.complete(workload.fill({**workload.models["small"], **R2GEN}))
+    settings = workload.complete({**workload.models["small"], **R2GEN})
     return Training(workload.for_trial(settings, steps * BATCH, 1, "bleu_4"), steps * BATCH)
 
 

@@ -212,8 +212,8 @@ class Comparison:
 
     def _lasting(self, settings: Config) -> dict[str, Setting]:
         """Returns `settings` with the length in epochs, if it was asked for in epochs."""
-        epochs = self._terms.epochs
-        return self._training.workload.lasting(settings, epochs) if epochs else dict(settings)
+        epochs, name = self._terms.epochs, self._training.workload.epochs
+        return {**settings, name: epochs} if epochs and name else dict(settings)
 
     def _asked(self, contender: Contender) -> Contender:
         """Returns `contender` with the common length, even if epochs are a knob."""

@@ -25,8 +25,7 @@ from autotune.space import configurations
 from autotune.space.space import Space
 from autotune.storage.store import Options
 from autotune.storage.study_file import Plan
-from autotune.workloads.base import Workload
-from autotune.workloads.own_section import OwnSection
+from autotune.workloads.base import OwnSection, Workload
 
 
 @dataclass(frozen=True)

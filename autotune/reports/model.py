@@ -16,7 +16,7 @@ from autotune.display.rows import TrialRow
 from autotune.judging.accounts.costs import Cost, Prices
 from autotune.judging.decisions import quality as qualities
 from autotune.judging.measurement.estimates import Figure
-from autotune.workloads.own_section import OwnSection
+from autotune.workloads.base import OwnSection
 
 if TYPE_CHECKING:  # every command imports this module, and these import numpy
     from autotune.judging.accounts.memory_forecast import MemoryForecast

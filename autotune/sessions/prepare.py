@@ -142,7 +142,7 @@ def whole_baseline(space: Space, settings: Mapping[str, Setting], workload: Work
 
     Raises InputError if it is invalid.
     """
-    return workload.complete(workload.fill({**space.baseline, **_named(settings, space)}))
+    return workload.complete({**space.baseline, **_named(settings, space)})
 
 
 def _planned(space: Space) -> list[str]:

@@ -25,7 +25,7 @@ def write(output: Path | None) -> int:
 def of_spaces() -> dict[str, Any]:
     """Returns the schema of every search space, which knows the built-in workload's settings."""
     schema = {"$schema": _DIALECT, **Space.model_json_schema()}
-    settings = registry.load(registry.BUILTIN).settings_model()
+    settings = registry.load(registry.BUILTIN).settings_model
     if settings is None:
         return schema
     known = settings.model_json_schema() | {"required": []}  # a baseline may leave all of them out

@@ -1,20 +1,18 @@
-"""Base class of workloads, with defaults for one of which only the entry point is known."""
+"""What the tuner asks of a workload, with defaults for one of which only the entry point is known."""
 
 import importlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, Protocol
 
+import yaml
 from pydantic import BaseModel
 
 from autotune.core.errors import InputError
 from autotune.core.settings import SEED, Known, Setting
 from autotune.workloads import code
 from autotune.workloads.command.calls import Call
-from autotune.workloads.own_file import OwnFile
-from autotune.workloads.own_section import OwnSection
-from autotune.workloads.program import Program
 
 # A generator of records, or a function that reports them and returns nothing.
 Fit = Callable[[Mapping[str, Any], Path], Iterator[Mapping[str, Any]] | None]
@@ -37,11 +35,111 @@ class Cadence:
     samples: BetweenEvaluations = _not_said
 
 
+class InFile(NamedTuple):
+    """Values by path for a file, and the `names` of the settings that they come from."""
+
+    values: Mapping[str, Any]
+    names: Sequence[str]
+
+
+class OwnFile:
+    """Settings as plain YAML; the default for workloads without a config format."""
+
+    @property
+    def format(self) -> str:
+        """Default export format."""
+        return "yaml"
+
+    @property
+    def name(self) -> str:
+        """Default file name."""
+        return "best.yaml"
+
+    def text(self, settings: Mapping[str, Any]) -> str:
+        """Returns the file's text; `settings` are in the user's names and shape."""
+        return yaml.safe_dump(dict(settings), sort_keys=False)
+
+    def recognises(self, values: Mapping[str, Any]) -> bool:
+        """Returns True if a file with these `values` is such a file, which suffices for a training."""
+        del values
+        return False
+
+    def trains_with(self, file: Path) -> str | None:
+        """Returns the command line that trains with `file`; None if unknown."""
+        del file
+        return None
+
+    def put_in(self, file: Path, settings: Mapping[str, Any]) -> InFile | None:
+        """Returns a trial's values for the user's `file`; None if the workload does not write it."""
+        del file, settings
+        return None
+
+
+class Program(Protocol):
+    """Command-line trainer, callable without the tuner."""
+
+    def evaluate(self, workdir: Path, settings: Mapping[str, Setting], reports: Path) -> list[str]:
+        """Returns the command that scores the best checkpoint in `workdir` on the test split.
+
+        The command writes the model's outputs to `reports`, for `Workload.report_section`, and prints a JSON
+        object of scores, named as in evaluation records without `val_`. Other keys are costs (`studies`,
+        `seconds`, `reports_per_s`, `peak_memory_bytes`), `parameters` (count), `<score>_items` (one value per
+        study, whose mean is the score), and `collapsed` (the output does not depend on the input).
+        """
+
+
+class OwnTable(Protocol):
+    """Table of text cells; the columns with an index in `numeric` are right-aligned."""
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def head(self) -> Sequence[str]: ...
+
+    @property
+    def rows(self) -> Sequence[Sequence[str]]: ...
+
+    @property
+    def numeric(self) -> Sequence[int]: ...
+
+    @property
+    def note(self) -> str:
+        """Explanation of the figures, or nothing."""
+
+    @property
+    def is_detail(self) -> bool:
+        """True if the page folds the table and the Markdown omits it."""
+
+
+class OwnSection(Protocol):
+    """Section of a report; a dataclass, whose fields go into the report's JSON."""
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def tables(self) -> Sequence[OwnTable]: ...
+
+    def html(self) -> str:
+        """Returns the HTML below the tables, with untrusted text escaped."""
+
+
 @dataclass(frozen=True)
 class Workload:
     """A training, run through `entry_point`, a function `fit(config, workdir)` that yields records."""
 
     entry_point: str
+    places: ClassVar[frozenset[str]] = frozenset()  # names of settings that are paths on this machine
+    # Knowledge of its own settings, and overrides for common ones: see `settings.Known`.
+    known_settings: ClassVar[tuple[Known, ...]] = ()
+    settings_model: ClassVar[type[BaseModel] | None] = None  # of its settings and their types, if known
+    # Settings of each model, by the name that users may ask for.
+    models: ClassVar[Mapping[str, Mapping[str, Setting]]] = {}
+    cadence: ClassVar[Cadence] = Cadence()  # of the evaluations of the user's own training
+    epochs: ClassVar[str | None] = None  # the name of the setting that counts epochs
+    validation_size: ClassVar[str | None] = None  # the score that holds the number of evaluated samples
+    program: ClassVar[Program | None] = None  # scores its models on the test split
 
     @property
     def value(self) -> str | dict[str, Any]:
@@ -68,31 +166,6 @@ class Workload:
     @property
     def python(self) -> str | None:
         """Path of the script's own Python; None: this one."""
-        return None
-
-    @property
-    def places(self) -> frozenset[str]:
-        """Names of settings that are paths on this machine."""
-        return frozenset()
-
-    @property
-    def known_settings(self) -> tuple[Known, ...]:
-        """Knowledge of its own settings, and overrides for common ones: see `settings.Known`."""
-        return ()
-
-    @property
-    def models(self) -> Mapping[str, Mapping[str, Setting]]:
-        """Settings of each model, by the name that users may ask for."""
-        return {}
-
-    @property
-    def validation_size(self) -> str | None:
-        """Name of the score that holds the number of evaluated samples; None if there is none."""
-        return None
-
-    @property
-    def program(self) -> Program | None:
-        """Program that scores its models on the test split; None if there is none."""
         return None
 
     @property
@@ -123,31 +196,20 @@ class Workload:
         del settings
         return None
 
-    @property
-    def cadence(self) -> Cadence:
-        """Evaluation interval of the user's own training."""
-        return Cadence()
-
     def samples_per_epoch(self, settings: Mapping[str, Setting]) -> int | None:
         """Returns the samples of an epoch; None if unknown. Must be quick."""
         del settings
         return None
 
-    def lasting(self, settings: Mapping[str, Setting], epochs: int) -> dict[str, Setting]:
-        """Returns `settings` for a training of `epochs` epochs; unchanged if no setting counts epochs."""
-        del epochs
-        return dict(settings)
-
     def with_seed(self, settings: Mapping[str, Setting], repeat: int) -> dict[str, Setting]:
         """Returns `settings` with the seed raised by `repeat`."""
         return {**settings, SEED: int(settings.get(SEED) or 0) + repeat} if repeat else dict(settings)
 
-    def fill(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
-        """Returns `baseline` with required settings that the workload can supply, such as synthetic data."""
-        return dict(baseline)
-
     def complete(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
-        """Returns the baseline with defaults filled in; raises InputError if a setting is invalid."""
+        """Returns the baseline with defaults filled in; raises InputError if a setting is invalid.
+
+        The workload may supply a required setting, such as synthetic data.
+        """
         return dict(baseline)
 
     def check(self, settings: Mapping[str, Setting]) -> list[str]:
@@ -155,14 +217,9 @@ class Workload:
         del settings
         return []
 
-    def settings_model(self) -> type[BaseModel] | None:
-        """Returns the model of its settings and their types; None if unknown."""
-        return None
-
     def takes(self, name: str) -> bool:
         """Returns True if it is known to use the user's setting `name`."""
-        model = self.settings_model()
-        return model is not None and name in model.model_fields
+        return self.settings_model is not None and name in self.settings_model.model_fields
 
     def require_gpus(self, count: float) -> None:
         """Raises InputError if a trial cannot use `count` GPUs."""

@@ -7,15 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from autotune.core.errors import InputError, instead
 from autotune.core.settings import Known, Memory, Setting
 from autotune.core.shell import quoted
-from autotune.workloads.base import Cadence, Workload
-from autotune.workloads.own_file import OwnFile
-from autotune.workloads.own_section import OwnSection
-from autotune.workloads.program import Program
+from autotune.workloads.base import Cadence, OwnFile, OwnSection, Workload
 from r2gen import config as trainer
 from r2gen import errors
 
@@ -36,6 +31,9 @@ _OPTIMIZER = (
     *("grad_clip_value", "lr_gamma", "lr_step_epochs", "visual_learning_rate_ratio"),
     *("schedule", "warmup_samples"),
 )
+_KNOWN = tuple(
+    Known(name, "of the optimizer alone", moves_speed=False, moves_memory=Memory.NOT) for name in _OPTIMIZER
+)
 _EVALUATED = "eval_every_samples"
 _STUDIES = {"train": 256, "val": 64, "test": 64}
 _BLEU = tuple(f"bleu_{n}" for n in range(1, 5))
@@ -49,36 +47,36 @@ _MODELS: dict[str, dict[str, Setting]] = {
 }
 
 
+def _between_evaluations(settings: Mapping[str, Setting], epoch: int | None) -> int | None:
+    """Returns the interval setting; the default is one epoch."""
+    interval = settings.get(_EVALUATED)
+    return interval if isinstance(interval, int) else epoch
+
+
+class R2GenProgram:
+    """The program `python -m r2gen`."""
+
+    def evaluate(self, workdir: Path, settings: Mapping[str, Setting], reports: Path) -> list[str]:
+        program = [sys.executable, "-m", "r2gen", "evaluate", "--checkpoint", str(workdir / "best.pt")]
+        return [*program, "--data", str(settings["data"]), "--reports", str(reports)]
+
+
 @dataclass(frozen=True)
 class R2GenWorkload(Workload):
     entry_point: str = "r2gen.train:fit"
+    places = frozenset({"data", "visual_weights"})
+    known_settings = _KNOWN
+    settings_model = trainer.Config
+    models = _MODELS
+    epochs = "epochs"
+    validation_size = "val_studies"
+    cadence = Cadence(_EVALUATED, _between_evaluations)
+    program = R2GenProgram()
 
     @property
     def preload(self) -> tuple[str, ...]:
         """The trainer, and what its first training step would import."""
         return ("r2gen.train", "torch._dynamo")
-
-    @property
-    def places(self) -> frozenset[str]:
-        return frozenset({"data", "visual_weights"})
-
-    @property
-    def known_settings(self) -> tuple[Known, ...]:
-        about = "of the optimizer alone"
-        return tuple(Known(name, about, moves_speed=False, moves_memory=Memory.NOT) for name in _OPTIMIZER)
-
-    @property
-    def models(self) -> Mapping[str, Mapping[str, Setting]]:
-        """Settings of each model size."""
-        return _MODELS
-
-    @property
-    def validation_size(self) -> str:
-        return "val_studies"
-
-    @property
-    def program(self) -> Program:
-        return R2GenProgram()
 
     @property
     def own_file(self) -> OwnFile:
@@ -92,12 +90,10 @@ class R2GenWorkload(Workload):
         except errors.InputError as error:
             raise InputError(str(error)) from None
 
-    def fill(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
-        return {**baseline} if "data" in baseline else {**baseline, "data": str(_drawn_data())}
-
     def complete(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
+        given = baseline if "data" in baseline else {**baseline, "data": str(_drawn_data())}
         try:
-            config = trainer.parse(baseline)
+            config = trainer.parse(given)
         except errors.InputError as error:
             raise InputError(str(error).replace("config:", "baseline:", 1)) from None
         settings: dict[str, Setting] = config.model_dump(mode="json")
@@ -133,18 +129,8 @@ class R2GenWorkload(Workload):
         config, epoch = _epoch(settings)
         return config.epochs * epoch
 
-    @property
-    def cadence(self) -> Cadence:
-        return Cadence(_EVALUATED, _between_evaluations)
-
     def samples_per_epoch(self, settings: Mapping[str, Setting]) -> int | None:
         return _epoch(settings)[1]
-
-    def lasting(self, settings: Mapping[str, Setting], epochs: int) -> dict[str, Setting]:
-        return {**settings, "epochs": epochs}
-
-    def settings_model(self) -> type[BaseModel]:
-        return trainer.Config
 
     def require_gpus(self, count: float) -> None:
         if count > 1:
@@ -192,20 +178,6 @@ class R2GenConfig(OwnFile):
 
     def trains_with(self, file: Path) -> str:
         return f"python -m r2gen train --config {quoted(file)}"
-
-
-class R2GenProgram:
-    """The program `python -m r2gen`."""
-
-    def evaluate(self, workdir: Path, settings: Mapping[str, Setting], reports: Path) -> list[str]:
-        program = [sys.executable, "-m", "r2gen", "evaluate", "--checkpoint", str(workdir / "best.pt")]
-        return [*program, "--data", str(settings["data"]), "--reports", str(reports)]
-
-
-def _between_evaluations(settings: Mapping[str, Setting], epoch: int | None) -> int | None:
-    """Returns the interval setting; the default is one epoch."""
-    interval = settings.get(_EVALUATED)
-    return interval if isinstance(interval, int) else epoch
 
 
 def _epoch(settings: Mapping[str, Setting]) -> tuple[trainer.Config, int]:

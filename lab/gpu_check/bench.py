@@ -93,7 +93,7 @@ class Bench:
     ) -> "Bench":
         """Returns the bench of this machine for a model with these `settings`."""
         workload = registry.load(registry.BUILTIN)
-        whole = workload.complete(workload.fill(settings))
+        whole = workload.complete(settings)
         return cls(hardware, machine, whole, directory, deadline_s, ForkServer([*workload.preload, SMALL]))
 
     @property

@@ -1,5 +1,6 @@
-"""Fills settings into command lines, without a shell. Pure."""
+"""Reads command lines, and fills settings into them, without a shell. Pure."""
 
+import itertools
 import json
 import re
 import shlex
@@ -11,6 +12,8 @@ from typing import Any
 _PLACEHOLDER = re.compile(r"\{\{([\w.]+)\}\}|\{([A-Za-z_][\w.-]*(?:\[\d+\][\w.-]*)*)\}")
 _WORKDIR = "{workdir}"
 _CONTINUED = "\\\n"
+_LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed")
+_OPTIONS = ("nproc_per_node", "nproc-per-node", "num_processes", "num-processes", "num_gpus", "num-gpus")
 
 
 def split(text: str) -> list[str]:
@@ -97,3 +100,17 @@ def path_in(texts: Sequence[str]) -> str | None:
     """Returns the first path below {workdir} in `texts`, as in `--resume={workdir}/last.pt`; else None."""
     argument = next((text for text in texts if _WORKDIR in text), None)
     return argument and argument[argument.index(_WORKDIR) :]
+
+
+def processes(run: Sequence[str]) -> str | None:
+    """Returns the launcher's process count as written in `run`, maybe a placeholder; None if not given."""
+    launcher = next((place for place, word in enumerate(run) if word.rpartition("/")[2] in _LAUNCHERS), None)
+    if launcher is None:
+        return None
+    words = [word for whole in run[launcher + 1 :] for word in whole.split("=", 1)]
+    counts = (number for word, number in itertools.pairwise(words) if _is_option(word))
+    return next(counts, None)
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-") and word.lstrip("-") in _OPTIONS

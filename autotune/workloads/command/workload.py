@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -15,13 +15,12 @@ from autotune.core.errors import InputError, instead
 from autotune.core.settings import EFFECTIVE_BATCH, PROCESSES, SEED, Setting, effective_batch
 from autotune.core.shell import quoted, word
 from autotune.workloads import code
-from autotune.workloads.base import Fit, Workload
-from autotune.workloads.command import calls, ending, files, launch, line, spec, training
+from autotune.workloads.base import Fit, InFile, OwnFile, Workload
+from autotune.workloads.command import calls, ending, files, line, spec, training
 from autotune.workloads.command.process import started
-from autotune.workloads.command.script import TRAINED, Script
 from autotune.workloads.command.spec import Spec
-from autotune.workloads.own_file import OwnFile
 
+TRAINED = Path("trained")
 _TOLD = (SEED, *EFFECTIVE_BATCH)  # settings that the tuner itself uses
 
 
@@ -88,7 +87,7 @@ class CommandWorkload(Workload):
 
     def complete(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
         """Adds the number of processes, if a launcher in the command line sets it."""
-        given = launch.processes(self.spec.run)
+        given = line.processes(self.spec.run)
         if given is None or PROCESSES in baseline:
             return dict(baseline)
         if names := line.names_in([given]):
@@ -217,3 +216,44 @@ class CommandWorkload(Workload):
         del settings
         variables = {name: line.word(text, values) for name, text in self.spec.environment.items()}
         return [f"{name}={word(text)}" for name, text in variables.items()]
+
+
+@dataclass(frozen=True)
+class Script(OwnFile):
+    """Script of the command line that `command_line` returns for settings."""
+
+    spec: Spec
+    directory: Path
+    command_line: Callable[[Mapping[str, Any]], str]
+
+    @property
+    def format(self) -> str:
+        return "shell"
+
+    @property
+    def name(self) -> str:
+        return "best.sh"
+
+    def text(self, settings: Mapping[str, Any]) -> str:
+        """Returns commands that create workdir and input files, and then the command line."""
+        workdir = TRAINED.absolute()
+        values = calls.values_of(self.spec, settings, workdir)
+        written = files.script(self.spec.files, self.directory, values, workdir)
+        return f"{self._place()}{written}{self.command_line(settings)}\n"
+
+    def _place(self) -> str:
+        names = self.spec.placeholders()
+        if all(spec.WORKDIR not in names[key] for key in ("run", "flags", "environment")):
+            return ""
+        workdir = quoted(TRAINED.absolute())
+        return f"# It trains into {workdir}: put another directory in its place.\nmkdir -p {workdir}\n"
+
+    def trains_with(self, file: Path) -> str:
+        return f"sh {quoted(file)}"
+
+    def put_in(self, file: Path, settings: Mapping[str, Any]) -> InFile | None:
+        """Returns the values for a trial's copy of `file`; None if it is not in the specification."""
+        values = calls.values_of(self.spec, settings, TRAINED.absolute())
+        bases = {(self.directory / own.base).resolve(): own for own in self.spec.files.values()}
+        own = bases.get(file.resolve())
+        return InFile(files.filled(own, values), own.names()) if own else None

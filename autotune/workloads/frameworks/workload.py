@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from autotune.core.errors import InputError
-from autotune.core.settings import Known, Setting
+from autotune.core.settings import Setting
 from autotune.core.shell import word
 from autotune.inside.inbox import SITE
 from autotune.inside.site import autotune_wire as wire
-from autotune.workloads.base import Cadence, Fit
+from autotune.workloads.base import Fit
 from autotune.workloads.command import calls, line, training
 from autotune.workloads.command import spec as commands
 from autotune.workloads.command.workload import CommandWorkload
@@ -38,14 +38,6 @@ class FrameworkWorkload(CommandWorkload):
     def fit(self) -> Fit:
         """`fit(settings, workdir)`, which runs the script; settings are in the user's names and shape."""
         return functools.partial(training.fit, self.spec, self.directory, objects=self.framework.objects)
-
-    @property
-    def cadence(self) -> Cadence:
-        return self.framework.cadence
-
-    @property
-    def known_settings(self) -> tuple[Known, ...]:
-        return self.framework.known
 
     def require_unit(self, unit: str) -> None:
         if unit not in self.framework.units:

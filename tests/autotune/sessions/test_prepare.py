@@ -242,7 +242,7 @@ def test_the_whole_training_is_every_study_once_an_epoch(tmp_path):
     settings = r2gen.complete({"data": str(data), "epochs": 30})
     assert r2gen.training_samples(settings) == 150
     assert r2gen.samples_per_epoch(settings) == 5
-    assert r2gen.training_samples(r2gen.lasting(settings, 300)) == 1500
+    assert r2gen.training_samples({**settings, "epochs": 300}) == 1500
     next((data / "images").glob("train-*/0.png")).unlink()
     assert r2gen.training_samples({**settings, "skip_bad_samples": True}) == 120
     with pytest.raises(InputError, match="skip_bad_samples leaves them out"):

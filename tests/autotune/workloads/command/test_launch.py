@@ -3,7 +3,7 @@
 import pytest
 
 from autotune.core.errors import InputError
-from autotune.workloads.command.launch import processes
+from autotune.workloads.command.line import processes
 from autotune.workloads.command.workload import CommandWorkload
 
 
