@@ -89,6 +89,9 @@ OF_SCHEDULES: Sequence[str] = (
 )
 EPOCHS: Sequence[str] = ("epochs", "num_epochs", "n_epochs", "max_epochs", "num_train_epochs")
 
+# Values that switch a setting off.
+OFF = (False, None, "off", "none", "no")
+
 # Each framework's words for the precisions that all of them have.
 LIGHTNINGS = MappingProxyType({"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"})
 LIGHTNINGS_SHORT: Mapping[str, Sequence[str | int]] = MappingProxyType(

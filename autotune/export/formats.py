@@ -3,15 +3,26 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import yaml
 
 from autotune.core.errors import InputError, instead, printable
-from autotune.export import frameworks
-from autotune.export.winner import Exported, Values, Winner, commented
+from autotune.export.winner import Exported, Given, Winner, commented
+from autotune.space.naming import nest
 from autotune.workloads.base import Workload
+from autotune.workloads.frameworks.framework import ConfigFile
+from autotune.workloads.frameworks.known import FRAMEWORKS
 
 EVIDENCE = "_autotune"  # key of the evidence in JSON, which has no comments
+
+
+class Values(NamedTuple):
+    """Nested values of a file, with one line for each setting that the format cannot express."""
+
+    values: Mapping[str, Any]
+    unsaid: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,14 +56,44 @@ def _as_they_are(winner: Winner) -> Values:
     return Values(winner.settings)
 
 
+def _translated(kind: str, file: ConfigFile, winner: Winner) -> Values:
+    """Returns the settings that a framework's file can express; raises InputError if there are none.
+
+    A setting that has a name of the framework keeps it, unless it is one of another framework.
+    """
+    theirs = winner.workload.entry_point
+    knows_names = theirs == kind or (file.is_common and theirs not in FRAMEWORKS)
+    own: dict[str, Any] = {}
+    by_meaning: dict[str, Any] = {}
+    unsaid: list[str] = []
+    for given in winner.every:
+        if knows_names and (match := file.own.fullmatch(given.path)):
+            own[match[1]] = given.theirs
+            continue
+        says = file.says.get(given.meaning, lambda _: None)
+        translation = {says: given.ours} if isinstance(says, str) else says(given.ours)
+        by_meaning |= translation or {}
+        note = file.notes.get(f"{given.meaning}={given.ours}")
+        if note or translation is None:
+            unsaid.append(_line(given, note or file.notes.get(given.meaning, "")))
+    if not (own or by_meaning):
+        raise InputError(f"--format {kind}: none of the settings is one that it has a place for")
+    values = nest({**by_meaning, **own})
+    off = {} if winner.has_workers else {n: v for n, v in file.without_workers.items() if n in values}
+    return Values({**file.begins, **values, **off}, tuple(unsaid))
+
+
+def _line(given: Given, note: str) -> str:
+    return f"{given.path}: {json.dumps(given.theirs, default=str)}{f' ({note})' if note else ''}"
+
+
 FORMATS: Mapping[str, Format] = {
     "r2gen": Format("yaml"),
-    "lightning": Format("yaml", frameworks.lightning, "a LightningCLI: python SCRIPT fit --config {file}"),
-    "transformers": Format(
-        "json",
-        frameworks.transformers,
-        "HfArgumentParser(TrainingArguments).parse_json_file('{file}', allow_extra_keys=True)",
-    ),
+    **{
+        kind: Format(one.file.suffix, partial(_translated, kind, one.file), one.file.reads)
+        for kind, one in FRAMEWORKS.items()
+        if one.file
+    },
     "shell": Format("sh"),
     "yaml": Format("yaml", _as_they_are),
     "json": Format("json", _as_they_are),

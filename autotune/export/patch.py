@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autotune.core.common_names import ACCELERATES, LIGHTNINGS, LIGHTNINGS_SHORT, TORCHS, sure
+from autotune.core.common_names import ACCELERATES, LIGHTNINGS, LIGHTNINGS_SHORT, OFF, TORCHS, sure
 from autotune.core.errors import InputError
-from autotune.core.settings import PRECISION, PRECISIONS, WORKERS
-from autotune.export.frameworks import WITHOUT_WORKERS
-from autotune.export.winner import OFF, Given, Winner, ends_with
+from autotune.core.settings import PRECISION, PRECISIONS
+from autotune.export.winner import Given, Winner, ends_with
 from autotune.space.naming import is_same
-from autotune.workloads.frameworks.transformers import TRANSFORMERS
+from autotune.workloads.frameworks.known import FRAMEWORKS
 from autotune.workloads.in_place.document import Document
 
 _COMMENTS = {".yaml", ".yml"}
@@ -94,9 +93,9 @@ def _by_name(known: Mapping[str, Any], winner: Winner) -> tuple[Mapping[str, Any
 
 
 def _searched(winner: Winner) -> list[Given]:
-    """Returns the searched settings; if the Transformers Trainer had no workers, theirs are off."""
-    has_workers = any(given.ours for given in winner.every if given.meaning == WORKERS)
-    off = {} if has_workers or winner.workload.entry_point != TRANSFORMERS.kind else WITHOUT_WORKERS
+    """Returns the searched settings; those of workers are off if a framework's trainer had none."""
+    framework = FRAMEWORKS.get(winner.workload.entry_point)
+    off = framework.file.without_workers if framework and framework.file and not winner.has_workers else {}
     return [
         given._replace(theirs=off[name], ours=off[name]) if (name := _last(given.path)) in off else given
         for given in winner.every

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from autotune.core.common_names import CLIP_NORM, CLIP_VALUE, NAMES, sure
 from autotune.core.errors import printable
+from autotune.core.settings import WORKERS
 from autotune.core.trial import Trial
 from autotune.display import view
 from autotune.judging.decisions.history import History
@@ -13,20 +14,11 @@ from autotune.space import configurations
 from autotune.space.naming import Naming, flatten
 from autotune.workloads.base import Workload
 
-OFF = (False, None, "off", "none", "no")  # values that switch a setting off
-
 
 class Exported(NamedTuple):
     """File text, with one line for each setting that the format cannot express."""
 
     text: str
-    unsaid: tuple[str, ...] = ()
-
-
-class Values(NamedTuple):
-    """Nested values of a file, with one line for each setting that the format cannot express."""
-
-    values: Mapping[str, Any]
     unsaid: tuple[str, ...] = ()
 
 
@@ -60,6 +52,11 @@ class Winner:
             Given(path, theirs, name, self.naming.value(name, theirs), _meaning(name, values))
             for path, theirs, name in named
         ]
+
+    @property
+    def has_workers(self) -> bool:
+        """True if loaders have worker processes."""
+        return any(given.ours for given in self.every if given.meaning == WORKERS)
 
     @property
     def comment(self) -> str:

@@ -9,8 +9,6 @@ import sys
 
 import autotune_wire
 
-_FRAMEWORKS = {"lightning": "autotune_lightning", "transformers": "autotune_transformers"}
-
 
 def main() -> None:
     """Builds with the function, then trains with the `train` function of the framework KIND."""
@@ -19,7 +17,7 @@ def main() -> None:
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a script's directory, before any of its imports
     settings = json.loads(os.environ[autotune_wire.SETTINGS])
     built = getattr(importlib.import_module(module), function)(settings)
-    importlib.import_module(_FRAMEWORKS[kind]).train(built, settings)
+    importlib.import_module(f"autotune_{kind}").train(built, settings)
 
 
 if __name__ == "__main__":

@@ -14,14 +14,8 @@ import autotune_wire
 from autotune_batches import Total
 from autotune_imports import After
 from autotune_overrides import Overrides
+from autotune_wire import TRAINER_PRECISIONS
 
-_PRECISIONS: Mapping[str, Mapping[str, Any]] = {
-    "fp32": {"bf16": False, "fp16": False, "tf32": False},
-    "torch-default": {"bf16": False, "fp16": False, "tf32": None},
-    "tf32": {"bf16": False, "fp16": False, "tf32": True},
-    "bf16": {"bf16": True, "fp16": False},
-    "fp16": {"bf16": False, "fp16": True},
-}
 # New names of arguments: the old ones are deprecated, and the new ones win.
 _ALIASES = {
     "gradient_checkpointing": "activation_checkpointing",
@@ -123,10 +117,10 @@ def _put(arguments: Any, names: set[str], values: Mapping[str, Any]) -> list[str
 
 def _precision(name: str) -> dict[str, Any]:
     """Returns the arguments for a precision; raises ValueError if the Trainer does not have it."""
-    if name not in _PRECISIONS:
-        raise ValueError(f"trainer.precision: one of {', '.join(_PRECISIONS)}: got {name!r}")
+    if name not in TRAINER_PRECISIONS:
+        raise ValueError(f"trainer.precision: one of {', '.join(TRAINER_PRECISIONS)}: got {name!r}")
     is_on_cpu = name == "bf16" and not sys.modules["torch"].cuda.is_available()
-    return {**_PRECISIONS[name], **({"use_cpu": True} if is_on_cpu else {})}
+    return {**TRAINER_PRECISIONS[name], **({"use_cpu": True} if is_on_cpu else {})}
 
 
 def _around_model(init: Callable[..., None], overrides: Overrides) -> Callable[..., None]:

@@ -30,6 +30,14 @@ BEGUN = "AUTOTUNE_BEGUN"  # samples and tokens behind the checkpoint to resume f
 STEP_SAMPLES = "AUTOTUNE_STEP_SAMPLES"  # samples of a step, if its batches are not visible
 
 IN_TRIAL = "in_trial"  # key of the overrides: what a framework needs to know in a trial
+# Arguments of Transformers' Trainer by precision; None: torch decides.
+TRAINER_PRECISIONS: Mapping[str, Mapping[str, bool | None]] = {
+    "fp32": {"bf16": False, "fp16": False, "tf32": False},
+    "torch-default": {"bf16": False, "fp16": False, "tf32": None},
+    "tf32": {"bf16": False, "fp16": False, "tf32": True},
+    "bf16": {"bf16": True, "fp16": False},
+    "fp16": {"bf16": False, "fp16": True},
+}
 
 STOP_LINE = b'{"stop": true}\n'
 LONGEST_BYTES = 16 * 2**20  # longest line

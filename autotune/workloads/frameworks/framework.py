@@ -1,5 +1,6 @@
 """Description of a framework: the objects whose arguments are settings, and their roles."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,25 @@ from autotune.workloads.base import Cadence
 _NOTHING = object()
 # `(settings, samples, evaluations, quality)` of a trial -> further settings, by the tuner's names.
 ForTrial = Callable[[Mapping[str, Setting], int, int, str], Mapping[str, Setting]]
+
+
+# Translates a value of the tuner into values by path in a file; None: the framework cannot express it.
+Says = Callable[[Any], Mapping[str, Any] | None]
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """How a framework's own file of settings expresses those of a trial."""
+
+    suffix: str
+    reads: str  # call that reads the file, with the placeholder {file}
+    says: Mapping[str, str | Says]  # by meaning; a text is the path that takes the value unchanged
+    notes: Mapping[str, str]  # by meaning, or by `precision=tf32`: where else the setting has to be made
+    own: re.Pattern[str]  # settings under the framework's own names; the group is their path in the file
+    is_common: bool = False  # commands have settings under these names, too
+    begins: Mapping[str, Any] = field(default_factory=dict)  # values that the file needs in any case
+    # Values that a loader without workers requires of settings of workers.
+    without_workers: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _nothing(
@@ -26,9 +46,8 @@ class Framework:
     kind: str
     objects: tuple[str, ...]  # settings below one of these are arguments of every such object in the script
     roles: Mapping[str, str]  # path of a setting by the tuner's name
-    checkpoint: (
-        str | None
-    )  # path or pattern in the trial's directory, to resume from by itself; None: it does not
+    # Path or pattern in the trial's directory, from which a training resumes by itself; None: it does not.
+    checkpoint: str | None
     # The framework's spellings of the tuner's values, by role and value.
     words: Mapping[str, Mapping[str, Sequence[Setting]]] = field(default_factory=dict)
     known: tuple[Known, ...] = ()
@@ -36,6 +55,7 @@ class Framework:
     other_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # paths if `roles` has no match
     for_trial: ForTrial = _nothing
     cadence: Cadence = field(default_factory=Cadence)  # of evaluations, by its own arguments
+    file: ConfigFile | None = None  # the format of an exported winner; None: it has none of its own
 
     def completed(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Returns a search space's `values` with default roles and words added.

@@ -1,13 +1,21 @@
 """PyTorch Lightning, as `lightning` or `pytorch_lightning`."""
 
 import math
+import re
 from collections.abc import Mapping
 
+from autotune.core import common_names as common
 from autotune.core.common_names import LIGHTNINGS, LIGHTNINGS_SHORT
 from autotune.core.settings import (
     ACCUMULATION,
+    COMPILE,
+    LEARNING_RATE,
     MICRO_BATCH,
+    PRECISION,
+    PREFETCH,
     PROCESSES,
+    SEED,
+    WORKERS,
     Known,
     Memory,
     Needs,
@@ -16,7 +24,7 @@ from autotune.core.settings import (
     effective_batch,
 )
 from autotune.workloads.base import Cadence
-from autotune.workloads.frameworks.framework import Framework
+from autotune.workloads.frameworks.framework import ConfigFile, Framework, Says
 
 _INTERVAL, _EPOCHS = "trainer.val_check_interval", "trainer.check_val_every_n_epoch"
 _OF_THE_OPTIMIZER = ("trainer.gradient_clip_val", "trainer.gradient_clip_algorithm")
@@ -70,6 +78,42 @@ def _batches_of_all(settings: Mapping[str, Setting]) -> int:
     return int(settings[MICRO_BATCH] or 1) * int(settings.get(PROCESSES) or 1)
 
 
+_LOADER = "an argument of your DataLoader, or of the data module that makes it"
+_MODULE = "of your LightningModule"
+_FULL = LIGHTNINGS["fp32"]
+_PRECISIONS = {**LIGHTNINGS, "torch-default": _FULL, "tf32": _FULL, "fp8": "transformer-engine"}
+
+
+def _clips(algorithm: str) -> Says:
+    return lambda value: {
+        "trainer.gradient_clip_val": value,
+        "trainer.gradient_clip_algorithm": algorithm,
+    }
+
+
+# The config of a LightningCLI (lightning.ai/docs/pytorch/stable/cli): the trainer's settings, and those
+# that the user has below `data`, `model` and `lr_scheduler`.
+_FILE = ConfigFile(
+    "yaml",
+    "a LightningCLI: python SCRIPT fit --config {file}",
+    {
+        PRECISION: lambda v: {"trainer.precision": _PRECISIONS[v]} if v in _PRECISIONS else None,
+        ACCUMULATION: "trainer.accumulate_grad_batches",
+        common.CLIP_NORM: _clips("norm"),
+        common.CLIP_VALUE: _clips("value"),
+        SEED: "seed_everything",
+        PROCESSES: "trainer.devices",
+    },
+    {
+        **dict.fromkeys((MICRO_BATCH, WORKERS, PREFETCH, common.PIN, common.PERSISTENT), _LOADER),
+        **dict.fromkeys((LEARNING_RATE, common.WEIGHT_DECAY), _MODULE),
+        COMPILE: "torch.compile(module) before trainer.fit",
+        f"{PRECISION}=tf32": "torch.set_float32_matmul_precision('high') in the script",
+    },
+    own=re.compile(r"((?:trainer|data|model|lr_scheduler)\..*)"),
+    is_common=True,
+)
+
 LIGHTNING = Framework(
     kind="lightning",
     objects=("trainer", "loader", "optimizer"),
@@ -86,6 +130,7 @@ LIGHTNING = Framework(
     checkpoint="autotune.ckpt",
     for_trial=_for_trial,
     cadence=Cadence(_INTERVAL, _between_evaluations),
+    file=_FILE,
     known=(
         *(
             Known(name, about="of the optimizer alone", moves_speed=False, moves_memory=Memory.NOT)

@@ -1,13 +1,28 @@
 """Transformers' Trainer, trainers derived from it, and scripts that use Accelerate."""
 
 import math
+import re
 from collections.abc import Mapping
+from typing import Any
 
-from autotune.core.common_names import ACCELERATES
-from autotune.core.settings import MICRO_BATCH, Known, Memory, Needs, Result, Setting, effective_batch
-from autotune.inside.site.autotune_wire import IN_TRIAL
+from autotune.core import common_names as common
+from autotune.core.common_names import ACCELERATES, OFF
+from autotune.core.settings import (
+    CHECKPOINTING,
+    COMPILE,
+    MICRO_BATCH,
+    PRECISION,
+    PROCESSES,
+    Known,
+    Memory,
+    Needs,
+    Result,
+    Setting,
+    effective_batch,
+)
+from autotune.inside.site.autotune_wire import IN_TRIAL, TRAINER_PRECISIONS
 from autotune.workloads.base import Cadence
-from autotune.workloads.frameworks.framework import Framework
+from autotune.workloads.frameworks.framework import ConfigFile, Framework
 
 _EVAL_STEPS = "trainer.eval_steps"
 _OF_CUDA: dict[Setting, Needs] = {True: Needs(is_for_cuda=True)}
@@ -90,21 +105,70 @@ def _between_evaluations(settings: Mapping[str, Setting], epoch: int | None) -> 
     return None
 
 
+_ROLES = {
+    "micro_batch_size": "trainer.per_device_train_batch_size",
+    "accumulation_steps": "trainer.gradient_accumulation_steps",
+    "precision": "trainer.precision",
+    "num_workers": "trainer.dataloader_num_workers",
+    "prefetch_factor": "trainer.dataloader_prefetch_factor",
+    "learning_rate": "trainer.learning_rate",
+    "weight_decay": "trainer.weight_decay",
+    "activation_checkpointing": "trainer.gradient_checkpointing",
+    "compile": "trainer.torch_compile",
+    "seed": "trainer.seed",
+}
+_MODES = ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+# Arguments that are settings of scripts under the same names.
+_SAME = (
+    *("num_train_epochs", "max_steps", "warmup_steps", "warmup_ratio", "lr_scheduler_type", "optim"),
+    *("adam_beta1", "adam_beta2", "adam_epsilon", "label_smoothing_factor", "per_device_eval_batch_size"),
+    *("eval_strategy", "eval_steps", "save_strategy", "save_steps", "logging_steps", "torch_compile_mode"),
+)
+
+
+def _switches(precision: Any) -> Mapping[str, Any] | None:
+    switches = TRAINER_PRECISIONS.get(precision)
+    return switches and {name: value for name, value in switches.items() if value is not None}
+
+
+def _compile(value: Any) -> Mapping[str, Any]:
+    return {"torch_compile": value not in OFF, **({"torch_compile_mode": value} if value in _MODES else {})}
+
+
+def _checkpointing(value: Any) -> Mapping[str, Any]:
+    """Uses the name that every version knows, though newer ones warn; off is the default and left out."""
+    return {} if value in OFF else {"gradient_checkpointing": True}
+
+
+# TrainingArguments (huggingface.co/docs/transformers/main_classes/trainer).
+_FILE = ConfigFile(
+    "json",
+    "HfArgumentParser(TrainingArguments).parse_json_file('{file}', allow_extra_keys=True)",
+    {
+        **{role: path.removeprefix("trainer.") for role, path in _ROLES.items()},
+        common.PIN: lambda value: {"dataloader_pin_memory": value not in OFF},
+        common.PERSISTENT: lambda value: {"dataloader_persistent_workers": value not in OFF},
+        PRECISION: _switches,
+        CHECKPOINTING: _checkpointing,
+        COMPILE: _compile,
+        common.CLIP_NORM: "max_grad_norm",
+        **{name: name for name in _SAME},
+    },
+    {
+        PROCESSES: "torchrun --nproc_per_node, or another launcher",
+        common.CLIP_VALUE: "the Trainer clips by the norm",
+        f"{PRECISION}=fp8": "of the Accelerator",
+        "model.attn_implementation": "of from_pretrained in the script",
+    },
+    own=re.compile(r"trainer\.(?!precision$)(.*)"),  # `trainer.precision` is the tuner's own name
+    begins={"output_dir": "trained"},  # older versions require it
+    without_workers={"dataloader_prefetch_factor": None, "dataloader_persistent_workers": False},
+)
+
 TRANSFORMERS = Framework(
     kind="transformers",
     objects=("trainer", "model", "accelerator", "loader", "optimizer", IN_TRIAL),
-    roles={
-        "micro_batch_size": "trainer.per_device_train_batch_size",
-        "accumulation_steps": "trainer.gradient_accumulation_steps",
-        "precision": "trainer.precision",
-        "num_workers": "trainer.dataloader_num_workers",
-        "prefetch_factor": "trainer.dataloader_prefetch_factor",
-        "learning_rate": "trainer.learning_rate",
-        "weight_decay": "trainer.weight_decay",
-        "activation_checkpointing": "trainer.gradient_checkpointing",
-        "compile": "trainer.torch_compile",
-        "seed": "trainer.seed",
-    },
+    roles=_ROLES,
     other_roles={
         "micro_batch_size": ("loader.batch_size",),
         "accumulation_steps": ("accelerator.gradient_accumulation_steps",),
@@ -121,4 +185,5 @@ TRANSFORMERS = Framework(
     for_trial=_for_trial,
     cadence=Cadence(_EVAL_STEPS, _between_evaluations),
     units=("samples", "tokens"),
+    file=_FILE,
 )
