@@ -29,14 +29,14 @@ def by_batch(report: Report) -> list[Plot]:
 
 
 def _speed(report: Report, rows: Sequence[TrialRow]) -> Plot:
-    groups, beside = _by_precision(rows), _beside(rows)
+    groups, shifts = _by_precision(rows), _shifts(rows)
     best = {
         name: {n: max(per_s(r) for r in group if _size(r) == n) for n in _sizes(group)}
         for name, group in groups
     }
 
     def place(row: TrialRow) -> float:
-        return _size(row) * beside[marks.precision_of(row)]
+        return _size(row) * shifts[marks.precision_of(row)]
 
     return Plot(
         id="speed-by-batch",
@@ -47,7 +47,7 @@ def _speed(report: Report, rows: Sequence[TrialRow]) -> Plot:
             *(
                 line(
                     marks.precision(name),
-                    [n * beside[name] for n in group],
+                    [n * shifts[name] for n in group],
                     list(group.values()),
                     1.2,
                     opacity=0.5,
@@ -164,7 +164,7 @@ def _by_precision(rows: Sequence[TrialRow]) -> list[tuple[str, list[TrialRow]]]:
     return list(groups)
 
 
-def _beside(rows: Sequence[TrialRow]) -> dict[str, float]:
+def _shifts(rows: Sequence[TrialRow]) -> dict[str, float]:
     """Returns factors that shift micro-batches on the axis, so that precisions stand side by side."""
     names = marks.precisions(rows)
     return {name: _APART ** (n - (len(names) - 1) / 2) for n, name in enumerate(names)}

@@ -83,10 +83,10 @@ def learning(report: TrainingReport) -> list[Plot]:
         if points
         for plot in curves.over_both(one, {mark: [points]}, words.score, axes)
     ]
-    return plots + [_beside(name, points, axes) for name, points in known.beside.items() if points]
+    return plots + [_over_samples(name, points, axes) for name, points in known.beside.items() if points]
 
 
-def _beside(name: str, points: Sequence[CurvePoint], axes: Axes) -> Plot:
+def _over_samples(name: str, points: Sequence[CurvePoint], axes: Axes) -> Plot:
     """Returns a plot of one figure over samples."""
     title = name.replace("_", " ").capitalize()
     runs = {Mark(title, "var(--completed)", "line"): [points]}

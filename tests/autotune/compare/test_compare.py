@@ -378,7 +378,7 @@ def test_a_checkpoint_of_a_trial_is_not_one_of_so_many_epochs(session, space, mo
     for epochs in (None, 8):
         terms = Terms(samples=400, facts=FACTS, may_take=True, epochs=epochs)
         comparing = Comparison(session, training, trials, terms=terms, say=taken.append)
-        comparing._taken(comparing._job(Contender("baseline", space.baseline_config)))
+        comparing._reused(comparing._job(Contender("baseline", space.baseline_config)))
     assert taken == ["baseline: taken from trial 0"]
 
 
