@@ -63,7 +63,7 @@ def _run(arguments: Sequence[str] | None, load: Callable[[], Typer], name: str) 
 def _given(error: BaseException) -> str:
     """The value that a usage error is about, where it has one."""
     if isinstance(error.__cause__, ValidationError):
-        return f": got {units.shown(error.__cause__.errors()[0]['input'])}"
+        return f": got {units.quote(error.__cause__.errors()[0]['input'])}"
     return ""
 
 

@@ -56,7 +56,7 @@ def trainer_commands() -> str:
 
 def table(name: str) -> str:
     """The fields of one of the schema's objects; of the whole search space under the name "space"."""
-    whole = schema.of_spaces()
+    whole = schema.build()
     found = whole if name == "space" else whole["$defs"][name]
     heading = "| key | what it may be | default | what it is |\n| --- | --- | --- | --- |"
     rows = (_row(key, field, key in found.get("required", ())) for key, field in found["properties"].items())

@@ -30,7 +30,7 @@ def space(name: str, data: Path | None) -> tuple[Space, Path]:
     if not registry.load(registry.BUILTIN).own_file.recognises(settings):
         raise InputError(
             f"train {name}: must be a search space, which says its workload and its baseline, or a config of "
-            f"{registry.BUILTIN} with its data: got {units.shown(list(values))}"
+            f"{registry.BUILTIN} with its data: got {units.quote(list(values))}"
         )
     # Not validated: a search needs a knob, and nothing is searched here.
     return Space.model_construct(workload=registry.BUILTIN, baseline=settings, knobs={}), file

@@ -102,7 +102,7 @@ def throughput(models: Sequence[Model]) -> Figure | None:
     """Returns training samples per second: the mean over models, or one model's own interval."""
     rates = [measured for model in models if (measured := model.training.throughput)]
     if len(rates) == 1:
-        return estimates.of_run(rates[0])
+        return estimates.throughput_figure(rates[0])
     return estimates.mean([rate.samples_per_s for rate in rates])
 
 

@@ -76,10 +76,10 @@ def _sync(directory: Path) -> None:
 def room_bytes(directory: Path) -> int:
     """Returns the disk usage of the files below `directory`; those that vanish meanwhile do not count."""
     # Strings, not Paths: a search of thousands of trials has tens of thousands of files.
-    return sum(_of_file(f"{place}/{name}") for place, _, names in os.walk(directory) for name in names)
+    return sum(_disk_bytes(f"{place}/{name}") for place, _, names in os.walk(directory) for name in names)
 
 
-def _of_file(file: str) -> int:
+def _disk_bytes(file: str) -> int:
     try:
         return os.lstat(file).st_blocks * 512
     except OSError:  # deleted since it was listed

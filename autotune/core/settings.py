@@ -50,7 +50,7 @@ def prefetched_batches(settings: Config) -> int:
 
 
 class Result(IntEnum):
-    """How equal a training's result stays if a setting changes, from bit-identical to different."""
+    """The effect of a setting on a training's result, from bit-identical to different."""
 
     EQUAL = 0  # bit-identical: only the loading of batches changes
     REORDERED = 1  # bit-identical unless operations are reordered
@@ -69,7 +69,7 @@ class Memory(StrEnum):
 
 @dataclass(frozen=True)
 class Needs:
-    """What a setting's value needs from a machine."""
+    """The requirements of a setting's value on the machine."""
 
     cuda: bool = False
     compute_capability: tuple[int, int] | None = None  # the least, if there is a CUDA device
@@ -102,7 +102,7 @@ PRECISIONS: Mapping[str, Precision] = {
 
 @dataclass(frozen=True)
 class Known:
-    """What the tuner knows about one setting. The defaults assume nothing: it may change everything."""
+    """The tuner's knowledge of one setting. The defaults assume nothing: it may change everything."""
 
     name: str
     about: str = ""  # for the reference
@@ -117,7 +117,7 @@ class Known:
     short: str = ""  # its name in a trial's line; used only in `COMMON`, as such lines know no workload
 
     @classmethod
-    def said(cls, name: str, moves: Collection[str]) -> "Known":
+    def declared(cls, name: str, moves: Collection[str]) -> "Known":
         """Returns a setting that the user declared to move speed, memory or quality, and nothing else."""
         return cls(
             name,

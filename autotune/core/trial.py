@@ -8,7 +8,7 @@ from autotune.core.settings import Config
 
 
 class Status(StrEnum):
-    """How a trial ended. Only `completed` ones can win; an `interrupted` one continues when resumed."""
+    """The end of a trial. Only `completed` ones can win; an `interrupted` one continues when resumed."""
 
     COMPLETED = "completed"
     STOPPED = "stopped"

@@ -40,7 +40,7 @@ def numbers(values: Mapping[str, object]) -> dict[str, float]:
     return {name: found for name, value in values.items() if (found := number(value)) is not None}
 
 
-def whole(text: str) -> int | None:
+def parse_whole(text: str) -> int | None:
     """Returns the whole number in `text`; None for other text, and for more digits than Python reads."""
     try:
         return int(text) if text.isdecimal() else None
@@ -48,7 +48,7 @@ def whole(text: str) -> int | None:
         return None
 
 
-def shown(value: object) -> str:
+def quote(value: object) -> str:
     """Returns `value` as an error message quotes it, cut if it is long."""
     try:
         text = _SHORT.repr(value)
@@ -62,7 +62,7 @@ def seconds(text: str | float) -> float:
     value = _parse(text, _SECONDS)
     if value is None or value > _LONGEST_S:
         rule = "a duration is a positive number with s, m, h or d (90s, 2h), up to 3650d"
-        raise InputError(f"{rule}: got {shown(text)}")
+        raise InputError(f"{rule}: got {quote(text)}")
     return value
 
 
@@ -71,7 +71,7 @@ def size_bytes(text: str | float) -> int:
     value = _parse(text, _BYTES)
     if value is None or not 1 <= value <= _MOST_BYTES:
         rule = "a size is a positive number with MiB, GiB, MB or GB (3GiB, 800MB), up to 1024TiB"
-        raise InputError(f"{rule}: got {shown(text)}")
+        raise InputError(f"{rule}: got {quote(text)}")
     return int(value)
 
 

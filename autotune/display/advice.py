@@ -96,11 +96,11 @@ def go_on(history: History, plan: Plan, session: Path) -> str:
 
 
 def what_to_try(
-    history: History, plan: Plan, session: Path, *, exhausted: bool, fell_back: str | None = None
+    history: History, plan: Plan, session: Path, *, exhausted: bool, fallback_reason: str | None = None
 ) -> list[Try]:
     """Returns what may bring a winner, the likeliest first; `exhausted`: every configuration was tried.
 
-    `fell_back` says why qualities could not be compared, where that was asked for.
+    `fallback_reason` says why qualities could not be compared, where that was asked for.
     """
     file, resume = Session(session).space_file, go_on(history, plan, session)
     if failed := history.failed_baseline:
@@ -112,7 +112,9 @@ def what_to_try(
     found, space, goal = reasons.counts(history), history.space, history.space.objective
     repeats = f"budget.repeats {2 * space.budget.repeats} in {file}"
     longer = (
-        [Try(f"longer trials: {fell_back}", f"{search_command(session)} --samples auto")] if fell_back else []
+        [Try(f"longer trials: {fallback_reason}", f"{search_command(session)} --samples auto")]
+        if fallback_reason
+        else []
     )
     told = {
         Reason.REFUTED: Try(f"{repeats}: more repeats show smaller gains, on an idle machine", resume),

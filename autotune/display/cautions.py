@@ -158,7 +158,7 @@ def spending(history: History) -> list[str]:
     Nothing where that is not known, or is little.
     """
     found = confirm.recommended(history)
-    ours = overhead.spent(found[0], history) if found else None
+    ours = overhead.time_spent(found[0], history) if found else None
     return list(_spent(found[0], ours, history)) if found and ours else []
 
 
@@ -173,7 +173,7 @@ def _spent(trial: Trial, ours: Spent, history: History) -> Iterator[str]:
 
 def _beside(trial: Trial, history: History) -> str:
     """`, 12% of the baseline's`, whose steps take longer."""
-    theirs = overhead.spent(history.of(0), history) if trial.number else None
+    theirs = overhead.time_spent(history.trial(0), history) if trial.number else None
     share = theirs.evaluations if theirs else None
     return "" if share is None else f", {share:.0%} of the baseline's"
 

@@ -79,7 +79,7 @@ def _range(remaining: Remaining | None) -> dict[str, float] | None:
 
 def result(history: History, best: tuple[Trial, Claim | None] | None) -> dict[str, Any]:
     """Returns the result: the `best`, its factor over the baseline, and how sure that is."""
-    baseline, spent = history.baseline, overhead.spent(best[0], history) if best else None
+    baseline, spent = history.baseline, overhead.time_spent(best[0], history) if best else None
     return {
         "verdict": str(advice.verdict(best)),
         "best": ended(best[0], history) if best else None,

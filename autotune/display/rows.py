@@ -97,7 +97,7 @@ def row(trial: Trial, history: History, winner: int | None = None, *, is_on_fron
     throughput, reached = history.throughput(trial), known.value if known else None
     if trial.repeat:
         throughput, reached, memory = run.throughput, objective.final_quality(trial, space), m
-    score = quality.shown(reached, space.objective)
+    score = quality.in_users_sign(reached, space.objective)
     return TrialRow(
         number=trial.number,
         kind="winner" if trial.number == winner and trial.number else view.kind(trial),
@@ -122,7 +122,7 @@ def row(trial: Trial, history: History, winner: int | None = None, *, is_on_fron
         shared=m.shared,
         disturbed=m.disturbed,
         throttled=m.throttled,
-        curve=quality.shown_curve(m.curve, space.objective),
+        curve=quality.curve_in_users_sign(m.curve, space.objective),
         run=run,
         breaks_constraint=history.breaks(trial) is not None,
     )
@@ -132,8 +132,8 @@ def of_run(measured: Measurement, goal: Objective) -> TrialFigures:
     """Returns what a run alone has `measured`; its quality is that of the last evaluation."""
     return TrialFigures(
         samples=measured.samples,
-        throughput=estimates.of_run(measured.throughput),
-        quality=quality.shown(measured.quality, goal),
+        throughput=estimates.throughput_figure(measured.throughput),
+        quality=quality.in_users_sign(measured.quality, goal),
         peak_memory_bytes=measured.peak_memory_bytes,
         memory_is_rising=measured.memory_is_rising,
         memory_share=objective.memory_share(measured),

@@ -58,7 +58,7 @@ def _knob(name: str, value: Setting) -> str:
 def _measured(trial: Trial, history: History) -> tuple[str, str]:
     """Returns the throughput and the quality of a trial's settings, over all runs that count."""
     goal, found = history.space.objective, history.quality(trial)
-    quality = qualities.shown(found.value if found else None, goal)
+    quality = qualities.in_users_sign(found.value if found else None, goal)
     return words.rate(history.throughput(trial)), words.score(quality)
 
 
@@ -131,7 +131,7 @@ def gain(trial: Trial, history: History) -> str:
     times = words.factor(found)
     if goal.target is not None:
         return f"{times} as soon at {goal.quality} {goal.target:g} as the baseline"
-    ours, theirs = (_measured(t, history) for t in (trial, history.of(0)))
+    ours, theirs = (_measured(t, history) for t in (trial, history.trial(0)))
     interval, raced = words.factor.interval(found), history.relative.rounds(trial)
     sure = f", {interval}" if interval else ""
     rounds = f", {raced} rounds side by side" if raced else ""
@@ -189,7 +189,7 @@ def _sense(goal: Objective) -> str:
 
 def nothing_better(history: History) -> str:
     """Says why a search recommends nothing but the baseline."""
-    speed, quality = _measured(history.of(0), history)
+    speed, quality = _measured(history.trial(0), history)
     figures = f"{speed} {history.space.unit}/s, {history.space.objective.quality} {quality}"
     return f"The baseline is the best so far ({figures}): {reasons.summary(history)}."
 
@@ -233,7 +233,7 @@ def confirmed(claim: Claim, history: History) -> str:
         return (
             f"Confirmed: {times} as soon at {goal.quality} {goal.target:g} as the baseline ({raced}, {seeds})"
         )
-    seconds = [history.training_s(trial) for trial in (history.of(claim.number), history.of(0))]
+    seconds = [history.training_s(trial) for trial in (history.trial(claim.number), history.trial(0))]
     took = [units.format_seconds(value) for value in seconds if value is not None]
     training = f": {took[0]} of training instead of {took[1]}" if len(took) == 2 else ""
     while_busy = f", {beside}" if beside.startswith("while") else ""
@@ -243,8 +243,8 @@ def confirmed(claim: Claim, history: History) -> str:
 
 def final_qualities(claim: Claim, history: History) -> str:
     """`Final val_loss 1.884 ± 0.005, baseline 1.903 ± 0.004 (3 and 3 trainings, a seed each): not worse`."""
-    goal, trials = history.space.objective, (history.of(claim.number), history.of(0))
-    ours, theirs = (words.score(qualities.shown_figure(history.quality(t), goal)) for t in trials)
+    goal, trials = history.space.objective, (history.trial(claim.number), history.trial(0))
+    ours, theirs = (words.score(qualities.figure_in_users_sign(history.quality(t), goal)) for t in trials)
     runs = f"{claim.seeds} and {len(history.runs_of(0))} trainings, a seed each"
     answer = ": not worse" if claim.answer is qualities.Answer.KEPT else ""
     return f"Final {goal.quality} {ours}, baseline {theirs} ({runs}){answer}"
@@ -274,7 +274,7 @@ def measured(trial: Trial, history: History) -> str:
         return confirmed(claim, history)
     if not number:
         return "the baseline"
-    return f"{gain(trial, history)}; not confirmed: {rests_on(history.of(number), history)}"
+    return f"{gain(trial, history)}; not confirmed: {rests_on(history.trial(number), history)}"
 
 
 def _front(history: History) -> list[str]:

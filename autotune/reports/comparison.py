@@ -34,7 +34,7 @@ def _compared(model: Model, models: Sequence[Model], goal: Objective) -> Compare
         scores=results.mean_scores(done),
         reports_per_s=objective.mean([m.reports_per_s for m in done if m.reports_per_s is not None]),
         writing_peak_bytes=model.peak_memory_bytes,
-        curve=quality.shown_curve(training.curve, goal),
+        curve=quality.curve_in_users_sign(training.curve, goal),
         seeds=len(done),
         steps=model.steps,
         checkpoint_bytes=model.checkpoint_bytes,

@@ -106,7 +106,7 @@ def _least_quality(history: History) -> float | None:
     goal = history.space.objective
     if goal.takes_any_quality and goal.target is None:
         return None
-    return quality.shown(history.least_quality, goal)
+    return quality.in_users_sign(history.least_quality, goal)
 
 
 def _resumed(known: Known) -> str:

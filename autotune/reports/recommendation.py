@@ -47,7 +47,7 @@ def answer(
     trial, claim = recommended
     is_better = trial.number != baseline.number
     is_open = advice.is_unconfirmed(history)
-    spent = [overhead.spent(one, history) for one in (baseline, trial)]
+    spent = [overhead.time_spent(one, history) for one in (baseline, trial)]
     is_counted = _counts(spent, history)
     whole_s = [
         _whole_s(one, training_samples, history.shorter(of), is_counted=is_counted)
@@ -150,7 +150,7 @@ def _side(
     scored_runs = [t for t in history.quality_runs(trial) if t.quality is not None]
     measurements, memory = [t.measurement for t in runs], history.memory(trial)
     throughput = history.throughput(trial)
-    quality_shown = quality.shown_figure(history.quality(trial), history.space.objective)
+    quality_shown = quality.figure_in_users_sign(history.quality(trial), history.space.objective)
     return Side(
         trial=trial.number,
         config=trial.config,

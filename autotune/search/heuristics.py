@@ -27,9 +27,9 @@ class Heuristics:
     def __call__(self, history: History) -> Iterator[Config]:
         """Yields the proposals of the next turn; none before a trial has completed."""
         self._turn += 1
-        return self._of(history, has_steps=self._turn % 2 == 0)
+        return self._propose(history, has_steps=self._turn % 2 == 0)
 
-    def _of(self, history: History, *, has_steps: bool) -> Iterator[Config]:
+    def _propose(self, history: History, *, has_steps: bool) -> Iterator[Config]:
         is_planned = planning.is_wanted(history.space)
         best = replanning.best(history) if is_planned else history.best
         if best is None:

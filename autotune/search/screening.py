@@ -43,7 +43,7 @@ class Screening:
         counts = not planning.is_wanted(space) and space.objective.target is None and bool(threshold.rivals)
         counts = counts and space.objective.select != "pareto"
         self._rival = threshold.rivals[0] if counts else None
-        self._fastest = history.of(self._rival.number) if self._rival else None
+        self._fastest = history.trial(self._rival.number) if self._rival else None
         self._timed = {
             settings_key(t.config, space.known.same_speed): t
             for t in history.searched
@@ -83,7 +83,7 @@ class Screening:
         if self._fastest.number and key == settings_key(self._fastest.config, neutral):
             reason = f"is as fast as trial {self._fastest.number}, which keeps the quality"
             return Refusal(RejectedFor.SPEED, reason, Feedback((self._rival.samples_per_s,)))
-        known = self._speeds.known(config, self._fastest)
+        known = self._speeds.throughput_like(config, self._fastest)
         samples = self._space.samples(config)
         reason = stopping.why_slower(known, self._rival, self._threshold, samples) or ""
         return (

@@ -104,7 +104,7 @@ class Search:
 
     def has_failed(self, number: int) -> bool:
         """Returns True if a trial has failed for good; one that will run again has not."""
-        outcome = self.history.of(number).outcome
+        outcome = self.history.trial(number).outcome
         return outcome is not None and outcome.status is Status.FAILED
 
     @property
@@ -282,8 +282,8 @@ class Search:
         if settled.space != self.space:
             self.history = settled
             self._sampler = samplers.informed(settled, self._options.earlier, self._seed)
-        self.say(pilot.said(asked), once="pilot")
-        self.say(schedules.said(self.history), once="schedule")
+        self.say(pilot.describe(asked), once="pilot")
+        self.say(schedules.describe(self.history), once="schedule")
 
     def lose(self, number: int, reason: str, *, out_of_memory: bool = False) -> None:
         """Handles the sudden death of a trial or its supervisor: it runs again, or is given up."""

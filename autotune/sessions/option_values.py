@@ -44,9 +44,9 @@ def samples(given: str | None) -> dict[str, Any]:
         return {"until_learnt": True}
     if given is None:
         return {}
-    count = units.whole(given)
+    count = units.parse_whole(given)
     if count is None or not 1 <= count <= LARGEST_INT:
-        raise InputError(f"--samples: a whole number above 0, or {_AUTO}: got {units.shown(given)}")
+        raise InputError(f"--samples: a whole number above 0, or {_AUTO}: got {units.quote(given)}")
     return {"samples_per_trial": count}
 
 

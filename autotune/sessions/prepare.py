@@ -42,7 +42,7 @@ def read_space(given: GivenSpace, overrides: Mapping[str, Mapping[str, Any]]) ->
     """Returns the search space `given`, with single values of its sections replaced by `overrides`."""
     source, directory = source_of(given), given.parent if isinstance(given, Path) else Path.cwd()
     if isinstance(given, Path):
-        values = spaces.mapping(_text(given), f"search space {source}")
+        values = spaces.parse_mapping(_text(given), f"search space {source}")
     else:
         values = deepcopy(dict(given))
     secrecy.refuse(values, f"search space {source}")
@@ -58,7 +58,7 @@ def read_space(given: GivenSpace, overrides: Mapping[str, Mapping[str, Any]]) ->
 
 def settings_file(file: Path, given_to: str) -> dict[str, Setting]:
     """Returns the settings in a YAML file that is `given_to` an option or command."""
-    values = spaces.mapping(_text(file), f"{given_to} {file}")
+    values = spaces.parse_mapping(_text(file), f"{given_to} {file}")
     secrecy.refuse(values, f"{given_to} {file}")
     return values
 

@@ -189,7 +189,7 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
             search.plan,
             shown,
             exhausted=search.is_exhausted,
-            fell_back=pilot.fell_back(search.asked),
+            fallback_reason=pilot.fallback_reason(search.asked),
         )
     code = EXIT_INTERRUPTED if is_interrupted else 0 if has_winner else EXIT_NO_WINNER
     lines = [*_ending(search), view.counts(history.trials)]

@@ -23,14 +23,14 @@ _RATES = (1e-20, 1e20)  # representable by the sampler
 _MOST_TOLD = 5  # wrong values in a message
 
 
-def of_settings(space: Space) -> list[str]:
+def setting_mistakes(space: Space) -> list[str]:
     """Returns mistakes in the declarations of settings and knobs."""
-    wrong = [*space.naming.mistakes(COMMON.by_name, space.baseline), *_of_steps(space)]
-    wrong += [*_of_evaluations(space), *_of_accumulation(space)]
-    return [*wrong, *_of_learning_rate(space), *_of_other_rates(space), *_not_numbers(space)]
+    wrong = [*space.naming.mistakes(COMMON.by_name, space.baseline), *_step_count_mistakes(space)]
+    wrong += [*_evaluation_mistakes(space), *_accumulation_mistakes(space)]
+    return [*wrong, *_learning_rate_mistakes(space), *_other_rate_mistakes(space), *_not_numbers(space)]
 
 
-def _of_learning_rate(space: Space) -> Iterator[str]:
+def _learning_rate_mistakes(space: Space) -> Iterator[str]:
     for name, knob in space.knobs.items():
         if not isinstance(knob, ScaledLearningRate):
             continue
@@ -42,7 +42,7 @@ def _of_learning_rate(space: Space) -> Iterator[str]:
             yield f"{name}.multiplier: must contain 1.0, the baseline's"
 
 
-def _of_accumulation(space: Space) -> Iterator[str]:
+def _accumulation_mistakes(space: Space) -> Iterator[str]:
     for name in (name for name, knob in space.knobs.items() if isinstance(knob, KeptBatch)):
         where = f"{space.naming.path(name)}: keep: effective_batch_size"
         if name != ACCUMULATION:
@@ -53,7 +53,7 @@ def _of_accumulation(space: Space) -> Iterator[str]:
             yield f"{where} needs a knob to follow: {space.naming.path(MICRO_BATCH)} is none"
 
 
-def _of_other_rates(space: Space) -> Iterator[str]:
+def _other_rate_mistakes(space: Space) -> Iterator[str]:
     for name in space.follow_learning_rate:
         path = space.naming.path(name)
         if LEARNING_RATE not in space.baseline:
@@ -61,10 +61,10 @@ def _of_other_rates(space: Space) -> Iterator[str]:
         elif name in space.knobs or name == LEARNING_RATE:
             yield f"follow_learning_rate: {path} has values of its own, and cannot follow as well"
         elif units.number(space.baseline.get(name)) is None:
-            given = units.shown(space.baseline.get(name))
+            given = units.quote(space.baseline.get(name))
             yield f"follow_learning_rate: {path} must be a number of the baseline: got {given}"
     if space.follow_learning_rate and (wrong := [rate for rate in _rates(space) if not units.number(rate)]):
-        path, given = space.naming.path(LEARNING_RATE), units.shown(wrong[0])
+        path, given = space.naming.path(LEARNING_RATE), units.quote(wrong[0])
         yield f"follow_learning_rate: {path} must be a number other than 0, to be followed: got {given}"
 
 
@@ -80,7 +80,7 @@ def _lacking(role: str) -> str:
     return f"the setting {role}: the baseline has none; name yours in roles: {{{role}: ...}}"
 
 
-def _of_steps(space: Space) -> Iterator[str]:
+def _step_count_mistakes(space: Space) -> Iterator[str]:
     """Yields settings declared to count optimizer steps that cannot."""
     declared = {"counted_in_steps": space.counted_in_steps}
     declared |= {"evaluate_every": (space.evaluate_every,)} if space.evaluate_every else {}
@@ -98,17 +98,17 @@ def _of_steps(space: Space) -> Iterator[str]:
             elif name in space.knobs and where != "evaluate_every":
                 yield f"{where}: {path} is a knob, and cannot follow the effective batch as well"
             elif not isinstance(value, int) or isinstance(value, bool):
-                yield f"{where}: {path} must be a whole number of steps: got {units.shown(value)}"
+                yield f"{where}: {path} must be a whole number of steps: got {units.quote(value)}"
 
 
-def _of_evaluations(space: Space) -> Iterator[str]:
+def _evaluation_mistakes(space: Space) -> Iterator[str]:
     """Yields mistakes about evaluations: an unusable interval knob, or too few for `wall`."""
     name, goal, fewest = space.evaluate_every or "", space.objective, 2
     knob, path = space.knobs.get(name), space.naming.path(name)
     if knob and not goal.counts_evaluations:
         yield f"knob {path}: {UNCOUNTED}"
     if isinstance(knob, Distribution) and not all(_is_whole(v, 1, LARGEST_INT) for v in _given(knob)):
-        yield f"knob {path}: whole numbers of steps: got {units.shown(list(_given(knob)))}"
+        yield f"knob {path}: whole numbers of steps: got {units.quote(list(_given(knob)))}"
     if goal.counts_evaluations and space.budget.evaluations_per_trial < fewest:
         given = space.budget.evaluations_per_trial
         yield f"objective.speed: wall needs budget.evaluations_per_trial of {fewest} or more: got {given}"
@@ -123,12 +123,12 @@ def _not_numbers(space: Space) -> list[str]:
         given = [*values, *([space.baseline[name]] if name in space.baseline else [])]
         wrong = [v for v in given if not _is_whole(v, low, high)]
         mistakes += (
-            [f"{name}: whole numbers of {low} to {high}: got {units.shown(wrong[0])}"] if wrong else []
+            [f"{name}: whole numbers of {low} to {high}: got {units.quote(wrong[0])}"] if wrong else []
         )
     rate = space.baseline.get(LEARNING_RATE)
     scaled = isinstance(space.knobs.get(LEARNING_RATE), ScaledLearningRate)
     if scaled and not _RATES[0] <= (units.number(rate) or 0.0) <= _RATES[1]:
-        mistakes.append(f"baseline {LEARNING_RATE}: a number above 0, to be scaled: got {units.shown(rate)}")
+        mistakes.append(f"baseline {LEARNING_RATE}: a number above 0, to be scaled: got {units.quote(rate)}")
     return mistakes
 
 
@@ -143,12 +143,12 @@ def _is_whole(value: Setting, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
-def of_limits(space: Space) -> list[str]:
+def limit_mistakes(space: Space) -> list[str]:
     """Returns mistakes if no combination of knobs can meet the limits of the effective batch, or keep it."""
     if MICRO_BATCH not in space.baseline:
         return []
     if space.keeps_batch:
-        return _of_kept_batch(space)
+        return _kept_batch_mistakes(space)
     micro, accumulation, processes = (_values(space, name) for name in EFFECTIVE_BATCH)
     low, high = space.limits.effective_batch_size
     times = {steps * count for steps in accumulation for count in processes}
@@ -158,7 +158,7 @@ def of_limits(space: Space) -> list[str]:
     return [f"limits.effective_batch_size [{low}, {high}] allows none of the sizes, {ends}"]
 
 
-def _of_kept_batch(space: Space) -> list[str]:
+def _kept_batch_mistakes(space: Space) -> list[str]:
     size, (low, high) = space.effective_batch_size({}), space.limits.effective_batch_size
     if not low <= size <= high:
         return [

@@ -53,6 +53,6 @@ def distribution(knob: Distribution) -> BaseDistribution:
 
 
 def _parameter(name: str, knob: Drawn) -> str:
-    """Returns the Optuna parameter of a knob; its name tells if a multiplier or log2 is searched instead."""
+    """Returns the name of a knob's Optuna parameter, which tells if a multiplier or log2 is searched."""
     scaled = f"{name}_multiplier" if isinstance(knob, ScaledLearningRate) else name
     return f"log2_{scaled}" if knob.drawn_from.exponents else scaled

@@ -69,17 +69,17 @@ class Distribution(BaseModel):
             raise ValueError(f"exactly one of choice, uniform, loguniform, randint: got {sorted(given)}")
         if not self.choice and not self.bounds[0] < self.bounds[1]:
             raise ValueError(
-                f"the lower bound must be below the upper one: got {units.shown(list(self.bounds))}"
+                f"the lower bound must be below the upper one: got {units.quote(list(self.bounds))}"
             )
         if self.loguniform and self.loguniform[0] < 1 / _LARGEST:
             raise ValueError(
                 f"loguniform needs bounds above 0, from {1 / _LARGEST:g}: got {list(self.loguniform)}"
             )
         if self.choice and len({(type(v), v) for v in self.choice}) != len(self.choice):
-            raise ValueError(f"the values of a choice must differ: got {units.shown(list(self.choice))}")
+            raise ValueError(f"the values of a choice must differ: got {units.quote(list(self.choice))}")
         most = LARGEST_INT if self.randint else _LARGEST
         if max(map(abs, self.bounds)) > most:
-            raise ValueError(f"bounds between {-most:g} and {most:g}: got {units.shown(list(self.bounds))}")
+            raise ValueError(f"bounds between {-most:g} and {most:g}: got {units.quote(list(self.bounds))}")
         return self
 
     @property
@@ -163,11 +163,11 @@ class ScaledLearningRate(BaseModel):
 
     @field_validator("multiplier")
     @classmethod
-    def _of_numbers(cls, value: Distribution) -> Distribution:
+    def _are_numbers(cls, value: Distribution) -> Distribution:
         low, high = _MULTIPLIERS
         wrong = [v for v in value.choice or value.bounds if not low <= (units.number(v) or 0.0) <= high]
         if wrong:
-            raise ValueError(f"numbers from {low:g} to {high:g}: got {units.shown(wrong[0])}")
+            raise ValueError(f"numbers from {low:g} to {high:g}: got {units.quote(wrong[0])}")
         return value
 
     @property
@@ -198,7 +198,7 @@ _Names = Annotated[tuple[str, ...], BeforeValidator(_several, json_schema_input_
 
 
 class PlannedLength(BaseModel):
-    """The length of a training, which the search plans in samples and passes on by the user's own settings.
+    """The length of a training, which the search plans in samples and passes on in the user's own settings.
 
     A batch twice as large then takes half the steps. The first setting ends the training; the others, such as
     the end of the schedule or the warm-up, are scaled with it.
@@ -221,7 +221,7 @@ class PlannedLength(BaseModel):
         low, high = self.share
         if not 0 < low <= 1 <= high <= _LARGEST_SHARE:
             rule = f"0 < shortest <= 1 <= longest <= {_LARGEST_SHARE:g}"
-            raise ValueError(f"share: [shortest, longest] with {rule}: got {units.shown(list(self.share))}")
+            raise ValueError(f"share: [shortest, longest] with {rule}: got {units.quote(list(self.share))}")
         return self
 
     @property
@@ -248,7 +248,7 @@ def read_knob(name: str, spec: Any) -> BaseModel:
     """Returns the knob in `spec`, of the class that its keys select; raises ValueError with every mistake."""
     if not isinstance(spec, dict):
         rule = "a distribution such as {choice: [1, 2]}"
-        raise ValueError(f"{name}: {rule}: got {units.shown(spec)}")  # noqa: TRY004 - pydantic collects ValueErrors
+        raise ValueError(f"{name}: {rule}: got {units.quote(spec)}")  # noqa: TRY004 - pydantic collects ValueErrors
     kind = next((form for key, form in _FORMS.items() if key in spec), Distribution)
     try:
         return kind.model_validate(spec)
@@ -273,7 +273,7 @@ def explained(error: ErrorDetails, model: type[BaseModel]) -> str:
             return "required"
         case "value_error":
             return error["msg"].removeprefix("Value error, ")
-    return f"{error['msg'][0].lower()}{error['msg'][1:]}, got {units.shown(error['input'])}"
+    return f"{error['msg'][0].lower()}{error['msg'][1:]}, got {units.quote(error['input'])}"
 
 
 def _keys(place: Sequence[int | str], model: type[BaseModel]) -> list[str]:

@@ -57,7 +57,7 @@ class Naming:
         if not isinstance(theirs, list | dict) and text_of(theirs) in words:
             return theirs
         match = next((ours for ours, word in words.items() if is_same(word, theirs)), None)
-        return theirs if match is None else _of_text(match)
+        return theirs if match is None else _parse_text(match)
 
     def as_given(self, flat: Mapping[str, Setting]) -> dict[str, Any]:
         """Returns `flat` settings in the user's names, shape and words."""
@@ -84,7 +84,7 @@ def text_of(value: Setting) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _of_text(text: str) -> Setting:
+def _parse_text(text: str) -> Setting:
     """Inverts `text_of`."""
     try:
         value = json.loads(text)

@@ -14,7 +14,7 @@ _DIALECT = "http://json-schema.org/draft-07/schema#"  # supported by every edito
 
 def write(output: Path | None) -> int:
     """Writes the schema to a file, or prints it; returns the exit code."""
-    text = json.dumps(of_spaces(), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(build(), indent=2, ensure_ascii=False) + "\n"
     if output is None:
         files.write_to_stdout(text)
     else:
@@ -22,7 +22,7 @@ def write(output: Path | None) -> int:
     return 0
 
 
-def of_spaces() -> dict[str, Any]:
+def build() -> dict[str, Any]:
     """Returns the schema of every search space, which knows the built-in workload's settings."""
     schema = {"$schema": _DIALECT, **Space.model_json_schema()}
     settings = registry.load(registry.BUILTIN).settings_model

@@ -33,7 +33,7 @@ class Limits(BaseModel):
     def _ordered(cls, value: tuple[int, int]) -> tuple[int, int]:
         if not 1 <= value[0] <= value[1] <= LARGEST_BATCH * MOST_ACCUMULATED:
             raise ValueError(
-                f"[smallest, largest] with 1 <= smallest <= largest: got {units.shown(list(value))}"
+                f"[smallest, largest] with 1 <= smallest <= largest: got {units.quote(list(value))}"
             )
         return value
 
@@ -121,13 +121,13 @@ class Objective(BaseModel):
         name = given.get("minimize")
         if name is not None and given.get("quality", name) != name:
             raise ValueError(
-                f"one of quality and minimize: got quality {units.shown(given['quality'])} "
-                f"and minimize {units.shown(name)}"
+                f"one of quality and minimize: got quality {units.quote(given['quality'])} "
+                f"and minimize {units.quote(name)}"
             )
         if "within" in given and "keep" in given:
             raise ValueError(
-                f"one of keep and within: got keep {units.shown(given['keep'])} "
-                f"and within {units.shown(given['within'])}"
+                f"one of keep and within: got keep {units.quote(given['keep'])} "
+                f"and within {units.quote(given['within'])}"
             )
         named = {"quality": name} if isinstance(name, str) else {}
         usual = _KEEP if name is None else _KEEP_OF_LOSS
@@ -138,7 +138,7 @@ class Objective(BaseModel):
     def _are_comparisons(cls, value: dict[str, str]) -> dict[str, str]:
         for name, text in value.items():
             if comparison(text) is None:
-                raise ValueError(f'{name}: ">= number" or "<= number": got {units.shown(text)}')
+                raise ValueError(f'{name}: ">= number" or "<= number": got {units.quote(text)}')
         return value
 
     @model_validator(mode="after")

@@ -33,7 +33,7 @@ for _kind in ("binary", "omap", "pairs", "set", "timestamp"):
     _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _refuse)
 
 
-def mapping(text: str, what: str) -> dict[str, Any]:
+def parse_mapping(text: str, what: str) -> dict[str, Any]:
     """Returns the mapping in YAML `text`; raises InputError, beginning with `what`, if it is not one."""
     try:
         values = _Loader(text).get_single_data()
@@ -50,7 +50,7 @@ def mapping(text: str, what: str) -> dict[str, Any]:
 
 def parse(text: str, source: str) -> Space:
     """Returns the search space in YAML `text`; raises InputError with every mistake, naming `source`."""
-    return from_values(mapping(text, f"search space {source}"), source)
+    return from_values(parse_mapping(text, f"search space {source}"), source)
 
 
 def from_values(values: Mapping[str, Any], source: str) -> Space:
@@ -98,7 +98,7 @@ def complete(space: Space, source: str) -> Space:
         if n not in space.baseline and n != LENGTH
     ]
     mistakes += lengths.mistakes(space)
-    mistakes += checks.of_settings(space)
+    mistakes += checks.setting_mistakes(space)
     knobs: dict[str, Knob] = dict(space.knobs)
     for name, knob in space.knobs.items():
         if not isinstance(knob, Distribution) or name not in space.baseline:
@@ -109,7 +109,7 @@ def complete(space: Space, source: str) -> Space:
             mistakes.append(f"knob {name}: must contain the baseline's {space.baseline[name]!r}")
     whole = space.model_copy(update={"knobs": knobs})
     whole = whole if mistakes else lengths.completed(whole)
-    mistakes += [] if mistakes else checks.of_limits(whole)
+    mistakes += [] if mistakes else checks.limit_mistakes(whole)
     if mistakes:
         raise InputError(f"search space {source}: {'; '.join(mistakes)}")
     return whole

@@ -78,7 +78,7 @@ def resumed(known: Plan, plan: Plan, place: TrainingDir) -> Plan:
         *((name, value(known), value(plan)) for name, value in _FIXED.items()),
         *((name, known.settings.get(name), plan.settings.get(name)) for name in names),
     ]
-    differ = [f"{name} {units.shown(was)}, now {units.shown(now)}" for name, was, now in pairs if was != now]
+    differ = [f"{name} {units.quote(was)}, now {units.quote(now)}" for name, was, now in pairs if was != now]
     if differ:
         rule = "was begun with other settings"
         raise InputError(f"{place.root}: {rule}: {'; '.join(differ)}; train in another directory")

@@ -152,7 +152,7 @@ def _throughput(standing: Standing) -> Text:
 
 
 def _so_far(standing: Standing) -> Figure | None:
-    return estimates.of_run(standing.measurement.throughput)
+    return estimates.throughput_figure(standing.measurement.throughput)
 
 
 def _promised(standing: Standing) -> Text:

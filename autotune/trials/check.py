@@ -36,9 +36,9 @@ class Check:
         plain = {str(key): unwrapped(value) for key, value in kept.items()}
         what, samples = f"a record's {self._unit}", plain.get(self._unit)
         if not isinstance(samples, int) or isinstance(samples, bool):
-            raise TypeError(f"{what} must be an int, got {units.shown(samples)}")
+            raise TypeError(f"{what} must be an int, got {units.quote(samples)}")
         if not 0 <= samples <= _MOST_SAMPLES:
-            raise ValueError(f"{what} must be from 0 to 2**53, got {units.shown(samples)}")
+            raise ValueError(f"{what} must be from 0 to 2**53, got {units.quote(samples)}")
         if samples < self._samples:
             raise ValueError(f"{what} must not decrease, got {samples} after {self._samples}")
         self._samples = plain["samples"] = samples

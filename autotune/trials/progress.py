@@ -246,7 +246,7 @@ class Progress:
         if not self._evaluated_samples and self._raw_quality is None:
             return f"the workload ended without a record that has {name}"
         if self.quality is None:
-            shown = units.shown(self._raw_quality)
+            shown = units.quote(self._raw_quality)
             return f"{name} is not a number after {self._evaluated_samples} {unit}: got {shown}"
         if self._throughput() is None:
             return (

@@ -51,7 +51,7 @@ def label(value: str | Mapping[str, Any]) -> str:
     kind, kinds = value.get("kind"), (*_OWN_KEYS, *_RUN)
     if kind not in kinds:
         raise InputError(
-            f"workload.kind: one of {', '.join(kinds)}: got {units.shown(kind)}{instead(str(kind), kinds)}"
+            f"workload.kind: one of {', '.join(kinds)}: got {units.quote(kind)}{instead(str(kind), kinds)}"
         )
     return str(kind) if kind in _RUN else _one_of_its_kind(value, str(kind))
 
@@ -65,7 +65,7 @@ def _one_of_its_kind(value: Mapping[str, Any], kind: str) -> str:
     if own is None:
         return kind
     if not isinstance(called := value.get(own), str):
-        raise InputError(f"workload.{own}: text is required for kind: {kind}: got {units.shown(called)}")
+        raise InputError(f"workload.{own}: text is required for kind: {kind}: got {units.quote(called)}")
     return called
 
 

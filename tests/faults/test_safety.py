@@ -517,7 +517,7 @@ def test_aliases_that_stand_for_billions_are_looked_at_once():
     bomb = "a: &a [x, x]\n" + "".join(
         f"{c}: &{c} [{', '.join([f'*{p}'] * 9)}]\n" for p, c in itertools.pairwise("abcdefghijk")
     )
-    values = spaces.mapping(bomb, "test")
+    values = spaces.parse_mapping(bomb, "test")
     secrecy.refuse(values, "test")
     with pytest.raises(InputError, match="no such key"):
         spaces.from_values({**yaml.safe_load(SPACE), **values}, "test")

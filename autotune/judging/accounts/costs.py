@@ -77,5 +77,5 @@ def gain(trial: Trial, history: History) -> Figure | None:
     found = claim(number, history) if history.relative.raced(trial) else None
     if found is not None and found.factor is not None:
         return found.factor
-    ours, theirs = (history.to_target.samples(t) for t in (history.of(number), history.of(0)))
+    ours, theirs = (history.to_target.samples(t) for t in (history.trial(number), history.trial(0)))
     return Figure(speed.value * theirs / ours) if ours and theirs else None

@@ -113,7 +113,7 @@ def _limit_bytes(memory_bytes: int, history: History) -> int:
 
 
 def _doubt(config: Config, peak: Prediction, allowed_bytes: int) -> str:
-    """Returns the reason for a configuration that may or may not fit."""
+    """Returns the message for a configuration whose predicted interval contains the limit."""
     low, high = units.format_bytes(peak.low_bytes), units.format_bytes(peak.high_bytes)
     return (
         f"not known: {MICRO_BATCH} {config[MICRO_BATCH]} may need {low} to {high} "

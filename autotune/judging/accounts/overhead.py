@@ -69,7 +69,7 @@ class Spent:
         return within(value, max(0.0, value - half), value + half)
 
 
-def spent(trial: Trial, history: History) -> Spent | None:
+def time_spent(trial: Trial, history: History) -> Spent | None:
     """Returns the parts of the time with the settings of `trial`; None without a throughput."""
     speed, space = history.throughput(trial), history.space
     if speed is None or speed.value <= 0:

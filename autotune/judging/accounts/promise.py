@@ -83,7 +83,7 @@ def promised(trial: Trial, history: History, session: str) -> Promise:
     )
 
 
-def kept(promise: Promise, shown: Measurement, goal: Objective, unit: str) -> list[Kept]:
+def check(promise: Promise, shown: Measurement, goal: Objective, unit: str) -> list[Kept]:
     """Returns the answer on each figure that was promised."""
     found = (_speed(promise, shown, unit), _quality(promise, shown, goal, unit), _memory(promise, shown))
     return [_with_origin(one, promise, shown) for one in found if one is not None]
@@ -106,7 +106,7 @@ def _speed(promise: Promise, shown: Measurement, unit: str) -> Kept | None:
     """Returns the answer on the speed: held by the training's own interval, broken by both intervals."""
     if promise.throughput is None:
         return None
-    found = estimates.of_run(shown.throughput)
+    found = estimates.throughput_figure(shown.throughput)
     if found is None:
         return _not_yet("speed", promise.throughput, "not measured yet")
     ratio, least = estimates.over(found, promise.throughput), 1 - SLACK

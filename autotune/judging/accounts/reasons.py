@@ -15,17 +15,17 @@ _FAILURES = {Failure.OOM: Reason.OOM, Failure.DIVERGED: Reason.DIVERGED, Failure
 def counts(history: History) -> Counter[Reason]:
     """Counts by reason the trials, besides the baseline, that have not won."""
     found = {t.number: Reason.UNCONFIRMED for t in history.better}
-    found |= {t.number: _of_refuted(t, history) for t, _ in confirm.refuted(history)}
+    found |= {t.number: _reason_refuted(t, history) for t, _ in confirm.refuted(history)}
     others = [t for t in history.searched if t.number]
-    return Counter(found.get(t.number) or _of_inferior(t, history) for t in others)
+    return Counter(found.get(t.number) or _reason_inferior(t, history) for t in others)
 
 
-def _of_refuted(trial: Trial, history: History) -> Reason:
+def _reason_refuted(trial: Trial, history: History) -> Reason:
     is_open = claims.claim(trial.number, history).answer is Answer.UNDECIDED
     return Reason.UNDECIDED if is_open else Reason.REFUTED
 
 
-def _of_inferior(trial: Trial, history: History) -> Reason:
+def _reason_inferior(trial: Trial, history: History) -> Reason:
     """Returns the reason for a trial that is no better than the baseline by its own run."""
     outcome = trial.outcome
     if outcome is None or outcome.status is Status.INTERRUPTED:
@@ -33,18 +33,18 @@ def _of_inferior(trial: Trial, history: History) -> Reason:
     if outcome.status is Status.FAILED:
         return _FAILURES.get(outcome.failure or Failure.ERROR, Reason.FAILED)
     if outcome.status is Status.COMPLETED:
-        return _of_completed(trial, history)
+        return _reason_completed(trial, history)
     if outcome.stopped_for is StoppedFor.LATE:
         return Reason.LATE
     if outcome.stopped_for is StoppedFor.POOR:
-        return _of_poor(trial, history)
+        return _reason_poor(trial, history)
     return Reason.STOPPED if _is_faster(trial, history) else Reason.SLOWER
 
 
-def _of_completed(trial: Trial, history: History) -> Reason:
+def _reason_completed(trial: Trial, history: History) -> Reason:
     goal, rejection = history.space.objective, history.rejection(trial)
     if rejection is not None:
-        return _of_poor(trial, history) if rejection is Reason.QUALITY else rejection
+        return _reason_poor(trial, history) if rejection is Reason.QUALITY else rejection
     if goal.target is not None:
         return Reason.REACHED
     if _is_faster(trial, history):
@@ -52,7 +52,7 @@ def _of_completed(trial: Trial, history: History) -> Reason:
     return Reason.SLOWER if goal.takes_any_quality or goal.select == "same-training" else Reason.KEPT
 
 
-def _of_poor(trial: Trial, history: History) -> Reason:
+def _reason_poor(trial: Trial, history: History) -> Reason:
     return Reason.QUALITY if _is_faster(trial, history) else Reason.SLOW_AND_POOR
 
 

@@ -12,7 +12,7 @@ _LACKING = 0.25
 _SHORTER = 0.9  # of the baseline's length: longer ones count as equal
 
 
-def said(history: History) -> str | None:
+def describe(history: History) -> str | None:
     """Returns a sentence about the learning-rate schedule; None if the rate is constant or not known.
 
     If lengths are planned, it takes a second training of the baseline's settings at another length.

@@ -62,7 +62,7 @@ def race_of(number: int, history: History) -> Trial | None:
     if last is None or len(last.race) == 2:
         return last
     speed = turns.ratio(last.measurement.slices, number, 0, racing.LOOK_LEVEL)
-    factor = speed and speed.scaled(history.shorter(history.of(number)))
+    factor = speed and speed.scaled(history.shorter(history.trial(number)))
     return last if factor and (factor.is_above(1) or factor.is_below(1 + racing.EQUAL)) else None
 
 
@@ -90,7 +90,7 @@ def _fresh(number: int, history: History) -> list[Trial]:
 @lru_cache(maxsize=32)  # histories are immutable, and every view asks for the same claims
 def claim(number: int, history: History) -> Claim:
     """Returns the claim about trial `number` so far."""
-    finalist, space = history.of(number), history.space
+    finalist, space = history.trial(number), history.space
     runs, race = _runs(finalist, history), race_of(number, history)
     slices = race.measurement.slices if race else ()
     found = Claim(number, rounds=turns.rounds(slices, number, 0), seeds=len(runs.ours))
@@ -100,7 +100,7 @@ def claim(number: int, history: History) -> Claim:
     if speed is None or surely is None:
         return found
     if space.objective.target is not None:
-        return _of_time(found, speed, runs, space)
+        return _claim_time(found, speed, runs, space)
     shorter = history.shorter(finalist)
     found = replace(found, factor=speed.scaled(shorter))
     if not surely.scaled(shorter).is_above(1):
@@ -109,7 +109,7 @@ def claim(number: int, history: History) -> Claim:
         # A trial that was stopped early has not shown whether it keeps the constraints.
         is_shown = finalist.completed or bool(runs.ours) or not space.objective.constraints
         return replace(found, holds=is_shown)
-    return _of_quality(found, runs, history)
+    return _claim_quality(found, runs, history)
 
 
 def _runs(finalist: Trial, history: History) -> _Runs:
@@ -123,7 +123,7 @@ def _not_faster(factor: Figure) -> str:
     return f"{factor.value:.2f}x, but by its interval possibly only {least:.2f}x: the gain is not certain"
 
 
-def _of_time(found: Claim, speed: Figure, runs: _Runs, space: Space) -> Claim:
+def _claim_time(found: Claim, speed: Figure, runs: _Runs, space: Space) -> Claim:
     """Returns the claim about reaching the target sooner, given the finalist's `speed` in the race."""
     goal = space.objective
     level = 1 - (1 - _LEVEL) / space.budget.finalists if runs.are_all else _EARLY_LEVEL
@@ -163,7 +163,7 @@ def _squares(values: Sequence[float]) -> float:
     return math.fsum((value - mean) ** 2 for value in values)
 
 
-def _of_quality(found: Claim, runs: _Runs, history: History) -> Claim:
+def _claim_quality(found: Claim, runs: _Runs, history: History) -> Claim:
     """Returns the claim about the quality of a finalist that is certainly faster.
 
     It is tested after three runs of both sides and after each further pair: more looks would pass more

@@ -44,12 +44,12 @@ def next_step(history: History) -> Proposal | None:
         return None
     unraced = [t for t in _contenders(standing, history) if race_of(t.number, history) is None]
     if unraced:
-        return Proposal(history.of(0).config, race=_members(unraced, history))
+        return Proposal(history.trial(0).config, race=_members(unraced, history))
     leader = _leader(standing, history)
     if claim(leader.number, history).is_done:
         return None
     seed = next_seed(leader, history)
-    return Proposal(history.of(seed.of).config, seed) if seed else None
+    return Proposal(history.trial(seed.of).config, seed) if seed else None
 
 
 def _members(unraced: Sequence[Trial], history: History) -> tuple[int, ...]:
@@ -83,7 +83,7 @@ def _may_be_as_good(trial: Trial, champion: Trial, history: History) -> bool:
     if target is not None:
         ours, best = map(history.to_target.seconds, (trial, champion))
         return ours is not None and best is not None and ours <= best * moved
-    throughput = speeds.of(trial)
+    throughput = speeds.pooled_throughput(trial)
     if throughput is None:
         return False
     most = throughput.samples_per_s + (throughput.half_width_per_s or 0.0)
@@ -128,7 +128,7 @@ def finalists(history: History) -> list[Trial]:
     fresh = [t.number for t in ranked if t.number not in begun | gone]
     chosen = begun | set(fresh[: max(0, history.space.budget.finalists - len(begun))])
     dropped = chosen - {t.number for t in ranked}  # begun, but no longer faster than the baseline
-    return [t for t in ranked if t.number in chosen] + [history.of(n) for n in sorted(dropped)]
+    return [t for t in ranked if t.number in chosen] + [history.trial(n) for n in sorted(dropped)]
 
 
 def trial_s(history: History) -> float:
@@ -184,12 +184,12 @@ def _may_be_sooner(trial: Trial, history: History) -> bool:
 
     If other programs made that speed uncertain, a race decides.
     """
-    baseline, neutral = history.of(0), history.space.known.same_speed
+    baseline, neutral = history.trial(0), history.space.known.same_speed
     if history.shorter(trial) <= 1 and settings_key(trial.config, neutral) == settings_key(
         baseline.config, neutral
     ):
         return False  # as fast, and no shorter
-    ours, its = history.speeds.of(baseline), history.speeds.of(trial)
+    ours, its = history.speeds.pooled_throughput(baseline), history.speeds.pooled_throughput(trial)
     if ours is None or its is None:
         return False
     most = its.samples_per_s + (its.half_width_per_s or 0.0)
@@ -211,7 +211,7 @@ def _may_have_been_better(trial: Trial, history: History) -> bool:
 
 def _claims(history: History) -> list[tuple[Trial, Claim]]:
     """Returns the finalists whose confirmation has begun, with their claims."""
-    return [(history.of(number), claim(number, history)) for number in sorted(_begun(history.trials))]
+    return [(history.trial(number), claim(number, history)) for number in sorted(_begun(history.trials))]
 
 
 def confirmed(history: History) -> tuple[Trial, Claim] | None:
@@ -239,4 +239,4 @@ def recommended(history: History) -> tuple[Trial, Claim | None] | None:
     standing = [t for t in finalists(history) if t.completed and not claim(t.number, history).why_not]
     if any(race_of(t.number, history) for t in standing):
         return _leader(standing, history), None
-    return next(iter(standing), history.of(0)), None
+    return next(iter(standing), history.trial(0)), None

@@ -42,7 +42,7 @@ class History:
         """Returns the history with `trial` added, or replaced if it is there."""
         return type(self)({**self._by_number, trial.number: trial}.values(), self.space)
 
-    def of(self, number: int) -> Trial:
+    def trial(self, number: int) -> Trial:
         """Returns trial `number`; raises KeyError if there is none."""
         return self._by_number[number]
 
@@ -232,7 +232,7 @@ class History:
 
     def surely_per_s(self, trial: Trial) -> float:
         """Returns the lower end of a trial's throughput, pooled over trials of equal speed."""
-        throughput = self.speeds.of(trial)
+        throughput = self.speeds.pooled_throughput(trial)
         return throughput.samples_per_s - (throughput.half_width_per_s or 0.0) if throughput else 0.0
 
     def breaks(self, trial: Trial) -> str | None:
@@ -245,7 +245,7 @@ class History:
         return objective.broken_constraint(trial.measurement, self.space.objective)
 
     def rejection(self, trial: Trial) -> Reason | None:
-        """Returns the reason not to recommend a completed trial; None for a measured baseline."""
+        """Returns the reason not to recommend a completed trial, else None; a measured baseline has none."""
         figures = (trial.samples_per_s, trial.quality, self.baseline_quality)
         is_measured = all(figure is not None and math.isfinite(figure) for figure in figures)
         if self.baseline is None or not is_measured:

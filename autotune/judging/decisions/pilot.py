@@ -194,14 +194,14 @@ def _fixed(space: Space, name: str, knob: Knob) -> Knob:
     return knob.of([space.baseline[name]]) if isinstance(knob, Distribution) else knob
 
 
-def fell_back(asked: History) -> str | None:
+def fallback_reason(asked: History) -> str | None:
     """Returns the reason that a search fell back to `same-training`; None if it did not."""
     space = asked.space
     found = pilot(asked) if _asks(space) and space.objective.select != "same-training" else None
     return found.why_not if found else None
 
 
-def said(asked: History) -> str | None:
+def describe(asked: History) -> str | None:
     """Returns the pilot's findings in a sentence or two; None before it is done, or if it is not wanted."""
     space, goal = asked.space, asked.space.objective
     found = pilot(asked) if is_wanted(space) else None

@@ -101,7 +101,7 @@ class ToTarget:
 
     def seconds(self, trial: Trial) -> float | None:
         """Returns the time to the target, at the pooled throughput of the settings."""
-        samples, throughput = self.samples(trial), self._speeds.of(trial)
+        samples, throughput = self.samples(trial), self._speeds.pooled_throughput(trial)
         return samples / throughput.samples_per_s if samples and throughput else None
 
     def _runs(self, trial: Trial) -> list[float]:

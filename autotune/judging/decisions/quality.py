@@ -147,25 +147,25 @@ def keeps(goal: Objective) -> str:
     return f"{verb} {kept}"
 
 
-def shown(value: float | None, goal: Objective) -> float | None:
+def in_users_sign(value: float | None, goal: Objective) -> float | None:
     """Returns a quality in the user's sign."""
     return None if value is None else goal.turned(value)
 
 
-def shown_figure(figure: Figure | None, goal: Objective) -> Figure | None:
+def figure_in_users_sign(figure: Figure | None, goal: Objective) -> Figure | None:
     """Returns a quality and its interval in the user's sign."""
     if figure is None or not goal.minimize:
         return figure
-    low, high = shown(figure.high, goal), shown(figure.low, goal)
+    low, high = in_users_sign(figure.high, goal), in_users_sign(figure.low, goal)
     return Figure(goal.turned(figure.value), low, high)
 
 
-def shown_curve(curve: Sequence[Evaluation], goal: Objective) -> tuple[Evaluation, ...]:
+def curve_in_users_sign(curve: Sequence[Evaluation], goal: Objective) -> tuple[Evaluation, ...]:
     """Returns a curve with qualities and chance in the user's sign."""
     if not goal.minimize:
         return tuple(curve)
     return tuple(
-        replace(point, quality=goal.turned(point.quality), chance=shown(point.chance, goal))
+        replace(point, quality=goal.turned(point.quality), chance=in_users_sign(point.chance, goal))
         for point in curve
     )
 

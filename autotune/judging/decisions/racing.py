@@ -16,7 +16,7 @@ TURN_S = 0.25  # the shortest turn
 _LEAST_S, _MOST_S, _TRIALS = 8.0, 300.0, 4
 EQUAL = 0.02  # a difference that is not worth a search
 CLOSE = 0.05  # a difference between two winners that is not worth the time to tell
-# Of a single look at a gain: with a look after every round, errors add up.
+# Confidence of a single look at a gain: with a look after every round, errors add up.
 LOOK_LEVEL = 0.9995
 _DROP_LEVEL = 0.95  # to drop a member, on which no claim rests
 _FEWEST_ROUNDS = 12  # with fewer, the rank interval at `LOOK_LEVEL` is infinite

@@ -62,7 +62,7 @@ def mean(values: Sequence[float]) -> Figure | None:
     return Figure(middle, middle - half, middle + half)
 
 
-def of_run(throughput: Throughput | None) -> Figure | None:
+def throughput_figure(throughput: Throughput | None) -> Figure | None:
     """Returns the throughput of a single run, with the interval of its own steps."""
     if throughput is None:
         return None

@@ -26,7 +26,7 @@ _MOST_STEPS = 4000  # even; bounds the work, as a figure is computed every secon
 
 @dataclass(frozen=True)
 class Step:
-    """One optimizer step, or several in a row that were merged, or whose single ends are not known."""
+    """One optimizer step, or several in a row that were merged or are not known one by one."""
 
     seconds: float  # since the record before
     samples: int

@@ -33,12 +33,12 @@ class Speeds:
             if trial.outcome is not None and _half_width(trial) is not None:
                 self._groups[self._group(trial)].append(trial)
 
-    def of(self, trial: Trial) -> Throughput | None:
+    def pooled_throughput(self, trial: Trial) -> Throughput | None:
         """Returns the throughput of `trial`, pooled over its group."""
         group = self._groups.get(self._group(trial))
         return pooled(group) if group else trial.measurement.throughput
 
-    def known(self, config: Config, like: Trial) -> Throughput | None:
+    def throughput_like(self, config: Config, like: Trial) -> Throughput | None:
         """Returns the throughput of `config` under the conditions of trial `like`, None if unmeasured."""
         _, shared, origin = self._group(like)
         group = self._groups.get((settings_key(config, self._neutral), shared, origin))
@@ -164,13 +164,13 @@ class RelativeSpeeds:
         """Returns the pooled throughput of a trial's settings, preferring runs that were alone."""
         known = (self._speeds.estimate(trial, shared=shared) for shared in (False, True))
         found = next((throughput for throughput in known if throughput), None)
-        return estimates.of_run(found or trial.measurement.throughput)
+        return estimates.throughput_figure(found or trial.measurement.throughput)
 
     def _alike(self, trial: Trial, baseline: Trial) -> tuple[Figure, Figure] | None:
         """Returns the throughput of both, both alone or both shared if such runs exist."""
         for shared in (False, True):
             runs = (self._speeds.estimate(t, shared=shared) for t in (trial, baseline))
-            ours, theirs = map(estimates.of_run, runs)
+            ours, theirs = map(estimates.throughput_figure, runs)
             if ours and theirs:
                 return ours, theirs
         ours, theirs = self._measured(trial), self._measured(baseline)

@@ -98,7 +98,7 @@ def _summary(seen: Mapping[str, Sequence[CurvePoint]], last: Mapping[str, float]
 def _promised(known: Plan, measured: Measurement, outcome: Outcome | None) -> Promised | None:
     if known.promise is None:
         return None
-    figures = promise.kept(known.promise, measured, known.goal, known.metric.unit)
+    figures = promise.check(known.promise, measured, known.goal, known.metric.unit)
     answer = promise.overall(figures, outcome)
     return Promised(known.promise.session, known.promise.trial, answer, tuple(figures))
 

@@ -103,7 +103,7 @@ def figures(report: TrainingReport) -> list[tuple[str, str]]:
     values = {
         "done": done(report),
         "time": _time(report),
-        f"{report.metric.unit}/s, {evaluations}": words.rate(estimates.of_run(speed)),
+        f"{report.metric.unit}/s, {evaluations}": words.rate(estimates.throughput_figure(speed)),
         "optimizer steps/s, evaluations left out": words.rate(speed.steps_per_s if speed else None),
         words.metric(report.metric.name): _quality(report),
         "peak memory": view.memory(shown),

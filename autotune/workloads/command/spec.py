@@ -30,7 +30,7 @@ def _split(given: Any) -> Any:
         return line.split(given)
     if isinstance(given, list | tuple) and all(isinstance(word, str | int | float) for word in given):
         return [line.written(word) for word in given]
-    raise ValueError(f"text, or a list of words: got {units.shown(given)}")
+    raise ValueError(f"text, or a list of words: got {units.quote(given)}")
 
 
 def _keys_as_json(by_value: Any) -> Any:
@@ -70,14 +70,14 @@ def _as_resume(value: Any) -> Any:
     if (path := line.path_in(line.split(value))) is None:
         raise ValueError(
             "arguments with the checkpoint's path, such as --resume {workdir}/last.pt; where they have none, "
-            f"{{file: '{{workdir}}/last.pt', arguments: ...}}: got {units.shown(value)}"
+            f"{{file: '{{workdir}}/last.pt', arguments: ...}}: got {units.quote(value)}"
         )
     return {"file": path, "arguments": value}
 
 
 def named_scores(value: Any) -> Any:
     if value != REPORTED and not (isinstance(value, dict) and value):
-        raise ValueError(f"{{name: pattern}}, or {REPORTED}: got {units.shown(value)}")
+        raise ValueError(f"{{name: pattern}}, or {REPORTED}: got {units.quote(value)}")
     return value
 
 
@@ -183,7 +183,7 @@ class Spec(BaseModel):
     def _wrong_name(self, name: str) -> Iterator[str]:
         """Yields a mistake in the name of a file."""
         if not name.isidentifier() or name in GIVEN:
-            yield f"files: a name of letters that is none of {', '.join(GIVEN)}: got {units.shown(name)}"
+            yield f"files: a name of letters that is none of {', '.join(GIVEN)}: got {units.quote(name)}"
         elif name not in self._names_in_line():
             yield f"files.{name}: nothing reads it: write {{{name}}} into workload.run"
 
@@ -294,7 +294,7 @@ def _explained(error: ErrorDetails, keys: Sequence[str]) -> str:
         case "value_error":
             message = error["msg"].removeprefix("Value error, ")
             return f"{where}: {message}" if where else message
-    return f"{where}: {error['msg'][0].lower()}{error['msg'][1:]}, got {units.shown(error['input'])}"
+    return f"{where}: {error['msg'][0].lower()}{error['msg'][1:]}, got {units.quote(error['input'])}"
 
 
 def _shell_in(run: tuple[str, ...]) -> Iterator[str]:
@@ -311,10 +311,10 @@ def _wrong_pattern(where: str, pattern: str | None, groups: int) -> Iterator[str
     try:
         count = re.compile(pattern).groups
     except re.error as error:
-        yield f"{where}: a regular expression: {error}: got {units.shown(pattern)}"
+        yield f"{where}: a regular expression: {error}: got {units.quote(pattern)}"
         return
     if count < groups:
-        yield f"{where}: needs a group for the number, such as ([0-9.]+): got {units.shown(pattern)}"
+        yield f"{where}: needs a group for the number, such as ([0-9.]+): got {units.quote(pattern)}"
 
 
 def located(values: Mapping[str, Any], directory: Path) -> dict[str, Any]:

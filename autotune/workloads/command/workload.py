@@ -93,7 +93,7 @@ class CommandWorkload(Workload):
         if names := line.names_in([given]):
             rule = f"{{{names[0]}}} is how many processes train together"
             raise InputError(f"workload.run: {rule}: say so in roles: {{{PROCESSES}: {names[0]}}}")
-        count = units.whole(given)
+        count = units.parse_whole(given)
         return dict(baseline) if count is None else {**baseline, PROCESSES: count}
 
     def for_trial(

@@ -30,7 +30,7 @@ class FrameworkSpec(Spec):
             yield f"one of run, build: got {'both' if self.run else 'neither'}"
         module, _, function = (self.build or "module:function").partition(":")
         if not (function.isidentifier() and all(part.isidentifier() for part in module.split("."))):
-            yield f"build: a function as package.module:function: got {units.shown(self.build)}"
+            yield f"build: a function as package.module:function: got {units.quote(self.build)}"
         yield from super()._mistakes()
 
 

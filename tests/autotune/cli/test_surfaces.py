@@ -175,7 +175,7 @@ def test_what_two_places_say_differently_is_found():
 
 def test_figures_are_the_baselines_times_their_factors_and_the_ablation_multiplies_to_the_gain(space):
     history = History(with_ablation(space), space)
-    baseline = history.throughput(history.of(0)).value
+    baseline = history.throughput(history.trial(0)).value
     for trial in history.trials:
         if not trial.race:
             assert history.throughput(trial).value == pytest.approx(
@@ -184,5 +184,5 @@ def test_figures_are_the_baselines_times_their_factors_and_the_ablation_multipli
     steps = ablation.steps(history)
     assert len([step for step in steps if step.factor]) == 2
     product = math.prod(step.factor.value for step in steps)
-    assert product == pytest.approx(costs.gain(history.of(1), history).value, 1e-12)
-    assert steps[-1].throughput == history.throughput(history.of(1))
+    assert product == pytest.approx(costs.gain(history.trial(1), history).value, 1e-12)
+    assert steps[-1].throughput == history.throughput(history.trial(1))

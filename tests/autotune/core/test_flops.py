@@ -1,4 +1,4 @@
-"""What part of a device's peak a training makes use of."""
+"""The share of a device's peak FLOP/s that a training uses."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What leaves this machine, and when: no key, no home directory."""
+"""No key and no home directory leaves this machine."""
 
 import pytest
 

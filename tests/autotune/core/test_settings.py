@@ -50,8 +50,8 @@ def test_what_a_workload_calls_its_settings_is_known_of_it_alone():
 
 def test_an_own_setting_that_moves_no_speed_shares_what_was_measured(make_trial):
     one, other = make_trial(1, 10.0, half_width=0.1, clip=1), make_trial(2, 12.0, half_width=0.1, clip=2)
-    assert Speeds([one, other], OWN).of(one).samples_per_s == pytest.approx(11)
-    assert Speeds([one, other]).of(one).samples_per_s == 10
+    assert Speeds([one, other], OWN).pooled_throughput(one).samples_per_s == pytest.approx(11)
+    assert Speeds([one, other]).pooled_throughput(one).samples_per_s == 10
 
 
 def test_an_own_setting_that_moves_no_memory_shares_an_out_of_memory(make_trial):

@@ -49,5 +49,5 @@ def test_a_measurement_is_read_as_it_was_written() -> None:
     ids=lambda value: value if isinstance(value, TrialKind) else "",
 )
 def test_a_trial_says_what_it_is_for(trial, kind, runs_alone, references):
-    """What confirms, and what is held against that, runs alone; the pilot does not."""
+    """Trials that confirm, or that are compared with these, run alone; the pilot does not."""
     assert (trial.kind, trial.runs_alone, trial.references) == (kind, runs_alone, references)

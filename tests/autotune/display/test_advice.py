@@ -152,7 +152,7 @@ def test_where_qualities_could_not_be_compared_longer_trials_come_first(make_tri
         OPEN,
         SESSION,
         exhausted=False,
-        fell_back="the baseline has learnt nothing",
+        fallback_reason="the baseline has learnt nothing",
     )
     assert first.what == "longer trials: the baseline has learnt nothing"
     assert first.command.endswith("--session runs/s-2 --samples auto")

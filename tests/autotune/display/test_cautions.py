@@ -88,7 +88,7 @@ def test_nothing_is_said_of_what_is_not_known(told, space):
 
 def test_events_have_the_shares(told):
     found = told(evaluation_s=2.0, pauses=0.04)
-    result = events.result(found, (found.of(0), None))
+    result = events.result(found, (found.trial(0), None))
     assert result["evaluation_share"] == pytest.approx(2 / 12)
     assert result["pause_share"] == pytest.approx(0.04 * 10 / 12)
     assert events.result(History([], found.space), None)["evaluation_share"] is None

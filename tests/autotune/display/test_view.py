@@ -78,7 +78,7 @@ def test_a_gain_that_is_not_known_is_said_to_be_unknown(make_trial, space):
         [make_trial(0, 10, curve=[0.2]), make_trial(1, None, curve=[0.1], x=1)],
         space.model_copy(update={"objective": goal}),
     )
-    assert view.gain(history.of(1), history) == "gain over the baseline unknown"
+    assert view.gain(history.trial(1), history) == "gain over the baseline unknown"
 
 
 def test_the_summary_states_the_factor_both_qualities_and_what_to_run(make_trial, space, workload, tmp_path):

@@ -77,7 +77,7 @@ def test_settings_without_effect_on_memory_share_an_out_of_memory(make_trial, na
 
 
 @pytest.mark.parametrize("shortage", Shortage)
-def test_where_workers_took_part_in_it_fewer_of_them_may_fit(make_trial, shortage):
+def test_if_workers_took_part_in_it_fewer_of_them_may_fit(make_trial, shortage):
     made = make_trial(3, failure="oom", num_workers=4)
     failed = [replace(made, outcome=replace(made.outcome, shortage=shortage))]
     assert ruled_out(made.config | {"num_workers": 2}, failed) is None
@@ -141,7 +141,7 @@ def test_an_out_of_memory_under_a_smaller_cap_is_no_evidence(make_trial):
     assert MemoryModel([failed], fraction=0.85, limit_bytes=8 * GIB).why_unfit(failed.config), "it had all"
 
 
-def test_where_trials_are_capped_a_large_step_has_to_fit_into_the_cap(ran):
+def test_if_trials_are_capped_a_large_step_has_to_fit_into_the_cap(ran):
     trials = [ran(0, micro_batch_size=4), ran(1, micro_batch_size=8)]
     on_a_gpu = [replace(t, measurement=replace(t.measurement, peak_reserved_bytes=1)) for t in trials]
 

@@ -5,13 +5,13 @@ from autotune.memory import room
 GIB = 2**30
 
 
-def shown(number, size):
+def make_trial(number, size):
     return Trial(number, {}, measurement=Measurement(context_bytes=size))
 
 
 def test_the_context_is_as_large_as_trials_have_shown_it():
-    assert room.context_bytes([]) == room.context_bytes([shown(0, None)]) == 600 * 2**20
-    assert room.context_bytes([shown(0, 300), shown(1, None), shown(2, 900)]) == 900
+    assert room.context_bytes([]) == room.context_bytes([make_trial(0, None)]) == 600 * 2**20
+    assert room.context_bytes([make_trial(0, 300), make_trial(1, None), make_trial(2, 900)]) == 900
 
 
 def test_the_context_uses_the_memory_outside_of_the_fraction_if_it_fits():

@@ -1,4 +1,4 @@
-"""What a search may still spend."""
+"""The remaining budget of a search."""
 
 from dataclasses import replace
 
@@ -57,7 +57,7 @@ def test_trials_that_are_left_are_never_fewer_than_none(clock):
 
 @pytest.fixture
 def known(make_trial, space):
-    """What is known when a baseline of 97 s has ended: a confirmation is a minute and six seeds, 642 s."""
+    """Returns the history after a baseline of 97 s: a confirmation takes a minute and six seeds, 642 s."""
     return History([replace(make_trial(0, 10, curve=[0.2]), seconds=97.0)], space)
 
 

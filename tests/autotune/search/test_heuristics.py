@@ -98,12 +98,12 @@ def test_without_a_baseline_there_are_no_heuristics(space):
     assert list(heuristics.Heuristics([space.baseline_config], seed=0)(History([], space))) == []
 
 
-# Of trainings whose lengths are planned.
+# Trainings with planned lengths.
 
 
 @pytest.fixture
 def suggested(planned, make_trial):
-    """What is tried after the baseline, its half and these: settings, a quality and a speed, one each."""
+    """Returns the proposals after the baseline, its half and trials of these settings."""
 
     def found(*others, length=20_000):
         whole = planned.baseline_config
@@ -141,7 +141,7 @@ def test_of_a_setting_that_was_tried_no_further_value_is(suggested, planned):
     assert [config for config in found if config.keys() == {"precision"}]
 
 
-def test_the_rate_is_doubled_from_the_best_whatever_its_length_and_only_where_it_may_be(suggested, planned):
+def test_the_rate_is_doubled_from_the_best_whatever_its_length_and_only_if_it_may_be(suggested, planned):
     tried = {"num_workers": 4, "precision": "bf16", "learning_rate": 0.8e-4}
     found = [changed(config, planned) for config in suggested((0.34, 10, tried))]
     assert found[0] == tried | {"learning_rate": 1.6e-4}

@@ -1,4 +1,4 @@
-"""Which trials run, since when, and which of them share what they run on."""
+"""Running trials, their start times, and which of them share the machine."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_a_trial_that_ends_has_what_it_took_and_ends_once(running, clock):
     assert (len(running), running.get(0)) == (0, None)
 
 
-def test_who_ran_beside_another_at_any_time_has_shared_it_and_that_is_told_once(running):
+def test_a_trial_that_ran_beside_another_at_any_time_has_shared_it_and_that_is_told_once(running):
     assert running.begin(Trial(0, {})) == set()
     assert running.begin(Trial(1, {})) == {0, 1}
     assert running.begin(Trial(2, {})) == {2}

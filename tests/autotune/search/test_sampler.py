@@ -1,4 +1,4 @@
-"""What is suggested next, and what the sampler is told: real Optuna."""
+"""Suggestions, and feedback to the sampler, with the real Optuna."""
 
 import math
 import random
@@ -180,7 +180,7 @@ def test_with_a_target_the_sooner_the_better(make_trial, space, baseline):
     assert sampler.feedback(later, History([baseline, later], goal)) == Feedback((10 / 800,), 0.0)
 
 
-def test_who_was_not_at_the_target_is_told_with_what_was_lacking(make_trial, space, baseline):
+def test_a_trial_that_was_not_at_the_target_is_told_with_what_was_lacking(make_trial, space, baseline):
     goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.2)})
     near, far = make_trial(1, 10, curve=[0.18, 0.18]), make_trial(2, 10, curve=[0.1, 0.1])
     found = [sampler.feedback(trial, History([baseline, trial], goal)).violation for trial in (near, far)]

@@ -41,7 +41,7 @@ def test_what_is_new_is_run_as_it_is(screen, make_trial):
 
 
 def test_a_batch_that_is_cut_to_what_fits_leaves_the_training_what_it_is(screen, space, make_trial):
-    """Where it can be accumulated instead: 32x1 that is too large becomes 16x2, not 16x1."""
+    """If accumulation can replace it: 32x1 that does not fit becomes 16x2, not 16x1."""
     best = trial(make_trial, 0, 10.0, micro_batch_size=8, accumulation_steps=4, peak=3 * GIB)
     first = next(heuristics.larger_batches(best, History([best], space)))
     assert (first["micro_batch_size"], first["accumulation_steps"]) == (32, 1)
@@ -91,7 +91,7 @@ def test_another_learning_rate_of_the_baseline_may_win_by_its_quality(screen, ma
     assert screen(trial(make_trial, 0, 10.0))(other) == other
 
 
-def test_nothing_that_is_as_fast_is_tried_where_speed_alone_decides(space, make_trial):
+def test_nothing_that_is_as_fast_is_tried_if_speed_alone_decides(space, make_trial):
     goal = {"select": "same-quality", "keep": 0.0}
     alone = space.model_copy(update={"objective": space.objective.model_copy(update=goal)})
     speeds = ((10.0, {}), (50.0, {"precision": "bf16"}), (49.0, {"num_workers": 4}))

@@ -169,7 +169,7 @@ def test_the_baseline_is_run_twice_before_anything_else(begin):
     assert heard.notes == ["Pilot: the baseline has bleu_4 0.2000 after 200 samples, equal runs 0 apart."]
 
 
-def test_where_no_quality_is_asked_for_the_baseline_is_run_once(begin):
+def test_if_no_quality_is_asked_for_the_baseline_is_run_once(begin):
     search, heard = begin(trials=4, repeats=0)
     assert all(t.kind == "searched" for t in run(search))
     assert heard.notes == []
@@ -362,7 +362,7 @@ def test_a_search_killed_on_the_way_goes_on_with_the_same_step(explained, begin,
     assert all(step.trial for step in ablation.steps(again.history))
 
 
-def test_a_step_is_begun_only_where_there_is_time_for_a_whole_trial(explained, clock):
+def test_a_step_is_begun_only_if_there_is_time_for_a_whole_trial(explained, clock):
     search = explained(time_s=100.0)
     clock.now = 85.0
     step = search.next()
@@ -413,7 +413,7 @@ def test_a_failed_trial_does_not_end_the_search(begin):
 
 
 def toy(trial, memory_gib=24.0):
-    """What a GPU might show: throughput saturates with the batch, half precision takes 60% of the memory."""
+    """A toy GPU: throughput saturates with the batch, half precision takes 60% of the memory."""
     batch, half = trial.config["micro_batch_size"], trial.config["precision"] in {"bf16", "fp16", "fp8"}
     if 2 + batch * (0.3 if half else 0.5) > memory_gib:
         return report(trial.number, OOM)
@@ -533,7 +533,7 @@ def test_a_copy_of_the_studys_file_alone_has_a_trial_as_soon_as_it_has_ended(ses
     assert study_file.load_study(tmp_path / "copy.db").trials[0].outcome == COMPLETED
 
 
-def test_what_lies_in_a_trials_way_is_set_aside_before_it_starts_and_that_is_said(session):
+def test_what_lies_in_a_trials_way_is_set_aside_before_it_starts_and_it_is_reported(session):
     place = session.trial_dir(0)
     place.root.mkdir(parents=True)
     write_verdict(place, COMPLETED, figures())
@@ -635,7 +635,7 @@ def test_time_runs_out_across_runs(begin, session, clock):
 
 
 def test_time_is_kept_for_confirming(begin, clock):
-    """Of 1000 s, a race and three seeds of two configurations, each of 20 s, may take 180 s."""
+    """A race and three seeds of two configurations of 20 s each take 180 of the 1000 s."""
     search, _ = begin(trials=500, time_s=1000.0, repeats=3, study=in_memory())
 
     def timed(trial):

@@ -1,4 +1,4 @@
-"""How often the user's own training is evaluated."""
+"""The evaluation interval of the user's own training."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_a_setting_in_steps_counts_those_of_the_baselines_batch():
         assert configurations.for_workload(made, made.settings(config))["eval_interval"] == steps
 
 
-def test_what_is_said_of_the_whole_training_counts_where_no_setting_says_it():
+def test_what_is_said_of_the_whole_training_counts_if_no_setting_says_it():
     assert made_of("").samples_per_evaluation({}) is None
     made = made_of("training: {samples: 90000, samples_per_evaluation: 300}")
     assert (made.samples_per_evaluation({}), following.evaluation_interval(made, {})) == (300, None)

@@ -29,36 +29,39 @@ def read(text):
 
 
 @pytest.fixture
-def kept():
+def kept_batch():
     return read(KEPT)
 
 
-def test_the_accumulation_is_what_makes_the_baselines_batch_of_a_micro_batch(kept):
-    drawn = configurations.drawn_values(kept, kept.baseline_config)
+def test_the_accumulation_is_what_makes_the_baselines_batch_of_a_micro_batch(kept_batch):
+    drawn = configurations.drawn_values(kept_batch, kept_batch.baseline_config)
     assert "accumulation_steps" not in drawn, "it is not searched"
     sizes = {
         c["micro_batch_size"]: c["accumulation_steps"]
-        for c in configurations.neighbours(kept, kept.baseline_config)
+        for c in configurations.neighbours(kept_batch, kept_batch.baseline_config)
     }
     assert sizes == {16: 1, 8: 2}
-    assert configurations.configure(kept, {**drawn, "micro_batch_size": 4})["accumulation_steps"] == 4
-    assert {kept.effective_batch_size(c) for c in configurations.shuffled(kept, random.Random(0))} == {16}
-
-
-def test_a_scaled_learning_rate_is_then_the_baselines_times_the_multiplier(kept):
-    drawn = configurations.drawn_values(kept, kept.baseline_config)
+    assert configurations.configure(kept_batch, {**drawn, "micro_batch_size": 4})["accumulation_steps"] == 4
     assert {
-        configurations.configure(kept, {**drawn, "micro_batch_size": s})["learning_rate"] for s in (4, 8, 16)
+        kept_batch.effective_batch_size(c) for c in configurations.shuffled(kept_batch, random.Random(0))
+    } == {16}
+
+
+def test_a_scaled_learning_rate_is_then_the_baselines_times_the_multiplier(kept_batch):
+    drawn = configurations.drawn_values(kept_batch, kept_batch.baseline_config)
+    assert {
+        configurations.configure(kept_batch, {**drawn, "micro_batch_size": s})["learning_rate"]
+        for s in (4, 8, 16)
     } == {1e-4}
 
 
-def test_the_sampler_has_no_parameter_for_it_and_a_configuration_comes_back(kept):
-    assert "accumulation_steps" not in " ".join(distributions.distributions(kept))
-    config = configurations.changed(kept, kept.baseline_config, {"micro_batch_size": 4})
-    params = distributions.parameters(config, kept)
-    assert distributions.configuration(params, kept) == config
-    assert configurations.contains(kept, config)
-    assert not configurations.contains(kept, {**config, "accumulation_steps": 2})
+def test_the_sampler_has_no_parameter_for_it_and_a_configuration_comes_back(kept_batch):
+    assert "accumulation_steps" not in " ".join(distributions.distributions(kept_batch))
+    config = configurations.changed(kept_batch, kept_batch.baseline_config, {"micro_batch_size": 4})
+    params = distributions.parameters(config, kept_batch)
+    assert distributions.configuration(params, kept_batch) == config
+    assert configurations.contains(kept_batch, config)
+    assert not configurations.contains(kept_batch, {**config, "accumulation_steps": 2})
 
 
 def test_it_is_concrete_under_its_users_names_and_counts_processes():
@@ -81,14 +84,14 @@ def test_a_combination_that_cannot_keep_it_is_outside_the_limits():
     assert {c["accumulation_steps"] for c in inside} == {1, 2, 3, 6, 12, 24}
 
 
-def test_what_a_machine_cannot_run_leaves_the_rule(kept):
-    fitted, dropped = fit_to(kept, Machine(cpus=2))
+def test_what_a_machine_cannot_run_leaves_the_rule(kept_batch):
+    fitted, dropped = fit_to(kept_batch, Machine(cpus=2))
     assert dropped
     assert fitted.keeps_batch
 
 
-def test_the_same_training_keeps_the_rule(kept):
-    assert pilot.same_training(kept).keeps_batch
+def test_the_same_training_keeps_the_rule(kept_batch):
+    assert pilot.same_training(kept_batch).keeps_batch
 
 
 @pytest.mark.parametrize(

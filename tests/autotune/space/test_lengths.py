@@ -1,4 +1,4 @@
-"""How long a training is planned to be: in samples inside, in the words of its own settings outside."""
+"""Planned lengths: samples inside the tuner, the training's own settings outside."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from autotune.space import configurations, lengths, spaces
 BASELINE = "{micro_batch_size: 8, max_iters: 1000, warmup_iters: 50, epochs: 10, decay: 4, tokens: 8000}"
 
 
-def made(length, baseline=BASELINE, more=""):
+def build(length, baseline=BASELINE, more=""):
     text = f"""
 workload: some.module:fit
 baseline: {baseline}
@@ -18,8 +18,8 @@ knobs: {{micro_batch_size: {{choice: [4, 8, 16]}}, length: {length}}}
     return spaces.complete(spaces.parse(text, "bad.yaml"), "bad.yaml")
 
 
-def told(space, **config):
-    """What the workload of a trial is given, of what changes."""
+def changes(space, **config):
+    """Returns the settings given to a trial's workload that differ from the baseline."""
     given = configurations.for_trial(space, space.settings({**space.baseline_config, **config}))
     assert "length" not in given, "it is the tuner's own word"
     was = space.naming.as_given(space.baseline)
@@ -33,66 +33,69 @@ OF_EPOCHS = "training: {samples_per_epoch: 100}"
 
 
 def test_a_length_in_steps_is_in_samples_inside_and_the_baselines_own_changes_nothing():
-    space = made(STEPS)
+    space = build(STEPS)
     assert space.baseline_config == {"micro_batch_size": 8, "length": 8000}
     assert (space.budget.samples_per_trial, space.training.samples) == (8000, 8000)
-    assert told(space) == {}
+    assert changes(space) == {}
     assert configurations.contains(space, space.baseline_config)
 
 
 def test_half_the_length_is_half_the_steps_and_the_warm_up_follows():
-    assert told(made(STEPS), length=4000) == {"max_iters": 500, "warmup_iters": 25}
+    assert changes(build(STEPS), length=4000) == {"max_iters": 500, "warmup_iters": 25}
 
 
 def test_a_batch_twice_as_large_takes_half_the_steps():
-    space = made(STEPS)
+    space = build(STEPS)
     larger = configurations.configure(space, {"micro_batch_size": 16})
     assert larger["length"] == 8000
-    assert told(space, **larger) == {"micro_batch_size": 16, "max_iters": 500, "warmup_iters": 25}
+    assert changes(space, **larger) == {"micro_batch_size": 16, "max_iters": 500, "warmup_iters": 25}
 
 
 def test_epochs_and_samples_are_as_many_whatever_the_batch():
-    epochs, samples = made(EPOCHS, more=OF_EPOCHS), made("{samples: [tokens]}")
+    epochs, samples = build(EPOCHS, more=OF_EPOCHS), build("{samples: [tokens]}")
     assert (epochs.baseline_config["length"], samples.baseline_config["length"]) == (1000, 8000)
     for batch in (4, 16):
-        assert told(epochs, micro_batch_size=batch, length=500) == {
+        assert changes(epochs, micro_batch_size=batch, length=500) == {
             "micro_batch_size": batch,
             "epochs": 5,
             "decay": 2,
         }
-        assert told(samples, micro_batch_size=batch, length=500) == {"micro_batch_size": batch, "tokens": 500}
+        assert changes(samples, micro_batch_size=batch, length=500) == {
+            "micro_batch_size": batch,
+            "tokens": 500,
+        }
 
 
 def test_what_counts_stays_a_whole_number_and_never_becomes_none_of_it():
-    space = made("{steps: [max_iters, warmup_iters, decay]}", BASELINE.replace("decay: 4", "decay: 0.3"))
-    assert told(space, length=2008) == {"max_iters": 251, "warmup_iters": 13, "decay": 0.0753}
-    few = made(STEPS, BASELINE.replace("warmup_iters: 50", "warmup_iters: 1"))
-    assert told(few, length=2000) == {"max_iters": 250}, "a warm-up of one step"
-    none = made(STEPS, BASELINE.replace("warmup_iters: 50", "warmup_iters: 0"))
-    assert told(none, length=16_000) == {"max_iters": 2000}, "without a warm-up there is none"
+    space = build("{steps: [max_iters, warmup_iters, decay]}", BASELINE.replace("decay: 4", "decay: 0.3"))
+    assert changes(space, length=2008) == {"max_iters": 251, "warmup_iters": 13, "decay": 0.0753}
+    few = build(STEPS, BASELINE.replace("warmup_iters: 50", "warmup_iters: 1"))
+    assert changes(few, length=2000) == {"max_iters": 250}, "a warm-up of one step"
+    none = build(STEPS, BASELINE.replace("warmup_iters: 50", "warmup_iters: 0"))
+    assert changes(none, length=16_000) == {"max_iters": 2000}, "without a warm-up there is none"
 
 
 @pytest.mark.parametrize(
     ("asked", "length"), [(100, 2000), (3003, 3000), (3005, 3008), (8000, 8000), (10**9, 16_000)]
 )
 def test_a_planned_length_is_of_whole_steps_and_within_the_bounds_of_its_share(asked, length):
-    space = made(STEPS)
+    space = build(STEPS)
     planned = lengths.planned(space, space.baseline_config, asked)
     assert planned == length
     assert configurations.contains(space, {**space.baseline_config, "length": planned})
 
 
 def test_the_bounds_of_a_length_are_those_that_are_asked_for():
-    space = made("{steps: [max_iters], share: [0.5, 1.0]}")
+    space = build("{steps: [max_iters], share: [0.5, 1.0]}")
     assert [lengths.planned(space, {}, samples) for samples in (1, 10**6)] == [4000, 8000]
     assert not configurations.contains(space, {**space.baseline_config, "length": 2000})
     assert not configurations.contains(space, {**space.baseline_config, "length": 16_000})
 
 
-def test_where_the_search_says_how_often_a_trial_is_evaluated_the_last_one_is_at_its_end():
+def test_if_the_search_says_how_often_a_trial_is_evaluated_the_last_one_is_at_its_end():
     baseline = BASELINE.replace("decay: 4", "eval_interval: 100")
     more = "evaluate_every: eval_interval\nbudget: {evaluations_per_trial: 6}"
-    space = made(STEPS, baseline, more)
+    space = build(STEPS, baseline, more)
     assert space.budget.samples_per_trial == 8016, "8000 are no whole number of six times eight"
     for batch in (4, 8, 16):
         length = lengths.planned(space, {"micro_batch_size": batch}, 3000)
@@ -101,9 +104,9 @@ def test_where_the_search_says_how_often_a_trial_is_evaluated_the_last_one_is_at
 
 
 def test_of_a_miniature_a_trial_has_a_share_and_the_training_that_it_stands_for_the_whole():
-    space = made(STEPS, more="budget: {samples_per_trial: 2000}")
+    space = build(STEPS, more="budget: {samples_per_trial: 2000}")
     assert (space.baseline_config["length"], space.training.samples) == (2000, 8000)
-    assert told(space) == {"max_iters": 250, "warmup_iters": 12}
+    assert changes(space) == {"max_iters": 250, "warmup_iters": 12}
     whole = configurations.for_workload(space, space.settings(space.baseline_config))
     assert (whole["max_iters"], whole["warmup_iters"]) == (1000, 50)
     half = configurations.for_workload(space, space.settings({"micro_batch_size": 16, "length": 1000}))
@@ -113,7 +116,7 @@ def test_of_a_miniature_a_trial_has_a_share_and_the_training_that_it_stands_for_
 def test_a_shorter_training_is_evaluated_as_often_and_at_its_end():
     """An interval longer than the training would leave it without an evaluation."""
     baseline = BASELINE.replace("{", "{every: 1000, ")
-    space = made(STEPS, baseline=baseline, more="evaluate_every: every")
+    space = build(STEPS, baseline=baseline, more="evaluate_every: every")
     length = lengths.planned(space, space.baseline_config, 4408)
     whole = configurations.for_workload(space, space.settings({**space.baseline_config, "length": length}))
     assert whole["every"] == whole["max_iters"] == length // 8
@@ -121,7 +124,7 @@ def test_a_shorter_training_is_evaluated_as_often_and_at_its_end():
 
 
 def test_a_race_is_over_before_its_members_are():
-    space = made(STEPS)
+    space = build(STEPS)
     assert lengths.endless(space, {**space.baseline_config, "length": 4000}, 20)["length"] == 80_000
     unplanned = spaces.complete(
         spaces.parse("{workload: a:b, baseline: {x: 1}, knobs: {x: {choice: [1]}}}", "t"), "t"
@@ -165,13 +168,13 @@ def test_a_race_is_over_before_its_members_are():
 def test_every_mistake_is_one_line(length, line):
     baseline = BASELINE.replace("}", ", name: a, flag: true, never: -1}")
     with pytest.raises(InputError) as raised:
-        made(length, baseline)
+        build(length, baseline)
     assert str(raised.value) == f"search space bad.yaml: {line}"
 
 
 def test_what_follows_the_length_is_counted_in_steps_by_nothing_else():
     with pytest.raises(InputError, match="warmup_iters follows the length: it can be no other knob"):
-        made(STEPS, more="counted_in_steps: [warmup_iters]")
+        build(STEPS, more="counted_in_steps: [warmup_iters]")
 
 
 def test_a_setting_that_is_called_length_is_given_as_it_is_and_none_beside_a_planned_one():
@@ -179,20 +182,20 @@ def test_a_setting_that_is_called_length_is_given_as_it_is_and_none_beside_a_pla
     space = spaces.complete(spaces.parse(text, "t"), "t")
     assert configurations.for_trial(space, space.settings({"x": 2})) == {"x": 2, "length": 60}
     with pytest.raises(InputError, match="knob length: the baseline has a setting of that name"):
-        made(STEPS, BASELINE.replace("}", ", length: 60}"))
+        build(STEPS, BASELINE.replace("}", ", length: 60}"))
 
 
 @pytest.mark.parametrize(
     ("length", "more"), [(STEPS, ""), (EPOCHS, OF_EPOCHS), ("{samples: [tokens], share: [0.5, 4]}", "")]
 )
 def test_a_space_with_a_length_is_read_back_as_it_was_written(length, more):
-    space = made(length, more=more)
+    space = build(length, more=more)
     assert spaces.complete(spaces.parse(spaces.dump(space), "again"), "again") == space
 
 
 def test_the_settings_of_a_length_have_the_users_names_and_are_in_their_shape():
     baseline = "{micro_batch_size: 8, trainer: {max_steps: 1000, warmup: 50}}"
-    space = made("{steps: [trainer.max_steps, trainer.warmup]}", baseline)
+    space = build("{steps: [trainer.max_steps, trainer.warmup]}", baseline)
     given = configurations.for_trial(space, space.settings({**space.baseline_config, "length": 4000}))
     assert given["trainer"] == {"max_steps": 500, "warmup": 25}
     text = spaces.dump(space)

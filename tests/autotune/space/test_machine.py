@@ -1,4 +1,4 @@
-"""What a machine can run of a space."""
+"""Restriction of a space to what a machine can run."""
 
 import pytest
 

@@ -13,7 +13,7 @@ from autotune.core import files, units
 from autotune.core.errors import InputError
 from autotune.space import builtin, schema, spaces
 
-SCHEMA = schema.of_spaces()
+SCHEMA = schema.build()
 BUILT_IN = sorted(builtin.spaces_dir().glob("*.yaml"))
 SHIPPED = [*BUILT_IN, Path(__file__).parents[3] / "examples" / "linear.yaml"]
 
@@ -119,13 +119,13 @@ def test_what_the_tuner_refuses_does_not_fit(text):
         "knobs: {micro_batch_size: {choice: [0, 4]}}",
     ],
 )
-def test_where_the_settings_are_known_a_wrong_one_does_not_fit(knobs):
+def test_if_the_settings_are_known_a_wrong_one_does_not_fit(knobs):
     assert not fits(R2GEN + knobs)
     assert fits(OTHER + knobs)
 
 
 @pytest.mark.parametrize("text", ["90s", "2h", "1.5 d", " 90 min", "3600", "2 weeks", "h", "-1s", "1e3", ""])
-def test_a_duration_fits_where_it_can_be_read(text):
+def test_a_duration_fits_if_it_can_be_read(text):
     try:
         units.seconds(text)
     except InputError:

@@ -1,4 +1,4 @@
-"""What the whole training takes: hours, the GPU's energy, money, each with its interval."""
+"""Costs of the whole training: hours, the GPU's energy, money, each with its interval."""
 
 from dataclasses import replace
 
@@ -119,9 +119,9 @@ def test_to_a_target_it_is_of_speed_and_samples(pair, sooner, make_trial):
     assert costs.gain(race, raced) is None
 
 
-def test_who_was_never_there_has_none(pair, sooner, make_trial):
+def test_a_trial_that_was_never_there_has_none(pair, sooner, make_trial):
     history = History([*pair, make_trial(2, 30, 0.1, half_width=0.1, x=2)], sooner)
-    assert costs.gain(history.of(2), history) is None
+    assert costs.gain(history.trial(2), history) is None
 
 
 def test_what_is_confirmed_has_the_factor_of_its_claim_and_so_have_its_repeats(

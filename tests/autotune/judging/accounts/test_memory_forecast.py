@@ -1,4 +1,4 @@
-"""What fits where there is another memory: peaks that are affine in the micro-batch, on GPUs and without."""
+"""Fits into memories of other sizes, for peaks affine in the micro-batch, with and without a GPU."""
 
 import math
 from dataclasses import replace

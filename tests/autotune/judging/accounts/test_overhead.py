@@ -1,4 +1,4 @@
-"""What goes on outside of the steps: timed in trials, counted as often as the real training has it."""
+"""Time outside of steps: measured in trials, scaled to the number of evaluations of the real training."""
 
 import math
 from dataclasses import replace
@@ -18,7 +18,7 @@ STEP_S, SAMPLES = 0.1, 8
 
 
 def steps(meter, count, at_s, samples, first_s=STEP_S, **said):
-    """Feeds steps; returns where clock and samples stand."""
+    """Feeds steps; returns the clock and the samples after them."""
     for i in range(count):
         at_s, samples = at_s + (STEP_S if i else first_s), samples + SAMPLES
         meter.add(at_s, samples, evaluation=False, **said)
@@ -145,39 +145,39 @@ def seen(trial, **said):
 
 def test_the_share_of_evaluations_is_that_of_the_whole_training(make_trial, held):
     trial = seen(make_trial(0, 100.0, 0.2), evaluation_s=5.0, pauses=0.3)
-    found = overhead.spent(trial, held([trial], Objective()))
+    found = overhead.time_spent(trial, held([trial], Objective()))
     assert found.evaluations == pytest.approx(5 / 15)
     assert found.pauses == pytest.approx(0.3 * 10 / 15)
     assert (found.step_s, found.sample_s) == pytest.approx((0.01, 0.015))
-    wall = overhead.spent(trial, held([trial]))
+    wall = overhead.time_spent(trial, held([trial]))
     assert wall.evaluations == pytest.approx(5 / 10), "of a speed that has them in it"
     assert (wall.step_s, wall.sample_s) == pytest.approx((0.005, 0.01))
 
 
 def test_a_whole_training_takes_its_steps_and_its_evaluations_each_with_its_doubt(make_trial, held):
     trial = seen(make_trial(0, 100.0, 0.2, half_width=3.0), evaluation_s=5.0, half_width_s=1.0)
-    found = overhead.spent(trial, held([trial], Objective()))
+    found = overhead.time_spent(trial, held([trial], Objective()))
     alone, counted = (found.whole_s(10_000, is_counted=is_counted) for is_counted in (False, True))
     assert (alone.value, alone.high - alone.value) == pytest.approx((100.0, 3.0))
     assert counted.value == pytest.approx(150.0)
     assert counted.high - counted.value == pytest.approx(math.hypot(3.0, 10.0)), "1 s of 5 every 1000 samples"
-    wall = overhead.spent(trial, held([trial])).whole_s(10_000, is_counted=True)
+    wall = overhead.time_spent(trial, held([trial])).whole_s(10_000, is_counted=True)
     assert (wall.value, wall.high - wall.value) == pytest.approx((100.0, 3.0)), "they are in the speed"
     unsure = seen(make_trial(0, 100.0, 0.2), evaluation_s=5.0)
-    assert overhead.spent(unsure, held([unsure], Objective())).whole_s(100, is_counted=True).low is None
+    assert overhead.time_spent(unsure, held([unsure], Objective())).whole_s(100, is_counted=True).low is None
 
 
-def test_nothing_is_said_of_evaluations_where_it_is_not_known_how_often_there_are_any(make_trial, held):
+def test_no_share_of_evaluations_is_given_if_it_is_not_known_how_often_there_are_any(make_trial, held):
     trial = seen(make_trial(0, 100.0, 0.2), evaluation_s=5.0)
-    assert overhead.spent(trial, held([trial], Objective(), every=None)).evaluations is None
-    assert overhead.spent(trial, held([trial], every=None)).evaluations is None, "nor was there one"
+    assert overhead.time_spent(trial, held([trial], Objective(), every=None)).evaluations is None
+    assert overhead.time_spent(trial, held([trial], every=None)).evaluations is None, "nor was there one"
     curve = tuple(Evaluation(n, 1.0, 0.2) for n in (2000, 4000))
     shown = replace(trial.measurement, curve=curve, quality_samples=4000)
     came = replace(trial, measurement=shown)
-    assert overhead.spent(came, held([came], every=None)).evaluations == pytest.approx(5 / 2000 * 100)
+    assert overhead.time_spent(came, held([came], every=None)).evaluations == pytest.approx(5 / 2000 * 100)
     untimed = make_trial(0, 100.0, 0.2)
-    assert overhead.spent(untimed, held([untimed])).evaluations is None
-    assert overhead.spent(make_trial(1), held([untimed])) is None
+    assert overhead.time_spent(untimed, held([untimed])).evaluations is None
+    assert overhead.time_spent(make_trial(1), held([untimed])) is None
 
 
 def test_in_a_race_the_evaluations_of_its_trial_are_added(make_trial, held):
@@ -216,15 +216,15 @@ def test_what_is_added_may_be_wrong_and_widens_the_interval():
     assert math.log(unsure.high / unsure.value) >= math.hypot(0.05, 0.05)
 
 
-def test_fewer_evaluations_win_and_are_confirmed_where_the_speed_has_them(make_trial, held):
-    def of(speed, more_s):
+def test_fewer_evaluations_win_and_are_confirmed_if_the_speed_has_them(make_trial, held):
+    def confirmed(speed, more_s):
         trials = [make_trial(0, 100.0, 0.2, half_width=0.5), make_trial(1, speed, 0.2, half_width=0.5)]
         slices = raced(1.0, (0.01, more_s), unsure=0.01)
         race = make_trial(2, race=(0, 1), slices=slices)
         seeds = [make_trial(3 + i, speed, 0.2, repeat=Repeat(1, i + 1)) for i in range(3)]
         return held([*trials, race, *seeds], WALL.model_copy(update={"keep": 0.0}))
 
-    fewer = of(133.0, 0.005)
+    fewer = confirmed(133.0, 0.005)
     assert claims.claim(1, fewer).factor.low > 1.2
-    alike = of(101.0, 0.0099)
+    alike = confirmed(101.0, 0.0099)
     assert "not certain" in claims.claim(1, alike).why_not

@@ -1,4 +1,4 @@
-"""What was promised, held against the training that followed."""
+"""Promises, compared with the training that followed."""
 
 import math
 from dataclasses import replace
@@ -29,18 +29,18 @@ PROMISED = Promise(
 GOAL = Objective(quality="bleu_4")
 
 
-def shown(rate=100.0, half=1.0, quality=0.8, at=1000, memory=100 * 2**20):
+def measure(rate=100.0, half=1.0, quality=0.8, at=1000, memory=100 * 2**20):
     throughput = Throughput(rate, half, 500, 60.0)
     curve = (Evaluation(500, 5.0, 0.1), Evaluation(at, 10.0, quality), Evaluation(9000, 90.0, 0.9))
     return Measurement(throughput=throughput, curve=curve, own_peak_bytes=memory)
 
 
 def answers(measured, promised=PROMISED, goal=GOAL):
-    return {one.what: one.answer for one in promise.kept(promised, measured, goal, "samples")}
+    return {one.what: one.answer for one in promise.check(promised, measured, goal, "samples")}
 
 
 def test_what_came_as_promised_held():
-    assert answers(shown()) == {"speed": Answer.HELD, "quality": Answer.HELD, "memory": Answer.HELD}
+    assert answers(measure()) == {"speed": Answer.HELD, "quality": Answer.HELD, "memory": Answer.HELD}
 
 
 @pytest.mark.parametrize(
@@ -55,20 +55,20 @@ def test_what_came_as_promised_held():
         (130.0, None, Answer.UNDECIDED),
     ],
 )
-def test_a_speed_is_slower_where_it_surely_is(rate, half, answer):
-    assert answers(shown(rate=rate, half=half))["speed"] is answer
+def test_a_speed_is_slower_if_it_surely_is(rate, half, answer):
+    assert answers(measure(rate=rate, half=half))["speed"] is answer
 
 
 @pytest.mark.parametrize(("rate", "answer"), [(100.0, Answer.HELD), (80.0, Answer.UNDECIDED)])
-def test_a_figure_that_was_promised_with_a_wide_interval_is_held_where_the_training_has_it(rate, answer):
-    """How sure the search was of it no longer counts then."""
+def test_a_figure_that_was_promised_with_a_wide_interval_is_held_if_the_training_has_it(rate, answer):
+    """The interval of the search no longer counts then."""
     wide = replace(PROMISED, throughput=Figure(100.0, 75.0, 125.0))
-    assert answers(shown(rate=rate, half=4.0), wide)["speed"] is answer
+    assert answers(measure(rate=rate, half=4.0), wide)["speed"] is answer
 
 
 @pytest.mark.parametrize(("rate", "answer"), [(85.0, Answer.UNDECIDED), (70.0, Answer.BROKEN)])
 def test_a_machine_may_move_as_far_as_it_did_in_the_search(rate, answer):
-    [speed, *_] = promise.kept(replace(PROMISED, moved=0.2), shown(rate=rate), GOAL, "samples")
+    [speed, *_] = promise.check(replace(PROMISED, moved=0.2), measure(rate=rate), GOAL, "samples")
     assert speed.answer is answer
     assert "equal trials of that session were up to 20% apart" in speed.text
 
@@ -77,21 +77,21 @@ def test_a_machine_may_move_as_far_as_it_did_in_the_search(rate, answer):
     ("quality", "answer"),
     [(0.76, Answer.HELD), (0.73, Answer.UNDECIDED), (0.71, Answer.BROKEN)],
 )
-def test_a_quality_is_lost_where_equal_runs_do_not_scatter_as_far(quality, answer):
-    assert answers(shown(quality=quality))["quality"] is answer
+def test_a_quality_is_lost_if_equal_runs_do_not_scatter_as_far(quality, answer):
+    assert answers(measure(quality=quality))["quality"] is answer
 
 
 def test_without_a_scatter_no_quality_is_lost():
-    assert answers(shown(quality=0.1), replace(PROMISED, scatter=None))["quality"] is Answer.UNDECIDED
+    assert answers(measure(quality=0.1), replace(PROMISED, scatter=None))["quality"] is Answer.UNDECIDED
 
 
 def test_a_loss_is_held_against_the_most_that_it_may_be():
     promised = replace(PROMISED, quality=-2.0, least=-2.1, scatter=0.01)
     goal = Objective(minimize="val_loss")
-    assert answers(shown(quality=-2.05), promised, goal)["quality"] is Answer.HELD
-    assert answers(shown(quality=-2.2), promised, goal)["quality"] is Answer.BROKEN
+    assert answers(measure(quality=-2.05), promised, goal)["quality"] is Answer.HELD
+    assert answers(measure(quality=-2.2), promised, goal)["quality"] is Answer.BROKEN
     text = next(
-        o.text for o in promise.kept(promised, shown(quality=-2.2), goal, "samples") if o.what == "quality"
+        o.text for o in promise.check(promised, measure(quality=-2.2), goal, "samples") if o.what == "quality"
     )
     assert text == "val_loss 2.2000 after 1000, 2.0000 promised, at most 2.1000 was to be kept"
 
@@ -110,31 +110,34 @@ def test_a_target_is_promised_for_when_the_slowest_run_was_there(make_trial, spa
     assert found.samples == math.ceil(objective.samples_to(slow, 0.2))
 
     for trial in (fast, slow):  # whose own training would have kept it
-        [_, quality, *_] = promise.kept(found, trial.measurement, SOONER, "samples")
+        [_, quality, *_] = promise.check(found, trial.measurement, SOONER, "samples")
         assert quality.answer is Answer.HELD
 
 
 def test_a_target_that_was_reached_before_it_was_to_be_is_held():
     promised = replace(PROMISED, samples=450, quality=0.2, least=0.2, scatter=0.01, has_target=True)
 
-    def told(*qualities):
-        measured = replace(shown(), curve=curve_of(qualities))
+    def judge_quality(*qualities):
+        measured = replace(measure(), curve=curve_of(qualities))
         return next(
             (one.answer, one.text)
-            for one in promise.kept(promised, measured, SOONER, "samples")
+            for one in promise.check(promised, measured, SOONER, "samples")
             if one.what == "quality"
         )
 
-    assert told(0.1, 0.3, 0.3) == (Answer.HELD, "bleu_4 0.2000 reached after 200 samples, 450 promised")
-    assert told(0.1, 0.1, 0.1) == (Answer.UNDECIDED, "not evaluated after 450 samples yet")
+    assert judge_quality(0.1, 0.3, 0.3) == (
+        Answer.HELD,
+        "bleu_4 0.2000 reached after 200 samples, 450 promised",
+    )
+    assert judge_quality(0.1, 0.1, 0.1) == (Answer.UNDECIDED, "not evaluated after 450 samples yet")
     late = "after 500, 0.2000 promised, at least 0.2000 was to be reached"
-    assert told(0.1, 0.1, 0.1, 0.1, 0.19) == (Answer.UNDECIDED, f"bleu_4 0.1900 {late}")
-    assert told(0.1, 0.1, 0.1, 0.1, 0.1, 0.3, 0.3) == (Answer.BROKEN, f"bleu_4 0.1000 {late}")
+    assert judge_quality(0.1, 0.1, 0.1, 0.1, 0.19) == (Answer.UNDECIDED, f"bleu_4 0.1900 {late}")
+    assert judge_quality(0.1, 0.1, 0.1, 0.1, 0.1, 0.3, 0.3) == (Answer.BROKEN, f"bleu_4 0.1000 {late}")
 
 
 def test_what_was_not_come_to_yet_is_not_decided():
-    measured = replace(shown(), curve=(Evaluation(500, 5.0, 0.1),))
-    found = promise.kept(PROMISED, measured, GOAL, "samples")
+    measured = replace(measure(), curve=(Evaluation(500, 5.0, 0.1),))
+    found = promise.check(PROMISED, measured, GOAL, "samples")
     assert promise.overall(found, None) is Answer.UNDECIDED
     missing = [(one.what, one.text) for one in found if one.found is None]
     assert missing == [("quality", "not evaluated after 1000 samples yet")]
@@ -142,45 +145,47 @@ def test_what_was_not_come_to_yet_is_not_decided():
 
 
 def test_of_a_training_that_failed_nothing_held():
-    found = promise.kept(PROMISED, shown(), GOAL, "samples")
+    found = promise.check(PROMISED, measure(), GOAL, "samples")
     assert promise.overall(found, Outcome(Status.COMPLETED)) is Answer.HELD
     assert promise.overall(found, Outcome(Status.FAILED, Failure.DIVERGED)) is Answer.UNDECIDED
 
 
 @pytest.mark.parametrize(("mib", "answer"), [(104, Answer.HELD), (160, Answer.HELD), (168, Answer.BROKEN)])
 def test_memory_may_be_as_much_as_promised(mib, answer):
-    assert answers(shown(memory=mib * 2**20))["memory"] is answer
+    assert answers(measure(memory=mib * 2**20))["memory"] is answer
 
 
 def test_memory_is_the_training_process_own():
-    """What others beside it held is not the promise's."""
-    assert answers(replace(shown(), peak_memory_bytes=400 * 2**20))["memory"] is Answer.HELD
+    """Memory of other processes is not part of the promise."""
+    assert answers(replace(measure(), peak_memory_bytes=400 * 2**20))["memory"] is Answer.HELD
 
 
 def test_speed_and_memory_of_another_device_are_not_compared():
-    found = promise.kept(PROMISED, replace(shown(rate=50.0), device="gpu"), GOAL, "samples")
-    told = {one.what: (one.answer, one.text.partition("; ")[2]) for one in found}
-    assert told == {
+    found = promise.check(PROMISED, replace(measure(rate=50.0), device="gpu"), GOAL, "samples")
+    judge_quality = {one.what: (one.answer, one.text.partition("; ")[2]) for one in found}
+    assert judge_quality == {
         "speed": (Answer.UNDECIDED, "promised on cpu, trained on gpu"),
         "quality": (Answer.HELD, ""),
         "memory": (Answer.UNDECIDED, "promised on cpu, trained on gpu"),
     }
-    assert answers(replace(shown(rate=50.0), device="cpu"))["speed"] is Answer.BROKEN
+    assert answers(replace(measure(rate=50.0), device="cpu"))["speed"] is Answer.BROKEN
 
 
 def test_what_was_promised_of_other_code_is_said():
-    found = promise.kept(PROMISED, replace(shown(rate=50.0), device="cpu", revision="abd"), GOAL, "samples")
+    found = promise.check(
+        PROMISED, replace(measure(rate=50.0), device="cpu", revision="abd"), GOAL, "samples"
+    )
     assert [one.answer for one in found] == [Answer.BROKEN, Answer.HELD, Answer.HELD]
     assert all(one.text.endswith("; promised of other code") for one in found)
 
 
 def test_one_broken_promise_breaks_the_whole():
-    found = promise.kept(PROMISED, shown(rate=50.0), GOAL, "samples")
+    found = promise.check(PROMISED, measure(rate=50.0), GOAL, "samples")
     assert promise.overall(found, None) is Answer.BROKEN
-    assert promise.overall(promise.kept(PROMISED, shown(), GOAL, "samples"), None) is Answer.HELD
+    assert promise.overall(promise.check(PROMISED, measure(), GOAL, "samples"), None) is Answer.HELD
     assert promise.overall([], None) is Answer.UNDECIDED
 
 
 def test_without_figures_nothing_was_promised():
     empty = replace(PROMISED, throughput=None, quality=None, least=None, scatter=None, memory_bytes=None)
-    assert promise.kept(empty, shown(), GOAL, "samples") == []
+    assert promise.check(empty, measure(), GOAL, "samples") == []

@@ -110,7 +110,7 @@ def test_of_what_trains_something_else_no_quality_is_asked(make_trial, baseline,
 
 
 @pytest.mark.parametrize("where", [{"device": "another"}, {"revision": "another"}])
-def test_who_ran_elsewhere_did_so_and_was_measured(make_trial, baseline, space, where):
+def test_a_trial_that_ran_elsewhere_did_so_and_was_measured(make_trial, baseline, space, where):
     other = make_trial(1, 99, 0.2, half_width=0.1, x=1)
     other = replace(other, measurement=replace(other.measurement, **where))
     assert reasons.counts(History([baseline, other], space)) == {Reason.ELSEWHERE: 1}

@@ -1,4 +1,4 @@
-"""What the learning rates of trials say of their schedule."""
+"""Schedules, as told from the learning rates of trials."""
 
 from dataclasses import replace
 
@@ -21,9 +21,9 @@ def run(make_trial, planned):
 
 def test_a_schedule_that_ends_with_a_shorter_training_follows_the_length(run, planned):
     whole = run(0, 20_000, Schedule(1e-3, 1e-4, 20_000))
-    assert schedules.said(History([whole], planned)) is None, "one length says nothing"
+    assert schedules.describe(History([whole], planned)) is None, "one length says nothing"
     half = run(1, 10_000, Schedule(1e-3, 1e-4, 10_000))
-    assert schedules.said(History([whole, half], planned)) == (
+    assert schedules.describe(History([whole, half], planned)) == (
         "The learning rate falls from 0.001 to 0.0001, also in a shorter training: its schedule follows the "
         "length."
     )
@@ -35,22 +35,22 @@ def test_a_schedule_that_moves_once_an_epoch_ends_an_epoch_early(run, planned):
         run(0, 20_000, Schedule(0.05, 0.0019, 17_500)),
         run(1, 10_000, Schedule(0.05, 0.0073, 7_500)),
     )
-    assert schedules.said(History([whole, half], planned)).endswith("its schedule follows the length.")
+    assert schedules.describe(History([whole, half], planned)).endswith("its schedule follows the length.")
 
 
 def test_a_schedule_that_is_cut_short_is_told_with_what_to_do(run, planned):
     whole, half = run(0, 20_000, Schedule(1e-3, 1e-4, 20_000)), run(1, 10_000, Schedule(1e-3, 6e-4, 10_000))
-    said = schedules.said(History([whole, half], planned))
+    said = schedules.describe(History([whole, half], planned))
     assert "in a shorter training only to 0.0006: its schedule does not follow the length." in said
 
 
 @pytest.mark.parametrize("schedule", [None, Schedule(1e-3, 1e-3, 100)])
 def test_of_a_constant_rate_and_of_one_that_is_not_known_nothing_is_said(run, planned, schedule):
-    assert schedules.said(History([run(0, 20_000, schedule)], planned)) is None
+    assert schedules.describe(History([run(0, 20_000, schedule)], planned)) is None
 
 
 def test_without_a_length_the_settings_to_add_are_named(run, planned):
     knobs = {name: knob for name, knob in planned.knobs.items() if name != "length"}
     cut = planned.model_copy(update={"knobs": knobs})
-    said = schedules.said(History([run(0, 20_000, Schedule(1e-3, 2e-4, 20_000))], cut))
+    said = schedules.describe(History([run(0, 20_000, Schedule(1e-3, 2e-4, 20_000))], cut))
     assert said.endswith("Add to the knobs, for example: length: {steps: [max_iters, warmup_iters]}")

@@ -28,7 +28,7 @@ GIB = 2**30
 
 @pytest.fixture(scope="module", autouse=True)
 def _own_home(tmp_path_factory):
-    """Where Hypothesis keeps its tables; by default that is the directory that the tests are run from."""
+    """Moves Hypothesis' database out of the directory that the tests are run from."""
     set_hypothesis_home_dir(tmp_path_factory.mktemp("hypothesis"))
 
 
@@ -165,7 +165,7 @@ def test_equal_settings_are_one_figure(space):
 
 
 @pytest.mark.parametrize("unlike", [{"shared": True}, {"device": "another"}])
-def test_what_was_measured_beside_others_or_elsewhere_is_measured_anew(space, unlike):
+def test_what_was_measured_alongside_others_or_elsewhere_is_measured_anew(space, unlike):
     bf16 = config_of(space, precision="bf16")
     trials = confirmed(space, {"precision": "bf16", "num_workers": 8}, [measured(2, bf16, 18.0, **unlike)])
     trials, ran = play(trials, space)
@@ -173,13 +173,13 @@ def test_what_was_measured_beside_others_or_elsewhere_is_measured_anew(space, un
     assert ablation.steps(History(trials, space))[0].throughput.value == pytest.approx(20.0)
 
 
-def test_a_winner_that_ran_beside_others_is_held_against_what_ran_alone(space):
+def test_a_winner_that_ran_alongside_others_is_held_against_what_ran_alone(space):
     trials = confirmed(space, {"precision": "bf16"}, shared=True)
     history = History(trials, space)
-    assert history.of(ablation.steps(history)[0].trial).repeat is not None
+    assert history.trial(ablation.steps(history)[0].trial).repeat is not None
 
 
-def test_a_baseline_that_ran_beside_others_is_measured_alone_where_no_repeat_was(space):
+def test_a_baseline_that_ran_alongside_others_is_measured_alone_if_no_repeat_was(space):
     known = confirmed(space, {"precision": "bf16", "num_workers": 8}, shared=True)
     space = space.model_copy(update={"objective": space.objective.model_copy(update={"keep": 0.0})})
     trials = [t for t in known if not (t.repeat and t.repeat.of == 0)]
@@ -190,7 +190,7 @@ def test_a_baseline_that_ran_beside_others_is_measured_alone_where_no_repeat_was
 
 
 def test_a_winner_that_no_seed_had_to_confirm_has_an_ablation(space):
-    """Where any quality will do, the race alone confirms."""
+    """If any quality will do, the race alone confirms."""
     free = space.model_copy(update={"objective": space.objective.model_copy(update={"keep": 0.0})})
     trials = [t for t in confirmed(space, {"precision": "bf16", "num_workers": 8}) if not t.repeat]
     trials, ran = play(trials, free)
@@ -242,7 +242,7 @@ def test_a_path_around_what_is_outside_the_limits_is_preferred(space):
     assert knobs(steps) == ["accumulation_steps", "micro_batch_size"]
 
 
-def test_where_every_path_has_a_gap_it_is_told_and_not_run(space):
+def test_if_every_path_has_a_gap_it_is_reported_and_not_run(space):
     winner = {"micro_batch_size": 64, "precision": "bf16"}
     crash = Outcome(Status.FAILED, Failure.ERROR, "no such kernel")
     known = [
@@ -342,7 +342,7 @@ def test_whatever_is_known_and_comes_out_a_path_is_whole_stays_and_takes_the_che
 
 
 def cost(step):
-    """0 where a step is measured, 1 where it is to be run, 2 where it is a gap."""
+    """Returns 0 for a measured step, 1 for one to run, 2 for a gap."""
     return 2 if step.reason else int(step.trial is None)
 
 

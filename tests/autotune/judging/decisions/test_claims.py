@@ -1,4 +1,4 @@
-"""What may be claimed of a finalist: its speed by a race, its quality or its time to the target by seeds."""
+"""Claims about a finalist: its speed from a race, its quality or time to the target from seeds."""
 
 import math
 import random
@@ -141,7 +141,7 @@ def test_runs_on_another_device_do_not_count(raced, space):
     assert claims.claim(2, History(trials, space)).seeds == 1
 
 
-def test_where_any_quality_will_do_the_race_alone_decides(raced, space):
+def test_if_any_quality_will_do_the_race_alone_decides(raced, space):
     found = claims.claim(2, History(raced(), with_goal(space, keep=0.0)))
     assert found.holds
     assert found.kept is None
@@ -188,7 +188,7 @@ def test_a_race_that_failed_ends_the_claim_of_its_only_rival(pair, make_trial, s
     assert claims.claim(2, History([*pair, among], space)).why_not is None, "it need not be its fault"
 
 
-def test_the_last_race_counts_and_one_of_many_only_where_it_is_sure(pair, make_trial, space):
+def test_the_last_race_counts_and_one_of_many_only_if_it_is_sure(pair, make_trial, space):
     def race(number, factor, members=(0, 2), **rest):
         return make_trial(number, race=members, slices=slices_of({2: factor, 1: 1.5}, **rest))
 
@@ -204,7 +204,7 @@ def test_the_last_race_counts_and_one_of_many_only_where_it_is_sure(pair, make_t
     )
 
 
-def test_seeds_go_to_the_finalist_and_to_the_baseline_where_that_has_fewer(raced, space):
+def test_seeds_go_to_the_finalist_and_to_the_baseline_if_that_has_fewer(raced, space):
     trials, asked = raced(), []
     while (seed := claims.next_seed(trials[2], History(trials, space))) is not None:
         asked.append((seed.of, seed.round))
@@ -276,7 +276,7 @@ def test_both_what_the_race_and_what_the_runs_leave_open_widen_the_interval(reac
     assert width(0.02, 0.05) < width(0.02, 0.1)
 
 
-def test_one_seed_is_not_enough_where_runs_differ_and_the_last_one_ends_it(reached, sooner):
+def test_one_seed_is_not_enough_if_runs_differ_and_the_last_one_ends_it(reached, sooner):
     needs = [7_000, 10_000, 8_500]
     for count in (1, 2):
         trials = reached([8_000, 12_000], needs[:count], factor=1.1)
@@ -314,7 +314,7 @@ def test_a_target_that_the_baseline_does_not_reach_cannot_be_a_gain_in_time(reac
 
 @pytest.fixture
 def played(reached, sooner):
-    """How often a finalist is claimed whose runs need `share` of the baseline's samples, scattered by 15%.
+    """Returns how often a finalist is claimed whose runs need `share` of the baseline's samples, +-15%.
 
     Seeds are run one by one, as a search does, until the claim is done.
     """
@@ -345,7 +345,7 @@ def test_who_needs_far_less_is_called_sooner(played):
     assert played(0.4, 100) >= 0.8
 
 
-def test_who_was_stopped_early_is_run_to_its_end_where_a_constraint_asks_for_that(raced, space):
+def test_a_trial_that_was_stopped_early_is_run_to_its_end_if_a_constraint_asks_for_that(raced, space):
     """Without a quality to keep the race alone would tell; it says nothing of the constraint."""
     goal = with_goal(space, keep=0.0, select="same-quality", constraints={"rouge_l": ">= 0.2"})
     stopped = Outcome(Status.STOPPED)

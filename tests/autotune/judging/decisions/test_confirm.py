@@ -1,4 +1,4 @@
-"""Who is raced and repeated, in which order, and what is recommended in the end."""
+"""The order of races and repeats, and the recommendation in the end."""
 
 import itertools
 from collections.abc import Callable
@@ -52,7 +52,7 @@ POOR = {"curve": [0.1]}
 
 
 def steps(trials):
-    """What was run to confirm: the members of a race, the number of the repeated trial."""
+    """Returns the trials run to confirm: members of a race, or the number of the repeated trial."""
     return [t.race or t.repeat.of for t in trials if t.runs_alone]
 
 
@@ -72,7 +72,7 @@ def test_with_no_repeats_in_the_budget_nothing_is_confirmed_and_nothing_refuted(
     assert confirm.recommended(History(trials, chosen)) == (trials[3], None)
 
 
-def test_the_champion_alone_is_raced_where_no_other_one_may_be_as_fast(trials, space, play):
+def test_the_champion_alone_is_raced_if_no_other_one_may_be_as_fast(trials, space, play):
     played = play(trials, space, WON)
     assert steps(played)[0] == (0, 3)
     assert set(steps(played)[1:]) <= {0, 3}
@@ -95,7 +95,9 @@ def test_who_read_slower_by_what_a_machine_drifts_is_in_the_race(trials, space, 
     assert confirm.next_step(History([*trials, far], space)).race == (0, 3)
 
 
-def test_who_was_beaten_in_a_race_does_not_win_by_the_figure_it_had_until_then(trials, space, make_trial):
+def test_a_trial_that_was_beaten_in_a_race_does_not_win_by_the_figure_it_had_until_then(
+    trials, space, make_trial
+):
     free = space.model_copy(update={"objective": Objective(select="same-quality", keep=0)})
     close = make_trial(4, 29.9, curve=[0.2], half_width=0.1, micro_batch_size=8)
     whole = slices_of({3: 2.0, 4: 2.5}, apart=0.01)

@@ -1,4 +1,4 @@
-"""What follows from the trials of a search: the ranking, what must be kept, and that it follows anew."""
+"""The ranking and the quality to keep, recomputed for each new history."""
 
 import math
 from dataclasses import replace
@@ -90,7 +90,7 @@ def test_the_front_has_no_trial_that_another_one_beats(make_trial, held):
     assert [t.number for t in held(trials).front] == [1, 3]
 
 
-def test_of_two_that_read_the_same_the_surer_one_wins(make_trial, win):
+def test_if_two_read_the_same_the_surer_one_wins(make_trial, win):
     trials = [
         make_trial(0, 10, 0.2, half_width=0.1),
         make_trial(1, 41, 0.2, half_width=9.0, micro_batch_size=32),
@@ -160,7 +160,7 @@ def test_with_a_target_the_first_at_the_target_wins_whatever_its_speed(make_tria
     assert win(trials, at(0.9)) == 0, "nobody has reached it: the baseline stays"
 
 
-def test_who_was_not_at_the_target_cannot_win_and_the_baseline_always_may(make_trial, held):
+def test_a_trial_that_was_not_at_the_target_cannot_win_and_the_baseline_always_may(make_trial, held):
     goal = Objective(select="same-quality", target=0.2)
     baseline, there, not_there = (
         make_trial(n, 10, curve=curve, half_width=1.0)
@@ -177,7 +177,7 @@ def test_who_was_not_at_the_target_cannot_win_and_the_baseline_always_may(make_t
         assert held([baseline, never], asked).rejection(never) is Reason.MISSED
 
 
-def test_a_quality_that_is_none_is_refused_where_quality_counts(make_trial, held):
+def test_a_quality_that_is_none_is_refused_if_quality_counts(make_trial, held):
     baseline = make_trial(0, 10, curve=[0.1, 0.2], half_width=1.0)
     trial = make_trial(1, 90, curve=[0.1, 0.2], half_width=1.0, collapsed=True)
     for keep, select, why in (
@@ -240,8 +240,8 @@ def test_a_new_history_is_made_when_a_trial_has_begun_or_ended(make_trial, held)
     assert ([t.number for t in before.trials], before.best.number) == ([0], 0), (
         "what was known stays as it was"
     )
-    assert ended.of(1).completed
-    assert running.of(1) is begun
+    assert ended.trial(1).completed
+    assert running.trial(1) is begun
 
 
 def test_the_runs_of_a_trial_are_its_own_and_its_completed_repeats(make_trial, held):
@@ -313,7 +313,7 @@ def test_who_breaks_a_constraint_is_not_on_the_front_however_fast(make_trial, he
     assert [t.number for t in held(trials[::2], goal).front] == [0], "the baseline is what it is"
 
 
-def test_where_any_quality_will_do_a_loss_that_is_far_too_high_loses_nothing(make_trial, held):
+def test_if_any_quality_will_do_a_loss_that_is_far_too_high_loses_nothing(make_trial, held):
     goal = Objective(minimize="val_loss", keep=0, select="same-quality")
     trials = [
         make_trial(0, 10, curve=[-2.0, -2.0], half_width=0.1),

@@ -1,4 +1,4 @@
-"""What single trials are held against."""
+"""Rules for single trials: memory, target, constraints."""
 
 from dataclasses import replace
 
@@ -123,7 +123,7 @@ def test_a_training_begins_at_chance_or_a_loss_with_its_first_evaluation(make_tr
 
 
 def test_of_a_loss_what_is_kept_is_what_it_has_fallen_by():
-    """Of 2 that began at 4 a share of 0.98 allows 2.04; with an unknown start it is of the 2 themselves."""
+    """A loss that fell from 4 to 2 may be 2.04 at a share of 0.98; without a start the share is of the 2."""
     goal = Objective(quality="loss", minimize="loss", keep=0.98)
     assert objective.least(goal, -2.0, -4.0) == pytest.approx(-2.04)
     assert objective.least(goal, -9.13, -9.5) == pytest.approx(-9.1374)

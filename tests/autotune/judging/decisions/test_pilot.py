@@ -1,4 +1,4 @@
-"""What the baseline's first two runs say, and what a search makes of it."""
+"""The judgement of the baseline's first two runs, and how a search adapts to it."""
 
 from dataclasses import replace
 
@@ -49,7 +49,7 @@ def runs(make_trial, space):
         ({"select": "same-quality"}, {"trials": 1}, False),
     ],
 )
-def test_the_baseline_is_run_twice_where_quality_decides_and_is_to_be_confirmed(
+def test_the_baseline_is_run_twice_if_quality_decides_and_is_to_be_confirmed(
     space, objective, budget, wanted
 ):
     assert pilot.is_wanted(asked(space, budget, **objective)) is wanted
@@ -61,11 +61,11 @@ def test_before_both_runs_have_completed_nothing_is_known(runs, make_trial, spac
     failed = make_trial(1, failure="oom", repeat=confirm.noise_repeat())
     assert pilot.pilot(History([runs()[0], failed], space)) is None
     assert pilot.pilot(History([make_trial(0, failure="oom")], space)) is None
-    assert pilot.said(History(runs()[:1], space)) is None
+    assert pilot.describe(History(runs()[:1], space)) is None
     assert pilot.settled(History(runs()[:1], space)).space == space
 
 
-def test_one_run_is_enough_where_no_second_one_was_asked_for(runs, space):
+def test_one_run_is_enough_if_no_second_one_was_asked_for(runs, space):
     found = pilot.pilot(History(runs()[:1], asked(space, {"repeats": 0})))
     assert (found.runs, found.noise) == (1, None)
 
@@ -115,14 +115,14 @@ def test_one_collapsed_run_of_two_is_one_too_many(runs, space):
     assert "the baseline in one of its runs gives the same" in pilot.pilot(History(trials, space)).why_not
 
 
-def test_where_equal_runs_lie_further_apart_than_is_asked_for_that_is_said(runs, space):
+def test_if_equal_runs_lie_further_apart_than_is_asked_for_it_is_reported(runs, space):
     assert pilot.pilot(History(runs(apart=0.005), space)).doubt is None
     noisy = runs(apart=0.2)
     found = pilot.pilot(History(noisy, space))
     assert found.why_not is None, "who is clearly better can be told all the same"
     assert found.doubt == "after 400 samples, 3 seeds show bleu_4 to within 0.049, but keep 0.95 needs 0.011"
     assert found.samples_needed == 800
-    assert "a larger --repeats" in pilot.said(History(noisy, space))
+    assert "a larger --repeats" in pilot.describe(History(noisy, space))
     assert pilot.settled(History(noisy, space)).space == space
     assert pilot.pilot(History(noisy, asked(space, keep=0.5))).doubt is None, "less is asked for"
     many = asked(space, {"repeats": 100})
@@ -146,15 +146,15 @@ def test_the_pilot_sets_no_target_and_keeps_one_that_is_given(runs, space):
     assert pilot.settled(History(runs(), given)).space.objective.target == 0.3
 
 
-def test_where_the_learning_rate_is_constant_the_first_at_the_quality_wins(runs, planned, space):
-    """A piece of such a training is a training: it is stopped where it is good enough."""
+def test_if_the_learning_rate_is_constant_the_first_at_the_quality_wins(runs, planned, space):
+    """Such a training may end at any point, so it is stopped once it is good enough."""
 
     def scheduled(schedule, **said):
         return [replace(t, measurement=replace(t.measurement, schedule=schedule)) for t in runs(**said)]
 
     constant = scheduled(Schedule(1e-3, 1e-3, 100), apart=0.02)
     assert pilot.settled(History(constant, space)).space.objective.target == pytest.approx(0.1919)
-    assert pilot.said(History(constant, space)).endswith("The first configuration to reach 0.1919 wins.")
+    assert pilot.describe(History(constant, space)).endswith("The first configuration to reach 0.1919 wins.")
     given = asked(space, target=0.3)
     assert pilot.settled(History(constant, given)).space.objective.target == 0.3
     for schedule in (None, Schedule(1e-3, 1e-4, 400)):
@@ -164,25 +164,25 @@ def test_where_the_learning_rate_is_constant_the_first_at_the_quality_wins(runs,
 
 
 @pytest.mark.parametrize("target", [None, 0.3])
-def test_where_qualities_cannot_be_compared_only_the_same_training_is_searched(runs, space, target):
+def test_if_qualities_cannot_be_compared_only_the_same_training_is_searched(runs, space, target):
     goal = asked(space, target=target)
     settled = pilot.settled(History(runs(collapsed=True), goal)).space
     assert (settled.objective.select, settled.objective.target) == ("same-training", None)
     assert settled == pilot.same_training(settled)
-    assert pilot.fell_back(History(runs(collapsed=True), goal)).startswith(
+    assert pilot.fallback_reason(History(runs(collapsed=True), goal)).startswith(
         "after 400 samples the baseline gives"
     )
-    assert pilot.fell_back(History(runs(), goal)) is None
-    assert pilot.fell_back(History(runs()[:1], goal)) is None
+    assert pilot.fallback_reason(History(runs(), goal)) is None
+    assert pilot.fallback_reason(History(runs()[:1], goal)) is None
 
 
 def test_a_front_and_the_same_training_do_not_depend_on_the_pilot(runs, space):
     front = asked(space, select="pareto")
     assert pilot.settled(History(runs(collapsed=True), front)).space == front
-    assert pilot.fell_back(History(runs(collapsed=True), front)) is None
+    assert pilot.fallback_reason(History(runs(collapsed=True), front)) is None
     same = asked(space, select="same-training")
     assert pilot.settled(History([], same)).space == pilot.same_training(same)
-    assert pilot.fell_back(History(runs(collapsed=True), same)) is None
+    assert pilot.fallback_reason(History(runs(collapsed=True), same)) is None
 
 
 def test_the_same_training_leaves_the_batch_and_all_that_counts(space):
@@ -218,22 +218,22 @@ def test_the_samples_of_a_trial_are_those_after_which_the_baseline_had_learnt(ma
 
 
 def test_what_the_pilot_has_found_is_said_in_words(runs, space):
-    text = pilot.said(History(runs(apart=0.01, chance=0.1), space))
+    text = pilot.describe(History(runs(apart=0.01, chance=0.1), space))
     assert text == (
         "Pilot: the baseline has bleu_4 0.2010 (chance 0.1000) after 400 samples, equal runs 0.0014 apart."
     )
 
 
 def test_what_cannot_be_compared_is_said_with_what_would_help(runs, space):
-    text = pilot.said(History(runs(collapsed=True), space))
+    text = pilot.describe(History(runs(collapsed=True), space))
     assert text == (
         "Quality cannot be compared yet: after 400 samples the baseline gives the same answer to every input "
         "(bleu_4 0.2000). The search continues with a promise that needs no comparison: the same training, "
         "only faster. To compare it, try --samples 1600 or more, or --samples auto."
     )
-    front = pilot.said(History(runs(collapsed=True), asked(space, select="pareto")))
+    front = pilot.describe(History(runs(collapsed=True), asked(space, select="pareto")))
     assert "The search goes on" not in front
-    assert pilot.said(History(runs(), asked(space, select="same-training"))) is None
+    assert pilot.describe(History(runs(), asked(space, select="same-training"))) is None
 
 
 def test_of_a_loss_the_pilot_speaks_with_its_own_sign(runs, space):
@@ -242,9 +242,9 @@ def test_of_a_loss_the_pilot_speaks_with_its_own_sign(runs, space):
     given = {"quality": "val_loss", "minimize": "val_loss", "keep": 0.98}
     ours = asked(space, **given).model_copy(update={"unit": "tokens"})
     said = "Pilot: the baseline has val_loss 2.0000 after 400 tokens"
-    assert pilot.said(History(losses, ours)).startswith(said)
+    assert pilot.describe(History(losses, ours)).startswith(said)
     assert pilot.pilot(History(losses, ours)).start == -4.0, "of a loss, its first evaluation"
-    luck = pilot.said(History(runs(0.01, curve=[-4.0, -3.0, -2.5, -2.0], chance=-2.01), ours))
+    luck = pilot.describe(History(runs(0.01, curve=[-4.0, -3.0, -2.5, -2.0], chance=-2.01), ours))
     assert "the baseline's val_loss 2.0100 is not clearly below chance, 2.0100" in luck
 
 

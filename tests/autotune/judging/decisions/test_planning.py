@@ -1,4 +1,4 @@
-"""How long trainings have to be for the baseline's quality, by what a longer one buys."""
+"""Predicted lengths of trainings, from the gain of a longer one."""
 
 import math
 
@@ -103,7 +103,7 @@ def test_lengths_are_planned_if_whole_trainings_are_compared_by_their_ends(plann
     assert not planning.is_wanted(space.model_copy(update={"objective": objective})), "without such a knob"
 
 
-def test_where_lengths_are_not_planned_nothing_is_known_of_them(pair, space):
+def test_if_lengths_are_not_planned_nothing_is_known_of_them(pair, space):
     assert (
         LengthNeeds(pair, space, QUALITY, 0.0).rate,
         LengthNeeds(pair, space, QUALITY, 0.0).samples(pair[0]),
@@ -118,8 +118,8 @@ def at_target(trials, space, target=0.2):
     return History(trials, space.model_copy(update={"objective": goal}))
 
 
-def test_of_two_that_compute_the_same_the_faster_is_the_sooner_at_the_target(make_trial, space):
-    """Which of the two was luckier with its seed says nothing of the other settings."""
+def test_if_two_compute_the_same_the_faster_is_sooner_at_the_target(make_trial, space):
+    """Luck with a seed must not decide between settings that compute the same."""
     lucky = make_trial(1, 10, curve=[0.3, 0.3], half_width=0.1, num_workers=0)
     fast = make_trial(2, 12, curve=[0.0, 0.1, 0.1, 0.3, 0.3], half_width=0.1, num_workers=2)
     history = at_target([make_trial(0, 5, curve=[0.3, 0.3], micro_batch_size=4), lucky, fast], space)

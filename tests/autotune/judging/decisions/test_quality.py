@@ -1,4 +1,4 @@
-"""Whether a quality is kept: three answers, what they rest on, and how often they are wrong."""
+"""The test of a kept quality: its three answers, their evidence, and how often they are wrong."""
 
 import math
 import random
@@ -86,7 +86,7 @@ def test_few_items_that_differ_leave_open_what_runs_alone_would_decide(runs):
     assert many.answer is Answer.KEPT
 
 
-def test_items_count_only_where_both_were_scored_on_the_same_ones(runs):
+def test_items_count_only_if_both_were_scored_on_the_same_ones(runs):
     alone = quality.compare(runs(0.2), runs(0.2), KEEP, SURE)
     for items in ((), (0.1, 0.2, 0.3)):
         assert quality.compare(runs(0.2, items=items), runs(0.2, items=(0.1, 0.3)), KEEP, SURE) == alone
@@ -130,7 +130,7 @@ def test_the_more_runs_the_narrower_the_interval():
 
 @pytest.fixture
 def answers(make_trial):
-    """How often each answer is given where so many runs of both sides truly have such a share."""
+    """Returns how often each answer is given if the true share is `share`, for so many runs of each side."""
 
     def count(share, runs, times=400, noise=0.03):
         rng = random.Random(0)
@@ -234,9 +234,9 @@ def test_an_absolute_slack_is_told_in_the_qualitys_own_units():
 
 
 def test_what_is_shown_has_the_users_sign_and_its_interval_in_order():
-    found = quality.shown_figure(Figure(-2.4, -2.5, -2.3), LOSS)
+    found = quality.figure_in_users_sign(Figure(-2.4, -2.5, -2.3), LOSS)
     assert found == Figure(2.4, 2.3, 2.5)
-    assert quality.shown_figure(Figure(-2.4), LOSS) == Figure(2.4)
-    assert quality.shown_figure(Figure(0.2, 0.1, 0.3), Objective()) == Figure(0.2, 0.1, 0.3)
-    (point,) = quality.shown_curve([Evaluation(100, 1.0, -2.4, chance=-9.0)], LOSS)
+    assert quality.figure_in_users_sign(Figure(-2.4), LOSS) == Figure(2.4)
+    assert quality.figure_in_users_sign(Figure(0.2, 0.1, 0.3), Objective()) == Figure(0.2, 0.1, 0.3)
+    (point,) = quality.curve_in_users_sign([Evaluation(100, 1.0, -2.4, chance=-9.0)], LOSS)
     assert (point.quality, point.chance) == (2.4, 9.0)

@@ -1,4 +1,4 @@
-"""Who is faster, from slices that are made up: what spoils them does not decide, and luck seldom does."""
+"""Races of synthetic slices: disturbances do not decide them, and luck seldom does."""
 
 import math
 import random
@@ -14,7 +14,7 @@ SD = 0.05  # of a slice's speed, as on a machine that others use
 MOST_ROUNDS = 50
 
 
-def of(number, turn, speed):
+def make_slice(number, turn, speed):
     return Slice(number, turn, samples=100, seconds=100 / speed, steps=10)
 
 
@@ -23,7 +23,7 @@ def pairs(logs):
     return [
         one
         for turn, log in enumerate(logs, start=1)
-        for one in (of(0, turn, 50.0), of(1, turn, 50.0 * math.exp(log)))
+        for one in (make_slice(0, turn, 50.0), make_slice(1, turn, 50.0 * math.exp(log)))
     ]
 
 
@@ -41,7 +41,7 @@ def raced(speeds, rng, walk=0.0, spoilt=0.0, sd=SD):
             common += rng.gauss(0, walk)
             spoiling = 0.6 if rng.random() < spoilt else 1.0
             speed = speeds[number] * spoiling * math.exp(common + rng.gauss(0, sd))
-            slices.append(of(number, turn, speed))
+            slices.append(make_slice(number, turn, speed))
     return slices
 
 
@@ -59,7 +59,7 @@ def rounds(slices):
 
 
 def test_a_ratio_is_of_the_rounds_that_both_were_in():
-    slices = [*pairs([0.1, 0.1]), of(1, 3, 1.0), of(0, 4, 1.0)]
+    slices = [*pairs([0.1, 0.1]), make_slice(1, 3, 1.0), make_slice(0, 4, 1.0)]
     found = turns.ratio(slices, 1, 0)
     assert found.value == pytest.approx(math.exp(0.1))
     assert turns.rounds(slices, 1, 0) == 2
@@ -71,7 +71,7 @@ def test_a_ratio_is_of_the_rounds_that_both_were_in():
     [(10, 0.95, 9), (10, 0.99, 4), (10, 0.998, 1), (9, 0.998, 0), (12, 0.9995, 1), (6, 0.95, 1)],
 )
 def test_an_intervals_ends_are_those_of_signed_ranks(count, level, rank):
-    """By the distribution's own definition: all signs are equally likely."""
+    """Enumerates the definition of the distribution: all signs are equally likely."""
     sums = sorted(
         sum(place for place in range(1, count + 1) if signs >> (place - 1) & 1) for signs in range(2**count)
     )
@@ -93,7 +93,7 @@ def test_too_few_rounds_say_nothing_of_how_sure_a_figure_is():
 
 def test_what_slows_all_alike_changes_nothing():
     slices = pairs([0.1, 0.12, 0.08] * 5)
-    slowed = [of(one.number, one.round, one.samples_per_s / one.round**2) for one in slices]
+    slowed = [make_slice(one.number, one.round, one.samples_per_s / one.round**2) for one in slices]
     found, same = turns.ratio(slices, 1, 0), turns.ratio(slowed, 1, 0)
     assert (found.value, found.low, found.high) == pytest.approx((same.value, same.low, same.high))
 
@@ -107,22 +107,25 @@ def test_one_spoilt_round_moves_nothing_much():
 
 def test_every_other_round_is_in_reverse():
     assert runs_on([], (0, 4, 9)) == (0, 4, 9)
-    assert runs_on([of(n, 1, 1.0) for n in (0, 4, 9)], (0, 4, 9)) == (9, 4, 0)
+    assert runs_on([make_slice(n, 1, 1.0) for n in (0, 4, 9)], (0, 4, 9)) == (9, 4, 0)
 
 
 def test_who_cannot_be_faster_runs_no_more_and_without_others_it_is_over():
     turns = range(1, 21)
     speeds = {0: 10.0, 1: 10.0, 2: 20.0, 3: 15.0}
     noisy = [(n, turn, speed * (1 + 0.05 * (turn % 3))) for turn in turns for n, speed in speeds.items()]
-    slices = [of(*one) for one in noisy]
+    slices = [make_slice(*one) for one in noisy]
     assert runs_on([one for one in slices if one.number != 2], (0, 1, 3)) == ()
     assert runs_on(slices, (0, 1)) == ()
-    unsure = [of(2, turn, 20.0 if turn % 2 else 11.0) if n == 2 else of(n, turn, s) for n, turn, s in noisy]
+    unsure = [
+        make_slice(2, turn, 20.0 if turn % 2 else 11.0) if n == 2 else make_slice(n, turn, s)
+        for n, turn, s in noisy
+    ]
     assert runs_on(unsure, (0, 1, 2)) == (0, 2)
 
 
 def test_the_soonest_is_the_soonest_beside_the_first():
-    slices = [of(n, turn, speed) for turn in (1, 2) for n, speed in ((0, 1.0), (1, 2.0), (2, 3.0))]
+    slices = [make_slice(n, turn, speed) for turn in (1, 2) for n, speed in ((0, 1.0), (1, 2.0), (2, 3.0))]
     assert trainings(slices, (0, 1, 2)).soonest((1, 2)) == 2
     assert trainings([], (0, 1, 2)).soonest((1, 2)) == 1
     longer = racing.Trainings(slices, {0: 100, 1: 100, 2: 200})
@@ -158,7 +161,7 @@ def test_a_gain_of_two_ends_soon_and_can_be_quoted():
         assert 1.7 < found.low < 2.2
 
 
-def test_a_gain_of_two_is_found_where_others_use_the_machine():
+def test_a_gain_of_two_is_found_while_others_use_the_machine():
     rng = random.Random(3)
     races = [raced((100, 200), rng, walk=0.03, spoilt=0.1) for _ in range(50)]
     assert all(turns.ratio(slices, 1, 0).low > 1.5 for slices in races)

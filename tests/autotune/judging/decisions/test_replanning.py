@@ -1,4 +1,4 @@
-"""What is trained at another length: the baseline at half of it, and the best at what they need."""
+"""Trainings at another length: the baseline at half of it, the best settings at the length they need."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""When a running trial can no longer win, and what it is held against."""
+"""Stopping rules, and the rivals that a running trial is compared with."""
 
 import random
 from dataclasses import replace
@@ -20,14 +20,14 @@ AHEAD = Threshold(rivals=(Rival(3, 100.0, shared=False, samples=WHOLE),))
 SOONER = Rival(3, 100.0, shared=False, samples=WHOLE, seconds=30.0)
 
 
-def shown(speed=None, half_width=1.0, steps=8, **rest):
+def measure(speed=None, half_width=1.0, steps=8, **rest):
     throughput = None if speed is None else Throughput(speed, half_width, steps, 10.0)
     curve = curve_of(rest.pop("curve", ()))
     return Measurement(throughput=throughput, curve=curve, **rest)
 
 
 def why_stop(measurement, threshold, samples=WHOLE):
-    """The words alone, None where the trial continues."""
+    """Returns only the words, None if the trial continues."""
     found = verdict(measurement, threshold, samples)
     return found and found.reason
 
@@ -35,14 +35,14 @@ def why_stop(measurement, threshold, samples=WHOLE):
 @pytest.mark.parametrize(
     ("stopped_for", "measurement", "threshold"),
     [
-        (StoppedFor.SLOW, shown(98.0), AHEAD),
-        (StoppedFor.POOR, shown(curve=[0.05, 0.1]), Threshold(curve=BASELINE, keep=0.95, noise=0.02)),
+        (StoppedFor.SLOW, measure(98.0), AHEAD),
+        (StoppedFor.POOR, measure(curve=[0.05, 0.1]), Threshold(curve=BASELINE, keep=0.95, noise=0.02)),
         (
             StoppedFor.DOMINATED,
-            shown(98.0, curve=[0.05, 0.1]),
+            measure(98.0, curve=[0.05, 0.1]),
             Threshold(rivals=(replace(AHEAD.rivals[0], curve=BASELINE),), noise=0.02),
         ),
-        (StoppedFor.LATE, shown(10.0, samples=370), Threshold(rivals=(SOONER,))),
+        (StoppedFor.LATE, measure(10.0, samples=370), Threshold(rivals=(SOONER,))),
     ],
 )
 def test_who_is_stopped_knows_for_what(stopped_for, measurement, threshold):
@@ -51,42 +51,42 @@ def test_who_is_stopped_knows_for_what(stopped_for, measurement, threshold):
 
 
 def test_a_trial_that_is_surely_slower_is_stopped_with_the_figures():
-    assert why_stop(shown(98.0), AHEAD) == "at most 99.0 samples/s; trial 3 has 100.0"
+    assert why_stop(measure(98.0), AHEAD) == "at most 99.0 samples/s; trial 3 has 100.0"
 
 
 @pytest.mark.parametrize("speed", [99.0, 101.0, 500.0])
 def test_a_trial_whose_interval_reaches_the_rivals_goes_on(speed):
-    assert why_stop(shown(speed), AHEAD) is None
+    assert why_stop(measure(speed), AHEAD) is None
 
 
 def test_what_equal_settings_drift_apart_is_allowed_for_twice():
-    assert why_stop(shown(90.0), replace(AHEAD, drift=0.04)) is not None
-    assert why_stop(shown(90.0), replace(AHEAD, drift=0.05)) is None
+    assert why_stop(measure(90.0), replace(AHEAD, drift=0.04)) is not None
+    assert why_stop(measure(90.0), replace(AHEAD, drift=0.05)) is None
 
 
 def test_a_longer_training_has_to_be_as_much_faster_and_a_shorter_one_may_be_slower():
-    assert why_stop(shown(150.0), AHEAD, samples=800) == "800 samples take 5 s; trial 3 4 s"
-    assert why_stop(shown(250.0), AHEAD, samples=800) is None
-    assert why_stop(shown(60.0), AHEAD, samples=200) is None
-    assert why_stop(shown(40.0), AHEAD, samples=200) == "200 samples take 5 s; trial 3 4 s"
+    assert why_stop(measure(150.0), AHEAD, samples=800) == "800 samples take 5 s; trial 3 4 s"
+    assert why_stop(measure(250.0), AHEAD, samples=800) is None
+    assert why_stop(measure(60.0), AHEAD, samples=200) is None
+    assert why_stop(measure(40.0), AHEAD, samples=200) == "200 samples take 5 s; trial 3 4 s"
 
 
 def test_speed_is_never_compared_between_alone_and_beside_others():
-    assert why_stop(shown(10.0, shared=True), AHEAD) is None
+    assert why_stop(measure(10.0, shared=True), AHEAD) is None
     beside = Threshold(rivals=(Rival(3, 100.0, shared=True, samples=WHOLE),))
-    assert why_stop(shown(10.0), beside) is None
-    assert why_stop(shown(10.0, shared=True), beside) is not None
+    assert why_stop(measure(10.0), beside) is None
+    assert why_stop(measure(10.0, shared=True), beside) is not None
 
 
 def test_speed_is_never_compared_between_devices_or_code():
     ours = Threshold(rivals=(Rival(3, 100.0, shared=False, samples=WHOLE, origin=("this", "now")),))
-    assert why_stop(shown(10.0, device="this", revision="now"), ours) is not None
-    assert why_stop(shown(10.0, device="that", revision="now"), ours) is None
-    assert why_stop(shown(10.0, device="this", revision="then"), ours) is None
+    assert why_stop(measure(10.0, device="this", revision="now"), ours) is not None
+    assert why_stop(measure(10.0, device="that", revision="now"), ours) is None
+    assert why_stop(measure(10.0, device="this", revision="then"), ours) is None
 
 
 def test_a_trial_beside_other_programs_is_not_held_against_one_that_had_the_machine_to_itself():
-    busy = shown(10.0, telemetry={"others_cpu_percent": 60.0, "allowed_cpus": 2.0})
+    busy = measure(10.0, telemetry={"others_cpu_percent": 60.0, "allowed_cpus": 2.0})
     assert why_stop(busy, AHEAD) is None
     as_busy = replace(AHEAD.rivals[0], others=0.27)
     assert why_stop(busy, Threshold(rivals=(as_busy,))) is not None
@@ -96,9 +96,9 @@ def test_a_trial_beside_other_programs_is_not_held_against_one_that_had_the_mach
 
 
 def test_too_few_steps_say_nothing():
-    assert why_stop(shown(10.0, steps=7), AHEAD) is None
-    assert why_stop(shown(10.0, half_width=None), AHEAD) is None
-    assert why_stop(shown(), AHEAD) is None
+    assert why_stop(measure(10.0, steps=7), AHEAD) is None
+    assert why_stop(measure(10.0, half_width=None), AHEAD) is None
+    assert why_stop(measure(), AHEAD) is None
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -106,58 +106,58 @@ def test_what_is_slower_than_a_stopped_trial_is_stopped_too(seed):
     rng = random.Random(seed)
     threshold = replace(AHEAD, drift=rng.uniform(0, 0.1))
     speeds = sorted(rng.uniform(50, 110) for _ in range(10))
-    stopped = [why_stop(shown(speed), threshold) is not None for speed in speeds]
+    stopped = [why_stop(measure(speed), threshold) is not None for speed in speeds]
     assert stopped == sorted(stopped, reverse=True)
 
 
 def test_a_quality_that_is_clearly_not_kept_stops_a_trial():
     threshold = Threshold(curve=BASELINE, keep=0.95, noise=0.02)
     reason = "quality 0.1000 after 200 samples, where the baseline has 0.2000"
-    assert why_stop(shown(curve=[0.05, 0.1]), threshold) == reason
-    assert why_stop(shown(curve=[0.05]), threshold) is None
-    assert why_stop(shown(curve=[0.05, 0.19]), threshold) is None
+    assert why_stop(measure(curve=[0.05, 0.1]), threshold) == reason
+    assert why_stop(measure(curve=[0.05]), threshold) is None
+    assert why_stop(measure(curve=[0.05, 0.19]), threshold) is None
 
 
 def test_qualities_are_compared_at_equal_shares_of_a_training():
-    """Half as long, it is after 100 samples where the baseline is after 200."""
+    """A trial half as long has after 100 samples the baseline's progress after 200."""
     threshold = Threshold(samples=WHOLE, curve=BASELINE, keep=0.95, noise=0.02)
     reason = "quality 0.1000 after 200 samples, where the baseline has 0.4000"
-    assert why_stop(shown(curve=[0.05, 0.1]), threshold, samples=200) == reason
-    assert why_stop(shown(curve=[0.2, 0.4]), threshold, samples=200) is None
-    assert why_stop(shown(curve=[0.05, 0.1, 0.15, 0.2]), threshold, samples=800) is None
+    assert why_stop(measure(curve=[0.05, 0.1]), threshold, samples=200) == reason
+    assert why_stop(measure(curve=[0.2, 0.4]), threshold, samples=200) is None
+    assert why_stop(measure(curve=[0.05, 0.1, 0.15, 0.2]), threshold, samples=800) is None
 
 
 def test_what_is_kept_is_a_share_of_what_was_gained():
-    """Of 0.9 that was 0.89 before the first step, 0.895 is half."""
+    """From 0.89 before the first step to 0.9, 0.895 is half of the gain."""
     threshold = Threshold(samples=200, curve=curve_of([0.895, 0.9]), keep=0.95, noise=0.02)
-    assert why_stop(shown(curve=[0.89, 0.895]), threshold, samples=200) is None
-    assert why_stop(shown(curve=[0.89, 0.895]), replace(threshold, start=0.89), samples=200) is not None
+    assert why_stop(measure(curve=[0.89, 0.895]), threshold, samples=200) is None
+    assert why_stop(measure(curve=[0.89, 0.895]), replace(threshold, start=0.89), samples=200) is not None
 
 
 def test_as_long_as_the_noise_is_unknown_no_quality_stops_a_trial():
     threshold = Threshold(curve=BASELINE, keep=0.95, noise=None)
-    assert why_stop(shown(curve=[0.0, 0.0, 0.0]), threshold) is None
+    assert why_stop(measure(curve=[0.0, 0.0, 0.0]), threshold) is None
 
 
 def test_of_a_front_a_slower_trial_goes_on_as_long_as_its_quality_may_make_up_for_it():
     front = Threshold(rivals=(Rival(3, 100.0, shared=False, samples=WHOLE, curve=BASELINE),), noise=0.02)
-    assert why_stop(shown(50.0, curve=[0.1, 0.2]), front) is None
-    assert why_stop(shown(50.0), front) is None
-    assert "trial 3 has 100.0" in why_stop(shown(50.0, curve=[0.05, 0.1]), front)
-    assert why_stop(shown(150.0, curve=[0.05, 0.1]), front) is None
+    assert why_stop(measure(50.0, curve=[0.1, 0.2]), front) is None
+    assert why_stop(measure(50.0), front) is None
+    assert "trial 3 has 100.0" in why_stop(measure(50.0, curve=[0.05, 0.1]), front)
+    assert why_stop(measure(150.0, curve=[0.05, 0.1]), front) is None
 
 
 def test_a_trial_that_trains_longer_than_the_best_took_to_the_target_is_stopped():
     threshold = Threshold(rivals=(SOONER,), drift=0.1)
-    assert why_stop(shown(10.0, samples=360), threshold) is None, "36 s: within the drift"
+    assert why_stop(measure(10.0, samples=360), threshold) is None, "36 s: within the drift"
     reason = "has trained for 37 s; trial 3 reached the target in 30 s"
-    assert why_stop(shown(10.0, samples=370), threshold) == reason
-    assert why_stop(shown(None, samples=370), threshold) is None
+    assert why_stop(measure(10.0, samples=370), threshold) == reason
+    assert why_stop(measure(None, samples=370), threshold) is None
 
 
 def test_for_a_target_nobody_is_stopped_for_its_speed():
-    """Who is slower may need fewer samples."""
-    assert why_stop(shown(10.0, samples=10), Threshold(rivals=(SOONER,))) is None
+    """A slower trial may need fewer samples."""
+    assert why_stop(measure(10.0, samples=10), Threshold(rivals=(SOONER,))) is None
 
 
 @pytest.mark.parametrize("change", [{"shared": True}, {"device": "that"}, {"revision": "then"}])
@@ -165,8 +165,8 @@ def test_seconds_to_the_target_are_never_compared_between_devices_code_or_compan
     """A slower kind of device takes longer to the same target, whatever the settings are."""
     like = {"shared": False, "device": "this", "revision": "now"}
     threshold = Threshold(rivals=(replace(SOONER, origin=("this", "now")),))
-    assert why_stop(shown(10.0, samples=370, **like), threshold) is not None
-    assert why_stop(shown(10.0, samples=370, **like | change), threshold) is None
+    assert why_stop(measure(10.0, samples=370, **like), threshold) is not None
+    assert why_stop(measure(10.0, samples=370, **like | change), threshold) is None
 
 
 def rivals(threshold):
@@ -174,7 +174,7 @@ def rivals(threshold):
 
 
 def test_before_anything_has_completed_nothing_is_stopped(space):
-    assert why_stop(shown(1.0, curve=[0.0, 0.0]), stopping.threshold(History([], space))) is None
+    assert why_stop(measure(1.0, curve=[0.0, 0.0]), stopping.threshold(History([], space))) is None
 
 
 def test_the_rival_is_the_best_that_qualifies_by_what_it_surely_reaches(make_trial, space):
@@ -254,9 +254,9 @@ def test_who_is_stopped_for_a_loss_reads_it_with_its_own_sign_and_unit():
         noise=0.02,
         metric=Metric("loss", minimize=True, unit="tokens"),
     )
-    why = why_stop(shown(curve=[-4.4, -3.3]), threshold)
+    why = why_stop(measure(curve=[-4.4, -3.3]), threshold)
     assert why == "quality 3.3000 after 200 tokens, where the baseline has 3.0000"
-    assert why_stop(shown(98.0), threshold) == "at most 99.0 tokens/s; trial 3 has 100.0"
+    assert why_stop(measure(98.0), threshold) == "at most 99.0 tokens/s; trial 3 has 100.0"
 
 
 def test_an_absolute_slack_is_the_share_that_it_is_of_the_baselines_end(make_trial, space):

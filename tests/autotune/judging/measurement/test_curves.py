@@ -1,4 +1,4 @@
-"""Quality over samples: runs are compared where they have seen as much."""
+"""Quality over samples: runs are compared after the same number of samples."""
 
 import math
 from dataclasses import replace
@@ -122,7 +122,7 @@ def test_a_trial_ends_with_the_mean_of_its_last_quarter_of_evaluations():
         ([0.1, 0.1, 0.4, 0.1], 100 * 8 / 3),
     ],
 )
-def test_a_target_is_reached_where_two_evaluations_in_a_row_are_there_on_average(qualities, samples):
+def test_a_target_is_reached_if_two_evaluations_in_a_row_are_there_on_average(qualities, samples):
     assert curves.reached(curve_of(qualities), 0.2) == (samples and pytest.approx(samples))
 
 
@@ -160,7 +160,7 @@ def test_the_higher_the_target_the_later():
         ([-1.0, -1.0, -1.9, -1.9], {"chance": -2.0}, False),
     ],
 )
-def test_a_model_has_learnt_where_two_evaluations_in_a_row_are_clearly_above_chance(qualities, said, learnt):
+def test_a_model_has_learnt_if_two_evaluations_in_a_row_are_clearly_above_chance(qualities, said, learnt):
     assert curves.has_learnt(curve_of(qualities, **said), fewest=4) is learnt
 
 

@@ -58,7 +58,7 @@ def test_settings_that_are_as_fast_have_the_factor_of_the_one_that_has_raced(mak
     assert value(history.factor(timed(make_trial, 4, 11, learning_rate=2.0))) == 1.0, "as the baseline"
 
 
-def test_what_ran_beside_others_is_held_against_a_baseline_that_did(make_trial, held):
+def test_what_ran_alongside_others_is_held_against_a_baseline_that_did(make_trial, held):
     trials = [
         timed(make_trial, 0, 8, shared=True),
         timed(make_trial, 1, 24, x=1, shared=True),

@@ -16,7 +16,7 @@ from autotune.judging.measurement.meter import (
 
 
 def feed(meter, seconds, samples_per_step=8, start_s=0.0, first=0):
-    """Feeds training records that take `seconds` each; returns where clock and samples stand."""
+    """Feeds training records that take `seconds` each; returns the clock and the samples after them."""
     at_s, samples = start_s, first
     for duration in seconds:
         at_s += duration
@@ -156,7 +156,7 @@ def test_a_recent_step_is_the_median_of_the_last_ones():
 
 
 def stamps(*seconds, evaluations=()):
-    """Records at those moments, of 8 samples more each but where an evaluation is."""
+    """Returns records at those times, each of 8 more samples unless it is an evaluation."""
     found, samples = [], 0
     for at_s in seconds:
         samples += 0 if at_s in evaluations else 8

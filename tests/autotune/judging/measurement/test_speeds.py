@@ -25,7 +25,7 @@ def test_figures_of_the_same_settings_are_pooled_by_how_long_they_were_measured(
     assert figure.half_width_per_s == pytest.approx(2.0), "half of what they lie apart"
 
 
-def test_where_figures_agree_the_interval_is_the_steps_own_and_narrows(make_trial):
+def test_if_figures_agree_the_interval_is_the_steps_own_and_narrows(make_trial):
     same = [measured(make_trial(n), 10.0, 0.4, 5.0) for n in range(4)]
     assert pooled(same).half_width_per_s == pytest.approx(0.2)
 
@@ -45,14 +45,14 @@ def test_a_pooled_figure_lies_among_those_that_it_is_of(make_trial, seed):
 def test_the_learning_rate_and_the_seed_make_no_other_settings(make_trial):
     first = make_trial(1, 10, half_width=0.1, learning_rate=1e-3, seed=1)
     second = make_trial(2, 12, half_width=0.1, learning_rate=2e-3, seed=2)
-    assert Speeds([first, second]).of(first).samples_per_s == pytest.approx(11)
+    assert Speeds([first, second]).pooled_throughput(first).samples_per_s == pytest.approx(11)
     other = make_trial(3, 50, half_width=0.1, micro_batch_size=32)
-    assert Speeds([first, other]).of(first).samples_per_s == 10
+    assert Speeds([first, other]).pooled_throughput(first).samples_per_s == 10
 
 
 def test_one_is_not_true(make_trial):
     numbers = [make_trial(n, 10 * n, half_width=0.1, compile=value) for n, value in ((1, 1), (2, True))]
-    assert Speeds(numbers).of(numbers[0]).samples_per_s == 10
+    assert Speeds(numbers).pooled_throughput(numbers[0]).samples_per_s == 10
 
 
 @pytest.mark.parametrize("changes", [{"shared": True}, {"device": "another"}, {"revision": "newer"}])
@@ -60,8 +60,8 @@ def test_other_circumstances_are_never_pooled(make_trial, changes):
     alone = make_trial(1, 10, half_width=0.1)
     other = changed(make_trial(2, 20, half_width=0.1), **changes)
     speeds = Speeds([alone, other])
-    assert speeds.of(alone).samples_per_s == 10
-    assert speeds.of(other).samples_per_s == 20
+    assert speeds.pooled_throughput(alone).samples_per_s == 10
+    assert speeds.pooled_throughput(other).samples_per_s == 20
     assert speeds.drift == 0
     assert speeds.disagreements() == []
 
@@ -69,17 +69,17 @@ def test_other_circumstances_are_never_pooled(make_trial, changes):
 def test_a_figure_of_too_few_steps_stands_for_itself_alone(make_trial):
     sure, unsure = make_trial(1, 10, half_width=0.1), make_trial(2, 20)
     speeds = Speeds([sure, unsure])
-    assert speeds.of(sure).samples_per_s == 10
-    assert speeds.of(make_trial(3, 30, micro_batch_size=2)).samples_per_s == 30
-    assert speeds.of(make_trial(4, micro_batch_size=2)) is None
+    assert speeds.pooled_throughput(sure).samples_per_s == 10
+    assert speeds.pooled_throughput(make_trial(3, 30, micro_batch_size=2)).samples_per_s == 30
+    assert speeds.pooled_throughput(make_trial(4, micro_batch_size=2)) is None
 
 
 def test_what_is_known_of_a_configuration_that_was_not_run_itself(make_trial):
     ran = make_trial(1, 10, half_width=0.1, learning_rate=1e-3)
     speeds = Speeds([ran])
-    assert speeds.known({**ran.config, "learning_rate": 5e-3}, like=ran).samples_per_s == 10
-    assert speeds.known({**ran.config, "precision": "bf16"}, like=ran) is None
-    assert speeds.known(ran.config, like=changed(ran, shared=True)) is None
+    assert speeds.throughput_like({**ran.config, "learning_rate": 5e-3}, like=ran).samples_per_s == 10
+    assert speeds.throughput_like({**ran.config, "precision": "bf16"}, like=ran) is None
+    assert speeds.throughput_like(ran.config, like=changed(ran, shared=True)) is None
 
 
 def test_the_drift_is_that_between_measurements_of_the_same_settings(make_trial):
