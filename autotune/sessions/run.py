@@ -122,7 +122,7 @@ def _search(setup: Setup, study: optuna.Study, shows: Screen, held: Held) -> Sea
         SearchOptions(
             seed=setup.options.seed,
             memory_limit_bytes=setup.memory_limit_bytes,
-            earlier=_earlier(setup, shows),
+            earlier=earlier_trials(setup, shows),
         ),
         Environment(
             verdict_of=session.verdict_of,
@@ -136,7 +136,7 @@ def _search(setup: Setup, study: optuna.Study, shows: Screen, held: Held) -> Sea
     return running
 
 
-def _earlier(setup: Setup, shows: Screen) -> list[Trial]:
+def earlier_trials(setup: Setup, shows: Screen) -> list[Trial]:
     """Returns the trials to warm-start from; none, with a note, if they are gone or no longer comparable."""
     if (warm_start := setup.options.warm_start) is None:
         return []

@@ -49,8 +49,6 @@ def search(asked: SearchRequest) -> int:
         prepare.warm_start(Session.open(Path(options.warm_start)), facts, workload.places)
     notes += [*here.notes, *_warnings(asked.address), *_demonstration(asked, found)]
     opened = Session.create(root, space, options, facts)
-    if found_space is not None:
-        files.write_whole(root / "space.yaml", found_space)
     with opened.lock() as held:
         return supervise(Job(opened, root, space, workload, found, held, notes, as_json=asked.as_json))
 

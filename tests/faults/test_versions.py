@@ -4,15 +4,18 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from autotune import __main__ as cli
 from autotune.core.errors import InputError
+from autotune.sessions import run as run_of_a_session
 from autotune.storage import provenance
 from autotune.storage.store import FORMAT, Session
 from autotune.system.telemetry import hardware
+from autotune.trials.setup import Setup
 from autotune.workloads import registry
 from r2gen import synthetic
 from tests.endings import ENDED
@@ -228,27 +231,17 @@ def test_how_long_the_whole_training_is_does_not_change_what_is_measured(facts):
         ),
     ],
 )
-def test_a_session_goes_on_without_what_it_has_learnt_from(run, tmp_path, monkeypatch, happens, said):
-    learnt = []
-
-    def note(running, *_):
-        learnt.extend(running._options.earlier)
-
-    monkeypatch.setattr("autotune.engines.engine.run", note)  # everything of a resumed search but its trials
+def test_a_session_goes_on_without_what_it_has_learnt_from(tmp_path, happens, said):
     place, earlier = (as_if_here(kept("format-2", tmp_path / name)) for name in ("s", "earlier"))
-    edit(place, lambda info: info["options"].update(warm_start=str(earlier), wandb="off"))
+    edit(place, lambda info: info["options"].update(warm_start=str(earlier)))
     happens(earlier)
-    code, out, err = run("resume", "s")
-    assert (code in ENDED, err) == (True, ""), err
-    told = [
-        line for line in out.splitlines() if "nothing is learnt from the earlier session any more" in line
-    ]
-    assert (len(told), bool(learnt)) == ((0, True) if said is None else (1, False))
-    assert (
-        said is None
-        or f"--warm-start {earlier}: {said}" in told[0]
-        or f"session {earlier}: {said}" in told[0]
-    )
+    session = Session.open(place)
+    notes = SimpleNamespace(lines=[])
+    notes.note = notes.lines.append
+    setup = Setup(session, session.space(), registry.named(session.space().workload), hardware())
+    learnt = run_of_a_session.earlier_trials(setup, notes)
+    assert (len(notes.lines), bool(learnt)) == ((0, True) if said is None else (1, False))
+    assert said is None or notes.lines[0].endswith(said) or f": {said}" in notes.lines[0]
 
 
 def test_data_may_move_and_may_not_change(tmp_path):
