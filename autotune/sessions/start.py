@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from autotune.core import files, secrecy
+from autotune.core import secrecy
 from autotune.core.errors import InputError
 from autotune.sessions import epoch_size, gpus, import_room, option_values, prepare, probing
 from autotune.sessions.gpus import Usable
@@ -40,7 +40,6 @@ def search(asked: SearchRequest) -> int:
     option_values.require_options(overrides, {"select": "--promise"} if asked.promise else {})
     with _given_space(asked, found) as given:
         space, workload, notes = prepared(asked, prepare.read_space(given, overrides), given, here)
-        found_space = files.read(given) if isinstance(given, Path) and _is_probed(asked) else None
     if asked.address is None:
         settings = configurations.for_workload(space, space.baseline)
         import_room.require(asked.memory_limit, workload, settings, here.gpus_per_trial)
