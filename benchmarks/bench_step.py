@@ -186,7 +186,7 @@ def configurations(base: dict[str, Any], names: Sequence[str], *, compiled: bool
                 settings = {"precision": name, "compile": mode, "channels_last": channels_last}
                 config = parse({**base, **settings})
                 try:
-                    precision.check(config)
+                    precision.check(config, precision.capability())
                 except InputError:
                     continue
                 yield config

@@ -45,7 +45,7 @@ def train(settings: dict[str, Any], steps: int, workdir: Path) -> tuple[list[flo
 
 def usable(settings: dict[str, Any]) -> bool:
     try:
-        precision.check(parse(settings))
+        precision.check(parse(settings), precision.capability())
     except InputError:
         return False
     return True

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from r2gen.config import Config
-from r2gen.layers import ATTENTION_DROPOUT, Attention, LayerNorm
+from r2gen.layers import Attention, LayerNorm
 from r2gen.memory import ConditionalLayerNorm, RelationalMemory
 from r2gen.model import R2Gen
 
@@ -61,7 +61,7 @@ def attention(module: Attention, query: Tensor, key: Tensor, value: Tensor, mask
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
     if mask is not None:
         scores = scores.masked_fill(~mask.unsqueeze(1), -1e9)
-    weights = nn.functional.dropout(scores.softmax(-1), ATTENTION_DROPOUT, module.training)
+    weights = nn.functional.dropout(scores.softmax(-1), module.dropout, module.training)
     read = (weights @ value).transpose(1, 2).contiguous().view(batch, -1, heads * query.size(-1))
     out: Tensor = module.linears[3](read)
     return out

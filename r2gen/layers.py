@@ -42,7 +42,7 @@ class Attention(nn.Module):
 
     def __init__(self, d_model: int, heads: int) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.dropout = heads, ATTENTION_DROPOUT
         self.linears = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(4))  # query, key, value, out
 
     def forward(
@@ -63,7 +63,7 @@ class Attention(nn.Module):
         packing: Packing | None = None,
     ) -> Tensor:
         """Attends from a `query` [B, heads, T, d / heads]; returns [B, T, d] or packed."""
-        dropout = ATTENTION_DROPOUT if self.training else 0.0
+        dropout = self.dropout if self.training else 0.0
         read = F.scaled_dot_product_attention(query, *keys_values, attn_mask=mask, dropout_p=dropout)
         read = read.transpose(1, 2).flatten(2)
         out: Tensor = self.linears[3](packing.pack(read) if packing else read)

@@ -18,14 +18,18 @@ def device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def check(config: Config) -> None:
-    """Raises InputError if this machine cannot train in the configured precision."""
+def capability() -> tuple[int, int] | None:
+    """Returns the compute capability of the GPU; None without one."""
+    return torch.cuda.get_device_capability() if torch.cuda.is_available() else None
+
+
+def check(config: Config, capability: tuple[int, int] | None) -> None:
+    """Raises InputError if a GPU of this capability, or the CPU, cannot train in the configured precision."""
     name = config.precision
-    if name in {"fp32", "torch-default"} or (name == "bf16" and device().type == "cpu"):
+    if name in {"fp32", "torch-default"} or (name == "bf16" and capability is None):
         return
-    if device().type == "cpu":
+    if capability is None:
         raise InputError(f"precision {name}: needs a CUDA device; fp32, torch-default and bf16 run here")
-    capability = torch.cuda.get_device_capability()
     if capability < _NEEDS[name]:
         needed, available = (".".join(map(str, c)) for c in (_NEEDS[name], capability))
         raise InputError(f"precision {name}: needs compute capability {needed}, this device has {available}")

@@ -34,6 +34,13 @@ _SHORT_SHARE = 0.05  # of a GPU's memory: libraries request more than that at on
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Returns True if `error` says that the device or the host ran out of memory."""
+    return is_recognised(error, _is_gpu_full, host.is_limited)
+
+
+def is_recognised(
+    error: BaseException, is_gpu_full: Callable[[], bool], is_limited: Callable[[], bool]
+) -> bool:
+    """Returns True if `error` says so by itself, or suggests it and the GPU is full, or memory is limited."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     if not isinstance(error, (RuntimeError, SystemError)):
@@ -41,8 +48,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     text = str(error)
     return (
         _TEXT.search(text) is not None
-        or (_TEXT_ON_A_FULL_GPU.search(text) is not None and _is_gpu_full())
-        or (_TEXT_UNDER_A_LIMIT.search(text) is not None and host.is_limited())
+        or (_TEXT_ON_A_FULL_GPU.search(text) is not None and is_gpu_full())
+        or (_TEXT_UNDER_A_LIMIT.search(text) is not None and is_limited())
     )
 
 

@@ -90,7 +90,7 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
     finite.
     """
     parsed = parse(config)
-    precision.check(parsed)
+    precision.check(parsed, precision.capability())
     require_shared_memory(parsed)
     if precision.device().type == "cpu":
         tune_allocator()

@@ -8,10 +8,10 @@ import torch
 
 from autotune.sessions import prepare
 from autotune.space import configurations
-from r2gen import layers
 from r2gen.config import Config
 from r2gen.model import R2Gen, loss_sum
 from r2gen.packing import Packing
+from tests.tiny_r2gen import attend_without_dropout
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 TINY = {
@@ -42,8 +42,6 @@ def plain(monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
     import plain
 
-    monkeypatch.setattr(layers, "ATTENTION_DROPOUT", 0.0)
-    monkeypatch.setattr(plain, "ATTENTION_DROPOUT", 0.0)
     yield plain
     sys.modules.pop("plain")
 
@@ -51,6 +49,7 @@ def plain(monkeypatch):
 def test_the_plain_training_step_has_our_loss_and_our_gradients(plain):
     torch.manual_seed(0)
     model = R2Gen(Config(data="none", **TINY), 20).double()
+    attend_without_dropout(model)
     images, targets = torch.randn(3, 2, 3, 64, 64).double(), torch.randint(1, 20, (3, 9))
     targets[:, 0] = 0
     targets[0, 5:] = targets[1, 2:] = 0

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from r2gen import layers
 from r2gen.compiling import compiled
 from r2gen.config import Config
 from r2gen.data import padded
 from r2gen.model import R2Gen
 from r2gen.packing import Packing, lengths
+from tests.tiny_r2gen import attend_without_dropout
 
 from .golden import tiny
 
@@ -26,7 +26,6 @@ def _without_code(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return compiler(model, backend="eager", **options)
 
     monkeypatch.setattr(torch, "compile", traced)
-    monkeypatch.setattr(layers, "ATTENTION_DROPOUT", 0.0)
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
@@ -55,6 +54,7 @@ def _batch(config: Config, words: list[int]) -> tuple[Tensor, Tensor, Packing]:
 def test_one_program_serves_reports_and_batches_of_every_size(settings: dict[str, Any]) -> None:
     config = tiny(compile="default", micro_batch_size=4, dropout=0.0, drop_prob_lm=0.0, **settings)
     model = R2Gen(config, 20).train()
+    attend_without_dropout(model)
     forward = compiled(model, config)
     forward(*_batch(config, [9, 7, 5, 3]))
     with torch.compiler.set_stance("fail_on_recompile"):

@@ -4,19 +4,21 @@ import pytest
 import torch
 from torch.nn import functional
 
-from r2gen import layers
 from r2gen.model import EncoderDecoder, R2Gen, loss_sum, together
 from r2gen.packing import Packing, lengths
 from r2gen.visual import folded
+from tests.tiny_r2gen import attend_without_dropout
 
 from .golden import GOLDEN, RECORDING, tiny
 
 
-@pytest.fixture
-def still(monkeypatch):
-    """Settings without any dropout, for comparing training runs."""
-    monkeypatch.setattr(layers, "ATTENTION_DROPOUT", 0.0)
-    return {"dropout": 0.0, "drop_prob_lm": 0.0}
+def still(model):
+    """Returns `model` without any dropout, for comparing training runs."""
+    attend_without_dropout(model)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    return model
 
 
 def batch(studies=2, length=9, size=64):
@@ -119,10 +121,9 @@ def test_the_loss_counts_the_end_of_a_report_and_not_the_padding_behind_it():
     assert loss_sum(log_probs, targets).item() == pytest.approx(9 - 1 + 7)
 
 
-def test_the_gradient_of_a_batch_is_the_sum_over_its_halves(still):
+def test_the_gradient_of_a_batch_is_the_sum_over_its_halves():
     """Gradient accumulation relies on it. Without batch norm, whose statistics depend on the batch."""
-    config = tiny(**still)
-    decoder = EncoderDecoder(config, 12, 20)
+    decoder = still(EncoderDecoder(tiny(), 12, 20))
     patches = torch.randn(4, 5, 12)
     targets = torch.cat([batch()[1], batch()[1].flip(0)])
     whole = loss_sum(decoder(patches, targets), targets)
@@ -163,10 +164,10 @@ def test_a_frozen_extractor_has_the_features_of_training_in_every_precision():
             assert torch.equal(encoded, model.encode(features))
 
 
-def test_activation_checkpointing_changes_no_gradient(still):
+def test_activation_checkpointing_changes_no_gradient():
     images, targets = batch()
-    plain = gradients(build(**still), images, targets)
-    saving = gradients(build(**still, activation_checkpointing=True), images, targets)
+    plain = gradients(still(build()), images, targets)
+    saving = gradients(still(build(activation_checkpointing=True)), images, targets)
     assert_same(saving, plain, bound=1e-6)
 
 
@@ -190,17 +191,17 @@ def test_attention_dropout_does_not_depend_on_the_setting():
 
 
 @pytest.mark.parametrize("setting", ["dropout", "drop_prob_lm"])
-def test_dropout_settings_are_honoured(monkeypatch, setting):
-    monkeypatch.setattr(layers, "ATTENTION_DROPOUT", 0.0)
+def test_dropout_settings_are_honoured(setting):
     images, targets = batch()
     for share, same in ((0.0, True), (0.5, False)):
         model = build(**{"dropout": 0.0, "drop_prob_lm": 0.0, setting: share})
+        attend_without_dropout(model)
         model.visual_extractor.eval()
         assert torch.equal(model(images, targets), model(images, targets)) is same
 
 
-def test_the_memory_and_the_decoder_draw_their_own_dropout(still):
-    model = EncoderDecoder(tiny(**{**still, "dropout": 0.5}), 12, 20)
+def test_the_memory_and_the_decoder_draw_their_own_dropout():
+    model = EncoderDecoder(tiny(dropout=0.5, drop_prob_lm=0.0), 12, 20)
     seen = {}
     model.model.rm.register_forward_pre_hook(lambda _, inputs: seen.update(memory=inputs[0]))
     model.model.decoder.register_forward_pre_hook(lambda _, inputs: seen.update(decoder=inputs[0]))
@@ -208,9 +209,9 @@ def test_the_memory_and_the_decoder_draw_their_own_dropout(still):
     assert not torch.equal(seen["memory"] == 0, seen["decoder"] == 0)
 
 
-def test_leaving_padding_out_changes_neither_loss_nor_gradients(still):
+def test_leaving_padding_out_changes_neither_loss_nor_gradients():
     torch.manual_seed(0)
-    decoder = EncoderDecoder(tiny(**still), 12, 20).double()
+    decoder = still(EncoderDecoder(tiny(), 12, 20)).double()
     patches, targets = torch.randn(4, 5, 12).double(), torch.randint(1, 21, (4, 9))
     targets[:, 0] = 0
     for row, length in enumerate((9, 3, 6, 1)):
@@ -226,10 +227,9 @@ def test_leaving_padding_out_changes_neither_loss_nor_gradients(still):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_autocast_trains_close_to_full_precision(still, dtype):
-    config = tiny(**still)
+def test_autocast_trains_close_to_full_precision(dtype):
     torch.manual_seed(0)
-    decoder = EncoderDecoder(config, 12, 20)
+    decoder = still(EncoderDecoder(tiny(), 12, 20))
     patches, targets = torch.randn(2, 5, 12), batch()[1]
     expected = decoder(patches, targets)
     with torch.autocast("cpu", dtype=dtype):
@@ -251,9 +251,9 @@ def test_views_in_one_call_share_their_statistics():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # from the compiler
-def test_unrolled_the_whole_step_is_one_program(still):
+def test_unrolled_the_whole_step_is_one_program():
     """CUDA graphs need a program without breaks, and with the same loss."""
-    decoder = EncoderDecoder(tiny(**still), 12, 20)
+    decoder = still(EncoderDecoder(tiny(), 12, 20))
     patches, targets = torch.randn(2, 5, 12), batch(length=5)[1]
     packing = Packing.full(targets[:, :-1]).unrolled()
     torch._dynamo.reset()

@@ -16,7 +16,7 @@ from torch import Tensor
 from autotune.core.trial import Failure
 from autotune.trials import failures
 from autotune.trials.gpu_memory import GpuMemory
-from r2gen import checkpoint, features, host, layers, shortage, synthetic
+from r2gen import checkpoint, features, shortage, synthetic
 from r2gen.__main__ import main
 from r2gen.config import Config
 from r2gen.model import R2Gen
@@ -28,6 +28,7 @@ from tests.autotune.trials import test_failures as known
 from tests.autotune.trials import test_failures_evidence as evidence
 from tests.autotune.trials import test_failures_gpu as of_gpus
 from tests.r2gen.faults import change_models
+from tests.tiny_r2gen import attend_without_dropout
 
 pytestmark = pytest.mark.usefixtures("without_java")
 
@@ -90,12 +91,11 @@ def _is_of_a_computation(error: BaseException) -> bool:
 @pytest.mark.parametrize("gpu", [of_gpus.ENOUGH, of_gpus.SHORT], ids=["enough", "short"])
 @pytest.mark.parametrize("error", tuple(filter(_is_of_a_computation, KNOWN_TO_THE_TUNER)), ids=str)
 def test_trainer_and_tuner_recognise_the_same_out_of_memory_errors(
-    monkeypatch: pytest.MonkeyPatch, error: BaseException, gpu: GpuMemory, is_limited: bool
+    error: BaseException, gpu: GpuMemory, is_limited: bool
 ) -> None:
-    monkeypatch.setattr(shortage, "_is_gpu_full", lambda: gpu.is_short)
-    monkeypatch.setattr(host, "is_limited", lambda: is_limited)
     expected = failures.of_exception(error, capped=is_limited, gpu=gpu).failure is Failure.OOM
-    assert is_out_of_memory(error) is expected
+    found = shortage.is_recognised(error, is_gpu_full=lambda: gpu.is_short, is_limited=lambda: is_limited)
+    assert found is expected
 
 
 def _tried(batch: HalvedBatch, fitting: int, error: Exception) -> tuple[list[int], int]:
@@ -159,7 +159,7 @@ def small_memory(monkeypatch: pytest.MonkeyPatch) -> Fits:
 @pytest.fixture
 def _no_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also disables the dropout of attention, which no setting turns off."""
-    monkeypatch.setattr(layers, "ATTENTION_DROPOUT", 0.0)
+    change_models(monkeypatch, attend_without_dropout)
 
 
 def _losses(config: dict[str, Any], workdir: Path) -> list[float]:

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from r2gen import synthetic
 from r2gen.annotation import load_annotation
 from r2gen.config import Config
 from r2gen.findings import asserted
-from r2gen.synthetic import Findings, make, write_report
+from r2gen.synthetic import Findings, _frontal, make, write_report
 
 from .drawn_reports import REPORTS
 
@@ -60,35 +60,43 @@ def test_it_is_a_data_set_that_the_trainer_reads(tmp_path: Path, make_config: Ca
             assert (image.size, image.mode) == ((64, 64), "L")
 
 
-def test_it_is_made_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = make(tmp_path, STUDIES, 0, 64)
-    monkeypatch.setattr(synthetic, "_write", lambda *_: pytest.fail("made again"))
-    assert make(tmp_path, STUDIES, 0, 64) == first
+def test_it_is_made_only_once(tmp_path: Path) -> None:
+    assert _made(tmp_path) == _made(tmp_path)
 
 
-def test_a_failed_run_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(root: Path, *_: object) -> None:
-        (root / "images").mkdir()
+class _Drawn(dict[str, int]):
+    """The numbers of studies, which do something once they are about to be drawn."""
+
+    def __init__(self, studies: dict[str, int], before_drawing: Callable[[], object]) -> None:
+        super().__init__(studies)
+        self._steps = iter([lambda: None, before_drawing])  # the first look is for the name
+
+    def items(self) -> Any:
+        next(self._steps)()
+        return super().items()
+
+
+def test_a_failed_run_leaves_nothing(tmp_path: Path) -> None:
+    def cut_off() -> None:
+        [scratch] = tmp_path.iterdir()
+        (scratch / "images").mkdir()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(synthetic, "_write", fail)
     with pytest.raises(KeyboardInterrupt):
-        make(tmp_path, STUDIES, 0, 64)
+        make(tmp_path, _Drawn(STUDIES, cut_off), 0, 64)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_faster_processs_set_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = synthetic._write
-
-    def race(root: Path, *rest: object) -> None:
-        monkeypatch.setattr(synthetic, "_write", write)
-        make(tmp_path, STUDIES, 0, 64)
-        (root / "annotation.json").write_text("the slower one")
-
-    monkeypatch.setattr(synthetic, "_write", race)
-    root = make(tmp_path, STUDIES, 0, 64)
-    assert json.loads((root / "annotation.json").read_text()).keys() == STUDIES.keys()
+def test_a_faster_processs_set_is_used(tmp_path: Path) -> None:
+    faster: dict[str, int] = {}
+    root = make(tmp_path, _Drawn(STUDIES, lambda: faster.update(_made(tmp_path))), 0, 64)
+    assert _made(tmp_path) == faster
     assert list(tmp_path.iterdir()) == [root]
+
+
+def _made(directory: Path) -> dict[str, int]:
+    """Makes the set, and returns the inodes of its files."""
+    return {str(file): file.stat().st_ino for file in make(directory, STUDIES, 0, 64).rglob("*")}
 
 
 @pytest.mark.parametrize("shown", list(product([False, True], repeat=5)), ids=str)
@@ -114,8 +122,7 @@ def test_every_finding_is_visible(finding: str, seed: int) -> None:
     """Differs by far more than noise in the frontal view, all else being equal."""
     ill = replace(HEALTHY, **{finding: True})
     healthy, drawn = (
-        np.array(synthetic._frontal(findings, random.Random(seed), 96), dtype=int)
-        for findings in (HEALTHY, ill)
+        np.array(_frontal(findings, random.Random(seed), 96), dtype=int) for findings in (HEALTHY, ill)
     )
     assert np.abs(healthy - drawn).max() > 30
 

@@ -177,9 +177,8 @@ def test_page_and_plots_follow_the_scheme(browser, pages, scheme):
     browser.keep(f"rich-{scheme}")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_on_a_phone_nothing_but_tables_and_wide_plots_scrolls_sideways(browser, pages, name, scheme):
-    browser.look(NARROW, scheme).open_once(pages[name])
+def test_on_a_phone_nothing_but_tables_and_wide_plots_scrolls_sideways(browser, pages, name):
+    browser.look(NARROW).open_once(pages[name])
     browser.run("for (const d of document.querySelectorAll('details')) d.open = true")
     assert browser.run("return document.documentElement.scrollWidth") == NARROW
     outside = browser.run(
@@ -189,7 +188,7 @@ def test_on_a_phone_nothing_but_tables_and_wide_plots_scrolls_sideways(browser, 
     assert outside == []
     assert [plot for plot, (marks, _) in browser.drawn().items() if not marks] == []
     browser.run("for (const d of document.querySelectorAll('details')) d.open = false")
-    browser.keep(f"{name}-phone-{scheme}")
+    browser.keep(f"{name}-phone")
 
 
 def test_plots_are_as_wide_as_their_place(browser, pages):
