@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,14 +39,15 @@ class _Epoch:
 class Lines:
     """Prints a line per evaluation, one per epoch, and at most one a second for steps."""
 
-    def __init__(self) -> None:
-        self._shown_s = self._since_s = time.monotonic()
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._shown_s = self._since_s = clock()
         self._since_samples: int | None = None
         self._last: tuple[float, int] | None = None  # time and samples of the previous record
         self._epoch: _Epoch | None = None
 
     def record(self, record: Record) -> None:
-        now_s = time.monotonic()
+        now_s = self._clock()
         self._add(record, now_s)
         if "bleu_4" in record:
             _say(f"epoch {record['epoch']}, {record['samples']} samples: {_figures(record)}")

@@ -1,7 +1,7 @@
 """Shows a running search: a live picture on a terminal, otherwise one line per event, or JSON."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
@@ -27,8 +27,9 @@ _PROGRESS_S = 5.0  # between two events of a trial in the same phase
 class Screen:
     """Listens to a search and keeps what is shown of it. `begun` is the search before its first trial."""
 
-    def __init__(self, begun: Snapshot) -> None:
-        self._begun, self._begun_s = begun, time.monotonic()
+    def __init__(self, begun: Snapshot, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begun, self._begun_s = begun, clock()
         self._trials: dict[int, Trial] = {}
         self._running: dict[int, Running] = {}
         self._best, self.space = begun.best, begun.space
@@ -101,7 +102,7 @@ class Screen:
 
     def _spent_s(self) -> float:
         """The time that the search has taken so far, earlier runs of the session included."""
-        return self._begun.plan.spent_s + time.monotonic() - self._begun_s
+        return self._begun.plan.spent_s + self._clock() - self._begun_s
 
     def _left(self, spent_s: float) -> Remaining | None:
         """The estimate of the end: recomputed after every change, and now and then; else counted down."""
@@ -117,8 +118,10 @@ class Screen:
 class Lines(Screen):
     """Says what happens, one line an event."""
 
-    def __init__(self, console: Console, begun: Snapshot) -> None:
-        super().__init__(begun)
+    def __init__(
+        self, console: Console, begun: Snapshot, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(begun, clock)
         self._console = console
 
     def note(self, text: str) -> None:
@@ -178,8 +181,10 @@ class Picture(Lines):
 class Events(Screen):
     """Writes every event as a line of JSON."""
 
-    def __init__(self, console: Console, begun: Snapshot) -> None:
-        super().__init__(begun)
+    def __init__(
+        self, console: Console, begun: Snapshot, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(begun, clock)
         self._console = console
         self._told: dict[int, tuple[float, str]] = {}  # when a trial's progress was last shown, and its phase
 
@@ -201,7 +206,7 @@ class Events(Screen):
 
     def progress(self, trial: Trial, report: Report) -> None:
         super().progress(trial, report)
-        running, now_s = self._running[trial.number], time.monotonic()
+        running, now_s = self._running[trial.number], self._clock()
         told_s, phase = self._told.get(trial.number, (-_PROGRESS_S, ""))
         if running.phase != phase or now_s - told_s >= _PROGRESS_S:
             self._told[trial.number] = now_s, running.phase

@@ -39,19 +39,20 @@ class _Reading:
     clocks: Clocks
 
 
-def top() -> psutil.Process | None:
-    """Returns the root process of this search, its driver.
+def top(process: psutil.Process | None = None) -> psutil.Process | None:
+    """Returns the root process of the search that `process`, by default this one, belongs to: its driver.
 
     That is the process that started the guardian above this one; without guardian and Ray, this process. None
     in a cluster that the user named: there the search's processes have no common root.
     """
     is_in_cluster = False
-    for process in psutil.Process().parents():
+    process = process or psutil.Process()
+    for parent in process.parents():
         with suppress(psutil.Error):
-            if guardian.__file__ in process.cmdline():
-                return process.parent()
-            is_in_cluster |= process.name() == "raylet"
-    return None if is_in_cluster else psutil.Process()
+            if guardian.__file__ in parent.cmdline():
+                return parent.parent()
+            is_in_cluster |= parent.name() == "raylet"
+    return None if is_in_cluster else process
 
 
 class Others:

@@ -4,7 +4,7 @@ import os
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -41,7 +41,8 @@ class TrainingScreen:
     training is asked to stop, because a second signal may end this process before it can tidy up.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._standing: Standing | None = None
         self._said_s = float("-inf")
         self._view = LiveView(console, self._drawn) if live.is_possible(console) else None
@@ -68,8 +69,8 @@ class TrainingScreen:
     def stands(self, standing: Standing) -> None:
         """Takes the training's status, every second."""
         self._standing = standing
-        if self._view is None and time.monotonic() - self._said_s >= _SAY_EVERY_S:
-            self._said_s = time.monotonic()
+        if self._view is None and self._clock() - self._said_s >= _SAY_EVERY_S:
+            self._said_s = self._clock()
             self.say(messages.progress(standing))
 
     def stopping(self, text: str) -> None:

@@ -83,6 +83,7 @@ def run(
     hear: Callable[[Report], None],
     going_on: Callable[[Report, GoOn], None],
     is_stopping: Callable[[], bool],
+    wait: Callable[[float, Callable[[], bool]], None] | None = None,
 ) -> Report:
     """Runs a training to its end and returns its last report, with the outcome; `hear` gets every report.
 
@@ -107,7 +108,7 @@ def run(
             changes |= resumption.changes
             if resumption.changes:
                 tried = Tried(0, tried.samples)  # the smaller micro-batch has not been tried yet
-            _sleep(resumption.wait_s, is_stopping)
+            (wait or _sleep)(resumption.wait_s, is_stopping)
         if is_stopping():  # whatever ended the attempt, it can be resumed later
             return replace(last, outcome=Outcome(Status.INTERRUPTED, reason=outcome.reason))
 

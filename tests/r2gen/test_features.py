@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from r2gen import cache, checkpoint, visual
+from r2gen import cache, checkpoint
 from r2gen.__main__ import main
 from r2gen.errors import BadImageError
 from r2gen.train import fit
 from tests import forked
-from tests.r2gen.faults import cut_short
+from tests.r2gen.faults import change_models, cut_short
 
 Records = list[dict[str, Any]]
 
@@ -65,7 +65,11 @@ def test_features_are_computed_once(
 ) -> None:
     list(fit(frozen, tmp_path / "one"))
     assert len(list(home.glob("features-*/"))) == 2  # of the training and the validation split
-    monkeypatch.setattr(visual.VisualExtractor, "forward", None)  # any further call would fail
+
+    def refuse(*_: object) -> None:
+        pytest.fail("features are computed again")
+
+    change_models(monkeypatch, lambda model: model.visual_extractor.register_forward_pre_hook(refuse))
     list(fit(frozen, tmp_path / "two"))
 
 

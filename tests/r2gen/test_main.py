@@ -15,10 +15,12 @@ import pytest
 import torch
 import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch import nn
 
-from r2gen import checkpoint, evaluate, metrics, train
+from r2gen import checkpoint, evaluate, metrics
 from r2gen.__main__ import main
 from r2gen.findings import asserted
+from r2gen.model import R2Gen
 from tests import forked
 from tests.forked import Forked
 from tests.r2gen.compared.written import entry
@@ -113,14 +115,18 @@ def test_the_same_command_resumes_at_the_checkpoint(  # noqa: PLR0917 - fixtures
     samples: int,
 ) -> None:
     """Stopped in an evaluation after two bad steps: before more of them, and after the last one."""
-    change_models(monkeypatch, lambda model: spoil(model, {2, 3}))
-    evaluated = train.evaluate
 
-    def stopped(*given: Any) -> dict[str, Any]:
-        os.kill(os.getpid(), signal.SIGTERM)
-        return evaluated(*given)
+    def change(model: R2Gen) -> None:
+        spoil(model, {2, 3})
+        model.visual_extractor.register_forward_pre_hook(stop_in_evaluation)
 
-    monkeypatch.setattr(train, "evaluate", stopped)
+    signals = iter([signal.SIGTERM])
+
+    def stop_in_evaluation(extractor: nn.Module, _: object) -> None:
+        if not extractor.training and (number := next(signals, None)):
+            os.kill(os.getpid(), number)
+
+    change_models(monkeypatch, change)
     assert main(_train(write(epochs=epochs, checkpoint_every_steps=1), tmp_path / "run")) == 143
     said = capsys.readouterr().out.splitlines()[-1]
     assert said == f"stopped after 10 samples; the same command continues {where}"

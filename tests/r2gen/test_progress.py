@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from r2gen import progress
 from r2gen.progress import Lines
 
 
@@ -20,10 +19,8 @@ class _Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
-    clock = _Clock()
-    monkeypatch.setattr(progress, "time", clock)
-    return clock
+def clock() -> _Clock:
+    return _Clock()
 
 
 def _step(samples: int, loss: float, epoch: int = 1) -> dict[str, Any]:
@@ -46,7 +43,7 @@ def _evaluation(samples: int, epoch: int = 1) -> dict[str, Any]:
 def test_an_epoch_is_summed_up_without_its_evaluations_and_without_getting_ready(
     clock: _Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = Lines()
+    lines = Lines(clock.monotonic)
     for seconds, record in (
         (50.0, _step(4, 3.0)),
         (0.5, _step(8, math.nan)),
@@ -66,7 +63,7 @@ def test_an_epoch_is_summed_up_without_its_evaluations_and_without_getting_ready
 
 def test_an_epoch_without_a_step_here_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """A resumed run begins with its last evaluation."""
-    lines = Lines()
+    lines = Lines(clock.monotonic)
     lines.record(_evaluation(12))
     lines.record(_step(16, 1.0, epoch=2))
     lines.end_epoch()
@@ -74,7 +71,7 @@ def test_an_epoch_without_a_step_here_is_not_printed(capsys: pytest.CaptureFixtu
 
 
 def test_the_first_step_of_all_has_no_speed(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = Lines()
+    lines = Lines(clock.monotonic)
     lines.record(_step(16, 1.0))
     lines.end_epoch()
     assert capsys.readouterr().out == "epoch 1: mean loss 1.0000\n"
@@ -92,5 +89,5 @@ def test_a_collapse_is_printed_in_words(
     capsys: pytest.CaptureFixture[str], collapsed: bool, share: float, said: str
 ) -> None:
     record = {"epoch": 3, "samples": 576, "val_studies": 32, "bleu_4": 0.5, "bleu_4_chance": 0.42}
-    Lines().record({**record, "collapsed": collapsed, "distinct_reports": share})
+    Lines(clock.monotonic).record({**record, "collapsed": collapsed, "distinct_reports": share})
     assert capsys.readouterr().out.endswith(said)

@@ -12,10 +12,10 @@ from typing import Any
 
 import psutil
 import pytest
-import torch
 import yaml
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from r2gen import checkpoint, data, train
+from r2gen import checkpoint, data
 from r2gen.__main__ import main
 from r2gen.errors import LoaderError
 from r2gen.model import R2Gen
@@ -37,6 +37,14 @@ def _forward(model: R2Gen, fail: Callable[[], None]) -> None:
 
 def _backward(model: R2Gen, fail: Callable[[], None]) -> None:
     model.visual_extractor.get_parameter("model.0.weight").register_hook(lambda _: fail())
+
+
+def _evaluation(model: R2Gen, fail: Callable[[], None]) -> None:
+    model.encoder_decoder.logit.register_forward_hook(lambda *_: None if model.training else fail())
+
+
+def _saving(model: R2Gen, fail: Callable[[], None]) -> None:
+    model.register_state_dict_pre_hook(lambda *_: fail())
 
 
 def _fail() -> None:
@@ -94,56 +102,45 @@ def test_a_run_whose_step_failed_resumes_bit_identically(  # noqa: PLR0917 - fix
 
 
 def test_a_worker_death_reported_during_a_rescue_costs_no_step(
-    tiny: dict[str, Any], tmp_path: Path, faulty: Faulty, monkeypatch: pytest.MonkeyPatch
+    tiny: dict[str, Any], tmp_path: Path, faulty: Faulty
 ) -> None:
     """Torch raises it once, from a signal handler, at any point of the training."""
-    saved, told = (
-        checkpoint.save,
-        iter([RuntimeError("DataLoader worker (pid 1) is killed by signal: Killed.")]),
-    )
 
-    def save(file: Path, state: dict[str, Any]) -> None:
-        for error in told:
-            raise error
-        saved(file, state)
+    def tell() -> None:
+        raise RuntimeError("DataLoader worker (pid 1) is killed by signal: Killed.")
 
     faulty(_forward, 3)
-    monkeypatch.setattr(checkpoint, "save", save)
+    faulty(_saving, 1, tell)
     with pytest.raises(RuntimeError, match="made to fail"):
         list(fit({**tiny, "micro_batch_size": 3}, tmp_path))
     assert checkpoint.load(tmp_path / "last.pt")["step"] == 2
 
 
 def test_an_error_while_weights_are_updated_leaves_the_checkpoint_before(
-    tiny: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tiny: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    taken = torch.optim.Adam.step
     steps = iter(range(1, 100))
 
-    def step(optimizer: torch.optim.Adam, *given: Any) -> Any:
+    def fail(*_: Any) -> None:
         if next(steps) == 6:
             raise RuntimeError("made to fail")
-        return taken(optimizer, *given)
 
-    monkeypatch.setattr(torch.optim.Adam, "step", step)
-    with pytest.raises(RuntimeError, match="made to fail"):
-        list(fit({**tiny, "checkpoint_every_steps": 2, "epochs": 3}, tmp_path))
+    hook = register_optimizer_step_pre_hook(fail)
+    try:
+        with pytest.raises(RuntimeError, match="made to fail"):
+            list(fit({**tiny, "checkpoint_every_steps": 2, "epochs": 3}, tmp_path))
+    finally:
+        hook.remove()
 
     assert checkpoint.load(tmp_path / "last.pt")["step"] == 4
     assert "before the error" not in capsys.readouterr().err
 
 
 def test_an_error_in_an_evaluation_comes_after_its_checkpoint(
-    tiny: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tiny: dict[str, Any], tmp_path: Path, faulty: Faulty, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(train, "evaluate", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
+    faulty(_evaluation, 1)
+    with pytest.raises(RuntimeError, match="made to fail"):
         list(fit(tiny, tmp_path))
     assert checkpoint.load(tmp_path / "last.pt")["samples"] == 10
     assert "last.pt has the 10 samples before the error" in capsys.readouterr().err
@@ -156,11 +153,11 @@ def test_a_state_that_cannot_be_saved_after_an_error_does_not_hide_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def fail(*_: Any) -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError("CUDA error: unspecified\n launch failure")
 
     faulty(_forward, 3)
-    monkeypatch.setattr(checkpoint, "save", fail)
+    change_models(monkeypatch, lambda model: model.register_state_dict_pre_hook(fail))
     with pytest.raises(RuntimeError, match="made to fail"):
         list(fit(tiny, tmp_path))
     said = capsys.readouterr().err.splitlines()[-1]

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
-from r2gen import checkpoint, metrics, train
+from r2gen import checkpoint, train
 from r2gen.errors import BadImageError, InputError, StorageError
 from r2gen.train import fit
-from tests.r2gen.faults import cut_short
+from tests.r2gen.faults import change_models, cut_short
 from tests.r2gen.same import same_state, untimed
 
 pytestmark = pytest.mark.usefixtures("without_java")
@@ -199,15 +200,14 @@ def test_the_checkpoint_is_written_before_the_evaluation(
 ) -> None:
     """An evaluation takes minutes, and a run killed in it writes no checkpoint afterwards."""
     seen = []
-    whole = train.evaluate
 
-    def evaluate(*given: Any) -> dict[str, Any]:
-        seen.append(checkpoint.load(tmp_path / "last.pt")["samples"])
-        return whole(*given)
+    def look(extractor: nn.Module, _: object) -> None:
+        if not extractor.training:
+            seen.append(checkpoint.load(tmp_path / "last.pt")["samples"])
 
-    monkeypatch.setattr(train, "evaluate", evaluate)
+    change_models(monkeypatch, lambda model: model.visual_extractor.register_forward_pre_hook(look))
     evaluated = _evaluated_at(list(fit(tiny, tmp_path)))
-    assert seen == evaluated == [10, 20]
+    assert sorted(set(seen)) == evaluated == [10, 20]
 
 
 def test_checkpoints_are_written_between_evaluations_if_configured(
@@ -224,21 +224,14 @@ def test_checkpoints_are_written_between_evaluations_if_configured(
 
 
 def test_an_evaluation_whose_checkpoint_could_not_be_written_is_made_again(
-    tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: dict[str, Any], tmp_path: Path
 ) -> None:
-    save = checkpoint.save
-
-    def fail(file: Path, state: Mapping[str, Any]) -> None:
-        if file.name == "best.pt":
-            raise StorageError("full")
-        save(file, state)
-
-    monkeypatch.setattr(checkpoint, "save", fail)
-    with pytest.raises(StorageError, match="full"):
+    (tmp_path / "best.pt").mkdir()
+    with pytest.raises(StorageError, match="Is a directory"):
         list(fit(tiny, tmp_path))
     assert checkpoint.load(tmp_path / "last.pt")["samples"] == 10
 
-    monkeypatch.setattr(checkpoint, "save", save)
+    (tmp_path / "best.pt").rmdir()
     assert _evaluated_at(list(fit(tiny, tmp_path))) == [10, 20]
     assert (tmp_path / "best.pt").exists()
 
@@ -402,10 +395,13 @@ def test_channels_last_is_for_the_visual_extractor(tiny: dict[str, Any], tmp_pat
 def test_it_continues_without_meteor_when_java_dies(
     tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(metrics.Meteor, "available", staticmethod(lambda: True))
-    monkeypatch.setattr(metrics, "_COMMAND", ("sh", "-c", "echo no memory >&2; exit 3"))
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho no memory >&2\nexit 3\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{java.parent}:/usr/bin:/bin")
 
-    records = list(fit(tiny, tmp_path))
+    records = list(fit(tiny, tmp_path / "run"))
 
     assert _evaluated_at(records) == [10, 20]
     assert all("meteor" not in record for record in records)

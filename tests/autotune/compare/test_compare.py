@@ -342,9 +342,15 @@ def test_changes_since_the_search_are_reported(session, capsys):
     assert results.first(results.runs(session.comparison.root))["fp32"].samples == 100
 
 
-def test_epochs_are_those_of_the_models_settings_too(session, capsys, monkeypatch):
-    """Otherwise the trainer would stop after the search's epochs, or its schedule would not reach its end."""
+@pytest.fixture
+def _lasts_rounds(monkeypatch):
+    """The setting of the workload that says how many epochs it lasts."""
     monkeypatch.setattr(Workload, "lasting", lambda _, settings, epochs: {**settings, "rounds": epochs})
+
+
+@pytest.mark.usefixtures("_lasts_rounds")
+def test_epochs_are_those_of_the_models_settings_too(session, capsys):
+    """Otherwise the trainer would stop after the search's epochs, or its schedule would not reach its end."""
     asked = (session.root, "--precisions", "fp32")
     code, _, _ = compare(capsys, *asked, "--epochs-per-model", 3)
     plan = json.loads(session.model_dir("fp32").plan_file.read_text())
@@ -355,10 +361,10 @@ def test_epochs_are_those_of_the_models_settings_too(session, capsys, monkeypatc
     assert "fp32: was made with other settings: set aside as fp32.aside-1" in said
 
 
+@pytest.mark.usefixtures("_lasts_rounds")
 @pytest.mark.parametrize(("today", "own"), [(3, 2), (2, 5), (2, 2)])
-def test_requested_epochs_apply_even_if_they_are_a_knob(session, monkeypatch, today, own):
+def test_requested_epochs_apply_even_if_they_are_a_knob(session, today, own):
     """Otherwise a trial with fewer epochs would end early and count as failed."""
-    monkeypatch.setattr(Workload, "lasting", lambda _, settings, epochs: {**settings, "rounds": epochs})
     text = SPACE.replace("baseline: {", f"baseline: {{rounds: {today}, ")
     text = text.replace("knobs: {", "knobs: {rounds: {choice: [2, 3, 5]}, ")
     space = spaces.complete(spaces.parse(text, "test"), "test")
@@ -369,8 +375,8 @@ def test_requested_epochs_apply_even_if_they_are_a_knob(session, monkeypatch, to
     assert (job.order.settings["rounds"], job.contender.config) == (3, config)
 
 
-def test_a_checkpoint_of_a_trial_is_not_one_of_so_many_epochs(session, space, monkeypatch):
-    monkeypatch.setattr(Workload, "lasting", lambda _, settings, epochs: {**settings, "rounds": epochs})
+@pytest.mark.usefixtures("_lasts_rounds")
+def test_a_checkpoint_of_a_trial_is_not_one_of_so_many_epochs(session, space):
     trials = study_file.load_study(session.study_file).trials
     (session.trial_dir(0).work).mkdir(parents=True)
     training = training_of(session, space, Scored())

@@ -73,13 +73,10 @@ def test_without_a_terminal_it_is_one_line_an_event(begun, console, make_trial, 
     ]
 
 
-def test_stamps_go_on_where_an_earlier_run_of_the_session_ended(
-    begun, console, make_trial, capsys, monkeypatch
-):
+def test_stamps_go_on_where_an_earlier_run_of_the_session_ended(begun, console, make_trial, capsys):
     """Beside `status` and the live picture, which count the earlier run as well: 60 s of it."""
     now = 1000.0
-    monkeypatch.setattr(consoles.time, "monotonic", lambda: now)
-    screen = Lines(console, begun)
+    screen = Lines(console, begun, lambda: now)
     now += 5
     screen.started(make_trial(0))
     assert capsys.readouterr().out.startswith("[ 1m 05s] trial 0 started")
@@ -173,11 +170,10 @@ def test_json_is_one_object_an_event_with_the_keys_that_are_documented(begun, co
 
 
 def test_progress_is_told_at_a_bounded_rate_and_at_once_where_the_phase_changes(
-    begun, console, make_trial, capsys, monkeypatch
+    begun, console, make_trial, capsys
 ):
     now = 1000.0
-    monkeypatch.setattr(consoles.time, "monotonic", lambda: now)
-    screen = Events(console, begun)
+    screen = Events(console, begun, lambda: now)
     for _ in range(60):
         now += 0.5
         screen.progress(make_trial(0), report())

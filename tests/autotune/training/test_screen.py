@@ -30,10 +30,9 @@ def shown(console):
     return console.file.on(80, 24).left
 
 
-def test_lines_show_the_status_every_half_minute(capsys, monkeypatch):
+def test_lines_show_the_status_every_half_minute(capsys):
     now_s = 1000.0
-    monkeypatch.setattr(screens.time, "monotonic", lambda: now_s)
-    with TrainingScreen(Console(force_terminal=False)) as shows:
+    with TrainingScreen(Console(force_terminal=False), lambda: now_s) as shows:
         for second in range(61):
             now_s = 1000.0 + second
             shows.stands(replace(EARLY, samples=1000 + second))

@@ -22,7 +22,6 @@ PLANNED = {"micro_batch_size": 8, "accumulation_steps": 1}
 @pytest.fixture
 def run(monkeypatch):
     """Runs attempts with these outcomes; returns the final one, the reports, and the decisions to resume."""
-    monkeypatch.setattr(supervise, "_sleep", lambda *_: None)
 
     def call(*outcomes, retries=3, is_stopping=lambda heard, gone_on: False):
         ends, heard, gone_on = iter(outcomes), [], []
@@ -40,6 +39,7 @@ def run(monkeypatch):
             hear=heard.append,
             going_on=lambda _, how: gone_on.append(how),
             is_stopping=lambda: is_stopping(heard, gone_on),
+            wait=lambda *_: None,
         )
         return last.outcome, heard, gone_on
 

@@ -216,10 +216,15 @@ def test_a_kill_that_nothing_explains_is_no_failure_of_the_trial(run, workload, 
     assert reason in outcome.reason
 
 
-def test_a_worker_that_is_killed_while_the_machine_is_full_is_out_of_memory(run, monkeypatch):
+@pytest.fixture
+def _full_machine(monkeypatch):
     full = cgroup.Memory(limit_bytes=100, used_bytes=97)
     monkeypatch.setattr(cgroup, "tightest_group", lambda: Path("/container"))
     monkeypatch.setattr(cgroup, "memory_of", lambda _: full)
+
+
+@pytest.mark.usefixtures("_full_machine")
+def test_a_worker_that_is_killed_while_the_machine_is_full_is_out_of_memory(run):
     outcome, _ = run("loads", {"fault": "kill"})
     assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.OOM)
 
@@ -247,10 +252,8 @@ def test_the_words_of_an_earlier_attempt_do_not_count(run, tmp_path):
     assert "bad_alloc" in (tmp_path / "log").read_text(), "a log is appended to"
 
 
-def test_a_kill_while_the_machine_is_full_is_out_of_memory(start, monkeypatch):
-    full = cgroup.Memory(limit_bytes=100, used_bytes=97)
-    monkeypatch.setattr(cgroup, "tightest_group", lambda: Path("/container"))
-    monkeypatch.setattr(cgroup, "memory_of", lambda _: full)
+@pytest.mark.usefixtures("_full_machine")
+def test_a_kill_while_the_machine_is_full_is_out_of_memory(start):
     child = start("has_family")
     first_record(child)
     os.kill(child.pid, signal.SIGKILL)
