@@ -28,7 +28,7 @@ class Screen:
     """Listens to a search and keeps what is shown of it. `begun` is the search before its first trial."""
 
     def __init__(self, begun: Snapshot, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+        self._monotonic = clock
         self._begun, self._begun_s = begun, clock()
         self._trials: dict[int, Trial] = {}
         self._running: dict[int, Running] = {}
@@ -102,7 +102,7 @@ class Screen:
 
     def _spent_s(self) -> float:
         """The time that the search has taken so far, earlier runs of the session included."""
-        return self._begun.plan.spent_s + self._clock() - self._begun_s
+        return self._begun.plan.spent_s + self._monotonic() - self._begun_s
 
     def _left(self, spent_s: float) -> Remaining | None:
         """The estimate of the end: recomputed after every change, and now and then; else counted down."""
@@ -206,7 +206,7 @@ class Events(Screen):
 
     def progress(self, trial: Trial, report: Report) -> None:
         super().progress(trial, report)
-        running, now_s = self._running[trial.number], self._clock()
+        running, now_s = self._running[trial.number], self._monotonic()
         told_s, phase = self._told.get(trial.number, (-_PROGRESS_S, ""))
         if running.phase != phase or now_s - told_s >= _PROGRESS_S:
             self._told[trial.number] = now_s, running.phase

@@ -63,7 +63,7 @@ def test_an_epoch_is_summed_up_without_its_evaluations_and_without_getting_ready
 
 def test_an_epoch_without_a_step_here_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """A resumed run begins with its last evaluation."""
-    lines = Lines(clock.monotonic)
+    lines = Lines()
     lines.record(_evaluation(12))
     lines.record(_step(16, 1.0, epoch=2))
     lines.end_epoch()
@@ -71,7 +71,7 @@ def test_an_epoch_without_a_step_here_is_not_printed(capsys: pytest.CaptureFixtu
 
 
 def test_the_first_step_of_all_has_no_speed(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = Lines(clock.monotonic)
+    lines = Lines()
     lines.record(_step(16, 1.0))
     lines.end_epoch()
     assert capsys.readouterr().out == "epoch 1: mean loss 1.0000\n"
@@ -89,5 +89,5 @@ def test_a_collapse_is_printed_in_words(
     capsys: pytest.CaptureFixture[str], collapsed: bool, share: float, said: str
 ) -> None:
     record = {"epoch": 3, "samples": 576, "val_studies": 32, "bleu_4": 0.5, "bleu_4_chance": 0.42}
-    Lines(clock.monotonic).record({**record, "collapsed": collapsed, "distinct_reports": share})
+    Lines().record({**record, "collapsed": collapsed, "distinct_reports": share})
     assert capsys.readouterr().out.endswith(said)
