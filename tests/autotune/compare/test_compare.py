@@ -345,7 +345,7 @@ def test_changes_since_the_search_are_reported(session, capsys):
 @pytest.fixture
 def _lasts_rounds(monkeypatch):
     """The setting of the workload that says how many epochs it lasts."""
-    monkeypatch.setattr(Workload, "lasting", lambda _, settings, epochs: {**settings, "rounds": epochs})
+    monkeypatch.setattr(Workload, "epochs", "rounds")
 
 
 @pytest.mark.usefixtures("_lasts_rounds")
