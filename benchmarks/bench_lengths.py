@@ -203,7 +203,7 @@ class Found(NamedTuple):
     trials: int
 
 
-def searched(law: Law, space: Space, seed: int) -> Found:
+def run_search(law: Law, space: Space, seed: int) -> Found:
     is_loss = law.recipe.sign < 0
     study = optuna.create_study(directions=["maximize", "minimize" if is_loss else "maximize"])
     trainings, clock_s = Trainings(law, space, seed), [0.0]
@@ -274,14 +274,14 @@ def _key(trial: Trial) -> Any:
     return settings_key(trial.config, {LENGTH})
 
 
-def _nothing(*_: Any) -> Iterator[Config]:
+def _no_proposals(*_: Any) -> Iterator[Config]:
     return iter(())
 
 
 Rule = Callable[[], AbstractContextManager[Any]]
 
 
-def _swapped() -> AbstractContextManager[Any]:
+def _batches_first() -> AbstractContextManager[Any]:
     """Tries larger batches before higher rates."""
     stack, rates, batches = ExitStack(), heuristics.raised_rate, heuristics.larger_batches
     stack.enter_context(mock.patch.object(heuristics, "raised_rate", batches))
@@ -292,13 +292,13 @@ def _swapped() -> AbstractContextManager[Any]:
 def _sampler_alone() -> AbstractContextManager[Any]:
     stack = ExitStack()
     for name in ("raised_rate", "larger_batches"):
-        stack.enter_context(mock.patch.object(heuristics, name, _nothing))
+        stack.enter_context(mock.patch.object(heuristics, name, _no_proposals))
     return stack
 
 
 RULES: Mapping[str, Rule] = {
     "now": nullcontext,
-    "batches before rates": _swapped,
+    "batches before rates": _batches_first,
     "the sampler alone": _sampler_alone,
     "three terms": lambda: mock.patch("autotune.judging.decisions.history.LengthNeeds", _ByThreeTerms),
 }
@@ -323,7 +323,7 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- |")
     for name in given.rules:
         with RULES[name]():
-            results = [searched(law, space, seed) for seed in range(given.seeds)]
+            results = [run_search(law, space, seed) for seed in range(given.seeds)]
         won = sorted(one.factor for one in results if one.factor is not None)
         speedup = "-"
         if won:

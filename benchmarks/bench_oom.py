@@ -31,7 +31,7 @@ from autotune.search.search import Search
 from autotune.space import spaces
 from autotune.space.space import Space
 from autotune.storage import studies
-from autotune.trials.failures import failed
+from autotune.trials.failures import failure
 
 QUALITY = "bleu_4"
 
@@ -104,7 +104,7 @@ def ours(toy: Toy, seed: int, trials: int) -> Count:
     while (trial := search.next()) is not None:
         values = toy.evaluate(trial.config, rng)
         if values is None:
-            search.end(trial.number, failed(Failure.OOM, "CUDA out of memory"), Measurement())
+            search.end(trial.number, failure(Failure.OOM, "CUDA out of memory"), Measurement())
         else:
             measurement = Measurement(throughput=Throughput(values[0], None, 1, 1.0), quality=values[1])
             search.end(trial.number, Outcome(Status.COMPLETED), measurement)

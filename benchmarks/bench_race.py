@@ -61,7 +61,7 @@ def order(number: int, batch: int, directory: Path) -> Order:
     )
 
 
-def raced(server: ForkServer) -> Found:
+def run_race(server: ForkServer) -> Found:
     """Returns the result of a race."""
     begun_s = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
@@ -102,7 +102,7 @@ def speed(place: int, server: ForkServer, seconds: float) -> float:
 
 
 @contextmanager
-def disturbed() -> Iterator[None]:
+def disturbance() -> Iterator[None]:
     """Runs another process that uses a CPU in bursts."""
     other = multiprocessing.get_context("spawn").Process(target=disturb, daemon=True)
     other.start()
@@ -146,9 +146,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     server = ForkServer(R2GenWorkload().preload)
     races, runs = [], []
-    with disturbed() if given.disturb else nullcontext():
+    with disturbance() if given.disturb else nullcontext():
         for _ in range(given.races):
-            races.append(raced(server))
+            races.append(run_race(server))
             runs.append(run_one_by_one(server, races[-1].seconds))
             print(f"race {races[-1]}, runs {runs[-1]}", flush=True)
     print(f"{'':10} {'factor':>26} {'width':>26} {'seconds':>26}")

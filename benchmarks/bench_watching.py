@@ -111,7 +111,7 @@ def training(steps: int, *, small: bool) -> Training:
     return Training(workload.for_trial(settings, steps * BATCH, 1, "bleu_4"), steps * BATCH)
 
 
-def alone_in(pipe: Connection, of: Training, directory: str) -> None:
+def train_alone(pipe: Connection, of: Training, directory: str) -> None:
     """Trains alone, and sends the timestamped records."""
     os.setsid()  # as a trial does: Linux divides a CPU between sessions
     records = []
@@ -122,11 +122,11 @@ def alone_in(pipe: Connection, of: Training, directory: str) -> None:
     pipe.send(records)
 
 
-def by_itself(of: Training) -> Step:
+def step_alone(of: Training) -> Step:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     with tempfile.TemporaryDirectory() as directory:
-        process = context.Process(target=alone_in, args=(theirs, of, directory))
+        process = context.Process(target=train_alone, args=(theirs, of, directory))
         process.start()
         theirs.close()
         records = ours.recv()
@@ -134,7 +134,7 @@ def by_itself(of: Training) -> Step:
     return of.step(records)
 
 
-def watched(of: Training, server: ForkServer, *, tracked: bool) -> tuple[Step, float]:
+def step_watched(of: Training, server: ForkServer, *, tracked: bool) -> tuple[Step, float]:
     """Returns the step, and this process's CPU seconds per second of training."""
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         order = Order(0, "bench_watching:fit", of.settings, directory, Metric("bleu_4"), Ends(of.samples))
@@ -195,9 +195,9 @@ def main() -> None:
     columns = ("CPU by itself, ms", "CPU watched, ms", "more", "by the clock", "watched", "the watcher's CPU")
     print(f"| {' | '.join(columns)} |\n{'| --- ' * len(columns)}|")
     for number in range(given.pairs):
-        plain_first = [by_itself(of)] if number % 2 else []
-        ours, share = watched(of, server, tracked=given.trackers)
-        (plain,) = plain_first or [by_itself(of)]
+        plain_first = [step_alone(of)] if number % 2 else []
+        ours, share = step_watched(of, server, tracked=given.trackers)
+        (plain,) = plain_first or [step_alone(of)]
         more.append(ours.cpu_ms - plain.cpu_ms)
         row = (plain.cpu_ms, ours.cpu_ms, more[-1], plain.wall_ms, ours.wall_ms)
         print("".join(f"| {ms:.3f} " for ms in row) + f"| {share:.1%} |", flush=True)

@@ -34,7 +34,7 @@ from r2gen.train import fit
 _EVALUATIONS = 4
 
 
-def of_trial(settings: Mapping[str, Any], samples: int, server: ForkServer) -> Throughput:
+def trial_throughput(settings: Mapping[str, Any], samples: int, server: ForkServer) -> Throughput:
     """Returns the throughput that a trial of `samples` samples measures."""
     workload = R2GenWorkload()
     with tempfile.TemporaryDirectory() as scratch:
@@ -77,7 +77,7 @@ def pair(settings: Mapping[str, Any], samples: int, server: ForkServer) -> tuple
         trainer.start()
         receiver.recv()  # the first epoch includes the startup
         begun_s = time.monotonic()
-        throughput = of_trial(settings, samples, server)
+        throughput = trial_throughput(settings, samples, server)
         ended_s = time.monotonic()
         trainer.kill()
         trainer.join()

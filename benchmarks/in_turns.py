@@ -104,7 +104,7 @@ def name(process: psutil.Process) -> str:
 
 
 @contextmanager
-def started(batch: int) -> Iterator[Search]:
+def start_search(batch: int) -> Iterator[Search]:
     """Starts a search and waits until its trial has trained for a while."""
     with tempfile.TemporaryDirectory() as place:
         ledger, space = Path(place, "ledger"), Path(place, "space.yaml")
@@ -196,7 +196,7 @@ def compare(batch: int, starts: int, turns: int, busy_cores: float) -> None:
     table: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     shares, trained_s = [], 0.0
     for number in range(starts):
-        with started(batch) as search:
+        with start_search(batch) as search:
             found: list[tuple[Turn, Turn]] = []
             deadline_s = time.monotonic() + PATIENCE_S
             while len(found) < turns and await_quiet(search, busy_cores, deadline_s):

@@ -27,7 +27,7 @@ OWN_SEED = "manual_seed(1337"
 WARM_UP = 0.05  # share of the steps, as in the recipe
 
 
-def trained(directory: Path, batch: int, rate: float, samples: int, seed: int) -> dict[str, Any]:
+def train(directory: Path, batch: int, rate: float, samples: int, seed: int) -> dict[str, Any]:
     """Returns the results of a training whose schedule ends after `samples`."""
     steps = samples // batch
     with tempfile.TemporaryDirectory() as scratch:
@@ -73,7 +73,7 @@ def main() -> None:
     directory, table = map(Path, sys.argv[1:3])
     for wanted in sys.argv[3:]:
         batch, rate, samples, seed = wanted.split(",")
-        line = json.dumps(trained(directory, int(batch), float(rate), int(samples), int(seed)))
+        line = json.dumps(train(directory, int(batch), float(rate), int(samples), int(seed)))
         with table.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
         print(line, flush=True)

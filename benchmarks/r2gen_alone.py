@@ -31,7 +31,7 @@ PHASES = ("data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s")
 SCORES = ("bleu_4", "val_loss")
 
 
-def trained(batch: int, rate: float, epochs: int, seed: int) -> dict[str, Any]:
+def train(batch: int, rate: float, epochs: int, seed: int) -> dict[str, Any]:
     """Returns the results of a training of so many epochs."""
     baseline = yaml.safe_load(SPACE.read_text())["baseline"]
     samples = epochs * STUDIES["train"]
@@ -77,7 +77,7 @@ def main() -> None:
     table = Path(sys.argv[1])
     for wanted in sys.argv[2:]:
         batch, rate, epochs, seed = wanted.split(",")
-        line = json.dumps(trained(int(batch), float(rate), int(epochs), int(seed)))
+        line = json.dumps(train(int(batch), float(rate), int(epochs), int(seed)))
         with table.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
         print(line, flush=True)

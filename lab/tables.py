@@ -10,7 +10,7 @@ import typer
 from autotune.core.errors import InputError, printable
 from autotune.core.shell import quoted
 from autotune.space import builtin, configurations
-from autotune.storage.lock import locked
+from autotune.storage.lock import hold_file
 from autotune.storage.store import Options
 from autotune.workloads import registry
 
@@ -61,7 +61,7 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     import_room.require(memory_limit, training.workload, settings, gpus)
     recording.grid(training.space)  # raises before anything is written if the grid is invalid
     _require_file(file)
-    with locked(file.with_name(file.name + ".lock"), f"table {file}"):
+    with hold_file(file.with_name(file.name + ".lock"), f"table {file}"):
         known = _table(file, training, memory_limit)
         for line in notes:
             print(printable(line))

@@ -244,7 +244,7 @@ def _reported(place: Path) -> Iterator[tuple[Trial, Report]]:
             progress = Progress(space.metric_of(trial.config), space.settings(trial.config))
             for record in session.records_of(trial):
                 progress.count(record)
-            yield trial, Report(trial.number, Phase.TRAINING, 9.0, progress.at_a_glance())
+            yield trial, Report(trial.number, Phase.TRAINING, 9.0, progress.live_measurement())
 
 
 def _of_live(place: Path) -> Iterator[Told]:

@@ -108,7 +108,7 @@ def _facts(
     changed = provenance.changes(then, now, workload.places)
     if changed:
         notes.append(f"changed since the search: {'; '.join(changed)}; none of its checkpoints is taken")
-    return provenance.decisive(now), changed, notes
+    return provenance.decisive_facts(now), changed, notes
 
 
 def _equal(wanted: list[str], asked: list[Contender]) -> list[str]:

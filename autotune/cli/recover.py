@@ -44,8 +44,8 @@ def _summary(recovered: Found, aside: Sequence[Path]) -> Iterator[str]:
         yield f"Lost: the settings and results of trials {short_list(recovered.lost)}"
     if recovered.plan is None:
         yield "Lost: the time between trials, and what `resume` had added of trials and time, if anything"
-    if recovered.lost_passed:
-        before = short_list(recovered.lost_passed)
+    if recovered.lost_rejections:
+        before = short_list(recovered.lost_rejections)
         yield f"Lost: the suggestions that were passed over before trials {before}, if any were"
     for path in aside:
         yield f"Set aside: {path}"

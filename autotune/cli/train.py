@@ -66,7 +66,7 @@ def train(target: str, asked: Trained) -> int:
     is_new = not place.plan_file.exists()
     _make(place)
     shows = TrainingScreen(Console())
-    with lock.locked(place.lock_file, f"training {place.root}"), _stop_signals(shows.stopping) as stopped:
+    with lock.hold_file(place.lock_file, f"training {place.root}"), _stop_signals(shows.stopping) as stopped:
         planned = _planned(setup, place, resume=asked.resume)
         if is_done(place):
             _say(f"{place.root}: has completed already")

@@ -103,7 +103,7 @@ def _driver(here: Hardware) -> Capability:
     if here.driver:
         return Capability("NVIDIA driver", True, here.driver)
     remedy = "on the CPU nothing; with a GPU, install its driver, or start the container with --gpus all"
-    return Capability("NVIDIA driver", False, str(nvml.missing()), remedy)
+    return Capability("NVIDIA driver", False, str(nvml.error()), remedy)
 
 
 def devices(look: Look, found: Hardware, visible: str | None) -> Iterator[Capability]:

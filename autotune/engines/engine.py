@@ -242,8 +242,8 @@ def run(
 def _cluster(setup: Setup, guardian: Guardian, lost: Callable[[str], None]) -> AbstractContextManager[None]:
     address = setup.options.address
     if address is not None:
-        return engine_cluster.connected(address)
-    return engine_cluster.own(setup.hardware, guardian, lost)
+        return engine_cluster.connect(address)
+    return engine_cluster.private_cluster(setup.hardware, guardian, lost)
 
 
 def _run(search: Search, setup: Setup, callbacks: Sequence[tune.Callback]) -> None:

@@ -66,7 +66,7 @@ def hardware(address: str) -> Hardware:
 
     Raises InputError if there is no cluster.
     """
-    with connected(address):
+    with connect(address):
         nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
         ask = ray.remote(num_cpus=0)(telemetry.hardware)
         on = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
@@ -81,9 +81,9 @@ def hardware(address: str) -> Hardware:
 
 
 @contextmanager
-def connected(address: str) -> Iterator[None]:
+def connect(address: str) -> Iterator[None]:
     """Connects to the cluster at `address` with the user's token; raises InputError if refused."""
-    _be_quiet()
+    _silence()
     ray_internals.use_known_token()
     _require_reachable(address)
     try:
@@ -98,7 +98,7 @@ def connected(address: str) -> Iterator[None]:
         ray.shutdown()
 
 
-def warning(address: str) -> list[str]:
+def token_warning(address: str) -> list[str]:
     """Returns a warning if this process has reached the cluster at `address` without a token, else []."""
     if ray_internals.has_token():
         return []
@@ -106,13 +106,13 @@ def warning(address: str) -> list[str]:
     return [f"the Ray cluster at {address} asks for no token: {open_to_all}; start it with {_MODE}=token"]
 
 
-def _be_quiet() -> None:
+def _silence() -> None:
     os.environ.update(_ENVIRONMENT)
     logging.getLogger("ray").setLevel(logging.CRITICAL)
 
 
 @contextmanager
-def own(
+def private_cluster(
     hardware: Hardware, guardian: Guardian, lost: Callable[[str], None] = lambda _: None
 ) -> Iterator[None]:
     """Runs a private Ray with `hardware` on this machine, below the `guardian`.
@@ -120,7 +120,7 @@ def own(
     It listens on loopback only, accepts no other program, and leaves nothing behind. If it dies or fails to
     start, `lost` is called, perhaps in another thread.
     """
-    _be_quiet()
+    _silence()
     directory = guardian.directory / "ray"  # world-readable by Ray; its parent stays private
     amounts = hardware.cpus, len(hardware.gpus), _OBJECT_STORE_BYTES
     start = [sys.executable, "-P", _START, str(directory), *map(str, amounts)]
@@ -129,7 +129,7 @@ def own(
         with guardian.running(start, os.environ | _ALONE | token, lambda: lost("Ray died")):
             address = (directory / "ray_current_cluster").read_text(encoding="ascii").strip()
             ray_internals.stay_on_loopback()
-            with _known_to_ray(token):
+            with _token_in_environment(token):
                 ray.init(
                     address, log_to_driver=False, logging_level=logging.CRITICAL, _node_ip_address=_LOOPBACK
                 )
@@ -157,7 +157,7 @@ def _require_room(directory: Path) -> None:
 
 
 @contextmanager
-def _known_to_ray(token: Mapping[str, str]) -> Iterator[None]:
+def _token_in_environment(token: Mapping[str, str]) -> Iterator[None]:
     """Puts `token` into the environment while Ray connects, which reads and keeps it.
 
     Afterwards it is removed: other children of this process do not need it.

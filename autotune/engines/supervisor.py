@@ -32,7 +32,7 @@ class Supervisor(tune.Trainable):
     def setup(self, config: dict[str, Any]) -> None:
         if not config["gpu"]:
             os.environ[devices.VISIBLE] = ""  # Ray does not hide the GPUs from actors that asked for none
-        devices.number_alike(os.environ)
+        devices.number_by_bus(os.environ)
         os.environ["PL_DISABLE_FORK"] = "1"  # as in Tune: Lightning must not fork Ray's threads
         os.environ.pop(TOKEN, None)  # Ray has read it, and no trial should be able to print it
         registry.look_here_last()  # Ray puts it first on the path
@@ -47,7 +47,7 @@ class Supervisor(tune.Trainable):
     def step(self) -> dict[str, Any]:
         if self._order is not None:
             values, self._order = self._order, None
-            self._attempt, self._begun_s = _begun(values, self._server), time.monotonic()
+            self._attempt, self._begun_s = _start_order(values, self._server), time.monotonic()
         if self._attempt is None:
             raise TrialFailedError(self._ended)
         is_young = time.monotonic() - self._begun_s < _LATE_S
@@ -80,7 +80,7 @@ class Supervisor(tune.Trainable):
         return tune.PlacementGroupFactory([{"CPU": config["cpu"], "GPU": config["gpu"]}])
 
 
-def _begun(values: Mapping[str, Any], server: ForkServer) -> Attempt | Race:
+def _start_order(values: Mapping[str, Any], server: ForkServer) -> Attempt | Race:
     """Starts the order that Ray has carried as `values`."""
     given = order.from_dict(values)
     return Race(given, server) if isinstance(given, RaceOrder) else Attempt(given, server)

@@ -162,7 +162,7 @@ class Search:
             if said := self._environment.clear(trial):
                 self._listener.note(said)
             for number in self._running.begin(trial):
-                studies.share(self._study, number)
+                studies.mark_shared(self._study, number)
             self._listener.started(trial)
         return trial
 
@@ -300,7 +300,7 @@ class Search:
             self.end(number, *verdict)
         elif (trial := self._running.take(number)) is not None:
             self._waiting.append(trial)
-            self._listener.ended(replace(trial, outcome=failures.lost(reason)))
+            self._listener.ended(replace(trial, outcome=failures.lost_attempt(reason)))
 
     def _verdict_of(self, number: int) -> Verdict | None:
         trial = self._running.get(number)

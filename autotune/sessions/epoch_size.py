@@ -52,7 +52,7 @@ def counted(space: Space, workload: Workload, here: Usable) -> int:
     print("The baseline trains for an epoch, to count its samples ...", file=sys.stderr, flush=True)
     with temp_dirs.directory(".epoch-", Path.cwd()) as place:
         training = Training(space, workload, here.hardware, Options(here.gpus_per_trial))
-        order = training.whole(space.baseline_config, TrialDir(place))
+        order = training.whole_training(space.baseline_config, TrialDir(place))
         outcome, shown = alone.run(order, ForkServer(workload.preload))
     if outcome.status is not Status.COMPLETED or not shown.samples:
         rule = "training.samples_per_epoch: an epoch of the baseline was to show it"

@@ -121,9 +121,9 @@ def usable(asked: float | None) -> Usable:
     here = found if count else replace(found, gpus=())
     if look is None or not count:
         return Usable(here, machine(here, look), count)
-    devices.number_alike(os.environ)
+    devices.number_by_bus(os.environ)
     if look.named or len(look.gpus) < len(look.verdicts):
-        devices.show(os.environ, look.gpus)
+        devices.restrict_to(os.environ, look.gpus)
     return Usable(here, machine(here, look), count, look.notes, is_asked=True)
 
 
@@ -138,7 +138,7 @@ def require_script(python: str | None, here: Usable) -> None:
 
 def show_one_trial(here: Usable) -> None:
     """Limits this process to as many GPUs as a trial has."""
-    devices.show(os.environ, here.hardware.gpus[: math.ceil(here.gpus_per_trial)])
+    devices.restrict_to(os.environ, here.hardware.gpus[: math.ceil(here.gpus_per_trial)])
 
 
 def of_cluster(found: Hardware, asked: float | None) -> Usable:
@@ -193,7 +193,7 @@ def look_at(found: Hardware, python: str = sys.executable) -> Look:
 def _hidden(torch: Torch | Fault) -> Iterator[Verdict]:
     if isinstance(torch, Torch) and torch.devices:
         seen = len(torch.devices)
-        what = f"torch {torch.build} sees {seen} GPUs, of which NVML says nothing: {nvml.missing()}"
+        what = f"torch {torch.build} sees {seen} GPUs, of which NVML says nothing: {nvml.error()}"
         remedy = "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility"
         yield Verdict("CUDA", fault=Fault(what, remedy))
 
@@ -202,7 +202,7 @@ def ask(environment: Mapping[str, str], python: str = sys.executable) -> Torch |
     """Runs `torch_check` in `python` with `environment` added to this process's; takes seconds."""
     safe = {"PYTHONSAFEPATH": "1"}  # a json.py in the working directory must not be imported
     whole = {**os.environ, **environment, **safe}
-    devices.number_alike(whole)
+    devices.number_by_bus(whole)
     try:
         done = subprocess.run(  # noqa: S603 - this Python, or the user's own
             [python, "-"],

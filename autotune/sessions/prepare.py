@@ -252,6 +252,6 @@ def _c_compilers(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def warm_start(earlier: Session, now: Mapping[str, Any], places: Collection[str]) -> list[Trial]:
     """Returns the trials of an `earlier` session; raises InputError if they are not comparable with `now`."""
-    if why := provenance.warm_start(earlier.provenance(), now, places):
+    if why := provenance.warm_start_error(earlier.provenance(), now, places):
         raise InputError(f"--warm-start {earlier.root}: {why}")
     return [t for t in earlier.study().trials if t.kind is TrialKind.SEARCHED]

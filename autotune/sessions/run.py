@@ -128,7 +128,7 @@ def _search(setup: Setup, study: optuna.Study, shows: Screen, held: Held) -> Sea
             verdict_of=session.verdict_of,
             publish=partial(JsonFile(Threshold).write, session.threshold_file),
             clear=session.clear,
-            settle=partial(studies.settle, session.study_file),
+            settle=partial(studies.checkpoint, session.study_file),
             is_in_place=lambda: held.is_in_place,
         ),
     )
@@ -162,7 +162,7 @@ def _execute(
     def after_a_loss(reason: str) -> None:
         trackers.break_off()  # before W&B's service is killed
         shows.close()
-        scratch.guardian.end_what_it_left()
+        scratch.guardian.end_orphans_below()
         interrupted = KeyboardInterrupt(f"interrupted; {job.how_to_go_on}")
         job.give_up(interrupted if running.is_interrupted else RayDied(reason))
 

@@ -187,7 +187,7 @@ def _warnings(address: str | None) -> list[str]:
         return []
     from autotune.engines import engine_cluster  # noqa: PLC0415 - imported already
 
-    return engine_cluster.warning(address)
+    return engine_cluster.token_warning(address)
 
 
 def hardware(address: str | None, gpus_per_trial: float | None) -> Usable:

@@ -75,7 +75,7 @@ def read_verdict(place: TrialDir) -> tuple[Outcome, Measurement] | None:
     return (verdict.outcome, verdict.measurement) if verdict else None
 
 
-def is_of_another(place: TrialDir, identity: TrialIdentity) -> bool:
+def holds_another(place: TrialDir, identity: TrialIdentity) -> bool:
     """Returns True if `place` has files that are not surely those of the trial with this identity."""
     return place.root.is_dir() and any(place.root.iterdir()) and read_identity(place) != identity
 

@@ -37,42 +37,42 @@ class Held:
 
 
 @contextmanager
-def held(root: Path, file: Path, what: str) -> Iterator[Held]:
+def hold(root: Path, file: Path, what: str) -> Iterator[Held]:
     """Holds the lock of the directory `root` and of the `file` in it.
 
     Raises SessionBusyError, which names the holder, if another process has it, and InputError if neither can
     be locked.
     """
     with ExitStack() as stack:
-        directory = _opened(root, os.O_RDONLY | os.O_DIRECTORY, stack)
-        is_locked = _is_locked(directory)
+        directory = _open(root, os.O_RDONLY | os.O_DIRECTORY, stack)
+        is_locked = _try_lock(directory)
         if is_locked is False:
             raise busy_error(file, what)
-        _taken(file, what, stack, is_only_lock=is_locked is None)
+        _take(file, what, stack, is_only_lock=is_locked is None)
         yield Held(root, directory)
 
 
 @contextmanager
-def locked(file: Path, what: str) -> Iterator[None]:
+def hold_file(file: Path, what: str) -> Iterator[None]:
     """Holds the lock `file`; raises SessionBusyError if another process does, InputError if locking fails."""
     with ExitStack() as stack:
-        _taken(file, what, stack, is_only_lock=True)
+        _take(file, what, stack, is_only_lock=True)
         yield
 
 
-def _opened(path: Path, flags: int, stack: ExitStack) -> int:
+def _open(path: Path, flags: int, stack: ExitStack) -> int:
     descriptor = os.open(path, flags, 0o644)
     stack.callback(os.close, descriptor)
     return descriptor
 
 
-def _taken(file: Path, what: str, stack: ExitStack, *, is_only_lock: bool) -> int:
+def _take(file: Path, what: str, stack: ExitStack, *, is_only_lock: bool) -> int:
     """Locks `file`, writes this process into it as the holder, and returns its descriptor."""
     if file.exists() and not file.is_file():
         raise InputError(f"{what}: {file} must be a regular file, or absent: remove it")
     while True:
-        descriptor = _opened(file, os.O_RDWR | os.O_CREAT, stack)
-        is_locked = _is_locked(descriptor)
+        descriptor = _open(file, os.O_RDWR | os.O_CREAT, stack)
+        is_locked = _try_lock(descriptor)
         if is_locked is False:
             raise busy_error(file, what)
         if is_locked is None and is_only_lock:
@@ -88,7 +88,7 @@ def _taken(file: Path, what: str, stack: ExitStack, *, is_only_lock: bool) -> in
     return descriptor
 
 
-def _is_locked(descriptor: int) -> bool | None:
+def _try_lock(descriptor: int) -> bool | None:
     """Tries to lock, and returns True on success; None if the file system cannot lock it."""
     for left in reversed(range(_TRIES)):
         try:

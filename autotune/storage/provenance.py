@@ -62,7 +62,7 @@ def collect(name: str, space: Space, workload: Workload, hardware: Hardware, see
     }
 
 
-def decisive(facts: Mapping[str, Any]) -> dict[str, Any]:
+def decisive_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Returns those of the facts from `collect` that must be equal for figures to be comparable."""
     return {name: facts[name] for name in _DECISIVE}
 
@@ -78,9 +78,9 @@ def require_same(
         raise InputError(
             f"session {session}: has changed since it was begun, so new trials cannot be compared with its "
             f"own: {'; '.join(changed)}; undo that, or start a new search with: "
-            f"{search_command(session)}{_warmed(session, then, now, places)}"
+            f"{search_command(session)}{_option(session, then, now, places)}"
         )
-    free = [text for name, text in _edited(then, now) if name in _FREE]
+    free = [text for name, text in _space_changes(then, now) if name in _FREE]
     return [f"{text}: this applies to earlier trials as well" for text in free]
 
 
@@ -96,11 +96,11 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[
             for key, label in _DECISIVE.items()
             if then.get(key) and then[key] != now[key]
         ),
-        *(text for name, text in _edited(then, now) if name not in _FREE and name not in moved),
+        *(text for name, text in _space_changes(then, now) if name not in _FREE and name not in moved),
     ]
 
 
-def _edited(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _space_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yields the name and a description of every difference between the two search spaces."""
     before, after = _flat(_with_defaults(then.get("space", {}))), _flat(now["space"])
     for name in sorted(before.keys() | after.keys()):
@@ -130,7 +130,7 @@ def _describe(what: str, then: Any, now: Any) -> str:
     return f"{what} {old}, now {new}"
 
 
-def warm_start(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> str | None:
+def warm_start_error(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> str | None:
     """Returns the reason why a search of `now` cannot learn from the trials of `then`; None if it can.
 
     Knobs and goals may differ, because only the trials' memory and quality are used. Data may not: quality
@@ -154,6 +154,6 @@ def warm_start(then: Mapping[str, Any], now: Mapping[str, Any], places: Collecti
     return f"{rule}: {'; '.join(differ)}" if differ else None
 
 
-def _warmed(session: Path, then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> str:
+def _option(session: Path, then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> str:
     """Returns the option that makes a new session learn from the old one, "" if it cannot."""
-    return "" if warm_start(then, now, places) else f" --warm-start {quoted(session)}"
+    return "" if warm_start_error(then, now, places) else f" --warm-start {quoted(session)}"

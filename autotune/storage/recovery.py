@@ -24,7 +24,7 @@ class Found:
     trials: tuple[Trial, ...]  # in order, running ones included
     lost: tuple[int, ...]  # the numbers of trials about which nothing else is known
     plan: Plan | None  # None if it cannot be read
-    passed: Mapping[int, Sequence[RejectedSuggestion]]  # rejected before a trial, by its number
+    rejections: Mapping[int, Sequence[RejectedSuggestion]]  # rejected before a trial, by its number
 
     @property
     def says_anything(self) -> bool:
@@ -32,9 +32,9 @@ class Found:
         return any(trial.outcome for trial in self.trials) or not self.lost
 
     @property
-    def lost_passed(self) -> list[int]:
+    def lost_rejections(self) -> list[int]:
         """The numbers of the trials before which rejected suggestions may be lost."""
-        return sorted({*self.lost, *(t.number for t in self.trials if t.number not in self.passed)})
+        return sorted({*self.lost, *(t.number for t in self.trials if t.number not in self.rejections)})
 
     @property
     def spent_s(self) -> float:
@@ -48,19 +48,19 @@ def find(session: Session, space: Space) -> Found:
     If both know an ended trial with the same identity, the study's figures are taken, otherwise the files'.
     The baseline is known even if neither has it.
     """
-    study, numbers = _readable(session), identity.used_numbers(session.trials_dir)
+    study, numbers = _read_study(session), identity.used_numbers(session.trials_dir)
     known = {0: Trial(0, space.baseline_config)}
     known |= {trial.number: trial for trial in _trials_of(study) if studies.can_hold(space, trial.config)}
     for number, begun in session.identities(numbers).items():
         trial = known.get(number)
         is_known = trial is not None and trial.outcome is not None and session.identity_of(trial) == begun
         if not is_known and studies.can_hold(space, begun.config):
-            known[number] = _ended(session.trial_dir(number), begun)
-    trials = _with_references(_shared(session, {n: known[n] for n in sorted(known)}))
+            known[number] = _restore(session.trial_dir(number), begun)
+    trials = _with_references(_mark_shared(session, {n: known[n] for n in sorted(known)}))
     kept = {trial.number for trial in trials}
     last = max([*numbers, len(study.entries) - 1, *kept])
     lost = tuple(n for n in range(last + 1) if n not in kept)
-    return Found(tuple(trials), lost, _plan(study), _passed(study))
+    return Found(tuple(trials), lost, _plan(study), _rejections(study))
 
 
 def rebuild(session: Session, space: Space, found: Found) -> list[Path]:
@@ -79,15 +79,15 @@ def rebuild(session: Session, space: Space, found: Found) -> list[Path]:
         if (trial := known.get(number)) is None:
             studies.add_unknown(study)
         else:
-            studies.write(study, space, trial, found.passed.get(number, ()))
+            studies.write(study, space, trial, found.rejections.get(number, ()))
     studies.close(study)
-    studies.settle(new)
+    studies.checkpoint(new)
     aside = [identity.set_aside(file) for file in study_file.files_of(session.study_file)]
     new.rename(session.study_file)
     return aside
 
 
-def _readable(session: Session) -> StudyFile:
+def _read_study(session: Session) -> StudyFile:
     """Returns the session's study as far as it can be read, empty if it is another session's."""
     try:
         study = study_file.load_study(session.study_file)
@@ -104,7 +104,7 @@ def _trials_of(study: StudyFile) -> Iterator[Trial]:
                 yield trial
 
 
-def _ended(place: TrialDir, begun: TrialIdentity) -> Trial:
+def _restore(place: TrialDir, begun: TrialIdentity) -> Trial:
     """Returns the trial `begun` in `place`, with its outcome if there is a verdict."""
     if (verdict := identity.read_verdict(place)) is None:
         return begun.trial
@@ -114,14 +114,14 @@ def _ended(place: TrialDir, begun: TrialIdentity) -> Trial:
     return replace(begun.trial, outcome=outcome, measurement=measurement, seconds=seconds)
 
 
-def _shared(session: Session, known: Mapping[int, Trial]) -> dict[int, Trial]:
+def _mark_shared(session: Session, known: Mapping[int, Trial]) -> dict[int, Trial]:
     """Marks the trials that ran concurrently, by the times in their records: verdicts do not say it."""
     spans = {n: spans_of(read_records(session.trial_dir(n))) for n in known}
-    beside = {n for n in spans for other in spans if other != n and _overlap(spans[n], spans[other])}
-    return {n: _beside_others(trial) if n in beside else trial for n, trial in known.items()}
+    concurrent = {n for n in spans for other in spans if other != n and _overlap(spans[n], spans[other])}
+    return {n: _with_shared_mark(trial) if n in concurrent else trial for n, trial in known.items()}
 
 
-def _beside_others(trial: Trial) -> Trial:
+def _with_shared_mark(trial: Trial) -> Trial:
     return replace(trial, measurement=replace(trial.measurement, shared=True))
 
 
@@ -142,7 +142,7 @@ def _plan(study: StudyFile) -> Plan | None:
         return None
 
 
-def _passed(study: StudyFile) -> dict[int, Sequence[RejectedSuggestion]]:
+def _rejections(study: StudyFile) -> dict[int, Sequence[RejectedSuggestion]]:
     known: dict[int, Sequence[RejectedSuggestion]] = {}
     for entry in study.entries:
         with suppress(DamagedError):

@@ -85,20 +85,20 @@ class Session(SessionDir):
     def verdict_of(self, trial: Trial) -> tuple[Outcome, Measurement] | None:
         """Returns a trial's outcome and measurement from its own files, None if it has not ended."""
         place = self.trial_dir(trial.number)
-        return identity.read_verdict(place) if self._is_of(place, trial) else None
+        return identity.read_verdict(place) if self._owns(place, trial) else None
 
     def records_of(self, trial: Trial) -> list[dict[str, Any]]:
         """Returns the records of a trial so far, [] if its directory is another trial's."""
         place = self.trial_dir(trial.number)
-        return list(read_records(place)) if self._is_of(place, trial) else []
+        return list(read_records(place)) if self._owns(place, trial) else []
 
-    def _is_of(self, place: TrialDir, trial: Trial) -> bool:
+    def _owns(self, place: TrialDir, trial: Trial) -> bool:
         return identity.read_identity(place) == self.identity_of(trial)
 
     def clear(self, trial: Trial) -> str | None:
         """Renames the directory in which `trial` will run if another trial used it; returns a note on it."""
         place = self.trial_dir(trial.number)
-        if not identity.is_of_another(place, self.identity_of(trial)):
+        if not identity.holds_another(place, self.identity_of(trial)):
             return None
         aside = identity.set_aside(place.root)
         return f"{place.root} is not, or not surely, of trial {trial.number}: set aside as {aside.name}"
@@ -279,7 +279,7 @@ class Session(SessionDir):
 
     def lock(self) -> AbstractContextManager[Held]:
         """Holds the session's lock; raises SessionBusyError, naming the holder, if another process has it."""
-        return lock.held(self.root, self.lock_file, f"session {self.root}")
+        return lock.hold(self.root, self.lock_file, f"session {self.root}")
 
     def remove_work(self, trials: Iterable[Trial]) -> None:
         """Removes checkpoints that ended trials left because they were killed."""
@@ -287,7 +287,7 @@ class Session(SessionDir):
         for trial in trials:
             place = self.trial_dir(trial.number)
             is_left = trial.outcome is not None and not trial.outcome.leaves_work(keep=keep)
-            if is_left and place.work.is_dir() and self._is_of(place, trial):
+            if is_left and place.work.is_dir() and self._owns(place, trial):
                 shutil.rmtree(place.work, ignore_errors=True)
 
 

@@ -39,7 +39,7 @@ def open_study(file: Path, space: Space, session: str = "") -> optuna.Study:
     """Opens the study of a search of `space` in the SQLite `file`; creates it with the key of `session`."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     # The address only selects SQLite: Optuna would format braces in a path.
-    storage = optuna.storages.RDBStorage("sqlite:///study.db", {"creator": partial(_writing, file)})
+    storage = optuna.storages.RDBStorage("sqlite:///study.db", {"creator": partial(_connect, file)})
     study = optuna.create_study(
         study_name=study_file.NAME,
         storage=storage,
@@ -59,7 +59,7 @@ def read(study: optuna.Study) -> StudyFile:
     return StudyFile(study.user_attrs, tuple(Entry(t.number, t.user_attrs) for t in known))
 
 
-def settle(file: Path) -> None:
+def checkpoint(file: Path) -> None:
     """Checkpoints the write-ahead log into the study's `file`, so that a copy of the file alone is complete.
 
     A reader can postpone that to the next call; nothing is lost meanwhile.
@@ -74,7 +74,7 @@ def close(study: optuna.Study) -> None:
     study._storage._backend.engine.dispose()  # type: ignore[attr-defined] # no public way
 
 
-def _writing(file: Path) -> sqlite3.Connection:
+def _connect(file: Path) -> sqlite3.Connection:
     """Connects with a write-ahead log and full syncs, so that ended trials survive a power cut."""
     connection = study_file.connect(file, "mode=rwc")
     connection.execute("PRAGMA journal_mode=WAL")
@@ -115,10 +115,10 @@ def _add(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[Rejec
         study_file.PASSED_OVER: [asdict(one) for one in passed] or None,
     }
     attributes = {name: value for name, value in attributes.items() if value is not None}
-    study.add_trial(_running(trial.config, space, attributes))
+    study.add_trial(_running_trial(trial.config, space, attributes))
 
 
-def _running(config: Config, space: Space, attributes: dict[str, Any]) -> FrozenTrial:
+def _running_trial(config: Config, space: Space, attributes: dict[str, Any]) -> FrozenTrial:
     return create_trial(
         state=TrialState.RUNNING,
         params=dict(config),
@@ -131,7 +131,7 @@ def write(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[Reje
     """Records a trial from another source, running or ended."""
     _add(study, space, trial, passed)
     if trial.measurement.shared:
-        share(study, trial.number)
+        mark_shared(study, trial.number)
     if trial.outcome is not None:
         end(study, trial, space.limits.memory_fraction)
 
@@ -139,7 +139,7 @@ def write(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[Reje
 def can_hold(space: Space, config: Config) -> bool:
     """Returns True if a study of `space` can hold a trial of `config`."""
     try:
-        _running(config, space, {})
+        _running_trial(config, space, {})
     except (ValueError, TypeError):
         return False
     return True
@@ -183,7 +183,7 @@ def _numbers(name: str, space: Space) -> list[int]:
     return [int(space.baseline.get(name) or 1)]
 
 
-def share(study: optuna.Study, number: int) -> None:
+def mark_shared(study: optuna.Study, number: int) -> None:
     """Records that other trials run alongside a trial, so that this is known even after a kill."""
     _handle(study, number).set_user_attr(study_file.SHARED, True)
 

@@ -140,7 +140,7 @@ def load_study(file: Path) -> StudyFile:
     if wrong := [one.name for one in files_of(file) if not one.is_file()]:
         raise DamagedError(f"{', '.join(wrong)}: must be a regular file")  # SQLite would wait for a pipe
     try:
-        with closing(_reading(file)) as connection:
+        with closing(_connect_reading(file)) as connection:
             connection.execute("BEGIN")  # for a consistent snapshot
             if (study := connection.execute(_STUDY, (NAME,)).fetchone()) is None:
                 raise nothing
@@ -170,12 +170,12 @@ def load_study(file: Path) -> StudyFile:
 
 def _value(key: str, text: str) -> Any:
     try:
-        return json.loads(text, parse_int=_whole)
+        return json.loads(text, parse_int=_parse_int)
     except (TypeError, ValueError, RecursionError):
         raise DamagedError(f"its attribute {printable(key)} is no JSON that is read here") from None
 
 
-def _whole(digits: str) -> int:
+def _parse_int(digits: str) -> int:
     """Parses an integer that fits into a float: a damaged one may have hundreds of digits."""
     if len(digits) > _MOST_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits")
@@ -193,7 +193,7 @@ def connect(file: Path, how: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, PATIENCE_S, check_same_thread=False, uri=True)
 
 
-def _reading(file: Path) -> sqlite3.Connection:
+def _connect_reading(file: Path) -> sqlite3.Connection:
     """Connects for reading, the write-ahead log included, which needs a file shared with writers.
 
     If that file cannot be created, because the disk is read-only or full, and the log is empty, there is no

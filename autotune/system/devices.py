@@ -43,17 +43,17 @@ class _Found:
     refused: str | None = None  # why there is no handle
 
 
-def number_alike(environment: MutableMapping[str, str]) -> None:
+def number_by_bus(environment: MutableMapping[str, str]) -> None:
     """Makes CUDA number GPUs by PCI bus, as NVML and Ray do; by default it starts with the fastest."""
     environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
 
 
-def show(environment: MutableMapping[str, str], gpus: Iterable[Gpu]) -> None:
+def restrict_to(environment: MutableMapping[str, str], gpus: Iterable[Gpu]) -> None:
     """Makes only these GPUs visible to CUDA."""
     environment[VISIBLE] = ",".join(gpu.uuid for gpu in gpus)
 
 
-def visible(names: str | None) -> tuple[Device, ...]:
+def list_visible(names: str | None) -> tuple[Device, ...]:
     """Returns the devices in `names`, a value of CUDA_VISIBLE_DEVICES, in that order; None: all.
 
     Numbers are those of nvidia-smi, by PCI bus, without devices that this process may not open. All MIG
@@ -73,16 +73,16 @@ def handles(names: str | None) -> list[Any]:
 
 
 def _visible(names: str | None) -> list[_Found]:
-    every, forbidden = _every()
-    chosen = every if names is None else list(_chosen(names, every))
-    return [part for one in chosen for part in _parts(one)] + (forbidden if names is None else [])
+    every, forbidden = _list_all()
+    chosen = every if names is None else list(_select(names, every))
+    return [part for one in chosen for part in _usable_parts(one)] + (forbidden if names is None else [])
 
 
-def _chosen(names: str, every: Sequence[_Found]) -> Iterator[_Found]:
+def _select(names: str, every: Sequence[_Found]) -> Iterator[_Found]:
     """Yields the devices in `names` up to the first invalid entry, as CUDA does."""
     labels = set()
     for entry in (part.strip() for part in names.split(",")):
-        one = _named(entry, every)
+        one = _find(entry, every)
         if one is None or one.label in labels:
             if entry not in _NO_DEVICE:
                 yield _Found(f"{VISIBLE}={names}", refused=f"{entry} is not one device")
@@ -91,7 +91,7 @@ def _chosen(names: str, every: Sequence[_Found]) -> Iterator[_Found]:
         yield one
 
 
-def _named(entry: str, every: Sequence[_Found]) -> _Found | None:
+def _find(entry: str, every: Sequence[_Found]) -> _Found | None:
     """Returns the device that `entry` names by number, UUID or a unique prefix of a UUID."""
     if entry.startswith("MIG-"):
         return _slice_of(entry)
@@ -102,7 +102,7 @@ def _named(entry: str, every: Sequence[_Found]) -> _Found | None:
     return matches[0] if len(matches) == 1 else None
 
 
-def _every() -> tuple[list[_Found], list[_Found]]:
+def _list_all() -> tuple[list[_Found], list[_Found]]:
     """Returns all devices, and separately those that this process may not open, which CUDA skips."""
     every: list[_Found] = []
     forbidden: list[_Found] = []
@@ -122,7 +122,7 @@ def _every() -> tuple[list[_Found], list[_Found]]:
     return every, forbidden
 
 
-def _answer(query: Callable[..., Any], handle: Any, otherwise: Any) -> Any:
+def _query(query: Callable[..., Any], handle: Any, otherwise: Any) -> Any:
     """Returns NVML's answer, or `otherwise` if the device does not support the query."""
     try:
         return query(handle)
@@ -130,17 +130,17 @@ def _answer(query: Callable[..., Any], handle: Any, otherwise: Any) -> Any:
         return otherwise
 
 
-def _parts(found: _Found) -> list[_Found]:
+def _usable_parts(found: _Found) -> list[_Found]:
     """Returns the slices of a device in MIG mode, where only they are usable; otherwise the device."""
     if found.handle is None or found.parent is not None:
         return [found]
-    if not _answer(pynvml.nvmlDeviceGetMigMode, found.handle, (0, 0))[0]:
+    if not _query(pynvml.nvmlDeviceGetMigMode, found.handle, (0, 0))[0]:
         return [found]
     return list(_slices(found)) or [replace(found, handle=None, refused="it is in MIG mode, without a slice")]
 
 
 def _slices(found: _Found) -> Iterator[_Found]:
-    for index in range(_answer(pynvml.nvmlDeviceGetMaxMigDeviceCount, found.handle, 0)):
+    for index in range(_query(pynvml.nvmlDeviceGetMaxMigDeviceCount, found.handle, 0)):
         with suppress(pynvml.NVMLError):
             handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(found.handle, index)
             uuid = str(pynvml.nvmlDeviceGetUUID(handle))
@@ -167,7 +167,7 @@ def _describe(found: _Found) -> Device:
         major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(whole)
     except pynvml.NVMLError as error:
         return Device(found.label, found.uuid, name, refused=str(error))
-    exclusive = _answer(pynvml.nvmlDeviceGetComputeMode, whole, None) in _EXCLUSIVE
+    exclusive = _query(pynvml.nvmlDeviceGetComputeMode, whole, None) in _EXCLUSIVE
     capability = int(major), int(minor)
     gpu = Gpu(name, memory_bytes, capability, found.uuid or "", exclusive, found.label, used_bytes)
     return Device(found.label, found.uuid, name, gpu)

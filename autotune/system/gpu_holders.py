@@ -12,7 +12,7 @@ from autotune.system import devices, nvml
 
 def used_bytes() -> int:
     """Returns the memory in use on all visible GPUs together, 0 if unknown."""
-    return sum(_each(lambda gpu: [int(pynvml.nvmlDeviceGetMemoryInfo(gpu).used)]))
+    return sum(_query_all(lambda gpu: [int(pynvml.nvmlDeviceGetMemoryInfo(gpu).used)]))
 
 
 def held_bytes() -> dict[int, int]:
@@ -21,12 +21,12 @@ def held_bytes() -> dict[int, int]:
     In a container the IDs may be those of the host.
     """
     held: Counter[int] = Counter()
-    for process in _each(pynvml.nvmlDeviceGetComputeRunningProcesses):
+    for process in _query_all(pynvml.nvmlDeviceGetComputeRunningProcesses):
         held[process.pid] += process.usedGpuMemory or 0
     return dict(held)
 
 
-def _each(ask: Callable[[Any], list[Any]]) -> list[Any]:
+def _query_all(ask: Callable[[Any], list[Any]]) -> list[Any]:
     """Returns what `ask` returns for all visible GPUs, [] if one of them cannot be queried."""
     with nvml.library() as is_available:
         try:

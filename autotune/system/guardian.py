@@ -81,10 +81,10 @@ class Guardian:
         def watch() -> None:
             if self._words.readline().strip() != _ENDED and not leaving.is_set():
                 lost()
-                self.end_what_it_left()
+                self.end_orphans_below()
 
         watching = threading.Thread(target=watch, name="guardian", daemon=True)
-        self._say(json.dumps([list(start), dict(environment)]))  # a command line would be visible to any user
+        self._send(json.dumps([list(start), dict(environment)]))  # any user could see a command line
         try:
             self._await_start()
             watching.start()
@@ -95,13 +95,13 @@ class Guardian:
             raise
         finally:
             leaving.set()
-            self._say(_END)
+            self._send(_END)
             if watching.ident is None:
                 self._words.readline()
             else:
                 watching.join(_END_S)
 
-    def _say(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         with suppress(OSError):  # it was killed
             print(line, file=self._orders, flush=True)
 
@@ -118,9 +118,9 @@ class Guardian:
             self._process.wait(_END_S)
         self._words.close()
         if self._process.returncode is not None and self._process.returncode < 0:
-            self.end_what_it_left()
+            self.end_orphans_below()
 
-    def end_what_it_left(self) -> None:
+    def end_orphans_below(self) -> None:
         """Ends all descendants of this process, which adopts the orphans of a killed guardian."""
         end_descendants()
         _clear(self._directory, self._groups)

@@ -20,7 +20,7 @@ class MemoryGroup:
     directory: Path
 
     @classmethod
-    def made(cls) -> Self | None:
+    def create(cls) -> Self | None:
         """Creates a group without a limit; returns None if this process may not create one."""
         place = cgroup.group_for_trials()
         if place is None:

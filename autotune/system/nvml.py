@@ -65,7 +65,7 @@ def library() -> Iterator[bool]:
             pynvml.nvmlShutdown()
 
 
-def missing() -> str | None:
+def error() -> str | None:
     """Returns the driver's error if no GPU can be queried, None otherwise."""
     error = _init_error()
     return None if error is None else str(error)
@@ -73,7 +73,7 @@ def missing() -> str | None:
 
 def fault() -> str | None:
     """Returns the error of a driver that is installed but faulty, such as one replaced while running."""
-    return None if isinstance(_init_error(), _NO_DRIVER) else missing()
+    return None if isinstance(_init_error(), _NO_DRIVER) else error()
 
 
 def is_hidden() -> bool:
@@ -106,7 +106,7 @@ def read(handle: Any) -> dict[str, float]:
     return values
 
 
-def others(handle: Any, own: Collection[int], seconds: float) -> dict[str, float]:
+def load_by_others(handle: Any, own: Collection[int], seconds: float) -> dict[str, float]:
     """Returns `others_gpu_percent`, the load by processes other than `own` in the last `seconds`.
 
     Returns {} if the driver does not tell processes apart, or lists none of `own`: then its process IDs may

@@ -67,12 +67,12 @@ def _make() -> tuple[Path, int]:
     """
     usual = Path(tempfile.gettempdir())
     for base in (usual, _FALLBACK):
-        if made := _made_in(base):
+        if made := _make_in(base):
             return made
     raise InputError(f"TMPDIR: must be on a file system that locks directories: flock fails in {usual}")
 
 
-def _made_in(base: Path) -> tuple[Path, int] | None:
+def _make_in(base: Path) -> tuple[Path, int] | None:
     """Does so in `base`; returns None if its path is too long for sockets, or it does not support locks."""
     directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
     lock = os.open(directory, os.O_RDONLY)
@@ -82,7 +82,7 @@ def _made_in(base: Path) -> tuple[Path, int] | None:
             return directory, lock
     os.close(lock)
     if not directory.exists():  # another process removed it as an orphan before it was locked
-        return _made_in(base)
+        return _make_in(base)
     directory.rmdir()
     return None
 
@@ -99,7 +99,7 @@ def _end_orphan(directory: Path) -> None:
     """Ends the processes of `directory` and removes it; raises OSError if it is in use or inaccessible."""
     if directory.lstat().st_uid != os.getuid():
         return
-    with temp_dirs.abandoned(directory):
+    with temp_dirs.lock_abandoned(directory):
         end_all(lambda: descendants(_processes(directory)))
         shutil.rmtree(directory, ignore_errors=True)
         if groups := cgroup.group_for_trials():
@@ -112,10 +112,10 @@ def _processes(directory: Path) -> set[int]:
     The second sign is for some of Ray's processes, which overwrite their environment with a title.
     """
     numbers = {int(process.name) for process in Path("/proc").iterdir() if process.name.isdecimal()}
-    return {pid for pid in numbers - {os.getpid()} if _is_of(Path("/proc", str(pid)), directory)}
+    return {pid for pid in numbers - {os.getpid()} if _belongs_to(Path("/proc", str(pid)), directory)}
 
 
-def _is_of(process: Path, directory: Path) -> bool:
+def _belongs_to(process: Path, directory: Path) -> bool:
     with suppress(OSError):  # another user's, or ended
         if f"{_VARIABLE}={directory}".encode() in (process / "environ").read_bytes().split(b"\0"):
             return True

@@ -75,7 +75,7 @@ def hardware() -> Hardware:
     memory_bytes = psutil.virtual_memory().total
     if limit := cgroup.memory():
         memory_bytes = min(memory_bytes, limit.limit_bytes)
-    visible = devices.visible(_visible())
+    visible = devices.list_visible(_visible())
     gpus = tuple(gpu for device in visible if (gpu := device.gpu))
     refused = tuple(device for device in visible if device.gpu is None)
     return Hardware(cpus, memory_bytes, gpus, nvml.driver(), refused)
@@ -83,7 +83,7 @@ def hardware() -> Hardware:
 
 def device() -> str:
     """Returns the names of the visible GPUs, or the CPU model if there are none."""
-    return ", ".join(one.name or one.label for one in devices.visible(_visible())) or cpu_model()
+    return ", ".join(one.name or one.label for one in devices.list_visible(_visible())) or cpu_model()
 
 
 def cpu_model() -> str:
@@ -285,7 +285,7 @@ class _Gpus:
 
     def sample(self, seconds: float, own: frozenset[int]) -> dict[str, float]:
         """Returns the combined figures since the last sample; `own`: IDs of the search's processes."""
-        readings = [nvml.read(handle) | nvml.others(handle, own, seconds) for handle in self._handles]
+        readings = [nvml.read(handle) | nvml.load_by_others(handle, own, seconds) for handle in self._handles]
         for before, after in zip(self._before or [], readings, strict=False):
             used_j = nvml.energy_j(before, after, seconds)
             if used_j is not None:

@@ -16,7 +16,7 @@ def directory(prefix: str, beside: Path) -> Iterator[Path]:
     Removes the directories that killed processes have abandoned there.
     """
     for left in beside.glob(f"{prefix}*"):
-        with suppress(OSError), abandoned(left):  # another user's, or in use
+        with suppress(OSError), lock_abandoned(left):  # another user's, or in use
             shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=prefix, dir=beside) as name:
         lock = os.open(name, os.O_RDONLY)
@@ -29,7 +29,7 @@ def directory(prefix: str, beside: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def abandoned(directory: Path) -> Iterator[None]:
+def lock_abandoned(directory: Path) -> Iterator[None]:
     """Holds the lock of `directory`; raises OSError if a process has it, or this is no directory."""
     lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:

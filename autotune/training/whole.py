@@ -84,7 +84,7 @@ class Whole:
             with suppress(OSError):
                 plan.write(self._place, self._plan)
             self._standing = replace(self._standing, plan=self._plan)
-        return self._training.whole({**self._plan.config, **self._plan.changes}, self._place)
+        return self._training.whole_training({**self._plan.config, **self._plan.changes}, self._place)
 
     def _end_of(self, last: Report) -> str:
         return messages.ended(last.outcome or Outcome(Status.INTERRUPTED), last.measurement, self._plan)

@@ -27,7 +27,7 @@ from autotune.system.telemetry import Telemetry
 from autotune.trials import failures
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import NEVER, Order, is_to_stop
+from autotune.trials.order import NEVER, Order, should_stop
 from autotune.trials.progress import Progress
 from autotune.trials.reported import Report
 from autotune.trials.thinning import Thinner
@@ -64,10 +64,10 @@ class Attempt:
         self._place.make()
         if self._order.identity is not None:
             identity.write_identity(self._place, self._order.identity)
-        self._earlier_s = seconds_of(self._counted(read_records(self._place)))
+        self._earlier_s = seconds_of(self._count_each(read_records(self._place)))
         self._records = open_lines(self._place.records_file)
-        if self._order.ends.reached(self._progress):
-            self._outcome = self._progress.concluded(Outcome(Status.COMPLETED))
+        if self._order.ends.are_reached(self._progress):
+            self._outcome = self._progress.conclude(Outcome(Status.COMPLETED))
             return
         self._progress.restart()
         self._write([{"attempt": time.time(), "clock_s": time.monotonic()}])
@@ -75,7 +75,7 @@ class Attempt:
         self._telemetry = Telemetry(self._child.pid, search=others.top())
         self._telemetry.__enter__()
 
-    def _counted(self, records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def _count_each(self, records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yields the records, counting each, so that a training of weeks never has all of them in memory."""
         for record in records:
             self._progress.count(record)
@@ -90,10 +90,10 @@ class Attempt:
         with interrupted_by_the_disk(self._end):
             self._poll(timeout_s, records)
             logs.bound(self._place.log)
-        shown = self._shown()
+        shown = self._live_measurement()
         if self._outcome is None:
             self._end_if_beaten(shown)
-        if self._outcome is None and (is_stopping() or is_to_stop(self._order)):
+        if self._outcome is None and (is_stopping() or should_stop(self._order)):
             with interrupted_by_the_disk(self._end):
                 self._interrupt(records)
         report = Report(
@@ -118,16 +118,16 @@ class Attempt:
         child, deadline = self._child, time.monotonic() + timeout_s
         while child and self._outcome is None and (left_s := deadline - time.monotonic()) > 0:
             records += self._take(child.poll(left_s))
-            if self._order.ends.reached(self._progress):
+            if self._order.ends.are_reached(self._progress):
                 child.stop(self._order.limits.closing_s)
-                self._outcome = self._progress.concluded(Outcome(Status.COMPLETED))
+                self._outcome = self._progress.conclude(Outcome(Status.COMPLETED))
             elif child.verdict is not None:
-                self._outcome = self._ended_early(child.verdict)
-            elif overdue := self._overdue():
+                self._outcome = self._early_outcome(child.verdict)
+            elif overdue := self._overdue_fault():
                 child.stop(_BEATEN_GRACE_S)
-                self._outcome = failures.failed(Failure.ERROR, overdue)
+                self._outcome = failures.failure(Failure.ERROR, overdue)
 
-    def _ended_early(self, verdict: Outcome) -> Outcome:
+    def _early_outcome(self, verdict: Outcome) -> Outcome:
         """Returns the outcome for a `verdict` that came before the trial had all its samples.
 
         A training that ended by itself is complete if it was evaluated at its end. One that was planned to be
@@ -135,17 +135,17 @@ class Attempt:
         """
         if self._order.whole:
             return verdict
-        concluded = self._progress.concluded(verdict)
+        concluded = self._progress.conclude(verdict)
         if concluded.status is not Status.COMPLETED:
             return concluded
         ends = self._order.ends
-        why_not = self._progress.why_not_whole(ends.samples if ends.planned else 0)
+        why_not = self._progress.incompleteness(ends.samples if ends.planned else 0)
         if why_not is None:
             self._progress.end()
             return concluded
-        return failures.failed(Failure.ERROR, why_not)
+        return failures.failure(Failure.ERROR, why_not)
 
-    def _overdue(self) -> str | None:
+    def _overdue_fault(self) -> str | None:
         """Returns the fault of a trial that has run far beyond its end without an evaluation there."""
         most, metric = self._order.ends.samples, self._order.metric
         if self._order.whole or not most or not self._progress.is_overdue(most):
@@ -181,10 +181,10 @@ class Attempt:
         records += self._take(self._child.poll(0))
         if verdict.status in {Status.STOPPED, Status.INTERRUPTED}:
             self._outcome = Outcome(Status.INTERRUPTED, reason=verdict.reason)
-        elif self._order.ends.reached(self._progress):
-            self._outcome = self._progress.concluded(Outcome(Status.COMPLETED))
+        elif self._order.ends.are_reached(self._progress):
+            self._outcome = self._progress.conclude(Outcome(Status.COMPLETED))
         else:
-            self._outcome = self._ended_early(verdict)
+            self._outcome = self._early_outcome(verdict)
 
     def _take(self, yielded: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Counts and writes the records that the child has yielded."""
@@ -210,17 +210,17 @@ class Attempt:
         """Returns the measurement of the trial so far."""
         limits, shown = self._order.limits, self._progress.measurement()
         return replace(
-            self._known(shown),
+            self._complete(shown),
             memory_limit_bytes=limits.device_bytes or limits.host_bytes,
             memory_cap_bytes=limits.allocator_bytes,
             telemetry=self._telemetry.summary() if self._telemetry else {},
         )
 
-    def _shown(self) -> Measurement:
+    def _live_measurement(self) -> Measurement:
         """Returns the figures that are reported every second."""
-        return self._known(self._progress.at_a_glance())
+        return self._complete(self._progress.live_measurement())
 
-    def _known(self, shown: Measurement) -> Measurement:
+    def _complete(self, shown: Measurement) -> Measurement:
         speed, device = shown.throughput, self._device
         mfu = flops.utilisation(shown.flops_per_sample, speed.samples_per_s, device) if speed else None
         return replace(shown, mfu=mfu, device=device, revision=self._order.revision)

@@ -55,7 +55,7 @@ class Child:
         self._gpus = GpuWatch(order.limits.gpus)
         self._process, pipe, output = server.start(order, self._memory.group)
         self._memory.begin(self.pid)
-        self._end = Finalize(self, family.end, (self._process, self._memory.group), exitpriority=0)
+        self._end = Finalize(self, family.kill, (self._process, self._memory.group), exitpriority=0)
         self._inbox, self._output = Messages(pipe), Output(output, order.place.log, self._hide)
         self._records: list[dict[str, Any]] = []
         self._begun_s = self._heard_s = time.monotonic()
@@ -116,7 +116,7 @@ class Child:
         for message in messages:
             if "at_s" not in message:
                 outcome = _OUTCOME.validate_python(message["outcome"])
-                self.verdict = failures.of_verdict(
+                self.verdict = failures.correct_verdict(
                     replace(outcome, reason=self._hide(outcome.reason)),
                     asked_to_stop=self._stopping,
                     kernel_killed=self._memory.kernel_killed(),
@@ -150,9 +150,9 @@ class Child:
         if self.verdict is not None or not self._memory.look():
             return
         if held_bytes := self._memory.excess_bytes(self.pid):
-            self.verdict = failures.beyond_its_limit(held_bytes, self._order.limits.host_bytes or 0)
+            self.verdict = failures.memory_limit_exceeded(held_bytes, self._order.limits.host_bytes or 0)
         elif self._memory.has_missed_a_kill():
-            self.verdict = failures.killed_inside("it went on without it")
+            self.verdict = failures.killed_process("it went on without it")
         if self.verdict is not None:
             self.kill()
 
@@ -161,7 +161,7 @@ class Child:
         if self._stopping and code == -signal.SIGTERM:
             return Outcome(Status.STOPPED, reason="was asked to stop before it had begun")
         self._output.finish()
-        return failures.of_exit(
+        return failures.from_exit(
             code,
             self._last_words(),
             capped=self._order.limits.caps_process,
@@ -198,7 +198,7 @@ class Child:
             # checkpoint may then be newer than the records read so far: read the rest.
             family.suspend(self.pid)
             self._take(self._inbox.take())
-        self.verdict = failures.failed(
+        self.verdict = failures.failure(
             Failure.TIMEOUT,
             f"no record with more samples for {still_s:.0f} s; its stack is in {self._order.place.log}",
         )
@@ -230,7 +230,7 @@ class Child:
 
     def resume(self) -> None:
         """Resumes what was paused; the pause counts neither as a step nor as silence."""
-        family.go_on(self.pid)
+        family.resume(self.pid)
         self._is_paused, self._yielded_s, self._heard_s = False, None, time.monotonic()
 
     def stop(self, grace_s: float) -> Outcome:

@@ -51,7 +51,7 @@ class Cuda:
         """Returns True if the GPU has finished its queue, so that the last step ends now."""
         return self._torch is None or self._pace.has_settled()
 
-    def evaluated(self) -> None:
+    def note_evaluation(self) -> None:
         """Notes an evaluation, after which timing begins anew."""
         self._pace.evaluated()
 
@@ -94,7 +94,7 @@ class Cuda:
         return None
 
 
-def tell_of_bad_fork() -> None:
+def exit_if_bad_fork() -> None:
     """Exits with BAD_FORK if this process can never use CUDA because its parent has used it."""
     torch = sys.modules.get("torch")
     sys.exit(BAD_FORK if torch is not None and torch.cuda._is_in_bad_fork() else 0)

@@ -93,34 +93,34 @@ _LOADER_DIED = 127  # the dynamic loader's exit code if it cannot go on
 _LONGEST = 300
 
 
-def failed(kind: Failure, reason: str, shortage: Shortage | None = None) -> Outcome:
+def failure(kind: Failure, reason: str, shortage: Shortage | None = None) -> Outcome:
     """Returns the outcome of a failed trial; its reason is one printable line of at most 300 characters."""
     return Outcome(Status.FAILED, kind, _one_line(reason), shortage)
 
 
-def lost(reason: str) -> Outcome:
+def lost_attempt(reason: str) -> Outcome:
     """Returns the outcome of an attempt killed from outside: the trial is resumed, a few times at most."""
     return Outcome(Status.INTERRUPTED, Failure.LOST, _one_line(reason))
 
 
-def killed_inside(what: str) -> Outcome:
+def killed_process(what: str) -> Outcome:
     """Returns the outcome if the kernel killed one of the trial's processes; `what` is the consequence."""
-    return failed(
+    return failure(
         Failure.OOM, f"the kernel has killed one of its processes for memory: {what}", Shortage.MACHINE
     )
 
 
-def beyond_its_limit(held_bytes: int, limit_bytes: int) -> Outcome:
+def memory_limit_exceeded(held_bytes: int, limit_bytes: int) -> Outcome:
     """Returns the outcome of a trial whose processes together exceed its memory limit."""
     held, limit = units.format_bytes(held_bytes), units.format_bytes(limit_bytes)
-    return failed(Failure.OOM, f"its processes held {held} together; its limit is {limit}", Shortage.MACHINE)
+    return failure(Failure.OOM, f"its processes held {held} together; its limit is {limit}", Shortage.MACHINE)
 
 
 def _one_line(text: str) -> str:
     return " ".join(printable(text).split())[:_LONGEST]
 
 
-def of_exception(error: BaseException, *, capped: bool = True, gpu: GpuMemory | None = None) -> Outcome:
+def from_exception(error: BaseException, *, capped: bool = True, gpu: GpuMemory | None = None) -> Outcome:
     """Returns the outcome of a workload that raised `error`, judged by the whole chain of causes.
 
     `capped`: host memory was capped, so errors that a cap provokes count as out of memory. `gpu`: the state
@@ -130,20 +130,21 @@ def of_exception(error: BaseException, *, capped: bool = True, gpu: GpuMemory | 
     causes = {kind: cause for cause, kind in reversed(kinds)}
     if isinstance(error, GpuLostError):  # before the trial allocates: an OOM is due to others
         is_full = Failure.OOM in causes
-        return lost(_text(error)) if is_full else Outcome(Status.INTERRUPTED, reason=_one_line(_text(error)))
-    if Failure.OOM in causes and _is_others_doing(_text(causes[Failure.OOM]), gpu):
-        return lost(f"others have taken the GPU's memory: {_line(error)}")
+        text = _text(error)
+        return lost_attempt(text) if is_full else Outcome(Status.INTERRUPTED, reason=_one_line(text))
+    if Failure.OOM in causes and _is_caused_by_others(_text(causes[Failure.OOM]), gpu):
+        return lost_attempt(f"others have taken the GPU's memory: {_line(error)}")
     for kind in (Failure.OOM, Failure.DIVERGED):
         if (cause := causes.get(kind)) is not None:
             reason = _line(error) if cause is error else f"{_line(error)}; because of {_line(cause)}"
-            return failed(kind, reason, _shortage(_one_line(reason)) if kind is Failure.OOM else None)
+            return failure(kind, reason, _shortage(_one_line(reason)) if kind is Failure.OOM else None)
     if fault := disk_fault(error, DISK_ERRNOS):
         # A failed write names no file; code that caught the error and raised another has named it.
         return Outcome(
             Status.INTERRUPTED, reason=_one_line(fault if isinstance(error, OSError) else _text(error))
         )
     is_passing = any(_PASSING_TEXT.search(_line(cause)) for cause in chain(error))
-    return replace(failed(Failure.ERROR, _line(error)), is_passing=is_passing)
+    return replace(failure(Failure.ERROR, _line(error)), is_passing=is_passing)
 
 
 def disk_fault(error: BaseException, errnos: Set[int]) -> str | None:
@@ -173,7 +174,7 @@ def _sqlite_message(error: BaseException, codes: Set[int]) -> str | None:
     return None
 
 
-def _is_others_doing(text: str, gpu: GpuMemory | None) -> bool:
+def _is_caused_by_others(text: str, gpu: GpuMemory | None) -> bool:
     """Returns True if the text is about a GPU whose memory others took from the trial."""
     if gpu is None or not _OF_GPU.search(text):
         return False
@@ -188,7 +189,7 @@ def _kind(error: BaseException, capped: bool, gpu: GpuMemory | None) -> Failure:
     """Classifies the error by itself, without its causes."""
     if _is_out_of_memory(error, capped) or (isinstance(error, RuntimeError) and _is_short(_text(error), gpu)):
         return Failure.OOM
-    return Failure.DIVERGED if _names(error) & _DIVERGED_TYPES else Failure.ERROR
+    return Failure.DIVERGED if _class_names(error) & _DIVERGED_TYPES else Failure.ERROR
 
 
 def _line(error: BaseException) -> str:
@@ -202,7 +203,7 @@ def _is_out_of_memory(error: BaseException, capped: bool) -> bool:
 
     The text of other types is no evidence: a ValueError may well mention memory.
     """
-    if _names(error) & _OOM_TYPES:
+    if _class_names(error) & _OOM_TYPES:
         return True
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno == errno.ENOMEM
@@ -237,7 +238,7 @@ def _text(error: BaseException) -> str:
         return "(its text cannot be read)"
 
 
-def _names(error: BaseException) -> set[str]:
+def _class_names(error: BaseException) -> set[str]:
     """Returns the names of the error's classes, to recognize torch's own without importing torch."""
     return {kind.__name__ for kind in type(error).__mro__}
 
@@ -251,7 +252,7 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def of_verdict(
+def correct_verdict(
     outcome: Outcome,
     *,
     asked_to_stop: bool,
@@ -261,20 +262,20 @@ def of_verdict(
 ) -> Outcome:
     """Corrects the outcome that a workload reports, if it was ended from outside and cannot know by what.
 
-    A killed loader worker counts as out of memory only with the evidence that `of_exit` asks for. An error
+    A killed loader worker counts as out of memory only with the evidence that `from_exit` asks for. An error
     counts as out of memory if the kernel killed another process of the trial.
     """
     if outcome.status is Status.STOPPED and not asked_to_stop:
-        return lost("it received a SIGTERM")
+        return lost_attempt("it received a SIGTERM")
     if outcome.shortage is Shortage.KILLED_WORKER:
         is_oom = kernel_killed or memory_share >= _MEMORY_GONE_SHARE
-        return outcome if is_oom else lost(outcome.reason)
+        return outcome if is_oom else lost_attempt(outcome.reason)
     if outcome.failure is Failure.ERROR and kernel_killed and counted_alone:
-        return killed_inside(outcome.reason)
+        return killed_process(outcome.reason)
     return outcome
 
 
-def of_exit(
+def from_exit(
     code: int,
     last_words: str,
     *,
@@ -295,24 +296,24 @@ def of_exit(
     A SIGKILL without any sign of a lack of memory came from outside and is not the trial's fault.
     """
     if kernel_killed and code in {-signal.SIGKILL, _SERVER_DIED}:
-        return failed(Failure.OOM, "killed by the kernel, which was out of memory", Shortage.MACHINE)
+        return failure(Failure.OOM, "killed by the kernel, which was out of memory", Shortage.MACHINE)
     if code == _SERVER_DIED:
         what = "exited with 255 without a verdict, or its fork server was killed"
     else:
         what = f"killed by {signal_name(-code)}" if code < 0 else f"exited with {code} without a verdict"
     if code == -signal.SIGKILL and memory_share >= _MEMORY_GONE_SHARE:
         reason = f"{what} while {memory_share:.0%} of the machine's memory was in use"
-        return failed(Failure.OOM, reason, Shortage.MACHINE)
+        return failure(Failure.OOM, reason, Shortage.MACHINE)
     if code == -signal.SIGSEGV and cap_share >= _CAP_GONE_SHARE:
         reason = f"{what} with {cap_share:.0%} of its memory limit in use"
-        return failed(Failure.OOM, reason, Shortage.MACHINE)
+        return failure(Failure.OOM, reason, Shortage.MACHINE)
     if kernel_killed and counted_alone:
-        return killed_inside(what)
+        return killed_process(what)
     if code in {-signal.SIGKILL, _SERVER_DIED}:
-        return lost(what)
+        return lost_attempt(what)
     oom = _out_of_memory_text(last_words, capped)
     if oom and code in {-signal.SIGABRT, -signal.SIGBUS, 1, _LOADER_DIED}:
-        return failed(Failure.OOM, f"{what}: {oom}", Shortage.MACHINE if code < 0 else _shortage(oom))
+        return failure(Failure.OOM, f"{what}: {oom}", Shortage.MACHINE if code < 0 else _shortage(oom))
     if code == -signal.SIGABRT and (nccl_error := _NCCL_TEXT.search(last_words)):
-        return replace(failed(Failure.ERROR, f"{what}: {nccl_error[0]}"), is_passing=True)
-    return failed(Failure.ERROR, what)
+        return replace(failure(Failure.ERROR, f"{what}: {nccl_error[0]}"), is_passing=True)
+    return failure(Failure.ERROR, what)

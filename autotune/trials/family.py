@@ -36,7 +36,7 @@ def suspend(pid: int) -> None:
         stopped.update(fresh)
 
 
-def go_on(pid: int) -> None:
+def resume(pid: int) -> None:
     """Resumes the family of `pid`."""
     _signal(members(pid), signal.SIGCONT)
 
@@ -87,7 +87,7 @@ def _bytes(pid: int, file: str, *names: str) -> int:
     return 0
 
 
-def end(process: BaseProcess, group: MemoryGroup | None) -> None:
+def kill(process: BaseProcess, group: MemoryGroup | None) -> None:
     """Kills a process, its process group, and its control `group` if it has one.
 
     The process has no process group of its own in its first moments, so it is killed by itself first.

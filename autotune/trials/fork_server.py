@@ -47,7 +47,7 @@ class ForkServer:
         receiver, sender = self.context.Pipe(duplex=False)
         output, printed = self.context.Pipe(duplex=False)
         arguments = (order, sender, printed, group)
-        process = self._forked(runner.run, arguments)
+        process = self._fork(runner.run, arguments)
         sender.close()
         printed.close()
         return process, receiver, output
@@ -57,7 +57,7 @@ class ForkServer:
 
         Asking whether CUDA is available is harmless, since NVML answers it. A tensor on the GPU is not.
         """
-        process = self._forked(cuda.tell_of_bad_fork, ())
+        process = self._fork(cuda.exit_if_bad_fork, ())
         process.join(_PRELOAD_S)
         if process.exitcode == cuda.BAD_FORK:
             self.context.set_forkserver_preload([runner.__name__])
@@ -65,7 +65,7 @@ class ForkServer:
             self.note = _WITHOUT_PRELOAD
         self._is_known_to_fork = True
 
-    def _forked(self, target: Callable[..., None], arguments: tuple[object, ...]) -> BaseProcess:
+    def _fork(self, target: Callable[..., None], arguments: tuple[object, ...]) -> BaseProcess:
         process = self.context.Process(target=target, args=arguments, name="trial")
         for left in reversed(range(_STARTS)):
             try:

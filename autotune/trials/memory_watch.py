@@ -22,7 +22,7 @@ class MemoryWatch:
     """
 
     def __init__(self, limit_bytes: int | None) -> None:
-        self.group = MemoryGroup.made()
+        self.group = MemoryGroup.create()
         self._limit_bytes = limit_bytes
         self._is_capped = False
         self._shared_group = cgroup.own_group()

@@ -34,7 +34,7 @@ class Ends:
         """Returns when a trial ends that is stopped from outside."""
         return cls(NEVER)
 
-    def reached(self, progress: Progress) -> bool:
+    def are_reached(self, progress: Progress) -> bool:
         """Returns True if the trial has come to its end."""
         curve = progress.curve
         return (
@@ -134,6 +134,6 @@ def from_dict(values: Mapping[str, Any]) -> Order | RaceOrder:
     return _ORDER.validate_python(values)
 
 
-def is_to_stop(order: Order | RaceOrder) -> bool:
+def should_stop(order: Order | RaceOrder) -> bool:
     """Returns True if the trial should close because its search has stopped."""
     return order.stop_file is not None and Path(order.stop_file).exists()

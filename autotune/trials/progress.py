@@ -120,7 +120,7 @@ class Progress:
         throughput = self._throughput()
         return self._evaluated_samples > 0 and throughput is not None and _is_within(_KNOWN_SHARE, throughput)
 
-    def why_not_whole(self, planned: int) -> str | None:
+    def incompleteness(self, planned: int) -> str | None:
         """Returns the reason why a training that ended by itself is incomplete, None if it is complete.
 
         `planned` is the number of samples it was configured for, 0 if none.
@@ -166,7 +166,7 @@ class Progress:
         )
         # Evaluations, and checkpoints in the step after one, recur at the same height: that is not growth.
         is_step = not is_evaluation and self._steps_since_evaluation > 0
-        self._hold(record, is_step=is_step)
+        self._update_peaks(record, is_step=is_step)
         if is_step and FLOPS in record:
             self._flops.count(record[FLOPS], self._samples - before)
         self._parameters = int(_amount(record, PARAMETERS)) or self._parameters
@@ -177,11 +177,11 @@ class Progress:
         if not self._curve and (loss := _amount(record, TRAIN_LOSS)):
             self._first_loss, self._last_loss = self._first_loss or loss, loss
         if is_evaluation:
-            self._evaluated(record)
+            self._count_evaluation(record)
         for phase in PHASES if FLOPS not in record else ():  # counting FLOPs distorts the phases
             self._phase_s[phase] += _amount(record, phase)
 
-    def _hold(self, record: Mapping[str, Any], *, is_step: bool) -> None:
+    def _update_peaks(self, record: Mapping[str, Any], *, is_step: bool) -> None:
         """Updates the peak memory: of the process and its descendants, or of the allocator alone on a GPU.
 
         A script that reports its own peak is one of the descendants.
@@ -195,11 +195,11 @@ class Progress:
         other_bytes = 0 if self._reserved_bytes else self._children_bytes
         self._peak.count(self._samples, self._own_bytes + other_bytes, is_step=is_step)
 
-    def _unless_unseen(self, held_bytes: int) -> int | None:
+    def _plausible_peak(self, held_bytes: int) -> int | None:
         """Returns `held_bytes`, or None if it is too small to include the process that trained."""
         return held_bytes if held_bytes and (self._reserved_bytes or held_bytes >= _LEAST_BYTES) else None
 
-    def _evaluated(self, record: Mapping[str, Any]) -> None:
+    def _count_evaluation(self, record: Mapping[str, Any]) -> None:
         """Takes the finite scores, and adds a point to the curve if the quality is one of them."""
         if not self._samples:  # the untrained model
             self._start = self._turned(units.number(record[self._metric.name]))
@@ -233,15 +233,15 @@ class Progress:
         is_even = last and len({len(items) for items in last}) == 1
         return tuple(statistics.fmean(values) for values in zip(*last, strict=True)) if is_even else ()
 
-    def concluded(self, verdict: Outcome) -> Outcome:
+    def conclude(self, verdict: Outcome) -> Outcome:
         """Returns `verdict`, turned into a failure if a completed trial lacks a finite quality or speed."""
         if verdict.status is not Status.COMPLETED:
             return verdict
-        if reason := self._lack():
-            return failures.failed(Failure.ERROR, reason)
+        if reason := self._missing_figure():
+            return failures.failure(Failure.ERROR, reason)
         return verdict
 
-    def _lack(self) -> str | None:
+    def _missing_figure(self) -> str | None:
         name, unit = self._metric.name, self._metric.unit
         if not self._evaluated_samples and self._raw_quality is None:
             return f"the workload ended without a record that has {name}"
@@ -255,7 +255,7 @@ class Progress:
             )
         return None
 
-    def at_a_glance(self) -> Measurement:
+    def live_measurement(self) -> Measurement:
         """Returns the figures shown every second, without those that are long or slow to compute."""
         return Measurement(
             throughput=self._throughput(),
@@ -265,20 +265,20 @@ class Progress:
             ended=self._ended,
             schedule=self._schedule,
             samples=self._samples,
-            peak_memory_bytes=self._unless_unseen(self._peak.held_bytes),
+            peak_memory_bytes=self._plausible_peak(self._peak.held_bytes),
             flops_per_sample=self._flops.per_sample(),
         )
 
     def measurement(self) -> Measurement:
         """Returns all that the records show; fields unknown to them, such as the device, stay empty."""
-        brief, total_s = self.at_a_glance(), sum(self._phase_s.values())
+        brief, total_s = self.live_measurement(), sum(self._phase_s.values())
         has_peak = brief.peak_memory_bytes is not None
         return replace(
             brief,
             outside=self._meter.outside(),
             curve=tuple(self._curve),
             items=self._mean_items(),
-            own_peak_bytes=self._unless_unseen(max(self._own_bytes, self._script_bytes)),
+            own_peak_bytes=self._plausible_peak(max(self._own_bytes, self._script_bytes)),
             peak_reserved_bytes=self._reserved_bytes or None,
             context_bytes=self._context_bytes or None,
             memory_is_rising=has_peak and self._peak.is_rising(self._samples),

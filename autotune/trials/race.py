@@ -30,7 +30,7 @@ from autotune.trials import failures
 from autotune.trials.attempt import interrupted_by_the_disk
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import RaceOrder, Racer, is_to_stop
+from autotune.trials.order import RaceOrder, Racer, should_stop
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 
@@ -156,7 +156,7 @@ class _Member:
         return Slice(self._order.number, round_number, samples, seconds, len(steps), outside_s, unsure)
 
     def _failed(self, reason: str) -> _EndedError:
-        return self._ended(failures.failed(Failure.ERROR, reason))
+        return self._ended(failures.failure(Failure.ERROR, reason))
 
     def _ended(self, outcome: Outcome) -> _EndedError:
         return _EndedError(replace(outcome, reason=f"trial {self._order.number}: {outcome.reason}"))
@@ -199,7 +199,7 @@ class Race:
             measurement=Measurement(samples=sum(one.samples for one in self._slices)),
             telemetry=self._telemetry.latest(),
         )
-        if self._outcome is None and is_to_stop(self._order):
+        if self._outcome is None and should_stop(self._order):
             self._end(Outcome(Status.INTERRUPTED, reason="was asked to stop"))
         if self._outcome is not None:
             with interrupted_by_the_disk(self._end):

@@ -84,7 +84,7 @@ def _failed(error: BaseException, order: Order, gpus: Cuda) -> Outcome:
     with suppress(OSError):  # a full disk takes no log either; the verdict goes through the pipe
         if has_trace(error):
             traceback.print_exception(error)
-    return _explained(error, order, gpus)
+    return _explain(error, order, gpus)
 
 
 def _conclude(messages: BinaryIO, outcome: Outcome) -> None:
@@ -94,13 +94,13 @@ def _conclude(messages: BinaryIO, outcome: Outcome) -> None:
     _send(messages, {"outcome": asdict(outcome)})
 
 
-def _explained(error: BaseException, order: Order, gpus: Cuda) -> Outcome:
+def _explain(error: BaseException, order: Order, gpus: Cuda) -> Outcome:
     """Returns why the workload failed with `error`: possibly because the trial's GPU is gone."""
     try:
         gpus.open()
     except GpuLostError as lost:
-        return failures.of_exception(lost)
-    return failures.of_exception(error, capped=order.limits.caps_process, gpu=gpus.memory())
+        return failures.from_exception(lost)
+    return failures.from_exception(error, capped=order.limits.caps_process, gpu=gpus.memory())
 
 
 def _send(messages: BinaryIO, message: Mapping[str, Any]) -> None:
@@ -167,7 +167,7 @@ def _drive(
     os.environ.update(own)
     if inspect.isgeneratorfunction(fit):
         return _drain(fit(settings, workdir), count, stopping)
-    with Inbox() as inbox, Listener(inbox, count.reported, stopping, give_up):
+    with Inbox() as inbox, Listener(inbox, count.count_reported, stopping, give_up):
         os.environ.update(inbox.environment())
         returned = fit(settings, workdir)
     if isinstance(returned, Iterator):
@@ -182,7 +182,7 @@ def _drain(records: Iterator[Mapping[str, Any]], count: "_Count", stopping: Call
     """
     try:
         for yielded in records:
-            count.yielded(yielded)
+            count.count_yielded(yielded)
             if stopping() and not isinstance(yielded, Stamped):
                 close = getattr(records, "close", None)
                 if close is not None:
@@ -202,7 +202,7 @@ class _Count:
         self._last_s = _clock_s()
         self._held: dict[str, Any] = {}  # memory figures last reported by the process that trains
 
-    def yielded(self, yielded: Mapping[str, Any]) -> None:
+    def count_yielded(self, yielded: Mapping[str, Any]) -> None:
         """Counts a record that came now; a stamped one is another process's, with that one's figures."""
         if isinstance(yielded, Stamped):
             figures = self._watch.memory()
@@ -214,7 +214,7 @@ class _Count:
         seen = self._watch()
         self._send(seen.at_s, {**self._check(yielded), **seen.figures})
 
-    def reported(self, values: Mapping[str, Any], at_s: float, is_queued: bool) -> None:
+    def count_reported(self, values: Mapping[str, Any], at_s: float, is_queued: bool) -> None:
         """Counts a record reported at `at_s`; `is_queued`: the GPU had not finished the step by then."""
         record = {**self._check(values), **self._watch.figures(at_s)}
         self._send(at_s, record | {QUEUED: True} if is_queued else record)
@@ -222,7 +222,7 @@ class _Count:
     def _send(self, at_s: float, record: dict[str, Any]) -> None:
         """Sends a record; its timestamp is clipped to lie between the previous one and now."""
         if self._quality in record:  # slow, but rare, and the step after it is not counted
-            record |= self._watch.evaluated()
+            record |= self._watch.note_evaluation()
         self._last_s = min(max(at_s, self._last_s), _clock_s())
         _send(self._messages, {**record, "at_s": self._last_s})
 
@@ -231,7 +231,7 @@ class _Count:
         if is_stopped:
             return Outcome(Status.STOPPED, reason="was asked to stop")
         if not self._check.records:
-            return failures.failed(Failure.ERROR, without_records)
+            return failures.failure(Failure.ERROR, without_records)
         return Outcome(Status.COMPLETED)
 
 
@@ -271,12 +271,12 @@ class _Watch:
         self._gpus.open()
         self._flops.attach()
         before, self._compilations = self._compilations, compilations()
-        figures = {**(self._gpus.figures() or self._memory.figures()), **self._flops.taken(until_s)}
+        figures = {**(self._gpus.figures() or self._memory.figures()), **self._flops.take(until_s)}
         return {**figures, COMPILING: True} if self._compilations != before else figures
 
-    def evaluated(self) -> dict[str, int]:
+    def note_evaluation(self) -> dict[str, int]:
         """Returns the GPU memory of the process besides its allocator, which is slow to query."""
-        self._gpus.evaluated()
+        self._gpus.note_evaluation()
         context_bytes = self._gpus.context_bytes()
         return {"memory_context_bytes": context_bytes} if context_bytes else {}
 

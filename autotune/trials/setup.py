@@ -49,7 +49,7 @@ class Training:
             return order
         cap_bytes: int | None = int(self.space.limits.memory_fraction * limit_bytes)
         if config == self.space.baseline_config:
-            cap_bytes = int(self._beside_context(gpus)) if gpus < 1 else None
+            cap_bytes = int(self._bytes_beside_context(gpus)) if gpus < 1 else None
         limits = replace(order.limits, gpus=gpus, device_bytes=limit_bytes, allocator_bytes=cap_bytes)
         return replace(order, limits=limits)
 
@@ -66,7 +66,7 @@ class Training:
     def _share_bytes(self, gpus: float) -> float:
         return min(1.0, gpus) * (self.hardware.free_device_bytes or 0)
 
-    def _beside_context(self, gpus: float) -> float:
+    def _bytes_beside_context(self, gpus: float) -> float:
         return room.beside_context(self._share_bytes(gpus), self.context_bytes)
 
     def order(
@@ -93,13 +93,13 @@ class Training:
         )
         given = configurations.for_trial(self.space, settings, samples, evaluations)
         order = replace(
-            self._made(config, place, settings, given),
+            self._base_order(config, place, settings, given),
             number=number,
             ends=Ends(samples, planned=LENGTH in self.space.knobs),
         )
         return self.on_gpu(order, config, math.ceil(self.options.gpus_per_trial) or 1.0)
 
-    def whole(self, config: Config, place: TrialDir) -> Order:
+    def whole_training(self, config: Config, place: TrialDir) -> Order:
         """Returns the order to train `config` to its own end, evaluating at its own cadence, without caps.
 
         Raises InputError if the workload cannot do that.
@@ -109,7 +109,7 @@ class Training:
         samples = round(share * space.training.samples) if space.training.samples else None
         settings = self.workload.for_training(space.settings(config), samples)
         gpus = float(math.ceil(self.options.gpus_per_trial))
-        order = self._made(config, place, settings, configurations.for_workload(self.space, settings))
+        order = self._base_order(config, place, settings, configurations.for_workload(self.space, settings))
         limits = replace(
             order.limits,
             host_bytes=None,
@@ -120,7 +120,7 @@ class Training:
         ends = Ends(0 if self.workload.ends_itself else samples or 0)
         return replace(order, ends=ends, limits=limits, whole=True)
 
-    def _made(
+    def _base_order(
         self, config: Config, place: TrialDir, settings: dict[str, Setting], given: dict[str, Any]
     ) -> Order:
         """Returns the order without its end."""
@@ -205,7 +205,7 @@ class Setup:
         the cost of evaluations in its trial is added if it counts. All are alive at once if memory allows.
         """
         place, together = self.session.trial_dir(trial.number), self._fit_together(members)
-        orders = [self._endless(member, place.member(member.number)) for member in members]
+        orders = [self._endless_order(member, place.member(member.number)) for member in members]
         if together:
             orders = self._capped_together(orders, members)
         return RaceOrder(
@@ -221,7 +221,7 @@ class Setup:
             identity=self.session.identity_of(trial),
         )
 
-    def _endless(self, member: Trial, place: TrialDir) -> Order:
+    def _endless_order(self, member: Trial, place: TrialDir) -> Order:
         """Returns the order of a member that neither evaluates nor ends before the race does."""
         longer = lengths.endless(self.space, member.config, _TIMES_IN_RACE)
         order = self._training.order(longer, place, number=member.number, samples=NEVER, evaluations=1)

@@ -34,10 +34,10 @@ class StepFlops:
         """Registers the hook as soon as torch is loaded."""
         optimizers = sys.modules.get("torch.optim.optimizer")
         if not self._is_attached and optimizers is not None:
-            optimizers.register_optimizer_step_post_hook(self._stepped)
+            optimizers.register_optimizer_step_post_hook(self._end_step)
             self._is_attached = True
 
-    def _stepped(self, optimizer: Any, *_: Any) -> None:
+    def _end_step(self, optimizer: Any, *_: Any) -> None:
         if not self._has_begun or (self._flops.is_done and not self._steps):
             return
         if self._optimizer is None:
@@ -51,7 +51,7 @@ class StepFlops:
         if self._optimizer() is None or self._others >= _OTHERS:
             self._flops.leave()  # counting costs time, and would never end
 
-    def taken(self, until_s: float = math.inf) -> Mapping[str, Any]:
+    def take(self, until_s: float = math.inf) -> Mapping[str, Any]:
         """Returns the FLOPs of the steps up to `until_s`, and once the number of trained parameters.
 
         Steps that were not counted are assumed to take as many FLOPs as the counted one.

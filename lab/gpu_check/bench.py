@@ -83,7 +83,7 @@ class Bench:
     server: ForkServer
 
     @classmethod
-    def of(
+    def for_model(
         cls,
         hardware: Hardware,
         machine: Machine,
@@ -115,7 +115,7 @@ class Bench:
         """GPU memory limit of a trial with a GPU to itself; None without a GPU."""
         return self._training(Workload(""), 1, 1).gpu_limit_bytes(1.0)
 
-    def trained(
+    def order(
         self,
         samples: int,
         changed: Mapping[str, Setting],
@@ -130,7 +130,7 @@ class Bench:
             workload = replace(workload, entry_point=f"{SMALL}:watched")
         return self._order(workload, samples, evaluations, gpus, changed)
 
-    def small(self, name: str, samples: int, step_bytes: int = 0) -> Order:
+    def small_order(self, name: str, samples: int, step_bytes: int = 0) -> Order:
         """Returns the order that runs one of the `small_trainings`."""
         workload = Workload(f"{SMALL}:{name}")
         return self._order(workload, samples, 1, 1.0, {"device": self.device, "step_bytes": step_bytes})

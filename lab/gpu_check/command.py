@@ -27,12 +27,12 @@ def main(settings: Mapping[str, Setting], file: Path, most_s: float = check.MOST
     begun_s = time.monotonic()
     usable = gpus.usable(None)
     if not usable.gpus_per_trial:
-        raise InputError(f"gpu: needs a GPU: {nvml.missing() or 'none is visible'}")
+        raise InputError(f"gpu: needs a GPU: {nvml.error() or 'none is visible'}")
     console, results = Console(soft_wrap=True), []
     for note in usable.notes:
         console.print(note, markup=False)
     with temp_dirs.directory(".gpu-check-", Path.cwd()) as directory:
-        bench = Bench.of(usable.hardware, usable.machine, settings, directory, begun_s + most_s)
+        bench = Bench.for_model(usable.hardware, usable.machine, settings, directory, begun_s + most_s)
         for points in (check.OF_MACHINE, check.OF_GPU):
             for one in check.run(bench, points):
                 console.print(check.line(one))
@@ -46,5 +46,5 @@ def main(settings: Mapping[str, Setting], file: Path, most_s: float = check.MOST
 def _on_first(bench: Bench) -> Bench:
     """Restricts the bench, and from here on this process, to the first GPU."""
     first = bench.hardware.gpus[:1]
-    devices.show(os.environ, first)
+    devices.restrict_to(os.environ, first)
     return replace(bench, hardware=replace(bench.hardware, gpus=first))

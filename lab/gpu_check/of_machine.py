@@ -20,17 +20,17 @@ _MOST_TOLD = 3
 
 def devices_agree(bench: Bench) -> Iterator[Found]:
     """Compares NVML with torch, and runs the operations of every precision."""
-    devices.number_alike(os.environ)
-    yield from of_look(gpus.look_at(bench.hardware), bench)
+    devices.number_by_bus(os.environ)
+    yield from judge_look(gpus.look_at(bench.hardware), bench)
 
 
-def of_look(look: Look, bench: Bench) -> Iterator[Found]:
+def judge_look(look: Look, bench: Bench) -> Iterator[Found]:
     """Judges torch's view of the devices."""
     known = bench.hardware.gpus
     if not isinstance(look.torch, Torch):
         yield Found("NVML and torch agree", False, look.torch.what)
         return
-    wrong = verdicts.agreement(known, look.torch)
+    wrong = verdicts.differences(known, look.torch)
     detail = "; ".join(wrong) or f"{len(known)} GPUs, their order, memory and compute capability"
     build = {name: getattr(look.torch, name) for name in ("version", "cuda", "cudnn", "kernels")}
     yield Found("NVML and torch agree", not wrong, detail, build)
@@ -46,7 +46,7 @@ def of_look(look: Look, bench: Bench) -> Iterator[Found]:
 
 def forked_trials_open_cuda(bench: Bench) -> Iterator[Found]:
     """Runs several trials in a row from one fork server."""
-    ran = [bench.run(bench.small("opens", 5)) for _ in range(_TRIALS)]
+    ran = [bench.run(bench.small_order("opens", 5)) for _ in range(_TRIALS)]
     servers = {record["server"] for one in ran for record in one.records if "server" in record}
     bad = [one.ending for one in ran if not one.completed or any(r.get("bad_fork") for r in one.records)]
     is_one = len(servers) == 1 and not bench.server.note
@@ -57,7 +57,7 @@ def forked_trials_open_cuda(bench: Bench) -> Iterator[Found]:
 
 def lost_gpu_is_no_cpu(bench: Bench) -> Iterator[Found]:
     """Runs a trial that expects a GPU and finds none."""
-    ran = bench.run_elsewhere(bench.small("opens", 5), WITHOUT_GPU)
+    ran = bench.run_elsewhere(bench.small_order("opens", 5), WITHOUT_GPU)
     is_interrupted = ran.outcome is not None and ran.outcome.status is Status.INTERRUPTED
     detail = f"{ran.ending}; {len(ran.records)} steps were measured"
     yield Found("a lost GPU is not replaced by the CPU", is_interrupted and not ran.records, detail)

@@ -31,21 +31,21 @@ def out_of_memory(bench: Bench) -> Iterator[Found]:
         yield Found("out of memory", None, "there is no GPU")
         return
     for name, cap_bytes in (("out of memory", None), ("out of memory under a cap", limit_bytes // 2)):
-        order = bench.small("grows", _ENDLESS, step_bytes=limit_bytes // _STEPS_TO_FILL)
+        order = bench.small_order("grows", _ENDLESS, step_bytes=limit_bytes // _STEPS_TO_FILL)
         before_bytes = gpu_holders.used_bytes()
         ran = bench.run(replace(order, limits=replace(order.limits, allocator_bytes=cap_bytes)))
-        yield _of_shortage(name, ran, cap_bytes, before_bytes)
+        yield _judge_shortage(name, ran, cap_bytes, before_bytes)
 
 
-def _of_shortage(name: str, ran: Ran, cap_bytes: int | None, before_bytes: int) -> Found:
+def _judge_shortage(name: str, ran: Ran, cap_bytes: int | None, before_bytes: int) -> Found:
     held_bytes = max((record["held_bytes"] for record in ran.records), default=0)
     is_oom = ran.outcome is not None and ran.outcome.failure is Failure.OOM
     is_kept = cap_bytes is None or held_bytes <= _OVER_CAP * cap_bytes
     text = f"{ran.ending}, with {units.format_bytes(held_bytes)}"
-    return _with_return(Found(name, is_oom and is_kept, text, {"held_bytes": held_bytes}), ran, before_bytes)
+    return _add_release(Found(name, is_oom and is_kept, text, {"held_bytes": held_bytes}), ran, before_bytes)
 
 
-def _with_return(found: Found, ran: Ran, before_bytes: int) -> Found:
+def _add_release(found: Found, ran: Ran, before_bytes: int) -> Found:
     """Adds to the result whether memory use returns to `before_bytes`."""
     last_s = ran.records[-1]["at_s"] if ran.records else time.monotonic()
     back_s = seconds_until_back(before_bytes, last_s)
@@ -58,11 +58,11 @@ def _with_return(found: Found, ran: Ran, before_bytes: int) -> Found:
 def killed_trial(bench: Bench) -> Iterator[Found]:
     """Kills a trial with loader workers during a step."""
     before_bytes = gpu_holders.used_bytes()
-    order = bench.small("holds", _ENDLESS, step_bytes=min(_HELD_BYTES, (bench.limit_bytes or 0) // 4))
+    order = bench.small_order("holds", _ENDLESS, step_bytes=min(_HELD_BYTES, (bench.limit_bytes or 0) // 4))
 
     ran = bench.run_until(order, _kill_in_time)
     is_lost = ran.outcome is not None and ran.outcome.failure is Failure.LOST
-    yield _with_return(Found("a killed trial gives its GPU back", is_lost, ran.ending), ran, before_bytes)
+    yield _add_release(Found("a killed trial gives its GPU back", is_lost, ran.ending), ran, before_bytes)
 
 
 def _kill_in_time(record: Mapping[str, Any]) -> bool:
@@ -79,17 +79,17 @@ def two_at_once(bench: Bench) -> Iterator[Found]:
     if any(gpu.exclusive for gpu in bench.hardware.gpus):
         yield Found(name, None, "it is in exclusive compute mode")
         return
-    orders = [bench.trained(_MICRO_BATCH * _STEPS, _SETTINGS, gpus=0.5) for _ in range(2)]
+    orders = [bench.order(_MICRO_BATCH * _STEPS, _SETTINGS, gpus=0.5) for _ in range(2)]
     ran = bench.run_together(orders)
     peaks = [one.measurement.peak_memory_bytes or 0 for one in ran]
     detail = " and ".join(map(units.format_bytes, peaks))
     failed = [one.ending for one in ran if not one.completed]
     ok = None if any(one.outcome is None for one in ran) else not failed
     yield Found(name, ok, "; ".join(dict.fromkeys(failed)) or f"peaks {detail}", {"peak_bytes": peaks})
-    yield _of_context(ran)
+    yield _report_context(ran)
 
 
-def _of_context(ran: list[Ran]) -> Found:
+def _report_context(ran: list[Ran]) -> Found:
     """Reports the context memory, known only if the driver's process ids are those of this namespace."""
     name, contexts = "what a process takes besides", [one.measurement.context_bytes for one in ran]
     if not all(contexts):

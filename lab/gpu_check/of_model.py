@@ -37,7 +37,7 @@ def every_combination(bench: Bench) -> Iterator[Found]:
             continue
         begun_s = time.monotonic()
         settings = {MICRO_BATCH: _MICRO_BATCH, "eval_studies": _EVALUATED, **changed}
-        order = bench.trained(_MICRO_BATCH * _STEPS, settings)
+        order = bench.order(_MICRO_BATCH * _STEPS, settings)
         ran = bench.run(order)
         longest_s[mode] = max(longest_s[mode], time.monotonic() - begun_s)
         loss = verdicts.last_loss(ran.records, order.ends.samples)

@@ -20,7 +20,7 @@ def stamped_speed(bench: Bench) -> Iterator[Found]:
     """Compares a trial's throughput with whole epochs, and counts a step's waits for the GPU."""
     name = "the speed is that of whole epochs"
     samples = _EPOCHS * bench.training_studies + _MICRO_BATCH
-    order = bench.trained(samples, {MICRO_BATCH: _MICRO_BATCH, **_EVALUATED}, watched=True)
+    order = bench.order(samples, {MICRO_BATCH: _MICRO_BATCH, **_EVALUATED}, watched=True)
     ran = bench.run(order)
     stamped, whole = ran.measurement.throughput, verdicts.epochs_rate(ran.records)
     if stamped is None or whole is None:
@@ -30,10 +30,10 @@ def stamped_speed(bench: Bench) -> Iterator[Found]:
     detail = f"{stamped.samples_per_s:.1f} samples/s stamped, {whole:.1f} in whole epochs: {ratio:.3f}"
     is_right = verdicts.is_stamped_well(stamped.samples_per_s, whole)
     yield Found(name, is_right, detail, {"stamped_per_s": stamped.samples_per_s, "epochs_per_s": whole})
-    yield _of_waits(verdicts.waits(ran.records))
+    yield _judge_waits(verdicts.waits(ran.records))
 
 
-def _of_waits(waits: float | None) -> Found:
+def _judge_waits(waits: float | None) -> Found:
     name = "a step seldom waits for the GPU"
     if waits is None:
         return Found(name, None, "there is no GPU to wait for")
@@ -47,7 +47,7 @@ def compilations(bench: Bench) -> Iterator[Found]:
         yield Found(name, None, reason)
         return
     samples = 2 * bench.training_studies + _UNEVEN_BATCH
-    ran = bench.run(bench.trained(samples, {MICRO_BATCH: _UNEVEN_BATCH, COMPILE: "default", **_EVALUATED}))
+    ran = bench.run(bench.order(samples, {MICRO_BATCH: _UNEVEN_BATCH, COMPILE: "default", **_EVALUATED}))
     late = verdicts.late_compilations(ran.records)
     detail = f"again at steps {', '.join(map(str, late))}" if late else "only there"
     ok = None if ran.outcome is None else ran.completed and not late
@@ -59,7 +59,7 @@ def second_evaluation(bench: Bench) -> Iterator[Found]:
     name = "an evaluation makes no plan for each word"
     precision = "fp32" if why_not(PRECISION, "bf16", bench.machine) else "bf16"
     every = _MICRO_BATCH * 2
-    order = bench.trained(
+    order = bench.order(
         2 * every, {PRECISION: precision, MICRO_BATCH: _MICRO_BATCH, **_EVALUATED}, evaluations=2
     )
     ran = bench.run(order)

@@ -32,7 +32,7 @@ class Found:
     figures: Mapping[str, Any] = field(default_factory=dict)  # for programs: all figures
 
 
-def agreement(known: Sequence[Gpu], told: Torch) -> list[str]:
+def differences(known: Sequence[Gpu], told: Torch) -> list[str]:
     """Returns the differences of NVML and torch: GPUs and their order, memory, compute capability."""
     seen = [f"GPU-{one['uuid']}" for one in told.devices]
     if seen != [gpu.uuid for gpu in known]:

@@ -218,7 +218,7 @@ def _per_s(runs: Sequence[Run]) -> float:
     return sum(sum(run.step_samples) for run in runs) / sum(sum(run.step_s) for run in runs)
 
 
-def ours(
+def search(
     table: Table,
     seed: int,
     trials: int,

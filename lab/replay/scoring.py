@@ -23,11 +23,12 @@ _OTHER_SEEDS = 10_000
 
 def _warm(table: Table, seed: int, trials: int) -> Result:
     """Runs this project's search, warm-started from another one over the same table."""
-    return replay.ours(table, seed, trials, earlier=replay.ours(table, seed + _OTHER_SEEDS, trials).trials)
+    earlier = replay.search(table, seed + _OTHER_SEEDS, trials).trials
+    return replay.search(table, seed, trials, earlier=earlier)
 
 
 STRATEGIES: dict[str, Callable[[Table, int, int], Result]] = {
-    "ours": replay.ours,
+    "ours": replay.search,
     "warm": _warm,
     **strategies.OTHERS,
 }
@@ -153,10 +154,10 @@ def _cannot_win(trial: Trial, truth: Truth) -> bool:
 def scores(file: Path, strategy: str, seeds: int, trials: int) -> list[Score]:
     """Scores `seeds` replays of a strategy over the table in `file`, on all CPUs."""
     with ProcessPoolExecutor() as pool:
-        return list(pool.map(partial(_one, file, strategy, trials), range(seeds), chunksize=1))
+        return list(pool.map(partial(_score_seed, file, strategy, trials), range(seeds), chunksize=1))
 
 
-def _one(file: Path, strategy: str, trials: int, seed: int) -> Score:
+def _score_seed(file: Path, strategy: str, trials: int, seed: int) -> Score:
     table = Table.read(file)
     return score(STRATEGIES[strategy](table, seed, trials), Truth(table))
 
@@ -169,7 +170,7 @@ def false_claims(file: Path, seeds: int, trials: int) -> int:
 
 def _claims_falsely(file: Path, trials: int, seed: int) -> bool:
     table = Table.read(file)
-    return replay.ours(table, seed, trials, everything_is=table.space.baseline_config).claims_gain
+    return replay.search(table, seed, trials, everything_is=table.space.baseline_config).claims_gain
 
 
 HEADING = (

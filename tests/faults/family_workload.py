@@ -1,6 +1,6 @@
-"""A workload with a family: a loader's worker, without which it fails, and a program that leaves its group.
+"""A workload with two other processes: a loader worker that it needs, and a program that leaves its group.
 
-It trains nothing, and keeps a checkpoint after every evaluation.
+It trains nothing, and writes a checkpoint after every evaluation.
 """
 
 import json
@@ -10,7 +10,7 @@ import time
 
 
 def fit(config, workdir):
-    """Yields as R2Gen would, an evaluation after every 50 samples."""
+    """Yields records like R2Gen's, with an evaluation after every 50 samples."""
     state = workdir / "state.json"
     samples = json.loads(state.read_text()) if state.exists() else 0
     batch = config["micro_batch_size"]

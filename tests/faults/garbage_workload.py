@@ -1,4 +1,4 @@
-"""A workload that yields what no workload should; `kind` says what. Sane ones take turns of 4 samples."""
+"""A workload that yields invalid records of a `kind`. Valid kinds take steps of 4 samples."""
 
 import itertools
 import math
@@ -9,7 +9,7 @@ STEP_S = 0.002
 
 
 def steps(quality=0.2, first=4, **more):
-    """Trains forever, evaluated every 40 samples."""
+    """Trains forever, with an evaluation every 40 samples."""
     for samples in itertools.count(first, 4):
         time.sleep(STEP_S)
         yield {"samples": samples, "train_loss": 1.0, **more}
@@ -18,7 +18,7 @@ def steps(quality=0.2, first=4, **more):
 
 
 def after(samples, record):
-    """Sane until `samples`; from then on `record` takes the place of every other one."""
+    """Yields valid records until `samples`; from then on `record` replaces every other one."""
     yield from itertools.takewhile(lambda r: r["samples"] < samples, steps())
     yield record
 
@@ -75,7 +75,7 @@ def stopped_clock():
 
 
 def figures():
-    """Figures of the trainer's own that are not figures."""
+    """Yields figures of the trainer's own that are no numbers."""
     nonsense = {
         "forward_s": "soon",
         "backward_s": math.nan,
@@ -91,7 +91,7 @@ def poor_scores():
 
 
 def quick():
-    """Sane, and several times as fast."""
+    """Yields valid records, several times as fast."""
     for samples in itertools.count(16, 16):
         time.sleep(STEP_S)
         yield {"samples": samples, "train_loss": 1.0}

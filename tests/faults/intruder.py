@@ -1,7 +1,6 @@
-"""What another user of the machine tries against a search: it prints the results as JSON.
+"""Attacks a search as another user of the machine, and prints the results as JSON.
 
-It becomes that user only when all that it needs is imported, and shows first that it would get in with the
-token.
+It becomes that user after its imports, and first shows that it would get in with the token.
 """
 
 import http.client
@@ -17,7 +16,7 @@ NOBODY = 65534
 
 
 def with_token(token):
-    """Makes Ray use `token` from now on; None: none at all."""
+    """Makes Ray use `token` from now on; None: no token."""
     for name, value in (("RAY_AUTH_MODE", "token"), ("RAY_AUTH_TOKEN", token)):
         os.environ.pop(name, None)
         if token is not None:
@@ -29,7 +28,7 @@ def with_token(token):
 def tried(function, *arguments):
     try:
         return f"got in: {function(*arguments)}"
-    except Exception as error:  # noqa: BLE001 - whatever keeps it out
+    except Exception as error:  # noqa: BLE001 - any refusal counts
         return f"{type(error).__name__}: {error}"
 
 
@@ -39,7 +38,7 @@ def put(address, token):
 
 
 def ask(port, path, body):
-    """The status of the answer to a submitted job."""
+    """Submits a job and returns the status of the response."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=3)
     connection.request("POST" if body else "GET", path, body, {"Content-Type": "application/json"})
     return connection.getresponse().status

@@ -1,4 +1,4 @@
-"""Searches by the real command line, and their processes: which there are, which are alive."""
+"""Searches by the real command line, and the processes that they consist of."""
 
 import os
 import tempfile
@@ -22,12 +22,12 @@ knobs:
   learning_rate: {scale: sqrt, multiplier: {loguniform: [0.5, 2.0]}}
 objective: {select: pareto}
 budget: {trials: 5, samples_per_trial: 400, repeats: 0}
-"""  # of the whole front no trial is stopped for being slower
+"""  # with the whole front as the objective, no trial is stopped for being slower
 SEARCH = ("search", "--space", "space.yaml", "--session", "s", "--wandb", "off")
 
 
 def begin(directory: Path, *arguments: object, **environment: str) -> Forked:
-    """Starts the command line as a shell would: as the leader of a process group of its own."""
+    """Starts the command line as a shell does, as the leader of its own process group."""
     path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     known = {**os.environ, "PYTHONPATH": path, "WANDB_MODE": "offline", **environment}
     (directory / "output").touch()
@@ -36,20 +36,20 @@ def begin(directory: Path, *arguments: object, **environment: str) -> Forked:
 
 @contextmanager
 def temporary() -> Iterator[Path]:
-    """A short path for temporary directories, in which nothing is left in the end.
+    """Yields a short path for temporary directories; fails if anything is left in it.
 
-    Nor may new control groups or named shared memory be left.
+    New control groups and named shared memory must not be left either.
     """
     before = _elsewhere()
     with tempfile.TemporaryDirectory(prefix="k-") as directory:
         yield Path(directory)
         assert _what_stays_in(Path(directory)) == []
-    left = _elsewhere() - before  # what other searches on this machine leave for a moment disappears as well
+    left = _elsewhere() - before  # other searches' leftovers disappear too
     wait_for(lambda: not left & _elsewhere(), 60, "the end of shared memory and control groups")
 
 
 def _what_stays_in(directory: Path) -> list[Path]:
-    """What is still there after the time that its removal may take."""
+    """Returns the files still there after the time allowed for their removal."""
     deadline = time.monotonic() + 60
     while (left := list(directory.iterdir())) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -57,7 +57,7 @@ def _what_stays_in(directory: Path) -> list[Path]:
 
 
 def _elsewhere() -> set[Path]:
-    """Control groups whose creator has ended, and named shared memory that no process has mapped."""
+    """Returns control groups whose creator has ended, and named shared memory that no process has mapped."""
     place = cgroup.group_for_trials()
     groups = set(place.glob("autotune-*")) if place else set()
     left = {group for group in groups if not Path("/proc", group.name.split("-")[1]).exists()}
@@ -65,7 +65,7 @@ def _elsewhere() -> set[Path]:
 
 
 def _mapped() -> set[Path]:
-    """The files of shared memory that some process has mapped."""
+    """Returns the shared-memory files that some process has mapped."""
     found = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
         with suppress(OSError):  # it has ended
@@ -78,7 +78,7 @@ def output(directory: Path) -> str:
 
 
 def trials_of(directory: Path) -> list:
-    """The trials in the session's study; none while it is being made."""
+    """Returns the trials in the session's study; none while it is being created."""
     try:
         return study_file.load_study(directory / "s" / "study.db").trials
     except KeyError:
@@ -93,7 +93,7 @@ def wait_for(condition, seconds=240.0, what="it"):
 
 
 def family(process: Forked) -> list[psutil.Process]:
-    """Every process of a search but its driver."""
+    """Returns all processes of a search except its driver."""
     try:
         return psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -111,7 +111,7 @@ def alive(processes) -> list[psutil.Process]:
 
 
 def kinds(processes) -> dict[str, list[psutil.Process]]:
-    """The processes by their role in a search; those without a named one are left out."""
+    """Returns the processes by their role in a search, without those that have none."""
     found: dict[str, list[psutil.Process]] = {}
     for process in processes:
         try:
@@ -141,7 +141,7 @@ def _kind(process: psutil.Process) -> str | None:
 
 
 def end(process: Forked) -> None:
-    """Ends what a test has started, all of it."""
+    """Ends all processes that a test has started."""
     if process.poll() is None:
         left = family(process)
         process.kill()

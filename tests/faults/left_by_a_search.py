@@ -1,4 +1,4 @@
-"""A session as a search leaves it, made without one, by the code that writes trials in a search."""
+"""Creates a session like a search's, without a search but with the same code."""
 
 import json
 from dataclasses import replace
@@ -37,7 +37,7 @@ def figures(speed: float) -> Measurement:
 
 
 def make(root: Path, text: str = SPACE) -> Session:
-    """A session of seven trials, the last of which was running."""
+    """Creates a session of seven trials, the last of which is running."""
     space = spaces.complete(spaces.parse(text, "test"), "test")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(KEPT)
@@ -49,7 +49,7 @@ def make(root: Path, text: str = SPACE) -> Session:
         config = {**space.baseline_config, "micro_batch_size": batch}
         trial = begin(session, study, {**config, "learning_rate": 0.001 * (batch / 4) ** 0.5})
         if batch == 32:
-            end(session, study, trial, failures.failed(Failure.OOM, "made"), Measurement())
+            end(session, study, trial, failures.failure(Failure.OOM, "made"), Measurement())
         else:
             end(session, study, trial, Outcome(Status.COMPLETED), figures(100.0 * batch))
     config = dict(studies.read(study).trials[0].config)

@@ -1,4 +1,4 @@
-"""Searches by the real command line in a directory of their own, and what is left of them."""
+"""Runs searches by the real command line in their own directory, and finds their leftovers."""
 
 import os
 import time
@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 
 @dataclass
 class Place:
-    """Where a search runs, in the session `s`. What is alive of it in the end is killed."""
+    """A directory in which a search runs as session `s`. Its remaining processes are killed at the end."""
 
     directory: Path
     started: list[Forked] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Place:
         return self.directory / "s"
 
     def start(self, *arguments: object, patch: str = "", **environment: str) -> Forked:
-        """Starts the command line; `patch` is run before it, to make a time limit short."""
+        """Starts the command line after running `patch`, which can shorten a time limit."""
         path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
         mark = {"PYTHONPATH": path, "TEST_PLACE": str(self.directory)}
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("WANDB_")}
@@ -52,7 +52,7 @@ class Place:
         return self.start(*named, patch=patch, **environment)
 
     def trials(self) -> list[Trial]:
-        """Those in the study; none while it is being made."""
+        """Returns the trials in the study; none while it is being created."""
         file = self.session / "study.db"
         try:
             return study_file.load_study(file).trials if file.exists() else []
@@ -66,7 +66,7 @@ class Place:
         return sum("attempt" in r for r in self.records(number))
 
     def left(self, name: str = "") -> list[psutil.Process]:
-        """The living processes that this place's commands have started, with `name` in their command line."""
+        """Returns the live processes started from here, with `name` in their command line."""
         return [p for p in psutil.process_iter() if _is_alive(p, str(self.directory), name)]
 
 
@@ -88,7 +88,7 @@ def _is_alive(process: psutil.Process, directory: str, name: str) -> bool:
 
 
 def end(process: Forked, seconds: float = 240) -> tuple[str, str]:
-    """What it printed, to its end."""
+    """Waits for its end, and returns its stdout and stderr."""
     return process.communicate(timeout=seconds)
 
 

@@ -1,4 +1,4 @@
-"""Sessions to do harm to, and disks to do it with: the real command line, real mounts."""
+"""Sessions to damage, and faulty disks: the real command line, real mounts."""
 
 import json
 import os
@@ -28,11 +28,11 @@ baseline: {micro_batch_size: 4, learning_rate: 1e-3, step_s: 0.002}
 knobs: {micro_batch_size: {choice: [4, 8, 16, 32]}, learning_rate: {scale: sqrt}}
 objective: {select: pareto}
 budget: {trials: 4, samples_per_trial: 400, repeats: 0}
-"""  # of the whole front no trial is stopped for being slower
+"""  # with the whole front as the objective, no trial is stopped for being slower
 
 
 def start(directory: Path, *arguments: object, workload: Path = KEPT) -> Forked:
-    """The command line in a process of its own, in `directory`."""
+    """Starts the command line in `directory`."""
     return Forked(arguments, directory, _environment(workload))
 
 
@@ -42,12 +42,12 @@ def _environment(workload: Path) -> dict[str, str]:
 
 
 def call(directory: Path, *arguments: object, workload: Path = KEPT) -> subprocess.CompletedProcess[str]:
-    """The same to its end."""
+    """Runs the command line in `directory` to its end."""
     return forked.run(arguments, directory, _environment(workload))
 
 
 def search(directory: Path, *arguments: object, **changes: object) -> tuple[object, ...]:
-    """The arguments of a search in the session `s` over SPACE, some of its settings changed."""
+    """Returns the arguments of a search over SPACE, with `changes`, in the session `s`."""
     space = yaml.safe_load(SPACE)
     for section in (space["baseline"], space["budget"], space["knobs"]["micro_batch_size"]):
         section |= {name: value for name, value in changes.items() if name in section}
@@ -56,13 +56,13 @@ def search(directory: Path, *arguments: object, **changes: object) -> tuple[obje
 
 
 def kept(name: str, place: Path) -> Path:
-    """A copy of a kept session, in `place`."""
+    """Copies a kept session to `place`."""
     shutil.copytree(KEPT / name, place, dirs_exist_ok=True)
     return place
 
 
 def as_if_here(place: Path) -> Path:
-    """Makes a session look begun on this machine's CPU, with the packages installed here."""
+    """Makes a session look begun on this machine's CPU with the installed packages."""
     file, machine = place / "session.json", replace(hardware(), gpus=())
     info = json.loads(file.read_text())
     now = provenance.collect("s", Session.open(place).space(), Workload("json:loads"), machine, 0)
@@ -72,7 +72,7 @@ def as_if_here(place: Path) -> Path:
 
 
 def trials_of(place: Path) -> list[Trial]:
-    """The trials of a session; none while its study is being made."""
+    """Returns the trials of a session; none while its study is being created."""
     try:
         return study_file.load_study(place / "study.db").trials if (place / "study.db").exists() else []
     except KeyError:
@@ -87,7 +87,7 @@ def wait_for(condition, seconds: float = 240) -> None:
 
 
 def is_one_line(done: subprocess.CompletedProcess[str], *parts: str) -> None:
-    """Whether the command was refused as it should be: exit code 2, one line, no traceback."""
+    """Asserts that the command was refused with exit code 2 and one line that has all `parts`."""
     assert done.returncode == 2, (done.stdout, done.stderr)
     assert done.stderr.count("\n") == 1, done.stderr
     assert done.stderr.startswith("autotune: ")
@@ -96,7 +96,7 @@ def is_one_line(done: subprocess.CompletedProcess[str], *parts: str) -> None:
 
 
 def mount(*arguments: object) -> None:
-    """Mounts, or skips the test where that is not allowed."""
+    """Mounts, or skips the test if that is not allowed."""
     done = subprocess.run(["mount", *map(str, arguments)], check=False, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"may not mount a file system: {done.stderr.strip()}")
@@ -104,14 +104,14 @@ def mount(*arguments: object) -> None:
 
 @contextmanager
 def small_disk(place: Path, size: str) -> Iterator[Path]:
-    """A file system of so many bytes at `place`."""
+    """Mounts a file system of that size at `place`."""
     with mounted(place, f"size={size}"):
         yield place
 
 
 @contextmanager
 def mounted(place: Path, limit: str) -> Iterator[Path]:
-    """A file system in memory at `place`, with a `limit` in the words of `mount`."""
+    """Mounts a file system in memory at `place`; `limit` is an option of `mount`."""
     place.mkdir(exist_ok=True)
     mount("-t", "tmpfs", "-o", limit, "test", place)
     try:
@@ -122,7 +122,7 @@ def mounted(place: Path, limit: str) -> Iterator[Path]:
 
 @contextmanager
 def read_only(place: Path) -> Iterator[Path]:
-    """`place` as it looks where its file system is read-only."""
+    """Remounts `place` read-only."""
     mount("--bind", place, place)
     try:
         mount("-o", "remount,bind,ro", place)
@@ -132,9 +132,9 @@ def read_only(place: Path) -> Iterator[Path]:
 
 
 def fill(place: Path, leave_bytes: int = 0) -> Path:
-    """Takes all the room that is left at `place` except for so much."""
+    """Fills the disk at `place` up to `leave_bytes`."""
     ballast, free = place / "ballast", shutil.disk_usage(place).free
-    # Another writer may be quicker: it is full all the same.
+    # Another writer may be quicker: the disk is full anyway.
     with suppress(OSError), ballast.open("wb") as file:
         file.write(bytes(free - leave_bytes))
     return ballast

@@ -1,4 +1,4 @@
-"""A workload that writes its checkpoint to a disk that takes its time."""
+"""A workload that writes its checkpoint to a slow disk."""
 
 import os
 from pathlib import Path

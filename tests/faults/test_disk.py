@@ -1,4 +1,4 @@
-"""A disk that is full, read-only, slow or dying: one line, exit code 2, and the session is all there."""
+"""A full, read-only, slow or failing disk: one line, exit code 2, and an intact session."""
 
 import os
 import shutil
@@ -63,8 +63,8 @@ def test_every_connection_to_the_study_is_synced_fully(tmp_path):
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
 
 
-def test_a_disk_that_fills_up_in_the_middle_stops_the_search_and_loses_nothing(tmp_path):
-    """Checkpoints are to be kept: those that are there in the end are all that there should be."""
+def test_a_disk_that_fills_up_stops_the_search_without_loss(tmp_path):
+    """Checkpoints are kept, so at the end all of them must be there."""
     options = ("--trials", 3, "--keep-checkpoints")
     with small_disk(tmp_path / "s", "8m") as place:
         process = start(tmp_path, *search(tmp_path, *options, samples_per_trial=1000, choice=[4, 32]))
@@ -89,7 +89,7 @@ def test_a_disk_that_fills_up_in_the_middle_stops_the_search_and_loses_nothing(t
         assert " on disk" in call(tmp_path, "status", "s").stdout
 
 
-def test_charts_that_find_no_room_are_left_out_until_there_is_some(tmp_path, caplog):
+def test_charts_are_omitted_while_the_disk_is_full(tmp_path, caplog):
     with small_disk(tmp_path / "s", "256k") as place:
         board = TensorBoard(Context(SessionDir(place), "s", Metric("bleu_4")))
         shown = Measurement(throughput=Throughput(4.0, None, 9, 9.0), samples=4)
@@ -111,7 +111,7 @@ def test_charts_that_find_no_room_are_left_out_until_there_is_some(tmp_path, cap
     assert caplog.messages == [], "the search itself stops, and says why"
 
 
-def test_resuming_on_a_full_disk_is_one_line_until_there_is_room(tmp_path):
+def test_resuming_on_a_full_disk_is_refused_in_one_line(tmp_path):
     with small_disk(tmp_path / "s", "2m") as place:
         as_if_here(kept("format-2", place))
         before = trials_of(place)
@@ -124,8 +124,8 @@ def test_resuming_on_a_full_disk_is_one_line_until_there_is_room(tmp_path):
         assert call(tmp_path, "resume", "s").returncode in ENDED
 
 
-def test_a_search_that_has_no_room_to_begin_is_begun_when_there_is_some(tmp_path):
-    """At first not even the session can be made: there is none. Then it can, and not its study."""
+def test_a_search_on_a_full_disk_can_begin_once_there_is_room(tmp_path):
+    """At first the session cannot be created; later it can, but its study cannot."""
     with small_disk(tmp_path / "small", "1m") as place:
         begin = search(tmp_path, "--trials", 1, "--session", "small/s")
         for room in (0, 24576):
@@ -139,7 +139,7 @@ def test_a_search_that_has_no_room_to_begin_is_begun_when_there_is_some(tmp_path
         assert call(tmp_path, "resume", "small/s").returncode in ENDED
 
 
-def test_a_session_on_a_read_only_disk_can_be_looked_at_and_not_gone_on_with(tmp_path):
+def test_a_session_on_a_read_only_disk_can_be_read_but_not_resumed(tmp_path):
     place = as_if_here(kept("format-2", tmp_path / "s"))
     shown = call(tmp_path, "status", "s").stdout.partition(" on disk")[2]
     for left in place.glob("study.db-*"):
@@ -160,8 +160,8 @@ def test_a_session_on_a_read_only_disk_can_be_looked_at_and_not_gone_on_with(tmp
         )
 
 
-def test_what_a_killed_search_has_written_ahead_is_seen_on_a_read_only_disk(tmp_path):
-    """Its last trials are in the file beside the study, and only there."""
+def test_a_killed_searchs_write_ahead_log_is_read_on_a_read_only_disk(tmp_path):
+    """Its last trials are only in the write-ahead log."""
     place = kept("format-2", tmp_path / "s")
     script = (
         "import os, pathlib; from autotune.storage import studies;"
@@ -179,7 +179,7 @@ def test_what_a_killed_search_has_written_ahead_is_seen_on_a_read_only_disk(tmp_
 
 @pytest.fixture
 def disk(tmp_path, monkeypatch):
-    """A file system on a device of its own."""
+    """Yields a file system on its own device."""
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}:/usr/sbin:/sbin")
     if not shutil.which("mkfs.ext4"):
         pytest.skip("cannot make an ext4 file system")
@@ -194,7 +194,7 @@ def disk(tmp_path, monkeypatch):
     subprocess.run(["umount", "--lazy", place], check=True)
 
 
-def test_a_disk_that_turns_read_only_in_the_middle_stops_the_search_and_loses_nothing(tmp_path, disk):
+def test_a_disk_that_turns_read_only_stops_the_search_without_loss(tmp_path, disk):
     subprocess.run(["mount", "-o", "remount,errors=remount-ro", disk], check=True)
     device = subprocess.check_output(["findmnt", "-n", "-o", "SOURCE", disk], text=True).strip()
     fault = Path("/sys/fs/ext4", Path(device).name, "trigger_fs_error")
@@ -266,7 +266,7 @@ def test_a_file_appears_whole_or_stays_as_it_was(tmp_path):
         assert {f.name: f.read_text() for f in place.iterdir()} == {"verdict.json": "first"}
 
 
-def test_what_a_kill_has_left_of_an_ended_trial_goes_when_the_search_is_resumed(tmp_path):
+def test_resuming_removes_what_a_kill_left_of_an_ended_trial(tmp_path):
     place = kept("format-2", tmp_path / "s")
     session, trials = Session.open(place), trials_of(place)
     for trial in trials:

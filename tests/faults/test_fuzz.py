@@ -1,8 +1,8 @@
-"""Mutated files and command lines: an exit code, one line, nothing written beside the session.
+"""Mutated files and command lines: an exit code, one line, nothing written outside the session.
 
-The command line runs in this process and is cut off where a search would start. The cases are the same in
-every run: about a hundred in `make test`, six times as many in `make test-all`. With --soak there are 70,000
-other ones, whose seed is printed.
+The command line runs in this process and stops before a search would start. The cases are the same in every
+run: about a hundred in `make test`, six times as many in `make test-all`, 70,000 others with --soak, which
+prints their seed.
 """
 
 import copy
@@ -46,7 +46,7 @@ LONGEST_LINE = 2100
 HOSTILE = "\x1b[2J\r\n\x07 [red]\u202e [/x] \udcff"
 HARDWARE = Hardware(cpus=4, host_memory_bytes=2**33, gpus=(), driver=None)
 
-writes = None  # while it is a list, every path that this process writes to, makes, moves or removes
+writes = None  # if a list, collects every path that this process writes, creates, moves or removes
 
 
 def watch(event, arguments):
@@ -65,7 +65,7 @@ sys.addaudithook(watch)
 
 @contextmanager
 def watched():
-    """What is written in the meantime."""
+    """Collects the paths written during the block."""
     global writes  # noqa: PLW0603 - a hook cannot be taken back
     writes = found = []
     try:
@@ -81,13 +81,13 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def _own_home(tmp_path_factory):
-    """Where Hypothesis keeps its tables; by default that is the directory that the tests are run from."""
+    """Keeps Hypothesis's tables out of the working directory."""
     set_hypothesis_home_dir(tmp_path_factory.mktemp("hypothesis"))
 
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """An empty directory to work in, far enough down that `..` stays inside of what is the test's."""
+    """Changes into an empty directory, deep enough that `..` stays inside the test's own."""
     place = tmp_path / "a" / "b" / "c"
     place.mkdir(parents=True)
     monkeypatch.chdir(place)
@@ -98,13 +98,13 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setattr("autotune.sessions.start.hardware", lambda _, asked: gpus.of_cluster(HARDWARE, asked))
     monkeypatch.setattr(telemetry, "hardware", lambda: HARDWARE)
     monkeypatch.setattr("r2gen.train.fit", lambda *_: (record for record in ()))
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # it tests what is written, not whether it lasts
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # durability is not tested here
     return place
 
 
 @pytest.fixture(params=[FEW, pytest.param(CASES, marks=pytest.mark.slow)], ids=["few", "all"])
 def fuzz(request, soak):
-    """Passes what a strategy draws to a check, case after case."""
+    """Passes each case that a strategy draws to a check."""
     if soak and request.param is FEW:
         pytest.skip("the other run has more")
 
@@ -133,7 +133,7 @@ def fuzz(request, soak):
 
 
 def say(main, arguments, codes=frozenset({0, 2})):
-    """The exit code of a command line, and what it wrote; anything but an exit code and a line is a fault."""
+    """Returns the exit code of a command line, and its output; fails unless that is a single line."""
     out, err = io.StringIO(), io.StringIO()
     with watched() as written, redirect_stdout(out), redirect_stderr(err):
         code = main(arguments)
@@ -149,7 +149,7 @@ def say(main, arguments, codes=frozenset({0, 2})):
 
 
 def stays_in(written, *places):
-    """Whether all that was written lies in `places`, or in the cache, which is the tests' own."""
+    """Returns True if all `written` paths are in `places` or the tests' cache."""
     allowed = [Path(os.path.realpath(p)) for p in (*places, os.environ["XDG_CACHE_HOME"], os.devnull)]
     return all(any(Path(os.path.realpath(w)).is_relative_to(p) for p in allowed) for w in written)
 
@@ -201,7 +201,7 @@ JUNK = st.recursive(
 
 
 def places_in(values, path=()):
-    """The path of everything in nested mappings and lists."""
+    """Yields the path of every value in nested mappings and lists."""
     items = (
         values.items() if isinstance(values, dict) else enumerate(values) if isinstance(values, list) else ()
     )
@@ -211,7 +211,7 @@ def places_in(values, path=()):
 
 
 def mutated(draw, values, junk):
-    """`values` with one to three of its parts replaced, removed, added to, or called something else."""
+    """Draws `values` with one to three parts replaced, removed, extended or renamed."""
     values = copy.deepcopy(values)
     for _ in range(draw(st.integers(1, 3))):
         found = list(places_in(values))
@@ -234,7 +234,7 @@ def mutated(draw, values, junk):
 
 
 def spoilt(draw, text):
-    """`text` with something cut out of it and something else put in."""
+    """Draws `text` with a part replaced by junk."""
     first = draw(st.integers(0, len(text)))
     last = draw(st.integers(first, min(len(text), first + 20)))
     other = st.sampled_from(
@@ -252,7 +252,7 @@ def spoilt(draw, text):
 
 
 def as_yaml(draw, values):
-    """A YAML file of `values`; one in four is no longer what YAML would write."""
+    """Draws a YAML file of `values`; one in four is damaged."""
     text = yaml.safe_dump(values)
     return spoilt(draw, text) if draw(st.integers(0, 3)) == 0 else text
 
@@ -396,7 +396,7 @@ def test_annotations(place, fuzz, data):
     fuzz("annotations", annotations(whole), check)
 
 
-# No argument of a process can hold the character 0, and what is no UTF-8 comes as these surrogates.
+# An argument cannot contain NUL; bytes that are not UTF-8 arrive as these surrogates.
 ARGUMENTS = st.one_of(
     st.text(string.printable, max_size=8),
     st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8),
@@ -489,7 +489,7 @@ DIGITS, LONG = "9" * 5000, "x" * 5000
         ),
     ],
 )
-def test_a_value_that_is_no_setting_is_one_line(place, extra, said):
+def test_an_invalid_setting_is_refused_in_one_line(place, extra, said):
     knobs = {name: knob for name, knob in SPACES[1]["knobs"].items() if name != "learning_rate"}
     baseline = {name: value for name, value in SPACES[1]["baseline"].items() if name != "learning_rate"}
     text = yaml.safe_dump({**SPACES[1], "baseline": baseline, "knobs": knobs})
@@ -510,7 +510,7 @@ def test_a_value_that_is_no_setting_is_one_line(place, extra, said):
         (["status", "loop"], "Symlink loop"),
     ],
 )
-def test_a_path_or_a_number_that_cannot_be_is_one_line(place, arguments, said):
+def test_an_impossible_path_or_number_is_refused_in_one_line(place, arguments, said):
     Path("loop").symlink_to("loop")
     Path("space.yaml").write_text(yaml.safe_dump(SPACES[1]))
     assert said in say(tuner.main, arguments, {2})[1]

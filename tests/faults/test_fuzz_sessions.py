@@ -1,7 +1,7 @@
-"""Sessions whose files say what they never said: an exit code, one line, no traceback.
+"""Damaged sessions: an exit code, one line, no traceback.
 
-Attributes of the study, JSON, YAML and records are changed value by value; files are cut, emptied, zeroed,
-spoilt, swapped and removed. With --soak there are 20,000 other ones.
+Values in the study's attributes, JSON, YAML and records are changed; files are cut, emptied, zeroed, damaged,
+swapped and removed. --soak has 20,000 other cases.
 """
 
 import copy
@@ -34,20 +34,20 @@ COMMANDS = [
     *(("report", "s", "--format", "md", "-o", "-"), ("export", "s", "-o", "best.yaml")),
     *(("resume", "s"), ("recover", "s"), ("compare", "s")),
 ]
-# A report as a page is drawn by plotly, which takes as long as ten other commands.
+# Plotly draws a report's page, which takes as long as ten other commands.
 PAGE = ("report", "s", "--format", "html", "-o", "report.html")
 
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory):
-    """Sessions to be spoilt: as a search leaves one, and one without the files of its trials."""
+    """Creates the sessions to damage: a search's, and one without its trials' files."""
     ours = left_by_a_search.make(tmp_path_factory.mktemp("left") / "s").root
     return [ours, ours, KEPT / "format-2"]
 
 
 @pytest.fixture
 def begins_nothing(monkeypatch, tmp_path):
-    """No trial is started: all before it is done, and all after."""
+    """Runs everything before and after the trials, but no trial."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(KEPT)
     monkeypatch.setattr("os.fsync", lambda _: None)
@@ -91,12 +91,12 @@ def spoil_attribute(session, rng, junk):
             return
         rowid, text = rng.choice(found)
         text = rng.choice([junk_text(junk), spoilt(rng, text), changed_json(rng, text, junk)])
-        text = text.encode(errors="replace").decode()  # SQLite takes no half of a pair
+        text = text.encode(errors="replace").decode()  # SQLite refuses a lone surrogate
         study.execute(f"UPDATE {table} SET value_json = ? WHERE rowid = ?", (text, rowid))
 
 
 def spoil_row(session, rng, junk):
-    """Changes or removes a row that Optuna keeps."""
+    """Changes or removes a row of Optuna's tables."""
     table = rng.choice(["trials", "trial_user_attributes", "studies", "trial_params", "study_directions"])
     if not may_write(session / "study.db"):
         return
@@ -144,7 +144,7 @@ def spoil_space(session, rng, junk):
 
 
 def spoil_file(session, rng, junk):
-    """What a disk does to a file."""
+    """Damages a file as a disk may."""
     files = [p for p in sorted(session.rglob("*")) if p.is_file()]
     if not files:
         return
@@ -181,7 +181,7 @@ def spoil_file(session, rng, junk):
 
 
 def may_write(file):
-    """Whether an earlier fault has not made it something else than a file."""
+    """Returns False if an earlier fault has replaced the file by something else."""
     return file.is_file() or not file.exists()
 
 
@@ -207,7 +207,7 @@ def changed_json(rng, text, junk):
 
 
 def changed(rng, value, junk):
-    """`value` with one of its parts replaced, removed, added to, or called something else."""
+    """Returns `value` with one part replaced, removed, extended or renamed."""
     value = {"": copy.deepcopy(value)}
     *path, last = rng.choice(list(places_in(value)))
     inside = value
@@ -226,7 +226,7 @@ def changed(rng, value, junk):
 
 
 def spoilt(rng, text):
-    """`text` with something cut out of it and something else put in."""
+    """Returns `text` with a part replaced by junk."""
     first = rng.randrange(len(text) + 1)
     other = rng.choice([*"{}[]:,\"'-\n0", "NaN", "1e999", "null", "\udcff", "9" * 400, ""])
     return text[:first] + other + text[first + rng.randrange(20) :]
@@ -244,7 +244,7 @@ def spoilt(rng, text):
         ),
     ],
 )
-def test_what_cannot_be_read_is_one_line(begins_nothing, bases, name, spoil, said):
+def test_an_unreadable_file_is_reported_in_one_line(begins_nothing, bases, name, spoil, said):
     shutil.copytree(bases[0], "s")
     spoil(Path("s", name))
     for command in COMMANDS:
@@ -270,8 +270,8 @@ FILES = [
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("make", [make_pipe, make_endless, Path.mkdir])
 @pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
-def test_no_command_waits_for_what_is_no_file(begins_nothing, bases, make, step):
-    """Every third pair of a file and a command, which are all files and all commands; or every pair."""
+def test_no_command_waits_for_a_pipe_or_an_endless_file(begins_nothing, bases, make, step):
+    """Tries every third pair of a file and a command, which covers all of both, or every pair."""
     for name, command in list(itertools.product(FILES, COMMANDS))[::step]:
         shutil.rmtree("s", ignore_errors=True)
         file = Path(shutil.copytree(bases[0], "s"), name)
@@ -307,7 +307,7 @@ def test_a_session_may_have_any_name(begins_nothing, bases, name):
 
 
 def test_a_mutated_session_is_no_session_or_refused(bases, tmp_path):
-    """The fuzzer itself can fail: what it does is seen."""
+    """Checks the fuzzer itself: its damage is detected."""
     place = shutil.copytree(bases[0], tmp_path / "s")
     for seed in range(30):
         spoil_attribute(place, random.Random(seed), {"a": 1})

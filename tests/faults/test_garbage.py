@@ -1,4 +1,4 @@
-"""Records that make no sense: each is an outcome with a reason, none ends the search, none wins."""
+"""Invalid records: each ends in an outcome with a reason, none ends the search, none wins."""
 
 import json
 import os
@@ -69,7 +69,7 @@ def server():
 
 @pytest.fixture
 def attempt_at(tmp_path, server):
-    """Runs a workload as a trial of 80 samples; the report that ended it, and its figures."""
+    """Runs a workload as a trial of 80 samples; returns its last report and its figures."""
 
     def run(kind):
         order = Order(
@@ -95,15 +95,15 @@ def attempt_at(tmp_path, server):
 def test_garbage_is_a_failure_with_its_reason(attempt_at, tmp_path, kind):
     outcome, shown = attempt_at(kind)
     assert (outcome.status, outcome.failure) == (Status.FAILED, FAULTS[kind][0]), outcome
-    # How far a trial has come when it is stopped depends on what else the machine has to do.
+    # The load of the machine determines how far a trial has come when it is stopped.
     assert FAULTS[kind][1] in re.sub(r"after \d+ samples", "after 80 samples", outcome.reason)
     assert "\n" not in outcome.reason
     assert identity.read_verdict(TrialDir(tmp_path))[0] == outcome
-    json.dumps(asdict(shown), allow_nan=False)  # what the study keeps can be read by every reader of JSON
+    json.dumps(asdict(shown), allow_nan=False)  # the study's content must be standard JSON
 
 
 @pytest.mark.parametrize("kind", sorted(SANE))
-def test_what_is_beside_the_point_harms_nobody(attempt_at, kind):
+def test_irrelevant_values_in_records_do_no_harm(attempt_at, kind):
     outcome, shown = attempt_at(kind)
     assert outcome.status == Status.COMPLETED, outcome
     assert shown.quality == 0.2
@@ -113,7 +113,7 @@ def test_what_is_beside_the_point_harms_nobody(attempt_at, kind):
     json.dumps(asdict(shown), allow_nan=False)
 
 
-def test_spoilt_lines_of_a_trials_records_are_left_out(tmp_path):
+def test_damaged_lines_of_a_trials_records_are_skipped(tmp_path):
     good = {"at_s": 1.0, "samples": 4}
     lines = [
         "7",
@@ -145,7 +145,7 @@ SOME = ["sane", "fast", "quality 1e308", "no quality", "loss inf", "backwards", 
 @pytest.mark.parametrize("select", ["same-quality", pytest.param("pareto", marks=pytest.mark.soak)])
 def test_a_search_through_garbage_ends_with_a_sane_winner(tmp_path, soak, select):
     kinds = list(KINDS) if soak else SOME
-    # Three bytes a character: a file called by the settings could have no such name.
+    # Three bytes per character: no file could be named after the settings.
     space = SPACE.replace("NOTE", "数据" * 60)
     text = space.replace("KINDS", ", ".join(f'"{kind}"' for kind in kinds)).replace("SELECT", select)
     (tmp_path / "space.yaml").write_text(text, encoding="utf-8")
@@ -172,6 +172,6 @@ def test_a_search_through_garbage_ends_with_a_sane_winner(tmp_path, soak, select
             assert trial.outcome.reason
     history = History(trials, session.space())
     best, _ = confirm.recommended(history)
-    assert best.config["kind"] in SANE  # the baseline, where the machine had little time for the fast one
+    assert best.config["kind"] in SANE  # the baseline, if the machine was too busy for the fast one
     if select == "pareto":
         assert {t.config["kind"] for t in history.front} <= SANE

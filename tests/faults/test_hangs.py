@@ -1,4 +1,4 @@
-"""What hangs is ended, and what was suspended goes on: real processes, and most by the real command line."""
+"""Hanging processes are ended, suspended ones continue: real processes, mostly by the real command line."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ knobs: {learning_rate: {loguniform: [1e-4, 1e-2]}}
 objective: {select: pareto}
 budget: {trials: 3, samples_per_trial: 400, repeats: 0}
 """
-STOPPED_S = 7.0  # longer than what counts as a hang in the tests
+STOPPED_S = 7.0  # longer than the tests' limit for a hang
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def finish(running, seconds=240):
 
 
 def session_of(pid):
-    """The processes of a trial's session that are alive."""
+    """Returns the live processes of a trial's session."""
     found = [p for p in psutil.process_iter(["status"]) if p.info["status"] != psutil.STATUS_ZOMBIE]
     return [p for p in found if _session(p) == pid]
 
@@ -90,7 +90,7 @@ def _session(process):
         "in a worker": ["waits_for_a_worker", "never_returns"],
     }.items(),
 )
-def test_a_hang_is_ended_with_all_its_processes_and_its_log_says_where_it_was(tmp_path, server, hang, where):
+def test_a_hang_is_ended_with_all_its_processes_and_logged_with_its_stack(tmp_path, server, hang, where):
     running = Attempt(order(tmp_path, hang, stall_timeout_s=60.0), server)
     child, pid = running._child, running._child.pid
     wait_for((tmp_path / "work" / "hanging").exists)
@@ -103,14 +103,14 @@ def test_a_hang_is_ended_with_all_its_processes_and_its_log_says_where_it_was(tm
     wait_for(lambda: not session_of(pid))
 
 
-def test_a_close_that_hangs_takes_nothing_from_a_trial_that_was_complete(tmp_path, server):
+def test_a_hanging_close_does_not_spoil_a_completed_trial(tmp_path, server):
     running = Attempt(order(tmp_path, "when closed", closing_s=1.0), server)
     pid = running._child.pid
     assert finish(running).status == Status.COMPLETED
     wait_for(lambda: not session_of(pid))
 
 
-def test_a_search_goes_on_after_trials_that_hang(place):
+def test_a_search_continues_after_hanging_trials(place):
     process = place.search(SPACE, "--wandb", "off", "--stall-timeout", "6s")
     _, errors = end(process)
     assert errors == ""
@@ -121,7 +121,7 @@ def test_a_search_goes_on_after_trials_that_hang(place):
     wait_for(lambda: not place.left())
 
 
-def test_a_search_that_is_interrupted_twice_does_not_wait_for_a_close_that_hangs(place):
+def test_a_search_interrupted_twice_does_not_wait_for_a_hanging_close(place):
     process = place.search(SLOW.replace("hang: none", "hang: when closed"), "--wandb", "off")
     wait_for(lambda: len(place.records(0)) > 5)
     process.send_signal(signal.SIGINT)
@@ -133,8 +133,8 @@ def test_a_search_that_is_interrupted_twice_does_not_wait_for_a_close_that_hangs
     wait_for(lambda: not place.left())
 
 
-# A supervisor is silent until its first report, too, for seconds where a machine has no time: silence counts
-# as a hang while there is a file that says so, and not before.
+# A supervisor is also silent before its first report, for seconds on a busy machine: silence counts as a hang
+# only while a file exists.
 IMPATIENT = f"""
 from pathlib import Path
 from autotune.engines import engine
@@ -150,7 +150,7 @@ engine._Recorder.on_step_begin = look_as_told
 
 
 def suspend(*processes):
-    """Stops them for longer than what counts as a hang."""
+    """Suspends them for longer than the limit for a hang."""
     send(signal.SIGSTOP, processes)
     time.sleep(STOPPED_S)
     send(signal.SIGCONT, processes)
@@ -162,8 +162,8 @@ def send(number, processes):
             each.send_signal(number)
 
 
-def test_what_was_suspended_goes_on_and_a_supervisor_that_hangs_costs_a_repetition_and_no_more(place):
-    """While the first trial runs the driver is suspended, in the second all is; in the third one is hung."""
+def test_suspended_processes_continue_and_a_hanging_supervisor_costs_one_repetition(place):
+    """Suspends the driver in the first trial, everything in the second, a supervisor in the third."""
     process = place.search(SLOW, "--wandb", "off", "--stall-timeout", f"{STOPPED_S - 2}s", patch=IMPATIENT)
     impatient = place.directory / "impatient"
     wait_for(lambda: len(place.records(0)) > 5)
@@ -209,7 +209,7 @@ print(child.verdict)
 """
 
 
-def test_an_import_that_hangs_is_a_trial_that_hangs(tmp_path):
+def test_a_hanging_import_is_a_hanging_trial(tmp_path):
     (tmp_path / "stuck.py").write_text(
         "from pathlib import Path\nimport time\nPath('here').touch()\ntime.sleep(3600)\n"
     )

@@ -1,4 +1,4 @@
-"""A search that is interrupted loses no step that was done; one whose session is deleted leaves nothing."""
+"""An interrupted search loses no completed step; one whose session is deleted leaves nothing."""
 
 import shutil
 import signal
@@ -24,8 +24,8 @@ def place(tmp_path):
         yield here
 
 
-def test_a_step_that_takes_longer_than_ray_tune_waits_is_not_lost(place):
-    """Ray Tune itself kills after five seconds, and this workload writes its checkpoint when it is closed."""
+def test_a_step_longer_than_ray_tune_waits_is_not_lost(place):
+    """Ray Tune would kill after five seconds, and this workload writes its checkpoint only when closed."""
     process = place.search(SLOW, "--wandb", "off")
     wait_for(lambda: any("train_loss" in record for record in place.records(0)))
     process.send_signal(signal.SIGINT)
@@ -39,7 +39,7 @@ def test_a_step_that_takes_longer_than_ray_tune_waits_is_not_lost(place):
     wait_for(lambda: not place.left())
 
 
-def test_a_search_whose_session_is_deleted_says_so_and_leaves_nothing(place):
+def test_a_search_whose_session_is_deleted_reports_it_and_leaves_nothing(place):
     process = place.search(SLOW.replace("8.0", "0.04"), "--wandb", "off")
     wait_for(lambda: len(place.records(0)) > 5)
     shutil.rmtree(place.session, ignore_errors=True)

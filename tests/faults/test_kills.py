@@ -29,7 +29,7 @@ LONGEST_S = 3.0
 
 
 class Killed:
-    """A search that is killed again and again, and what must hold after every kill."""
+    """A search that is killed repeatedly, and the invariants after every kill."""
 
     def __init__(self, directory: Path, rng: random.Random, temporary: Path) -> None:
         directory.mkdir()
@@ -45,9 +45,9 @@ class Killed:
         killing.wait_for((directory / "s" / "session.json").exists)
 
     def kill_one(self) -> str | None:
-        """Kills a process at some moment, resumes where the driver is gone; None: the search was faster."""
+        """Kills a process at a random moment, and resumes after a driver's death; None: it had ended."""
         victim = self._rng.choice(VICTIMS)
-        # A trial that is killed three times without an evaluation in between is given up: leave it one.
+        # A trial killed three times without an evaluation in between is given up: allow it one.
         if self._spared and victim in OF_A_TRIAL:
             evaluations = self._evaluations()
             if not self._await(lambda: self._evaluations() > evaluations):
@@ -65,7 +65,7 @@ class Killed:
                 continue
         if victim in WITH_THE_DRIVER:
             self.process.wait()
-            if not is_guarded:  # only the next command is left to end the others
+            if not is_guarded:  # only the next command can end the others
                 killing.begin(self.directory, "status", "s", **self._environment).wait(240)
             killing.wait_for(lambda: not killing.alive(family), 60, "the end of everything")
             self.check()
@@ -76,7 +76,7 @@ class Killed:
         return victim
 
     def _await(self, condition) -> bool:
-        """Waits for `condition`; False where the search ends before."""
+        """Waits for `condition`; returns False if the search ends first."""
         deadline = time.monotonic() + 300
         while not condition():
             if self.process.poll() is not None:
@@ -100,7 +100,7 @@ class Killed:
         return sum(file.read_text().count("bleu_4") for file in files)
 
     def check(self) -> None:
-        """What had ended is there as it was, and was not touched since."""
+        """Asserts that ended trials are unchanged and were not run again."""
         trials = killing.trials_of(self.directory)
         assert [t.number for t in trials] == list(range(len(trials)))
         ended = [t for t in trials if t.outcome is not None]
@@ -110,10 +110,10 @@ class Killed:
         self._ended = now
 
     def finish(self) -> None:
-        """Lets the search end, and checks all of it."""
+        """Lets the search end, and checks its trials."""
         self.process.wait(240)
         if killing.output(self.directory).rstrip().endswith(GIVEN_UP):
-            assert self._rays  # and Ray itself may die once where the machine has no time for it
+            assert self._rays  # on a busy machine Ray may also die by itself once
             self.process = killing.begin(self.directory, "resume", "s", **self._environment)
             self.process.wait(240)
         assert self.process.returncode in ENDED, killing.output(self.directory)
@@ -130,9 +130,9 @@ class Killed:
 
 
 def check_attempts(records: list[dict]) -> None:
-    """Every attempt goes on from the last checkpoint, or from the one before if that was not written yet.
+    """Asserts that every attempt resumes from the last checkpoint, or the one before if it was being written.
 
-    What a trial had yielded in the moment before its supervisor was killed may be missing.
+    Records yielded just before the supervisor was killed may be missing.
     """
     batch = next(r["samples"] for r in records if "samples" in r)
     evaluated, last = [0, 0], None
@@ -149,14 +149,14 @@ def check_attempts(records: list[dict]) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(6 * 3600)
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
-def test_killed_anywhere_nothing_is_lost_and_nothing_is_twice(tmp_path, soak, seed):
+def test_kills_anywhere_lose_and_repeat_nothing(tmp_path, soak, seed):
     rng, kills, done, numbers = random.Random(seed), 100 if soak else 5, [], itertools.count()
     while len(done) < kills:
         with killing.temporary() as temporary:
             search = Killed(tmp_path / f"search-{next(numbers)}", rng, temporary)
             try:
                 while len(done) < kills and (victim := search.kill_one()) is not None:
-                    print(f"seed {seed}, {search.directory.name}: {victim}")  # shown where the test fails
+                    print(f"seed {seed}, {search.directory.name}: {victim}")  # shown if the test fails
                     done.append(victim)
                 search.finish()
             finally:

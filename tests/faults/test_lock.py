@@ -1,4 +1,4 @@
-"""One process at a time in a session, and none that is dead."""
+"""A session is used by one process at a time, and a dead one does not block it."""
 
 import json
 import multiprocessing
@@ -23,7 +23,7 @@ from .sessions import KEPT, SPACE, as_if_here, call, is_one_line, kept, search, 
 
 @pytest.fixture
 def running(tmp_path):
-    """A search in the session `s` whose first trial has begun to train, and is suspended: it does not end."""
+    """Starts a search in the session `s`, and suspends its first trial so that the search does not end."""
     process = start(tmp_path, *search(tmp_path, "--trials", 2, step_s=0.2, samples_per_trial=200))
     records = tmp_path / "s" / "trials" / "0000" / "records.jsonl"
     wait_for(lambda: records.exists() and records.read_text().count("\n") > 5)
@@ -35,8 +35,8 @@ def running(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_second_process_is_refused_with_the_first_ones_pid_and_host_until_that_is_killed(tmp_path, running):
-    """What a killed search has started may outlive it for a moment."""
+def test_a_second_process_is_refused_with_the_holders_pid_and_host(tmp_path, running):
+    """Processes of a killed search may outlive it for a moment; the lock does not."""
     holder = f"is in use by pid {running.pid} on {socket.gethostname()}"
     is_one_line(call(tmp_path, "resume", "s"), holder)
     is_one_line(call(tmp_path, *search(tmp_path)), holder)
@@ -64,14 +64,14 @@ def session(tmp_path):
     return Session.create(tmp_path / "s", spaces.parse(SPACE, "test"), Options(), {})
 
 
-def test_a_lock_file_that_a_reboot_has_left_does_not_matter(session):
+def test_a_lock_file_left_by_a_reboot_does_not_matter(session):
     session.lock_file.write_text("pid 1 on a machine that is no more\n")
     assert not is_in_use(session)
     with session.lock():
         assert str(os.getpid()) in session.lock_file.read_text()
 
 
-def test_who_only_asks_stands_in_nobodys_way(session):
+def test_asking_for_the_lock_blocks_nobody(session):
     asking = threading.Event()
 
     def ask():
@@ -90,7 +90,7 @@ def test_who_only_asks_stands_in_nobodys_way(session):
         thread.join()
 
 
-# Below a directory nothing can be locked, as on Lustre without `-o flock`, or NFS without its lock daemon.
+# Nothing below a directory can be locked, as on Lustre without `-o flock`, or NFS without its lock daemon.
 UNLOCKABLE = """
 import errno, fcntl, os
 flock = fcntl.flock
@@ -106,7 +106,7 @@ fcntl.flock = failing
 
 @pytest.fixture
 def run_unlocked(tmp_path):
-    """Runs a command where nothing can be locked below a directory."""
+    """Runs a command while nothing below a directory can be locked."""
     with Place(tmp_path) as place:
 
         def run(*arguments, below=tmp_path, code="ENOSYS"):
@@ -119,7 +119,7 @@ def run_unlocked(tmp_path):
 
 
 @pytest.mark.parametrize("code", ["ENOSYS", "ENOLCK"])
-def test_no_search_begins_or_resumes_where_its_session_cannot_be_locked(tmp_path, run_unlocked, code):
+def test_no_search_begins_or_resumes_if_its_session_cannot_be_locked(tmp_path, run_unlocked, code):
     as_if_here(kept("format-2", tmp_path / "done"))
     for arguments in (search(tmp_path), ("resume", "done"), ("recover", "done")):
         is_one_line(run_unlocked(*arguments, code=code), "must be on a file system that locks files")
@@ -127,12 +127,12 @@ def test_no_search_begins_or_resumes_where_its_session_cannot_be_locked(tmp_path
     assert run_unlocked("status", "done").returncode == 0
 
 
-def test_where_no_temporary_directory_can_be_locked_a_line_names_tmpdir(tmp_path, run_unlocked):
+def test_a_line_names_tmpdir_if_no_temporary_directory_can_be_locked(tmp_path, run_unlocked):
     done = run_unlocked(*search(tmp_path), below="/tmp/autotune_")
     is_one_line(done, "TMPDIR: must be on a file system that locks directories: flock fails in /tmp")
 
 
-def test_a_check_needs_no_locks_where_it_runs(tmp_path, run_unlocked):
+def test_a_check_needs_no_locks_in_its_directory(tmp_path, run_unlocked):
     search(tmp_path)
     done = run_unlocked("check", "space.yaml")
     assert done.returncode == 0, done.stderr
@@ -147,7 +147,7 @@ def create(place, number, results):
         results.put(str(error))
 
 
-def test_of_searches_that_begin_in_one_place_at_the_same_time_one_does(tmp_path):
+def test_one_of_several_simultaneous_searches_in_a_directory_begins(tmp_path):
     context = multiprocessing.get_context("fork")
     results = context.Queue()
     started = [context.Process(target=create, args=(tmp_path / "s", n, results)) for n in range(4)]

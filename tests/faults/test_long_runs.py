@@ -1,4 +1,4 @@
-"""A search of many trials costs at its end what it cost at its beginning."""
+"""A trial late in a long search costs no more than an early one."""
 
 import time
 from typing import NamedTuple
@@ -22,13 +22,13 @@ knobs:
 objective: {select: pareto}
 budget: {samples_per_trial: 32, repeats: 0}
 """
-WINDOW = 10  # trials that are looked at in the beginning, and in the end
+WINDOW = 10  # trials compared at the beginning and at the end
 MOST_GROWTH_BYTES = 50 * 2**20
-MOST_MORE = 5  # files and threads, which come and go; a leak has at least one more for every trial
+MOST_MORE = 5  # files and threads, which fluctuate; a leak adds at least one per trial
 
 
 class Use(NamedTuple):
-    """What a process holds, and has used; memory is what it does not share."""
+    """The resources that a process holds and has used; memory is its unshared part."""
 
     memory_bytes: int
     files: int
@@ -49,7 +49,7 @@ def place(tmp_path):
 
 @pytest.mark.timeout(1800)
 def test_neither_memory_nor_files_nor_threads_nor_time_grow_with_the_trials(place, soak):
-    """Time is the driver's own: how long a trial takes depends on what else the machine has to do."""
+    """Time is the driver's CPU time: a trial's duration depends on other load."""
     trials, warm_up = (500, 50) if soak else (36, 8)
     process = place.search(SPACE, "--trials", trials, "--wandb", "offline")
     early, late, ended = {}, {}, 0
@@ -70,15 +70,15 @@ def test_neither_memory_nor_files_nor_threads_nor_time_grow_with_the_trials(plac
         assert min(u.memory_bytes for u in after) - min(u.memory_bytes for u in before) < MOST_GROWTH_BYTES
         assert min(u.files for u in after) <= max(u.files for u in before) + MOST_MORE
         assert min(u.threads for u in after) <= max(u.threads for u in before) + MOST_MORE
-    assert of_a_trial(late) < 4 * of_a_trial(early) + 0.3  # a slower trial is looked at more often
+    assert of_a_trial(late) < 4 * of_a_trial(early) + 0.3  # a slower trial is polled more often
 
 
 def of_each(window):
-    """What each process has held, time after time."""
+    """Returns the figures of each process over the trials."""
     return zip(*window.values(), strict=True)
 
 
 def of_a_trial(window):
-    """The seconds that the driver needs for a trial."""
+    """Returns the driver's CPU seconds per trial."""
     (first, (begun, *_)), *_, (last, (ended, *_)) = sorted(window.items())
     return (ended.cpu_s - begun.cpu_s) / (last - first)

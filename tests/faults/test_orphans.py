@@ -1,4 +1,4 @@
-"""However a search ends, nothing of it is left behind: no process, no memory, no files of Ray's."""
+"""A search leaves no process, no memory and no files of Ray's, however it ends."""
 
 import os
 import signal
@@ -21,13 +21,13 @@ ENDS = {
     "SIGKILL of the driver": (os.kill, signal.SIGKILL, -signal.SIGKILL),
     "SIGKILL of the group": (os.killpg, signal.SIGKILL, -signal.SIGKILL),
 }
-# The tests of two searches and of the engine have a SIGKILL and a SIGINT of the driver alone.
+# Other tests send SIGKILL and SIGINT to the driver only.
 SOAKED = {"Ctrl-C", "SIGTERM to the driver", "SIGKILL of the driver"}
 
 
 @pytest.fixture
 def search(tmp_path):
-    """Begins a search with W&B on; what is left of it dies with the test."""
+    """Starts a search with W&B; its remaining processes are killed with the test."""
     (tmp_path / "space.yaml").write_text(killing.SPACE)
     started = []
 
@@ -41,20 +41,20 @@ def search(tmp_path):
 
 
 def scratch_of(processes) -> Path:
-    """Ray's directory: the guardian is started with it."""
+    """Returns Ray's directory, from the guardian's command line."""
     (guardian,) = killing.kinds(processes)["guardian"]
     return Path(guardian.cmdline()[3])
 
 
 def has_left_its_group(process) -> bool:
-    """Whether it is the program that leads a session of its own."""
+    """Returns True for the program that leads its own session."""
     with suppress(psutil.Error, ProcessLookupError):
         return process.name() == "sleep" and os.getsid(process.pid) == process.pid
     return False
 
 
 def shared_memory(processes) -> set[str]:
-    """The files in /dev/shm that `processes` have open or mapped, under the names they are known by."""
+    """Returns the named files in /dev/shm that `processes` have open or mapped."""
     held = set()
     for process in processes:
         try:
@@ -71,7 +71,7 @@ def await_a_trial(tmp_path):
 
 
 def await_the_end(family, scratch):
-    """Of all processes of a search, and of Ray's directory. They need seconds on an idle machine."""
+    """Waits for the end of a search's processes and of Ray's directory, seconds on an idle machine."""
     killing.wait_for(lambda: not killing.alive(family), 60, f"the end of {family}")
     killing.wait_for(lambda: not scratch.exists(), 60, f"the end of {scratch}")
 
@@ -79,7 +79,7 @@ def await_the_end(family, scratch):
 @pytest.mark.parametrize(
     "end", [pytest.param(end, marks=pytest.mark.soak if end in SOAKED else ()) for end in ENDS]
 )
-def test_nothing_is_left_after_any_end(tmp_path, search, end):
+def test_a_search_leaves_nothing_however_it_ends(tmp_path, search, end):
     send, number, code = ENDS[end]
     process = search("--samples", 40000)
     await_a_trial(tmp_path)
@@ -100,7 +100,7 @@ def test_nothing_is_left_after_any_end(tmp_path, search, end):
         assert (tmp_path / "s" / "trials" / "0000" / "work" / "state.json").exists()
 
 
-def test_a_driver_that_is_killed_while_ray_starts_leaves_nothing_either(tmp_path, search):
+def test_a_driver_killed_while_ray_starts_leaves_nothing(tmp_path, search):
     process = search()
     killing.wait_for(lambda: "GCS server" in killing.kinds(killing.family(process)))
     family = killing.family(process)
@@ -110,8 +110,8 @@ def test_a_driver_that_is_killed_while_ray_starts_leaves_nothing_either(tmp_path
     await_the_end(family, scratch)
 
 
-def test_what_a_driver_and_its_guardian_leave_who_die_together_is_ended_by_the_next_command(tmp_path, search):
-    """In a temporary directory of theirs: in the common one the next command may be another test's."""
+def test_the_next_command_ends_the_leftovers_of_a_driver_killed_with_its_guardian(tmp_path, search):
+    """Uses its own temporary directory: in the common one, another test's command may come first."""
     with killing.temporary() as temporary:
         environment = {"TMPDIR": str(temporary)}
         process = search(**environment)
@@ -119,7 +119,7 @@ def test_what_a_driver_and_its_guardian_leave_who_die_together_is_ended_by_the_n
         family = killing.family(process)
         (guardian,) = killing.kinds(family)["guardian"]
         scratch = scratch_of(family)
-        guardian.suspend()  # or else it may be faster
+        guardian.suspend()  # otherwise it may be faster
         process.kill()
         guardian.kill()
         process.wait()
@@ -130,8 +130,8 @@ def test_what_a_driver_and_its_guardian_leave_who_die_together_is_ended_by_the_n
         assert not scratch.exists()
 
 
-def test_two_searches_beside_each_other_do_not_meet_and_leave_nothing(tmp_path, search):
-    """The driver of one is killed, the other one, which is begun beside it, comes to its end."""
+def test_two_concurrent_searches_do_not_interfere_and_leave_nothing(tmp_path, search):
+    """Kills the driver of one; the other one, started concurrently, completes."""
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "space.yaml").write_text(killing.SPACE)
     process = search("--samples", 40000)

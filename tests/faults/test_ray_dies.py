@@ -1,4 +1,4 @@
-"""Ray itself dies, or Ray Tune aborts: the search goes on from its study, and if it cannot, it says how."""
+"""Ray dies or Ray Tune aborts: the search continues from its study, or says how to resume it."""
 
 import shutil
 import time
@@ -41,8 +41,8 @@ def kill(process, victim):
 
 
 @pytest.mark.timeout(900)
-def test_a_ray_that_dies_again_and_again_or_cannot_run_ends_the_search_in_one_line(tmp_path, search):
-    """Twice the search outlives its Ray, and not a third time; then Ray Tune aborts as often."""
+def test_a_ray_that_dies_repeatedly_ends_the_search_in_one_line(tmp_path, search):
+    """The search survives the death of its Ray twice, but not a third time; then Ray Tune aborts as often."""
     process, session = search(*killing.SEARCH, "--trials", 2, "--samples", 2000), Session(tmp_path / "s")
     for attempt, victim in enumerate(("raylet", "GCS server", "raylet"), start=1):
         killing.wait_for(lambda attempt=attempt: attempts(tmp_path) == attempt)
@@ -54,7 +54,7 @@ def test_a_ray_that_dies_again_and_again_or_cannot_run_ends_the_search_in_one_li
     assert process.wait(240) == 1
     assert killing.output(tmp_path).count("Ray died: it is started again") == supervision.MOST_DEATHS - 1
     said = "autotune: Ray died, 3 times in a row; nothing is lost; continue with: python -m autotune resume s"
-    assert said in killing.output(tmp_path).splitlines()  # Ray's own last words may come after it
+    assert said in killing.output(tmp_path).splitlines()  # Ray may print more after it
     assert "Traceback" not in killing.output(tmp_path)
     assert [t.outcome for t in killing.trials_of(tmp_path)] == [None]
 

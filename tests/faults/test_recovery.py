@@ -1,4 +1,4 @@
-"""A study that is lost, damaged, older than its trials or another one's: nothing is taken for another's."""
+"""A lost, damaged, outdated or foreign study: no trial is mistaken for another."""
 
 import json
 import shutil
@@ -21,13 +21,13 @@ from .sessions import KEPT, SPACE, trials_of
 
 @pytest.fixture(scope="module")
 def left(tmp_path_factory):
-    """A session as a search has left it."""
+    """Creates a session like a search's."""
     return left_by_a_search.make(tmp_path_factory.mktemp("left") / "s").root
 
 
 @pytest.fixture
 def place(left, tmp_path, monkeypatch):
-    """A copy of it, in the working directory."""
+    """Copies it to the working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(KEPT)
     monkeypatch.setattr("autotune.sessions.start.hardware", lambda _, asked: gpus.of_cluster(HARDWARE, asked))
@@ -80,7 +80,7 @@ def with_other_settings(place):
 
 
 def torn(place):
-    """As a plain copy that was taken while a search wrote: a page is wrong that only Optuna reads."""
+    """Damages a page that only Optuna reads, as in a plain copy taken during a write."""
     file = place / "study.db"
     with closing(sqlite3.connect(file)) as study:
         study.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -119,7 +119,7 @@ def edit(place, number, key, change):
 
 
 def contents(place):
-    """All that a session has, except for what changes by reading it."""
+    """Returns a session's files, except those that change on reading."""
     passing = {"lock", "study.db-wal", "study.db-shm"}
     return {p: p.read_bytes() for p in place.rglob("*") if p.is_file() and p.name not in passing}
 
@@ -133,7 +133,7 @@ LOST = [
 
 @pytest.mark.parametrize("command", ["resume", "status", "export", "report"])
 @pytest.mark.parametrize("lose", LOST)
-def test_a_session_without_its_study_is_neither_read_nor_gone_on_with(place, run, lose, command):
+def test_a_session_without_its_study_is_neither_read_nor_resumed(place, run, lose, command):
     lose(place)
     before = contents(place)
     code, out, err = run(command, "s")
@@ -148,7 +148,7 @@ def test_a_session_without_its_study_is_neither_read_nor_gone_on_with(place, run
 
 
 @pytest.mark.parametrize("lose", LOST)
-def test_a_study_is_rebuilt_from_what_its_trials_have_written(place, run, left, lose):
+def test_a_study_is_rebuilt_from_its_trials_files(place, run, left, lose):
     whole = {t.number: t for t in trials_of(left)}
     lose(place)
     code, out, err = run("recover", "s")
@@ -171,7 +171,7 @@ def test_a_study_is_rebuilt_from_what_its_trials_have_written(place, run, left, 
         (torn, []),
     ],
 )
-def test_lost_is_only_what_nothing_says_any_more(place, run, lose, lost):
+def test_only_trials_without_any_trace_are_lost(place, run, lose, lost):
     lose(place)
     _, out, _ = run("recover", "s")
     assert "The study is rebuilt" in out
@@ -180,16 +180,16 @@ def test_lost_is_only_what_nothing_says_any_more(place, run, lose, lost):
     assert all(part in line for part, line in zip(lost, said, strict=True)), said
 
 
-def test_what_a_study_was_is_kept_beside_the_rebuilt_one(place, run):
+def test_the_old_study_is_kept_beside_the_rebuilt_one(place, run):
     damaged = b"not a study" * 1000
     (place / "study.db").write_bytes(damaged)
     assert "Set aside: " in run("recover", "s")[1]
     assert (place / "study.db.aside-1").read_bytes() == damaged
 
 
-def test_what_neither_study_nor_files_say_is_told_and_keeps_its_number(place, run):
+def test_a_lost_trial_is_reported_and_keeps_its_number(place, run):
     missing(place)
-    (place / "trials" / "0001" / "trial.json").unlink()  # trial 1 is in no race, and repeated by nobody
+    (place / "trials" / "0001" / "trial.json").unlink()  # no race or repeat refers to trial 1
     (place / "trials" / "0002" / "verdict.json").write_text("{}")
     code, out, _ = run("recover", "s")
     assert code == 0
@@ -201,7 +201,7 @@ def test_what_neither_study_nor_files_say_is_told_and_keeps_its_number(place, ru
 
 
 @pytest.mark.parametrize("number", ["1000000000", "NULL", "'two'"])
-def test_a_number_that_no_search_comes_to_is_not_a_billion_trials_lost(place, run, number):
+def test_an_absurd_trial_number_is_not_a_billion_lost_trials(place, run, number):
     with closing(sqlite3.connect(place / "study.db")) as study, study:
         study.execute(f"UPDATE trials SET number = {number} WHERE number = 2")
     (place / "trials" / "1000000001").mkdir()
@@ -211,14 +211,14 @@ def test_a_number_that_no_search_comes_to_is_not_a_billion_trials_lost(place, ru
     assert "1000000" not in said
 
 
-def test_a_race_of_a_trial_that_is_lost_is_lost_with_it(place, run):
+def test_a_race_is_lost_with_one_of_its_trials(place, run):
     missing(place)
     shutil.rmtree(place / "trials" / "0002")
     assert run("recover", "s")[0] == 0
     assert [t.number for t in trials_of(place)] == [0, 1, 3, 5, 6]
 
 
-def test_trials_that_say_nothing_are_no_study(place, run):
+def test_trials_without_traces_make_no_study(place, run):
     missing(place)
     for file in place.glob("trials/*/trial.json"):
         file.unlink()
@@ -228,7 +228,7 @@ def test_trials_that_say_nothing_are_no_study(place, run):
     assert not (place / "study.db").exists()
 
 
-def test_trials_that_ran_beside_each_other_still_say_so(place, run):
+def test_concurrent_trials_are_still_marked_as_shared(place, run):
     missing(place)
     for number in (0, 1):
         records = place / "trials" / f"{number:04d}" / "records.jsonl"
@@ -248,7 +248,7 @@ def of_another_number(trial):
 
 
 def of_another_copy(trial):
-    """The session was copied, and both copies were resumed: what they ran under a number differs."""
+    """Mixes two resumed copies of a session, which ran different trials under one number."""
     edit_identity(trial, config={"micro_batch_size": 64, "learning_rate": 0.001})
 
 
@@ -283,7 +283,7 @@ def test_a_directory_of_another_trial_is_set_aside_and_neither_adopted_nor_delet
     assert {p.name: p.read_bytes() for p in aside.root.rglob("*") if p.is_file()} == before
 
 
-def test_what_is_of_another_session_is_not_counted_as_run(place, run):
+def test_another_sessions_trials_are_not_counted_as_run(place, run):
     one_more = TrialDir(shutil.copytree(place / "trials" / "0006", place / "trials" / "0007"))
     edit_identity(one_more, number=7)
     assert "does not know trials 7;" in run("status", "s")[2]
@@ -303,14 +303,14 @@ def test_the_directory_of_another_trial_is_not_emptied(place):
     assert all(session.trial_dir(t.number).work.is_dir() for t in ended)
 
 
-def test_a_copy_of_the_study_alone_has_every_trial_that_had_ended(tmp_path):
-    """A search goes on writing while it is copied; what is written ahead is not copied."""
+def test_a_copy_of_the_studys_file_alone_has_every_ended_trial(tmp_path):
+    """The search writes while the study is copied without its write-ahead log."""
     session = left_by_a_search.make(tmp_path / "s")
     study = studies.open_study(session.study_file, session.space(), session.key)
     (running,) = [t for t in studies.read(study).trials if t.outcome is None]
     left_by_a_search.end(session, study, running, *session.verdict_of(studies.read(study).trials[0]))
     assert (session.root / "study.db-wal").stat().st_size
-    studies.settle(session.study_file)
+    studies.checkpoint(session.study_file)
     shutil.copy(session.study_file, tmp_path / "copy.db")
     copied = study_file.load_study(tmp_path / "copy.db").trials
     assert copied == studies.read(study).trials

@@ -1,4 +1,4 @@
-"""What is read runs nothing and reaches nowhere; what is shown moves no terminal; a key stays where it is."""
+"""Files run no code and reach nothing outside; output controls no terminal; keys do not leak."""
 
 import ast
 import itertools
@@ -71,7 +71,7 @@ UNSAFE_CALLS = {
 
 
 def dotted(node):
-    """`a.b.c` of a name or an attribute, empty for anything else."""
+    """Returns `a.b.c` for a name or an attribute, "" for anything else."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -80,7 +80,7 @@ def dotted(node):
 
 
 def unsafe(tree):
-    """What in a module can run what is in a file."""
+    """Yields the imports and calls in a module that can run a file's content."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [getattr(node, "module", None) or ""] + [alias.name for alias in node.names]
@@ -97,7 +97,7 @@ def unsafe(tree):
 
 
 @pytest.mark.parametrize("file", CODE, ids=lambda file: f"{file.parent.name}/{file.name}")
-def test_no_code_runs_what_is_in_a_file(file):
+def test_no_code_can_run_a_files_content(file):
     assert list(unsafe(ast.parse(file.read_text(encoding="utf-8")))) == []
 
 
@@ -108,12 +108,12 @@ def test_no_code_runs_what_is_in_a_file(file):
         *("torch.load(file, weights_only=False)", "np.load(file, allow_pickle=True)", "run(x, shell=True)"),
     ],
 )
-def test_the_check_sees_what_is_unsafe(code):
+def test_the_check_detects_unsafe_code(code):
     assert list(unsafe(ast.parse(code)))
 
 
 class Malicious:
-    """Runs a command where it is unpickled."""
+    """Runs a command when it is unpickled."""
 
     def __init__(self, marker):
         self.marker = marker
@@ -164,11 +164,11 @@ def test_a_planted_checkpoint_is_refused_in_a_line_and_runs_nothing(tmp_path, da
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert str(file) in said
-    assert "weights_only" not in said  # torch's advice on how to run it all the same
+    assert "weights_only" not in said  # torch's advice on how to run it anyway
     assert not marker.exists()
 
 
-def test_a_yaml_that_makes_objects_is_refused(tmp_path, capsys):
+def test_a_yaml_that_constructs_objects_is_refused(tmp_path, capsys):
     file = tmp_path / "space.yaml"
     file.write_text(f"workload: !!python/object/apply:os.system ['touch {tmp_path}/ran']")
     for arguments in (["search", "--space", file], ["search", "--baseline", file]):
@@ -195,7 +195,7 @@ PLANTED = (
 
 @pytest.fixture
 def planted(tmp_path):
-    """A received session with modules that say so when they are run."""
+    """Creates a received session with modules that leave a mark if they are run."""
     place = kept("format-2", tmp_path / "s")
     for name in PLANTED:
         (place / f"{name}.py").write_text(
@@ -258,7 +258,7 @@ def test_a_workload_in_the_working_directory_is_found_with_what_it_imports(tmp_p
 
 @pytest.fixture
 def search(tmp_path, monkeypatch, capsys):
-    """Runs a search that is refused, in an empty directory; returns the one line that it prints."""
+    """Runs a search that must be refused, in an empty directory; returns its line of output."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):
@@ -302,7 +302,7 @@ def link_out(root):
     ],
     ids=["up", "absolute", "up from below", "link"],
 )
-def test_an_image_outside_of_the_images_is_a_bad_sample(tmp_path, search, data, change, part):
+def test_an_image_outside_the_image_directory_is_a_bad_sample(tmp_path, search, data, change, part):
     root = tmp_path / "data"
     shutil.copytree(data, root)
     change(root)
@@ -326,7 +326,7 @@ def test_a_data_set_behind_links_is_an_ordinary_one(tmp_path, data):
     assert all(image.is_file() for study in annotation.splits["train"] for image in study.images)
 
 
-# What a terminal would obey, and what Rich would take for markup.
+# Control sequences of a terminal, and markup of Rich.
 HOSTILE = "a\x1b[2J\x1b]0;x\x07\rb\nc\u202ed\u2028e\x9bf [red]g[/] [/nothing] h\udcff"
 SPACE = """
 workload: json.tool:main
@@ -339,12 +339,12 @@ def is_harmless(text):
     return all(line.isprintable() for line in text.splitlines()) and "[red]g[/] [/nothing]" in text
 
 
-def test_printable_leaves_nothing_that_a_terminal_obeys():
+def test_printable_removes_all_terminal_controls():
     assert printable(HOSTILE).isprintable()
     assert printable("Grüße, 数据 [red]") == "Grüße, 数据 [red]"
 
 
-def test_tables_and_the_live_screen_show_hostile_text_as_it_is(capsys):
+def test_tables_and_the_live_screen_show_hostile_text_literally(capsys):
     space = spaces.complete(spaces.parse(SPACE, "test"), "test")
     goal = space.objective.model_copy(update={"quality": HOSTILE})
     space = space.model_copy(update={"objective": goal})
@@ -378,7 +378,7 @@ def test_hostile_arguments_and_errors_are_one_harmless_line(tmp_path, capsys, mo
     assert is_harmless(capsys.readouterr().err)
 
 
-def test_no_line_of_an_exports_comment_gets_out_of_it():
+def test_no_line_escapes_from_an_exports_comment():
     space = spaces.complete(spaces.parse(SPACE, "test"), "test")
     trial = Trial(0, space.baseline_config, Outcome(Status.COMPLETED))
     evil = "x\nmicro_batch_size: 999\r\x85y: 1\u2028z: 2"
@@ -390,7 +390,7 @@ def test_no_line_of_an_exports_comment_gets_out_of_it():
 
 
 def made_up(kind):
-    """A value with the form of a key, which was never a real one."""
+    """Returns a made-up value in the form of a key."""
     return {
         "old": secrets.token_hex(20),
         "new": f"wandb_v1_{secrets.token_hex(30)}",
@@ -482,7 +482,7 @@ def test_the_value_of_a_secret_variable_in_an_option_is_refused(search, monkeypa
     assert key not in said
 
 
-def test_a_key_on_a_line_that_is_no_yaml_is_not_echoed(tmp_path, capsys):
+def test_a_key_on_an_invalid_yaml_line_is_not_echoed(tmp_path, capsys):
     key, file = made_up("old"), tmp_path / "space.yaml"
     file.write_text(f"wandb_api_key: [{key}")
     for run in (
@@ -509,11 +509,11 @@ def test_a_key_on_a_line_that_is_no_yaml_is_not_echoed(tmp_path, capsys):
         {"keys": [1, 2, 3], "seed": 10**39, "monkey": True},
     ],
 )
-def test_ordinary_settings_are_no_keys(settings):
+def test_ordinary_settings_are_not_taken_for_keys(settings):
     secrecy.refuse(settings, "test")
 
 
-def test_aliases_that_stand_for_billions_are_looked_at_once():
+def test_nested_aliases_are_visited_once():
     bomb = "a: &a [x, x]\n" + "".join(
         f"{c}: &{c} [{', '.join([f'*{p}'] * 9)}]\n" for p, c in itertools.pairwise("abcdefghijk")
     )
@@ -537,7 +537,7 @@ budget: {trials: 2, samples_per_trial: 400, repeats: 0}
 
 
 def sockets(pid):
-    """Where a process and its descendants listen, as (address, port)."""
+    """Returns the addresses and ports on which a process and its descendants listen."""
     found = set()
     try:
         family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
@@ -552,13 +552,13 @@ def sockets(pid):
 
 
 def files_in(root):
-    """Those that are there; `Path.rglob` raises where a directory goes while it looks."""
+    """Returns the files below `root`; `Path.rglob` raises if a directory disappears meanwhile."""
     found = (Path(place, name) for place, _, names in os.walk(root) for name in names)
     return [file for file in found if file.is_file()]
 
 
 def keys_in(file, keys):
-    """The names of the keys that are in a file, with it; none where it is gone."""
+    """Returns the names of the keys in a file, with the file; none if it is gone."""
     try:
         content = file.read_bytes()
     except OSError:
@@ -567,7 +567,7 @@ def keys_in(file, keys):
 
 
 def token_of(pid):
-    """The token in the environment of Ray's processes below `pid`, without which they obey no command."""
+    """Returns the token in the environment of Ray's processes below `pid`, which they require of clients."""
     for process in psutil.Process(pid).children(recursive=True):
         with suppress(psutil.Error, KeyError):
             if "gcs_server" in process.name():
@@ -575,7 +575,7 @@ def token_of(pid):
     return {}
 
 
-def test_a_search_writes_no_key_down_and_listens_on_loopback_alone(tmp_path, monkeypatch):
+def test_a_search_writes_no_key_and_listens_on_loopback_only(tmp_path, monkeypatch):
     (tmp_path / "space.yaml").write_text(LEAKY)
     password = secrets.token_hex(10)
     named = (
@@ -589,7 +589,7 @@ def test_a_search_writes_no_key_down_and_listens_on_loopback_alone(tmp_path, mon
     )
     keys = {"WANDB_API_KEY": secrets.token_hex(20)} | {name: secrets.token_hex(15) for name in named}
     search = ("search", "--space", "space.yaml", "--session", "s", "--wandb", "offline")
-    # Any deeper and the path is too long for Ray's sockets: the search would take another directory.
+    # A deeper path is too long for Ray's sockets: the search would choose another directory.
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as ray:
         environment = {
             **os.environ,
@@ -603,7 +603,7 @@ def test_a_search_writes_no_key_down_and_listens_on_loopback_alone(tmp_path, mon
         process = Forked(search, tmp_path, environment, output=tmp_path / "output")
         listening, seen, leaks = set(), set(), []
         try:
-            while process.poll() is None:  # Ray's directory goes with it
+            while process.poll() is None:  # Ray's directory is removed with it
                 listening |= sockets(process.pid)
                 with suppress(psutil.Error):
                     keys |= token_of(process.pid)
@@ -634,7 +634,7 @@ def test_a_search_writes_no_key_down_and_listens_on_loopback_alone(tmp_path, mon
     assert 8265 not in {port for _, port in listening}, "Ray's dashboard"
 
 
-def test_the_command_is_kept_without_a_key_in_it(monkeypatch):
+def test_the_command_is_stored_without_keys(monkeypatch):
     key = made_up("old")
     assert secrecy.hidden(f"--x={key}", {}) == "--x=(hidden)"
     assert secrecy.hidden("use hunter22", {"DB_PASSWORD": "hunter22"}) == "use (hidden)"

@@ -1,4 +1,4 @@
-"""A session of another format is left alone; what has changed since one was begun is told, never compared."""
+"""A session of another format is left alone; changes since a session began are reported."""
 
 import json
 import shutil
@@ -58,7 +58,7 @@ def edit_space(place, change):
     (place / "space.yaml").write_text(yaml.safe_dump(space, sort_keys=False))
 
 
-def test_a_kept_session_is_small_and_says_nothing_of_the_machine_it_was_made_on():
+def test_a_kept_session_is_small_and_does_not_describe_its_machine():
     written = [f for f in (KEPT / "format-2").rglob("*") if f.is_file()]
     assert sum(f.stat().st_size for f in written) < 200_000
     for file in written:
@@ -66,7 +66,7 @@ def test_a_kept_session_is_small_and_says_nothing_of_the_machine_it_was_made_on(
             assert place not in file.read_bytes(), file
 
 
-def test_a_kept_session_can_be_looked_at_and_exported(run, tmp_path):
+def test_a_kept_session_can_be_read_and_exported(run, tmp_path):
     kept("format-2", tmp_path / "s")
     code, out, err = run("status", "s")
     assert (code, err) == (0, "")
@@ -79,7 +79,7 @@ def test_a_kept_session_can_be_looked_at_and_exported(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_kept_session_is_gone_on_with(tmp_path):
+def test_a_kept_session_can_be_resumed(tmp_path):
     place = as_if_here(kept("format-2", tmp_path / "s"))
     before = {t.number: t for t in trials_of(place) if t.outcome is not None}
     (interrupted,) = [t.number for t in trials_of(place) if t.outcome is None]
@@ -93,7 +93,7 @@ def test_a_kept_session_is_gone_on_with(tmp_path):
 
 @pytest.mark.parametrize("command", ["status", "report", "export", "resume", "recover", "compare", "train"])
 @pytest.mark.parametrize("found", [None, 0, 1, FORMAT + 1, "two"])
-def test_a_session_of_another_format_is_left_alone_and_says_what_to_do(run, tmp_path, command, found):
+def test_a_session_of_another_format_is_left_alone_with_advice(run, tmp_path, command, found):
     place = kept("format-2", tmp_path / "s")
     edit(place, lambda info: info.update(format=found))
     before = {file: file.read_bytes() for file in place.rglob("*") if file.is_file()}
@@ -141,7 +141,7 @@ def test_what_figures_come_from_has_changed_and_none_is_compared(run, tmp_path, 
         ),
     ],
 )
-def test_an_edited_search_space_is_told_setting_by_setting(run, tmp_path, change, said):
+def test_edits_of_a_search_space_are_reported_by_setting(run, tmp_path, change, said):
     place = as_if_here(kept("format-2", tmp_path / "s"))
     edit_space(place, change)
     is_refused(run("resume", "s"), said)
@@ -153,7 +153,7 @@ def test_a_session_whose_knobs_were_edited_is_not_read_with_others(run, tmp_path
     is_refused(run(command, "s"), "learning_rate: must be knobs of space.yaml and of every trial, or of none")
 
 
-def test_code_that_was_edited_is_noticed(tmp_path):
+def test_edited_code_is_noticed(tmp_path):
     as_if_here(kept("format-2", tmp_path / "s"))
     edited = tmp_path / "edited"
     edited.mkdir()
@@ -162,7 +162,7 @@ def test_code_that_was_edited_is_noticed(tmp_path):
     is_one_line(call(tmp_path, "resume", "s", workload=edited), "code ", ", now ")
 
 
-def test_a_module_beside_the_workload_that_was_edited_is_noticed(run, tmp_path, monkeypatch):
+def test_an_edited_module_beside_the_workload_is_noticed(run, tmp_path, monkeypatch):
     place = as_if_here(kept("format-2", tmp_path / "s"))
     edit_space(place, lambda space: space.update(workload="imports_late:fit"))
     for name, text in {
@@ -189,7 +189,7 @@ def test_a_module_beside_the_workload_that_was_edited_is_noticed(run, tmp_path, 
 
 @pytest.fixture
 def facts(tmp_path, monkeypatch):
-    """What a session in `s` says of where its figures come from, were it begun now."""
+    """Returns the provenance of a session in `s` that began now."""
     monkeypatch.syspath_prepend(str(KEPT))
     place = kept("format-2", tmp_path / "s")
 
@@ -200,7 +200,7 @@ def facts(tmp_path, monkeypatch):
     return place, collect
 
 
-def test_how_trials_are_judged_may_change_and_is_said(facts):
+def test_the_judgement_of_trials_may_change_and_is_reported(facts):
     place, collect = facts
     then = json.loads(json.dumps(collect()))
     assert provenance.require_same(place, then, collect(), ()) == []
@@ -213,7 +213,7 @@ def test_how_trials_are_judged_may_change_and_is_said(facts):
     ]
 
 
-def test_how_long_the_whole_training_is_does_not_change_what_is_measured(facts):
+def test_the_length_of_the_whole_training_may_change(facts):
     place, collect = facts
     assert collect()["training_samples"] is None
     assert provenance.require_same(place, {**collect(), "training_samples": 7}, collect(), ()) == []
@@ -231,7 +231,7 @@ def test_how_long_the_whole_training_is_does_not_change_what_is_measured(facts):
         ),
     ],
 )
-def test_a_session_goes_on_without_what_it_has_learnt_from(tmp_path, happens, said):
+def test_a_session_resumes_without_its_warm_start(tmp_path, happens, said):
     place, earlier = (as_if_here(kept("format-2", tmp_path / name)) for name in ("s", "earlier"))
     edit(place, lambda info: info["options"].update(warm_start=str(earlier)))
     happens(earlier)
@@ -244,7 +244,7 @@ def test_a_session_goes_on_without_what_it_has_learnt_from(tmp_path, happens, sa
     assert said is None or notes.lines[0].endswith(said) or f": {said}" in notes.lines[0]
 
 
-def test_data_may_move_and_may_not_change(tmp_path):
+def test_data_may_move_but_not_change(tmp_path):
     data = synthetic.make(tmp_path / "data", {"train": 4, "val": 2, "test": 2}, seed=0, size=32)
     workload = registry.load("r2gen")
     settings = workload.complete({"data": str(data)})

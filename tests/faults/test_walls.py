@@ -1,4 +1,4 @@
-"""Another user of the machine gets nothing out of a search, and nothing into it."""
+"""Another user of the machine can neither read from a search nor write to it."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from autotune.engines.engine_cluster import TOKEN
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 
-# The parts of Ray and multiprocessing that a search has, without the search.
+# Ray and multiprocessing as in a search, without the search.
 DRIVER = """
 import json, os, sys
 from multiprocessing import forkserver, util
@@ -24,7 +24,7 @@ import ray
 from autotune.engines import engine_cluster
 from autotune.system import scratch
 from autotune.system.telemetry import hardware
-with scratch.private() as place, engine_cluster.own(hardware(), place.guardian):
+with scratch.private() as place, engine_cluster.private_cluster(hardware(), place.guardian):
     forkserver.ensure_running()
     address = ray.get_runtime_context().gcs_address
     kept = ray.get(ray.remote(lambda: "a task runs").remote())
@@ -38,7 +38,7 @@ with scratch.private() as place, engine_cluster.own(hardware(), place.guardian):
 
 @pytest.fixture(scope="module")
 def told():
-    """A running Ray of ours, and what the intruder is told of it: more than an attacker could find out."""
+    """Starts our Ray; yields the facts for the intruder, more than an attacker could find out."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_AUTH")}
     with subprocess.Popen(
         [sys.executable, "-c", DRIVER],
@@ -64,7 +64,7 @@ def facts(driver, directory):
             listening |= {c.laddr.port for c in open_ones if c.status == psutil.CONN_LISTEN}
             if "gcs_server" in " ".join(process.cmdline()):
                 tokens.add(process.environ().get(TOKEN))
-    # `Path.rglob` raises where a directory goes while it looks.
+    # `Path.rglob` raises if a directory disappears meanwhile.
     paths = [Path(place, name) for place, _, names in os.walk(directory) for name in names]
     return {
         "token": tokens.pop(),
@@ -77,7 +77,7 @@ def facts(driver, directory):
 
 @pytest.fixture(scope="module")
 def found(told):
-    """What the intruder has achieved."""
+    """Returns the intruder's results."""
     done = subprocess.run(
         [sys.executable, str(HERE / "intruder.py")],
         input=json.dumps(told),
@@ -89,7 +89,7 @@ def found(told):
     return json.loads(done.stdout)
 
 
-def test_another_user_without_the_token_gets_nothing_into_rays_store(found):
+def test_another_user_without_the_token_cannot_write_to_rays_store(found):
     assert found["uid"] == 65534
     assert found["with the token"] == "got in: 1", "what is tried would work, but for the token"
     for token in ("without one", "with another"):
@@ -97,7 +97,7 @@ def test_another_user_without_the_token_gets_nothing_into_rays_store(found):
         assert "uthenticat" in found[token]
 
 
-def test_another_user_cannot_hand_in_a_job(found):
+def test_another_user_cannot_submit_a_job(found):
     assert found["ports"], "nothing listens"
     statuses = {
         text.removeprefix("got in: ") for text in found["ports"].values() if text.startswith("got in")
@@ -123,7 +123,7 @@ def test_a_search_works_with_a_token_that_it_keeps_to_itself(told):
 
 
 @pytest.mark.parametrize("token", [None, "0" * 64])
-def test_a_cluster_that_asks_for_a_token_that_is_not_given_is_said(told, tmp_path, token):
+def test_a_missing_token_for_a_cluster_is_reported(told, tmp_path, token):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_AUTH")}
     environment |= {"HOME": str(tmp_path)} | ({} if token is None else {TOKEN: token})
     done = subprocess.run(
@@ -137,14 +137,14 @@ def test_a_cluster_that_asks_for_a_token_that_is_not_given_is_said(told, tmp_pat
     )
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
-    *_, last = done.stderr.splitlines()  # Ray's C++ may say something before it
+    *_, last = done.stderr.splitlines()  # Ray's C++ may print something before it
     assert last.startswith(f"autotune: --address {told['address']}: the cluster asks for its own token")
 
 
 @pytest.mark.parametrize(("mode", "lines"), [("TOKEN", 0), ("DISABLED", 1)])
-def test_a_cluster_that_asks_for_no_token_is_told_of(monkeypatch, mode, lines):
+def test_a_cluster_without_a_token_is_reported(monkeypatch, mode, lines):
     found = getattr(ray_internals.AuthenticationMode, mode)
     monkeypatch.setattr(ray_internals, "get_authentication_mode", lambda: found)
-    said = engine_cluster.warning("10.0.0.1:6379")
+    said = engine_cluster.token_warning("10.0.0.1:6379")
     assert len(said) == lines
     assert all("10.0.0.1:6379 asks for no token" in line for line in said)

@@ -36,11 +36,11 @@ def place(tmp_path):
 
 
 def whole(runs):
-    """The runs by trial that have everything: their last evaluation, and how they ended."""
+    """Returns the complete runs by trial, those with their last evaluation and outcome."""
     return {r.config["trial"] for r in runs if r.exit_code == 0 and r.column("val/bleu_4")}
 
 
-def test_when_its_service_is_killed_the_search_goes_on_and_so_do_the_runs(place):
+def test_a_search_and_its_runs_continue_if_wandbs_service_is_killed(place):
     process = place.search(SPACE, "--wandb", "offline")
     wait_for(lambda: len(place.records(1)) > 20 and place.left("wandb-core"))
     [service] = place.left("wandb-core")
@@ -57,8 +57,8 @@ def test_when_its_service_is_killed_the_search_goes_on_and_so_do_the_runs(place)
     wait_for(lambda: not place.left())
 
 
-def test_when_ray_dies_the_runs_go_on_with_a_service_of_their_own(place):
-    """The driver replaces itself then, and W&B's process that it had is no more."""
+def test_runs_continue_with_a_new_service_after_ray_dies(place):
+    """The driver then replaces itself, and its W&B process is gone."""
     process = place.search(SPACE, "--wandb", "offline")
     wait_for(lambda: len(place.records(0)) > 20 and place.left("wandb-core"))
     for raylet in place.left("raylet/raylet"):
@@ -71,7 +71,7 @@ def test_when_ray_dies_the_runs_go_on_with_a_service_of_their_own(place):
     wait_for(lambda: not place.left())
 
 
-def test_when_its_service_hangs_the_search_ends_all_the_same(place):
+def test_a_search_ends_even_if_wandbs_service_hangs(place):
     process = place.search(SPACE, "--wandb", "offline", "--trials", 2, patch=IMPATIENT)
     wait_for(lambda: len(place.records(0)) > 20 and place.left("wandb-core"))
     [service] = place.left("wandb-core")
@@ -86,7 +86,7 @@ def test_when_its_service_hangs_the_search_ends_all_the_same(place):
 
 @pytest.fixture
 def small_disk(place):
-    """A file system of 8 MiB for the session; tests that may not mount one are skipped."""
+    """Mounts a file system of 8 MiB for the session; skips the test if that is not allowed."""
     place.session.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "test", place.session]
     if subprocess.run(mount, check=False).returncode:
@@ -114,7 +114,7 @@ def test_a_disk_that_fills_up_stops_the_search_with_wandb_as_without(place, smal
     assert whole(read_runs(place.session)) == {0, 1}
 
 
-def test_a_search_that_was_killed_and_resumed_has_one_run_for_a_trial_and_it_can_be_synced(place):
+def test_a_resumed_trial_has_one_run_that_can_be_synced(place):
     slower = SPACE.replace("step_s: 0.04", "step_s: 0.2")
     process = place.search(slower, "--wandb", "offline", "--trials", 1)
     wait_for(lambda: any(r.history for r in read_runs(place.session)))
@@ -152,7 +152,7 @@ def test_a_search_that_was_killed_and_resumed_has_one_run_for_a_trial_and_it_can
 
 
 @pytest.mark.soak
-def test_a_server_that_is_slow_holds_up_nobody(place):
+def test_a_slow_server_delays_nobody(place):
     with serving(delay_s=1.0) as server:
         where = {"WANDB_API_KEY": KEY, "WANDB_BASE_URL": server.address, "HOME": str(place.directory)}
         process = place.search(SPACE, "--wandb", "online", **where)

@@ -1,4 +1,4 @@
-"""Workloads that train nothing: one that hangs, a slow one, and a brief one."""
+"""Workloads that train nothing: a hanging, a slow and a brief one."""
 
 import itertools
 import multiprocessing
@@ -8,7 +8,7 @@ import time
 
 
 def hangs(config, workdir):
-    """Hangs after three steps, in the way that the configuration says. Once it does, there is a file."""
+    """Hangs after three steps as configured, and creates a file when it does."""
     hang, hanging = config["hang"], workdir / "hanging"
     if hang == "at once":
         sleeps(hanging)
@@ -25,7 +25,7 @@ def hangs(config, workdir):
 
 
 def slow(config, workdir):
-    """100 steps, resumed where an earlier attempt has left off."""
+    """Takes 100 steps, resuming where an earlier attempt stopped."""
     workdir.mkdir(parents=True, exist_ok=True)
     state = workdir / "samples"
     samples = int(state.read_text()) if state.exists() else 0

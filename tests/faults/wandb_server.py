@@ -1,4 +1,4 @@
-"""As much of W&B's server as its client needs to log runs, or to sync them: it notes what it receives."""
+"""The part of W&B's server that its client needs to log or sync runs; records what it receives."""
 
 import json
 import re
@@ -14,7 +14,7 @@ _STREAM = re.compile(r"/files/[^/]+/[^/]+/(?P<run>[^/]+)/file_stream")
 
 
 class WandbServer(ThreadingHTTPServer):
-    """Answers on loopback after `delay_s`; `history` is every run's, by its id, `artifacts` are names."""
+    """Answers on loopback after `delay_s`; `history` is by run ID, `artifacts` are names."""
 
     daemon_threads = True
 
@@ -73,11 +73,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_: object) -> None:
-        """Nothing: it is silent."""
+        """Prints nothing."""
 
 
 def _graph(query: str, variables: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a GraphQL query."""
+    """Returns the answer to a GraphQL query."""
     project = {"id": "p", "name": "autotune", "entity": {"id": "e", "name": "somebody"}}
     if "upsertBucket" in query:
         name = variables.get("name") or variables.get("id")
@@ -85,7 +85,7 @@ def _graph(query: str, variables: dict[str, Any]) -> dict[str, Any]:
         return {"upsertBucket": {"bucket": bucket, "inserted": True}}
     if "createRunFiles" in query:
         return {"createRunFiles": {"runID": variables.get("run"), "uploadHeaders": [], "files": []}}
-    if "createArtifact(" in query:  # as if it had the very same already: then nothing is uploaded
+    if "createArtifact(" in query:  # as if it had the same one already, so that nothing is uploaded
         return {"createArtifact": {"artifact": {"id": "a", "state": "COMMITTED", "artifactSequence": None}}}
     if "viewer" in query:
         viewer = {

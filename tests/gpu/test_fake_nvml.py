@@ -26,7 +26,7 @@ def test_pynvml_reads_what_the_environment_says(fake_gpus):
     with nvml.library():
         (handle,) = devices.handles(None)
         reading = nvml.read(handle)
-        busy = nvml.others(handle, {1}, 1.0), nvml.others(handle, {7}, 1.0)
+        busy = nvml.load_by_others(handle, {1}, 1.0), nvml.load_by_others(handle, {7}, 1.0)
         assert pynvml.nvmlDeviceGetName(handle) == "NVIDIA A"
     assert reading.keys() == nvml._QUERIES.keys(), "every figure can be had"
     assert (reading["gpu_memory_used_bytes"], reading["gpu_throttled"]) == (3 * 2**30, 1.0)

@@ -70,7 +70,7 @@ def test_a_whole_table_is_replayed(run, recorded):
     assert out.splitlines()[-1].startswith("ours ")
 
 
-def test_a_table_of_another_grid_is_not_gone_on_with(run, data, grid):
+def test_a_table_of_another_grid_is_not_continued(run, data, grid):
     table.create(Path("t.jsonl"), Header(grid, {}))
     Path("grid.yaml").write_text(SPACE)
     is_one_line(*run("record", "t.jsonl", "--space", "grid.yaml", "--data", data), "holds another grid")

@@ -83,7 +83,7 @@ KNOWN_TO_THE_TUNER = [
 def _is_of_a_computation(error: BaseException) -> bool:
     """True for an error of the training process's own computation, not of a worker, a fork or an import."""
     is_plain = error.__cause__ is error.__context__ is None and not isinstance(error, OSError | ImportError)
-    is_of_a_worker = failures.of_exception(error).shortage is not None or "/torch_" in str(error)
+    is_of_a_worker = failures.from_exception(error).shortage is not None or "/torch_" in str(error)
     return is_plain and not is_of_a_worker
 
 
@@ -93,7 +93,7 @@ def _is_of_a_computation(error: BaseException) -> bool:
 def test_trainer_and_tuner_recognise_the_same_out_of_memory_errors(
     error: BaseException, gpu: GpuMemory, is_limited: bool
 ) -> None:
-    expected = failures.of_exception(error, capped=is_limited, gpu=gpu).failure is Failure.OOM
+    expected = failures.from_exception(error, capped=is_limited, gpu=gpu).failure is Failure.OOM
     found = shortage.is_recognised(error, is_gpu_full=lambda: gpu.is_short, is_limited=lambda: is_limited)
     assert found is expected
 

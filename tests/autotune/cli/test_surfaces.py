@@ -78,7 +78,7 @@ def test_so_has_a_search_on_a_machine_that_moves(grid, session, select, is_equal
         for seed in range(3)
     ]
     table = Table(Header(space, {}), runs, Drift((1.3,) * 20 + (0.7,) * 20))
-    trials = replay.ours(table, 3, 8, everything_is=space.baseline_config if is_equal else None).trials
+    trials = replay.search(table, 3, 8, everything_is=space.baseline_config if is_equal else None).trials
     assert any(t.repeat for t in trials)
     assert surfaces.contradictions(surfaces.told(session(trials, space))) == {}
 
@@ -111,8 +111,8 @@ def test_a_loss_is_decided_on_as_its_negative_and_said_everywhere_with_its_own_s
     lower = grid.model_copy(update={"objective": Objective(minimize="val_loss", **slack), "unit": "tokens"})
     slack |= {"target": -slack["target"]} if "target" in slack else {}
     higher = grid.model_copy(update={"objective": Objective(quality="val_loss", **slack)})
-    ours = replay.ours(Table(Header(lower, {}), runs), 3, 8)
-    theirs = replay.ours(Table(Header(higher, {}), list(map(turned, runs))), 3, 8)
+    ours = replay.search(Table(Header(lower, {}), runs), 3, 8)
+    theirs = replay.search(Table(Header(higher, {}), list(map(turned, runs))), 3, 8)
     assert [t.config for t in ours.trials] == [t.config for t in theirs.trials]
     assert [t.outcome.status for t in ours.trials] == [t.outcome.status for t in theirs.trials]
     assert ours.winner == theirs.winner

@@ -456,7 +456,7 @@ def test_it_has_the_gpus_that_are_asked_for_or_else_those_of_its_session(
     place, shown = TrainingDir(tmp_path / "t"), [gpu.uuid(index) for index, gpu in enumerate(there[:count])]
 
     def check(found):
-        assert found.training.whole(found.config, place).limits.gpus == count
+        assert found.training.whole_training(found.config, place).limits.gpus == count
         assert os.environ.pop("CUDA_VISIBLE_DEVICES") == ",".join(shown)
 
     check(command._of_session(root, Trained(gpus_per_trial=asked)))

@@ -106,7 +106,7 @@ def test_the_state_follows_the_events(begun, console, make_trial):
 def test_a_trial_that_was_put_back_has_not_ended(begun, console, make_trial):
     screen = Lines(console, begun)
     screen.started(make_trial(0))
-    screen.ended(replace(make_trial(0), outcome=failures.lost("killed")))
+    screen.ended(replace(make_trial(0), outcome=failures.lost_attempt("killed")))
     assert (screen.snapshot().running, screen.snapshot().trials) == ((), ())
 
 

@@ -143,7 +143,7 @@ def test_the_range_holds_for_whole_searches(recorded):
     """Replayed ones, with their stopping and their confirming, looked at half-way."""
     seen = inside = 0
     for seed in range(10):
-        result = replay.ours(recorded, seed, 16)
+        result = replay.search(recorded, seed, 16)
         half = [t for t in result.trials if t.kind == "searched" and t.outcome][:8]
         last = half[-1].number
         then = [t for t in result.trials if t.number <= last]

@@ -32,7 +32,7 @@ budget: {trials: 5, samples_per_trial: 400, repeats: 0}
 
 
 # Fails if Ray is started although there is nothing to run.
-WITHOUT_RAY = "from autotune.engines import engine_cluster; engine_cluster.own = None"
+WITHOUT_RAY = "from autotune.engines import engine_cluster; engine_cluster.private_cluster = None"
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def test_trials_with_few_and_with_many_workers_ask_for_the_same(resources, space
     assert resources(few) == resources(many) == [{"CPU": 8.0, "GPU": 0.5}]
 
 
-def test_what_confirms_has_the_whole_gpu(resources, space):
+def test_confirming_trials_have_the_whole_gpu(resources, space):
     repeat = Trial(7, space.baseline_config, repeat=Repeat(3, 2))
     assert resources(repeat) == [{"CPU": 8.0, "GPU": 1.0}]
 

@@ -526,7 +526,7 @@ def test_a_verdict_that_nobody_heard_of_counts(begin, session):
 
 def test_a_copy_of_the_studys_file_alone_has_a_trial_as_soon_as_it_has_ended(session, tmp_path):
     study = studies.open_study(session.study_file, session.space(), session.key)
-    settle = partial(studies.settle, session.study_file)
+    settle = partial(studies.checkpoint, session.study_file)
     search = Search(session.space(), study, Heard(), environment=Environment(settle=settle))
     end(search, search.next(), by_batch)
     shutil.copy(session.study_file, tmp_path / "copy.db")

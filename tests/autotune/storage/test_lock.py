@@ -18,7 +18,7 @@ def root(tmp_path):
 
 
 def hold(root):
-    return lock.held(root, root / "lock", "session s")
+    return lock.hold(root, root / "lock", "session s")
 
 
 HOLDS = """
@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 from autotune.storage import lock
 root = Path(sys.argv[1])
-with lock.held(root, root / "lock", "session s"):
+with lock.hold(root, root / "lock", "session s"):
     print("held", flush=True)
     sys.stdin.readline()
 """
@@ -36,7 +36,7 @@ import os, subprocess, sys
 from pathlib import Path
 from autotune.storage import lock
 root = Path(sys.argv[1])
-with lock.held(root, root / "lock", "session s"):
+with lock.hold(root, root / "lock", "session s"):
     if os.fork():
         os._exit(0)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
@@ -91,8 +91,8 @@ def test_replacing_the_lock_file_lets_nobody_in(root, start):
     assert is_refused(root)
 
 
-def test_who_holds_the_file_as_earlier_releases_did_has_the_session(root):
-    with lock.locked(root / "lock", "session s"):
+def test_holding_only_the_file_as_earlier_releases_did_holds_the_session(root):
+    with lock.hold_file(root / "lock", "session s"):
         assert is_refused(root)
 
 

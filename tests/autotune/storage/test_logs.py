@@ -5,7 +5,7 @@ import os
 from autotune.storage import logs
 
 
-def test_a_log_that_is_not_long_stays_as_it_is(tmp_path):
+def test_a_short_log_is_unchanged(tmp_path):
     log = tmp_path / "log"
     logs.bound(log)
     assert not log.exists()
@@ -14,7 +14,7 @@ def test_a_log_that_is_not_long_stays_as_it_is(tmp_path):
     assert log.stat().st_size == logs.MOST_BYTES
 
 
-def test_of_a_long_log_the_head_and_the_tail_stay_and_its_writer_goes_on(tmp_path):
+def test_a_long_log_keeps_both_ends_and_its_writer_continues(tmp_path):
     log = tmp_path / "log"
     writer = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.write(writer, b"how it began\n")

@@ -84,7 +84,7 @@ def test_every_fact_is_tried(now):
 
 
 @pytest.mark.parametrize("name", OTHER)
-def test_what_is_advised_to_be_learnt_from_is_learnt_from(tmp_path, now, space, name):
+def test_a_session_named_for_a_warm_start_is_accepted(tmp_path, now, space, name):
     then = changed(now, name, "torch")  # speed is measured anew, so that alone forbids nothing
     earlier = Session.create(tmp_path / "earlier", space, Options(), then)
     studies.open_study(earlier.study_file, space)
@@ -99,6 +99,6 @@ def test_what_is_advised_to_be_learnt_from_is_learnt_from(tmp_path, now, space, 
             prepare.warm_start(earlier, now, PLACES)
 
 
-def test_a_space_that_cannot_be_read_teaches_nothing(now):
+def test_an_unreadable_space_cannot_warm_start(now):
     then = {**now, "space": {**now["space"], "gone": 1}}
-    assert "gone: no such key" in provenance.warm_start(then, now, ())
+    assert "gone: no such key" in provenance.warm_start_error(then, now, ())

@@ -24,7 +24,7 @@ def test_the_seconds_of_earlier_attempts_count_each_by_its_own_clock():
         ('{"a": 1}\n{"a"', '{"a": 1}\n{"a"\n{"b": 2}\n'),
     ],
 )
-def test_who_goes_on_writing_begins_a_line_and_leaves_none_empty(tmp_path, before, after):
+def test_appending_begins_a_new_line_without_an_empty_one(tmp_path, before, after):
     file = tmp_path / "records.jsonl"
     if before is not None:
         file.write_text(before)
@@ -33,7 +33,7 @@ def test_who_goes_on_writing_begins_a_line_and_leaves_none_empty(tmp_path, befor
     assert file.read_text() == after
 
 
-def test_of_a_long_file_nothing_but_its_end_is_read(tmp_path):
+def test_only_the_end_of_a_long_file_is_read(tmp_path):
     file = tmp_path / "telemetry.jsonl"
     file.write_bytes(b"0123456\n" * 2**20)
     tracemalloc.start()

@@ -37,13 +37,13 @@ def test_an_empty_directory_may_become_a_session(tmp_path, space):
     assert Session.create(tmp_path, space, Options(), {}).space() == space
 
 
-def test_a_place_that_cannot_be_written_is_refused(tmp_path, space):
+def test_an_unwritable_place_is_refused(tmp_path, space):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written: Not a directory"):
         Session.create(tmp_path / "file" / "s", space, Options(), {})
 
 
-def test_what_is_no_session_is_refused(tmp_path):
+def test_a_directory_without_a_session_is_refused(tmp_path):
     with pytest.raises(InputError, match="there is no session here"):
         Session.open(tmp_path)
 
@@ -96,7 +96,7 @@ def test_the_lock_dies_with_its_holder(session, holder):
 @pytest.mark.parametrize(
     ("name", "value"), [("memory_limit_bytes", 10**400), ("gpus_per_trial", -1.0), ("seed", -1)]
 )
-def test_options_that_no_search_has_are_damage(session, name, value):
+def test_impossible_options_are_damage(session, name, value):
     info = session.info()
     info["options"][name] = value
     session.info_file.write_text(json.dumps(info))

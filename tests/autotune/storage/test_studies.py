@@ -48,7 +48,7 @@ def study(file, space):
     return studies.open_study(file, space)
 
 
-def test_a_setting_that_follows_others_is_kept_as_any_other(file, space):
+def test_a_derived_setting_is_kept_like_any_other(file, space):
     kept = {**space.knobs, "accumulation_steps": KeptBatch(keep="effective_batch_size")}
     space = space.model_copy(update={"knobs": kept})
     config = configurations.changed(space, space.baseline_config, {"micro_batch_size": 4})
@@ -70,7 +70,7 @@ def test_a_trial_is_read_back_as_it_was_written(study, space):
     assert studies.read(study).trials == [trial]
 
 
-def test_a_repeat_and_what_was_passed_over_are_read_back(study, space):
+def test_a_repeat_and_rejected_suggestions_are_read_back(study, space):
     baseline(study, space)
     repeat = Repeat(0, 1)
     kinds = {64: RejectedFor.MEMORY, 32: RejectedFor.LIMITS}
@@ -97,7 +97,7 @@ def test_whoever_opens_the_study_sees_knobs_and_objectives_under_their_names(stu
     assert study.metric_names == ["throughput", "bleu_4"]
 
 
-def test_every_configuration_lies_where_its_knobs_are_said_to_come_from(study, space):
+def test_every_configuration_is_within_its_distributions(study, space):
     baseline(study, space)
     come_from = study.trials[0].distributions
     for config in itertools.islice(configurations.shuffled(space, random.Random(0)), 300):
@@ -105,7 +105,7 @@ def test_every_configuration_lies_where_its_knobs_are_said_to_come_from(study, s
             assert come_from[name]._contains(come_from[name].to_internal_repr(value)), (name, value)
 
 
-def test_by_how_much_a_limit_is_exceeded_is_there_for_optuna_and_for_its_dashboard(study, space):
+def test_optuna_and_its_dashboard_see_the_violation_of_a_limit(study, space):
     for outcome in (COMPLETED, Outcome(Status.FAILED, Failure.OOM, "x")):
         studies.end(study, ended(baseline(study, space), outcome), FRACTION)
     completed, failed = study.trials
@@ -144,7 +144,7 @@ def test_a_failed_trial_is_told_as_infeasible_and_a_stopped_one_as_pruned(study,
 @pytest.mark.parametrize(
     ("speed", "quality"), [(float("nan"), 0.1), (1.0, float("inf")), (None, 0.1), (1.0, None)]
 )
-def test_numbers_that_are_none_never_reach_optuna(study, space, speed, quality):
+def test_non_finite_numbers_never_reach_optuna(study, space, speed, quality):
     throughput = None if speed is None else Throughput(speed, None, 1, 1.0)
     figures = Measurement(throughput=throughput, quality=quality)
     studies.end(study, ended(baseline(study, space), figures=figures), FRACTION)
@@ -183,7 +183,7 @@ def test_the_plan_is_kept(study, file):
     assert study_file.load_study(file).plan == Plan(5, 100.0, 3.0)
 
 
-def test_of_a_loss_whoever_opens_the_study_sees_its_own_sign_and_that_lower_is_better(file, space):
+def test_a_loss_is_minimized_in_the_study_with_its_own_sign(file, space):
     goal = Objective(minimize="val_loss", within=0.02)
     study = studies.open_study(file, lower := space.model_copy(update={"objective": goal}))
     trial = ended(baseline(study, lower), figures=replace(FIGURES, quality=-2.5))

@@ -33,7 +33,7 @@ def test_it_reads_what_optuna_reads(file, space):
     studies.set_plan(study, Plan(5, 100.0, 3.0, ended=True))
     passed = [RejectedSuggestion({"micro_batch_size": 64}, RejectedFor.MEMORY, "no room")]
     first = studies.begin(study, space, space.baseline_config, passed=passed)
-    studies.share(study, first.number)
+    studies.mark_shared(study, first.number)
     studies.end(study, Trial(0, first.config, Outcome(Status.FAILED, Failure.OOM, "x")), 0.85)
     study.ask()  # somebody else's
     studies.begin(study, space, space.baseline_config, Repeat(0, 1))
@@ -75,7 +75,7 @@ def test_a_plan_without_an_end_is_damage(file, space, time_s, spent_s):
 
 
 @pytest.mark.parametrize("made", ["nothing", "an empty file", "tables", "another study"])
-def test_a_study_that_is_still_being_made_is_none(file, made):
+def test_a_study_still_being_created_is_absent(file, made):
     if made == "an empty file":
         file.touch()
     if made == "tables":
@@ -91,7 +91,7 @@ def test_a_study_without_trials_is_one(file, space):
     assert study_file.load_study(file).trials == []
 
 
-def test_what_is_no_study_is_an_error(file):
+def test_a_file_that_is_not_a_study_is_an_error(file):
     file.write_text("this is no database, and long enough to be seen to be none" * 20)
     with pytest.raises(DamagedError, match="not a database"):
         study_file.load_study(file)

@@ -18,7 +18,7 @@ UNSUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
 
 
 def labels(names=None):
-    return [device.label for device in devices.visible(names)]
+    return [device.label for device in devices.list_visible(names)]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_visible_devices_are_read_as_cuda_reads_them(fake_gpus, names, expected)
 
 def test_every_gpu_has_its_identity(fake_gpus):
     fake_gpus(FakeGpu(name="NVIDIA A", gib=24, capability=(9, 0)), FakeGpu(mode=3))
-    first, second = (device.gpu for device in devices.visible(None))
+    first, second = (device.gpu for device in devices.list_visible(None))
     assert (first.name, first.memory_bytes, first.compute_capability) == ("NVIDIA A", 24 * GIB, (9, 0))
     assert (first.uuid, first.exclusive, second.exclusive) == (FakeGpu().uuid(0), False, True)
 
@@ -54,7 +54,7 @@ def test_every_gpu_has_its_identity(fake_gpus):
 @pytest.mark.parametrize("function", ["Handle", "UUID", "Name", "CudaComputeCapability"])
 def test_a_device_that_does_not_answer_costs_itself_alone(fake_gpus, function, error):
     fake_gpus(FakeGpu(), FakeGpu(fails={function: error}), FakeGpu())
-    found = {device.label: device for device in devices.visible(None)}
+    found = {device.label: device for device in devices.list_visible(None)}
     assert found["GPU 0"].gpu
     assert found["GPU 2"].gpu
     assert found["GPU 1"].gpu is None
@@ -66,10 +66,10 @@ def test_a_device_that_does_not_answer_costs_itself_alone(fake_gpus, function, e
     )
 
 
-def test_what_this_process_may_not_open_is_not_counted_as_cuda_does_not(fake_gpus):
+def test_inaccessible_devices_are_not_counted_as_in_cuda(fake_gpus):
     forbidden = FakeGpu(fails={"Handle": FORBIDDEN})
     fake_gpus(forbidden, FakeGpu(name="NVIDIA B"), FakeGpu(name="NVIDIA C"))
-    assert [device.name for device in devices.visible("1")] == ["NVIDIA C"]
+    assert [device.name for device in devices.list_visible("1")] == ["NVIDIA C"]
     assert labels("0") == ["GPU 1"]
     assert labels() == ["GPU 1", "GPU 2", "GPU 0"]
 
@@ -77,17 +77,17 @@ def test_what_this_process_may_not_open_is_not_counted_as_cuda_does_not(fake_gpu
 def test_a_gpu_that_was_lost_keeps_its_number(fake_gpus):
     fake_gpus(FakeGpu(), FakeGpu(fails={"Handle": LOST}), FakeGpu())
     assert labels("2") == ["GPU 2"]
-    assert [device.gpu for device in devices.visible("1")] == [None]
+    assert [device.gpu for device in devices.list_visible("1")] == [None]
 
 
-def test_memory_that_is_the_hosts_is_the_hosts(fake_gpus):
+def test_an_integrated_gpu_has_the_hosts_memory(fake_gpus):
     fake_gpus(FakeGpu(fails={"MemoryInfo": UNSUPPORTED}))
     assert telemetry.hardware().device_bytes == psutil.virtual_memory().total
 
 
 def test_a_gpu_without_known_memory_keeps_its_name(fake_gpus):
     fake_gpus(FakeGpu(name="NVIDIA A", fails={"MemoryInfo": FORBIDDEN}))
-    (device,) = devices.visible(None)
+    (device,) = devices.list_visible(None)
     assert (device.gpu, device.name, device.uuid) == (None, "NVIDIA A", FakeGpu().uuid(0))
     assert telemetry.device() == "NVIDIA A"
 
@@ -98,7 +98,7 @@ def test_slices_are_devices_and_their_parent_is_none(fake_gpus):
         name="NVIDIA A100", gib=80, slices=2, capability=(8, 0), fails={"MemoryInfo": FORBIDDEN}
     )
     fake_gpus(divided, FakeGpu(gib=24))
-    first, second, third = (device.gpu for device in devices.visible(None))
+    first, second, third = (device.gpu for device in devices.list_visible(None))
     assert [first.uuid, second.uuid] == [divided.uuid(0, 0), divided.uuid(0, 1)]
     assert first.memory_bytes < 80 / 2 * GIB
     assert (first.name, first.compute_capability) == ("NVIDIA A100 MIG 1g", (8, 0))
@@ -112,26 +112,26 @@ def test_a_slice_has_its_parents_compute_capability_by_default(fake_gpus):
     divided = FakeGpu(slices=1, capability=(9, 0), fails=fails)
     fake_gpus(divided)
     for names in (None, divided.uuid(0, 0)):
-        assert [device.gpu.compute_capability for device in devices.visible(names)] == [(9, 0)]
+        assert [device.gpu.compute_capability for device in devices.list_visible(names)] == [(9, 0)]
 
 
 @pytest.mark.parametrize("function", ["slices", "MaxMigDeviceCount", "MigDeviceHandle"])
 def test_a_gpu_in_mig_mode_whose_slices_cannot_be_seen_is_none(fake_gpus, function):
     lacking = {"slices": 0} if function == "slices" else {"slices": 2, "fails": {function: FORBIDDEN}}
     fake_gpus(FakeGpu(**lacking))
-    (device,) = devices.visible(None)
+    (device,) = devices.list_visible(None)
     assert (device.gpu, device.refused) == (None, "it is in MIG mode, without a slice")
 
 
 @pytest.mark.parametrize("names", ["MIG-mistyped", "7", "GPU-mistyped", "0,7"])
-def test_what_is_named_and_is_no_device_is_not_passed_over(fake_gpus, names):
+def test_an_invalid_device_name_is_reported(fake_gpus, names):
     fake_gpus(FakeGpu(), visible=names)
-    assert devices.visible(names)[-1].refused
+    assert devices.list_visible(names)[-1].refused
     assert telemetry.hardware().refused
 
 
 @pytest.mark.parametrize("names", ["", "-1", "NoDevFiles", "0,-1"])
-def test_to_name_no_device_is_no_mistake(fake_gpus, names):
+def test_naming_no_device_is_valid(fake_gpus, names):
     fake_gpus(FakeGpu(), visible=names)
     assert telemetry.hardware().refused == ()
 
@@ -154,16 +154,17 @@ def test_telemetry_outlives_a_gpu_that_is_lost(fake_gpus, caplog):
 def test_devices_that_cannot_be_counted_are_reported_as_present(fake_gpus, monkeypatch):
     fake_gpus(FakeGpu())
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", Mock(side_effect=pynvml.NVMLError(LOST)))
-    assert [(device.label, device.refused) for device in devices.visible(None)] == [("GPUs", "GPU is lost")]
+    (device,) = devices.list_visible(None)
+    assert (device.label, device.refused) == ("GPUs", "GPU is lost")
 
 
 def test_a_driver_at_fault_is_not_the_same_as_none(fake_gpus, monkeypatch):
     fake_gpus(FakeGpu())
     monkeypatch.setenv("FAKE_NVML_INIT", str(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH))
-    (device,) = devices.visible(None)
+    (device,) = devices.list_visible(None)
     assert (device.label, nvml.driver()) == ("NVIDIA driver", None)
-    assert device.refused == nvml.missing() == nvml.fault()
-    assert devices.visible("") == (), "it is not asked for"
+    assert device.refused == nvml.error() == nvml.fault()
+    assert devices.list_visible("") == (), "it is not asked for"
     monkeypatch.setenv("FAKE_NVML_INIT", str(pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
-    assert (devices.visible(None), nvml.fault()) == ((), None)
-    assert nvml.missing()
+    assert (devices.list_visible(None), nvml.fault()) == ((), None)
+    assert nvml.error()

@@ -7,7 +7,7 @@ import pytest
 
 from autotune.system import devices, nvml
 
-needs_gpu = pytest.mark.skipif(not devices.visible(None), reason="needs an NVIDIA GPU")
+needs_gpu = pytest.mark.skipif(not devices.list_visible(None), reason="needs an NVIDIA GPU")
 
 
 def test_energy_is_the_counters_difference_if_there_is_a_counter() -> None:
@@ -87,7 +87,7 @@ def busy(monkeypatch):
         on_device = [Sample(pid) for pid in running]
         monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", lambda _: on_device)
         monkeypatch.setattr(pynvml, "nvmlDeviceGetProcessUtilization", utilisation)
-        return nvml.others(object(), {1, 2}, 1.0)
+        return nvml.load_by_others(object(), {1, 2}, 1.0)
 
     return make
 
@@ -118,22 +118,22 @@ def test_of_several_devices_that_counts_which_others_use_most():
     }
 
 
-@pytest.mark.skipif(nvml.missing() is None, reason="needs a machine without an NVIDIA driver")
+@pytest.mark.skipif(nvml.error() is None, reason="needs a machine without an NVIDIA driver")
 def test_without_a_driver_there_are_no_gpus_and_a_reason() -> None:
-    assert devices.visible(None) == ()
+    assert devices.list_visible(None) == ()
     assert nvml.driver() is None
-    assert nvml.missing()
+    assert nvml.error()
 
 
 @pytest.mark.gpu
 @needs_gpu
 def test_a_gpu_has_its_identity_and_its_state() -> None:
-    gpu = devices.visible(None)[0].gpu
+    gpu = devices.list_visible(None)[0].gpu
     assert gpu
     assert gpu.uuid.startswith("GPU-")
     assert gpu.memory_bytes > 2**30
     assert gpu.compute_capability >= (5, 0)
-    assert [one.gpu for one in devices.visible(gpu.uuid)] == [gpu]
+    assert [one.gpu for one in devices.list_visible(gpu.uuid)] == [gpu]
     with nvml.library():
         reading = nvml.read(devices.handles("0")[0])
     assert 0 < reading["gpu_memory_used_bytes"] <= gpu.memory_bytes

@@ -70,7 +70,7 @@ def test_cpu_time_outside_of_the_search_is_others() -> None:
 
 
 @pytest.mark.parametrize("code", [SPIN, STARTS_SPINNERS], ids=["itself", "in processes that come and go"])
-def test_what_burns_below_the_search_is_not(code: str) -> None:
+def test_cpu_time_below_the_search_is_not_others(code: str) -> None:
     with child(code) as top:
         others_s, burnt_s, busy_s = watched(top, top)
     assert others_s + burnt_s < busy_s + _SLACK_S, "what the search burnt was counted as somebody else's, too"
@@ -82,13 +82,13 @@ def test_the_cpu_time_of_an_ended_process_is_its_reapers() -> None:
     assert others.search_spent_s(before, {parent: Spent(1.5, 7.0)}) == 2.5
 
 
-def test_one_that_nobody_has_waited_for_takes_nothing_away_from_the_others() -> None:
+def test_an_unreaped_process_takes_nothing_from_others() -> None:
     parent, worker = psutil.Process(os.getpid()), psutil.Process(os.getppid())
     before = {parent: Spent(1.0, 0.0), worker: Spent(500.0, 0.0)}
     assert others.search_spent_s(before, {parent: Spent(1.5, 0.0)}) == 0.5
 
 
-def test_one_that_is_new_began_at_nothing() -> None:
+def test_a_new_process_starts_at_zero() -> None:
     parent, worker = psutil.Process(os.getpid()), psutil.Process(os.getppid())
     assert (
         others.search_spent_s({parent: Spent(1.0, 0.0)}, {parent: Spent(1.0, 0.0), worker: Spent(2.0, 1.0)})

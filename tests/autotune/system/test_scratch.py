@@ -130,7 +130,7 @@ def test_the_next_driver_ends_the_leftovers_of_driver_and_guardian_killed_togeth
     assert driver.is_gone()
 
 
-def test_what_is_in_use_or_anothers_is_let_alone(driver: Driver, tmp_path: Path) -> None:
+def test_directories_in_use_or_of_other_users_are_left_alone(driver: Driver, tmp_path: Path) -> None:
     anothers, linked = (Path(tempfile.gettempdir(), f"autotune_{name}") for name in ("anothers", "linked"))
     anothers.mkdir()
     linked.symlink_to(tmp_path)
@@ -148,7 +148,7 @@ def test_what_is_in_use_or_anothers_is_let_alone(driver: Driver, tmp_path: Path)
     driver.process.communicate("end\n")
 
 
-def test_the_temporary_directory_is_the_one_of_before_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_previous_temporary_directory_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     before = tempfile.gettempdir()
     with scratch.private() as place:
         assert tempfile.gettempdir() == os.environ["TMPDIR"] == str(place.guardian.directory)

@@ -206,7 +206,7 @@ def test_the_description_counts_equal_gpus() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not devices.visible(None), reason="needs an NVIDIA GPU")
+@pytest.mark.skipif(not devices.list_visible(None), reason="needs an NVIDIA GPU")
 def test_gpus_are_sampled() -> None:
     with Telemetry(os.getpid(), interval_s=0.05) as watch:
         until(lambda: "gpu_energy_j" in watch.latest() or "gpu_power_w" not in watch.latest())

@@ -12,9 +12,9 @@ from autotune.trials import alone, failures
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 
-KILLED = failures.lost("killed by SIGKILL")
-PASSING = failures.of_exception(RuntimeError("CUDA error: unspecified launch failure"))
-SHORT = failures.failed(Failure.OOM, "CUDA out of memory")
+KILLED = failures.lost_attempt("killed by SIGKILL")
+PASSING = failures.from_exception(RuntimeError("CUDA error: unspecified launch failure"))
+SHORT = failures.failure(Failure.OOM, "CUDA out of memory")
 COMPLETED = Outcome(Status.COMPLETED)
 PLANNED = {"micro_batch_size": 8, "accumulation_steps": 1}
 
@@ -60,7 +60,7 @@ def test_attempts_without_progress_are_limited(run):
 
 
 def test_if_the_machines_memory_stays_short_the_batch_is_halved(run):
-    machine = failures.killed_inside("its loader's worker has ended")
+    machine = failures.killed_process("its loader's worker has ended")
     outcome, _, gone_on = run(*[machine] * 6, COMPLETED, retries=2)
     assert outcome == COMPLETED
     four, two = ({"micro_batch_size": 8 // n, "accumulation_steps": n} for n in (2, 4))
@@ -74,7 +74,7 @@ def test_what_was_halved_is_retried_as_often_as_before(run):
     assert [bool(how.changes) for how in gone_on] == [True, False, False]
 
 
-@pytest.mark.parametrize("fault", [KILLED, PASSING, SHORT, failures.lost("it received a SIGTERM")])
+@pytest.mark.parametrize("fault", [KILLED, PASSING, SHORT, failures.lost_attempt("it received a SIGTERM")])
 def test_a_fault_while_stopping_leaves_a_resumable_training(run, fault):
     """As if a job were ended: each of its processes gets the signal."""
     outcome, _, gone_on = run(fault, is_stopping=lambda heard, _: len(heard) == 2)
@@ -82,7 +82,7 @@ def test_a_fault_while_stopping_leaves_a_resumable_training(run, fault):
     assert gone_on == []
 
 
-@pytest.mark.parametrize("end", [COMPLETED, failures.failed(Failure.DIVERGED, "the loss is nan")])
+@pytest.mark.parametrize("end", [COMPLETED, failures.failure(Failure.DIVERGED, "the loss is nan")])
 def test_a_training_that_ends_while_stopping_has_ended(run, end):
     assert run(end, is_stopping=lambda heard, _: len(heard) > 0)[0] == end
 

@@ -23,7 +23,7 @@ from .test_plan import PLAN
 from .test_watch import reports
 
 TRAINING = SimpleNamespace(
-    whole=lambda *_: None,
+    whole_training=lambda *_: None,
     space=SimpleNamespace(training=SimpleNamespace(samples_per_epoch=None)),
     workload=SimpleNamespace(preload=()),
 )
@@ -101,7 +101,7 @@ def test_a_full_disk_costs_only_events_and_the_plan(train, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     ordered = []
-    monkeypatch.setattr(TRAINING, "whole", lambda config, _: ordered.append(config))
+    monkeypatch.setattr(TRAINING, "whole_training", lambda config, _: ordered.append(config))
     monkeypatch.setattr(events, "open_lines", full)
     monkeypatch.setattr("autotune.training.whole.open_lines", full)
     monkeypatch.setattr(plan.files, "write_whole", full)

@@ -213,7 +213,7 @@ def test_without_ray_all_but_the_trial_and_its_search_are_others(order, server):
     assert figures.telemetry["allowed_cpus"] >= 1
 
 
-def test_a_quality_that_is_no_number_is_a_failure_with_a_reason(order, server):
+def test_a_non_numeric_quality_is_a_failure_with_a_reason(order, server):
     outcome = finish(Attempt(order(score=math.nan), server)).outcome
     assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.ERROR)
     # On a busy machine there may be another evaluation before it is stopped.
@@ -281,7 +281,7 @@ def test_a_trial_ends_once_its_speed_is_known_if_that_is_enough(order, server):
     assert shown.throughput.half_width_per_s <= 0.1 * shown.throughput.samples_per_s
 
 
-def test_a_stopped_attempt_is_gone_on_with(order, server, tmp_path):
+def test_a_stopped_attempt_is_resumed(order, server, tmp_path):
     first = Attempt(order(samples=10**6), server)
     while first.step(0.1).samples < 40:
         pass
@@ -322,8 +322,8 @@ def test_an_attempt_closes_when_its_search_has_stopped_and_its_checkpoint_is_its
     trained = [r["samples"] for r in read_records(place) if "train_loss" in r]
     assert (place.work / "samples").read_text() == str(trained[-1])
     assert identity.read_verdict(place) is None
-    assert not identity.is_of_another(place, known)
-    assert identity.is_of_another(place, replace(known, number=4))
+    assert not identity.holds_another(place, known)
+    assert identity.holds_another(place, replace(known, number=4))
 
 
 def evaluating(config, workdir):
@@ -379,7 +379,7 @@ def test_a_whole_training_has_the_time_to_save_wherever_it_is_stopped(order, ser
 
 
 @pytest.mark.parametrize(("is_stopping", "grace_s"), [(False, stops.CLOSING_S), (True, 0.0)])
-def test_a_second_ctrl_c_is_not_waited_for_either(order, server, monkeypatch, is_stopping, grace_s):
+def test_a_second_ctrl_c_kills_without_waiting(order, server, monkeypatch, is_stopping, grace_s):
     """It may come before anybody has noticed the first one."""
     waited, asked, stop = [], [], Child.stop
     monkeypatch.setattr(Child, "stop", lambda child, grace_s: waited.append(grace_s) or stop(child, 0.0))

@@ -308,7 +308,7 @@ def test_without_a_limit_its_own_steps_determine_the_stall_timeout(start, tmp_pa
     assert (child.verdict.failure, len(events)) == (Failure.TIMEOUT, 5)
 
 
-def test_before_an_evaluation_was_timed_nobody_knows_how_long_it_takes(start, monkeypatch):
+def test_the_first_evaluation_may_take_long(start, monkeypatch):
     monkeypatch.setattr(children, "_SHORTEST_STALL_S", 0.1)
     child = start("hangs_here", {"steps": 5})
     deadline = time.monotonic() + 1

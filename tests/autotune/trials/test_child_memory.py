@@ -132,7 +132,7 @@ class GroupThatNobodyJoins(MemoryGroup):
 
 
 def test_a_process_that_cannot_join_the_capped_group_is_sampled(start, own_group, monkeypatch):
-    apart = GroupThatNobodyJoins(MemoryGroup.made().directory)
+    apart = GroupThatNobodyJoins(MemoryGroup.create().directory)
     monkeypatch.setattr(MemoryGroup, "made", lambda: apart)
     child = start("shares_memory", {"blocks": 80, "pause_s": 0.05}, host_bytes=LIMIT)
     listen(child)

@@ -107,7 +107,7 @@ def test_a_workload_that_does_not_use_its_gpu_has_the_hosts_memory_measured(foun
     assert "memory_peak_reserved_bytes" not in last
 
 
-def test_what_others_took_is_not_learnt_as_a_border(found):
+def test_memory_taken_by_others_is_not_learnt_as_a_limit(found):
     taken, there = found["others"].outcome, found["others, before"].outcome
     assert (taken.status, taken.failure) == (Status.INTERRUPTED, Failure.LOST)
     assert taken.reason.startswith("others have taken the GPU's memory: OutOfMemoryError: CUDA out of memory")

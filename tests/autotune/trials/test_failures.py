@@ -116,7 +116,7 @@ NOT_OUT_OF_MEMORY = {
 
 @pytest.mark.parametrize("error", OUT_OF_MEMORY.values(), ids=OUT_OF_MEMORY)
 def test_every_form_of_out_of_memory_is_recognised(error: BaseException) -> None:
-    outcome = failures.of_exception(error)
+    outcome = failures.from_exception(error)
     assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.OOM)
     assert outcome.reason.startswith(type(error).__name__)
 
@@ -126,14 +126,14 @@ def test_a_full_disk_is_no_fault_of_the_trials() -> None:
         with open("/dev/full", "w") as file:  # noqa: PTH123 - the device that is always full
             file.write("x")
     except OSError as error:
-        outcome = failures.of_exception(error)
+        outcome = failures.from_exception(error)
     assert outcome.status is Status.INTERRUPTED
     assert outcome.reason == "cannot be written: No space left on device"
 
 
 @pytest.mark.parametrize("error", NOT_OUT_OF_MEMORY.values(), ids=NOT_OUT_OF_MEMORY)
-def test_what_only_sounds_like_it_is_an_error(error: BaseException) -> None:
-    assert failures.of_exception(error).failure is Failure.ERROR
+def test_similar_messages_are_ordinary_errors(error: BaseException) -> None:
+    assert failures.from_exception(error).failure is Failure.ERROR
 
 
 PASSING = [
@@ -151,7 +151,7 @@ PASSING = [
 
 @pytest.mark.parametrize("error", PASSING, ids=str)
 def test_transient_faults_are_recognised(error: BaseException) -> None:
-    outcome = failures.of_exception(error)
+    outcome = failures.from_exception(error)
     assert (outcome.failure, outcome.is_passing) == (Failure.ERROR, True)
     assert TypeAdapter(Outcome).validate_python(asdict(outcome)) == outcome
 
@@ -170,26 +170,26 @@ def test_a_loader_workers_error_is_read_from_the_end_of_its_text() -> None:
     """torch re-raises it with the worker's whole traceback, of which a reason has only the beginning."""
     with pytest.raises(OSError, match="Caught OSError in DataLoader worker") as raised:
         next(iter(torch.utils.data.DataLoader(Unreadable(), num_workers=1)))
-    outcome = failures.of_exception(raised.value)
+    outcome = failures.from_exception(raised.value)
     assert "Input/output error" not in outcome.reason
     assert outcome.is_passing
 
 
 @pytest.mark.parametrize("error", [ValueError("image 7 has no caption"), KeyError("nccl")], ids=str)
 def test_an_error_that_another_attempt_would_meet_again_is_not_passing(error: BaseException) -> None:
-    assert not failures.of_exception(error).is_passing
+    assert not failures.from_exception(error).is_passing
 
 
 def test_divergence_is_recognised_by_type() -> None:
-    assert failures.of_exception(FloatingPointError("loss is nan")).failure is Failure.DIVERGED
-    assert failures.of_exception(caused(ValueError(), FloatingPointError())).failure is Failure.DIVERGED
+    assert failures.from_exception(FloatingPointError("loss is nan")).failure is Failure.DIVERGED
+    assert failures.from_exception(caused(ValueError(), FloatingPointError())).failure is Failure.DIVERGED
 
 
 def test_a_reason_is_one_short_printable_line() -> None:
-    reason = failures.of_exception(ValueError("a\n\tb\x1b[31m\0 c" + "x" * 1000)).reason
+    reason = failures.from_exception(ValueError("a\n\tb\x1b[31m\0 c" + "x" * 1000)).reason
     assert reason.startswith("ValueError: a b [31m cx")
     assert len(reason) == 300
-    assert failures.of_exception(MemoryError()).reason == "MemoryError"
+    assert failures.from_exception(MemoryError()).reason == "MemoryError"
 
 
 BAD_ALLOC = "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"
@@ -220,11 +220,11 @@ EXITS = [
 def test_an_exit_without_a_verdict_is_explained(
     code: int, last_words: str, kernel_killed: bool, kind: Failure, reason: str
 ) -> None:
-    outcome = failures.of_exit(code, last_words, kernel_killed=kernel_killed)
+    outcome = failures.from_exit(code, last_words, kernel_killed=kernel_killed)
     assert (outcome.failure, outcome.reason, outcome.is_passing) == (kind, reason.strip(), False)
 
 
-def test_what_a_watchdog_aborted_for_is_in_the_log_alone() -> None:
-    outcome = failures.of_exit(-signal.SIGABRT, WATCHDOG, kernel_killed=False)
+def test_the_reason_of_a_watchdogs_abort_is_read_from_the_log() -> None:
+    outcome = failures.from_exit(-signal.SIGABRT, WATCHDOG, kernel_killed=False)
     assert (outcome.failure, outcome.is_passing) == (Failure.ERROR, True)
     assert outcome.reason == "killed by SIGABRT: collective operation timeout"

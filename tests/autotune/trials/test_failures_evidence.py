@@ -40,24 +40,24 @@ OTHER = [
 
 @pytest.mark.parametrize("error", CAPPED_ONLY, ids=str)
 def test_some_errors_mean_memory_only_if_it_is_capped(error: Exception) -> None:
-    assert failures.of_exception(error, capped=True).failure is Failure.OOM
-    assert failures.of_exception(error, capped=False).failure is Failure.ERROR
+    assert failures.from_exception(error, capped=True).failure is Failure.OOM
+    assert failures.from_exception(error, capped=False).failure is Failure.ERROR
 
 
 @pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=str)
 def test_an_allocator_that_refuses_is_out_of_memory(error: Exception) -> None:
-    assert failures.of_exception(error, capped=False).failure is Failure.OOM
+    assert failures.from_exception(error, capped=False).failure is Failure.OOM
 
 
 @pytest.mark.parametrize("error", OTHER, ids=str)
 def test_memory_that_is_only_mentioned_is_an_error(error: Exception) -> None:
-    assert failures.of_exception(error, capped=True).failure is Failure.ERROR
+    assert failures.from_exception(error, capped=True).failure is Failure.ERROR
 
 
 def test_the_reason_names_the_cause_that_decided() -> None:
     error = RuntimeError("DataLoader worker (pid(s) 7) exited unexpectedly")
     error.__cause__ = RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
-    assert failures.of_exception(error).reason == (
+    assert failures.from_exception(error).reason == (
         "RuntimeError: DataLoader worker (pid(s) 7) exited unexpectedly; because of "
         "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed."
     )
@@ -84,7 +84,7 @@ def test_the_reason_names_the_cause_that_decided() -> None:
     ],
 )
 def test_the_machine_is_evidence(code: int, words: str, evidence: dict[str, float], kind: Failure) -> None:
-    assert failures.of_exit(code, words, **({"kernel_killed": False} | evidence)).failure is kind
+    assert failures.from_exit(code, words, **({"kernel_killed": False} | evidence)).failure is kind
 
 
 KILLED = RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
@@ -102,30 +102,30 @@ KILLED = RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
     ids=str,
 )
 def test_an_out_of_memory_names_the_memory_that_ran_out(error: Exception, shortage: Shortage | None) -> None:
-    assert failures.of_exception(error).shortage is shortage
+    assert failures.from_exception(error).shortage is shortage
 
 
 def test_what_a_killed_process_ran_out_of_is_the_machines() -> None:
-    assert failures.of_exit(-signal.SIGKILL, "", kernel_killed=True).shortage is Shortage.MACHINE
-    share = failures.of_exit(-signal.SIGKILL, "", kernel_killed=False, memory_share=0.96)
+    assert failures.from_exit(-signal.SIGKILL, "", kernel_killed=True).shortage is Shortage.MACHINE
+    share = failures.from_exit(-signal.SIGKILL, "", kernel_killed=False, memory_share=0.96)
     assert share.shortage is Shortage.MACHINE
-    words = failures.of_exit(1, "RuntimeError: CUDA out of memory", kernel_killed=False)
+    words = failures.from_exit(1, "RuntimeError: CUDA out of memory", kernel_killed=False)
     assert (words.failure, words.shortage) == (Failure.OOM, None)
 
 
 def test_a_loaders_worker_that_somebody_has_killed_is_lost() -> None:
-    outcome = failures.of_exception(KILLED)
+    outcome = failures.from_exception(KILLED)
     by_whom = {"asked_to_stop": False, "kernel_killed": False, "memory_share": 0.5}
-    assert failures.of_verdict(outcome, **by_whom).failure is Failure.LOST
-    assert failures.of_verdict(outcome, **(by_whom | {"kernel_killed": True})) == outcome
+    assert failures.correct_verdict(outcome, **by_whom).failure is Failure.LOST
+    assert failures.correct_verdict(outcome, **(by_whom | {"kernel_killed": True})) == outcome
 
 
 def test_a_kill_among_its_own_processes_explains_any_error() -> None:
-    error = failures.of_exception(ValueError("the program has failed"))
+    error = failures.from_exception(ValueError("the program has failed"))
     seen = {"asked_to_stop": False, "kernel_killed": True, "memory_share": 0.5}
-    assert failures.of_verdict(error, **seen).failure is Failure.ERROR
-    found = failures.of_verdict(error, **seen, counted_alone=True)
+    assert failures.correct_verdict(error, **seen).failure is Failure.ERROR
+    found = failures.correct_verdict(error, **seen, counted_alone=True)
     assert (found.failure, found.shortage) == (Failure.OOM, Shortage.MACHINE)
     assert found.reason.endswith("for memory: ValueError: the program has failed")
-    assert failures.of_exit(1, "", kernel_killed=True).failure is Failure.ERROR
-    assert failures.of_exit(1, "", kernel_killed=True, counted_alone=True).failure is Failure.OOM
+    assert failures.from_exit(1, "", kernel_killed=True).failure is Failure.ERROR
+    assert failures.from_exit(1, "", kernel_killed=True, counted_alone=True).failure is Failure.OOM

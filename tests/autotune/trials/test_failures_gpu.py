@@ -54,7 +54,7 @@ NEVER = {
 
 
 def kind(text, gpu):
-    return failures.of_exception(RuntimeError(text), capped=False, gpu=gpu).failure
+    return failures.from_exception(RuntimeError(text), capped=False, gpu=gpu).failure
 
 
 @pytest.mark.parametrize("text", ALWAYS.values(), ids=ALWAYS)
@@ -83,17 +83,17 @@ def test_other_faults_of_a_gpu_are_errors_however_full_it_is(text, gpu):
 
 def test_an_out_of_memory_within_the_cap_after_others_took_more_is_theirs():
     error = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 512.00 MiB.")
-    found = failures.of_exception(error, gpu=TAKEN)
+    found = failures.from_exception(error, gpu=TAKEN)
     assert (found.status, found.failure) == (Status.INTERRUPTED, Failure.LOST)
-    assert failures.of_exception(error, gpu=replace(TAKEN, allowed_bytes=2 * GIB)).failure is Failure.OOM
+    assert failures.from_exception(error, gpu=replace(TAKEN, allowed_bytes=2 * GIB)).failure is Failure.OOM
 
 
 def test_an_out_of_memory_of_the_host_is_not_the_gpus():
-    assert failures.of_exception(MemoryError("no room"), gpu=TAKEN).failure is Failure.OOM
+    assert failures.from_exception(MemoryError("no room"), gpu=TAKEN).failure is Failure.OOM
 
 
 def test_a_lost_gpu_is_a_fault_of_the_machine():
-    found = failures.of_exception(GpuLostError("torch cannot use it: Found no NVIDIA driver on your system."))
+    found = failures.from_exception(GpuLostError("torch cannot use it: Found no NVIDIA driver"))
     assert (found.status, found.failure) == (Status.INTERRUPTED, None)
-    found = failures.of_exception(GpuLostError("torch cannot use it: CUDA error: out of memory"))
+    found = failures.from_exception(GpuLostError("torch cannot use it: CUDA error: out of memory"))
     assert (found.status, found.failure) == (Status.INTERRUPTED, Failure.LOST)

@@ -32,18 +32,18 @@ def wait_for(condition):
         time.sleep(0.02)
 
 
-def test_all_are_suspended_and_all_go_on(parent):
+def test_a_family_is_suspended_and_resumed(parent):
     assert [one.pid for one in family.members(parent[0])] == list(parent)
     family.suspend(parent[0])
     wait_for(lambda: all(map(is_suspended, parent)))
-    family.go_on(parent[0])
+    family.resume(parent[0])
     wait_for(lambda: not any(map(is_suspended, parent)))
 
 
-def test_nobody_is_left_of_a_process_that_is_gone():
+def test_a_process_that_is_gone_has_no_family():
     with subprocess.Popen(["true"]) as process:
         pass
     assert family.members(process.pid) == []
     family.suspend(process.pid)
-    family.go_on(process.pid)
+    family.resume(process.pid)
     assert not family.waits_for_disk(process.pid)

@@ -15,14 +15,14 @@ PLENTY = GpuMemory(
 )
 
 
-def test_each_sign_that_memory_was_wanting_is_enough():
+def test_each_sign_of_a_memory_shortage_suffices():
     assert not PLENTY.is_short
     assert replace(PLENTY, refusals=1).is_short
     assert replace(PLENTY, free_bytes=GIB // 4).is_short
     assert replace(PLENTY, allowed_bytes=2 * GIB).is_short
 
 
-def test_what_went_elsewhere_after_the_start_is_others_doing():
+def test_growth_outside_the_process_is_caused_by_others():
     taken = replace(PLENTY, free_bytes=GIB // 4)
     assert taken.is_taken_by_others(GIB)
     assert not replace(taken, elsewhere_before_bytes=11 * GIB // 2).is_taken_by_others(GIB), "it was there"

@@ -35,14 +35,14 @@ def test_a_secret_that_comes_in_parts_is_hidden(printed) -> None:
     assert log.read_text() == "one\ntoken (hidden) two\nthree"
 
 
-def test_what_is_no_text_stays_as_it_is(printed) -> None:
+def test_bytes_that_are_not_text_are_unchanged(printed) -> None:
     writer, output, log = printed
     say(writer, b"\xff\xfe 50%\r" + b"x" * 2**17 + b"\n")
     output.finish()
     assert log.read_bytes() == b"\xff\xfe 50%\r" + b"x" * 2**17 + b"\n"
 
 
-def test_a_line_without_an_end_is_written_before_that_comes(printed) -> None:
+def test_a_long_incomplete_line_is_written_except_for_part_of_a_secret(printed) -> None:
     writer, output, log = printed
     say(writer, b"word " * 2**14 + SECRET[:9].encode())
     output.take()

@@ -66,7 +66,7 @@ def test_what_came_after_the_checkpoint_comes_again_after_a_restart(progress):
     assert [(p.samples, p.quality) for p in progress.measurement().curve] == [(80, 0.1), (160, 0.2)]
 
 
-def test_the_time_between_two_attempts_is_nobodys(progress):
+def test_the_time_between_attempts_does_not_count(progress):
     at_s, samples = train(progress, 20)
     progress.count({"attempt": 1.0, "clock_s": 1000.0})
     train(progress, 20, at_s + 1000, samples)
@@ -117,7 +117,7 @@ def test_a_step_that_compiled_or_had_not_ended_is_not_timed_by_its_record(progre
 
 
 @pytest.mark.parametrize("held", [{}, {"memory_peak_bytes": 0}, {"memory_peak_bytes": 4096}])
-def test_what_is_too_little_for_any_training_was_not_measured(progress, held):
+def test_an_implausibly_small_peak_is_not_reported(progress, held):
     train(progress, 20, **held)
     shown = progress.measurement()
     assert (shown.peak_memory_bytes, shown.memory_is_rising) == (None, False)
@@ -213,22 +213,22 @@ def test_the_phases_are_shares_of_a_step(progress):
 def test_a_quality_that_is_no_number_is_a_failure(progress, quality):
     train(progress, 20)
     evaluate(progress, 2.0, 80, quality)
-    verdict = progress.concluded(COMPLETED)
+    verdict = progress.conclude(COMPLETED)
     assert (verdict.status, verdict.failure) == (Status.FAILED, Failure.ERROR)
     assert verdict.reason == f"bleu_4 is not a number after 80 samples: got {quality!r}"
 
 
 def test_without_an_evaluation_nothing_is_complete(progress):
     train(progress, 20)
-    assert "without a record that has bleu_4" in progress.concluded(COMPLETED).reason
+    assert "without a record that has bleu_4" in progress.conclude(COMPLETED).reason
 
 
 def test_a_verdict_stands_with_a_quality_or_after_a_failure(progress):
     oom = Outcome(Status.FAILED, Failure.OOM, "x")
-    assert progress.concluded(oom) == oom
+    assert progress.conclude(oom) == oom
     train(progress, 20)
     evaluate(progress, 2.0, 80, 0.1)
-    assert progress.concluded(COMPLETED) == COMPLETED
+    assert progress.conclude(COMPLETED) == COMPLETED
 
 
 def test_the_phases_of_a_trial_follow_from_its_records(progress):
@@ -335,14 +335,14 @@ def test_a_loss_is_negated_on_its_point_and_unchanged_in_the_scores():
     assert (shown.quality, shown.items) == (-2.5, (-3.0, -2.0, 0.0))
     assert (shown.scores["val_loss"], shown.scores["val_loss_chance"]) == (2.5, 6.5)
     assert "tokens" not in shown.scores, "they are the samples"
-    assert progress.concluded(COMPLETED) == COMPLETED
+    assert progress.conclude(COMPLETED) == COMPLETED
 
 
 def test_a_missing_quality_is_reported_in_the_unit_of_work():
     progress = Progress(OF_A_LOSS, {"micro_batch_size": 4})
     progress.count({"at_s": 1.0, "samples": 8, "val_loss": math.nan})
     reason = "val_loss is not a number after 8 tokens: got nan"
-    assert progress.concluded(COMPLETED).reason == reason
+    assert progress.conclude(COMPLETED).reason == reason
 
 
 @pytest.mark.parametrize(("every", "samples_per_s"), [(None, 400 / 20), (80, 400 / 35), (400, 400 / 15)])
@@ -357,13 +357,13 @@ def test_evaluations_count_for_the_speed_as_often_as_in_the_real_training(every,
         evaluate(counted, at_s, samples, 0.1)
     assert counted.measurement().throughput.samples_per_s == pytest.approx(samples_per_s)
     assert counted.measurement().outside.evaluation_s == pytest.approx(5.0)
-    assert counted.concluded(COMPLETED) == COMPLETED
+    assert counted.conclude(COMPLETED) == COMPLETED
 
 
 def test_the_live_figures_agree_with_the_final_ones(progress):
     at_s, samples = train(progress, 30, memory_peak_bytes=10 * MIB)
     evaluate(progress, at_s + 1, samples, 0.1, bleu_4_items=[0.1] * 5)
-    shown, whole = progress.at_a_glance(), progress.measurement()
+    shown, whole = progress.live_measurement(), progress.measurement()
     assert shown.throughput == whole.throughput is not None
     assert (shown.quality, shown.samples, shown.peak_memory_bytes) == (0.1, samples, 10 * MIB)
     assert (shown.curve, shown.items) == ((), ())
@@ -411,7 +411,7 @@ def test_a_training_that_ends_itself_is_whole_if_it_was_evaluated_there(
     at_s, samples = train(progress, seen)
     evaluate(progress, at_s, samples, 0.1)
     train(progress, trained - seen, at_s, samples)
-    found = progress.why_not_whole(planned)
+    found = progress.incompleteness(planned)
     assert found is None if why_not is None else found.startswith(why_not)
 
 
@@ -453,7 +453,7 @@ def test_an_end_long_after_the_last_evaluation_is_reported():
     at_s, samples = train(progress, 10)
     evaluate(progress, at_s, samples, 0.1)
     train(progress, 10, at_s, samples)
-    assert progress.why_not_whole(80) == (
+    assert progress.incompleteness(80) == (
         "the training ended after 80 samples, and was last evaluated after 40: have it evaluated at its end"
     )
-    assert "was planned for 160" in progress.why_not_whole(160)
+    assert "was planned for 160" in progress.incompleteness(160)

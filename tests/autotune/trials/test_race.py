@@ -129,7 +129,7 @@ def test_an_order_is_plain_values(order):
     assert given.settings == {"step_s": 0.01}
 
 
-def test_what_evaluations_add_is_in_every_turn(order, server, tmp_path, rounds):
+def test_the_cost_of_evaluations_is_in_every_turn(order, server, tmp_path, rounds):
     rounds(2)
     given = order({"step_s": 0.02}, {"step_s": 0.02})
     alike, slower = given.members
@@ -175,7 +175,7 @@ def test_a_race_ends_when_its_time_is_up(order, server):
     assert report.measurement.slices
 
 
-def test_only_whose_turn_it_is_runs(order, server, tmp_path):
+def test_only_the_member_whose_turn_it_is_runs(order, server, tmp_path):
     running = Race(order({"step_s": 0.01}, {"step_s": 0.01}, {"step_s": 0.01}), server)
     while not running.step(0.2).samples:
         pass
@@ -187,7 +187,7 @@ def test_only_whose_turn_it_is_runs(order, server, tmp_path):
     wait_for(lambda: not processes())
 
 
-def test_a_race_that_is_broken_off_keeps_its_rounds_and_no_half_ones(order, server, tmp_path, rounds):
+def test_an_interrupted_race_keeps_its_complete_rounds(order, server, tmp_path, rounds):
     rounds(3)
     given = order({"step_s": 0.01}, {"step_s": 0.01})
     first = Race(given, server)

@@ -99,7 +99,7 @@ def test_the_baseline_is_capped_only_if_it_has_neighbours(ordered):
     assert shared.limits.allocator_bytes == 4 * GIB - CONTEXT, "all of its share, beside its context"
 
 
-def test_what_confirms_has_the_whole_device(ordered):
+def test_confirming_trials_have_the_whole_device(ordered):
     for asked in ({"repeat": CONFIRMING}, {"ablation_of": 3}):
         alone = ordered(gpus_per_trial=0.5, other=True, **asked)[0]
         assert (alone.limits.gpus, alone.limits.device_bytes) == (1.0, 8 * GIB)
@@ -153,7 +153,7 @@ def test_a_whole_training_has_no_limits_but_the_time_to_close(tmp_path, space):
     options = Options(memory_limit_bytes=GIB, gpus_per_trial=1.0)
     known = space.model_copy(update={"training": WholeTraining(samples=5000)})
     training = Training(known, Workload("json:loads"), WITH_GPU, options)
-    order = training.whole(space.baseline_config, TrialDir(tmp_path))
+    order = training.whole_training(space.baseline_config, TrialDir(tmp_path))
     assert order.limits == Limits(gpus=1.0, device_bytes=8 * GIB, closing_s=stops.WHOLE_CLOSING_S)
     assert (order.ends, order.whole) == (Ends(5000), True)
 

@@ -67,13 +67,13 @@ def flops() -> StepFlops:
 
 def found(flops: StepFlops, losses: Iterator[Tensor]) -> list[dict[str, int]]:
     """Returns the operations in each step's record."""
-    return [dict(flops.taken().get("step_flops", {})) for _ in losses]
+    return [dict(flops.take().get("step_flops", {})) for _ in losses]
 
 
 def test_the_number_of_trained_parameters_is_reported_once(flops: StepFlops) -> None:
     model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 32))
     model[0].weight.requires_grad_(False)
-    told = [flops.taken().get("trained_parameters") for _ in train(model, 4)]
+    told = [flops.take().get("trained_parameters") for _ in train(model, 4)]
     assert told == [None, WIDTH + WIDTH * 32 + 32, None, None]
 
 
@@ -87,9 +87,9 @@ def make_four_steps(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 def test_a_lazy_module_that_is_never_used_has_no_parameters_to_count(flops: StepFlops) -> None:
     model = nn.ModuleDict({"a": nn.Linear(WIDTH, 32), "unused": nn.LazyLinear(4)})
     optimizer = torch.optim.AdamW(model.parameters())
-    flops.taken()
+    flops.take()
     make_four_steps(model["a"], optimizer)
-    assert flops.taken().get("trained_parameters") == WIDTH * 32 + 32
+    assert flops.take().get("trained_parameters") == WIDTH * 32 + 32
 
 
 def test_parameters_that_cannot_be_counted_end_no_training(flops: StepFlops) -> None:
@@ -99,9 +99,9 @@ def test_parameters_that_cannot_be_counted_end_no_training(flops: StepFlops) -> 
 
     model = nn.Linear(WIDTH, 32)
     optimizer = torch.optim.SGD([*model.parameters(), Uncountable(torch.ones(1))])
-    flops.taken()
+    flops.take()
     make_four_steps(model, optimizer)
-    assert "trained_parameters" not in flops.taken()
+    assert "trained_parameters" not in flops.take()
 
 
 @pytest.mark.parametrize(("dtype", "kind"), [(torch.float32, "fp32"), (torch.bfloat16, "bf16")])
@@ -117,17 +117,17 @@ def test_two_steps_are_counted_by_the_kind_of_their_numbers(
 def test_a_record_of_several_steps_has_the_operations_of_all(flops: StepFlops, every: int) -> None:
     step = 2 * 2 * BATCH * WIDTH * 32
     losses = train(nn.Linear(WIDTH, 32), 4 * every)
-    told = [flops.taken() for number, _ in enumerate(losses, start=1) if number % every == 0]
+    told = [flops.take() for number, _ in enumerate(losses, start=1) if number % every == 0]
     assert [record["step_flops"] for record in told if record] == [{"fp32": every * step}] * (4 // every or 1)
 
 
 def test_a_step_after_a_record_is_of_the_next_one(flops: StepFlops, monkeypatch: pytest.MonkeyPatch) -> None:
     moments = itertools.count(1)
     monkeypatch.setattr(step_flops, "_clock_s", lambda: float(next(moments)))
-    flops.taken()
+    flops.take()
     list(train(nn.Linear(WIDTH, 32), 5))
     step = 2 * 2 * BATCH * WIDTH * 32
-    assert [flops.taken(until_s).get("step_flops") for until_s in (2.0, 5.0)] == [
+    assert [flops.take(until_s).get("step_flops") for until_s in (2.0, 5.0)] == [
         {"fp32": 2 * step},
         {"fp32": 3 * step},
     ]
@@ -141,7 +141,7 @@ def test_convolutions_and_attention_are_counted_as_on_a_gpu(flops: StepFlops) ->
 
 
 def test_a_training_is_the_same_to_the_last_bit(flops: StepFlops) -> None:
-    flops.taken()
+    flops.take()
     torch.manual_seed(2)
     counted = list(train(Attending(), 6))
     assert flops._flops.is_done
@@ -154,7 +154,7 @@ def test_an_error_in_a_step_that_is_counted_is_the_trainings_own(flops: StepFlop
         if step == 2:
             torch.ones(2) @ torch.ones(3)
 
-    flops.taken()
+    flops.take()
     losses = train(nn.Linear(WIDTH, 32), 3, before=fail)
     with pytest.raises(RuntimeError, match="size"):
         list(losses)
@@ -162,8 +162,8 @@ def test_an_error_in_a_step_that_is_counted_is_the_trainings_own(flops: StepFlop
     assert found(flops, train(nn.Linear(WIDTH, 32), 25)) == [{}] * 25, "another optimizer's do not count"
 
 
-def test_where_the_optimizer_is_gone_nothing_is_counted_any_more(flops: StepFlops) -> None:
-    flops.taken()
+def test_counting_ends_with_the_optimizer(flops: StepFlops) -> None:
+    flops.take()
     list(train(nn.Linear(WIDTH, 32), 1))
     gc.collect()
     assert found(flops, train(nn.Linear(WIDTH, 32), 1)) == [{}]
@@ -191,7 +191,7 @@ def test_a_mode_that_the_training_has_entered_meanwhile_stays(flops: StepFlops) 
         def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
             return func(*args, **(kwargs or {}))
 
-    flops.taken()
+    flops.take()
     own = Own()
     with suppress(IndexError):
         list(train(nn.Linear(WIDTH, 32), 5, before=lambda step: own.__enter__() if step == 2 else None))
@@ -212,11 +212,11 @@ def test_a_process_that_is_forked_meanwhile_is_left_alone(flops: StepFlops) -> N
                     os._exit(int(_get_current_dispatch_mode() is not None))
             assert os.waitpid(pid, 0)[1] == 0
 
-    flops.taken()
+    flops.take()
     assert all(found(flops, train(nn.Linear(WIDTH, 32), 3, before=fork))[1:])
 
 
-def test_what_torch_has_compiled_is_not_counted(flops: StepFlops, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_steps_are_not_counted(flops: StepFlops, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch._dynamo.utils as dynamo
 
     monkeypatch.setitem(dynamo.counters["frames"], "total", 1)

@@ -63,7 +63,7 @@ def test_without_a_gpu_it_is_one_line(capsys, monkeypatch):
 
 
 def test_torch_that_does_not_start_agrees_with_nothing():
-    (found,) = of_machine.of_look(Look(Fault("`import torch` fails: no room", "")), bench())
+    (found,) = of_machine.judge_look(Look(Fault("`import torch` fails: no room", "")), bench())
     assert (found.ok, found.detail) == (False, "`import torch` fails: no room")
 
 
@@ -87,15 +87,15 @@ OOM = Outcome(Status.FAILED, Failure.OOM, "CUDA out of memory")
 )
 def test_memory_runs_out_as_an_out_of_memory_and_at_its_cap(outcome, held_bytes, ok):
     ran = Ran(outcome, records=[{"samples": 1, "held_bytes": held_bytes, "at_s": time.monotonic()}])
-    found = of_memory._of_shortage("under a cap", ran, 2**33, 0)
+    found = of_memory._judge_shortage("under a cap", ran, 2**33, 0)
     assert found.ok is ok
     assert found.figures["back_s"] >= 0
 
 
 def test_other_memory_of_a_process_is_reported_or_the_reason_why_not():
     told = [Ran(OOM, Measurement(context_bytes=size)) for size in (300 * 2**20, 500 * 2**20)]
-    assert of_memory._of_context(told).detail == "500 MiB"
-    assert of_memory._of_context([told[0], Ran(OOM)]).ok is None
+    assert of_memory._report_context(told).detail == "500 MiB"
+    assert of_memory._report_context([told[0], Ran(OOM)]).ok is None
 
 
 @pytest.mark.parametrize(

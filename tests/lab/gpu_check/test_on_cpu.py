@@ -27,7 +27,7 @@ def bench(tmp_path_factory):
     machine = Machine(1, has_compiler=False, fails={"bf16": "is left out"})
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-        yield Bench.of(hardware(), machine, settings, place, time.monotonic() + 1000)
+        yield Bench.for_model(hardware(), machine, settings, place, time.monotonic() + 1000)
 
 
 def asked(bench, ask):

@@ -21,7 +21,7 @@ TOLD = Torch("2", "13.0", ("sm_80", "sm_90"), devices=[seen("a", 7.8, (8, 9)), s
 
 
 def test_nvml_and_torch_agree():
-    assert verdicts.agreement(GPUS, TOLD) == []
+    assert verdicts.differences(GPUS, TOLD) == []
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_nvml_and_torch_agree():
     ],
 )
 def test_differences_are_named(told, wrong):
-    assert verdicts.agreement(GPUS, told) == [wrong]
+    assert verdicts.differences(GPUS, told) == [wrong]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_the_loss_is_the_mean_of_the_last_steps():
     assert verdicts.last_loss([{"samples": 8, "bleu_4": 0.1}], 8) is None
 
 
-def test_steps_that_a_trial_still_takes_before_it_hears_that_it_is_over_are_none_of_its_loss():
+def test_steps_after_a_trials_last_sample_do_not_count_for_its_loss():
     steps = [{"samples": 8 * number, "train_loss": 1.0} for number in range(1, 31)]
     late = [{"samples": 240, "bleu_4": 0.1}, {"samples": 248, "train_loss": 5.0}]
     assert verdicts.last_loss([*steps, *late], 240) == 1.0
@@ -94,7 +94,7 @@ def test_a_speed_is_stamped_well_within_three_percent_of_whole_epochs(stamped, r
     assert verdicts.is_stamped_well(stamped, 100.0) is right
 
 
-def test_what_is_compiled_after_the_third_step_is_late():
+def test_compilations_after_the_third_step_are_late():
     def step(n):
         return {"samples": n, "train_loss": 1.0, **({"is_compiling": True} if n in {1, 2, 3, 6} else {})}
 

@@ -51,7 +51,7 @@ def test_the_deviation_is_relative():
 @pytest.mark.parametrize(
     ("speeds", "interval_s"), [((), 1.0), ((0.0, 0.0), 1.0), ((2.0, -1.0), 1.0), ((1.0,), 0)]
 )
-def test_what_is_no_drift_is_refused(speeds, interval_s):
+def test_an_invalid_drift_is_refused(speeds, interval_s):
     with pytest.raises(ValueError, match="a drift is"):
         Drift(speeds, interval_s)
 

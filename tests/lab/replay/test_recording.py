@@ -55,7 +55,7 @@ def test_a_grid_is_every_configuration_the_baseline_first(grid):
         ("[0, 1]", str(list(range(10_001))), "more than 20,000 configurations"),
     ],
 )
-def test_what_is_no_finite_grid_is_refused(old, new, part):
+def test_an_infinite_grid_is_refused(old, new, part):
     space = spaces.complete(spaces.parse(SPACE.replace(old, new), "test"), "test")
     with pytest.raises(InputError, match=part):
         recording.grid(space)
@@ -77,7 +77,7 @@ def test_settings_of_speed_are_timed_and_settings_of_quality_have_seeds(small, r
     assert list(recording.missing(recorded, seeds=3, timings=1)) == []
 
 
-def test_what_ran_out_of_memory_is_not_tried_again(recorded):
+def test_an_out_of_memory_run_is_not_repeated(recorded):
     for part in ("timed", "untimed"):
         planned = list(recording.missing(recorded, seeds=9, timings=9, part=part))
         assert planned

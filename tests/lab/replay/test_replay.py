@@ -19,15 +19,15 @@ from tests.autotune.conftest import made_up_run
 
 
 def test_equal_seeds_give_equal_searches(recorded):
-    first, again = replay.ours(recorded, 1, 8), replay.ours(recorded, 1, 8)
+    first, again = replay.search(recorded, 1, 8), replay.search(recorded, 1, 8)
     assert first == again
-    others = [[t.config for t in replay.ours(recorded, seed, 8).trials] for seed in (2, 3, 4)]
+    others = [[t.config for t in replay.search(recorded, seed, 8).trials] for seed in (2, 3, 4)]
     assert any(other != [t.config for t in first.trials] for other in others)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_replayed_search_finds_the_best_and_confirms_it(recorded, seed):
-    result = replay.ours(recorded, seed, 12)
+    result = replay.search(recorded, seed, 12)
     assert result.claims_gain
     assert Truth(recorded).share(result.winner) >= 0.95
     searched = [t for t in result.trials if t.kind == "searched"]
@@ -52,7 +52,7 @@ def test_a_search_that_keeps_the_effective_batch_tries_nothing_else(grid):
     for config in configurations.every(space):
         for seed in range(3):
             table.add(made_up_run(space, config, seed, rng))
-    result = replay.ours(table, 0, 20)
+    result = replay.search(table, 0, 20)
     assert result.claims_gain
     tried = [t.config for t in result.trials if t.kind == "searched"]
     assert {space.effective_batch_size(config) for config in tried} == {16}
@@ -60,9 +60,9 @@ def test_a_search_that_keeps_the_effective_batch_tries_nothing_else(grid):
     assert {config["accumulation_steps"] for config in tried if config["micro_batch_size"] == 16} == {1}
 
 
-def test_where_every_configuration_is_the_baseline_a_gain_is_rarely_claimed(recorded):
+def test_an_a_a_search_rarely_claims_a_gain(recorded):
     baseline = recorded.space.baseline_config
-    claims = [replay.ours(recorded, seed, 6, everything_is=baseline).claims_gain for seed in range(12)]
+    claims = [replay.search(recorded, seed, 6, everything_is=baseline).claims_gain for seed in range(12)]
     assert sum(claims) <= 2
 
 
@@ -89,7 +89,7 @@ def test_its_speed_has_its_evaluations_in_it_if_they_count(recorded, machine):
     assert shown.throughput.samples_per_s == pytest.approx(100 / (25 * 0.44 + 0.5), rel=0.03)
 
 
-def test_what_did_not_fit_does_not_fit(recorded, machine):
+def test_a_recorded_out_of_memory_is_replayed(recorded, machine):
     big = {**recorded.space.baseline_config, "micro_batch_size": 32}
     done = machine.run(Trial(1, big), None)
     assert Trial(1, big, done.outcome, done.measurement).out_of_memory
@@ -104,7 +104,7 @@ def test_a_trial_that_the_bar_stops_costs_no_more_than_until_then(recorded, mach
     assert done.seconds < 20
 
 
-def test_what_was_not_recorded_is_an_error(recorded, machine):
+def test_unrecorded_settings_are_an_error(recorded, machine):
     config = recorded.space.baseline_config
     with pytest.raises(KeyError, match="no timed run of"):
         machine.run(Trial(1, {**config, "micro_batch_size": 5}), None)
@@ -172,7 +172,7 @@ def test_a_trial_is_slow_while_the_machine_is_slow(drifting):
 
 
 def test_a_replayed_search_on_a_drifting_machine_finds_the_best(drifting):
-    result = replay.ours(drifting, 0, 12)
+    result = replay.search(drifting, 0, 12)
     assert Truth(drifting).speed(result.winner) > Truth(drifting).speed(drifting.space.baseline_config)
 
 
@@ -222,7 +222,7 @@ def test_the_baseline_keeps_its_own_quality_be_it_negative(recorded, sign):
 
 
 def test_a_score_has_the_time_until_right_for_good_and_the_loss(recorded):
-    result, truth = replay.ours(recorded, 0, 12), Truth(recorded)
+    result, truth = replay.search(recorded, 0, 12), Truth(recorded)
     found = scoring.score(result, truth)
     assert 0 < found.search_s <= result.moments[-1].seconds
     assert found.search_s < found.confirmed_s <= found.whole_s == result.seconds

@@ -87,7 +87,7 @@ def test_a_drift_is_a_line_of_its_own_and_the_last_one_counts(file):
     assert known.timed(CONFIG) == [RUN]
 
 
-def test_a_drift_that_is_none_is_named_as_damage(file):
+def test_an_invalid_drift_is_named_as_damage(file):
     file.write_text(file.read_text() + '{"drift": [], "interval_s": 1.0}\n')
     with pytest.raises(InputError, match="is damaged: ValueError: a drift is"):
         Table.read(file)
@@ -103,13 +103,13 @@ def test_a_drift_that_is_none_is_named_as_damage(file):
         ('{"table": 1, "space": {"workload": "x"}, "provenance": {}}', "search space .*baseline: required"),
     ],
 )
-def test_what_is_no_table_is_refused(tmp_path, text, part):
+def test_an_invalid_table_is_refused(tmp_path, text, part):
     (tmp_path / "lab.jsonl").write_text(text)
     with pytest.raises(InputError, match=part):
         Table.read(tmp_path / "lab.jsonl")
 
 
-def test_a_line_that_is_no_run_is_named_as_damage(file):
+def test_an_invalid_run_is_named_as_damage(file):
     file.write_text(file.read_text() + '{"config": {}}\n')
     with pytest.raises(InputError, match=r"lab\.jsonl: is damaged: KeyError: 'outcome'"):
         Table.read(file)

@@ -150,7 +150,7 @@ def test_other_programs_use_is_shown_while_it_runs(killed):
 
 def test_a_running_training_is_not_disturbed(killed):
     before = {file: file.read_bytes() for file in killed.root.rglob("*") if file.is_file()}
-    with lock.locked(killed.lock_file, "training"):
+    with lock.hold_file(killed.lock_file, "training"):
         assert read.read(killed.root).state == "running"
         assert read.read(killed.root, is_over=True).state == "interrupted"
     assert {file: file.read_bytes() for file in before} == before

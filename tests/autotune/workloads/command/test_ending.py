@@ -12,7 +12,7 @@ TRACEBACK = ["Traceback (most recent call last):", '  File "a.py", line 3, in <m
 
 
 def kind(error):
-    return failures.of_exception(error).failure
+    return failures.from_exception(error).failure
 
 
 @pytest.mark.parametrize(
@@ -53,16 +53,16 @@ def kind(error):
     ],
 )
 def test_an_exit_is_judged_as_the_exception_that_it_was(code, told, tail, failure, said):
-    outcome = failures.of_exception(ending.of_exit(code, 7, told, tail))
+    outcome = failures.from_exception(ending.of_exit(code, 7, told, tail))
     assert (outcome.failure, said in outcome.reason) == (Failure(failure), True), outcome.reason
 
 
 @pytest.mark.parametrize("code", [-9, 137])
 def test_a_kill_counts_as_out_of_memory_if_there_is_evidence(code):
-    outcome = failures.of_exception(ending.of_exit(code, 7, None, []))
+    outcome = failures.from_exception(ending.of_exit(code, 7, None, []))
     assert outcome.shortage is Shortage.KILLED_WORKER
     judged = [
-        failures.of_verdict(outcome, asked_to_stop=False, kernel_killed=killed, memory_share=0.1)
+        failures.correct_verdict(outcome, asked_to_stop=False, kernel_killed=killed, memory_share=0.1)
         for killed in (True, False)
     ]
     assert [one.failure for one in judged] == [Failure.OOM, Failure.LOST]
@@ -70,7 +70,7 @@ def test_a_kill_counts_as_out_of_memory_if_there_is_evidence(code):
 
 def test_a_full_disk_is_not_the_scripts_fault():
     error = ending.of_exit(1, 7, ScriptError("OSError", "[Errno 28] No space left on device: 'a.pt'"), [])
-    assert failures.of_exception(error).failure is None
+    assert failures.from_exception(error).failure is None
 
 
 def test_missing_metrics_are_reported_with_the_last_lines():
