@@ -38,17 +38,18 @@ _ROW = re.compile(
     r"^ *(?P<number>\d+) .*? (?P<speed>[\d.]+|-)( ± [\d.]+)? +(?P<quality>-?[\d.]+|-) +"
     r"(?P<memory>>?[\d.]+ \w+|-)( +(?P<factor>[\d.]+)x)?$"
 )
-_FACTOR = re.compile(r"([\d.]+)x (?:the baseline's throughput|as soon at)")
-_AGAINST = re.compile(r"\(([\d.]+)(?: ± [\d.]+)? against ([\d.]+)(?: ± [\d.]+)? \w+/s\)")
-_QUALITIES = re.compile(r", \w+ (-?[\d.]+) against (-?[\d.]+)")
+_FACTOR = re.compile(r"(?<!is )(?<!again, )(?<!Possibly )(?<![\d.])([\d.]+)x (?:faster|as fast)")
+_AGAINST = re.compile(r": ([\d.]+)(?: ± [\d.]+)? \w+/s instead of ([\d.]+)")
+_QUALITIES = re.compile(r", \w+ (-?[\d.]+) instead of (-?[\d.]+)")
 _STAYS = re.compile(r"is the best so far \(([\d.]+)(?: ± [\d.]+)? \w+/s, \w+ (-?[\d.]+)\)")
 _ENDED = re.compile(
     r"trial (?P<number>\d+) completed: (?P<speed>[\d.]+)( ± [\d.]+)? \w+/s, "
     r"\w+ (?P<quality>-?[\d.]+|-), memory (?:at least )?(?P<memory>[\d.]+ \w+)[^,]*"
     r"(?:, still rising)?(?:, (?P<factor>[\d.]+)x)?"
 )
+_REPEAT = re.compile(r"^ *(\d+) (?:trial \d+|baseline)'s settings", re.MULTILINE)
 _HOVER = re.compile(r"<b>Trial (\d+)</b> (.*)", re.DOTALL)
-_WINNER = re.compile(r"(?:Best: |: )trial (\d+)")
+_WINNER = re.compile(r": trial (\d+)[:,] ")
 _PEAK = re.compile(r"# peak memory: (?:at least )?([\d.]+ \w+)")
 
 
@@ -107,12 +108,12 @@ def _is_race(row: dict[str, Any]) -> bool:
 
 def _of_status(text: str) -> Iterator[Told]:
     """The tables, and the sentences below them."""
-    repeats = {int(n) for n in re.findall(r"^ *(\d+) repeat of ", text, re.MULTILINE)}
+    repeats = {int(n) for n in _REPEAT.findall(text)}
     for line in text.splitlines():
         if row := _ROW.match(line.rstrip()):
             yield from _of_line("status", int(row["number"]), row.groupdict(), repeats)
     best = _WINNER.search(text)
-    yield from _of_text("summary", text, int(best[1]) if best else 0)
+    yield from _of_text("summary", text[text.find("Goal: ") :], int(best[1]) if best else 0)
 
 
 def _of_line(where: str, number: int, figures: dict[str, str], repeats: set[int]) -> Iterator[Told]:
@@ -193,7 +194,7 @@ def _of_page(page: str, best: int) -> Iterator[Told]:
     rows = re.findall(r'<tr><th scope="row" class="n">(\d+)</th><td>.*?</td>(.*?)</tr>', page)
     for number, rest in rows:
         cells = re.findall(r'<td class="n">(.*?)</td>', rest)
-        of = " of a run" if "repeats trial" in rest else ""
+        of = " of a run" if "with another seed" in rest else ""
         if len(cells) == 5 and "race" not in rest:
             speed, factor, quality, memory, _ = (cell.split(" ± ")[0].replace(",", "") for cell in cells)
             yield "page", (f"speed{of}", int(number)), speed

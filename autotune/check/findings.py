@@ -72,8 +72,8 @@ def _start(checked: Checked) -> Capability:
         how = "failed" if run.outcome.status is Status.FAILED else "was interrupted"
         return Capability("starts", False, f"the trial {how}: {run.outcome.reason or run.outcome}", remedy)
     if seen.start_s is None:
-        return Capability("starts", False, "no record has come within the time", _longer(seen))
-    return Capability("starts", True, f"the first record came after {seconds(seen.start_s)}")
+        return Capability("starts", False, "no training step was seen within the time", _longer(seen))
+    return Capability("starts", True, f"training was under way after {seconds(seen.start_s)}")
 
 
 def _steps(seen: Seen, space: Space) -> Capability:
@@ -138,14 +138,19 @@ def _quality(checked: Checked) -> Capability:
 def _seed(checked: Checked) -> Capability:
     again, other = checked.again, checked.other
     if again is None or other is None:
-        return Capability("seed", False, "not asked: two more runs need as long again", _longer(checked.seen))
+        return Capability(
+            "seed", False, "not checked: two more runs need as long again", _longer(checked.seen)
+        )
     if not again.is_equal:
-        detail = f"two runs with the same seed differ by {again.most:.2g}: repeats show that noise"
+        detail = f"two runs with the same seed differ by {again.most:.2g}, as runs of a search will"
         return Capability("seed", True, detail)
     if other.is_equal:
         remedy = f"let the training use its {SEED}; a command without a setting for one has `seed: hook`"
         return Capability(
-            "seed", False, "ignored: with another one nothing changes, so repeats show no noise", remedy
+            "seed",
+            False,
+            "ignored: another one gives the same curve, so the noise between runs stays unknown",
+            remedy,
         )
     return Capability(
         "seed", True, f"the same one gives the same curve, another one differs by {other.most:.2g}"
@@ -154,11 +159,11 @@ def _seed(checked: Checked) -> Capability:
 
 def _resume(checked: Checked) -> Capability:
     if checked.resumed is None:
-        return Capability("resume", False, "not asked: the time was over before", _longer(checked.seen))
+        return Capability("resume", False, "not checked: the time was over before", _longer(checked.seen))
     stopped, begun = f"stopped after {checked.resumed.stopped} {checked.space.unit}", checked.resumed.begun
     if not checked.resumed.is_anew:
-        return Capability("resume", True, f"{stopped}, it went on: the next record says {begun}")
-    detail = f"{stopped}, it started over"
+        return Capability("resume", True, f"{stopped}, it continued at {begun}")
+    detail = f"{stopped}, it started from the beginning"
     remedy = "nothing, if trials are short; otherwise have it save a checkpoint and resume from it"
     return Capability("resume", False, detail, remedy)
 

@@ -69,7 +69,7 @@ def compare(session: Path, asked: Models) -> int:
     _print_tables(compared, space, writes_reports=workload.program is not None)
     if decided := verdict(found.models, found.goal, search_noise(history)):
         _say(decided.sentence)
-    print(printable(f"See them side by side: python -m autotune report {quoted(session)}"))
+    print(printable(f"Compare them in the report: python -m autotune report {quoted(session)}"))
     if failed:
         _say(f"{len(failed)} of {len(models)} models failed: {', '.join(failed)}")
     return EXIT_MODEL_FAILED if failed else 0

@@ -43,7 +43,7 @@ def _show(session: Path, *, as_json: bool) -> None:
 def _counts(shown: Snapshot, session: Session) -> str:
     """Returns outcome counts, the number of rejected suggestions, and disk usage, as a line."""
     count = len(shown.passed_over)
-    passed = f"; {count} suggestion{'s' * (count > 1)} not started" if count else ""
+    passed = f"; {count} suggestion{'s' * (count > 1)} not tried" if count else ""
     state = RUNNING if shown.state == RUNNING else INTERRUPTED
     on_disk = units.format_bytes(files.room_bytes(session.root))
     return f"{view.counts(shown.everything, state)}{passed}; {on_disk} on disk"

@@ -191,11 +191,11 @@ def _first_guess(
 
 
 def _quality_text(kept: Kept, goal: Objective, ours: int, theirs: int) -> str:
-    """Returns e.g. `bleu_4 0.1612 against 0.1600, 97% to 104% of what it gains, 3 seeds of each`."""
+    """Returns e.g. `bleu_4 0.1612 instead of 0.1600, 97% to 104% of what it gains, 3 seeds each`."""
     a, b = (words.score(goal.turned(value)) for value in (kept.quality, kept.reference))
     between = quality.between(kept.share, goal, kept.gain)
-    seeds = f"{_seeds(ours)} of each" if ours == theirs else f"{_seeds(ours)} against {theirs}"
-    return f"{goal.quality} {a} against {b}, {between}, {seeds}"
+    seeds = f"{_seeds(ours)} each" if ours == theirs else f"{_seeds(ours)} against {theirs}"
+    return f"{goal.quality} {a} instead of {b}, {between}, {seeds}"
 
 
 def _seeds(count: int) -> str:
@@ -228,17 +228,17 @@ def _sentence(standings: Sequence[Standing], keeps: str, not_judged: Sequence[st
 
 
 def _speed(one: Standing) -> str:
-    """Returns e.g. `bf16, 2.13x the baseline's throughput (2.05x to 2.21x)`."""
+    """Returns e.g. `bf16, 2.13x as fast as the baseline (2.05x to 2.21x)`."""
     if one.factor is None:
         return one.label
     sure = words.factor.interval(one.factor)
-    return f"{one.label}, {words.factor(one.factor)} the baseline's throughput{f' ({sure})' if sure else ''}"
+    return f"{one.label}, {words.factor(one.factor)} as fast as the baseline{f' ({sure})' if sure else ''}"
 
 
 def _would(one: Standing) -> str:
     if one.seeds_needed is None:
         return "More seeds would not decide it, a larger test split may."
-    return f"{_seeds(one.seeds_needed)} of each may decide it: compare --seeds {one.seeds_needed}."
+    return f"{_seeds(one.seeds_needed)} each may decide it: compare --seeds {one.seeds_needed}."
 
 
 def _best(rest: Sequence[Standing]) -> list[str]:

@@ -55,12 +55,12 @@ def is_unconfirmed(history: History) -> bool:
 
 
 def possibly(history: History, command: str = "") -> str:
-    """`Possibly 1.9x faster, not confirmed: ...`, with the `command` that goes on, if one can be run now."""
+    """Returns `Possibly 1.9x faster, not confirmed. To confirm it: ...` and the `command`, if given."""
     best = confirm.recommended(history)
     gain = costs.gain(best[0], history) if best else None
     is_more = gain is not None and _LEAST_SHOWN <= gain.value < math.inf
     times = f" {gain.value:.1f}x" if gain and is_more else ""
-    return f"Possibly{times} faster, not confirmed" + (f": {command}" if command else "")
+    return f"Possibly{times} faster, not confirmed" + (f". To confirm it: {command}" if command else "")
 
 
 def why_none(history: History) -> str:
@@ -117,7 +117,7 @@ def what_to_try(
         else []
     )
     told = {
-        Reason.REFUTED: Try(f"{repeats}: more repeats show smaller gains, on an idle machine", resume),
+        Reason.REFUTED: Try(f"{repeats}: more runs show smaller gains, on an idle machine", resume),
         Reason.UNDECIDED: Try(f"{repeats}: more seeds show whether the quality is kept", resume),
         Reason.CHANCE: Try("longer trials, which learn more", f"{search_command(session)} --samples auto"),
         Reason.QUALITY: Try(f"{_more_slack(goal)} in {file}", resume),

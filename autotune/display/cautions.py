@@ -25,8 +25,8 @@ def cautions(history: History) -> list[str]:
     if apart := history.speeds.disagreements():
         slower, faster, share = apart[0]
         lines.append(
-            f"Figures vary on this machine: trials {slower.number} and {faster.number} ran the same settings "
-            f"at speeds {share:.0%} apart (pairs more than 2% apart: {len(apart)})."
+            f"Speeds vary on this machine: trial {faster.number} ran {share:.0%} faster than trial "
+            f"{slower.number} with the same settings."
         )
     throttled = [t for t in trials if t.measurement.throttled]
     if throttled:
@@ -58,9 +58,9 @@ def _leak(trial: Trial, history: History) -> str | None:
 
 
 def company(rests_on: Sequence[Trial]) -> str:
-    """`alone on the device`, or what others have used of it during the trials that a claim rests on."""
+    """Returns what other programs used of the machine during the trials that a claim rests on."""
     used = [f"{_part(what, found)} of the {what}" for what, found in _disturbed(rests_on).items()]
-    return f"while others used {' and '.join(used)}" if used else "alone on the device"
+    return f"while other programs used {' and '.join(used)}" if used else ""
 
 
 def _breaking(history: History) -> list[str]:
@@ -71,16 +71,17 @@ def _breaking(history: History) -> list[str]:
         first, numbers = min(found), ", ".join(map(str, found))
         such = f"trial {first}: " if len(found) > 1 else ""
         trials = f"trial{'s' * (len(found) > 1)} {numbers}"
-        lines.append(f"Constraints keep {trials} from winning ({such}{found[first]}).")
+        lines.append(f"Your constraints rule out {trials} ({such}{found[first]}).")
     return lines
 
 
 def _meanwhile(what: str, trials: Sequence[Trial]) -> str:
-    """`Others used this machine meanwhile: up to 38% of its CPUs during trials 0, 3, 7 (most in trial 3).`"""
-    during = f"{_part(what, trials)} of its {what} during trial{'s' * (len(trials) > 1)} {_listed(trials)}"
+    """`Other programs used up to 38% of this machine's CPUs during trials 0, 3, 7 (most in trial 3).`"""
+    those = f"trial{'s' * (len(trials) > 1)} {_listed(trials)}"
+    during = f"{_part(what, trials)} of this machine's {what} during {those}"
     most = max(trials, key=lambda t: t.measurement.others[what]).number
     where = f" (most in trial {most})" if len(trials) > 1 else ""
-    return f"Others used this machine meanwhile: {during}{where}."
+    return f"Other programs used {during}{where}."
 
 
 def _disturbed(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
@@ -111,7 +112,7 @@ def unused(history: History) -> list[str]:
 def _unused(pair: str, knob: str) -> str:
     same = "exactly the same figures"
     if not knob:
-        return f"Trials {pair} have different seeds and {same}: does the workload use its seed?"
+        return f"Trials {pair} have different seeds and {same}: does the training use its seed?"
     return f"{knob} changes nothing: trials {pair} differ only in it and have {same}."
 
 

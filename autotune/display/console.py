@@ -152,9 +152,9 @@ class Lines(Screen):
         row, target = rows.row(trial, self._history()), self.space.objective.target
         figures = row.line(self.space.unit, self.space.objective.quality)
         if row.factor and trial.original:
-            beside = "the baseline" if target is None else "as soon as the baseline"
-            figures += f", {words.factor(row.factor)} {beside}"
-        return f"{figures}; cannot win: {row.reason}" if row.reason else figures
+            reaches = "" if target is None else "reaches the target "
+            figures += f", {reaches}{words.factor(row.factor)} as fast as the baseline"
+        return f"{figures}; ruled out: {row.reason}" if row.reason else figures
 
 
 class Picture(Lines):

@@ -16,10 +16,11 @@ from autotune.display.rows import TrialFigures, TrialRow
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Running, Snapshot
 from autotune.judging.decisions.claims import Claim
 from autotune.space.space import Space
+from autotune.trials.progress import Phase
 
 HEADING, HINT = "bold", "dim"
 WIDEST = 100  # the eye must find the figures of a configuration
-_SPEED, _QUALITY, _MEMORY, _FACTOR = 14, 8, 9, 7  # columns of figures
+_SPEED, _QUALITY, _MEMORY, _SPEEDUP = 14, 8, 9, 8  # columns of figures
 _MANY = 20  # for speeds in a finer unit than samples
 _LONGEST_REASON = 160
 _ENDED_SHOWN = 8
@@ -53,7 +54,7 @@ def _header(shown: Snapshot) -> Group:
     searched = sum(t.kind is TrialKind.SEARCHED for t in shown.trials)
     state = RUNNING if shown.state == RUNNING else INTERRUPTED
     more = f", {len(shown.running)} {state}" if shown.running else ""
-    more += f", {others}" if (others := view.besides(map(view.kind, shown.trials))) else ""
+    more += f"; also {others}" if (others := view.besides(map(view.kind, shown.trials))) else ""
     where = f" on {shown.device}" if shown.device else ""
     return Group(
         Text(printable(f"{shown.session}{where}"), style=HEADING),
@@ -90,7 +91,7 @@ def _headings(space: Space, last: str = "") -> str:
 def _columns(space: Space, speed: str, quality: str, memory: str, last: str) -> str:
     widest = _SPEED if space.unit == "samples" else _MANY
     score = _QUALITY + (len(space.objective.quality) >= _QUALITY)  # a space before the name
-    return f"{speed:>{widest}}{quality:>{score}}{memory:>{_MEMORY}}{last:>{_FACTOR}}"
+    return f"{speed:>{widest}}{quality:>{score}}{memory:>{_MEMORY}}{last:>{_SPEEDUP}}"
 
 
 def _figures(shown: TrialFigures, space: Space) -> Text:
@@ -115,7 +116,8 @@ def _bar(running: Running, space: Space) -> Table:
     samples, budget = running.trial.measurement.samples, space.budget.samples_per_trial
     # A race ends when it is decided: its progress is unknown.
     share = None if running.trial.kind is TrialKind.RACE else min(1.0, samples / budget)
-    return bar(running.phase, share, running.seconds)
+    phase = "comparing" if running.phase == Phase.RACING else running.phase
+    return bar(phase, share, running.seconds)
 
 
 def bar(phase: str, share: float | None, seconds: float) -> Table:
@@ -135,7 +137,7 @@ def bar(phase: str, share: float | None, seconds: float) -> Table:
 
 
 def _best(shown: Snapshot) -> Table:
-    grid = _grid("best so far", _headings(shown.space, "factor"))
+    grid = _grid("best so far", _headings(shown.space, "speedup"))
     baseline = shown.history.baseline
     if baseline is None or shown.best is None:
         grid.add_row("", Text("the baseline is not measured yet", style=HINT), "")
@@ -158,12 +160,12 @@ def _surety(claim: Claim | None, shown: Snapshot) -> str:
     if claim is not None:
         return f"confirmed: {words.factor.interval(claim.factor)}"
     repeats = shown.space.budget.repeats
-    return "possibly faster, not confirmed" if repeats else "measured once, no repeats asked for"
+    return "possibly faster, not confirmed" if repeats else "measured once; confirmation is off"
 
 
 def _ended(shown: Snapshot, trials: Sequence[Trial]) -> Table:
     """The newest first: the oldest are those that there is no room for."""
-    grid = _grid("ended, newest first", _headings(shown.space, "factor"))
+    grid = _grid("ended, newest first", _headings(shown.space, "speedup"))
     for trial in reversed(trials):
         grid.add_row(str(trial.number), Text(view.name(trial)), _outcome(trial, shown))
     return grid
@@ -176,7 +178,7 @@ def _outcome(trial: Trial, shown: Snapshot) -> Text:
     if trial.completed:
         row = _row(trial, shown)
         return _figures(row, shown.space).append(
-            f"\ncannot win: {printable(row.reason)}" if row.reason else ""
+            f"\nruled out: {printable(row.reason)}" if row.reason else ""
         )
     reason = printable(trial.outcome.reason if trial.outcome else "")
     if len(reason) > _LONGEST_REASON:

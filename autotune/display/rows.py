@@ -18,7 +18,7 @@ _STOPPED_FOR = {
     StoppedFor.SLOW: "another is certainly faster",
     StoppedFor.POOR: "the quality to keep is out of reach",
     StoppedFor.DOMINATED: "another is certainly faster, and its quality out of reach",
-    StoppedFor.LATE: "another reached the target sooner",
+    StoppedFor.LATE: "another reached the target earlier",
 }
 
 

@@ -18,6 +18,7 @@ from autotune.judging.decisions import quality as qualities
 from autotune.judging.decisions.claims import Claim
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import turns
+from autotune.judging.measurement.estimates import Figure
 from autotune.space.sections import Objective
 from autotune.workloads.base import Workload
 
@@ -37,15 +38,21 @@ NO_RESULT = "No result: the baseline has not completed, or shows no throughput o
 
 
 def knobs(config: Config) -> str:
-    """A configuration in short: `16x2 bf16 workers 2 lr 1.2e-04`, batch times accumulation first."""
+    """Returns a configuration in short: `batch 32 (2 x 16 accumulated) bf16 workers 2 lr 1.2e-04`."""
     rest, parts = dict(config), []
     if MICRO_BATCH in rest:
-        accumulation = rest.pop(ACCUMULATION, None)
-        parts.append(f"{rest.pop(MICRO_BATCH)}" + (f"x{accumulation}" if accumulation else ""))
+        parts.append(_batch(rest.pop(MICRO_BATCH), rest.pop(ACCUMULATION, None) or 1))
     if PRECISION in rest:
         parts.append(str(rest.pop(PRECISION)))
     parts += [_knob(name, value) for name, value in rest.items() if value is not False]
     return printable(" ".join(parts))
+
+
+def _batch(size: Setting, accumulation: Setting) -> str:
+    """Returns the samples of an optimizer step, without those of other processes."""
+    if accumulation == 1:
+        return f"batch {size}"
+    return f"batch {int(size or 0) * int(accumulation or 1)} ({accumulation} x {size} accumulated)"
 
 
 def _knob(name: str, value: Setting) -> str:
@@ -69,13 +76,14 @@ def memory(measured: Measurement) -> str:
 
 
 def name(trial: Trial) -> str:
-    """Returns the configuration of a trial in short, or what it repeats."""
+    """Returns the configuration of a trial in short, or the trials that it measures again."""
     config = knobs(trial.config) or "no settings"
     if trial.race:
-        return f"race of {', '.join(map(str, trial.race))}"
+        return f"speed comparison of trials {', '.join(map(str, trial.race))}"
     if trial.repeat is not None:
-        return f"repeat of {trial.repeat.of}: {config}"
-    return config if trial.ablation_of is None else f"ablation step to {trial.ablation_of}: {config}"
+        whose = f"trial {trial.repeat.of}" if trial.repeat.of else "baseline"
+        return f"{whose}'s settings, another seed"
+    return config if trial.ablation_of is None else f"ablation of trial {trial.ablation_of}: {config}"
 
 
 def style(trial: Trial) -> str:
@@ -84,7 +92,7 @@ def style(trial: Trial) -> str:
 
 
 def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
-    """`12 trials: 9 completed, 2 out of memory, 1 failed; 7 repeats, 2 ablation steps`."""
+    """`12 trials: 9 completed, 2 out of memory, 1 failed; also 7 runs with another seed`."""
     searched = [t for t in trials if t.kind is TrialKind.SEARCHED]
     failed = [t for t in searched if t.outcome and t.outcome.status is Status.FAILED]
     oom = sum(t.outcome.failure is Failure.OOM for t in failed if t.outcome)
@@ -99,7 +107,7 @@ def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
     return (
         f"{words.plural(len(searched), 'trial')}: "
         + (", ".join(f"{n} {what}" for what, n in parts.items() if n) or "none ended")
-        + (f"; {others}" if others else "")
+        + (f"; also {others}" if others else "")
     )
 
 
@@ -118,26 +126,43 @@ def kind(trial: Trial) -> str:
 
 
 def besides(kinds: Iterable[str]) -> str:
-    """Returns `7 repeats, 2 ablation steps`: what was run besides the searched trials."""
-    counted, what = Counter(kinds), {"race": "race", "repeat": "repeat", "ablation": "ablation step"}
-    return ", ".join(words.plural(counted[one], text) for one, text in what.items() if counted[one])
+    """Returns `1 speed comparison, 7 runs with another seed`: what was run besides the searched trials."""
+    counted, with_seed = Counter(kinds), " with another seed"
+    what = {"race": ("speed comparison", ""), "repeat": ("run", with_seed), "ablation": ("ablation run", "")}
+    return ", ".join(
+        words.plural(counted[one], noun) + more for one, (noun, more) in what.items() if counted[one]
+    )
 
 
 def gain(trial: Trial, history: History) -> str:
-    """`2.90x the baseline's throughput, 2.71x to 3.10x (...), bleu_4 ... against ...`."""
+    """Returns `2.90x faster (2.71x to 3.10x): 61.2 samples/s instead of 21.1, bleu_4 ... instead of ...`."""
     goal, found = history.space.objective, costs.gain(trial, history)
     if found is None:
         return "gain over the baseline unknown"
-    times = words.factor(found)
+    times = faster(found)
     if goal.target is not None:
-        return f"{times} as soon at {goal.quality} {goal.target:g} as the baseline"
+        return f"reaches {goal.quality} {goal.target:g} {times}{_than(found)} the baseline"
     ours, theirs = (_measured(t, history) for t in (trial, history.trial(0)))
-    interval, raced = words.factor.interval(found), history.relative.rounds(trial)
-    sure = f", {interval}" if interval else ""
-    rounds = f", {raced} rounds side by side" if raced else ""
-    scores = f", {goal.quality} {ours[1]} against {theirs[1]}" if history.quality(trial) else ""
-    speeds = f"{ours[0]} against {theirs[0]} {history.space.unit}/s"
-    return f"{times} the baseline's throughput{sure}{rounds} ({speeds}){scores}"
+    interval = words.factor.interval(found)
+    sure = f" ({interval})" if interval else ""
+    turns_taken = ", timed in turns with the baseline" if history.relative.rounds(trial) else ""
+    scores = f", {goal.quality} {ours[1]} instead of {theirs[1]}" if history.quality(trial) else ""
+    speeds = f"{ours[0]} {history.space.unit}/s instead of {theirs[0]}"
+    return f"{times}{sure}: {speeds}{turns_taken}{scores}"
+
+
+def faster(found: Figure | None) -> str:
+    """Returns `2.26x faster`, or `0.87x as fast`."""
+    return f"{words.factor(found)} {'faster' if _is_gain(found) else 'as fast'}"
+
+
+def _than(found: Figure | None) -> str:
+    return " than" if _is_gain(found) else " as"
+
+
+def _is_gain(found: Figure | None) -> bool:
+    """Returns True if two decimals show a gain."""
+    return found is not None and round(found.value, 2) > 1
 
 
 def summary(history: History, workload: Workload, session: Path, go_on: str = "") -> list[str]:
@@ -153,7 +178,8 @@ def summary(history: History, workload: Workload, session: Path, go_on: str = ""
         return [*lines, nothing_better(history), *spending(history)]
     if advice.is_unconfirmed(history):
         return [*lines, *spending(history), advice.possibly(history, go_on)]
-    lines.append(f"Best: trial {trial.number}: {knobs(trial.config)}")
+    surety = "" if claim else ", not confirmed"
+    lines.append(f"Best{surety}: trial {trial.number}: {knobs(trial.config)}")
     if claim is not None:
         lines += [confirmed(claim, history)]
     else:
@@ -171,15 +197,13 @@ def promise(history: History) -> str:
 def _promise(history: History) -> str:
     goal = history.space.objective
     if goal.select == "same-training":
-        return (
-            "Promise: the same training, only faster: effective batch and learning rate stay the baseline's."
-        )
+        return "Goal: the same training, only faster: effective batch and learning rate stay the baseline's."
     if goal.target is not None:
-        return f"Promise: {goal.quality} {goal.target:g} in the least time{_sense(goal)}."
-    what = ", and the front of both" if goal.select == "pareto" else ""
+        return f"Goal: {goal.quality} {goal.target:g} in the least time{_sense(goal)}."
+    what = ", and the best trade-offs between speed and quality" if goal.select == "pareto" else ""
     if goal.asks_for_speed_alone:
-        return f"Promise: the shortest training, whatever its {goal.quality}."
-    return f"Promise: the shortest training that {qualities.keeps(goal)}{what}{_sense(goal)}."
+        return f"Goal: the shortest training, whatever its {goal.quality}."
+    return f"Goal: the shortest training that {qualities.keeps(goal)}{what}{_sense(goal)}."
 
 
 def _sense(goal: Objective) -> str:
@@ -196,7 +220,7 @@ def nothing_better(history: History) -> str:
 
 def unconfirmed(trial: Trial, history: History) -> str:
     """Says what the gain of a trial that was not confirmed rests on."""
-    shared = " Measured beside other trials." if trial.measurement.shared else ""
+    shared = " Other trials ran at the same time." if trial.measurement.shared else ""
     return f"Not confirmed: {rests_on(trial, history)}.{shared}"
 
 
@@ -214,56 +238,50 @@ def _often(runs: int) -> str:
 
 
 def refuted(history: History) -> list[str]:
-    """The finalists that did not hold, and why, a sentence each."""
-    return [
-        f"Trial {t.number} did not hold in its confirmation: {reason}."
-        for t, reason in confirm.refuted(history)
-    ]
+    """Returns the finalists that were not confirmed, and why, a sentence each."""
+    return [f"Trial {t.number} was not confirmed: {reason}." for t, reason in confirm.refuted(history)]
 
 
 def confirmed(claim: Claim, history: History) -> str:
     """Returns the result of the winner's confirmation, in a sentence."""
     goal = history.space.objective
     race = claims.race_of(claim.number, history)
-    beside = company([race] if race else [])
-    times, sure = words.factor(claim.factor), words.factor.interval(claim.factor)
-    raced = f"{sure} at {claim.level:.3g}%, {claim.rounds} rounds side by side, {beside}"
-    seeds = f"{words.plural(claim.seeds, 'seed')} of its own"
+    others = company([race] if race else [])
+    times, sure = faster(claim.factor), words.factor.interval(claim.factor)
+    while_busy = f", {others}" if others else ""
     if goal.target is not None:
-        return (
-            f"Confirmed: {times} as soon at {goal.quality} {goal.target:g} as the baseline ({raced}, {seeds})"
-        )
+        reached = f"reaches {goal.quality} {goal.target:g} {times}{_than(claim.factor)} the baseline"
+        return f"Confirmed: {reached} ({sure}; {words.plural(claim.seeds, 'seed')}{while_busy})"
     seconds = [history.training_s(trial) for trial in (history.trial(claim.number), history.trial(0))]
     took = [units.format_seconds(value) for value in seconds if value is not None]
     training = f": {took[0]} of training instead of {took[1]}" if len(took) == 2 else ""
-    while_busy = f", {beside}" if beside.startswith("while") else ""
-    speed = f"Confirmed: {times} faster ({sure}{while_busy}){training}"
+    speed = f"Confirmed: {times} ({sure}{while_busy}){training}"
     return f"{speed}. {final_qualities(claim, history)}" if claim.seeds else speed
 
 
 def final_qualities(claim: Claim, history: History) -> str:
-    """`Final val_loss 1.884 ± 0.005, baseline 1.903 ± 0.004 (3 and 3 trainings, a seed each): not worse`."""
+    """`Final val_loss 1.884 ± 0.005, baseline 1.903 ± 0.004 (3 seeds each): not worse`."""
     goal, trials = history.space.objective, (history.trial(claim.number), history.trial(0))
     ours, theirs = (words.score(qualities.figure_in_users_sign(history.quality(t), goal)) for t in trials)
-    runs = f"{claim.seeds} and {len(history.runs_of(0))} trainings, a seed each"
+    baseline = len(history.runs_of(0))
+    runs = f"{claim.seeds} seeds each" if claim.seeds == baseline else f"{claim.seeds} and {baseline} seeds"
     answer = ": not worse" if claim.answer is qualities.Answer.KEPT else ""
     return f"Final {goal.quality} {ours}, baseline {theirs} ({runs}){answer}"
 
 
 def raced(race: Trial) -> str:
-    """`trial 5 2.24x as fast as trial 0 (2.15x to 2.33x), 14 rounds`: what a race has shown."""
+    """Returns `trial 5 is 2.24x as fast as trial 0 (2.15x to 2.33x), timed in 14 turns each`."""
     first, *others = race.race
     slices = race.measurement.slices
-    told = []
+    comparisons = []
     for number in others:
         if ratio := turns.ratio(slices, number, first):
             interval = words.factor.interval(ratio)
             sure = f" ({interval})" if interval else ""
             rounds = turns.rounds(slices, number, first)
-            told.append(
-                f"trial {number} {words.factor(ratio)} as fast as trial {first}{sure}, {rounds} rounds"
-            )
-    return "; ".join(told)
+            times = f"trial {number} is {words.factor(ratio)} as fast as trial {first}{sure}"
+            comparisons.append(f"{times}, timed in {words.plural(rounds, 'turn')} each")
+    return "; ".join(comparisons)
 
 
 def measured(trial: Trial, history: History) -> str:
@@ -274,11 +292,11 @@ def measured(trial: Trial, history: History) -> str:
         return confirmed(claim, history)
     if not number:
         return "the baseline"
-    return f"{gain(trial, history)}; not confirmed: {rests_on(history.trial(number), history)}"
+    return f"Not confirmed: {gain(trial, history)}; {rests_on(history.trial(number), history)}"
 
 
 def _front(history: History) -> list[str]:
-    return [f"The front of throughput and {history.space.objective.quality}, fastest first:"] + [
+    return [f"Best trade-offs between speed and {history.space.objective.quality}, fastest first:"] + [
         f"  trial {t.number}: {knobs(t.config)}: {gain(t, history)}" for t in history.front
     ]
 

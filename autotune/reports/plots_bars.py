@@ -14,8 +14,8 @@ from autotune.reports.model import Report, Side
 from autotune.reports.plot import Plot, Table, Trace, above, bars, behind, instead, joint, plain, rows_layout
 
 _ROOM = 1.12  # right end of the axis, relative to the longest bar: leaves room for its text
-_GAIN = Mark("faster by this knob", "var(--gain)", "bar")
-_LOSS = Mark("slower by this knob", "var(--failed)", "bar")
+_GAIN = Mark("faster by this setting", "var(--gain)", "bar")
+_LOSS = Mark("slower by this setting", "var(--failed)", "bar")
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ def ablation(report: Report) -> Plot | None:
     drawn = [mark for mark in (_GAIN, _LOSS) if any(bar.mark is mark for bar in rows)]
     return Plot(
         id="ablation",
-        title="Ablation: from baseline to recommended, one knob at a time",
+        title="Ablation: from baseline to recommended, one setting at a time",
         axes=f"{report.unit.capitalize()} per second with each change on top of those above it. The factors "
-        "multiply to the gain; what knobs do only together counts for the later one.",
+        "multiply to the gain; what settings do only together counts for the later one.",
         label="; ".join(f"{bar.what}: {bar.brought}" for bar in rows),
         data=[_trace(mark, rows, report.unit) for mark in (marks.BASELINE, *drawn, marks.WINNER)],
         layout=rows_layout(
@@ -131,7 +131,7 @@ def _table(report: Report) -> Table:
     ]
     none = words.NOTHING
     rows += [(rest, none, none, none, factor, none, none) for rest, factor in _rest(report)]
-    head = ("knob", "before", "after", f"{report.unit}/s", "factor", "interval", "trial")
+    head = ("setting", "before", "after", f"{report.unit}/s", "factor", "interval", "trial")
     return Table(head, tuple(rows), numeric=(3, 4, 5, 6))
 
 

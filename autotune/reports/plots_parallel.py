@@ -53,7 +53,7 @@ def parallel(report: Report) -> Plot | None:
     return Plot(
         id="parallel",
         title="Every configuration",
-        axes="One line per trial, through its value of each knob to its results.",
+        axes="One line per trial, through its value of each setting to its results.",
         label=f"{words.plural(len(rows), 'configuration')} over {', '.join(knobs)}, throughput and {name}",
         data=[_lines(mark, members, axes) for mark, members in shown],
         layout=layout(

@@ -19,7 +19,7 @@ class Section:
 
 _LABELS = {
     "answer": "Answer",
-    "front": "Front",
+    "front": "Trade-off",
     "speed": "Speed",
     "quality": "Quality",
     "own": "",  # the workload names it

@@ -16,7 +16,7 @@ _LABELS = {"cpus": "CPUs", "revision": "code revision", "data": "data fingerprin
 
 
 def trial_counts(report: Report) -> str:
-    """Returns e.g. `48 trials; 1 race, 9 repeats, 3 ablation steps`."""
+    """Returns e.g. Returns `48 trials; 1 speed comparison, 9 runs with another seed`."""
     kinds = [row.kind for row in report.trials]
     searched = sum(kind in {"baseline", "winner", "trial"} for kind in kinds)
     return "; ".join(filter(None, [words.plural(searched, "trial"), view.besides(kinds)]))
@@ -40,11 +40,11 @@ def _cells(row: TrialRow) -> tuple[str, ...]:
 def asides(row: TrialRow) -> str:
     """Returns a trial's remarks."""
     remarks = {
-        f"repeats trial {row.repeats}, the figures of this run": row.repeats is not None,
-        "an ablation step": row.kind == "ablation",
+        f"trial {row.repeats}'s settings with another seed, figures of this run": row.repeats is not None,
+        "ablation run": row.kind == "ablation",
         "on the Pareto front": row.on_front,
-        "measured beside others": row.shared,
-        "others used the machine": row.disturbed,
+        "other trials ran at the same time": row.shared,
+        "other programs used the machine": row.disturbed,
         "thermally throttled": row.throttled,
     }
     return ", ".join(text for text, holds in remarks.items() if holds)
@@ -157,7 +157,7 @@ def facts(report: Report) -> list[tuple[str, list[str]]]:
     """Returns the goal of the search, the origin of the figures, and cautions, by part."""
     limit = "" if report.memory_limit_bytes is None else f" of {words.memory(report.memory_limit_bytes)}"
     parts = [
-        ("sought", [_sought(report)]),
+        ("goal", [_sought(report)]),
         ("trials planned", [words.count(report.planned)]),
         (f"{report.unit} per trial", [words.count(report.samples_per_trial)]),
         ("constraints", [f"{name} {text}" for name, text in report.constraints.items()]),
@@ -172,7 +172,11 @@ def _sought(report: Report) -> str:
     name = words.metric(report.quality)
     if report.target is not None:
         return f"the fewest seconds of training to {name} {report.target:g}"
-    front = f"the front of throughput and {name}, and of it " if report.select == "pareto" else ""
+    front = (
+        f"the best trade-offs between throughput and {name}, and of these "
+        if report.select == "pareto"
+        else ""
+    )
     return f"{front}the highest throughput with {report.no_worse}"
 
 

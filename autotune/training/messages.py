@@ -18,7 +18,7 @@ def begun(plan: Plan) -> str:
     if known is None:
         return f"training {length}: {view.knobs(plan.config) or 'the baseline'}"
     of = f"trial {known.trial} of session {known.session}"
-    speed = f", promised {words.rate(known.throughput)} {unit}/s" if known.throughput else ""
+    speed = f", measured {words.rate(known.throughput)} {unit}/s" if known.throughput else ""
     return f"training {length} with {of}: {view.knobs(plan.config)}{speed}"
 
 
@@ -61,6 +61,6 @@ def ended(outcome: Outcome, shown: Measurement, plan: Plan) -> str:
 
 def meanwhile(shown: Measurement) -> list[str]:
     """Says what other programs used of the machine, if more than a twentieth, and what slowed it down."""
-    used = [f"others used {part:.0%} of the {what}" for what, part in shown.others.items()]
+    used = [f"other programs used {part:.0%} of the {what}" for what, part in shown.others.items()]
     slowed = "the GPU was slowed down for its heat or its power"
     return used + [slowed] * shown.throttled

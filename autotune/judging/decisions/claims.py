@@ -120,7 +120,7 @@ def _runs(finalist: Trial, history: History) -> _Runs:
 
 def _not_faster(factor: Figure) -> str:
     least = factor.low or 0.0
-    return f"{factor.value:.2f}x, but by its interval possibly only {least:.2f}x: the gain is not certain"
+    return f"measured again, {factor.value:.2f}x as fast, but possibly only {least:.2f}x: no certain gain"
 
 
 def _claim_time(found: Claim, speed: Figure, runs: _Runs, space: Space) -> Claim:
@@ -179,14 +179,14 @@ def _claim_quality(found: Claim, runs: _Runs, history: History) -> Claim:
         return replace(found, holds=True) if runs.ours and is_same else replace(found, why_not=why_not)
     found = replace(found, kept=kept)
     a, b = goal.turned(kept.quality), goal.turned(kept.reference)
-    figures = f"{goal.quality} {a:.4f} against {b:.4f}, {quality.between(kept.share, goal, kept.gain)}"
+    figures = f"{goal.quality} {a:.4f} instead of {b:.4f}, {quality.between(kept.share, goal, kept.gain)}"
     if kept.answer is Answer.LOST:
-        return replace(found, why_not=f"{figures}: lost")
+        return replace(found, why_not=f"{figures}: worse")
     is_due = runs.are_all or len(runs.theirs) >= len(runs.ours) >= _FEWEST_SEEDS
     if is_same or (kept.answer is Answer.KEPT and is_due):
         return replace(found, holds=True)
-    would = f"{kept.runs_needed} seeds of both would decide it" if kept.runs_needed else "scoring more would"
-    why_not = f"{figures}, with {len(runs.ours)} seeds: not decided; {would}"
+    would = f"{kept.runs_needed} seeds each" if kept.runs_needed else "a larger evaluation set"
+    why_not = f"{figures}, with {len(runs.ours)} seeds: undecided; {would} would decide it"
     return replace(found, why_not=why_not if runs.are_all else None)
 
 
@@ -199,13 +199,13 @@ def _failed(finalist: Trial, history: History) -> str | None:
         is_repeat = trial.kind is TrialKind.SEED and trial.original == number
         if not (is_race or is_repeat) or trial.outcome is None:
             continue
-        what = "race" if is_race else "repeat"
+        what = "speed comparison" if is_race else "run with another seed"
         if not trial.completed:
             return f"its {what}, trial {trial.number}, {trial.outcome}: {trial.outcome.reason}"
         if too_much := objective.over_memory(trial.measurement, space.limits.memory_fraction):
-            return f"repeated, {too_much}"
+            return f"measured again, {too_much}"
         if is_repeat and target is not None and objective.samples_to(trial, target) is None:
-            return f"its repeat, trial {trial.number}, has not reached {goal.quality} {goal.target:g}"
+            return f"its {what}, trial {trial.number}, has not reached {goal.quality} {goal.target:g}"
         if is_repeat and (broken := objective.broken_constraint(trial.measurement, goal)):
-            return f"repeated, {broken}"
+            return f"measured again, {broken}"
     return None

@@ -33,19 +33,19 @@ class Reason(StrEnum):
     KEPT = "kept the quality and ran no faster"
     SLOWER = "ran no faster"
     CLOSE = "ran faster by too little to be sure"
-    REACHED = "reached the target no sooner"
+    REACHED = "reached the target no earlier"
     # Not completed:
     STOPPED = "stopped early because another is faster"
-    LATE = "stopped early because another reached the target sooner"
+    LATE = "stopped early because another reached the target earlier"
     OOM = "ran out of memory"
     DIVERGED = "diverged"
-    SILENT = "fell silent"
+    SILENT = "stopped responding"
     FAILED = "failed"
-    OPEN = "had not ended"
+    OPEN = "were not finished"
     # After confirmation:
-    REFUTED = "did not hold when confirmed"
-    UNDECIDED = "stayed undecided when confirmed"
-    UNCONFIRMED = "seemed better and awaited confirmation"
+    REFUTED = "looked better, but not when measured again"
+    UNDECIDED = "looked better, but further seeds left it open"
+    UNCONFIRMED = "looked better and were not measured again yet"
 
 
 def mean(values: Sequence[float]) -> float | None:

@@ -209,7 +209,7 @@ def describe(asked: History) -> str | None:
         return None
     if found.why_not:
         instead = (
-            " The search continues with a promise that needs no comparison: the same training, only faster."
+            " The search goes on with settings that leave the training the same and only make it faster."
             if _asks(space)
             else ""
         )
@@ -217,10 +217,10 @@ def describe(asked: History) -> str | None:
             f"Quality cannot be compared yet: {found.why_not}.{instead} To compare it, try "
             f"--samples {found.samples_needed} or more, or --samples auto."
         )
-    noise = f", equal runs {found.noise:.2g} apart" if found.noise is not None else ""
+    noise = f"; runs with different seeds vary by {found.noise:.2g}" if found.noise is not None else ""
     chance = f" (chance {goal.turned(found.chance):.4f})" if found.chance is not None else ""
     figure = f"{goal.quality} {goal.turned(found.quality):.4f}{chance}"
-    text = f"Pilot: the baseline has {figure} after {found.samples} {space.unit}"
+    text = f"The baseline reaches {figure} after {found.samples} {space.unit}"
     target = settled(asked).space.objective.target
     if found.doubt and target is None:
         text += f". Only a configuration that is clearly better than required can win: {found.doubt}"

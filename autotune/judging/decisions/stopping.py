@@ -164,6 +164,6 @@ def _too_late(shown: Measurement, threshold: Threshold) -> Outcome | None:
     trained_s = shown.samples / shown.throughput.samples_per_s
     for rival in _like(shown, threshold):
         if rival.seconds is not None and trained_s > rival.seconds * (1 + curves.SURE * threshold.drift):
-            there = f"trial {rival.number} reached the target in {rival.seconds:.0f} s"
-            return _stopped(StoppedFor.LATE, f"has trained for {trained_s:.0f} s; {there}")
+            there = f"trial {rival.number} reached it in {rival.seconds:.0f} s"
+            return _stopped(StoppedFor.LATE, f"not at the target after {trained_s:.0f} s; {there}")
     return None

@@ -16,11 +16,11 @@ from autotune.training.events import Kind
 
 # Symbol, so that they differ by more than colour; words; CSS class.
 VERDICTS = {
-    Answer.HELD: ("✓", "Held", "confirmed"),
-    Answer.BROKEN: ("✗", "Did not hold", "none"),
-    Answer.UNDECIDED: ("≈", "Not decided", "unconfirmed"),
+    Answer.HELD: ("✓", "As promised", "confirmed"),
+    Answer.BROKEN: ("✗", "Not as promised", "none"),
+    Answer.UNDECIDED: ("≈", "Not decided yet", "unconfirmed"),
 }
-_NOTHING_PROMISED = ("\N{EN DASH}", "Nothing was promised", "unconfirmed")
+_NOTHING_PROMISED = ("\N{EN DASH}", "Nothing to compare with", "unconfirmed")
 
 
 def verdict(report: TrainingReport) -> tuple[str, str, str]:
@@ -33,14 +33,14 @@ def sentence(report: TrainingReport) -> str:
     known = report.promised
     if known is None:
         return "No session has measured these settings: speed, quality and memory are first measured here."
-    of = f"what session {known.session} promised of trial {known.trial}"
+    of = f"what session {known.session} measured for trial {known.trial}"
     if all(one.found is None for one in known.kept):
         return f"There is nothing yet to compare with {of}."
-    who = "The training has" if report.state == ENDED else "So far the training has"
+    who = "The training is" if report.state == ENDED else "So far the training is"
     return {
-        Answer.HELD: f"{who} kept {of}.",
-        Answer.BROKEN: f"{who} not kept {of}.",
-        Answer.UNDECIDED: f"{who} not shown whether it keeps {of}.",
+        Answer.HELD: f"{who} as good as {of}.",
+        Answer.BROKEN: f"{who} not as good as {of}.",
+        Answer.UNDECIDED: f"{who} not clearly as good as {of}, and not clearly worse.",
     }[known.answer]
 
 
@@ -50,9 +50,9 @@ def printed(report: TrainingReport) -> list[str]:
     if known is None:
         return []
     return [
-        f"{VERDICTS[known.answer][1]}: what session {known.session} promised of trial {known.trial}",
+        f"{VERDICTS[known.answer][1]}: what session {known.session} measured for trial {known.trial}",
         *(f"- {one.what}: {one.answer}: {one.text}" for one in known.kept),
-        *(f"- seen meanwhile: {text}" for text in observations(report)),
+        *(f"- during the training: {text}" for text in observations(report)),
     ]
 
 
@@ -61,7 +61,7 @@ def ended(report: TrainingReport) -> str:
     if report.state == RUNNING:
         return "The training is running."
     if report.outcome is None:
-        last = f" The last that was told: {report.events[-1].text}" if report.events else ""
+        last = f" The last event: {report.events[-1].text}" if report.events else ""
         return f"The training has not ended.{last}"
     why = f": {report.outcome.reason}" if report.outcome.reason else ""
     return f"{str(report.outcome).capitalize()} after {done(report)}{why}."
@@ -141,7 +141,7 @@ def _quality(report: TrainingReport) -> str:
 
 def _growth(one: Growth, report: TrainingReport) -> str:
     if one.slope.low <= 0:
-        return "no growth that is sure"
+        return "no certain growth"
     rises = words.growth(one.slope, report.metric.unit)
     if one.full is None:
         return rises + ", and less and less" * one.slope.is_slowing
@@ -168,7 +168,7 @@ def happened(report: TrainingReport) -> Table:
         (moment(e.at), words.duration(e.seconds), words.count(e.samples), e.kind, e.text)
         for e in report.events
     )
-    return Table(("when, UTC", "time", report.metric.unit, "what", "told"), rows, numeric=(1, 2))
+    return Table(("when, UTC", "time", report.metric.unit, "what", "details"), rows, numeric=(1, 2))
 
 
 def settings(report: TrainingReport) -> Table:

@@ -39,7 +39,7 @@ def test_a_space_is_checked_by_running_its_baseline(tmp_path):
     assert "8 samples each" in rows["steps"]
     assert "one every 2048 samples" in rows["evaluations"]
     assert rows["seed"].startswith("ignored")  # linear.py has none
-    assert "it went on" in rows["resume"]
+    assert "it continued" in rows["resume"]
     assert {file.name for file in tmp_path.iterdir()} - {"__pycache__"} == {"linear.py", "space.yaml"}
 
 

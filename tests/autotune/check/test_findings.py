@@ -105,14 +105,14 @@ def test_what_a_search_would_see_is_told():
     rows = told()
     assert [name for name, one in rows.items() if not one.ok] == []
     assert {name: one.detail for name, one in rows.items()} == {
-        "starts": "the first record came after 2 s",
+        "starts": "training was under way after 2 s",
         "steps": "9 in 5 s, 8 samples each",
         "speed": "16 ± 0.5 samples/s, over 40 steps after the warm-up",
         "memory": "1.0 GiB of 4.0 GiB at its peak",
         "evaluations": "one every 40 samples, 1 s each, 20% of the time; a trial of 100 has 3",
         "quality": "r2 5.5 after 40 samples",
         "seed": "the same one gives the same curve, another one differs by 0.25",
-        "resume": "stopped after 72 samples, it went on: the next record says 48",
+        "resume": "stopped after 72 samples, it continued at 48",
         # 120 samples at 16 a second, 2 s to start and 3 s of evaluations; 4 configurations, 2 at a time
         "a search": "4 trials of 12s: up to 25s, and up to 1m 15s more to confirm the winner",
     }
@@ -123,15 +123,15 @@ def test_what_a_search_would_see_is_told():
     ("name", "changes", "detail"),
     [
         ("seed", {"other": Likeness(1, 0.0)}, "ignored"),
-        ("seed", {"again": None}, "not asked"),
-        ("resume", {"resumed": Resumed(72, 8, is_anew=True)}, "it started over"),
-        ("resume", {"resumed": None}, "not asked"),
+        ("seed", {"again": None}, "not checked"),
+        ("resume", {"resumed": Resumed(72, 8, is_anew=True)}, "it started from the beginning"),
+        ("resume", {"resumed": None}, "not checked"),
         ("speed", {"run": Run(records(), None, Measurement())}, "not known"),
         ("memory", {"run": Run(records(), None, Measurement())}, "not seen"),
         ("evaluations", {"seen": seen.seen(records(every=99), "r2")}, "none within 72 samples"),
         ("evaluations", {"seen": seen.seen(records(steps=30, every=15), "r2")}, "has 1"),
         ("quality", {"seen": seen.seen(records(every=99), "r2")}, "no number was found for r2"),
-        ("starts", {"run": Run(), "seen": seen.seen([], "r2")}, "no record"),
+        ("starts", {"run": Run(), "seen": seen.seen([], "r2")}, "no training step"),
     ],
 )
 def test_what_lacks_is_told_with_what_to_do(name, changes, detail):

@@ -48,7 +48,7 @@ def test_what_is_not_confirmed_is_exported_only_by_its_number(tmp_path, monkeypa
     assert out == ""
     assert err == (
         "autotune: no winner yet; --trial 6 names one all the same. "
-        "Possibly 1.9x faster, not confirmed: python -m autotune resume s\n"
+        "Possibly 1.9x faster, not confirmed. To confirm it: python -m autotune resume s\n"
     )
     assert not Path("best.yaml").exists()
 

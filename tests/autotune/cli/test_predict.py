@@ -30,7 +30,7 @@ def test_it_says_for_each_size_what_to_run(run):
     code, out, err = run("s", "--memory", "64MiB,512MiB,8GiB")
     assert (code, err) == (0, "")
     lines = [" ".join(line.split()) for line in out.splitlines()]
-    assert lines[0].startswith("trial 5: 16x1 bf16")
+    assert lines[0].startswith("trial 5: batch 16 bf16")
     assert lines[2] == "64 MiB - - - - not known"
     assert any(line.startswith("64 MiB: not known: micro_batch_size 1 may need") for line in lines)
     assert lines[3].startswith("512 MiB 8 2 16 0.001 ")

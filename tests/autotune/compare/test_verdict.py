@@ -45,11 +45,11 @@ def test_the_fastest_that_keeps_the_quality_is_taken():
     ]
     assert found.sentence.startswith(
         "The fastest precision that keeps 95% of what the baseline gains in bleu_4 on the test split: bf16, "
-        "2.00x the baseline's throughput; bleu_4 0.1601 against 0.1601, "
+        "2.00x as fast as the baseline; bleu_4 0.1601 instead of 0.1601, "
     )
-    assert " of what it gains, 4 seeds of each." in found.sentence
+    assert " of what it gains, 4 seeds each." in found.sentence
     assert found.sentence.endswith(found.standings[0].shown + ".")
-    assert "Faster, and lost: fp16, 2.50x the baseline's throughput: bleu_4 0.1301 against" in found.sentence
+    assert "Faster, and lost: fp16, 2.50x as fast as the baseline: bleu_4 0.1301 instead of" in found.sentence
 
 
 def test_one_seed_of_each_decides_nothing_and_says_how_many_would():
@@ -60,8 +60,8 @@ def test_one_seed_of_each_decides_nothing_and_says_how_many_would():
         Answer.UNDECIDED,
         3,
     )
-    assert "it is not known how far equal runs differ, 1 seed of each" in found.sentence
-    assert found.sentence.endswith("3 seeds of each may decide it: compare --seeds 3.")
+    assert "it is not known how far equal runs differ, 1 seed each" in found.sentence
+    assert found.sentence.endswith("3 seeds each may decide it: compare --seeds 3.")
     noisy = verdict(once, GOAL, Noise(0.01, 20))
     assert noisy.label is None
     assert noisy.standings[0].seeds_needed > 3, "by what equal runs of the search have shown"
@@ -71,7 +71,7 @@ def test_an_undecided_faster_label_blocks_the_verdict():
     unsure = (0.1560, 0.1480, 0.1600, 0.1530)
     found = verdict(runs(baseline=NEAR, bf16=NEAR, fp16=unsure), GOAL)
     assert found.label is None
-    assert found.sentence.startswith("Not decided: whether fp16, 2.50x the baseline's throughput, keeps 95%")
+    assert found.sentence.startswith("Not decided: whether fp16, 2.50x as fast as the baseline, keeps 95%")
     assert "Of what is decided the fastest is bf16, 2.00x" in found.sentence
     needed = found.standings[0].seeds_needed
     assert f"{needed} seeds of each may decide it: compare --seeds {needed}." in found.sentence
@@ -148,7 +148,7 @@ def test_without_test_scores_the_final_quality_counts():
     found = verdict({"baseline": trained("baseline", 2.0, 2.0), "bf16": trained("bf16", 3.0, 3.0)}, goal)
     assert found.label == "baseline"
     assert "keeps 99% of what the baseline gains in val_loss at the end of the training" in found.sentence
-    assert "val_loss 3.0000 against 2.0000" in found.sentence
+    assert "val_loss 3.0000 instead of 2.0000" in found.sentence
 
 
 def test_a_loss_of_the_validation_split_is_judged_by_that_of_the_test_split():
@@ -168,7 +168,7 @@ def test_a_loss_of_the_validation_split_is_judged_by_that_of_the_test_split():
     found = verdict(models, Objective(minimize="val_loss", keep=0.95))
     assert found.label == "bf16"
     assert "keeps 95% of what the baseline gains in loss on the test split: bf16, 2.00x" in found.sentence
-    assert "Faster, and lost: fp16, 2.50x the baseline's throughput: loss 2.5000 against" in found.sentence
+    assert "Faster, and lost: fp16, 2.50x as fast as the baseline: loss 2.5000 instead of" in found.sentence
 
 
 def test_incomplete_trainings_are_not_judged():

@@ -108,7 +108,7 @@ def test_what_to_try_follows_from_the_reasons(make_trial, baseline, space, confi
     ]
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
     ((what, _), *_) = tries([baseline, faster, *confirming([baseline, faster], 1, 1.0)], space)
-    assert what.startswith("budget.repeats 6 in runs/s/space.yaml: more repeats show smaller gains")
+    assert what.startswith("budget.repeats 6 in runs/s/space.yaml: more runs show smaller gains")
 
 
 def test_of_a_space_that_was_tried_out_a_larger_one_is_recommended(make_trial, baseline, space):
@@ -122,7 +122,9 @@ def test_of_what_awaits_its_confirmation_nothing_is_said_but_that(make_trial, ba
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
     history = History([baseline, faster], space)
     assert advice.why_none(history) == "Possibly 3.0x faster, not confirmed"
-    assert advice.possibly(history, "resume s") == "Possibly 3.0x faster, not confirmed: resume s"
+    assert (
+        advice.possibly(history, "resume s") == "Possibly 3.0x faster, not confirmed. To confirm it: resume s"
+    )
     confirm_it = ("time to confirm it", "python -m autotune resume runs/s --time 5m")
     assert tries([baseline, faster], space, plan=SPENT) == [confirm_it]
     barely = [baseline, make_trial(1, 10.4, 0.2, half_width=0.001, x=1)]

@@ -59,16 +59,16 @@ def test_without_a_terminal_it_is_one_line_an_event(begun, console, make_trial, 
             screen.progress(trial, report())
             screen.ended(trial)
         screen.conclude(["Best: none"], {})
-    lost = "cannot win: its quality 0.1000 is below 0.1852, which is to be kept"
+    lost = "ruled out: its quality 0.1000 is below 0.1852, which is to be kept"
     assert [re.sub(r"^\[ 1m \d+s\] ", "", line) for line in capsys.readouterr().out.splitlines()] == [
-        "trial 0 started: 16 fp32 (baseline)",
+        "trial 0 started: batch 16 fp32 (baseline)",
         "trial 0 completed: 20.0 samples/s, bleu_4 0.2000, memory -",
-        "trial 1 started: 16 fp32",
-        "trial 1 failed (oom): 16 fp32: as made",
-        "trial 2 started: repeat of 0: 16 fp32",
+        "trial 1 started: batch 16 fp32",
+        "trial 1 failed (oom): batch 16 fp32: as made",
+        "trial 2 started: baseline's settings, another seed",
         "trial 2 completed: 60.0 samples/s, bleu_4 0.1900, memory -",
-        "trial 3 started: 16 fp32 x 1",
-        f"trial 3 completed: 60.0 samples/s, bleu_4 0.1000, memory -, 3.00x the baseline; {lost}",
+        "trial 3 started: batch 16 fp32 x 1",
+        f"trial 3 completed: 60.0 samples/s, bleu_4 0.1000, memory -, 3.00x as fast as the baseline; {lost}",
         "Best: none",
     ]
 

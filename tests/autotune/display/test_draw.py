@@ -66,9 +66,9 @@ def test_all_that_matters_is_there(make):
     assert " measuring " in text
     assert " 45%" in text
     assert " 3m 05s" in text
-    assert "1,274.3 ± 62.6  0.1523  1.0 GiB 48.09x" in text
+    assert "1,274.3 ± 62.6  0.1523  1.0 GiB  48.09x" in text
     assert "possibly faster, not confirmed" in text
-    assert "baseline: 16 fp32" in text
+    assert "baseline: batch 16 fp32" in text
     assert "failed (oom): MemoryError: it is full" in text
 
 
@@ -89,13 +89,13 @@ def test_no_line_is_wider_than_the_terminal_and_what_matters_is_within_its_heigh
 
 def test_trials_that_have_no_room_are_counted(make):
     drawn = "\n".join(lines(draw.fitted(make(4, 16), 24)))
-    assert "101 16x2 fp32" in drawn
+    assert "101 batch 32 (2 x 16 accumulated)" in drawn
     assert "and 10 more" in drawn
 
 
 def test_words_are_never_torn(make):
     words = "\n".join(lines(draw.fitted(make(40, 2), 50))).split()
-    assert {"channels_last", "workers", "16x2", "0.00028"} <= set(words)
+    assert {"channels_last", "workers", "accumulated)", "0.00028"} <= set(words)
     assert not {"channels_las", "t", "work", "ers"} & set(words)
 
 
@@ -114,10 +114,10 @@ def test_a_confirmed_winner_has_the_factor_and_the_interval_of_its_race(make, ma
     space = make().space
     shown = make(trials=tuple(trials), best=confirm.recommended(History(trials, space)))
     text = "\n".join(lines(draw.fitted(shown, 24)))
-    assert "2 of 40 trials ended, 1 running, 1 race, 6 repeats" in text
+    assert "2 of 40 trials ended, 1 running; also 1 speed comparison, 6 runs" in text
     assert "3.00x" in text
     assert "confirmed: 2.97x to 3.03x" in text
-    assert "repeat of 1: 16 fp32" in text
+    assert "trial 1's settings, another seed" in text
 
 
 def test_before_anything_is_known_it_says_so(make):
@@ -146,7 +146,7 @@ def test_an_interrupted_session_is_not_said_to_run(make):
 def test_who_breaks_a_constraint_says_so_below_its_figures(make, space):
     goal = space.model_copy(update={"objective": Objective(constraints={"rouge_l": ">= 0.2"})})
     text = "\n".join(lines(draw.whole(make(space=goal)), width=100))
-    assert "cannot win: no evaluation has rouge_l" in text
+    assert "ruled out: no evaluation has rouge_l" in text
 
 
 def test_a_loss_and_tokens_are_headed_by_their_own_names(make, make_trial, space):

@@ -18,14 +18,17 @@ def workload():
 
 def test_a_configuration_in_short():
     config = {"micro_batch_size": 16, "accumulation_steps": 2, "precision": "bf16", "num_workers": 2}
-    assert view.knobs(config | {"learning_rate": 1.234e-4}) == "16x2 bf16 workers 2 lr 0.00012"
+    assert (
+        view.knobs(config | {"learning_rate": 1.234e-4})
+        == "batch 32 (2 x 16 accumulated) bf16 workers 2 lr 0.00012"
+    )
     assert view.knobs({"x": True, "y": False, "z": 0}) == "x z 0"
 
 
 def test_who_keeps_no_quality_is_promised_none(make_trial, space):
     free = space.model_copy(update={"objective": Objective(select="same-quality", keep=0)})
     assert view.promise(History([make_trial(0, 1, 1)], free)) == (
-        "Promise: the shortest training, whatever its bleu_4."
+        "Goal: the shortest training, whatever its bleu_4."
     )
 
 
@@ -41,11 +44,14 @@ def test_trials_are_counted_by_how_they_ended(make_trial):
     assert view.counts([]) == "0 trials: none ended"
     running = replace(make_trial(5), outcome=None)
     assert view.counts([*trials, running], "running") == (
-        "5 trials: 1 completed, 1 stopped early, 1 out of memory, 1 failed otherwise, 1 running; 1 repeat"
+        "5 trials: 1 completed, 1 stopped early, 1 out of memory, 1 failed otherwise, 1 running; "
+        "also 1 run with another seed"
     )
-    assert view.counts([*trials, make_trial(6, 1, ablation_of=3)]).endswith("; 1 repeat, 1 ablation step")
+    assert view.counts([*trials, make_trial(6, 1, ablation_of=3)]).endswith(
+        "; also 1 run with another seed, 1 ablation run"
+    )
     steps = [make_trial(number, 1, ablation_of=3) for number in (6, 7)]
-    assert view.counts([trials[0], *steps]) == "1 trial: 1 completed; 2 ablation steps"
+    assert view.counts([trials[0], *steps]) == "1 trial: 1 completed; also 2 ablation runs"
 
 
 def test_out_of_time_says_after_how_many_trials_of_how_many(make_trial):
@@ -67,7 +73,7 @@ def test_what_is_not_confirmed_is_one_line_with_the_command_that_confirms_it(
 ):
     history = History([make_trial(0, 20, 0.16), make_trial(1, 60, 0.155, x=1)], space)
     *before, line = view.summary(history, workload, tmp_path / "s", "resume s --time 20m")
-    assert line == "Possibly 3.0x faster, not confirmed: resume s --time 20m"
+    assert line == "Possibly 3.0x faster, not confirmed. To confirm it: resume s --time 20m"
     assert before == [view.promise(history)]
     assert view.summary(history, workload, tmp_path / "s")[-1] == "Possibly 3.0x faster, not confirmed"
 
@@ -84,9 +90,9 @@ def test_a_gain_that_is_not_known_is_said_to_be_unknown(make_trial, space):
 def test_the_summary_states_the_factor_both_qualities_and_what_to_run(make_trial, space, workload, tmp_path):
     trials = [make_trial(0, 20, 0.16), make_trial(1, 60, 0.155, x=1), make_trial(2, 90, 0.1, x=2)]
     text = "\n".join(view.summary(History(trials, unrepeated(space)), workload, tmp_path / "s"))
-    assert "Best: trial 1" in text
-    assert "3.00x the baseline's throughput (60.0 against 20.0 samples/s)" in text
-    assert "bleu_4 0.1550 against 0.1600" in text
+    assert "Best, not confirmed: trial 1" in text
+    assert "3.00x faster: 60.0 samples/s instead of 20.0" in text
+    assert "bleu_4 0.1550 instead of 0.1600" in text
     assert "Not confirmed: each was measured once, over 20000 samples." in text
     assert f"python -m autotune export {tmp_path / 's'} -o best.yaml" in text
 
@@ -105,10 +111,11 @@ def test_a_baseline_that_stays_says_why_as_the_lines_after_it_do(
     trials += [make_trial(2, 60, 0.1, half_width=0.1, x=2), make_trial(3, failure="oom")]
     trials += confirming(trials, 1, 0.9)
     *_, refuted, sentence = view.summary(History(trials, space), workload, tmp_path)
-    assert refuted.startswith("Trial 1 did not hold in its confirmation: 0.90x")
+    assert refuted.startswith("Trial 1 was not confirmed: measured again, 0.90x")
     assert sentence == (
         "The baseline is the best so far (20.0 ± 0.1 samples/s, bleu_4 0.1900): of 3 other trials, "
-        "1 did not hold when confirmed, 1 ran faster and lost the quality, 1 ran out of memory."
+        "1 looked better, but not when measured again, 1 ran faster and lost the quality, "
+        "1 ran out of memory."
     )
 
 
@@ -123,13 +130,16 @@ def test_a_baseline_that_stays_says_why_as_the_lines_after_it_do(
         ({"target": 0.3}, "bleu_4 0.3 in the least time."),
         (
             {"select": "pareto", "quality": "f1"},
-            "the shortest training that keeps 95% of what the baseline gains in f1, and the front of both.",
+            (
+                "the shortest training that keeps 95% of what the baseline gains in f1, "
+                "and the best trade-offs between speed and quality."
+            ),
         ),
     ],
 )
 def test_what_a_winner_promises(make_trial, space, goal, promise):
     asked = space.model_copy(update={"objective": space.objective.model_copy(update=goal)})
-    assert view.promise(History([make_trial(0, 20, curve=[0.2])], asked)) == f"Promise: {promise}"
+    assert view.promise(History([make_trial(0, 20, curve=[0.2])], asked)) == f"Goal: {promise}"
 
 
 def test_without_a_baseline_there_is_no_result(make_trial, space, workload, tmp_path):
@@ -168,7 +178,7 @@ def test_a_confirmed_winner_is_stated_with_both_trainings_their_times_and_qualit
     text = "\n".join(view.summary(History(trials, space), workload, tmp_path))
     expected = (
         "Confirmed: 3.00x faster (2.97x to 3.03x): 11m 07s of training instead of 33m 20s. "
-        "Final bleu_4 0.2000, baseline 0.2000 (3 and 4 trainings, a seed each): not worse"
+        "Final bleu_4 0.2000, baseline 0.2000 (3 and 4 seeds): not worse"
     )
     assert expected in text
     assert "measured once" not in text
@@ -179,13 +189,13 @@ def test_a_confirmed_winner_is_stated_with_both_trainings_their_times_and_qualit
 
 def test_a_winner_that_does_not_hold_is_named_with_the_reason(confirmed, space, workload, tmp_path):
     text = "\n".join(view.summary(History(confirmed(curve=[0.1]), space), workload, tmp_path))
-    assert "Trial 1 did not hold in its confirmation: bleu_4 0.1000 against 0.2000, 49.8% to 50" in text
+    assert "Trial 1 was not confirmed: bleu_4 0.1000 instead of 0.2000, 49.8% to 50" in text
     assert "The baseline is the best so far" in text
 
 
 def test_a_winner_that_loses_its_race_is_named_too(confirmed, space, workload, tmp_path):
     text = "\n".join(view.summary(History(confirmed(factor=0.9), space), workload, tmp_path))
-    assert "Trial 1 did not hold in its confirmation" in text
+    assert "Trial 1 was not confirmed" in text
 
 
 def test_without_repeats_nothing_is_said_of_them(make_trial, space, workload, tmp_path):
@@ -193,7 +203,7 @@ def test_without_repeats_nothing_is_said_of_them(make_trial, space, workload, tm
     trials = [make_trial(0, 20, 0.16), make_trial(1, 60, 0.155)]
     text = "\n".join(view.summary(History(trials, chosen), workload, tmp_path))
     assert "Not confirmed" in text
-    assert "did not hold" not in text
+    assert "was not confirmed" not in text
 
 
 def test_figures_that_move_and_a_throttled_gpu_are_pointed_out(make_trial, space, workload, tmp_path):
@@ -201,7 +211,7 @@ def test_figures_that_move_and_a_throttled_gpu_are_pointed_out(make_trial, space
     hot = replace(hot, measurement=replace(hot.measurement, telemetry={"gpu_throttled": 0.5}))
     trials = [make_trial(0, 10, 0.2, half_width=0.1), make_trial(1, 12, 0.2, half_width=0.1), hot]
     text = "\n".join(view.summary(History(trials, space), workload, tmp_path))
-    assert "trials 0 and 1 ran the same settings at speeds 20% apart" in text
+    assert "trial 1 ran 20% faster than trial 0 with the same settings" in text
     assert "Slowed down by heat: trials 2." in text
 
 
@@ -227,11 +237,11 @@ def test_others_that_used_the_machine_are_pointed_out(make_trial, told):
     trials = [make_trial(n, 10 + n, 0.2, micro_batch_size=2**n) for n in range(4)]
     assert told([busy(t, 0.04) for t in trials]) == ""
     assert told([trials[0], busy(trials[1], 0.38), busy(trials[2], 0.01), trials[3]]) == (
-        "Others used this machine meanwhile: 38% of its CPUs during trial 1."
+        "Other programs used 38% of this machine's CPUs during trial 1."
     )
     assert told([busy(trials[0], 0.1), trials[1], busy(trials[2], 0.2), busy(trials[3], 0.38, 0.5)]) == (
-        "Others used this machine meanwhile: up to 38% of its CPUs during trials 0, 2, 3 (most in trial 3).\n"
-        "Others used this machine meanwhile: 50% of its GPU during trial 3."
+        "Other programs used up to 38% of this machine's CPUs during trials 0, 2, 3 (most in trial 3).\n"
+        "Other programs used 50% of this machine's GPU during trial 3."
     )
 
 
@@ -239,25 +249,25 @@ def test_a_race_says_what_else_used_the_machine(confirmed, space):
     trials = confirmed()
     (winner, claim) = confirm.confirmed(History(trials, space))
     space = space.model_copy(update={"objective": Objective(target=0.2)})
-    assert "20 rounds side by side, alone on the device, 3 " in view.confirmed(claim, History(trials, space))
+    assert view.confirmed(claim, History(trials, space)).endswith("; 3 seeds)")
     elsewhere = [busy(t, 0.5) if t is winner else t for t in trials]
     told = view.confirmed(claim, History(elsewhere, space))
-    assert "alone on the device" in told, "the claim does not rest on it"
+    assert "other programs" not in told, "the claim does not rest on it"
     behind = claims.race_of(winner.number, History(trials, space))
     seen = [busy(t, 0.38) if t is behind else t for t in trials]
     told = view.confirmed(claim, History(seen, space))
-    assert "20 rounds side by side, while others used 38% of the CPUs, 3 seeds" in told
+    assert told.endswith("; 3 seeds, while other programs used 38% of the CPUs)")
     assert view.company([busy(winner, 0.38, 0.1), busy(winner, 0.2)]) == (
-        "while others used up to 38% of the CPUs and 10% of the GPU"
+        "while other programs used up to 38% of the CPUs and 10% of the GPU"
     )
 
 
 def test_what_a_trial_runs(make_trial):
     repeat = make_trial(4, 10, 0.2, micro_batch_size=8, repeat=confirm.noise_repeat())
-    assert view.name(repeat) == "repeat of 0: 8 fp32"
-    assert view.name(make_trial(4, 10, ablation_of=3)) == "ablation step to 3: 16 fp32"
-    assert view.name(make_trial(4, race=(0, 3))) == "race of 0, 3"
-    assert view.name(make_trial(4, 10, 0.2)) == "16 fp32"
+    assert view.name(repeat) == "baseline's settings, another seed"
+    assert view.name(make_trial(4, 10, ablation_of=3)) == "ablation of trial 3: batch 16 fp32"
+    assert view.name(make_trial(4, race=(0, 3))) == "speed comparison of trials 0, 3"
+    assert view.name(make_trial(4, 10, 0.2)) == "batch 16 fp32"
 
 
 SCORES = {"bleu_4": 0.1234, "rouge_l": 0.2345}
@@ -273,7 +283,7 @@ def told(space):
 def test_a_seed_that_changes_nothing_is_pointed_out(make_trial, figures, told):
     twins = [make_trial(0, 10, 0.2, **figures), make_trial(1, 10, 0.2, **figures, repeat=Repeat(0, 0))]
     assert told(twins) == (
-        "Trials 0 and 1 have different seeds and exactly the same figures: does the workload use its seed?"
+        "Trials 0 and 1 have different seeds and exactly the same figures: does the training use its seed?"
     )
     again = make_trial(2, 10, 0.2, **figures, repeat=Repeat(0, 1))
     assert told([*twins, again]) == told(twins), "once is enough"
@@ -343,10 +353,10 @@ def test_of_a_loss_the_summary_says_what_is_kept_and_that_lower_is_better(
     trials = [make_trial(0, 20, curve=[-2.0]), make_trial(1, 60, curve=[-2.03], x=1)]
     text = "\n".join(view.summary(History(trials, lower), workload, tmp_path / "s"))
     assert (
-        "Promise: the shortest training that keeps 98% of what the baseline gains in val_loss; "
+        "Goal: the shortest training that keeps 98% of what the baseline gains in val_loss; "
         "lower val_loss is better."
     ) in text
-    assert "(60.0 against 20.0 tokens/s), val_loss 2.0300 against 2.0000" in text
+    assert "60.0 tokens/s instead of 20.0, val_loss 2.0300 instead of 2.0000" in text
     assert "over 20000 tokens." in text
 
 
@@ -355,10 +365,10 @@ def test_who_breaks_a_constraint_is_named_with_the_reason(make_trial, space):
     trials = [make_trial(n, 20, 0.16, x=n, scores={"rouge_l": n / 10}) for n in (3, 1, 0)]
     found = view.cautions(History(trials, goal))
     assert "The baseline itself violates a constraint: rouge_l is 0, and must be >= 0.2." in found
-    one = "Constraints keep trial 1 from winning (rouge_l is 0.1, and must be >= 0.2)."
+    one = "Your constraints rule out trial 1 (rouge_l is 0.1, and must be >= 0.2)."
     assert one in found
     more = view.cautions(History([*trials, make_trial(4, 20, 0.16, x=4, scores={"rouge_l": 0.15})], goal))
-    two = "Constraints keep trials 1, 4 from winning (trial 1: rouge_l is 0.1, and must be >= 0.2)."
+    two = "Your constraints rule out trials 1, 4 (trial 1: rouge_l is 0.1, and must be >= 0.2)."
     assert two in more
 
 
@@ -370,10 +380,10 @@ def test_what_is_confirmed_of_a_loss_has_its_own_sign_and_says_how_far_its_runs_
     history = History([*trials, *confirming(trials, 1, curve=[-4.0, -2.01], apart=0.01)], lower)
     (_, claim) = confirm.confirmed(history)
     assert view.final_qualities(claim, history) == (
-        "Final val_loss 2.0100 ± 0.0248, baseline 2.0000 (3 and 4 trainings, a seed each): not worse"
+        "Final val_loss 2.0100 ± 0.0248, baseline 2.0000 (3 and 4 seeds): not worse"
     )
     unsure = replace(claim, kept=None)
-    assert view.final_qualities(unsure, history).endswith("a seed each)"), (
+    assert view.final_qualities(unsure, history).endswith("(3 and 4 seeds)"), (
         "of the same training, only not lost"
     )
 

@@ -40,7 +40,7 @@ def test_the_config_of_a_function_is_its_settings_below_what_was_measured(space,
     assert yaml.safe_load(text) == space.settings(trial.config)
     comments = [line for line in text.splitlines() if line.startswith("#")]
     assert comments[0] == "# trial: 7 of session s"
-    assert comments[1].startswith("# measured: 2.00x the baseline's throughput, ")
+    assert comments[1].startswith("# measured: Not confirmed: 2.00x faster")
     assert sum(line.startswith("# hardware: a GPU") for line in comments) == 1
 
 

@@ -219,7 +219,7 @@ def test_commands_quote_a_session_with_a_space(bare):
 
 
 def test_an_unconfirmed_winner_has_neither_a_star_nor_a_factor(rich):
-    sentence = "Possibly 1.9x faster, not confirmed: resume s --time 20m"
+    sentence = "Possibly 1.9x faster, not confirmed. To confirm it: resume s --time 20m"
     waits = replace(rich.answer, verdict="unconfirmed", is_open=True, sentence=sentence, commands=())
     trials = tuple(replace(row, kind="trial") if row.kind == "winner" else row for row in rich.trials)
     text = page.render(replace(rich, answer=waits, trials=trials, ablation=()))

@@ -245,7 +245,7 @@ def test_a_baseline_that_stays_is_drawn_once(rich):
 
 def test_the_ablation_goes_from_bar_to_bar(rich):
     plot = plots_bars.ablation(rich)
-    gains = trace(plot, "faster by this knob")
+    gains = trace(plot, "faster by this setting")
     reached = rich.answer.baseline.throughput.value
     for begin, length in zip(gains["base"], gains["x"], strict=True):
         assert begin == pytest.approx(reached)
@@ -288,9 +288,9 @@ def test_a_step_that_was_not_measured_says_why(rich):
 def test_a_step_that_slowed_down_is_named_so(rich):
     slower = Step("compile", "off", "default", 60, Figure(70.0), Figure(0.88))
     plot = plots_bars.ablation(replace(rich, ablation=(slower, *rich.ablation)))
-    loss = trace(plot, "slower by this knob")
+    loss = trace(plot, "slower by this setting")
     assert loss["x"][0] < 0
-    assert [mark.label for mark in plot.legend] == ["faster by this knob", "slower by this knob"]
+    assert [mark.label for mark in plot.legend] == ["faster by this setting", "slower by this setting"]
 
 
 # Quality.

@@ -152,8 +152,11 @@ def test_a_session_without_races_has_no_claim(kept):
         "unconfirmed",
         6,
     )
-    assert answer.promise.startswith("Promise: the shortest training that keeps 70% of what the ")
-    assert answer.sentence == f"Possibly 1.9x faster, not confirmed: python -m autotune resume {place}"
+    assert answer.promise.startswith("Goal: the shortest training that keeps 70% of what the ")
+    assert (
+        answer.sentence
+        == f"Possibly 1.9x faster, not confirmed. To confirm it: python -m autotune resume {place}"
+    )
     assert [answer.factor.low, answer.factor.value, answer.factor.high] == pytest.approx(
         [1.117, 1.864, 3.111], 1e-3
     ), "not the 3.45 of the one run that it was chosen for"

@@ -53,7 +53,7 @@ def test_the_factor_and_the_sentence_are_those_of_the_claim(space, workload):
     history = History(confirmed(space), space)
     found, claim = answer(history, workload, HERE), claims.claim(1, history)
     assert found.factor == claim.factor
-    assert found.sentence == f"{view.confirmed(claim, history)}: trial 1, 64x1 bf16 workers 2 lr 0.0001."
+    assert found.sentence == f"{view.confirmed(claim, history)}: trial 1, batch 64 bf16 workers 2 lr 0.0001."
     assert found.commands == ("python -m autotune export runs/s -o best.yaml",)
 
 
@@ -61,7 +61,7 @@ def test_an_unconfirmed_winner_is_neither_recommended_nor_exported(space, worklo
     trials = [trial(space, 0, 10, 0.2), trial(space, 1, 30, 0.2, micro_batch_size=64)]
     found = answer(History(trials, space), workload, HERE, go_on="resume s --time 20m")
     assert (found.verdict, found.is_open, found.best.trial) == ("unconfirmed", True, 1)
-    assert found.sentence == "Possibly 3.0x faster, not confirmed: resume s --time 20m"
+    assert found.sentence == "Possibly 3.0x faster, not confirmed. To confirm it: resume s --time 20m"
     assert found.commands == ()
 
 
@@ -76,7 +76,7 @@ def test_a_single_run_has_the_interval_of_its_steps(unrepeated, workload):
     assert (found.factor.low, found.factor.value, found.factor.high) == pytest.approx(
         (3.0 / apart, 3.0, 3.0 * apart)
     )
-    assert "Not confirmed: each was measured once, over 20000 samples. Measured beside" in found.sentence
+    assert "Not confirmed: each was measured once, over 20000 samples. Other trials" in found.sentence
     assert "Few seeds: bleu_4 of the baseline was measured with 1, trial 1 with 1." in found.cautions
 
 
@@ -241,7 +241,7 @@ def test_refuted_trials_are_named(space, workload):
     trials = confirmed(space, factor=0.9)
     found = answer(History(trials, space), workload, HERE)
     assert found.verdict == "baseline"
-    assert any("Trial 1 did not hold in its confirmation" in line for line in found.cautions)
+    assert any("Trial 1 was not confirmed" in line for line in found.cautions)
 
 
 def test_the_full_training_includes_evaluations_if_their_frequency_is_known(space, workload):

@@ -166,7 +166,9 @@ def test_the_baseline_is_run_twice_before_anything_else(begin):
     assert ran[1].config == ran[0].config == baseline.config
     assert sum(t.kind == "searched" for t in ran) == 3
     assert search.threshold.noise == 0.02
-    assert heard.notes == ["Pilot: the baseline has bleu_4 0.2000 after 200 samples, equal runs 0 apart."]
+    assert heard.notes == [
+        "The baseline reaches bleu_4 0.2000 after 200 samples; runs with different seeds vary by 0."
+    ]
 
 
 def test_if_no_quality_is_asked_for_the_baseline_is_run_once(begin):

@@ -17,9 +17,9 @@ STANDING = Standing(PLAN, samples=1000, loss=0.51234, measurement=SHOWN)
 
 
 def test_the_first_message_names_training_and_promise():
-    line = "training over 4000 samples with trial 4 of session s: 8, promised 100.0 ± 5.0 samples/s"
+    line = "training over 4000 samples with trial 4 of session s: batch 8, measured 100.0 ± 5.0 samples/s"
     assert messages.begun(PLAN) == line
-    assert messages.begun(replace(PLAN, promise=None, samples=None)) == "training to its own end: 8"
+    assert messages.begun(replace(PLAN, promise=None, samples=None)) == "training to its own end: batch 8"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_an_end_says_why():
 def test_other_programs_use_is_reported():
     busy = replace(SHOWN, telemetry={"others_cpu_percent": 176.0, "allowed_cpus": 2.0, "gpu_throttled": 0.5})
     assert messages.meanwhile(busy) == [
-        "others used 88% of the CPUs",
+        "other programs used 88% of the CPUs",
         "the GPU was slowed down for its heat or its power",
     ]
     assert messages.meanwhile(SHOWN) == []

@@ -52,7 +52,7 @@ def test_the_panel_shows_the_latest_status(terminal, monkeypatch):
         for samples in (1000, 2000):
             shows.stands(replace(EARLY, samples=samples))
         wait_for(lambda: any("2,000 of 4,000 samples" in line for line in shown(terminal)))
-        assert shown(terminal)[:2] == ["it has begun", "training 8"]
+        assert shown(terminal)[:2] == ["it has begun", "training batch 8"]
     assert shown(terminal) == ["it has begun"]
 
 
@@ -111,7 +111,7 @@ def lines(standing, width=80, height=1000):
 
 def test_all_that_matters_is_there():
     drawn = lines(STANDING)
-    assert drawn[0] == "training 8"
+    assert drawn[0] == "training batch 8"
     assert drawn[1] == "trial 4 of session s, on some CPU"
     assert drawn[2].startswith("training    ━━━")
     assert drawn[2].endswith(" 75% 12m 05s")
@@ -131,7 +131,7 @@ def test_all_that_matters_is_there():
 
 def test_a_training_that_has_just_begun_shows_no_figures():
     assert lines(Standing(replace(PLAN, promise=None, samples=None)), width=40) == [
-        "training 8",
+        "training batch 8",
         "on some CPU",
         "start                                 0s",
         "0 samples",
@@ -158,7 +158,7 @@ def test_every_gpu_has_its_line():
 
 def test_changed_settings_replace_planned_ones():
     halved = replace(PLAN, changes={"micro_batch_size": 4, "accumulation_steps": 2})
-    assert lines(replace(STANDING, plan=halved))[0] == "training 4x2"
+    assert lines(replace(STANDING, plan=halved))[0] == "training batch 8 (2 x 4 accumulated)"
 
 
 @pytest.mark.parametrize(

@@ -227,4 +227,4 @@ def test_fewer_evaluations_win_and_are_confirmed_if_the_speed_has_them(make_tria
     fewer = confirmed(133.0, 0.005)
     assert claims.claim(1, fewer).factor.low > 1.2
     alike = confirmed(101.0, 0.0099)
-    assert "not certain" in claims.claim(1, alike).why_not
+    assert "no certain gain" in claims.claim(1, alike).why_not

@@ -136,7 +136,7 @@ def test_seeds_are_run_one_by_one_until_the_answer_is_clear(trials, space, play)
 def test_a_finalist_that_does_not_hold_gives_way_to_the_runner_up(trials, space, play):
     played = play(trials, space, WON, {3: POOR})
     assert steps(played)[:3] == [(0, 3), 3, (0, 2)]
-    assert claims.claim(3, History(played, space)).why_not.endswith(": lost")
+    assert claims.claim(3, History(played, space)).why_not.endswith(": worse")
     assert confirm.recommended(History(played, space))[0].number == 2
     assert [t.number for t, _ in confirm.refuted(History(played, space))] == [3]
 

@@ -220,7 +220,8 @@ def test_the_samples_of_a_trial_are_those_after_which_the_baseline_had_learnt(ma
 def test_what_the_pilot_has_found_is_said_in_words(runs, space):
     text = pilot.describe(History(runs(apart=0.01, chance=0.1), space))
     assert text == (
-        "Pilot: the baseline has bleu_4 0.2010 (chance 0.1000) after 400 samples, equal runs 0.0014 apart."
+        "The baseline reaches bleu_4 0.2010 (chance 0.1000) after 400 samples; "
+        "runs with different seeds vary by 0.0014."
     )
 
 
@@ -228,8 +229,8 @@ def test_what_cannot_be_compared_is_said_with_what_would_help(runs, space):
     text = pilot.describe(History(runs(collapsed=True), space))
     assert text == (
         "Quality cannot be compared yet: after 400 samples the baseline gives the same answer to every input "
-        "(bleu_4 0.2000). The search continues with a promise that needs no comparison: the same training, "
-        "only faster. To compare it, try --samples 1600 or more, or --samples auto."
+        "(bleu_4 0.2000). The search goes on with settings that leave the training the same and "
+        "only make it faster. To compare it, try --samples 1600 or more, or --samples auto."
     )
     front = pilot.describe(History(runs(collapsed=True), asked(space, select="pareto")))
     assert "The search goes on" not in front
@@ -241,7 +242,7 @@ def test_of_a_loss_the_pilot_speaks_with_its_own_sign(runs, space):
     losses = runs(curve=[-4.0, -3.0, -2.5, -2.0])
     given = {"quality": "val_loss", "minimize": "val_loss", "keep": 0.98}
     ours = asked(space, **given).model_copy(update={"unit": "tokens"})
-    said = "Pilot: the baseline has val_loss 2.0000 after 400 tokens"
+    said = "The baseline reaches val_loss 2.0000 after 400 tokens"
     assert pilot.describe(History(losses, ours)).startswith(said)
     assert pilot.pilot(History(losses, ours)).start == -4.0, "of a loss, its first evaluation"
     luck = pilot.describe(History(runs(0.01, curve=[-4.0, -3.0, -2.5, -2.0], chance=-2.01), ours))

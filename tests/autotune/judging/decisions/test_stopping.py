@@ -150,7 +150,7 @@ def test_of_a_front_a_slower_trial_goes_on_as_long_as_its_quality_may_make_up_fo
 def test_a_trial_that_trains_longer_than_the_best_took_to_the_target_is_stopped():
     threshold = Threshold(rivals=(SOONER,), drift=0.1)
     assert why_stop(measure(10.0, samples=360), threshold) is None, "36 s: within the drift"
-    reason = "has trained for 37 s; trial 3 reached the target in 30 s"
+    reason = "not at the target after 37 s; trial 3 reached it in 30 s"
     assert why_stop(measure(10.0, samples=370), threshold) == reason
     assert why_stop(measure(None, samples=370), threshold) is None
 

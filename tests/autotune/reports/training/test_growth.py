@@ -55,7 +55,7 @@ def test_a_process_with_few_points_has_no_growth():
 @pytest.mark.parametrize(
     ("slope", "full", "told"),
     [
-        (Slope(-1.0, -2.0, 1.0), None, "no growth that is sure"),
+        (Slope(-1.0, -2.0, 1.0), None, "no certain growth"),
         (
             Slope(2000.0, 1800.0, 2200.0),
             Full(4000.4, 3900.0, 4100.0),

@@ -39,7 +39,7 @@ def test_it_begins_with_the_verdict_and_all_sections_are_filled(whole):
     assert all(len(words_of(whole.texts[name])) > 100 for name in sections)
     said = words_of(whole.texts["answer"])
     for part in (
-        "✓ Held The training has kept",
+        "✓ As promised The training is as good as",
         "Completed after 2,000 of 2,000",
         "16.0 ± 0.416.0 ± 0.0held",
     ):
@@ -67,8 +67,11 @@ def test_every_plot_has_its_figures_in_words_and_in_a_table(whole):
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (Answer.BROKEN, "✗ Did not hold The training has not kept what session iu promised of trial 11."),
-        (Answer.UNDECIDED, "≈ Not decided The training has not shown whether it keeps what session iu"),
+        (
+            Answer.BROKEN,
+            "✗ Not as promised The training is not as good as what session iu measured for trial 11.",
+        ),
+        (Answer.UNDECIDED, "≈ Not decided yet The training is not clearly as good as what session iu"),
     ],
 )
 def test_the_verdict_is_distinguishable_without_colour(found, answer, said):
@@ -78,7 +81,7 @@ def test_the_verdict_is_distinguishable_without_colour(found, answer, said):
 
 def test_figures_are_shown_without_a_promise(found):
     told = words_of(Page(page.render(replace(found, promised=None))).texts["answer"])
-    assert "Nothing was promised" in told
+    assert "Nothing to compare with" in told
     assert "Promised and found" not in told
     assert "16.0 ± 0.0" in told
 
@@ -89,9 +92,9 @@ SLOWER = Happened(2.0, 800, 90.0, Kind.DRIFT, "12% slower since 800 samples; lik
 def test_a_terminal_gets_a_line_for_every_figure_and_possible_reasons(found):
     told = replace(found, events=(*found.events, SLOWER))
     assert wording.printed(told) == [
-        "Held: what session iu promised of trial 11",
+        "As promised: what session iu measured for trial 11",
         *(f"- {one.what}: held: {one.text}" for one in found.promised.kept),
-        f"- seen meanwhile: {SLOWER.text}",
+        f"- during the training: {SLOWER.text}",
     ]
     assert wording.printed(replace(told, promised=None)) == []
 
@@ -109,9 +112,9 @@ def test_an_evaluations_other_figures_are_not_scores(found):
 
 def test_the_verdict_comes_with_what_slowed_it_down(found, whole):
     told = replace(found, events=(*found.events, SLOWER))
-    assert "Seen meanwhile 12% slower" in words_of(Page(page.render(told)).texts["answer"])
+    assert "During the training 12% slower" in words_of(Page(page.render(told)).texts["answer"])
     assert "- 12% slower since 800 samples" in markdown.render(told)
-    assert "Seen meanwhile" not in whole.texts["answer"]
+    assert "During the training" not in whole.texts["answer"]
 
 
 def test_missing_figures_say_how_to_update_the_report(found):

@@ -118,7 +118,7 @@ def test_growth_of_memory_is_shown(killed):
     found = read.read(killed.root)
     assert found.growth[0].slope.per_sample == pytest.approx(2**20)
     assert dict(wording.figures(found))["use of the host's memory"].startswith("1000 MiB more for every 1000")
-    assert dict(wording.figures(found))["use of the GPU's memory"] == "no growth that is sure"
+    assert dict(wording.figures(found))["use of the GPU's memory"] == "no certain growth"
 
 
 def test_a_training_resumed_on_another_device_is_not_compared_with_the_old_speed(killed):
@@ -136,16 +136,16 @@ def test_other_programs_use_is_averaged_over_all_attempts(ended):
 
     lines = ended.telemetry_file.read_text().splitlines()
     ended.telemetry_file.write_text("\n".join(map(busy, lines)) + "\n")
-    assert "others used" in markdown.render(read.read(ended.root))
+    assert "other programs used" in markdown.render(read.read(ended.root))
 
 
 def test_other_programs_use_is_shown_while_it_runs(killed):
-    assert "others used" not in markdown.render(read.read(killed.root))
+    assert "other programs used" not in markdown.render(read.read(killed.root))
     lines = killed.telemetry_file.read_text().replace(
         '"others_cpu_percent": 12.0', '"others_cpu_percent": 200.0'
     )
     killed.telemetry_file.write_text(lines)
-    assert "- others used 50% of the CPUs" in markdown.render(read.read(killed.root))
+    assert "- other programs used 50% of the CPUs" in markdown.render(read.read(killed.root))
 
 
 def test_a_running_training_is_not_disturbed(killed):
@@ -194,7 +194,7 @@ def test_a_training_without_records_says_so(killed):
     assert (found.seconds, found.attempts, found.begun, found.curves.speed) == (0.0, 0, None, ())
     assert [one.found for one in found.promised.kept] == [None] * 3
     assert found.promised.answer is Answer.UNDECIDED
-    assert "There is nothing yet to compare with what session iu promised" in markdown.render(found)
+    assert "There is nothing yet to compare with what session iu measured" in markdown.render(found)
     assert "No speed is known yet" in page.render(found)
 
 
