@@ -141,7 +141,7 @@ def test_its_report_can_be_asked_for_in_other_formats(tmp_path, capsys):
     assert (found["state"], found["promised"]) == ("ended", None)
     assert found["measured"]["samples"] >= 600  # it may take another step before it is told to stop
     assert main(["report", str(tmp_path / "t"), "--format", "md"]) == 0
-    assert "Nothing was promised" in (tmp_path / "t" / "report.md").read_text()
+    assert "Nothing to compare with" in (tmp_path / "t" / "report.md").read_text()
     assert main(["report", str(tmp_path / "t"), "--price-per-hour", "2"]) == 2
     assert "go with a session" in capsys.readouterr().err
 

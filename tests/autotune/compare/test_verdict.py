@@ -74,7 +74,7 @@ def test_an_undecided_faster_label_blocks_the_verdict():
     assert found.sentence.startswith("Not decided: whether fp16, 2.50x as fast as the baseline, keeps 95%")
     assert "Of what is decided the fastest is bf16, 2.00x" in found.sentence
     needed = found.standings[0].seeds_needed
-    assert f"{needed} seeds of each may decide it: compare --seeds {needed}." in found.sentence
+    assert f"{needed} seeds each may decide it: compare --seeds {needed}." in found.sentence
 
 
 def test_the_baseline_stays_if_every_faster_label_has_lost():
