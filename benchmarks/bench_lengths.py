@@ -35,9 +35,9 @@ from autotune.core.measurement import Evaluation, Measurement, Schedule, Slice, 
 from autotune.core.settings import LEARNING_RATE, LENGTH, MICRO_BATCH, Config, settings_key
 from autotune.core.trial import Outcome, Status, Trial, TrialKind
 from autotune.judging.decisions import confirm, objective, planning, racing, stopping
-from autotune.search import heuristics
-from autotune.search.ports import Environment, SearchOptions, Silent
-from autotune.search.search import Search
+from autotune.searcher import heuristics
+from autotune.searcher.ports import Environment, SearchOptions, Silent
+from autotune.searcher.search import Search
 from autotune.space import spaces
 from autotune.space.space import Space
 

@@ -24,11 +24,11 @@ from autotune.core.trial import Trial
 from autotune.display.console import Picture
 from autotune.display.snapshot import RUNNING, Snapshot
 from autotune.engines import engine
-from autotune.search.search import Search
+from autotune.searcher.search import Search
 from autotune.space import spaces
 from autotune.storage import studies
-from autotune.storage.store import Options, Session
-from autotune.storage.study_file import Plan
+from autotune.storage.store import Options, StoredSession
+from autotune.storage.study_file import SearchPlan
 from autotune.system import scratch
 from autotune.system.telemetry import hardware
 from autotune.trackers import ray_callback
@@ -118,9 +118,9 @@ def run(trials: int, every: int, wandb: str) -> None:
     space = spaces.complete(spaces.parse(_SPACE, "here"), "here")
     print(_HEADING, flush=True)
     with tempfile.TemporaryDirectory() as directory, scratch.private() as place:
-        session = Session.create(Path(directory, "s"), space, Options(wandb=wandb), {})
+        session = StoredSession.create(Path(directory, "s"), space, Options(wandb=wandb), {})
         study = studies.open_study(session.study_file, space)
-        plan, machine = Plan(trials, None), hardware()
+        plan, machine = SearchPlan(trials, None), hardware()
         studies.set_plan(study, plan)
         begun = Snapshot(session.name, machine.description, RUNNING, space, plan, (), (), (), None, None)
         with Watch(begun, every, session.root) as watch:

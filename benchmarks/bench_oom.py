@@ -26,8 +26,8 @@ from autotune.core.rejected_suggestion import RejectedFor
 from autotune.core.trial import Failure, Outcome, Status, Trial
 from autotune.memory import memory_needs
 from autotune.memory.feasibility import MemoryModel
-from autotune.search.ports import SearchOptions, Silent
-from autotune.search.search import Search
+from autotune.searcher.ports import SearchOptions, Silent
+from autotune.searcher.search import Search
 from autotune.space import spaces
 from autotune.space.space import Space
 from autotune.storage import studies

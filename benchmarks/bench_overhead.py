@@ -22,13 +22,13 @@ import optuna
 from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.trial import Outcome, Status
 from autotune.engines import engine
-from autotune.search.ports import Silent
-from autotune.search.search import Search
+from autotune.searcher.ports import Silent
+from autotune.searcher.search import Search
 from autotune.sessions import prepare
 from autotune.space import builtin, spaces
 from autotune.storage import studies, study_file
 from autotune.storage.records import read_records
-from autotune.storage.store import Options, Session
+from autotune.storage.store import Options, StoredSession
 from autotune.storage.trial_dir import TrialDir
 from autotune.system import scratch
 from autotune.system.nvml import Gpu
@@ -52,9 +52,9 @@ def gaps(trials: int) -> tuple[dict[str, list[float]], float]:
     space = spaces.complete(spaces.parse(_SPACE, "here"), "here")
     machine = hardware()
     with tempfile.TemporaryDirectory() as directory, scratch.private() as place:
-        session = Session.create(Path(directory, "s"), space, Options(wandb="off"), {})
+        session = StoredSession.create(Path(directory, "s"), space, Options(wandb="off"), {})
         study = studies.open_study(session.study_file, space)
-        studies.set_plan(study, study_file.Plan(trials, None))
+        studies.set_plan(study, study_file.SearchPlan(trials, None))
         search = Search(space, study, Silent())
         setup = Setup(session, space, registry.load(space.workload), machine)
         engine.run(search, setup, place.guardian)

@@ -50,7 +50,7 @@ from autotune.trackers.tracker import Context
 from autotune.trials import alone
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 from autotune.workloads import registry
 from r2gen import train
 
@@ -167,7 +167,7 @@ class _Trackers:
         self._callback.log_trial_start(self._trial)
         return self
 
-    def __call__(self, report: Report) -> None:
+    def __call__(self, report: TrialReport) -> None:
         self._callback.log_trial_result(1, self._trial, report.to_dict())
 
     def __exit__(self, *error: Any) -> None:

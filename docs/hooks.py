@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import r2gen
-from autotune.core.settings import COMMON, Known, Result
+from autotune.core.settings import COMMON, KnownSetting, Result
 from autotune.space import schema
 from autotune.workloads import registry
 from autotune.workloads.command.spec import Spec
@@ -143,13 +143,13 @@ def known_settings(workload: str | None = None) -> str:
     return "\n".join([heading, "| --- | --- | --- | --- | --- |", *map(_known, own.values())])
 
 
-def _own(workload: str) -> Mapping[str, Known]:
+def _own(workload: str) -> Mapping[str, KnownSetting]:
     """What is known of a workload's settings, and not of others', or better."""
     known = registry.known_settings(workload).by_name
     return {name: one for name, one in known.items() if COMMON.by_name.get(name) != one}
 
 
-def _known(known: Known) -> str:
+def _known(known: KnownSetting) -> str:
     speed = "yes" if known.moves_speed else "no"
     cells = (speed, _RESULT[known.moves_result], known.moves_memory, known.about)
     return f"| `{known.name}` | {' | '.join(cells)} |"

@@ -15,7 +15,7 @@ from autotune.storage.store import Options
 from autotune.workloads import registry
 
 if TYPE_CHECKING:
-    from autotune.trials.setup import Training
+    from autotune.trials.setup import TrainingSetup
     from lab.replay.table import Table
 
 
@@ -80,20 +80,20 @@ def _say(line: str) -> None:
 
 def _training(
     space: str, model: str | None, baseline: Path | None, data: Path | None, limits: Options
-) -> tuple["Training", list[str]]:
+) -> tuple["TrainingSetup", list[str]]:
     """Returns the training that a table's runs belong to, and notes for the user."""
     from autotune.sessions import gpus, prepare  # noqa: PLC0415 - as above
-    from autotune.trials.setup import Training  # noqa: PLC0415
+    from autotune.trials.setup import TrainingSetup  # noqa: PLC0415
 
     here, source = gpus.usable(None), builtin.space_file(space)
     asked = prepare.read_space(source, {})
     workload = registry.load(asked.workload)
     given = prepare.settings(workload, asked, model, baseline, data)
     chosen, notes = prepare.complete(asked, given, workload, here.machine, str(source))
-    return Training(chosen, workload, here.hardware, limits), [*here.notes, *notes]
+    return TrainingSetup(chosen, workload, here.hardware, limits), [*here.notes, *notes]
 
 
-def _table(file: Path, training: "Training", memory_limit: str | None) -> "Table":
+def _table(file: Path, training: "TrainingSetup", memory_limit: str | None) -> "Table":
     """Opens the table in `file`, or creates it; raises InputError if it is of another grid."""
     from autotune.sessions import prepare  # noqa: PLC0415 - as above
     from lab.replay import table  # noqa: PLC0415
@@ -118,7 +118,7 @@ def _require_file(file: Path) -> None:
         raise InputError(f"table {file}: must be a file, and is a directory")
 
 
-def _facts(training: "Training") -> dict[str, str | int]:
+def _facts(training: "TrainingSetup") -> dict[str, str | int]:
     """Returns the provenance of a table's figures."""
     hardware, workload = training.hardware, training.workload
     return {

@@ -24,10 +24,10 @@ from autotune.display import console, draw, snapshot, words
 from autotune.export import formats, winner
 from autotune.judging.decisions.history import History
 from autotune.reports import page, read
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 from autotune.trackers import overview
 from autotune.trials.progress import Phase, Progress
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 from autotune.workloads import registry
 
 Thing = tuple[str, int]
@@ -65,7 +65,10 @@ def contradictions(told: Iterable[Told]) -> dict[Thing, dict[str, list[str]]]:
 def told(place: Path) -> Iterator[Told]:
     """All that every surface says of the session in `place`."""
     written = json.loads(_said(reporting.report, place, "json", Path("-"), 1))
-    best, history = written["answer"]["best"]["trial"], snapshot.take(Session.open(place), place).history
+    best, history = (
+        written["answer"]["best"]["trial"],
+        snapshot.take(StoredSession.open(place), place).history,
+    )
     yield from _of_status(_said(status.status, place))
     yield from _of_json(json.loads(_said(status.status, place, as_json=True)))
     yield from _of_report(written)
@@ -236,22 +239,22 @@ def _of_tracker(history: History) -> Iterator[Told]:
         yield from _exactly("W&B table", figures["trial"], figures, is_repeat=is_repeat)
 
 
-def _reported(place: Path) -> Iterator[tuple[Trial, Report]]:
+def _reported(place: Path) -> Iterator[tuple[Trial, TrialReport]]:
     """The trials that have not ended, with what their supervisors report of the records so far."""
-    session = Session.open(place)
+    session = StoredSession.open(place)
     study, space = session.study(), session.space()
     for trial in study.trials:
         if trial.outcome is None:
             progress = Progress(space.metric_of(trial.config), space.settings(trial.config))
             for record in session.records_of(trial):
                 progress.count(record)
-            yield trial, Report(trial.number, Phase.TRAINING, 9.0, progress.live_measurement())
+            yield trial, TrialReport(trial.number, Phase.TRAINING, 9.0, progress.live_measurement())
 
 
 def _of_live(place: Path) -> Iterator[Told]:
     """The picture that a search draws, once it knows the same trials."""
-    shown = snapshot.take(Session.open(place), place)
-    screen = console.Lines(Console(), shown)
+    shown = snapshot.take(StoredSession.open(place), place)
+    screen = console.LineScreen(Console(), shown)
     screen.known(shown.trials)
     for trial, reported in _reported(place):
         screen.started(trial)
@@ -263,10 +266,10 @@ def _of_live(place: Path) -> Iterator[Told]:
 
 def _of_log(place: Path, history: History) -> Iterator[Told]:
     """The lines, and the events, of trials that end, once all others are known."""
-    begun = snapshot.take(Session.open(place), place)
+    begun = snapshot.take(StoredSession.open(place), place)
     repeats = {trial.number for trial in history.trials if trial.repeat}
     out = Console(width=200, file=StringIO())
-    lines, written = console.Lines(out, begun), console.Events(out, begun)
+    lines, written = console.LineScreen(out, begun), console.Events(out, begun)
     for screen in (lines, written):
         screen.known(history.trials)
     for trial, reported in _reported(place):

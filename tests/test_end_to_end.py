@@ -10,7 +10,7 @@ import yaml
 from autotune.compare import results
 from autotune.core.trial import Status
 from autotune.storage import study_file
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 from r2gen import config as trainer
 from r2gen import synthetic
 from r2gen.compared import entries
@@ -133,7 +133,7 @@ def test_precisions_are_compared_by_the_reports_that_their_models_write(searched
     done = autotune(root, "compare", "s", "--precisions", "bf16", PATH=WITHOUT_JAVA)
     assert done.returncode == 0, done.stdout + done.stderr
     studies = json.loads(next((root / "data").glob("*/annotation.json")).read_text())["test"]
-    session = Session(root / "s")
+    session = StoredSession(root / "s")
     found = results.first(results.runs(session.comparison.root))
     assert list(found) == ["baseline", "bf16"]
     for label, model in found.items():

@@ -18,7 +18,7 @@ from autotune.storage.trial_dir import TrialDir
 from autotune.system.telemetry import hardware
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.setup import Training
+from autotune.trials.setup import TrainingSetup
 from autotune.workloads import registry
 from tests import forked
 from tests.endings import ENDED
@@ -118,7 +118,7 @@ def one_trial(file, samples, place, **config):
     shorter = {"samples_per_trial": samples, "evaluations_per_trial": 2}
     space = space.model_copy(update={"budget": space.budget.model_copy(update=shorter)})
     workload = registry.load(registry.located(space.workload, file.parent))
-    training = Training(space, workload, replace(hardware(), gpus=()), Options())
+    training = TrainingSetup(space, workload, replace(hardware(), gpus=()), Options())
     running = Attempt(training.order(space.baseline_config | config, TrialDir(place)), ForkServer([]))
     while (report := running.step(1.0)).outcome is None:
         pass

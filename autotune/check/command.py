@@ -23,8 +23,8 @@ from autotune.storage.store import Options
 from autotune.system import scratch, temp_dirs
 from autotune.system.telemetry import Hardware
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.reported import Report
-from autotune.trials.setup import Training
+from autotune.trials.reported import TrialReport
+from autotune.trials.setup import TrainingSetup
 
 EXIT_FAILED = 1
 _FIRST_SHARE, _SECOND_SHARE = 0.5, 0.9  # of the time: deadlines of the first and second run
@@ -52,7 +52,7 @@ def main(request: SearchRequest, most: str) -> int:
         _ended_by_sigterm(),
         temp_dirs.directory(".check-", Path.cwd()) as root,
     ):
-        training = Training(space, workload, here.hardware, options)
+        training = TrainingSetup(space, workload, here.hardware, options)
         asked = Runs(training, root, ForkServer(workload.preload))
         checked = _check(asked, console, most_s, slots(here.hardware, options))
     console.print(table(findings(checked)))
@@ -116,7 +116,7 @@ class _Enough:
         self._seen = 0
         self._has_gone_on = False
 
-    def __call__(self, report: Report) -> bool:
+    def __call__(self, report: TrialReport) -> bool:
         for record in report.records:
             self._seen += self._quality in record and record["samples"] > 0
             self._has_gone_on = self._quality not in record
@@ -130,7 +130,7 @@ def _is_known(throughput: Throughput | None) -> bool:
     return throughput is not None and half is not None and half <= _KNOWN_SHARE * throughput.samples_per_s
 
 
-def _has_records(report: Report) -> bool:
+def _has_records(report: TrialReport) -> bool:
     return bool(report.records)
 
 

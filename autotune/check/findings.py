@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autotune.check.runs import Run
-from autotune.check.seen import Likeness, Resumed, Seen
+from autotune.check.seen import Likeness, ObservedRun, Resumed
 from autotune.core import units
 from autotune.core.settings import SEED
 from autotune.core.trial import Status
@@ -24,7 +24,7 @@ class Checked:
 
     space: Space
     run: Run
-    seen: Seen
+    seen: ObservedRun
     slots: int
     again: Likeness | None = None  # of the first run and one with the same seed
     other: Likeness | None = None  # of the first run and one with another seed
@@ -56,7 +56,7 @@ def findings(checked: Checked) -> Iterator[Capability]:
         yield _length(checked)
 
 
-def _longer(seen: Seen) -> str:
+def _longer(seen: ObservedRun) -> str:
     """Returns advice on a time limit for all runs, estimated from the first."""
     rate = seen.samples / seen.seconds if seen.seconds else 0.0
     if not (seen.every and rate and seen.start_s is not None):
@@ -76,7 +76,7 @@ def _start(checked: Checked) -> Capability:
     return Capability("starts", True, f"training was under way after {seconds(seen.start_s)}")
 
 
-def _steps(seen: Seen, space: Space) -> Capability:
+def _steps(seen: ObservedRun, space: Space) -> Capability:
     size = f", {seen.step_samples} {space.unit} each" if seen.step_samples else ""
     counted = f"{seen.steps} in {seconds(seen.seconds)}{size}"
     return Capability("steps", True, "; ".join([counted, *seen.notes]))

@@ -13,8 +13,8 @@ from autotune.storage.trial_dir import TrialDir
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order
-from autotune.trials.reported import Report
-from autotune.trials.setup import Training
+from autotune.trials.reported import TrialReport
+from autotune.trials.setup import TrainingSetup
 
 _POLL_S = 0.2
 _LINES = 20
@@ -38,7 +38,7 @@ class Run:
 class Runs:
     """Runs the baseline of a `training` in directories below `root`, forked from `server`."""
 
-    training: Training
+    training: TrainingSetup
     root: Path
     server: ForkServer
 
@@ -48,7 +48,7 @@ class Runs:
         order = self.training.order(self.training.space.baseline_config, place, seed=seed)
         return replace(order, keep_work=True)
 
-    def run(self, order: Order, is_enough: Callable[[Report], bool], until_s: float) -> Run:
+    def run(self, order: Order, is_enough: Callable[[TrialReport], bool], until_s: float) -> Run:
         """Runs an order until `is_enough` is True for a report, or until `until_s` on the monotonic clock."""
         attempt, outcome = Attempt(order, self.server), None
         try:

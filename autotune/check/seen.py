@@ -14,7 +14,7 @@ Records = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedRun:
     """Figures of a run's first attempt; None if unknown."""
 
     start_s: float | None  # until the first record
@@ -29,7 +29,7 @@ class Seen:
     notes: tuple[str, ...] = ()  # doubts about the records
 
 
-def seen(records: Records, quality: str) -> Seen:
+def seen(records: Records, quality: str) -> ObservedRun:
     """Returns the figures of `records`; those with a `quality`, in the user's sign, are evaluations."""
     mark, own = _first_attempt(records)
     evaluations = [r for r in own if quality in r]
@@ -38,7 +38,7 @@ def seen(records: Records, quality: str) -> Seen:
     seconds = own[-1]["at_s"] - own[0]["at_s"] if own else 0.0
     at = [0, *(r["samples"] for r in evaluations)]
     gaps = [b - a for a, b in itertools.pairwise(at) if b > a]
-    return Seen(
+    return ObservedRun(
         start_s=own[0]["at_s"] - mark["clock_s"] if own and mark else None,
         steps=len(own) - len(evaluations),
         step_samples=statistics.mode(steps) if steps else None,

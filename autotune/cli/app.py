@@ -9,13 +9,13 @@ import typer
 from autotune.cli.options import (
     Goal,
     Json,
-    Length,
+    LengthOptions,
     Models,
-    Output,
+    OutputOptions,
     Priced,
     Probed,
-    Running,
     Trained,
+    TrialOptions,
     Tuned,
     grouped,
 )
@@ -65,7 +65,12 @@ def check(
 @app.command()
 @grouped
 def search(  # noqa: PLR0917 - the groups of its options
-    tuned: Tuned, probed: Probed, output: Output, length: Length, goal: Goal, running: Running
+    tuned: Tuned,
+    probed: Probed,
+    output: OutputOptions,
+    length: LengthOptions,
+    goal: Goal,
+    running: TrialOptions,
 ) -> int:
     """Search for the fastest settings. Example: autotune search --time 1h -- python train.py --lr 3e-4"""
     from autotune.sessions import start  # noqa: PLC0415 - queries the machine, which `status` does not

@@ -11,7 +11,7 @@ from rich.text import Text
 from autotune.cli.options import Models
 from autotune.compare import compare as comparing
 from autotune.compare import results
-from autotune.compare.compare import Comparison, Contender, Length, Terms
+from autotune.compare.compare import Comparison, Contender, ModelLength, Terms
 from autotune.compare.verdict import search_noise, verdict
 from autotune.core.errors import InputError, printable
 from autotune.core.settings import PRECISION, PRECISIONS
@@ -26,9 +26,9 @@ from autotune.space import configurations
 from autotune.space.machine import Machine, why_not
 from autotune.space.space import Space
 from autotune.storage import provenance
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 from autotune.system.telemetry import Hardware
-from autotune.trials.setup import Training
+from autotune.trials.setup import TrainingSetup
 from autotune.workloads import registry
 from autotune.workloads.base import Workload
 
@@ -41,7 +41,7 @@ def compare(session: Path, asked: Models) -> int:
 
     Returns the exit code: 1 if a model could not be trained or scored.
     """
-    opened = Session.open(session)
+    opened = StoredSession.open(session)
     given = opened.space()
     workload = registry.load(given.workload)
     with opened.lock():
@@ -58,7 +58,7 @@ def compare(session: Path, asked: Models) -> int:
             _say(note)
         for contender in models:
             workload.complete(space.settings(contender.config))
-        training = Training(space, workload, here, opened.options())
+        training = TrainingSetup(space, workload, here, opened.options())
         running = Comparison(opened, training, history.trials, terms=terms, say=_say)
         known = results.runs(opened.comparison.root)
         running.keep_only(comparing.contenders(history, PRECISIONS, max(asked.seeds, results.seeds(known))))
@@ -75,15 +75,15 @@ def compare(session: Path, asked: Models) -> int:
     return EXIT_MODEL_FAILED if failed else 0
 
 
-def _length(asked: Models, space: Space, workload: Workload, known: Length | None) -> Length:
+def _length(asked: Models, space: Space, workload: Workload, known: ModelLength | None) -> ModelLength:
     """Returns the length of each model's training, by default that of the `known` models, or of a trial.
 
     Raises InputError if it is given in epochs of unknown size.
     """
     if asked.epochs_per_model is None:
         if asked.samples_per_model is not None:
-            return Length(asked.samples_per_model)
-        return known or Length(space.budget.samples_per_trial)
+            return ModelLength(asked.samples_per_model)
+        return known or ModelLength(space.budget.samples_per_trial)
     if asked.samples_per_model is not None:
         raise InputError(
             "one of --samples-per-model and --epochs-per-model: "
@@ -95,11 +95,11 @@ def _length(asked: Models, space: Space, workload: Workload, known: Length | Non
             f"--epochs-per-model: how many {space.unit} an epoch has is not known: "
             "give training.samples_per_epoch in the session's space.yaml, or --samples-per-model"
         )
-    return Length(asked.epochs_per_model * epoch, asked.epochs_per_model)
+    return ModelLength(asked.epochs_per_model * epoch, asked.epochs_per_model)
 
 
 def _facts(
-    opened: Session, space: Space, workload: Workload, here: Hardware
+    opened: StoredSession, space: Space, workload: Workload, here: Hardware
 ) -> tuple[dict[str, Any], list[str], list[str]]:
     """Returns the facts that results depend on, changes since the search, and notes for the user."""
     notes = workload.check(configurations.for_workload(space, space.baseline))

@@ -71,7 +71,7 @@ class Probed:
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputOptions:
     """Location and format of a search's output."""
 
     session: Annotated[Path | None, _output(help="directory of the search; default: a new one in runs/")] = (
@@ -86,7 +86,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Length:
+class LengthOptions:
     """Length of a search and of its trials."""
 
     trials: Annotated[int | None, _budget(min=1, help="configurations to try")] = None
@@ -128,7 +128,7 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class Running:
+class TrialOptions:
     """Resources and limits of each trial."""
 
     gpus_per_trial: Annotated[float | None, _trials(min=0, help="GPUs per trial, such as 0.25, 0.5 or 1")] = (

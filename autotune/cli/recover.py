@@ -7,7 +7,7 @@ from autotune.core.errors import DamagedError, InputError, printable
 from autotune.display import words
 from autotune.sessions.opening import opened
 from autotune.storage import recovery
-from autotune.storage.recovery import Found
+from autotune.storage.recovery import ReadableTrials
 from autotune.storage.store import resume_command, search_command, short_list
 
 
@@ -35,7 +35,7 @@ def recover(session: Path) -> int:
     return 0
 
 
-def _summary(recovered: Found, aside: Sequence[Path]) -> Iterator[str]:
+def _summary(recovered: ReadableTrials, aside: Sequence[Path]) -> Iterator[str]:
     """Yields lines on what a rebuilt study contains and lacks, and where the replaced one is."""
     ended = sum(trial.outcome is not None for trial in recovered.trials)
     counted = words.plural(ended, "trial")

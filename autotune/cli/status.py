@@ -9,7 +9,7 @@ from autotune.core import files, units
 from autotune.display import draw, events, live, snapshot, view
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Snapshot
 from autotune.sessions.opening import go_on, opened
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 from autotune.system import scratch
 
 
@@ -40,7 +40,7 @@ def _show(session: Path, *, as_json: bool) -> None:
         live.say(console, line)
 
 
-def _counts(shown: Snapshot, session: Session) -> str:
+def _counts(shown: Snapshot, session: StoredSession) -> str:
     """Returns outcome counts, the number of rejected suggestions, and disk usage, as a line."""
     count = len(shown.passed_over)
     passed = f"; {count} suggestion{'s' * (count > 1)} not tried" if count else ""

@@ -25,17 +25,17 @@ from autotune.space import configurations
 from autotune.space.machine import require
 from autotune.storage import lock, provenance
 from autotune.storage.session_dir import SessionDir
-from autotune.storage.store import Options, Session, is_session
+from autotune.storage.store import Options, StoredSession, is_session
 from autotune.storage.trial_dir import TrainingDir
 from autotune.system import scratch, telemetry
 from autotune.trackers import registry as tracker_registry
 from autotune.trackers.tracker import TRAINING, Context, check_tags, session_tags
 from autotune.training import plan
-from autotune.training.plan import Plan
+from autotune.training.plan import TrainingPlan
 from autotune.training.screen import TrainingScreen
 from autotune.training.whole import Whole, is_done
-from autotune.trials.reported import Report
-from autotune.trials.setup import Training
+from autotune.trials.reported import TrialReport
+from autotune.trials.setup import TrainingSetup
 from autotune.workloads import registry
 
 EXIT_FAILED = 1
@@ -45,10 +45,10 @@ _STOPPING = (
 )
 
 
-class Found(NamedTuple):
+class TrainingToRun(NamedTuple):
     """The training to run, and notes for the user."""
 
-    training: Training
+    training: TrainingSetup
     config: Config
     promised: Promise | None
     notes: list[str]
@@ -82,7 +82,7 @@ def train(target: str, asked: Trained) -> int:
         with opened as trackers, shows:
             trackers.begin(TRAINING, {**planned.settings, **planned.changes})
 
-            def log_attempt(report: Report) -> None:
+            def log_attempt(report: TrialReport) -> None:
                 """Leaves out the outcome: the training may continue after the attempt."""
                 trackers.log(TRAINING, replace(report, outcome=None))
 
@@ -98,11 +98,11 @@ def train(target: str, asked: Trained) -> int:
     return 0 if status is Status.COMPLETED else EXIT_FAILED
 
 
-def _of_session(root: Path, asked: Trained) -> Found:
+def _of_session(root: Path, asked: Trained) -> TrainingToRun:
     """Returns the training of a session's winner or given trial, with its promise."""
     if of_space := [f"--{name}" for name in ("data", "baseline") if getattr(asked, name) is not None]:
         raise InputError(f"{', '.join(of_space)}: only with a search space: {root} is a session")
-    session = Session.open(root)
+    session = StoredSession.open(root)
     options = _options(asked, session.options())
     given = session.space()
     workload = registry.load(given.workload)
@@ -118,8 +118,8 @@ def _of_session(root: Path, asked: Trained) -> Found:
     now = provenance.collect(session.name, given, workload, usable.hardware, options.seed)
     if changed := provenance.changes(then, now, workload.places):
         notes.append(f"changed since the search, so that its promise may not hold: {'; '.join(changed)}")
-    training = Training(history.space, workload, usable.hardware, options)
-    return Found(training, trial.config, promise.promised(trial, history, session.name), notes)
+    training = TrainingSetup(history.space, workload, usable.hardware, options)
+    return TrainingToRun(training, trial.config, promise.promised(trial, history, session.name), notes)
 
 
 def _conclude(directory: Path) -> None:
@@ -127,7 +127,7 @@ def _conclude(directory: Path) -> None:
         _say(line)
 
 
-def _of_space(name: str, asked: Trained) -> Found:
+def _of_space(name: str, asked: Trained) -> TrainingToRun:
     """Returns the training of a search space's baseline, or of a trainer's own config."""
     given, file = train_target.space(name, asked.data)
     if asked.trial is not None:
@@ -138,8 +138,8 @@ def _of_space(name: str, asked: Trained) -> Found:
     space, workload, notes = start.prepared(request, given, file, here)
     gpus.show_one_trial(here)
     options = replace(options, gpus_per_trial=here.gpus_per_trial)
-    training = Training(space, workload, here.hardware, options)
-    return Found(training, space.baseline_config, None, [*here.notes, *notes])
+    training = TrainingSetup(space, workload, here.hardware, options)
+    return TrainingToRun(training, space.baseline_config, None, [*here.notes, *notes])
 
 
 def _options(asked: Trained, kept: Options) -> Options:
@@ -172,10 +172,10 @@ def _make(place: TrainingDir) -> None:
         raise InputError(f"--workdir {place.root}: cannot be made: {error.strerror}") from None
 
 
-def _planned(setup: Found, place: TrainingDir, *, resume: bool) -> Plan:
+def _planned(setup: TrainingToRun, place: TrainingDir, *, resume: bool) -> TrainingPlan:
     """Returns the plan of the training in `place`; raises InputError if that holds anything else."""
     space = setup.training.space
-    planned = Plan(
+    planned = TrainingPlan(
         workload=registry.label(space.workload),
         config=dict(setup.config),
         settings=space.settings(setup.config),
@@ -194,7 +194,7 @@ def _planned(setup: Found, place: TrainingDir, *, resume: bool) -> Plan:
     return plan.resumed(known, planned, place)
 
 
-def _tracked(planned: Plan, place: TrainingDir, options: Options) -> Context:
+def _tracked(planned: TrainingPlan, place: TrainingDir, options: Options) -> Context:
     """Returns what trackers know of the training; its group is the session that made the promise."""
     return Context(
         place,

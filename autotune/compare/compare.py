@@ -24,14 +24,14 @@ from autotune.judging.decisions import confirm
 from autotune.judging.decisions.history import History
 from autotune.storage.identity import read_verdict, set_aside
 from autotune.storage.records import read_records
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 from autotune.storage.trial_dir import ModelDir, TrialDir
 from autotune.system import telemetry
 from autotune.trials import alone
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
-from autotune.trials.reported import Report
-from autotune.trials.setup import Training
+from autotune.trials.reported import TrialReport
+from autotune.trials.setup import TrainingSetup
 
 _SAY_EVERY_S = 10.0
 
@@ -75,21 +75,21 @@ class Terms:
     epochs: int | None = None  # if the length was asked for in epochs
 
 
-class Length(NamedTuple):
+class ModelLength(NamedTuple):
     """The length of a model's training."""
 
     samples: int
     epochs: int | None = None  # if the length was asked for in epochs
 
 
-def length_known(session: Session, facts: Mapping[str, Any]) -> Length | None:
+def length_known(session: StoredSession, facts: Mapping[str, Any]) -> ModelLength | None:
     """Returns the length of existing models made under these `facts`; None if there are none."""
     now = _conditions(facts)
     for place in session.comparison.models:
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             then = json.loads(files.read(place.plan_file))
             if not _changed(then, now):
-                return Length(int(then["samples"]), then.get("epochs"))
+                return ModelLength(int(then["samples"]), then.get("epochs"))
     return None
 
 
@@ -169,8 +169,8 @@ class Comparison:
 
     def __init__(
         self,
-        session: Session,
-        training: Training,
+        session: StoredSession,
+        training: TrainingSetup,
         trials: Iterable[Trial],
         *,
         terms: Terms,
@@ -300,7 +300,7 @@ class _Progress:
         self._job, self._say = job, say
         self._said_s = time.monotonic()
 
-    def __call__(self, report: Report) -> None:
+    def __call__(self, report: TrialReport) -> None:
         if time.monotonic() - self._said_s < _SAY_EVERY_S:
             return
         self._said_s = time.monotonic()

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, TypeAdapter
 
-from autotune.compare.steps import Steps
+from autotune.compare.steps import StepSummary
 from autotune.core import files, units
 from autotune.core.measurement import Measurement
 from autotune.core.settings import PRECISION, Config
@@ -21,7 +21,7 @@ from autotune.core.trial import Outcome, Status
 from autotune.judging.measurement import estimates
 from autotune.judging.measurement.estimates import Figure
 from autotune.space.sections import Objective
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 from autotune.storage.trial_dir import ComparisonDir, ModelDir
 
 BASELINE, FP32 = "baseline", "fp32"
@@ -53,7 +53,7 @@ class Model:
     seed: int = 0  # added to that of the settings
     items: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # per study, by score: their mean
     collapsed: bool = False  # its output hardly depends on the input
-    steps: Steps = field(default_factory=Steps)  # of its training
+    steps: StepSummary = field(default_factory=StepSummary)  # of its training
     checkpoint_bytes: int | None = None  # left by the training in its directory
     parameters: int | None = None
 
@@ -139,7 +139,7 @@ def write_keep(file: Path, keep: float | None) -> None:
 
 
 @dataclass(frozen=True)
-class Found:
+class ComparisonResults:
     """The results of all comparisons of a session."""
 
     models: Runs = field(default_factory=dict)
@@ -147,12 +147,12 @@ class Found:
     goal: Objective = field(default_factory=Objective)  # decides if a model keeps the quality
 
 
-def load(session: Session, goal: Objective) -> Found:
+def load(session: StoredSession, goal: Objective) -> ComparisonResults:
     """Returns the results of comparisons in `session`, whose search has the `goal`."""
     models = runs(session.comparison.root)
     files_of = {label: session.model_dir(model.name).reports_file for label, model in first(models).items()}
     reports = {label: file for label, file in files_of.items() if file.is_file()}
-    return Found(models, reports, _goal(session.comparison.goal_file, goal))
+    return ComparisonResults(models, reports, _goal(session.comparison.goal_file, goal))
 
 
 def _goal(file: Path, goal: Objective) -> Objective:

@@ -12,7 +12,7 @@ _LAST_PART = 0.1  # of the steps: one alone is noise
 
 
 @dataclass(frozen=True)
-class Steps:
+class StepSummary:
     """Summary of a training's steps; None if the records do not say."""
 
     count: int = 0
@@ -21,7 +21,7 @@ class Steps:
     final_loss: float | None = None  # mean training loss over the last tenth of the steps that have one
 
 
-def summarise(records: Iterable[Mapping[str, Any]]) -> Steps:
+def summarise(records: Iterable[Mapping[str, Any]]) -> StepSummary:
     """Summarises the steps in a training's `records`; for repeated steps the last record counts."""
     last = {record["samples"]: record for record in records if "train_loss" in record}
     steps = [last[samples] for samples in sorted(last)]
@@ -33,7 +33,7 @@ def summarise(records: Iterable[Mapping[str, Any]]) -> Steps:
         for step, is_bad in zip(steps, bad, strict=True)
         if "grad_norm" in step
     ]
-    return Steps(
+    return StepSummary(
         count=len(steps),
         bad=sum(bad) if steps else None,
         overflows=sum(overflows) if overflows else None,

@@ -17,7 +17,7 @@ from autotune.core.trial import Trial
 from autotune.display import words
 from autotune.judging.decisions import objective, quality
 from autotune.judging.decisions.history import History
-from autotune.judging.decisions.quality import Answer, Kept, Noise
+from autotune.judging.decisions.quality import KeptQuality, Noise, QualityAnswer
 from autotune.judging.measurement import estimates
 from autotune.judging.measurement.estimates import Figure
 from autotune.space.sections import Objective
@@ -26,20 +26,20 @@ _SEEDS_TO_BEGIN_WITH = 3  # if the spread of equal models is unknown
 
 
 @dataclass(frozen=True)
-class Standing:
+class ModelResult:
     """The models of one label compared with the baseline's."""
 
     label: str
     throughput: Figure | None  # mean over seeds
     factor: Figure | None  # of the baseline's throughput
     seeds: int
-    answer: Answer
+    answer: QualityAnswer
     shown: str  # the qualities in words
     seeds_needed: int | None = None  # of both, to decide; None if more seeds would not
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ComparisonVerdict:
     """The result of a comparison.
 
     If any model has a score on the test split, those without one are not judged; the sentence names them.
@@ -47,7 +47,7 @@ class Verdict:
 
     label: str | None  # to take; None if undecided
     sentence: str
-    standings: tuple[Standing, ...] = ()  # of the judged labels, the fastest first
+    standings: tuple[ModelResult, ...] = ()  # of the judged labels, the fastest first
 
 
 def search_noise(history: History) -> Noise | None:
@@ -55,7 +55,7 @@ def search_noise(history: History) -> Noise | None:
     return quality.noise([history.runs_of(trial.number) for trial in history.searched])
 
 
-def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Verdict | None:
+def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> ComparisonVerdict | None:
     """Returns which of the compared models to take; None if there is only the baseline.
 
     `elsewhere` is the noise of equal runs in the search: it only predicts the number of seeds needed.
@@ -64,25 +64,27 @@ def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Verd
         return None
     trained = _filter(runs, lambda model: model.completed)
     if BASELINE not in trained:
-        return Verdict(None, "Not decided: the baseline's model was not trained to its end.")
+        return ComparisonVerdict(None, "Not decided: the baseline's model was not trained to its end.")
     on_test = _on_test(goal)
     scored = _filter(trained, lambda model: on_test.quality in model.scores)
     tested = bool(scored)
     goal = on_test if tested else goal
     if tested and BASELINE not in scored:
-        return Verdict(None, "Not decided: the baseline's model could not be scored.")
+        return ComparisonVerdict(None, "Not decided: the baseline's model could not be scored.")
     judged = scored or trained
     sides = {label: _Side.from_models(models, goal, tested=tested) for label, models in judged.items()}
     baseline = sides[BASELINE]
     if why_not := _no_quality(baseline.runs, goal):
-        return Verdict(None, f"Not decided: of the baseline {why_not}; train longer.")
+        return ComparisonVerdict(None, f"Not decided: of the baseline {why_not}; train longer.")
     not_judged = _not_judged(runs, trained, sides)
     if len(sides) < 2:
-        return Verdict(None, " ".join(["Not decided: only the baseline could be judged.", *not_judged]))
+        return ComparisonVerdict(
+            None, " ".join(["Not decided: only the baseline could be judged.", *not_judged])
+        )
     standings = _standings(sides, goal, elsewhere)
     where = "on the test split" if tested else "at the end of the training"
     keeps = f"{quality.keeps(goal)} {where}"
-    return Verdict(_best_label(standings), _sentence(standings, keeps, not_judged), standings)
+    return ComparisonVerdict(_best_label(standings), _sentence(standings, keeps, not_judged), standings)
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,9 @@ def _no_quality(runs: Sequence[Trial], goal: Objective) -> str | None:
     return next((why for run in runs if (why := objective.no_quality(run.measurement, goal))), None)
 
 
-def _standings(sides: Mapping[str, _Side], goal: Objective, elsewhere: Noise | None) -> tuple[Standing, ...]:
+def _standings(
+    sides: Mapping[str, _Side], goal: Objective, elsewhere: Noise | None
+) -> tuple[ModelResult, ...]:
     """Returns the standing of every label, the fastest first."""
     noise = quality.noise([side.runs for side in sides.values()])
     standings = [_standing(label, sides, goal, noise, elsewhere) for label in sides]
@@ -161,24 +165,24 @@ def _standing(
     goal: Objective,
     noise: Noise | None,
     elsewhere: Noise | None,
-) -> Standing:
+) -> ModelResult:
     ours, theirs = sides[label], sides[BASELINE]
     factor = (
         estimates.over(ours.throughput, theirs.throughput) if ours.throughput and theirs.throughput else None
     )
-    known = partial(Standing, label, ours.throughput, factor, len(ours.runs))
+    known = partial(ModelResult, label, ours.throughput, factor, len(ours.runs))
     if label == BASELINE:
-        return replace(known(Answer.KEPT, "what the others are compared with"), factor=Figure(1.0))
+        return replace(known(QualityAnswer.KEPT, "what the others are compared with"), factor=Figure(1.0))
     if why_not := _no_quality(ours.runs, goal):
-        return known(Answer.LOST, why_not)
+        return known(QualityAnswer.LOST, why_not)
     start = objective.start(theirs.runs[0])
     keep = objective.least_share(goal, theirs.quality, start)
     kept = quality.compare(ours.runs, theirs.runs, keep, noise, start=start)
     if kept is None:
-        answer = Answer.KEPT if goal.takes_any_quality else Answer.UNDECIDED
+        answer = QualityAnswer.KEPT if goal.takes_any_quality else QualityAnswer.UNDECIDED
         return known(answer, f"its {goal.quality} cannot be compared")
     needed = kept.runs_needed if noise else _first_guess(ours, theirs, keep, elsewhere, start)
-    answer = Answer.KEPT if goal.takes_any_quality else kept.answer
+    answer = QualityAnswer.KEPT if goal.takes_any_quality else kept.answer
     return known(answer, _quality_text(kept, goal, len(ours.runs), len(theirs.runs)), needed)
 
 
@@ -190,7 +194,7 @@ def _first_guess(
     return needed or _SEEDS_TO_BEGIN_WITH
 
 
-def _quality_text(kept: Kept, goal: Objective, ours: int, theirs: int) -> str:
+def _quality_text(kept: KeptQuality, goal: Objective, ours: int, theirs: int) -> str:
     """Returns e.g. `bleu_4 0.1612 instead of 0.1600, 97% to 104% of what it gains, 3 seeds each`."""
     a, b = (words.score(goal.turned(value)) for value in (kept.quality, kept.reference))
     between = quality.between(kept.share, goal, kept.gain)
@@ -202,17 +206,17 @@ def _seeds(count: int) -> str:
     return f"{count} seed{'s' * (count != 1)}"
 
 
-def _best_label(standings: Sequence[Standing]) -> str | None:
+def _best_label(standings: Sequence[ModelResult]) -> str | None:
     """Returns the fastest label that keeps the quality; None if a faster one is undecided."""
-    first = next(one for one in standings if one.answer is not Answer.LOST)
-    return first.label if first.answer is Answer.KEPT else None
+    first = next(one for one in standings if one.answer is not QualityAnswer.LOST)
+    return first.label if first.answer is QualityAnswer.KEPT else None
 
 
-def _sentence(standings: Sequence[Standing], keeps: str, not_judged: Sequence[str]) -> str:
+def _sentence(standings: Sequence[ModelResult], keeps: str, not_judged: Sequence[str]) -> str:
     """Returns the verdict in words: the label to take or the seeds needed, and the labels that lost."""
-    first = next(n for n, one in enumerate(standings) if one.answer is not Answer.LOST)
+    first = next(n for n, one in enumerate(standings) if one.answer is not QualityAnswer.LOST)
     taken, rest = standings[first], standings[first + 1 :]
-    if taken.answer is Answer.UNDECIDED:
+    if taken.answer is QualityAnswer.UNDECIDED:
         parts = [
             f"Not decided: whether {_speed(taken)}, {keeps}: {taken.shown}.",
             _would(taken),
@@ -227,7 +231,7 @@ def _sentence(standings: Sequence[Standing], keeps: str, not_judged: Sequence[st
     return " ".join([*parts, *([f"Faster, and lost: {lost}."] if lost else []), *not_judged])
 
 
-def _speed(one: Standing) -> str:
+def _speed(one: ModelResult) -> str:
     """Returns e.g. `bf16, 2.13x as fast as the baseline (2.05x to 2.21x)`."""
     if one.factor is None:
         return one.label
@@ -235,25 +239,25 @@ def _speed(one: Standing) -> str:
     return f"{one.label}, {words.factor(one.factor)} as fast as the baseline{f' ({sure})' if sure else ''}"
 
 
-def _would(one: Standing) -> str:
+def _would(one: ModelResult) -> str:
     if one.seeds_needed is None:
         return "More seeds would not decide it, a larger test split may."
     return f"{_seeds(one.seeds_needed)} each may decide it: compare --seeds {one.seeds_needed}."
 
 
-def _best(rest: Sequence[Standing]) -> list[str]:
+def _best(rest: Sequence[ModelResult]) -> list[str]:
     """Names the fastest label that keeps the quality, if a faster one is undecided."""
-    known = next(one for one in rest if one.answer is Answer.KEPT)  # the baseline if no other
+    known = next(one for one in rest if one.answer is QualityAnswer.KEPT)  # the baseline if no other
     return [] if known.label == BASELINE else [f"Of what is decided the fastest is {_speed(known)}."]
 
 
-def _equal(taken: Standing, rest: Sequence[Standing]) -> list[str]:
+def _equal(taken: ModelResult, rest: Sequence[ModelResult]) -> list[str]:
     """Names the labels that are not significantly slower."""
     low = taken.throughput.low if taken.throughput else None
     names = [
         one.label
         for one in rest
-        if one.answer is Answer.KEPT
+        if one.answer is QualityAnswer.KEPT
         and low is not None
         and one.throughput is not None
         and (one.throughput.high or 0.0) >= low

@@ -58,7 +58,7 @@ class Result(IntEnum):
     OTHER = 3
 
 
-class Memory(StrEnum):
+class MemoryEffect(StrEnum):
     """The effect of a setting on the peak memory of the process that trains."""
 
     NOT = "no"
@@ -101,14 +101,14 @@ PRECISIONS: Mapping[str, Precision] = {
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownSetting:
     """The tuner's knowledge of one setting. The defaults assume nothing: it may change everything."""
 
     name: str
     about: str = ""  # for the reference
     moves_speed: bool = True
     moves_result: Result = Result.OTHER
-    moves_memory: Memory = Memory.SOMEHOW
+    moves_memory: MemoryEffect = MemoryEffect.SOMEHOW
     power: int = 0  # of the value, with which the memory of a sample grows
     whole: tuple[int, int] | None = None  # lowest and highest value of a setting that is a whole number
     needs: Mapping[Setting, Needs] = field(default_factory=dict)  # of single values
@@ -117,13 +117,13 @@ class Known:
     short: str = ""  # its name in a trial's line; used only in `COMMON`, as such lines know no workload
 
     @classmethod
-    def declared(cls, name: str, moves: Collection[str]) -> "Known":
+    def declared(cls, name: str, moves: Collection[str]) -> "KnownSetting":
         """Returns a setting that the user declared to move speed, memory or quality, and nothing else."""
         return cls(
             name,
             moves_speed="speed" in moves,
             moves_result=Result.OTHER if "quality" in moves else Result.EQUAL,
-            moves_memory=Memory.SOMEHOW if "memory" in moves else Memory.NOT,
+            moves_memory=MemoryEffect.SOMEHOW if "memory" in moves else MemoryEffect.NOT,
         )
 
     def needs_for(self, value: Setting) -> Needs:
@@ -134,12 +134,12 @@ class Known:
 class Knowledge:
     """Looks up settings by name; nothing is assumed about names that are not in it."""
 
-    by_name: Mapping[str, Known]
+    by_name: Mapping[str, KnownSetting]
 
-    def __getitem__(self, name: str) -> Known:
-        return self.by_name.get(name) or Known(name)
+    def __getitem__(self, name: str) -> KnownSetting:
+        return self.by_name.get(name) or KnownSetting(name)
 
-    def with_own(self, own: Iterable[Known]) -> "Knowledge":
+    def with_own(self, own: Iterable[KnownSetting]) -> "Knowledge":
         """Returns this knowledge with a workload's own settings added, which override equal names."""
         return Knowledge({**self.by_name, **{known.name: known for known in own}})
 
@@ -147,7 +147,7 @@ class Knowledge:
     def same_speed(self) -> frozenset[str]:
         """Settings that change neither speed nor memory: a measurement holds for all of their values."""
         return frozenset(
-            k.name for k in self.by_name.values() if not k.moves_speed and k.moves_memory is Memory.NOT
+            k.name for k in self.by_name.values() if not k.moves_speed and k.moves_memory is MemoryEffect.NOT
         )
 
     @cached_property
@@ -176,101 +176,103 @@ class Knowledge:
     @cached_property
     def of_loader(self) -> frozenset[str]:
         """Settings that move the loader workers' memory, which counts if the whole machine ran out."""
-        return frozenset(k.name for k in self.by_name.values() if k.moves_memory is Memory.LOADER)
+        return frozenset(k.name for k in self.by_name.values() if k.moves_memory is MemoryEffect.LOADER)
 
 
 _COMPILER = Needs(compiler=True)
 _CUDA_GRAPHS = Needs(compiler=True, is_for_cuda=True)
 
 _COMMON = (
-    Known(
+    KnownSetting(
         MICRO_BATCH,
         about="the effective batch is its product with `accumulation_steps` and `processes`; memory is "
         "predicted by it; a larger one is tried first",
         moves_result=Result.ROUNDED,
-        moves_memory=Memory.KNOWN_WAY,
+        moves_memory=MemoryEffect.KNOWN_WAY,
         whole=(1, LARGEST_BATCH),
     ),
-    Known(
+    KnownSetting(
         ACCUMULATION,
         about="the effective batch is its product with `micro_batch_size` and `processes`",
         moves_result=Result.ROUNDED,
-        moves_memory=Memory.KNOWN_WAY,
+        moves_memory=MemoryEffect.KNOWN_WAY,
         whole=(1, MOST_ACCUMULATED),
     ),
-    Known(
+    KnownSetting(
         PROCESSES,
         about="how many train together, each with a micro-batch of its own",
         moves_result=Result.ROUNDED,
         whole=(1, MOST_COUNTED),
     ),
-    Known(
+    KnownSetting(
         LEARNING_RATE,
         about="it may follow the effective batch",
         moves_speed=False,
-        moves_memory=Memory.NOT,
+        moves_memory=MemoryEffect.NOT,
         short="lr",
     ),
-    Known(
+    KnownSetting(
         LENGTH,
         about="the samples that a training is planned for; its schedule follows",
         moves_speed=False,
-        moves_memory=Memory.NOT,
+        moves_memory=MemoryEffect.NOT,
         whole=(1, LARGEST_INT),
     ),
-    Known("weight_decay", about="of the optimizer alone", moves_speed=False, moves_memory=Memory.NOT),
-    Known(
+    KnownSetting(
+        "weight_decay", about="of the optimizer alone", moves_speed=False, moves_memory=MemoryEffect.NOT
+    ),
+    KnownSetting(
         SEED,
         about="repeats have their own",
         moves_speed=False,
-        moves_memory=Memory.NOT,
+        moves_memory=MemoryEffect.NOT,
         whole=(0, LARGEST_INT),
     ),
-    Known(
+    KnownSetting(
         WORKERS,
         about="batches that were ready before are no part of the speed",
         moves_result=Result.EQUAL,
-        moves_memory=Memory.LOADER,
+        moves_memory=MemoryEffect.LOADER,
         whole=(0, MOST_COUNTED),
         at_most_cpus=True,
         short="workers",
     ),
-    Known(
+    KnownSetting(
         PREFETCH,
         about="batches that were ready before are no part of the speed",
         moves_result=Result.EQUAL,
-        moves_memory=Memory.LOADER,
+        moves_memory=MemoryEffect.LOADER,
         whole=(0, MOST_COUNTED),
     ),
-    Known(
+    KnownSetting(
         "pin_memory",
         about="whether this machine gains by it",
         moves_result=Result.EQUAL,
-        moves_memory=Memory.NOT,
+        moves_memory=MemoryEffect.NOT,
         needs={True: Needs(is_for_cuda=True)},
     ),
-    Known(
+    KnownSetting(
         PRECISION,
         about="what this machine can run; how many bytes an activation takes",
         moves_result=Result.ROUNDED,
         needs={name: precision.needs for name, precision in PRECISIONS.items()},
     ),
-    Known(
+    KnownSetting(
         CHECKPOINTING,
         about="takes less memory",
         moves_result=Result.REORDERED,
-        moves_memory=Memory.KNOWN_WAY,
+        moves_memory=MemoryEffect.KNOWN_WAY,
         short="checkpointing",
     ),
-    Known(
+    KnownSetting(
         COMPILE,
         about="what this machine can run",
         moves_result=Result.REORDERED,
         needs={"off": Needs(), "reduce-overhead": _CUDA_GRAPHS, "max-autotune": _CUDA_GRAPHS},
         needs_else=_COMPILER,
     ),
-    Known("channels_last", about="the order in memory alone", moves_result=Result.REORDERED),
-    Known("image_size", about="the memory of a sample grows with its square", power=2),
-    Known("max_seq_length", about="the memory of a sample grows with it", power=1),
+    KnownSetting("channels_last", about="the order in memory alone", moves_result=Result.REORDERED),
+    KnownSetting("image_size", about="the memory of a sample grows with its square", power=2),
+    KnownSetting("max_seq_length", about="the memory of a sample grows with it", power=1),
 )
 COMMON = Knowledge({known.name: known for known in _COMMON})

@@ -13,14 +13,14 @@ from autotune.judging.decisions.claims import Claim
 from autotune.judging.decisions.history import History
 from autotune.judging.decisions.objective import Reason
 from autotune.space.sections import Objective
-from autotune.storage.store import Session, resume_command, search_command
-from autotune.storage.study_file import Plan
+from autotune.storage.store import StoredSession, resume_command, search_command
+from autotune.storage.study_file import SearchPlan
 
 _TRIALS_MORE, _LEAST_S = 10, 300.0
 _LEAST_SHOWN = 1.05  # a gain that one decimal shows
 
 
-class Verdict(StrEnum):
+class WinnerState(StrEnum):
     """The state of the best configuration of a search."""
 
     CONFIRMED = "confirmed"  # its repeats hold
@@ -29,14 +29,14 @@ class Verdict(StrEnum):
     NONE = "none"  # without a baseline there is nothing to compare with
 
 
-def verdict(best: tuple[Trial, Claim | None] | None) -> Verdict:
+def verdict(best: tuple[Trial, Claim | None] | None) -> WinnerState:
     """Returns the state of the `best`, as `confirm.recommended` has it."""
     if best is None:
-        return Verdict.NONE
+        return WinnerState.NONE
     trial, claim = best
     if trial.number == 0:
-        return Verdict.BASELINE
-    return Verdict.CONFIRMED if claim else Verdict.UNCONFIRMED
+        return WinnerState.BASELINE
+    return WinnerState.CONFIRMED if claim else WinnerState.UNCONFIRMED
 
 
 def has_winner(history: History) -> bool:
@@ -44,14 +44,14 @@ def has_winner(history: History) -> bool:
     were asked for; under `pareto` a front of more than the baseline.
     """
     found, space = verdict(confirm.recommended(history)), history.space
-    if space.objective.select == "pareto" and found is not Verdict.NONE:
+    if space.objective.select == "pareto" and found is not WinnerState.NONE:
         return any(t.number for t in history.front)
-    return found is Verdict.CONFIRMED or (found is Verdict.UNCONFIRMED and not space.budget.repeats)
+    return found is WinnerState.CONFIRMED or (found is WinnerState.UNCONFIRMED and not space.budget.repeats)
 
 
 def is_unconfirmed(history: History) -> bool:
     """Returns whether a trial seems better than the baseline and still awaits its confirmation."""
-    return verdict(confirm.recommended(history)) is Verdict.UNCONFIRMED and not has_winner(history)
+    return verdict(confirm.recommended(history)) is WinnerState.UNCONFIRMED and not has_winner(history)
 
 
 def possibly(history: History, command: str = "") -> str:
@@ -82,7 +82,7 @@ class Try:
     command: str = ""
 
 
-def go_on(history: History, plan: Plan, session: Path) -> str:
+def go_on(history: History, plan: SearchPlan, session: Path) -> str:
     """The command that resumes a search, with more time if there is none left.
 
     The time is enough for about ten trials, and for confirming a winner.
@@ -96,13 +96,13 @@ def go_on(history: History, plan: Plan, session: Path) -> str:
 
 
 def what_to_try(
-    history: History, plan: Plan, session: Path, *, exhausted: bool, fallback_reason: str | None = None
+    history: History, plan: SearchPlan, session: Path, *, exhausted: bool, fallback_reason: str | None = None
 ) -> list[Try]:
     """Returns what may bring a winner, the likeliest first; `exhausted`: every configuration was tried.
 
     `fallback_reason` says why qualities could not be compared, where that was asked for.
     """
-    file, resume = Session(session).space_file, go_on(history, plan, session)
+    file, resume = StoredSession(session).space_file, go_on(history, plan, session)
     if failed := history.failed_baseline:
         return [_for_baseline(failed, session)]
     if history.baseline is None:
@@ -150,5 +150,5 @@ def _for_baseline(failed: Trial, session: Path) -> Try:
     """Says what to do about a baseline that has failed."""
     if failed.out_of_memory:
         return Try("a --baseline that fits, such as one with a smaller batch; or a higher --memory-limit")
-    log = Session(session).trial_dir(failed.number).log
+    log = StoredSession(session).trial_dir(failed.number).log
     return Try(f"fix that, or give other settings as the --baseline; the trial's log is {log}")

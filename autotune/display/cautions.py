@@ -9,7 +9,7 @@ from autotune.core.settings import Key, settings_key
 from autotune.core.trial import Trial
 from autotune.display import words
 from autotune.judging.accounts import overhead
-from autotune.judging.accounts.overhead import Spent
+from autotune.judging.accounts.overhead import TimeShares
 from autotune.judging.decisions import confirm, objective
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import trends
@@ -163,7 +163,7 @@ def spending(history: History) -> list[str]:
     return list(_spent(found[0], ours, history)) if found and ours else []
 
 
-def _spent(trial: Trial, ours: Spent, history: History) -> Iterator[str]:
+def _spent(trial: Trial, ours: TimeShares, history: History) -> Iterator[str]:
     whose = f"the training with trial {trial.number}'s settings" if trial.number else "the training"
     if (share := ours.evaluations) is not None and share >= _WORTH_TELLING:
         more = f"{_beside(trial, history)}{_saving(share, trial, history)}"

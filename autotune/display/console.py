@@ -14,11 +14,11 @@ from autotune.core.trial import Status, Trial, TrialKind
 from autotune.display import draw, estimate, events, live, rows, view, words
 from autotune.display.estimate import Remaining
 from autotune.display.live import LiveView
-from autotune.display.snapshot import Running, Snapshot
+from autotune.display.snapshot import RunningTrial, Snapshot
 from autotune.judging.decisions import confirm, pilot
 from autotune.judging.decisions.history import History
 from autotune.trials.progress import Phase
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 _ESTIMATE_S = 10.0  # with a thousand trials it takes a tenth of a second
 _PROGRESS_S = 5.0  # between two events of a trial in the same phase
@@ -31,7 +31,7 @@ class Screen:
         self._monotonic = clock
         self._begun, self._begun_s = begun, clock()
         self._trials: dict[int, Trial] = {}
-        self._running: dict[int, Running] = {}
+        self._running: dict[int, RunningTrial] = {}
         self._best, self.space = begun.best, begun.space
         self._slots = 1
         self._estimate: tuple[float, Remaining | None] | None = None  # by when, and what
@@ -59,13 +59,13 @@ class Screen:
         self._found()
 
     def started(self, trial: Trial) -> None:
-        self._running[trial.number] = Running(trial, Phase.START, 0.0)
+        self._running[trial.number] = RunningTrial(trial, Phase.START, 0.0)
         self._slots = max(self._slots, len(self._running))
         self._estimate = None
 
-    def progress(self, trial: Trial, report: Report) -> None:
+    def progress(self, trial: Trial, report: TrialReport) -> None:
         so_far = replace(trial, measurement=report.measurement)
-        self._running[trial.number] = Running(so_far, report.phase, report.elapsed_s)
+        self._running[trial.number] = RunningTrial(so_far, report.phase, report.elapsed_s)
 
     def ended(self, trial: Trial) -> None:
         self._running.pop(trial.number, None)
@@ -115,7 +115,7 @@ class Screen:
         return made[1] and made[1].after(spent_s - made[0])
 
 
-class Lines(Screen):
+class LineScreen(Screen):
     """Says what happens, one line an event."""
 
     def __init__(
@@ -157,7 +157,7 @@ class Lines(Screen):
         return f"{figures}; ruled out: {row.reason}" if row.reason else figures
 
 
-class Picture(Lines):
+class Picture(LineScreen):
     """Redraws the search in place, on a terminal. Ended trials and printed lines stay above it."""
 
     def __init__(self, console: Console, begun: Snapshot) -> None:
@@ -204,7 +204,7 @@ class Events(Screen):
         super().started(trial)
         self._write("started", **events.started(trial))
 
-    def progress(self, trial: Trial, report: Report) -> None:
+    def progress(self, trial: Trial, report: TrialReport) -> None:
         super().progress(trial, report)
         running, now_s = self._running[trial.number], self._monotonic()
         told_s, phase = self._told.get(trial.number, (-_PROGRESS_S, ""))
@@ -223,4 +223,4 @@ def screen(console: Console, begun: Snapshot, *, as_json: bool = False) -> Scree
     """Returns what shows a search on `console`."""
     if as_json:
         return Events(console, begun)
-    return (Picture if live.is_possible(console) else Lines)(console, begun)
+    return (Picture if live.is_possible(console) else LineScreen)(console, begun)

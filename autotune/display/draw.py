@@ -13,7 +13,7 @@ from autotune.core.errors import printable
 from autotune.core.trial import Trial, TrialKind
 from autotune.display import rows, view, words
 from autotune.display.rows import TrialFigures, TrialRow
-from autotune.display.snapshot import INTERRUPTED, RUNNING, Running, Snapshot
+from autotune.display.snapshot import INTERRUPTED, RUNNING, RunningTrial, Snapshot
 from autotune.judging.decisions.claims import Claim
 from autotune.space.space import Space
 from autotune.trials.progress import Phase
@@ -112,7 +112,7 @@ def _running(shown: Snapshot, most: int | None) -> Table:
     return grid
 
 
-def _bar(running: Running, space: Space) -> Table:
+def _bar(running: RunningTrial, space: Space) -> Table:
     samples, budget = running.trial.measurement.samples, space.budget.samples_per_trial
     # A race ends when it is decided: its progress is unknown.
     share = None if running.trial.kind is TrialKind.RACE else min(1.0, samples / budget)

@@ -11,7 +11,7 @@ from autotune.core.trial import Trial, TrialKind
 from autotune.judging.decisions import confirm
 from autotune.judging.decisions.history import History
 from autotune.space.space import Space
-from autotune.storage.study_file import Plan
+from autotune.storage.study_file import SearchPlan
 
 _FEWEST_TRIALS = 3  # whose time says something about the next one's
 _SURE = 2.0  # standard deviations
@@ -49,7 +49,9 @@ def _rounded(value_s: float) -> float:
     return round(value_s / step) * step
 
 
-def remaining(history: History, running_s: Mapping[int, float], plan: Plan, slots: int) -> Remaining | None:
+def remaining(
+    history: History, running_s: Mapping[int, float], plan: SearchPlan, slots: int
+) -> Remaining | None:
     """Returns the time left of a search whose running trials took `running_s`; None if not known yet.
 
     It follows from how long trials took so far, including those stopped early or failed, with `slots` of them
@@ -68,7 +70,7 @@ def remaining(history: History, running_s: Mapping[int, float], plan: Plan, slot
 
 
 def _searching(
-    history: History, running_s: Mapping[int, float], plan: Plan, slots: int
+    history: History, running_s: Mapping[int, float], plan: SearchPlan, slots: int
 ) -> tuple[float, float] | None:
     """The time until no trial is left: what trials take on average, and how sure that is.
 

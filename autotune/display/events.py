@@ -12,7 +12,7 @@ from typing import Any
 from autotune.core.trial import Trial
 from autotune.display import advice, rows, view
 from autotune.display.estimate import Remaining
-from autotune.display.snapshot import Running, Snapshot
+from autotune.display.snapshot import RunningTrial, Snapshot
 from autotune.judging.accounts import costs, overhead
 from autotune.judging.decisions.claims import Claim
 from autotune.judging.decisions.history import History
@@ -50,7 +50,7 @@ def started(trial: Trial) -> dict[str, Any]:
     }
 
 
-def progress(running: Running, space: Space, remaining: Remaining | None) -> dict[str, Any]:
+def progress(running: RunningTrial, space: Space, remaining: Remaining | None) -> dict[str, Any]:
     """Returns the figures of a running trial, and when the search will end."""
     measured = running.trial.measurement
     return {

@@ -16,15 +16,15 @@ from autotune.judging.decisions.claims import Claim
 from autotune.judging.decisions.history import History
 from autotune.space.space import Space
 from autotune.storage.records import is_mark, seconds_of
-from autotune.storage.store import Session, is_in_use
-from autotune.storage.study_file import Plan
+from autotune.storage.store import StoredSession, is_in_use
+from autotune.storage.study_file import SearchPlan
 from autotune.trials.progress import Progress
 
 RUNNING, INTERRUPTED, ENDED = "running", "interrupted", "ended"
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningTrial:
     """A trial without an outcome, with what it has shown so far, after so many `seconds`.
 
     `phase` is what it does: a `Phase`, or interrupted.
@@ -46,9 +46,9 @@ class Snapshot:
     device: str
     state: str
     space: Space
-    plan: Plan
+    plan: SearchPlan
     trials: tuple[Trial, ...]
-    running: tuple[Running, ...]
+    running: tuple[RunningTrial, ...]
     passed_over: Sequence[RejectedSuggestion]
     best: tuple[Trial, Claim | None] | None
     remaining: Remaining | None
@@ -64,7 +64,7 @@ class Snapshot:
         return History(self.everything, self.space)
 
 
-def take(session: Session, shown: Path, *, is_over: bool = False) -> Snapshot:
+def take(session: StoredSession, shown: Path, *, is_over: bool = False) -> Snapshot:
     """Reads a session's directory as it is now; writes nothing. Raises InputError before its first trial.
 
     The time spent is known from the last trial's end: what has run since began then at the latest. If the
@@ -73,7 +73,7 @@ def take(session: Session, shown: Path, *, is_over: bool = False) -> Snapshot:
     study = session.study()
     history = session.history_of(study)
     trials, space = history.trials, history.space
-    plan = study.plan or Plan(space.budget.trials, space.budget.time)
+    plan = study.plan or SearchPlan(space.budget.trials, space.budget.time)
     state = _state(session, plan, is_over=is_over)
     running = [_so_far(session, space, trial, state) for trial in trials if trial.outcome is None]
     running_s = {r.trial.number: r.seconds for r in running}
@@ -93,14 +93,14 @@ def take(session: Session, shown: Path, *, is_over: bool = False) -> Snapshot:
     )
 
 
-def _state(session: Session, plan: Plan, *, is_over: bool) -> str:
+def _state(session: StoredSession, plan: SearchPlan, *, is_over: bool) -> str:
     """Returns whether a search runs, has ended, or was interrupted."""
     if plan.ended:
         return ENDED
     return RUNNING if is_in_use(session) and not is_over else INTERRUPTED
 
 
-def _so_far(session: Session, space: Space, trial: Trial, state: str) -> Running:
+def _so_far(session: StoredSession, space: Space, trial: Trial, state: str) -> RunningTrial:
     records = session.records_of(trial)
     progress = Progress(space.metric_of(trial.config), space.settings(trial.config))
     for record in records:
@@ -109,9 +109,9 @@ def _so_far(session: Session, space: Space, trial: Trial, state: str) -> Running
     shown = replace(progress.measurement(), shared=trial.measurement.shared, memory_is_rising=False)
     trial = replace(trial, measurement=shown)
     if state != RUNNING:
-        return Running(trial, INTERRUPTED, seconds_of(records))
+        return RunningTrial(trial, INTERRUPTED, seconds_of(records))
     silent_s = _silent_s(records)
-    return Running(trial, progress.phase(silent_s), seconds_of(records) + silent_s)
+    return RunningTrial(trial, progress.phase(silent_s), seconds_of(records) + silent_s)
 
 
 def _silent_s(records: Sequence[Mapping[str, Any]]) -> float:

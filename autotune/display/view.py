@@ -265,7 +265,7 @@ def final_qualities(claim: Claim, history: History) -> str:
     ours, theirs = (words.score(qualities.figure_in_users_sign(history.quality(t), goal)) for t in trials)
     baseline = len(history.runs_of(0))
     runs = f"{claim.seeds} seeds each" if claim.seeds == baseline else f"{claim.seeds} and {baseline} seeds"
-    answer = ": not worse" if claim.answer is qualities.Answer.KEPT else ""
+    answer = ": not worse" if claim.answer is qualities.QualityAnswer.KEPT else ""
     return f"Final {goal.quality} {ours}, baseline {theirs} ({runs}){answer}"
 
 

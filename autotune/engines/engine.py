@@ -26,12 +26,12 @@ from autotune.core.errors import SearchAborted
 from autotune.core.trial import Trial, TrialKind
 from autotune.engines import engine_cluster, ray_internals
 from autotune.engines.supervisor import REPORT_S, Supervisor
-from autotune.search import allowance
-from autotune.search.search import Search
+from autotune.searcher import allowance
+from autotune.searcher.search import Search
 from autotune.system.guardian import Guardian
 from autotune.trials import order as orders
 from autotune.trials.order import Order, RaceOrder
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 from autotune.trials.setup import Setup
 
 _SILENT_S = 600.0  # limit for a supervisor, silent only while a workload starts or closes
@@ -194,7 +194,7 @@ class _Stopper(tune.Stopper):
         self._bridge = bridge
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        report, search = Report.from_dict(result), self._bridge.search
+        report, search = TrialReport.from_dict(result), self._bridge.search
         with self._bridge.guarded():
             search.progress(report)
             if report.outcome is not None and not report.number:

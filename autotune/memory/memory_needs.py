@@ -12,7 +12,7 @@ from autotune.core.settings import (
     PRECISIONS,
     Config,
     Knowledge,
-    Memory,
+    MemoryEffect,
     Setting,
 )
 
@@ -66,7 +66,7 @@ def need_of(config: Config, known: Knowledge = COMMON) -> Need:
 
 def _label(name: str, value: Setting, known: Knowledge) -> Label | None:
     """Returns the label of a setting, None if it moves no memory of the process or has a known order."""
-    if known[name].moves_memory in {Memory.NOT, Memory.LOADER} or _is_ordered(name, value):
+    if known[name].moves_memory in {MemoryEffect.NOT, MemoryEffect.LOADER} or _is_ordered(name, value):
         return None
     if name == PRECISION and value in PRECISIONS:
         value = PRECISIONS[str(value)].stored_as

@@ -21,8 +21,8 @@ from autotune.core.settings import (
 from autotune.probe import effects, options, scores
 from autotune.probe.effects import Candidate
 from autotune.probe.options import Option
-from autotune.probe.proposal import Found
-from autotune.probe.runs import Line, Prober
+from autotune.probe.proposal import ProbeResult
+from autotune.probe.runs import CommandLine, Prober
 from autotune.probe.scores import Score
 from autotune.probe.watching import Watched
 
@@ -81,7 +81,7 @@ class Choose:
         raise InputError(f"--score {score.name}: say whether higher is better: --maximize or --minimize")
 
 
-def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Found, list[str]]:
+def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[ProbeResult, list[str]]:
     """Watches the training and tries its settings; returns what was found, and lines on it for the user.
 
     `choose` picks a score if several come into question. Raises InputError if the training fails, no step is
@@ -113,7 +113,7 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Fo
     score, minimize = _chosen_score(told, wishes, choose)
     is_inside = any(one.option.is_inside for one in trier.effective)
     every = options.evaluated(known)
-    found = Found(
+    found = ProbeResult(
         words=prober.line.words,
         directory=str(prober.directory),
         python=_python(prober.line.words),
@@ -175,7 +175,7 @@ class _Trier:
         """The roles of the settings whose effect was seen."""
         return {one.role for one in self.effective}
 
-    def run(self, candidates: Sequence[Candidate], line: Line | None = None) -> Watched:
+    def run(self, candidates: Sequence[Candidate], line: CommandLine | None = None) -> Watched:
         """Runs some steps with the candidates' tried values."""
         tried = ", ".join(f"{one.option.name} {one.value}" for one in candidates)
         self.prober.say(f"Trying {tried} ...")
@@ -223,7 +223,7 @@ class _Trier:
 class _Short:
     """A training that was made so short that it ended, and its line."""
 
-    line: Line
+    line: CommandLine
     seen: Watched
 
 

@@ -19,7 +19,7 @@ from autotune.core.settings import (
 )
 from autotune.probe import options
 from autotune.probe.options import Option
-from autotune.probe.watching import Step, Watched
+from autotune.probe.watching import Watched, WatchedStep
 
 _EQUAL = 1e-6  # relative difference of rates and losses of equal runs
 _COMPARED = 6  # first steps
@@ -133,7 +133,7 @@ def _has_doubled(before: Watched, after: Watched) -> bool:
     return len(one) == len(other) > 0 and sorted(factors) == [1.0] * (len(factors) - 1) + [2.0]
 
 
-def _has_doubled_rate(before: Sequence[Step], after: Sequence[Step]) -> bool:
+def _has_doubled_rate(before: Sequence[WatchedStep], after: Sequence[WatchedStep]) -> bool:
     """Returns True if the highest rate of the first steps has doubled, at whatever point of its schedule."""
     for one, other in zip(before[:_COMPARED], after[:_COMPARED], strict=False):
         if one.rates and other.rates and max(one.rates) > 0:

@@ -22,7 +22,7 @@ _PRECISIONS = ("fp32", "bf16")  # fp16 needs a scaler of gradients that a script
 
 
 @dataclass(frozen=True)
-class Found:
+class ProbeResult:
     """What a probe has found of a training."""
 
     words: tuple[str, ...]  # its command line
@@ -41,7 +41,7 @@ class Found:
     cpus: int = 1
 
 
-def space(found: Found) -> dict[str, Any]:
+def space(found: ProbeResult) -> dict[str, Any]:
     """Returns the search space as its file has it."""
     knobs = [one for one in found.knobs if one.role != SEED]
     values: dict[str, Any] = {"workload": _workload(found)}
@@ -66,7 +66,7 @@ def space(found: Found) -> dict[str, Any]:
     return values
 
 
-def _workload(found: Found) -> dict[str, Any]:
+def _workload(found: ProbeResult) -> dict[str, Any]:
     run, flags = list(found.words), dict[str, Any]()
     files = _files(found)
     for name, file in files.items():
@@ -99,7 +99,7 @@ def _workload(found: Found) -> dict[str, Any]:
     return workload
 
 
-def _files(found: Found) -> dict[str, Any]:
+def _files(found: ProbeResult) -> dict[str, Any]:
     """Returns the files on the command line that have settings, by a name for each."""
     by_file: dict[str, dict[str, str]] = {}
     for option in _used(found):
@@ -111,12 +111,12 @@ def _files(found: Found) -> dict[str, Any]:
     }
 
 
-def _key(found: Found, option: Option) -> str:
+def _key(found: ProbeResult, option: Option) -> str:
     is_compile = any(one.role == COMPILE and one.option == option for one in found.knobs)
     return "default" if is_compile else "true"
 
 
-def _used(found: Found) -> list[Option]:
+def _used(found: ProbeResult) -> list[Option]:
     """Returns the options that become settings, each once."""
     counted = found.length[1] if found.length else ()
     used = [one.option for one in found.knobs] + list(counted) + list(found.followers)
@@ -134,7 +134,7 @@ def _words(one: Candidate) -> dict[str, Setting]:
     return {name: word for name, word in one.words.items() if name in _PRECISIONS or word == one.option.value}
 
 
-def _baseline(found: Found) -> Iterator[tuple[str, Any]]:
+def _baseline(found: ProbeResult) -> Iterator[tuple[str, Any]]:
     by_option = {one.option: one for one in found.knobs}
     groups: dict[str, dict[str, Setting]] = {}
     for option in _used(found):
@@ -158,7 +158,7 @@ def _own(candidate: Candidate | None, option: Option) -> Setting:
     return named.get(option.value, "fp32") if has_words else option.value
 
 
-def _knob(one: Candidate, found: Found) -> dict[str, Any]:
+def _knob(one: Candidate, found: ProbeResult) -> dict[str, Any]:
     value: Any = one.option.value
     own, cpus = _own(one, one.option), found.cpus
     words = [one.words.get(name, name) if one.option.is_inside else name for name in _PRECISIONS]
@@ -179,7 +179,7 @@ def _knob(one: Candidate, found: Found) -> dict[str, Any]:
     return {"choice": ["off", "default"]}
 
 
-def text(found: Found, notes: Sequence[str]) -> str:
+def text(found: ProbeResult, notes: Sequence[str]) -> str:
     """Returns the search space as YAML, with `notes` as comments at its top."""
     values = space(found)
     parts = [_section(name, value) for name, value in values.items()]

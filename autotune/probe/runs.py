@@ -19,14 +19,14 @@ _TELL_S = 5.0  # nothing is silent for longer
 
 
 @dataclass(frozen=True)
-class Line:
+class CommandLine:
     """A command line; arguments of objects that the hook replaces, and values in files, by dotted path."""
 
     words: tuple[str, ...]
     inside: Mapping[str, Setting] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)  # values in files on the line
 
-    def with_value(self, option: Option, value: Setting) -> "Line":
+    def with_value(self, option: Option, value: Setting) -> "CommandLine":
         """Returns the line with another value of an option."""
         if option.file:
             values = {**self.files.get(option.file, {}), option.name: value}
@@ -36,7 +36,7 @@ class Line:
         text = None if option.is_switch and value in (False, None) else str(value)
         return replace(self, words=tuple(options.put(self.words, option, text)))
 
-    def trying(self, candidates: Sequence[Candidate]) -> "Line":
+    def trying(self, candidates: Sequence[Candidate]) -> "CommandLine":
         """Returns the line with the tried value of every candidate."""
         line = self
         for one in candidates:
@@ -61,10 +61,10 @@ class Prober:
     ) -> None:
         self._place, self.say = place, say
         words, self.environment = _assignments(words)
-        self.line, self.directory = Line(words), directory.resolve()
+        self.line, self.directory = CommandLine(words), directory.resolve()
         self._runs = 0
 
-    def run(self, line: Line, is_enough: effects.Stop, most_s: float) -> Watched:
+    def run(self, line: CommandLine, is_enough: effects.Stop, most_s: float) -> Watched:
         """Runs a command line; paths of files that it wrote are relative to its directory."""
         self._runs += 1
         place = self._place / str(self._runs)

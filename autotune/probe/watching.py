@@ -13,7 +13,7 @@ from autotune.inside.inbox import SITE
 from autotune.inside.site import autotune_wire as wire
 from autotune.probe import options
 from autotune.probe.options import Option
-from autotune.workloads.command.process import Line, Process
+from autotune.workloads.command.process import OutputLine, Process
 
 _MARK = "AUTOTUNE_PROBED"
 _LOOK_S, _GRACE_S = 0.2, 5.0
@@ -29,7 +29,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Step:
+class WatchedStep:
     """A training step: learning rates by parameter group, and what it trained on."""
 
     at_s: float  # monotonic clock
@@ -47,7 +47,7 @@ class Watched:
     begun_s: float = 0.0  # monotonic clock
     seconds: float = 0.0
     code: int | None = None  # None: it was ended
-    steps: tuple[Step, ...] = ()
+    steps: tuple[WatchedStep, ...] = ()
     options: tuple[Option, ...] = ()
     loader: Mapping[str, Any] = field(
         default_factory=dict
@@ -87,7 +87,7 @@ def watch(command: Command, place: Path, is_enough: Callable[[Watched], bool], m
     notes.touch()
     lines: list[tuple[str, float]] = []
 
-    def heard(line: Line) -> bool:
+    def heard(line: OutputLine) -> bool:
         lines.append((line.text, line.at_s))
         return True
 
@@ -121,14 +121,18 @@ def read(
 ) -> Watched:
     """Returns what a run was seen to do, from what its probe wrote down and what it printed."""
     by_kind: dict[str, list[Any]] = {}
-    steps, loaders, logged = list[Step](), list[Mapping[str, Any]](), list[tuple[str, str, str, float]]()
+    steps, loaders, logged = (
+        list[WatchedStep](),
+        list[Mapping[str, Any]](),
+        list[tuple[str, str, str, float]](),
+    )
     for note in _notes(notes):
         for kind, value in note.items():
             by_kind.setdefault(kind, []).append(value)
         if "step" in note:
             one = note["step"]
             shape, rates = tuple(one["shape"] or ()), tuple(one["rates"])
-            steps.append(Step(one["at_s"], rates, one["passes"], shape, one["dtype"], one["loss"]))
+            steps.append(WatchedStep(one["at_s"], rates, one["passes"], shape, one["dtype"], one["loss"]))
             loaders += [one["loader"]] if "loader" in one else []
         if "logged" in note:
             logger, place, values = note["logged"]

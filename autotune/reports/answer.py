@@ -11,7 +11,7 @@ from autotune.judging.accounts.costs import Prices
 from autotune.judging.measurement.estimates import Figure
 from autotune.reports import marks
 from autotune.reports.marks import Mark
-from autotune.reports.model import Report, Side
+from autotune.reports.model import SessionReport, Side
 
 VERDICTS = {  # with a symbol, so that they differ by more than colour
     "confirmed": ("✓", "Confirmed"),
@@ -33,7 +33,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Line:
+class ComparedFigure:
     """A row of the answer: one figure of both sides."""
 
     name: str
@@ -72,24 +72,24 @@ class _Kind:
     cell: Callable[[Side], Cell] | None = None  # instead of `form`, if it has a note of its own
 
 
-def is_better(report: Report) -> bool:
+def is_better(report: SessionReport) -> bool:
     """Returns True if a trial seems better than the baseline, confirmed or not."""
     baseline, best = report.answer.baseline, report.answer.best
     return best is not None and (baseline is None or best.trial != baseline.trial)
 
 
-def is_recommended(report: Report) -> bool:
+def is_recommended(report: SessionReport) -> bool:
     """Returns True if a better trial is recommended: it does not await its confirmation."""
     return is_better(report) and not report.answer.is_open
 
 
-def sides(report: Report) -> list[tuple[Mark, Side]]:
+def sides(report: SessionReport) -> list[tuple[Mark, Side]]:
     """Returns the baseline, and the recommended trial if it is another one."""
     baseline, best = report.answer.baseline, report.answer.best if is_recommended(report) else None
     return [(mark, side) for mark, side in ((marks.BASELINE, baseline), (marks.WINNER, best)) if side]
 
 
-def lines(report: Report) -> list[Line]:
+def lines(report: SessionReport) -> list[ComparedFigure]:
     """Returns the figures that are known for at least one side."""
     baseline, best = report.answer.baseline, report.answer.best
     # Reaching a target sooner says nothing about the time of a whole training.
@@ -101,7 +101,7 @@ def lines(report: Report) -> list[Line]:
     return [*known[:1], *fewer_samples(report), *known[1:]]
 
 
-def fewer_samples(report: Report) -> list[Line]:
+def fewer_samples(report: SessionReport) -> list[ComparedFigure]:
     """Returns the part of the gain that comes from fewer samples; times that of throughput it is the gain."""
     gain, speed = report.answer.factor, report.answer.speed
     if gain is None or speed is None:
@@ -112,16 +112,18 @@ def fewer_samples(report: Report) -> list[Line]:
     of = "of the training" if report.target is None else f"to {report.limit}"
     both = (report.answer.baseline, report.answer.best)
     theirs, ours = (Cell(words.count(side.planned if side else None)) for side in both)
-    return [Line(report.unit.capitalize(), of, theirs, ours, Cell(words.factor(fewer), "of the gain"))]
+    return [
+        ComparedFigure(report.unit.capitalize(), of, theirs, ours, Cell(words.factor(fewer), "of the gain"))
+    ]
 
 
-def unknown(report: Report) -> list[str]:
+def unknown(report: SessionReport) -> list[str]:
     """Returns the names of figures that were measured on neither side."""
     known = {line.name for line in lines(report)} | _OPTIONAL
     return [kind.name for kind in _kinds(report) if kind.name not in known]
 
 
-def settings(report: Report) -> list[Setting]:
+def settings(report: SessionReport) -> list[Setting]:
     """Returns every setting of both sides, changed ones first."""
     baseline, best = report.answer.baseline, report.answer.best
     before, after = baseline.config if baseline else {}, best.config if best else {}
@@ -136,7 +138,7 @@ def settings(report: Report) -> list[Setting]:
     return sorted(rows, key=lambda setting: not setting.is_changed)
 
 
-def _kinds(report: Report) -> tuple[_Kind, ...]:
+def _kinds(report: SessionReport) -> tuple[_Kind, ...]:
     known = [side for side in (report.answer.baseline, report.answer.best) if side]
     seeds = words.plural(max((side.seeds for side in known), default=0), "seed")
     limit = report.memory_limit_bytes
@@ -197,7 +199,7 @@ def _whole_s(side: Side) -> Figure | float | None:
     return side.cost.hours.scaled(3600.0) if side.cost else side.full_training_s
 
 
-def _training_length(report: Report) -> str:
+def _training_length(report: SessionReport) -> str:
     """Returns the length of the full training in words."""
     samples = report.answer.full_training_samples
     if samples is None:
@@ -222,7 +224,7 @@ def _cell(kind: _Kind, side: Side | None) -> Cell:
     return Cell(value, f"± {half}" if sign else "")
 
 
-def _line(kind: _Kind, baseline: Side | None, best: Side | None, gain: Figure | None) -> Line:
+def _line(kind: _Kind, baseline: Side | None, best: Side | None, gain: Figure | None) -> ComparedFigure:
     ours, theirs = (_cell(kind, side) for side in (best, baseline))
     if kind.name == "Throughput" and gain is not None:
         interval = words.factor.interval(gain)
@@ -232,7 +234,7 @@ def _line(kind: _Kind, baseline: Side | None, best: Side | None, gain: Figure | 
         # For values below 0, such as a negated loss, a factor does not say which is larger.
         ratio = after / before if before and before > 0 and after is not None else None
         factor = Cell(words.factor(ratio))
-    return Line(kind.name, kind.over, theirs, ours, factor)
+    return ComparedFigure(kind.name, kind.over, theirs, ours, factor)
 
 
 def _value(figure: Figure | float | None) -> float | None:

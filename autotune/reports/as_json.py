@@ -1,12 +1,12 @@
 """A report as JSON for scripts: the fields of its dataclasses by name."""
 
 from autotune.display import events
-from autotune.reports.model import Report
+from autotune.reports.model import SessionReport
 from autotune.reports.training.model import TrainingReport
 
 FORMAT = 1
 
 
-def render(report: Report | TrainingReport) -> str:
+def render(report: SessionReport | TrainingReport) -> str:
     """Returns `report` as strict JSON; NaN and infinities become null."""
     return events.line({"format": FORMAT, **vars(report)}, indent=2) + "\n"

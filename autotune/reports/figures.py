@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compare import verdict
-from autotune.compare.results import Found
+from autotune.compare.results import ComparisonResults
 from autotune.core.rejected_suggestion import RejectedFor, RejectedSuggestion
 from autotune.core.settings import MICRO_BATCH, PRECISION, SEED, Config, settings_key
 from autotune.core.trial import Trial
@@ -19,17 +19,17 @@ from autotune.judging.decisions import ablation, confirm, objective, quality
 from autotune.judging.decisions.history import History
 from autotune.memory.feasibility import MemoryModel
 from autotune.reports import comparison
-from autotune.reports.model import Predicted, Report, Skipped
+from autotune.reports.model import Predicted, SessionReport, Skipped
 from autotune.reports.recommendation import answer
 from autotune.space import configurations
 from autotune.space.space import Space
 from autotune.storage.store import Options
-from autotune.storage.study_file import Plan
+from autotune.storage.study_file import SearchPlan
 from autotune.workloads.base import OwnSection, Workload
 
 
 @dataclass(frozen=True)
-class Known:
+class SessionFacts:
     """The contents of a session."""
 
     shown: Path  # its directory as the user would write it
@@ -38,14 +38,14 @@ class Known:
     workload: Workload
     options: Options
     provenance: Mapping[str, Any]
-    plan: Plan
+    plan: SearchPlan
     passed_over: Sequence[RejectedSuggestion] = ()
-    compared: Found = field(default_factory=Found)
+    compared: ComparisonResults = field(default_factory=ComparisonResults)
     own: OwnSection | None = None
     prices: Prices | None = None
 
 
-def report(known: Known) -> Report:
+def report(known: SessionFacts) -> SessionReport:
     """Returns the report of a session."""
     history, space = known.history, known.history.space
     result = answer(
@@ -57,7 +57,7 @@ def report(known: Known) -> Report:
         prices=known.prices,
     )
     limit, goal, compared = _memory_limit_bytes(known), space.objective, known.compared
-    return Report(
+    return SessionReport(
         session=str(known.shown),
         created=str(known.provenance.get("created", "")),
         state=known.state,
@@ -109,7 +109,7 @@ def _least_quality(history: History) -> float | None:
     return quality.in_users_sign(history.least_quality, goal)
 
 
-def _resumed(known: Known) -> str:
+def _resumed(known: SessionFacts) -> str:
     """Returns the command that continues a search that was interrupted or could not confirm its best."""
     is_unfinished = known.state == INTERRUPTED or (
         known.state == ENDED and advice.is_unconfirmed(known.history)
@@ -117,7 +117,7 @@ def _resumed(known: Known) -> str:
     return advice.go_on(known.history, known.plan, known.shown) if is_unfinished else ""
 
 
-def _going_on(known: Known) -> str:
+def _going_on(known: SessionFacts) -> str:
     """Returns the command that runs more trials; empty if the search is running, or none can be run."""
     if known.state == RUNNING or known.history.failed_baseline:
         return ""
@@ -126,14 +126,14 @@ def _going_on(known: Known) -> str:
     return f"{advice.go_on(known.history, known.plan, known.shown)}{more}"
 
 
-def _memory_limit_bytes(known: Known) -> int | None:
+def _memory_limit_bytes(known: SessionFacts) -> int | None:
     """Returns the lowest memory limit of any trial, which is what the memory model uses."""
     shown = [t.measurement for t in known.history.trials]
     limits = [m.memory_limit_bytes for m in shown if m.memory_limit_bytes]
     return min(limits, default=known.options.memory_limit_bytes)
 
 
-def _provenance(known: Known) -> dict[str, Any]:
+def _provenance(known: SessionFacts) -> dict[str, Any]:
     """Returns how the session was started, and how its trials were measured."""
     measured = [t.measurement for t in known.history.trials if t.measurement.throughput]
     shared = sum(m.shared for m in measured)
@@ -146,7 +146,7 @@ def _provenance(known: Known) -> dict[str, Any]:
     }
 
 
-def _seed(trial: Trial, known: Known) -> int:
+def _seed(trial: Trial, known: SessionFacts) -> int:
     """Returns the seed of a trial's random generators."""
     settings = known.workload.with_seed(known.history.space.settings(trial.config), trial.seed)
     return int(settings.get(SEED) or 0)

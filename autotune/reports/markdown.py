@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from autotune.core.errors import printable
 from autotune.display import words
 from autotune.reports import answer, elsewhere, tables
-from autotune.reports.model import Report
+from autotune.reports.model import SessionReport
 from autotune.reports.plot import Table
 from autotune.reports.training import wording
 from autotune.reports.training.model import TrainingReport
@@ -16,7 +16,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|~#!@$])")
 _FACTS = ("hardware", "versions", "revision", "data", "created")
 
 
-def render(report: Report | TrainingReport) -> str:
+def render(report: SessionReport | TrainingReport) -> str:
     """Returns the answer of a session or the verdict on a training, with its evidence."""
     return _training(report) if isinstance(report, TrainingReport) else _session(report)
 
@@ -37,7 +37,7 @@ def _training(report: TrainingReport) -> str:
     )
 
 
-def _session(report: Report) -> str:
+def _session(report: SessionReport) -> str:
     """Returns the answer, the baseline next to the best, the compared precisions, and the provenance."""
     result = report.answer
     return _joined(
@@ -55,7 +55,7 @@ def _session(report: Report) -> str:
     )
 
 
-def _sides(report: Report) -> list[str]:
+def _sides(report: SessionReport) -> list[str]:
     """Returns the figures of the answer, the baseline's next to the best's."""
     baseline, best = report.answer.baseline, report.answer.best
     if baseline is None or best is None:
@@ -69,7 +69,7 @@ def _sides(report: Report) -> list[str]:
     return _table(Table(("", "baseline"), tuple(row[:2] for row in rows)))
 
 
-def _elsewhere(report: Report) -> list[list[str]]:
+def _elsewhere(report: SessionReport) -> list[list[str]]:
     """Returns what fits into other sizes of memory."""
     if report.elsewhere is None:
         return []
@@ -80,7 +80,7 @@ def _elsewhere(report: Report) -> list[list[str]]:
     ]
 
 
-def _own(report: Report) -> list[list[str]]:
+def _own(report: SessionReport) -> list[list[str]]:
     """Returns the workload's own tables, each with its title as the first heading."""
     tables = report.own.tables if report.own else ()
     return [
@@ -90,7 +90,7 @@ def _own(report: Report) -> list[list[str]]:
     ]
 
 
-def _provenance(report: Report) -> str:
+def _provenance(report: SessionReport) -> str:
     """Returns the origin of the figures as one line."""
     facts = [f"{name} {report.provenance[name]}" for name in _FACTS if report.provenance.get(name)]
     return _text("; ".join([*facts, f"{report.samples_per_trial} {report.unit} per trial"]))

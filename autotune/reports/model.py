@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from autotune.compare.steps import Steps
-from autotune.compare.verdict import Verdict
+from autotune.compare.steps import StepSummary
+from autotune.compare.verdict import ComparisonVerdict
 from autotune.core.measurement import Evaluation
 from autotune.core.settings import Config
 from autotune.display import words
@@ -20,7 +20,7 @@ from autotune.workloads.base import OwnSection
 
 if TYPE_CHECKING:  # every command imports this module, and these import numpy
     from autotune.judging.accounts.memory_forecast import MemoryForecast
-    from autotune.judging.decisions.ablation import Step
+    from autotune.judging.decisions.ablation import AblationStep
 
 FORMATS = ("html", "json", "md")
 SAMPLES = 5  # test studies shown by default
@@ -107,7 +107,7 @@ class Compared:
     writing_peak_bytes: int | None
     curve: tuple[Evaluation, ...]
     seeds: int = 1
-    steps: Steps = field(default_factory=Steps)
+    steps: StepSummary = field(default_factory=StepSummary)
     beside_fp32: float | None = None  # excess of the final training loss over fp32: 0.01 is 1% higher
     checkpoint_bytes: int | None = None
     parameters: int | None = None
@@ -124,7 +124,7 @@ class Skipped:
 
 
 @dataclass(frozen=True)
-class Report:
+class SessionReport:
     """A session. Qualities have the user's sign, and `samples` are counted in the user's `unit`."""
 
     session: str
@@ -143,7 +143,7 @@ class Report:
     least_quality: float | None
     trials: tuple[TrialRow, ...]
     predicted: tuple[Predicted, ...]
-    ablation: tuple["Step", ...]
+    ablation: tuple["AblationStep", ...]
     compared: tuple[Compared, ...]
     skipped: tuple[Skipped, ...]
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class Report:
     by_precision: bool = True  # precision is a setting, so models can be compared by it
     writes_reports: bool = True  # the workload has a program that scores models
     elsewhere: "MemoryForecast | None" = None  # of the recommendation; None if there is none
-    which_precision: Verdict | None = None  # which of the compared models to take
+    which_precision: ComparisonVerdict | None = None  # which of the compared models to take
     own: OwnSection | None = None  # the workload's section about the compared models
     going_on: str = ""  # command that continues the search; empty if it runs or cannot continue
 

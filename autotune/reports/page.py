@@ -30,7 +30,7 @@ from autotune.reports import (
     plots_speed,
     tables,
 )
-from autotune.reports.model import Report
+from autotune.reports.model import SessionReport
 from autotune.reports.plot import Plot
 from autotune.reports.sections import sections
 from autotune.reports.training import plots as training_plots
@@ -38,7 +38,7 @@ from autotune.reports.training import wording
 from autotune.reports.training.model import TrainingReport
 
 
-def render(report: Report | TrainingReport) -> str:
+def render(report: SessionReport | TrainingReport) -> str:
     """Returns the whole page."""
     if isinstance(report, TrainingReport):
         plots, template, name = training_plots.by_section(report), "training.html.j2", report.directory
@@ -53,7 +53,7 @@ def render(report: Report | TrainingReport) -> str:
             path=quoted(name),
             report=report,
             plots=plots,
-            own=_own(report) if isinstance(report, Report) else "",
+            own=_own(report) if isinstance(report, SessionReport) else "",
             sections=sections(report),
             figures=_json(plots),
             library=library,
@@ -64,7 +64,7 @@ def render(report: Report | TrainingReport) -> str:
     )
 
 
-def _own(report: Report) -> Markup:
+def _own(report: SessionReport) -> Markup:
     """Returns the HTML of the workload's own section, empty if it has none."""
     return Markup(report.own.html() if report.own else "")  # noqa: S704 - the workload has escaped it
 
@@ -75,7 +75,7 @@ def _json(plots: Mapping[str, Sequence[Plot]]) -> Markup:
     return htmlsafe_json_dumps(figures, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
-def plots_of(report: Report) -> dict[str, list[Plot]]:
+def plots_of(report: SessionReport) -> dict[str, list[Plot]]:
     """Returns the plots of a session's report by their place; a plot without data is left out."""
     return {
         "front": _list(plots_front.front(report)),

@@ -15,7 +15,7 @@ from autotune.display import words
 from autotune.display.rows import TrialRow
 from autotune.reports import marks
 from autotune.reports.marks import Mark
-from autotune.reports.model import Report
+from autotune.reports.model import SessionReport
 
 Trace = dict[str, Any]
 TRIALS = ("trials", "All trials as a table")
@@ -115,7 +115,7 @@ def points(
     mark: Mark,
     x: Callable[[TrialRow], Any],
     y: Callable[[TrialRow], Any],
-    report: Report,
+    report: SessionReport,
 ) -> Trace:
     """Returns trials as markers with hover texts."""
     return {
@@ -229,7 +229,7 @@ def rows_layout(rows: int, **rest: Any) -> dict[str, Any]:
     return layout(70 + _ROW_PX * rows, yaxis=axis, **rest)
 
 
-def hover_text(row: TrialRow, report: Report) -> str:
+def hover_text(row: TrialRow, report: SessionReport) -> str:
     """Returns a trial's hover text: its kind, settings and figures, and why it ended."""
     figures = [f"{words.rate(row.throughput)} {report.unit}/s"] if row.throughput else []
     score = f"{words.metric(report.quality)} {words.score(row.quality)}"

@@ -6,11 +6,11 @@ from itertools import pairwise
 from typing import Any
 
 from autotune.display import words
-from autotune.judging.decisions.ablation import Step
+from autotune.judging.decisions.ablation import AblationStep
 from autotune.judging.measurement.estimates import Figure
 from autotune.reports import answer, marks
 from autotune.reports.marks import Mark
-from autotune.reports.model import Report, Side
+from autotune.reports.model import SessionReport, Side
 from autotune.reports.plot import Plot, Table, Trace, above, bars, behind, instead, joint, plain, rows_layout
 
 _ROOM = 1.12  # right end of the axis, relative to the longest bar: leaves room for its text
@@ -31,7 +31,7 @@ class _Bar:
     sure: str = ""  # the interval of the factor
 
 
-def ablation(report: Report) -> Plot | None:
+def ablation(report: SessionReport) -> Plot | None:
     """Returns the throughput after each change, or why it was not measured; None without an ablation."""
     baseline, best = report.answer.baseline, report.answer.best
     if not report.ablation or baseline is None or baseline.throughput is None:
@@ -68,12 +68,12 @@ def _whole(mark: Mark, throughput: Figure) -> _Bar:
     return _Bar(mark, mark.label, 0.0, throughput.value, words.rate(throughput.value), half)
 
 
-def _rest(report: Report) -> list[tuple[str, str]]:
+def _rest(report: SessionReport) -> list[tuple[str, str]]:
     """Returns the part of the gain that is not throughput."""
     return [(f"{report.unit} {line.over}", line.factor.text) for line in answer.fewer_samples(report)]
 
 
-def _steps(steps: Sequence[Step], start: float) -> list[_Bar]:
+def _steps(steps: Sequence[AblationStep], start: float) -> list[_Bar]:
     rows, reached = [], start
     for step in steps:
         what = _what(step)
@@ -88,7 +88,7 @@ def _steps(steps: Sequence[Step], start: float) -> list[_Bar]:
     return rows
 
 
-def _what(step: Step) -> str:
+def _what(step: AblationStep) -> str:
     """Returns e.g. `num_workers  2 → 0`, and the changes above it that its factor includes."""
     together = f", with {' and '.join(step.together)}" if step.together else ""
     return f"{step.knob}  {words.setting(step.before)} → {words.setting(step.after)}{together}"
@@ -119,7 +119,7 @@ def _notes(row: int, bar: _Bar) -> list[dict[str, Any]]:
     return [title, brought]
 
 
-def _table(report: Report) -> Table:
+def _table(report: SessionReport) -> Table:
     rows = [
         (
             *(", ".join((*step.together, step.knob)), words.setting(step.before), words.setting(step.after)),
@@ -148,7 +148,7 @@ class _Part:
         return sum(self.sample_s.values())
 
 
-def step_time(report: Report) -> Plot | None:
+def step_time(report: SessionReport) -> Plot | None:
     """Returns milliseconds per sample by phase, baseline above winner.
 
     Steps of the two sides may differ in samples, so that only the time of a sample compares.

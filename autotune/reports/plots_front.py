@@ -9,7 +9,7 @@ from autotune.display.rows import TrialRow
 from autotune.judging.measurement.estimates import Figure
 from autotune.reports import answer, marks
 from autotune.reports.marks import Mark
-from autotune.reports.model import Report, Side
+from autotune.reports.model import SessionReport, Side
 from autotune.reports.plot import (
     TRIALS,
     Plot,
@@ -33,7 +33,7 @@ _FEW = 12  # trials whose numbers all fit on the axis
 _RUG_TOP, _PLOT_FROM = 0.055, 0.13  # shares of the height
 
 
-def front(report: Report) -> Plot | None:
+def front(report: SessionReport) -> Plot | None:
     """Returns throughput against quality; None before a trial has a throughput.
 
     A configuration is placed by the mean of its runs, and repeats are single runs. A trial that has not
@@ -97,7 +97,7 @@ class _Chosen:
         return max(self.side.runs, self.side.seeds) > 1
 
 
-def _chosen(report: Report, placed: Sequence[TrialRow]) -> list[_Chosen]:
+def _chosen(report: SessionReport, placed: Sequence[TrialRow]) -> list[_Chosen]:
     rows = {r.number: r for r in placed}
     return [
         _Chosen(mark, side, rows[side.trial], side.throughput, side.quality)
@@ -106,7 +106,7 @@ def _chosen(report: Report, placed: Sequence[TrialRow]) -> list[_Chosen]:
     ]
 
 
-def _drawn(each: _Chosen, report: Report) -> Trace:
+def _drawn(each: _Chosen, report: SessionReport) -> Trace:
     """Returns the baseline or the winner with its intervals."""
     score = f"{words.metric(report.quality)} {words.score(each.y)}, {words.plural(each.side.seeds, 'seed')}"
     speed = f"{words.rate(each.x)} {report.unit}/s, {words.plural(each.side.runs, 'run')}"
@@ -128,7 +128,7 @@ _RUG_AXIS: dict[str, Any] = {
 }
 
 
-def _label(report: Report, placed: Sequence[TrialRow], name: str) -> str:
+def _label(report: SessionReport, placed: Sequence[TrialRow], name: str) -> str:
     may_win = [r for r in placed if not r.breaks_constraint]
     kept, best = sum(r.keeps_quality is True for r in may_win), sum(r.on_front for r in placed)
     return (
@@ -168,13 +168,13 @@ def _rug_title(name: str) -> dict[str, Any]:
     return note(f"not trained to the end: no {plain(name)} to compare", 0.004, _RUG_TOP, yref="paper")
 
 
-def _threshold(report: Report, least: float) -> dict[str, Any]:
+def _threshold(report: SessionReport, least: float) -> dict[str, Any]:
     text = f"{report.limit}: {words.score(least)}" if report.target is None else report.limit
     # Inside the region: below its edge if lower is better.
     return note(plain(text), 0.004, least, yref="y", yanchor="top" if report.minimize else "bottom")
 
 
-def history(report: Report) -> Plot | None:
+def history(report: SessionReport) -> Plot | None:
     """Returns throughput by trial number with the running best; None before a throughput was measured."""
     rows = [r for r in report.trials if r.throughput is not None]
     unmeasured = [r for r in report.trials if r.throughput is None]

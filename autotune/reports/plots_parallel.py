@@ -11,7 +11,7 @@ from autotune.display import words
 from autotune.display.rows import TrialRow
 from autotune.reports import marks
 from autotune.reports.marks import Mark
-from autotune.reports.model import Report
+from autotune.reports.model import SessionReport
 from autotune.reports.plot import TRIALS, Plot, Trace, layout, line, note, per_s, plain, quality
 
 _FAST = Mark("fastest third", "var(--band-3)", "line")
@@ -34,7 +34,7 @@ class _Axis:
     ticks: Sequence[tuple[float, str]]
 
 
-def parallel(report: Report) -> Plot | None:
+def parallel(report: SessionReport) -> Plot | None:
     """Returns the varied knobs, throughput and quality; None before two trials differ."""
     rows = [r for r in report.trials if r.kind in {"baseline", "winner", "trial"}]
     knobs = _varied(rows)

@@ -11,13 +11,13 @@ from autotune.display.rows import TrialRow
 from autotune.reports import curves, marks
 from autotune.reports.curves import Axes, CurvePoint, Runs
 from autotune.reports.marks import Mark
-from autotune.reports.model import Report
+from autotune.reports.model import SessionReport
 from autotune.reports.plot import Plot, across, note, plain
 
 _DASHES = ("dash", "dot", "dashdot", "longdash")
 
 
-def search_runs(report: Report) -> list[Plot]:
+def search_runs(report: SessionReport) -> list[Plot]:
     """Returns all runs of the baseline and the finalists; no plots before an evaluation."""
     chosen = {r.number: _line(marks.trial(r)) for r in report.trials if r.kind in {"baseline", "winner"}}
     repeated = {r.repeats for r in report.trials if r.kind == "repeat" and r.repeats is not None}
@@ -29,7 +29,7 @@ def search_runs(report: Report) -> list[Plot]:
     return _plots("quality", report, runs, ends, _sought(report))
 
 
-def compared_models(report: Report) -> list[Plot]:
+def compared_models(report: SessionReport) -> list[Plot]:
     """Returns the compared models."""
     runs = {_line(marks.model(each.label)): [_curve(each.curve)] for each in report.compared if each.curve}
     return _plots("compared", report, runs, {mark: run[-1].value for mark, (run,) in runs.items()}, {})
@@ -48,7 +48,11 @@ def _curve(evaluations: Sequence[Evaluation]) -> list[CurvePoint]:
 
 
 def _plots(
-    name: str, report: Report, curves_by_mark: Runs, ends: Mapping[Mark, float | None], layout: dict[str, Any]
+    name: str,
+    report: SessionReport,
+    curves_by_mark: Runs,
+    ends: Mapping[Mark, float | None],
+    layout: dict[str, Any],
 ) -> list[Plot]:
     """Returns the curves over samples and over time, labelled with where each `ends`."""
     runs = {mark: each for mark, each in curves_by_mark.items() if each}
@@ -68,7 +72,7 @@ def _plots(
     return [replace(plot, data=plot.data[::-1]) for plot in drawn]  # the baseline and the winner above others
 
 
-def _sought(report: Report) -> dict[str, Any]:
+def _sought(report: SessionReport) -> dict[str, Any]:
     """Draws the target, or the least quality that a winner keeps."""
     at = report.least_quality if report.target is None else report.target
     if at is None:

@@ -10,7 +10,7 @@ from autotune.display import words
 from autotune.display.rows import TrialRow
 from autotune.reports import marks
 from autotune.reports.marks import Mark
-from autotune.reports.model import Predicted, Report
+from autotune.reports.model import Predicted, SessionReport
 from autotune.reports.plot import TRIALS, Plot, Table, Trace, across, layout, line, per_s, points
 
 _LIMIT = Mark("memory limit", "var(--ink)", "line")
@@ -20,7 +20,7 @@ _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
 _APART = 1.06
 
 
-def by_batch(report: Report) -> list[Plot]:
+def by_batch(report: SessionReport) -> list[Plot]:
     """Returns throughput and peak memory by micro-batch and precision; none if micro-batch is no setting."""
     rows = [r for r in report.trials if r.kind not in {"race", "repeat"} and _size(r)]
     speed = [r for r in rows if r.throughput is not None]
@@ -28,7 +28,7 @@ def by_batch(report: Report) -> list[Plot]:
     return [*([_speed(report, speed)] if speed else []), *([_memory(report, memory)] if memory else [])]
 
 
-def _speed(report: Report, rows: Sequence[TrialRow]) -> Plot:
+def _speed(report: SessionReport, rows: Sequence[TrialRow]) -> Plot:
     groups, shifts = _by_precision(rows), _shifts(rows)
     best = {
         name: {n: max(per_s(r) for r in group if _size(r) == n) for n in _sizes(group)}
@@ -74,7 +74,7 @@ def _fastest(name: str, per_s_by_size: dict[int, float], unit: str) -> str:
     return f"{marks.precision(name).label}: fastest at {size}, {words.rate(per_s_by_size[size])} {unit}/s"
 
 
-def _memory(report: Report, rows: Sequence[TrialRow]) -> Plot:
+def _memory(report: SessionReport, rows: Sequence[TrialRow]) -> Plot:
     measured = [r for r in rows if r.peak_memory_bytes is not None]
     full = [r for r in rows if r.peak_memory_bytes is None]
     limit, highest = report.memory_limit_bytes, max((r.peak_memory_bytes or 0 for r in measured), default=0)
@@ -125,7 +125,7 @@ def _caution(rows: Sequence[TrialRow]) -> str:
     return f" The peak of {trials} still rose at the end: it takes at least that much." if rising else ""
 
 
-def _predicted(report: Report) -> Table | None:
+def _predicted(report: SessionReport) -> Table | None:
     """Returns the predicted peaks of every precision and size; the table of trials has the measured ones."""
     rows = tuple(
         (

@@ -6,21 +6,21 @@ from autotune.compare import results
 from autotune.display import snapshot
 from autotune.judging.accounts.costs import Prices
 from autotune.reports import figures
-from autotune.reports.figures import Known
-from autotune.reports.model import Report
-from autotune.storage.store import Session
+from autotune.reports.figures import SessionFacts
+from autotune.reports.model import SessionReport
+from autotune.storage.store import StoredSession
 from autotune.workloads import registry
 
 
-def read(root: Path, samples: int, *, is_over: bool = False, prices: Prices | None = None) -> Report:
+def read(root: Path, samples: int, *, is_over: bool = False, prices: Prices | None = None) -> SessionReport:
     """Returns the report of the session in `root`; raises InputError if there is none, or it has no trial.
 
     Writes nothing and does not disturb a running search. With `is_over`, a locked session counts as ended.
     """
-    session = Session.open(root)
+    session = StoredSession.open(root)
     shown = snapshot.take(session, root, is_over=is_over)
     compared, workload = results.load(session, shown.space.objective), registry.named(shown.space.workload)
-    known = Known(
+    known = SessionFacts(
         shown=root,
         state=shown.state,
         history=shown.history,

@@ -8,11 +8,11 @@ from autotune.core.measurement import Measurement
 from autotune.core.settings import MICRO_BATCH
 from autotune.core.trial import Trial
 from autotune.display import advice, view
-from autotune.display.advice import Verdict
+from autotune.display.advice import WinnerState
 from autotune.display.cautions import cautions, spending
 from autotune.judging.accounts import costs, overhead
 from autotune.judging.accounts.costs import Prices
-from autotune.judging.accounts.overhead import Spent
+from autotune.judging.accounts.overhead import TimeShares
 from autotune.judging.decisions import confirm, objective, quality
 from autotune.judging.decisions.claims import Claim
 from autotune.judging.decisions.history import History
@@ -81,13 +81,15 @@ def answer(
     )
 
 
-def _counts(spent: Sequence[Spent | None], history: History) -> bool:
+def _counts(spent: Sequence[TimeShares | None], history: History) -> bool:
     """Returns True if the time of evaluations in the full training is known on both sides."""
     known = all(one is not None and one.evaluations is not None for one in spent)
     return known or history.space.objective.counts_evaluations
 
 
-def _whole_s(spent: Spent | None, samples: int | None, shorter: float, *, is_counted: bool) -> Figure | None:
+def _whole_s(
+    spent: TimeShares | None, samples: int | None, shorter: float, *, is_counted: bool
+) -> Figure | None:
     """Returns the seconds of the full training, `shorter` times shorter than the baseline's `samples`.
 
     None if its length is unknown.
@@ -110,10 +112,10 @@ def _none(history: History, session: Path, going_on: tuple[str, ...]) -> Answer:
     """Returns the answer without a baseline: nothing can be compared."""
     failed = history.failed_baseline
     if failed is None or failed.outcome is None:
-        return Answer(Verdict.NONE, view.NO_RESULT, commands=going_on)
+        return Answer(WinnerState.NONE, view.NO_RESULT, commands=going_on)
     sentence = f"{view.NO_RESULT} It {failed.outcome}: {failed.outcome.reason}"
     return Answer(
-        Verdict.NONE,
+        WinnerState.NONE,
         sentence,
         cautions=tuple(cautions(history)),
         commands=(store.search_command(session),),
@@ -143,7 +145,7 @@ def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[s
 
 
 def _side(
-    trial: Trial, history: History, spent: Spent | None, whole_s: Figure | None, prices: Prices | None
+    trial: Trial, history: History, spent: TimeShares | None, whole_s: Figure | None, prices: Prices | None
 ) -> Side:
     """Returns the figures of `trial`, with `spent` time by part and `whole_s` of the full training."""
     runs = _speed_runs(trial, history)
@@ -213,7 +215,7 @@ def _joules_per_sample(measurements: Sequence[Measurement]) -> float | None:
 
 
 def _step_s(
-    trial: Trial, measurements: Sequence[Measurement], spent: Spent | None, space: Space
+    trial: Trial, measurements: Sequence[Measurement], spent: TimeShares | None, space: Space
 ) -> dict[str, float]:
     """Returns the seconds of each phase of an optimizer step: its share of the steps, times a step's time."""
     if spent is None or MICRO_BATCH not in space.settings(trial.config):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from autotune.core.settings import MICRO_BATCH
 from autotune.reports import answer
-from autotune.reports.model import Report
+from autotune.reports.model import SessionReport
 from autotune.reports.training.model import TrainingReport
 
 
@@ -37,13 +37,13 @@ _OF_TRAINING = {
 }
 
 
-def sections(report: Report | TrainingReport) -> list[Section]:
+def sections(report: SessionReport | TrainingReport) -> list[Section]:
     """Returns the sections, numbered from 1."""
     labels = _OF_TRAINING if isinstance(report, TrainingReport) else _session_labels(report)
     return [Section(name, number, label) for number, (name, label) in enumerate(labels.items(), start=1)]
 
 
-def _session_labels(report: Report) -> dict[str, str]:
+def _session_labels(report: SessionReport) -> dict[str, str]:
     absent = {
         "speed": not _shows_speed(report),
         "own": report.own is None,
@@ -53,7 +53,7 @@ def _session_labels(report: Report) -> dict[str, str]:
     return {name: label for name, label in labels.items() if not absent.get(name)}
 
 
-def _shows_speed(report: Report) -> bool:
+def _shows_speed(report: SessionReport) -> bool:
     """Returns True if the section on speed has content, or if no trial has been measured yet."""
     is_measured = any(row.throughput is not None for row in report.trials)
     by_batch = any(MICRO_BATCH in row.config for row in report.trials)

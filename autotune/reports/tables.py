@@ -8,21 +8,21 @@ from autotune.display import view, words
 from autotune.display.rows import TrialRow
 from autotune.reports import answer, marks
 from autotune.reports.marks import Mark
-from autotune.reports.model import Compared, Report
+from autotune.reports.model import Compared, SessionReport
 from autotune.reports.plot import Table
 
 _MOST_REASONS = 3
 _LABELS = {"cpus": "CPUs", "revision": "code revision", "data": "data fingerprint", "command": "command line"}
 
 
-def trial_counts(report: Report) -> str:
+def trial_counts(report: SessionReport) -> str:
     """Returns e.g. Returns `48 trials; 1 speed comparison, 9 runs with another seed`."""
     kinds = [row.kind for row in report.trials]
     searched = sum(kind in {"baseline", "winner", "trial"} for kind in kinds)
     return "; ".join(filter(None, [words.plural(searched, "trial"), view.besides(kinds)]))
 
 
-def trials(report: Report) -> list[tuple[Mark, TrialRow, tuple[str, ...]]]:
+def trials(report: SessionReport) -> list[tuple[Mark, TrialRow, tuple[str, ...]]]:
     """Returns every trial with its mark and the cells after its number and outcome."""
     return [(marks.trial(r), r, _cells(r)) for r in report.trials]
 
@@ -50,7 +50,7 @@ def asides(row: TrialRow) -> str:
     return ", ".join(text for text, holds in remarks.items() if holds)
 
 
-def outcomes(report: Report) -> Table:
+def outcomes(report: SessionReport) -> Table:
     """Returns how many trials ended in each way, the time that they took and saved, and why."""
     groups = marks.grouped(report.trials, marks.outcome)
     rows = [
@@ -80,7 +80,7 @@ def _reasons(rows: Iterable[TrialRow]) -> str:
     return "; ".join([*texts, *([f"{more} other reasons"] if more > 0 else [])])
 
 
-def skipped(report: Report) -> Table:
+def skipped(report: SessionReport) -> Table:
     rows = ((s.reason, str(s.count), _about(s.saved_s), s.example) for s in report.skipped)
     return Table(
         ("not started because", "suggestions", "saved, about", "for example"), tuple(rows), numeric=(1, 2)
@@ -91,7 +91,7 @@ def _about(seconds: float) -> str:
     return words.duration(seconds) if seconds > 0 else words.NOTHING
 
 
-def scores(report: Report) -> Table:
+def scores(report: SessionReport) -> Table:
     """Returns a row per compared model: its scores, and the speed and memory of training and of writing."""
     models = report.compared
     names = words.ordered(on_test(report.quality), *(each.scores for each in models))
@@ -134,7 +134,7 @@ def _training_cells(each: Compared) -> dict[str, str]:
     }
 
 
-def has_seeds(report: Report) -> bool:
+def has_seeds(report: SessionReport) -> bool:
     """Returns True if figures of compared models are means over several seeds."""
     return any(each.seeds > 1 for each in report.compared)
 
@@ -144,7 +144,7 @@ def _writing(each: Compared) -> tuple[str, str]:
     return words.rate(each.reports_per_s), words.memory(each.writing_peak_bytes)
 
 
-def own_scores(report: Report) -> Table | None:
+def own_scores(report: SessionReport) -> Table | None:
     """Returns the scores that the search measured besides the quality; None if there are none."""
     sides = [(mark.label, side.scores) for mark, side in answer.sides(report) if side.scores]
     names = words.ordered(report.quality, *(values for _, values in sides))
@@ -153,7 +153,7 @@ def own_scores(report: Report) -> Table | None:
     return Table(head, rows, numeric=tuple(range(1, len(head)))) if len(names) > 1 else None
 
 
-def facts(report: Report) -> list[tuple[str, list[str]]]:
+def facts(report: SessionReport) -> list[tuple[str, list[str]]]:
     """Returns the goal of the search, the origin of the figures, and cautions, by part."""
     limit = "" if report.memory_limit_bytes is None else f" of {words.memory(report.memory_limit_bytes)}"
     parts = [
@@ -168,7 +168,7 @@ def facts(report: Report) -> list[tuple[str, list[str]]]:
     return [(name, texts) for name, texts in parts if texts]
 
 
-def _sought(report: Report) -> str:
+def _sought(report: SessionReport) -> str:
     name = words.metric(report.quality)
     if report.target is not None:
         return f"the fewest seconds of training to {name} {report.target:g}"

@@ -15,7 +15,7 @@ from autotune.storage.trial_dir import TrialDir
 from autotune.system import temp_dirs
 from autotune.trials import alone
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.setup import Training
+from autotune.trials.setup import TrainingSetup
 from autotune.workloads.base import Workload
 
 
@@ -51,7 +51,7 @@ def counted(space: Space, workload: Workload, here: Usable) -> int:
     """
     print("The baseline trains for an epoch, to count its samples ...", file=sys.stderr, flush=True)
     with temp_dirs.directory(".epoch-", Path.cwd()) as place:
-        training = Training(space, workload, here.hardware, Options(here.gpus_per_trial))
+        training = TrainingSetup(space, workload, here.hardware, Options(here.gpus_per_trial))
         order = training.whole_training(space.baseline_config, TrialDir(place))
         outcome, shown = alone.run(order, ForkServer(workload.preload))
     if outcome.status is not Status.COMPLETED or not shown.samples:

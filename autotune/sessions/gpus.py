@@ -62,7 +62,7 @@ class Torch:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class DeviceVerdict:
     """Result of checking a device."""
 
     label: str
@@ -76,7 +76,7 @@ class Look:
     """Results of checking a machine's GPUs with torch."""
 
     torch: Torch | Fault
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[DeviceVerdict, ...] = ()
     named: bool = False  # by UUID, because CUDA would not show all of them by default
 
     @property
@@ -190,12 +190,12 @@ def look_at(found: Hardware, python: str = sys.executable) -> Look:
     return Look(torch, (*asked, *others, *([] if there else _hidden(torch))), named)
 
 
-def _hidden(torch: Torch | Fault) -> Iterator[Verdict]:
+def _hidden(torch: Torch | Fault) -> Iterator[DeviceVerdict]:
     if isinstance(torch, Torch) and torch.devices:
         seen = len(torch.devices)
         what = f"torch {torch.build} sees {seen} GPUs, of which NVML says nothing: {nvml.error()}"
         remedy = "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility"
-        yield Verdict("CUDA", fault=Fault(what, remedy))
+        yield DeviceVerdict("CUDA", fault=Fault(what, remedy))
 
 
 def ask(environment: Mapping[str, str], python: str = sys.executable) -> Torch | Fault:
@@ -231,12 +231,12 @@ def matched(known: Sequence[Device], told: Torch | Fault) -> list[tuple[Device, 
     return [(device, by_uuid.get(device.uuid)) for device in known]
 
 
-def judge(device: Device, seen: Mapping[str, Any] | None, told: Torch | Fault) -> Verdict:
+def judge(device: Device, seen: Mapping[str, Any] | None, told: Torch | Fault) -> DeviceVerdict:
     """Returns the verdict on a device from torch's facts about it and about itself."""
     if seen is None or isinstance(told, Fault):
-        return Verdict(device.label, device.gpu, _unseen(device, told))
+        return DeviceVerdict(device.label, device.gpu, _unseen(device, told))
     gpu, why = device.gpu or _as_seen(device, seen), seen["fails"].get(_PLAIN)
-    return Verdict(device.label, gpu, _failing(gpu, told, why) if why else None, seen["fails"])
+    return DeviceVerdict(device.label, gpu, _failing(gpu, told, why) if why else None, seen["fails"])
 
 
 def _as_seen(device: Device, seen: Mapping[str, Any]) -> Gpu:

@@ -9,7 +9,7 @@ from typing import NoReturn
 from autotune.core.errors import AutotuneError
 from autotune.space.space import Space
 from autotune.storage.lock import Held
-from autotune.storage.store import Session, resume_command
+from autotune.storage.store import StoredSession, resume_command
 from autotune.system.telemetry import Hardware
 from autotune.workloads.base import Workload
 
@@ -26,7 +26,7 @@ def _throw(error: BaseException) -> NoReturn:
 class Job:
     """A session to run, with the resources that it needs."""
 
-    session: Session
+    session: StoredSession
     shown: Path  # as the user names it
     space: Space
     workload: Workload

@@ -10,9 +10,9 @@ from autotune.workloads import registry
 from autotune.workloads.base import Workload
 
 
-def opened(root: Path) -> tuple[store.Session, Space, Workload]:
+def opened(root: Path) -> tuple[store.StoredSession, Space, Workload]:
     """Returns the session in `root`, its search space and its workload, whose code need not exist."""
-    session = store.Session.open(root)
+    session = store.StoredSession.open(root)
     space = session.space()
     return session, space, registry.named(space.workload)
 

@@ -21,7 +21,7 @@ from autotune.space.machine import Machine, fit_to
 from autotune.space.sections import Budget, Training
 from autotune.space.space import Space
 from autotune.storage import provenance
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 from autotune.system.telemetry import Hardware
 from autotune.workloads import registry
 from autotune.workloads.base import Workload
@@ -250,7 +250,7 @@ def _c_compilers(environment: Mapping[str, str]) -> tuple[str, ...]:
     return (named,) if named else ("gcc", "clang")
 
 
-def warm_start(earlier: Session, now: Mapping[str, Any], places: Collection[str]) -> list[Trial]:
+def warm_start(earlier: StoredSession, now: Mapping[str, Any], places: Collection[str]) -> list[Trial]:
     """Returns the trials of an `earlier` session; raises InputError if they are not comparable with `now`."""
     if why := provenance.warm_start_error(earlier.provenance(), now, places):
         raise InputError(f"--warm-start {earlier.root}: {why}")

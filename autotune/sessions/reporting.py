@@ -8,11 +8,11 @@ from autotune.core.errors import InputError
 from autotune.core.trial import Trial
 from autotune.judging.accounts.costs import Prices
 from autotune.reports import as_json, markdown, read
-from autotune.reports.model import SAMPLES, Report
+from autotune.reports.model import SAMPLES, SessionReport
 from autotune.reports.training import read as training
 from autotune.reports.training import wording
 from autotune.reports.training.model import TrainingReport
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 from autotune.storage.trial_dir import TrainingDir
 from autotune.training import plan
 from autotune.trials import failures
@@ -26,10 +26,10 @@ def rendered(root: Path, form: str, samples: int = SAMPLES, prices: Prices | Non
     if plan.is_training(root):
         if prices is not None:
             raise InputError(f"--price-per-hour, --price-per-kwh: go with a session: {root} is a training")
-        found: Report | TrainingReport = training.read(root)
+        found: SessionReport | TrainingReport = training.read(root)
         file = TrainingDir(root).report_file
     else:
-        found, file = read.read(root, samples, prices=prices), Session(root).report_file
+        found, file = read.read(root, samples, prices=prices), StoredSession(root).report_file
     return _RENDER[form](found), file.with_suffix(f".{form}")
 
 
@@ -51,7 +51,7 @@ def conclude(session: Path, trials: Sequence[Trial]) -> list[str]:
     if not any(t.number == 0 and t.outcome for t in trials):
         return []
     try:
-        return [write(Session(session).report_file, _page(read.read(session, SAMPLES, is_over=True)))]
+        return [write(StoredSession(session).report_file, _page(read.read(session, SAMPLES, is_over=True)))]
     except Exception as error:
         fault = str(error) if isinstance(error, InputError) else failures.study_fault(error)
         if fault is None:
@@ -65,13 +65,13 @@ def write(file: Path, text: str) -> str:
     return f"Report: {file}"
 
 
-def _page(found: Report | TrainingReport) -> str:
+def _page(found: SessionReport | TrainingReport) -> str:
     from autotune.reports import page  # noqa: PLC0415 - plotly takes a second
 
     return page.render(found)
 
 
-_RENDER: dict[str, Callable[[Report | TrainingReport], str]] = {
+_RENDER: dict[str, Callable[[SessionReport | TrainingReport], str]] = {
     "html": _page,
     "json": as_json.render,
     "md": markdown.render,

@@ -70,7 +70,7 @@ class ResumeRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class ProgramCall:
     """One of the two, as another program asks for it: the search ends if that program does."""
 
     parent: int  # its process
@@ -78,4 +78,4 @@ class Call:
     resume: ResumeRequest | None = None
 
 
-CALL = TypeAdapter(Call)
+CALL = TypeAdapter(ProgramCall)

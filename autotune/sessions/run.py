@@ -21,16 +21,16 @@ from autotune.judging.decisions import confirm, pilot
 from autotune.judging.decisions.history import History
 from autotune.judging.decisions.stopping import Threshold
 from autotune.memory import room
-from autotune.search.ports import Environment, SearchOptions
-from autotune.search.search import TIME_UP, Search
+from autotune.searcher.ports import Environment, SearchOptions
+from autotune.searcher.search import TIME_UP, Search
 from autotune.sessions import prepare, reporting
 from autotune.sessions.job import Job, RayDied
 from autotune.space.space import Space
 from autotune.storage import studies
 from autotune.storage.json_file import JsonFile
 from autotune.storage.lock import Held
-from autotune.storage.store import Session, resume_command
-from autotune.storage.study_file import Plan
+from autotune.storage.store import StoredSession, resume_command
+from autotune.storage.study_file import SearchPlan
 from autotune.system.scratch import Scratch
 from autotune.system.telemetry import Hardware
 from autotune.trackers import ray_callback
@@ -51,7 +51,7 @@ def run(job: Job, scratch: Scratch) -> int:
         study = _opened(session, space)
         known = studies.read(study)
         _require_a_baseline(History(known.trials, space), shown)
-        plan = _extended(known.plan or Plan(space.budget.trials, space.budget.time), job)
+        plan = _extended(known.plan or SearchPlan(space.budget.trials, space.budget.time), job)
         studies.set_plan(study, plan)
         session.remove_work(known.trials)
         begun = _begun(shown, hardware, space, plan)
@@ -72,7 +72,7 @@ def run(job: Job, scratch: Scratch) -> int:
     return code
 
 
-def _opened(session: Session, space: Space) -> optuna.Study:
+def _opened(session: StoredSession, space: Space) -> optuna.Study:
     """Returns the study of a session; raises DamagedError if Optuna cannot read it."""
     try:
         study = studies.open_study(session.study_file, space, session.key)
@@ -98,7 +98,7 @@ def _in_place(held: Held, shown: Path) -> Iterator[None]:
         raise InputError(_GONE.format(shown))
 
 
-def _begun(shown: Path, hardware: Hardware, space: Space, plan: Plan) -> Snapshot:
+def _begun(shown: Path, hardware: Hardware, space: Space, plan: SearchPlan) -> Snapshot:
     return Snapshot(
         session=str(shown),
         device=hardware.description,
@@ -142,7 +142,7 @@ def earlier_trials(setup: Setup, shows: Screen) -> list[Trial]:
         return []
     try:
         now = setup.session.provenance()
-        return prepare.warm_start(Session.open(Path(warm_start)), now, setup.workload.places)
+        return prepare.warm_start(StoredSession.open(Path(warm_start)), now, setup.workload.places)
     except InputError as error:
         shows.note(f"nothing is learnt from the earlier session any more: {error}")
         return []
@@ -242,7 +242,7 @@ def _require_a_baseline(history: History, shown: Path) -> None:
         )
 
 
-def _extended(plan: Plan, job: Job) -> Plan:
+def _extended(plan: SearchPlan, job: Job) -> SearchPlan:
     """Returns the plan extended by the job's trials and time."""
     limit = plan.time_s if job.time_s is None else plan.spent_s + job.time_s
     return replace(plan, trials=plan.trials + job.more, time_s=limit, ended=False)

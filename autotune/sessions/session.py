@@ -41,7 +41,7 @@ class Session:
     def __init__(self, path: Path) -> None:
         """Opens the session in `path`; raises InputError if there is none."""
         self.path = path
-        self._files = store.Session.open(path)
+        self._files = store.StoredSession.open(path)
 
     def __repr__(self) -> str:
         return f"autotune.open({str(self.path)!r})"
@@ -74,7 +74,7 @@ class Session:
         trial, claim = best
         return Evidence(
             trial=trial.number,
-            is_confirmed=advice.verdict(best) is advice.Verdict.CONFIRMED,
+            is_confirmed=advice.verdict(best) is advice.WinnerState.CONFIRMED,
             factor=costs.gain(trial, history),
             quality=rows.row(trial, history).quality,
             baseline_quality=rows.row(baseline, history).quality,

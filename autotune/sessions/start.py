@@ -20,7 +20,7 @@ from autotune.sessions.supervision import supervise
 from autotune.space import builtin, configurations
 from autotune.space.space import Space
 from autotune.storage import provenance
-from autotune.storage.store import WANDB_MODES, Options, Session
+from autotune.storage.store import WANDB_MODES, Options, StoredSession
 from autotune.system.telemetry import Hardware
 from autotune.trackers import registry as tracker_registry
 from autotune.trackers.tracker import check_tags
@@ -45,9 +45,9 @@ def search(asked: SearchRequest) -> int:
         import_room.require(asked.memory_limit, workload, settings, here.gpus_per_trial)
     facts = provenance.collect(root.name, space, workload, found, options.seed)
     if options.warm_start:
-        prepare.warm_start(Session.open(Path(options.warm_start)), facts, workload.places)
+        prepare.warm_start(StoredSession.open(Path(options.warm_start)), facts, workload.places)
     notes += [*here.notes, *_warnings(asked.address), *_demonstration(asked, found)]
-    opened = Session.create(root, space, options, facts)
+    opened = StoredSession.create(root, space, options, facts)
     with opened.lock() as held:
         return supervise(Job(opened, root, space, workload, found, held, notes, as_json=asked.as_json))
 
@@ -162,7 +162,7 @@ def _overrides(asked: SearchRequest) -> dict[str, dict[str, Any]]:
 def resume(asked: ResumeRequest) -> int:
     """Opens a session and runs its remaining trials, and those that are asked for; returns the exit code."""
     session, time_s = asked.session, option_values.duration_s("--time", asked.time)
-    opened = Session.open(session)
+    opened = StoredSession.open(session)
     require_utf8(session)
     space = opened.space()
     workload = registry.load(space.workload)

@@ -15,7 +15,7 @@ from autotune.core.settings import (
     MICRO_BATCH,
     Config,
     Knowledge,
-    Known,
+    KnownSetting,
     Setting,
     effective_batch,
 )
@@ -227,7 +227,7 @@ class Space(BaseModel):
 @cache
 def _knowledge(workload: str, declared: tuple[tuple[str, tuple[str, ...]], ...]) -> Knowledge:
     """Returns the knowledge of a workload's settings, with the user's `moves` declarations."""
-    return registry.known_settings(workload).with_own(Known.declared(*one) for one in declared)
+    return registry.known_settings(workload).with_own(KnownSetting.declared(*one) for one in declared)
 
 
 def _naming(read: Mapping[str, Any]) -> Naming:

@@ -12,18 +12,18 @@ from autotune.space.space import Space
 from autotune.storage import identity, studies, study_file
 from autotune.storage.identity import TrialIdentity
 from autotune.storage.records import read_records, seconds_of, spans_of
-from autotune.storage.store import Session
-from autotune.storage.study_file import Plan, StudyFile
+from autotune.storage.store import StoredSession
+from autotune.storage.study_file import SearchPlan, StudyFile
 from autotune.storage.trial_dir import TrialDir
 
 
 @dataclass(frozen=True)
-class Found:
+class ReadableTrials:
     """All that can be read about a session's trials, from a damaged study too."""
 
     trials: tuple[Trial, ...]  # in order, running ones included
     lost: tuple[int, ...]  # the numbers of trials about which nothing else is known
-    plan: Plan | None  # None if it cannot be read
+    plan: SearchPlan | None  # None if it cannot be read
     rejections: Mapping[int, Sequence[RejectedSuggestion]]  # rejected before a trial, by its number
 
     @property
@@ -42,7 +42,7 @@ class Found:
         return max(sum(trial.seconds for trial in self.trials), self.plan.spent_s if self.plan else 0.0)
 
 
-def find(session: Session, space: Space) -> Found:
+def find(session: StoredSession, space: Space) -> ReadableTrials:
     """Gathers what the study's readable parts and the trials' own files say.
 
     If both know an ended trial with the same identity, the study's figures are taken, otherwise the files'.
@@ -60,10 +60,10 @@ def find(session: Session, space: Space) -> Found:
     kept = {trial.number for trial in trials}
     last = max([*numbers, len(study.entries) - 1, *kept])
     lost = tuple(n for n in range(last + 1) if n not in kept)
-    return Found(tuple(trials), lost, _plan(study), _rejections(study))
+    return ReadableTrials(tuple(trials), lost, _plan(study), _rejections(study))
 
 
-def rebuild(session: Session, space: Space, found: Found) -> list[Path]:
+def rebuild(session: StoredSession, space: Space, found: ReadableTrials) -> list[Path]:
     """Replaces the session's study atomically by a new one made of `found`.
 
     Returns the new names of the old files, which are kept.
@@ -72,7 +72,7 @@ def rebuild(session: Session, space: Space, found: Found) -> list[Path]:
     for left in study_file.files_of(new):
         left.unlink()
     study = studies.open_study(new, space, session.key)
-    plan = found.plan or Plan(space.budget.trials, space.budget.time)
+    plan = found.plan or SearchPlan(space.budget.trials, space.budget.time)
     studies.set_plan(study, replace(plan, spent_s=found.spent_s, ended=False))
     known = {trial.number: trial for trial in found.trials}
     for number in range(max(known) + 1):
@@ -87,7 +87,7 @@ def rebuild(session: Session, space: Space, found: Found) -> list[Path]:
     return aside
 
 
-def _read_study(session: Session) -> StudyFile:
+def _read_study(session: StoredSession) -> StudyFile:
     """Returns the session's study as far as it can be read, empty if it is another session's."""
     try:
         study = study_file.load_study(session.study_file)
@@ -114,7 +114,7 @@ def _restore(place: TrialDir, begun: TrialIdentity) -> Trial:
     return replace(begun.trial, outcome=outcome, measurement=measurement, seconds=seconds)
 
 
-def _mark_shared(session: Session, known: Mapping[int, Trial]) -> dict[int, Trial]:
+def _mark_shared(session: StoredSession, known: Mapping[int, Trial]) -> dict[int, Trial]:
     """Marks the trials that ran concurrently, by the times in their records: verdicts do not say it."""
     spans = {n: spans_of(read_records(session.trial_dir(n))) for n in known}
     concurrent = {n for n in spans for other in spans if other != n and _overlap(spans[n], spans[other])}
@@ -135,7 +135,7 @@ def _with_references(known: Mapping[int, Trial]) -> list[Trial]:
     return [trial for trial in known.values() if trial.references <= searched]
 
 
-def _plan(study: StudyFile) -> Plan | None:
+def _plan(study: StudyFile) -> SearchPlan | None:
     try:
         return study.plan
     except DamagedError:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.storage.trial_dir import ComparisonDir, Entry, ModelDir, TrainingDir, TrialDir
+from autotune.storage.trial_dir import ComparisonDir, ModelDir, PathEntry, TrainingDir, TrialDir
 
 
 @dataclass(frozen=True)
@@ -12,15 +12,15 @@ class SessionDir:
 
     root: Path
 
-    info_file = Entry("session.json")
-    space_file = Entry("space.yaml")
-    study_file = Entry("study.db")
-    lock_file = Entry("lock")
-    threshold_file = Entry("threshold.json")  # a running trial that cannot reach it stops
-    stop_file = Entry("stop")  # while it exists, running trials close, to be resumed later
-    ray_dir = Entry("ray")  # Ray Tune's scratch space; nothing in it outlives a run
-    report_file = Entry("report.html")
-    trials_dir = Entry("trials")
+    info_file = PathEntry("session.json")
+    space_file = PathEntry("space.yaml")
+    study_file = PathEntry("study.db")
+    lock_file = PathEntry("lock")
+    threshold_file = PathEntry("threshold.json")  # a running trial that cannot reach it stops
+    stop_file = PathEntry("stop")  # while it exists, running trials close, to be resumed later
+    ray_dir = PathEntry("ray")  # Ray Tune's scratch space; nothing in it outlives a run
+    report_file = PathEntry("report.html")
+    trials_dir = PathEntry("trials")
 
     @property
     def name(self) -> str:

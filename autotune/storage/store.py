@@ -70,7 +70,7 @@ class _Provenance(BaseModel):
 _OPTIONS, _PROVENANCE = TypeAdapter(Options), TypeAdapter(_Provenance)
 
 
-class Session(SessionDir):
+class StoredSession(SessionDir):
     """The directory of a search, and the content of its files."""
 
     @property
@@ -297,7 +297,7 @@ def short_list(numbers: Sequence[int]) -> str:
     return f"{', '.join(map(str, numbers[:_SHOWN]))}{more}"
 
 
-def is_in_use(session: Session) -> bool:
+def is_in_use(session: StoredSession) -> bool:
     """Returns True if a process holds the session's lock, as a running search does."""
     return lock.is_held(session.root, session.lock_file)
 

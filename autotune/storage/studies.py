@@ -28,7 +28,7 @@ from autotune.space import distributions
 from autotune.space.knobs import Distribution, KeptBatch, Knob, PlannedLength, ScaledLearningRate
 from autotune.space.space import Space
 from autotune.storage import study_file
-from autotune.storage.study_file import Entry, Plan, StudyFile
+from autotune.storage.study_file import SearchPlan, StudyEntry, StudyFile
 
 _NAMELESS = "constraints"  # a system attribute of Optuna before 5, and all that optuna-dashboard 0.21 knows
 _ROUNDING = 1e-3  # upper bound of a learning rate's relative rounding error, to four digits
@@ -56,7 +56,7 @@ def open_study(file: Path, space: Space, session: str = "") -> optuna.Study:
 def read(study: optuna.Study) -> StudyFile:
     """Returns the current content of the study."""
     known = study.get_trials(deepcopy=False)
-    return StudyFile(study.user_attrs, tuple(Entry(t.number, t.user_attrs) for t in known))
+    return StudyFile(study.user_attrs, tuple(StudyEntry(t.number, t.user_attrs) for t in known))
 
 
 def checkpoint(file: Path) -> None:
@@ -82,7 +82,7 @@ def _connect(file: Path) -> sqlite3.Connection:
     return connection
 
 
-def set_plan(study: optuna.Study, plan: Plan) -> None:
+def set_plan(study: optuna.Study, plan: SearchPlan) -> None:
     study.set_user_attr(study_file.PLAN, asdict(plan))
 
 
@@ -233,7 +233,7 @@ def _constrain(handle: optuna.Trial, name: str, violation: float) -> None:
 def recover(study: optuna.Study, memory_fraction: float) -> list[Trial]:
     """Ends the trials whose outcome a killed process had recorded, and returns those that it was running."""
     running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-    begun = [trial for t in running if (trial := Entry(t.number, t.user_attrs).trial)]
+    begun = [trial for t in running if (trial := StudyEntry(t.number, t.user_attrs).trial)]
     for trial in begun:
         if trial.outcome is not None:
             end(study, trial, memory_fraction)

@@ -38,7 +38,7 @@ _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """The budget of a search, and the part of it that is spent."""
 
     trials: int  # maximum number to begin
@@ -52,11 +52,15 @@ class Plan:
         return None if self.time_s is None else max(0.0, self.time_s - self.spent_s)
 
 
-_PLAN, _TRIAL, _PASSED_OVER = TypeAdapter(Plan), TypeAdapter(Trial), TypeAdapter(list[RejectedSuggestion])
+_PLAN, _TRIAL, _PASSED_OVER = (
+    TypeAdapter(SearchPlan),
+    TypeAdapter(Trial),
+    TypeAdapter(list[RejectedSuggestion]),
+)
 
 
 @dataclass(frozen=True)
-class Entry:
+class StudyEntry:
     """A trial in the study."""
 
     number: int
@@ -93,7 +97,7 @@ class StudyFile:
     """A snapshot of a study. Its properties raise DamagedError if they are unreadable."""
 
     user_attrs: Mapping[str, Any]
-    entries: tuple[Entry, ...]
+    entries: tuple[StudyEntry, ...]
     damage: str = ""  # the error that SQLite finds in its pages, even if all trials are readable
 
     @property
@@ -102,7 +106,7 @@ class StudyFile:
         return str(self.user_attrs.get(SESSION, ""))
 
     @cached_property
-    def plan(self) -> Plan | None:
+    def plan(self) -> SearchPlan | None:
         """The plan of the search, None before it has one."""
         if PLAN not in self.user_attrs:
             return None
@@ -163,7 +167,7 @@ def load_study(file: Path) -> StudyFile:
         raise DamagedError("its trials are not numbered from 0 on, without a gap")
     return StudyFile(
         user_attrs={key: _value(key, value) for key, value in attributes},
-        entries=tuple(Entry(number, values) for number, values in entries.items()),
+        entries=tuple(StudyEntry(number, values) for number, values in entries.items()),
         damage="" if found == "ok" else " ".join(found.split()),
     )
 

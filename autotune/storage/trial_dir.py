@@ -12,7 +12,7 @@ class _Place(Protocol):
     def root(self) -> Path: ...
 
 
-class Entry:
+class PathEntry:
     """Attribute of a class with a `root`: the path `root / name`."""
 
     def __init__(self, name: str) -> None:
@@ -28,12 +28,12 @@ class TrialDir:
 
     root: Path
 
-    work = Entry("work")  # the workload's directory, with its checkpoints
-    identity_file = Entry("trial.json")
-    log = Entry("log")  # the output of the trial's process
-    records_file = Entry("records.jsonl")
-    slices_file = Entry("slices.jsonl")  # the measurements of a race, one round per line
-    verdict_file = Entry("verdict.json")
+    work = PathEntry("work")  # the workload's directory, with its checkpoints
+    identity_file = PathEntry("trial.json")
+    log = PathEntry("log")  # the output of the trial's process
+    records_file = PathEntry("records.jsonl")
+    slices_file = PathEntry("slices.jsonl")  # the measurements of a race, one round per line
+    verdict_file = PathEntry("verdict.json")
 
     def make(self) -> None:
         """Creates the directory and its parent, but not a deleted session."""
@@ -49,9 +49,9 @@ class TrialDir:
 class ModelDir(TrialDir):
     """The directory of a compared model, trained there like a trial, and scored."""
 
-    plan_file = Entry("plan.json")  # the provenance of its figures
-    result_file = Entry("model.json")
-    reports_file = Entry("reports.jsonl")  # the texts that the model wrote, in the workload's format
+    plan_file = PathEntry("plan.json")  # the provenance of its figures
+    result_file = PathEntry("model.json")
+    reports_file = PathEntry("reports.jsonl")  # the texts that the model wrote, in the workload's format
 
     @property
     def name(self) -> str:
@@ -65,7 +65,7 @@ class ComparisonDir:
 
     root: Path
 
-    goal_file = Entry("goal.json")  # the quality that a model has to keep, if the user named one
+    goal_file = PathEntry("goal.json")  # the quality that a model has to keep, if the user named one
 
     def model(self, name: str) -> ModelDir:
         return ModelDir(self.root / name)
@@ -80,11 +80,13 @@ class ComparisonDir:
 class TrainingDir(TrialDir):
     """The directory of a whole training, which runs like a trial but to its own end."""
 
-    lock_file = Entry("lock")
-    plan_file = Entry("plan.json")  # the configuration, the length, and the gain that its session promised
-    events_file = Entry("events.jsonl")  # one event per line
-    telemetry_file = Entry("telemetry.jsonl")  # samples of the machine's load, one per line
-    report_file = Entry("report.html")
+    lock_file = PathEntry("lock")
+    plan_file = PathEntry(
+        "plan.json"
+    )  # the configuration, the length, and the gain that its session promised
+    events_file = PathEntry("events.jsonl")  # one event per line
+    telemetry_file = PathEntry("telemetry.jsonl")  # samples of the machine's load, one per line
+    report_file = PathEntry("report.html")
 
     def tracker_dir(self, name: str) -> Path:
         """Returns the directory for the files of a tracker."""

@@ -11,7 +11,7 @@ _NO_LIMIT_BYTES = 2**60  # without a limit, v1 has the largest number of whole p
 
 
 @dataclass(frozen=True)
-class Memory:
+class GroupMemory:
     """A memory limit and its use, without page cache that the kernel would reclaim first."""
 
     limit_bytes: int
@@ -24,7 +24,7 @@ def cpu_quota(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> float | Non
     return min(quotas, default=None)
 
 
-def memory(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> Memory | None:
+def memory(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> GroupMemory | None:
     """Returns the tightest memory limit and its use, None if there is no limit."""
     group = tightest_group(root, membership)
     return None if group is None else memory_of(group)
@@ -103,13 +103,13 @@ def _quota(group: Path) -> float | None:
     return None
 
 
-def memory_of(group: Path) -> Memory | None:
+def memory_of(group: Path) -> GroupMemory | None:
     """Returns the memory limit of a group and its use, None if it has no limit."""
     v2, limit_bytes = _limits_as_v2(group), _limit_bytes(group)
     used = _read(group / ("memory.current" if v2 else "memory.usage_in_bytes"))
     if limit_bytes is None or not used.isdigit():
         return None
-    return Memory(limit_bytes, max(0, int(used) - _droppable_bytes(group, v2)))
+    return GroupMemory(limit_bytes, max(0, int(used) - _droppable_bytes(group, v2)))
 
 
 def _limit_bytes(group: Path) -> int | None:

@@ -21,14 +21,14 @@ _BUSY, _ALL = (0, 1, 2, 5, 6, 7), range(8)
 _CLOCKS_APART_S = 2.0
 
 
-class Spent(NamedTuple):
+class CpuTime(NamedTuple):
     """CPU seconds of a process, and of its descendants that have ended and were waited for."""
 
     own_s: float
     reaped_s: float
 
 
-Clocks = Mapping[psutil.Process, Spent]
+Clocks = Mapping[psutil.Process, CpuTime]
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def busy_seconds(stat: str, cpus: Collection[int]) -> tuple[float, float]:
     return busy / _TICKS_PER_S, total / _TICKS_PER_S
 
 
-def _clocks(top: psutil.Process) -> dict[psutil.Process, Spent]:
+def _clocks(top: psutil.Process) -> dict[psutil.Process, CpuTime]:
     """Returns the clocks of `top` and its descendants, as far as they can be read."""
     clocks = {}
     with suppress(psutil.Error):
@@ -116,7 +116,7 @@ def _clocks(top: psutil.Process) -> dict[psutil.Process, Spent]:
             with suppress(psutil.Error):
                 times = process.cpu_times()
                 reaped_s = times.children_user + times.children_system
-                clocks[process] = Spent(times.user + times.system, reaped_s)
+                clocks[process] = CpuTime(times.user + times.system, reaped_s)
     return clocks
 
 
@@ -126,7 +126,7 @@ def search_spent_s(before: Clocks, now: Clocks) -> float:
     The kernel adds all the time of an ended process to the parent that waits for it, so the part already
     counted before is subtracted. Time of a process that nobody waited for is lost.
     """
-    nothing = Spent(0.0, 0.0)
+    nothing = CpuTime(0.0, 0.0)
     alive_s = sum(spent.own_s - before.get(p, nothing).own_s for p, spent in now.items())
     reaped_s = sum(spent.reaped_s - before.get(p, nothing).reaped_s for p, spent in now.items())
     known_s = sum(sum(spent) for p, spent in before.items() if p not in now)

@@ -9,7 +9,7 @@ from autotune.core.metric import Metric
 from autotune.core.record_names import STANDS_FOR
 from autotune.core.secrecy import cleaned
 from autotune.core.trial import Outcome
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 from autotune.trials.step_flops import PARAMETERS
 
 _NAMES = {
@@ -77,7 +77,7 @@ def score(name: str) -> str:
     return _name(name, "val/")
 
 
-def rows(report: Report, metric: Metric) -> list[dict[str, float]]:
+def rows(report: TrialReport, metric: Metric) -> list[dict[str, float]]:
     """Returns a report as rows of the run's history: one per record, then one for the whole trial."""
     records, measurement = report.records, report.measurement
     last_at_s = records[-1].get(_CLOCK, 0.0) if records else 0.0

@@ -15,7 +15,7 @@ from autotune.core.trial import Outcome, Status
 from autotune.judging.decisions.history import History
 from autotune.trackers import charts, overview
 from autotune.trackers.tracker import SUMMARY, Context, Tracker
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -82,7 +82,7 @@ class Mlflow(Tracker):
         params = [self._mlflow.entities.Param(_name(k), str(v)) for k, v in cleaned(settings).items()]
         self._client.log_batch(self._open[run].id, params=params)
 
-    def log(self, run: str, report: Report) -> None:
+    def log(self, run: str, report: TrialReport) -> None:
         for row in charts.thinned(charts.rows(report, self.context.metric)):
             self._log(run, row)
 

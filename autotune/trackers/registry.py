@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from importlib import import_module, util
 
 from autotune.core.errors import InputError
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 from autotune.trackers.tracker import Context, session_tags
 from autotune.trackers.tracking import Trackers
 from autotune.workloads import registry
@@ -32,7 +32,7 @@ def check(asked: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(asked))
 
 
-def open_session(session: Session) -> Trackers:
+def open_session(session: StoredSession) -> Trackers:
     """Returns the trackers of a search."""
     space, options = session.space(), session.options()
     device = str(session.provenance().get("device") or "")

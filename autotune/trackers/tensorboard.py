@@ -16,7 +16,7 @@ from autotune.core.measurement import Measurement
 from autotune.core.trial import Outcome, Status
 from autotune.trackers import charts
 from autotune.trackers.tracker import TRAINING, Context, Tracker
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 _PREFIX = "events.out.tfevents."  # followed by the creation time in ns: TensorBoard reads files in that order
 
@@ -35,7 +35,7 @@ class TensorBoard(Tracker):
         self._open[run] = file = _File(self.context.place.tracker_dir("tensorboard") / folder, self.context)
         file.describe(settings)
 
-    def log(self, run: str, report: Report) -> None:
+    def log(self, run: str, report: TrialReport) -> None:
         if file := self._open.get(run):
             file.log(report)
 
@@ -81,7 +81,7 @@ class _File:
         self._write(summary=_hparams(metadata.EXPERIMENT_TAG, experiment=experiment))
         self._write(summary=hparams_pb(known, trial_id=self._name, start_time_secs=self._begun_s))
 
-    def log(self, report: Report) -> None:
+    def log(self, report: TrialReport) -> None:
         for row in charts.thinned(charts.rows(report, self._context.metric)):
             values = dict(row)
             samples = int(values.pop(self._context.metric.unit, self._samples))

@@ -16,7 +16,7 @@ from autotune.core.trial import Outcome
 from autotune.judging.decisions.history import History
 from autotune.storage.session_dir import SessionDir
 from autotune.storage.trial_dir import TrainingDir
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 _LONGEST_TAG = 64  # characters in a W&B tag
 SUMMARY = "summary"  # the session's own run
@@ -64,7 +64,7 @@ class Tracker(ABC):
         """Starts a run, or continues that of an earlier process."""
 
     @abstractmethod
-    def log(self, run: str, report: Report) -> None:
+    def log(self, run: str, report: TrialReport) -> None:
         """Logs a report, unless the run could not be started."""
 
     @abstractmethod

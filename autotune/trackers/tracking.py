@@ -16,7 +16,7 @@ from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.decisions.history import History
 from autotune.trackers.tracker import Tracker
 from autotune.trials import failures
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,9 @@ class Trackers:
     def __init__(self, trackers: Mapping[str, Tracker], whose: str) -> None:
         self.names, self._whose = frozenset(trackers), whose
         self._workers = [_Worker(tracker, whose) for tracker in trackers.values()]
-        self._open: dict[str, Report | None] = {}  # the last report of every open run, if it has the outcome
+        self._open: dict[
+            str, TrialReport | None
+        ] = {}  # the last report of every open run, if it has the outcome
 
     def begin(self, run: str, settings: Mapping[str, Any]) -> None:
         """Starts a run, or an attempt that resumes it."""
@@ -42,7 +44,7 @@ class Trackers:
             self._open[run] = None
             self._put("begin", run, settings)
 
-    def log(self, run: str, report: Report) -> None:
+    def log(self, run: str, report: TrialReport) -> None:
         if report.outcome is not None:
             self._open[run] = report
         self._put("log", run, report)

@@ -18,7 +18,7 @@ from autotune.space import spaces
 from autotune.trackers import charts, overview
 from autotune.trackers.tracker import SUMMARY, TRAINING, Context, Tracker, run_tags
 from autotune.trackers.tracking import line
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Wandb(Tracker):
                 begun.define_metric(group, step_metric=axis)
         return begun
 
-    def log(self, run: str, report: Report) -> None:
+    def log(self, run: str, report: TrialReport) -> None:
         if begun := self._open.get(run):
             for row in charts.rows(report, self.context.metric):
                 begun.log(row)

@@ -24,7 +24,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Event:
+class TrainingEvent:
     """Something that happened to a training; `text` is one line for people."""
 
     at: float  # seconds since 1970
@@ -33,13 +33,13 @@ class Event:
     text: str
 
 
-def write(file: Path, event: Event) -> None:
+def write(file: Path, event: TrainingEvent) -> None:
     """Appends an event; written events survive a kill."""
     with open_lines(file) as stream:
         stream.write(json.dumps(asdict(event)) + "\n")
 
 
-def read(file: Path) -> Iterator[Event]:
+def read(file: Path) -> Iterator[TrainingEvent]:
     """Yields the events in `file`, skipping corrupt lines; nothing if there is no file."""
     known = [str(kind) for kind in Kind]
     for line in lines_of(file):
@@ -47,4 +47,4 @@ def read(file: Path) -> Iterator[Event]:
             continue
         at, samples = (units.number(line.get(name)) for name in ("at", "samples"))
         if at is not None and samples is not None:
-            yield Event(at, int(samples), Kind(line["kind"]), str(line.get("text", "")))
+            yield TrainingEvent(at, int(samples), Kind(line["kind"]), str(line.get("text", "")))

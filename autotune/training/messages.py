@@ -6,11 +6,11 @@ from autotune.core import units
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Outcome, Status
 from autotune.display import rows, view, words
-from autotune.training.plan import Plan
-from autotune.training.standing import Standing
+from autotune.training.plan import TrainingPlan
+from autotune.training.standing import TrainingStatus
 
 
-def begun(plan: Plan) -> str:
+def begun(plan: TrainingPlan) -> str:
     """Says what is trained, for how long, and what its session promised."""
     unit = plan.metric.unit
     length = "to its own end" if plan.samples is None else f"over {plan.samples} {unit}"
@@ -28,7 +28,7 @@ def done(samples: int, planned: int | None, unit: str) -> str:
     return f"{words.count(samples)}{of} {unit}"
 
 
-def progress(standing: Standing) -> str:
+def progress(standing: TrainingStatus) -> str:
     """Says how far it is, its current speed, and the time left at that speed."""
     plan, shown = standing.plan, standing.measurement
     figures = {
@@ -45,13 +45,13 @@ def peak(shown: Measurement) -> str:
     return words.narrow_peak(shown.peak_memory_bytes, is_rising=shown.memory_is_rising)
 
 
-def evaluation(record: Mapping[str, object], plan: Plan) -> str:
+def evaluation(record: Mapping[str, object], plan: TrainingPlan) -> str:
     """Returns the result of an evaluation."""
     quality = units.number(record.get(plan.metric.name))
     return f"after {record['samples']} {plan.metric.unit}: {plan.metric.name} {words.score(quality)}"
 
 
-def ended(outcome: Outcome, shown: Measurement, plan: Plan) -> str:
+def ended(outcome: Outcome, shown: Measurement, plan: TrainingPlan) -> str:
     """Says how it has ended, with its figures."""
     done = f"{outcome} after {shown.samples} {plan.metric.unit}"
     if outcome.status is not Status.COMPLETED:

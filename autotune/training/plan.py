@@ -26,7 +26,7 @@ _FIXED = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """Configuration and length of a whole training, and what its session promised."""
 
     workload: str
@@ -45,14 +45,14 @@ class Plan:
         return Objective.model_validate({"minimize" if self.metric.minimize else "quality": self.metric.name})
 
 
-_PLAN = TypeAdapter(Plan)
+_PLAN = TypeAdapter(TrainingPlan)
 
 
-def write(place: TrainingDir, plan: Plan) -> None:
+def write(place: TrainingDir, plan: TrainingPlan) -> None:
     files.write_whole(place.plan_file, json.dumps(asdict(plan), indent=1))
 
 
-def read(place: TrainingDir) -> Plan | None:
+def read(place: TrainingDir) -> TrainingPlan | None:
     """Returns the plan in `place`, None if there is none; raises InputError if it is corrupt."""
     try:
         return _PLAN.validate_python(json.loads(files.read(place.plan_file)))
@@ -68,7 +68,7 @@ def is_training(root: Path) -> bool:
     return place.plan_file.is_file() and place.events_file.is_file()
 
 
-def resumed(known: Plan, plan: Plan, place: TrainingDir) -> Plan:
+def resumed(known: TrainingPlan, plan: TrainingPlan, place: TrainingDir) -> TrainingPlan:
     """Returns `plan` with the promise and changes of `known`, the plan that was begun in `place`.
 
     Raises InputError if `known` is another training.

@@ -24,7 +24,7 @@ from autotune.judging.measurement.estimates import Figure
 from autotune.judging.measurement.trends import Point
 from autotune.system import nvml
 from autotune.training import messages
-from autotune.training.standing import Standing
+from autotune.training.standing import TrainingStatus
 from autotune.trials.progress import Phase
 
 _SAY_EVERY_S = 30.0
@@ -43,7 +43,7 @@ class TrainingScreen:
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._standing: Standing | None = None
+        self._standing: TrainingStatus | None = None
         self._said_s = float("-inf")
         self._view = LiveView(console, self._drawn) if live.is_possible(console) else None
 
@@ -66,7 +66,7 @@ class TrainingScreen:
             with suppress(OSError):  # the disk of a log is full: the training continues
                 print(printable(text), flush=True)
 
-    def stands(self, standing: Standing) -> None:
+    def stands(self, standing: TrainingStatus) -> None:
         """Takes the training's status, every second."""
         self._standing = standing
         if self._view is None and self._clock() - self._said_s >= _SAY_EVERY_S:
@@ -85,7 +85,7 @@ class TrainingScreen:
         return panel(self._standing) if self._standing else Text()
 
 
-def panel(standing: Standing) -> RenderableType:
+def panel(standing: TrainingStatus) -> RenderableType:
     """Draws what is trained, how far it is, and its figures next to the promised ones."""
     plan, phase = standing.plan, standing.phase
     share = None if plan.samples is None else min(1.0, standing.samples / plan.samples)
@@ -99,7 +99,7 @@ def panel(standing: Standing) -> RenderableType:
     return Constrain(Group(*parts), draw.WIDEST)
 
 
-def _heading(standing: Standing) -> Iterator[Text]:
+def _heading(standing: TrainingStatus) -> Iterator[Text]:
     plan = standing.plan
     knobs = view.knobs({**plan.config, **plan.changes}) or "the baseline"
     origin = f"trial {plan.promise.trial} of session {plan.promise.session}, " if plan.promise else ""
@@ -107,7 +107,7 @@ def _heading(standing: Standing) -> Iterator[Text]:
     yield Text(printable(f"{origin}on {plan.device}"), style=draw.HINT)
 
 
-def _done(standing: Standing) -> str:
+def _done(standing: TrainingStatus) -> str:
     """Returns the known parts of `12,400 of 40,000 samples, epoch 3.1 of 10.0, 27m 05s of training left`."""
     total, epoch = standing.plan.samples, standing.epoch
     parts = [messages.done(standing.samples, total, standing.plan.metric.unit)]
@@ -119,7 +119,7 @@ def _done(standing: Standing) -> str:
     return ", ".join(parts)
 
 
-def _figures(standing: Standing) -> Table:
+def _figures(standing: TrainingStatus) -> Table:
     grid = Table.grid(padding=(0, 1, 0, 0), expand=True)
     grid.add_column(width=_LABELS)
     grid.add_column(ratio=1, overflow="fold")
@@ -140,7 +140,7 @@ def _figures(standing: Standing) -> Table:
     return grid
 
 
-def _throughput(standing: Standing) -> Text:
+def _throughput(standing: TrainingStatus) -> Text:
     """Returns the current throughput and the mean so far."""
     unit, so_far, mfu = standing.plan.metric.unit, _so_far(standing), standing.measurement.mfu
     parts = {
@@ -152,11 +152,11 @@ def _throughput(standing: Standing) -> Text:
     return Text(shown) if shown else Text("not known yet", style=draw.HINT)
 
 
-def _so_far(standing: Standing) -> Figure | None:
+def _so_far(standing: TrainingStatus) -> Figure | None:
     return estimates.throughput_figure(standing.measurement.throughput)
 
 
-def _promised(standing: Standing) -> Text:
+def _promised(standing: TrainingStatus) -> Text:
     """Returns the promised throughput, how the current one compares, and the promised quality."""
     plan, known, text = standing.plan, standing.plan.promise, Text()
     if known is None:
@@ -173,14 +173,14 @@ def _promised(standing: Standing) -> Text:
     return text
 
 
-def _comparable_per_s(standing: Standing) -> float | None:
+def _comparable_per_s(standing: TrainingStatus) -> float | None:
     """Returns the current throughput; the mean so far if evaluations count, as step windows exclude them."""
     so_far = _so_far(standing)
     now = None if standing.plan.metric.counts_evaluations else standing.recent_per_s
     return now or (so_far.value if so_far else None)
 
 
-def _quality(standing: Standing) -> Text:
+def _quality(standing: TrainingStatus) -> Text:
     """Returns the last evaluation, the best if it differs, and the curve."""
     name, best = printable(standing.plan.metric.name), standing.best
     if best is None:
@@ -194,7 +194,7 @@ def _point_text(point: Point) -> str:
     return f"{words.score(point.value)} after {words.count(point.samples)}"
 
 
-def _loss(standing: Standing) -> Text:
+def _loss(standing: TrainingStatus) -> Text:
     if standing.loss is None:
         return Text()
     return Text(words.score(standing.loss)).append(_curve(standing.losses), style=_GOOD)
@@ -215,7 +215,7 @@ def _curve(points: Sequence[Point]) -> str:
     return " " + "".join(_BARS[round(step * (len(_BARS) - 1))] for step in steps)
 
 
-def _memory(standing: Standing) -> str:
+def _memory(standing: TrainingStatus) -> str:
     """Returns the training's memory, now and at its peak, and the machine's."""
     seen, shown = standing.telemetry, standing.measurement
     parts = {

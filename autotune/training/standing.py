@@ -9,20 +9,20 @@ from autotune.core.measurement import Measurement
 from autotune.core.record_names import TRAIN_LOSS
 from autotune.judging.measurement.trends import Point
 from autotune.storage.records import forget_from
-from autotune.training.plan import Plan
+from autotune.training.plan import TrainingPlan
 from autotune.training.watch import Watch
 from autotune.trials.progress import Phase
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 _LARGEST = 1e30  # figure that is drawn: sums and differences stay finite
 _FINE = 1 / 64  # least distance of two points of the loss curve, as a share of the samples so far
 
 
 @dataclass(frozen=True)
-class Standing:
+class TrainingStatus:
     """Status of a running training."""
 
-    plan: Plan
+    plan: TrainingPlan
     epoch: int | None = None  # samples of an epoch; None: unknown
     phase: Phase = Phase.START
     seconds: float = 0.0  # over all attempts
@@ -54,7 +54,7 @@ class Standing:
             loss=loss,
         )
 
-    def after(self, report: Report, watch: Watch) -> Self:
+    def after(self, report: TrialReport, watch: Watch) -> Self:
         """Returns the status updated with a report that `watch` has already processed."""
         return replace(
             self.with_records(report.records),

@@ -11,7 +11,7 @@ from autotune.training import watch
 from autotune.trials import alone
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 _LOOK_S = 0.1
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 300.0
@@ -80,11 +80,11 @@ def run(
     server: ForkServer,
     *,
     retries: int,
-    hear: Callable[[Report], None],
-    going_on: Callable[[Report, GoOn], None],
+    hear: Callable[[TrialReport], None],
+    going_on: Callable[[TrialReport, GoOn], None],
     is_stopping: Callable[[], bool],
     wait: Callable[[float, Callable[[], bool]], None] | None = None,
-) -> Report:
+) -> TrialReport:
     """Runs a training to its end and returns its last report, with the outcome; `hear` gets every report.
 
     `order_with` builds the order from all changes to the settings so far. `going_on` is called before an

@@ -17,7 +17,7 @@ from autotune.judging.measurement import drift, trends
 from autotune.judging.measurement.drift import Drift, Window
 from autotune.judging.measurement.trends import Series
 from autotune.training.events import Kind
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 _WINDOW_S = 10.0
 _RECENT = 30  # windows
@@ -25,7 +25,7 @@ _SAME = "the same effective batch; statistics of batch norms are of smaller batc
 _AS_LONG_AGAIN = 3  # assumed rest of a training of unknown length, in multiples of the samples so far
 
 
-class Memory(NamedTuple):
+class MemoryFigures(NamedTuple):
     """A memory, and the names of its figures in the telemetry."""
 
     name: str
@@ -34,8 +34,8 @@ class Memory(NamedTuple):
 
 
 MEMORIES = (
-    Memory("the host's memory", "host_rss_bytes", "host_memory_free_bytes"),
-    Memory("the GPU's memory", "gpu_memory_used_bytes", "gpu_memory_free_bytes"),
+    MemoryFigures("the host's memory", "host_rss_bytes", "host_memory_free_bytes"),
+    MemoryFigures("the GPU's memory", "gpu_memory_used_bytes", "gpu_memory_free_bytes"),
 )
 
 
@@ -46,7 +46,7 @@ class Said(NamedTuple):
     text: str
 
 
-class Length(NamedTuple):
+class TrainingLength(NamedTuple):
     """The samples of a training and of an epoch; None if unknown."""
 
     samples: int | None
@@ -59,14 +59,14 @@ class Watch:
     Every process needs a new one: its memory starts over, and other settings have another speed.
     """
 
-    def __init__(self, metric: Metric, length: Length) -> None:
+    def __init__(self, metric: Metric, length: TrainingLength) -> None:
         self._metric, self._length = metric, length
         self._steps, self._windows = StepWindows(metric.name), list[Window]()
         self._held = {memory: Series() for memory in MEMORIES}
         self._since = math.inf  # samples at the start of this process
-        self._warned: set[Memory] = set()
+        self._warned: set[MemoryFigures] = set()
 
-    def hear(self, report: Report) -> list[Said]:
+    def hear(self, report: TrialReport) -> list[Said]:
         """Returns the messages that follow from a report."""
         self._since = min(self._since, report.samples)
         for memory, series in self._held.items():
@@ -102,7 +102,7 @@ class Watch:
         self._windows = [window for window in self._windows if window.samples >= change.samples]
         return [Said(Kind.DRIFT, _drift_text(change, self._metric.unit))]
 
-    def _leaking(self, report: Report) -> list[Said]:
+    def _leaking(self, report: TrialReport) -> list[Said]:
         """Waits for one full epoch of this process first, because caches fill during it."""
         if report.samples - self._since <= (self._length.epoch or 0):
             return []
@@ -110,7 +110,7 @@ class Watch:
         self._warned |= {memory for memory, text in warnings.items() if text}
         return [Said(Kind.LEAK, text) for text in warnings.values() if text]
 
-    def _leak(self, memory: Memory, report: Report) -> str | None:
+    def _leak(self, memory: MemoryFigures, report: TrialReport) -> str | None:
         slope, samples = trends.slope(self._held[memory].points), report.samples
         held, free = report.telemetry.get(memory.held), report.telemetry.get(memory.free)
         if slope is None or held is None or free is None:

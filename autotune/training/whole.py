@@ -13,16 +13,16 @@ from autotune.storage.identity import read_verdict
 from autotune.storage.records import open_lines, read_records
 from autotune.storage.trial_dir import TrainingDir
 from autotune.training import events, messages, plan, supervise
-from autotune.training.events import Event, Kind
-from autotune.training.plan import Plan
+from autotune.training.events import Kind, TrainingEvent
+from autotune.training.plan import TrainingPlan
 from autotune.training.screen import TrainingScreen
-from autotune.training.standing import Standing
+from autotune.training.standing import TrainingStatus
 from autotune.training.supervise import GoOn
-from autotune.training.watch import Length, MicroBatch, Said, Watch
+from autotune.training.watch import MicroBatch, Said, TrainingLength, Watch
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
-from autotune.trials.reported import Report
-from autotune.trials.setup import Training
+from autotune.trials.reported import TrialReport
+from autotune.trials.setup import TrainingSetup
 
 _TELEMETRY_EVERY_S = 10.0  # 8,640 lines a day
 
@@ -36,19 +36,19 @@ class Whole:
 
     def __init__(
         self,
-        training: Training,
-        planned: Plan,
+        training: TrainingSetup,
+        planned: TrainingPlan,
         place: TrainingDir,
         *,
         shows: TrainingScreen,
-        follow: Callable[[Report], None],
+        follow: Callable[[TrialReport], None],
     ) -> None:
         self._training, self._plan, self._place = training, planned, place
         self._shows, self._follow = shows, follow
         self._sampled_s = float("-inf")
         self._micro_batch = MicroBatch({**planned.settings, **planned.changes})
         self._watch = self._new_watch()
-        standing = Standing(planned, training.space.training.samples_per_epoch)
+        standing = TrainingStatus(planned, training.space.training.samples_per_epoch)
         self._standing = standing.with_records(self._earlier())
 
     def _earlier(self) -> Iterator[dict[str, Any]]:
@@ -57,7 +57,7 @@ class Whole:
             self._micro_batch.hear(record)
             yield record
 
-    def run(self, *, retries: int, is_stopping: Callable[[], bool]) -> Report:
+    def run(self, *, retries: int, is_stopping: Callable[[], bool]) -> TrialReport:
         """Runs the training and returns its last report, with the outcome.
 
         Once `is_stopping` is True, the outcome is INTERRUPTED unless the training has ended.
@@ -86,23 +86,25 @@ class Whole:
             self._standing = replace(self._standing, plan=self._plan)
         return self._training.whole_training({**self._plan.config, **self._plan.changes}, self._place)
 
-    def _end_of(self, last: Report) -> str:
+    def _end_of(self, last: TrialReport) -> str:
         return messages.ended(last.outcome or Outcome(Status.INTERRUPTED), last.measurement, self._plan)
 
     def _new_watch(self) -> Watch:
         planned, epoch = self._plan, self._training.space.training.samples_per_epoch
-        return Watch(planned.metric, Length(planned.samples, epoch))
+        return Watch(planned.metric, TrainingLength(planned.samples, epoch))
 
-    def _going_on(self, last: Report, how: GoOn) -> None:
+    def _going_on(self, last: TrialReport, how: GoOn) -> None:
         self._watch = self._new_watch()
         self._happened(Kind.HALVED if how.changes else Kind.RETRIED, f"{self._end_of(last)}; {how.text}")
 
     def _happened(self, kind: Kind, text: str) -> None:
         with suppress(OSError):
-            events.write(self._place.events_file, Event(time.time(), self._standing.furthest, kind, text))
+            events.write(
+                self._place.events_file, TrainingEvent(time.time(), self._standing.furthest, kind, text)
+            )
         self._shows.say(text)
 
-    def _hear(self, report: Report) -> None:
+    def _hear(self, report: TrialReport) -> None:
         self._follow(report)
         self._keep_telemetry(report)
         halved = [text for record in report.records if (text := self._micro_batch.hear(record))]
@@ -118,7 +120,7 @@ class Whole:
         if report.outcome is None:
             self._shows.stands(self._standing)
 
-    def _keep_telemetry(self, report: Report) -> None:
+    def _keep_telemetry(self, report: TrialReport) -> None:
         now_s = time.monotonic()
         if not report.telemetry or now_s - self._sampled_s < _TELEMETRY_EVERY_S:
             return

@@ -9,13 +9,13 @@ from autotune.core.trial import Outcome, Status
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 _POLL_S = 1.0
 
 
 def run(
-    order: Order, server: ForkServer, heard: Callable[[Report], None] | None = None
+    order: Order, server: ForkServer, heard: Callable[[TrialReport], None] | None = None
 ) -> tuple[Outcome, Measurement]:
     """Runs the trial and returns its outcome and measurement; `heard` gets every report but the last.
 
@@ -33,7 +33,7 @@ def run(
 
 def reports(
     order: Order, server: ForkServer, is_stopping: Callable[[], bool] = lambda: False
-) -> Generator[Report, None, None]:
+) -> Generator[TrialReport, None, None]:
     """Yields a report every second; the last one carries the outcome.
 
     If `is_stopping` becomes true, or the generator is closed early, the workload first writes a checkpoint to

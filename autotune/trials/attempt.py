@@ -29,7 +29,7 @@ from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import NEVER, Order, should_stop
 from autotune.trials.progress import Progress
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 from autotune.trials.thinning import Thinner
 
 _BEATEN_GRACE_S = 5.0  # nothing more that it writes is needed
@@ -81,7 +81,7 @@ class Attempt:
             self._progress.count(record)
             yield record
 
-    def step(self, timeout_s: float, is_stopping: Callable[[], bool] = lambda: False) -> Report:
+    def step(self, timeout_s: float, is_stopping: Callable[[], bool] = lambda: False) -> TrialReport:
         """Runs for up to `timeout_s` and reports new records, the figures so far, and at the end the outcome.
 
         If `is_stopping` returns True afterwards, the trial is interrupted as if its search had stopped.
@@ -96,7 +96,7 @@ class Attempt:
         if self._outcome is None and (is_stopping() or should_stop(self._order)):
             with interrupted_by_the_disk(self._end):
                 self._interrupt(records)
-        report = Report(
+        report = TrialReport(
             number=self._order.number,
             phase=self._progress.phase(time.monotonic() - self._heard_s),
             elapsed_s=self._earlier_s + time.monotonic() - self._started,

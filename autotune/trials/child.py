@@ -23,7 +23,7 @@ from autotune.trials.fork_server import ForkServer
 from autotune.trials.gpu_watch import GpuWatch
 from autotune.trials.memory_watch import LOOK_S, MemoryWatch
 from autotune.trials.order import Order
-from autotune.trials.output import Messages, Output
+from autotune.trials.output import Messages, OutputLog
 
 _OUTCOME = TypeAdapter(Outcome)
 _UNTIMED_S = 1800.0  # before the first evaluation: the first step may compile, an evaluation take minutes
@@ -56,7 +56,7 @@ class Child:
         self._process, pipe, output = server.start(order, self._memory.group)
         self._memory.begin(self.pid)
         self._end = Finalize(self, family.kill, (self._process, self._memory.group), exitpriority=0)
-        self._inbox, self._output = Messages(pipe), Output(output, order.place.log, self._hide)
+        self._inbox, self._output = Messages(pipe), OutputLog(output, order.place.log, self._hide)
         self._records: list[dict[str, Any]] = []
         self._begun_s = self._heard_s = time.monotonic()
         self._still_s = 0.0

@@ -46,7 +46,7 @@ class Ends:
 
 
 @dataclass(frozen=True)
-class Limits:
+class TrialLimits:
     """The memory and time that a trial may use."""
 
     host_bytes: int | None = None  # host memory, beyond a process that has imported the workload
@@ -76,7 +76,7 @@ class Order:
     directory: str
     metric: Metric
     ends: Ends
-    limits: Limits = field(default_factory=Limits)
+    limits: TrialLimits = field(default_factory=TrialLimits)
     given: dict[str, Any] | None = None  # passed to the workload, in its names and types; None: `settings`
     identity: TrialIdentity | None = None  # the trial and session; None for a training outside a session
     revision: str = ""  # of the workload's code

@@ -53,7 +53,7 @@ class Messages(Pipe):
         return [json.loads(line) for line in ends]
 
 
-class Output(Pipe):
+class OutputLog(Pipe):
     """Appends the output in `pipe` to `log`, line by line, each passed through `hide`.
 
     Output that the log cannot take, as on a full disk, is dropped: writing the records reports that fault.

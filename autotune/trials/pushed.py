@@ -17,7 +17,7 @@ class ReportError(Exception):
     """The workload reported something that cannot be a record."""
 
 
-class Listener:
+class InboxListener:
     """A context that passes each record in the inbox to `take`, with its timestamp and whether it is queued.
 
     Once `stopping` returns True, the clients are told to stop. Exceptions of `take` go to `fail`, which must

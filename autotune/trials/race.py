@@ -20,7 +20,13 @@ from autotune.core.measurement import Measurement, Slice
 from autotune.core.record_names import COMPILING, QUEUED
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.decisions import racing
-from autotune.judging.measurement.meter import Stamp, Step, counted_steps, prefetched_steps, steps_to_start
+from autotune.judging.measurement.meter import (
+    MeasuredStep,
+    Stamp,
+    counted_steps,
+    prefetched_steps,
+    steps_to_start,
+)
 from autotune.storage import identity, logs
 from autotune.storage.records import lines_of, open_lines
 from autotune.storage.trial_dir import TrialDir
@@ -32,7 +38,7 @@ from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import RaceOrder, Racer, should_stop
 from autotune.trials.progress import Phase
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 _POLL_S = 0.2
 _LONGEST_S = 60.0  # the longest turn
@@ -87,7 +93,7 @@ class _Member:
         self._suspend(child)
         self._counted(begun_s, ready=0)
 
-    def turn(self) -> Generator[None, None, list[Step]]:
+    def turn(self) -> Generator[None, None, list[MeasuredStep]]:
         """Runs one turn and returns its counted steps, at least one; fails the race if there are none."""
         for tried in range(_TRIES):
             yield from self.warm_up()
@@ -115,7 +121,7 @@ class _Member:
         steps = self._least.steps + min(self._ready, self._least.steps) + 1
         return max(self._least.seconds, steps * step_s)
 
-    def _run(self, seconds: float) -> Generator[None, None, list[Step]]:
+    def _run(self, seconds: float) -> Generator[None, None, list[MeasuredStep]]:
         """Runs for `seconds`, or until the child ends by itself, and returns the counted steps."""
         child = self._child
         if child is None:
@@ -133,7 +139,7 @@ class _Member:
         child.pause()
         self._listen(child, 0.0)
 
-    def _counted(self, begun_s: float, ready: int) -> list[Step]:
+    def _counted(self, begun_s: float, ready: int) -> list[MeasuredStep]:
         steps = counted_steps(self._stamps, begun_s, time.monotonic(), ready)
         self._steps_s.extend(step.seconds for step in steps)
         self._stamps.clear()
@@ -149,7 +155,7 @@ class _Member:
         if child.verdict is not None and child.verdict.status is not Status.COMPLETED:
             raise self._ended(child.verdict)
 
-    def slice(self, round_number: int, steps: Sequence[Step]) -> Slice:
+    def slice(self, round_number: int, steps: Sequence[MeasuredStep]) -> Slice:
         """Returns the slice of a round that consists of `steps`."""
         samples, seconds = sum(step.samples for step in steps), sum(step.seconds for step in steps)
         outside_s, unsure = samples * self._evaluations.outside_s, self._evaluations.unsure
@@ -189,10 +195,10 @@ class Race:
         self._telemetry = Telemetry(os.getpid())  # the fork server's children are its grandchildren
         self._telemetry.__enter__()
 
-    def step(self, timeout_s: float) -> Report:
+    def step(self, timeout_s: float) -> TrialReport:
         """Runs for about `timeout_s` and reports the figures so far, and at the end the outcome."""
         self._go_on(time.monotonic() + timeout_s)
-        report = Report(
+        report = TrialReport(
             number=self._order.number,
             phase=Phase.RACING,
             elapsed_s=self._earlier_s + time.monotonic() - self._started,

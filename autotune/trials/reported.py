@@ -12,7 +12,7 @@ from autotune.trials.progress import Phase
 
 
 @dataclass(frozen=True)
-class Report:
+class TrialReport:
     """The state of a trial or race at one moment; the last report has an `outcome`."""
 
     number: int
@@ -34,9 +34,9 @@ class Report:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Report":
+    def from_dict(cls, values: Mapping[str, Any]) -> "TrialReport":
         """Restores a report from `to_dict`, ignoring keys that Ray has added."""
         return _REPORT.validate_python(values)
 
 
-_REPORT = TypeAdapter(Report)
+_REPORT = TypeAdapter(TrialReport)

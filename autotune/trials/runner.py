@@ -33,7 +33,7 @@ from autotune.trials import failures
 from autotune.trials.check import Check
 from autotune.trials.cuda import Cuda
 from autotune.trials.order import Order
-from autotune.trials.pushed import Listener
+from autotune.trials.pushed import InboxListener
 from autotune.trials.step_flops import StepFlops
 from autotune.workloads import registry
 from autotune.workloads.base import Fit
@@ -167,7 +167,7 @@ def _drive(
     os.environ.update(own)
     if inspect.isgeneratorfunction(fit):
         return _drain(fit(settings, workdir), count, stopping)
-    with Inbox() as inbox, Listener(inbox, count.count_reported, stopping, give_up):
+    with Inbox() as inbox, InboxListener(inbox, count.count_reported, stopping, give_up):
         os.environ.update(inbox.environment())
         returned = fit(settings, workdir)
     if isinstance(returned, Iterator):

@@ -14,10 +14,10 @@ from autotune.judging.decisions import objective, racing
 from autotune.memory import room
 from autotune.space import configurations, lengths
 from autotune.space.space import Space
-from autotune.storage.store import Options, Session
+from autotune.storage.store import Options, StoredSession
 from autotune.storage.trial_dir import TrialDir
 from autotune.system.telemetry import Hardware
-from autotune.trials.order import NEVER, Ends, Limits, Order, RaceOrder, Racer
+from autotune.trials.order import NEVER, Ends, Order, RaceOrder, Racer, TrialLimits
 from autotune.workloads.base import Workload
 
 _TIMES_TO_TARGET = 8  # as many samples as the baseline; a trial that cannot win is beaten on time before that
@@ -28,7 +28,7 @@ _TIMES_IN_RACE = 20  # length of a member in lengths of a trial; a race lasts at
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingSetup:
     """A workload, a space of settings, and the hardware and options to train with."""
 
     space: Space
@@ -131,7 +131,7 @@ class Training:
             given=given,
             directory=str(place.root),
             ends=Ends(),
-            limits=Limits(
+            limits=TrialLimits(
                 host_bytes=self.options.memory_limit_bytes, stall_timeout_s=self.options.stall_timeout_s
             ),
             revision=self.workload.revision(),
@@ -143,7 +143,7 @@ class Training:
 class Setup:
     """The session, space, workload and hardware of a search."""
 
-    session: Session
+    session: StoredSession
     space: Space
     workload: Workload
     hardware: Hardware
@@ -164,8 +164,8 @@ class Setup:
         return options.memory_limit_bytes or hardware.host_memory_bytes // max(1, concurrent)
 
     @property
-    def _training(self) -> Training:
-        return Training(self.space, self.workload, self.hardware, self.options, self.context_bytes)
+    def _training(self) -> TrainingSetup:
+        return TrainingSetup(self.space, self.workload, self.hardware, self.options, self.context_bytes)
 
     def order(self, trial: Trial) -> Order:
         """Returns the order to run `trial`.

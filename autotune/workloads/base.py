@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel
 
 from autotune.core.errors import InputError
-from autotune.core.settings import SEED, Known, Setting
+from autotune.core.settings import SEED, KnownSetting, Setting
 from autotune.workloads import code
 from autotune.workloads.command.calls import Call
 
@@ -132,7 +132,7 @@ class Workload:
     entry_point: str
     places: ClassVar[frozenset[str]] = frozenset()  # names of settings that are paths on this machine
     # Knowledge of its own settings, and overrides for common ones: see `settings.Known`.
-    known_settings: ClassVar[tuple[Known, ...]] = ()
+    known_settings: ClassVar[tuple[KnownSetting, ...]] = ()
     settings_model: ClassVar[type[BaseModel] | None] = None  # of its settings and their types, if known
     # Settings of each model, by the name that users may ask for.
     models: ClassVar[Mapping[str, Mapping[str, Setting]]] = {}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.core.errors import InputError, instead
-from autotune.core.settings import Known, Memory, Setting
+from autotune.core.settings import KnownSetting, MemoryEffect, Setting
 from autotune.core.shell import quoted
 from autotune.workloads.base import Cadence, OwnFile, OwnSection, Workload
 from r2gen import config as trainer
@@ -32,7 +32,8 @@ _OPTIMIZER = (
     *("schedule", "warmup_samples"),
 )
 _KNOWN = tuple(
-    Known(name, "of the optimizer alone", moves_speed=False, moves_memory=Memory.NOT) for name in _OPTIMIZER
+    KnownSetting(name, "of the optimizer alone", moves_speed=False, moves_memory=MemoryEffect.NOT)
+    for name in _OPTIMIZER
 )
 _EVALUATED = "eval_every_samples"
 _STUDIES = {"train": 256, "val": 64, "test": 64}

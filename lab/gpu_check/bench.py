@@ -30,7 +30,7 @@ from autotune.trials import order as orders
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
-from autotune.trials.setup import Training
+from autotune.trials.setup import TrainingSetup
 from autotune.workloads import registry
 from autotune.workloads.base import Workload
 from lab.gpu_check import elsewhere, small_trainings
@@ -149,12 +149,12 @@ class Bench:
         order = training.on_gpu(order, changed, gpus) if gpus < 1 else order
         return replace(order, limits=replace(order.limits, stall_timeout_s=_STALL_S))
 
-    def _training(self, workload: Workload, samples: int, evaluations: int) -> Training:
+    def _training(self, workload: Workload, samples: int, evaluations: int) -> TrainingSetup:
         budget = {"samples_per_trial": samples, "evaluations_per_trial": evaluations}
         space: Space = prepare.read_space(builtin.space_file("gpu"), {"budget": budget})
         space = space.model_copy(update={"baseline": {**space.baseline, **self.settings}})
         gpus = float(bool(self.hardware.gpus))
-        return Training(space, workload, self.hardware, Options(gpus_per_trial=gpus))
+        return TrainingSetup(space, workload, self.hardware, Options(gpus_per_trial=gpus))
 
     def run(self, order: Order) -> Ran:
         """Runs a trial to its end, or to the bench's deadline."""

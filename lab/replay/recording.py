@@ -20,7 +20,7 @@ from autotune.storage.trial_dir import TrialDir
 from autotune.trials import alone
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import NEVER, Ends, Order
-from autotune.trials.setup import Training
+from autotune.trials.setup import TrainingSetup
 from lab.replay import drift, table
 from lab.replay.drift import Drift
 from lab.replay.table import Point, Run, Table
@@ -85,7 +85,7 @@ def _fails(known: Table, config: Config) -> bool:
 def record(
     file: Path,
     known: Table,
-    training: Training,
+    training: TrainingSetup,
     plan: Iterator[Planned],
     say: Callable[[str], None],
 ) -> None:
@@ -101,7 +101,7 @@ def record(
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def record_drift(file: Path, training: Training, seconds: float) -> Drift:
+def record_drift(file: Path, training: TrainingSetup, seconds: float) -> Drift:
     """Trains the baseline for `seconds`, and appends its speed per second to `file`.
 
     Raises InputError if it ends before one interval is complete.

@@ -18,8 +18,8 @@ from autotune.core.settings import Config, Key, settings_key
 from autotune.core.trial import Outcome, Status, Trial, TrialKind
 from autotune.judging.decisions import confirm, objective, racing, stopping
 from autotune.judging.measurement import curves
-from autotune.search.ports import Environment, SearchOptions, Silent
-from autotune.search.search import Search
+from autotune.searcher.ports import Environment, SearchOptions, Silent
+from autotune.searcher.search import Search
 from autotune.trials.progress import Progress
 from lab.replay.table import Point, Run, Table
 

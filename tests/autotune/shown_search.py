@@ -15,9 +15,9 @@ from autotune.display import console as consoles
 from autotune.display import live
 from autotune.display.snapshot import Snapshot
 from autotune.space import spaces
-from autotune.storage.study_file import Plan
+from autotune.storage.study_file import SearchPlan
 from autotune.trials.progress import Phase
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 SPACE = """
 workload: json.tool:main
@@ -53,7 +53,7 @@ def a_library(is_there: bool) -> Iterator[None]:
 def main() -> None:
     live._REFRESH_S = 0.02
     space = spaces.complete(spaces.parse(SPACE, "test"), "test")
-    begun = Snapshot("runs/s", "a device", "running", space, Plan(40, None), (), (), 0, None, None)
+    begun = Snapshot("runs/s", "a device", "running", space, SearchPlan(40, None), (), (), 0, None, None)
     with consoles.screen(Console(), begun) as screen, a_library("talking" in sys.argv):
         screen.note("session runs/s: 40 trials on a device")
         for number in itertools.count():
@@ -61,7 +61,7 @@ def main() -> None:
             screen.started(trial)
             for step in range(1, 5):
                 shown = Measurement(throughput=Throughput(61.2, None, 9, 9.0), samples=5000 * step)
-                screen.progress(trial, Report(number, Phase.TRAINING, 9.0, shown))
+                screen.progress(trial, TrialReport(number, Phase.TRAINING, 9.0, shown))
                 line = sys.stdin.readline()
                 if not line:
                     screen.note("it was stopped")

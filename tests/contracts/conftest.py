@@ -8,7 +8,7 @@ import pytest
 from autotune.core.metric import Metric
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Ends, Limits, Order
+from autotune.trials.order import Ends, Order, TrialLimits
 
 from .kinds import HERE, KINDS
 
@@ -53,7 +53,7 @@ def begin(kind, server, tmp_path):
         settings = {**SETTINGS, **(settings or {})}
         workload = kind.workload(program, settings)
         given = (0, workload, settings, str(tmp_path), Metric("score"))
-        order = Order(*given, Ends(samples), Limits(**limits), keep_work=keep_work, whole=whole)
+        order = Order(*given, Ends(samples), TrialLimits(**limits), keep_work=keep_work, whole=whole)
         begun.append(Attempt(order, server))
         return begun[-1]
 

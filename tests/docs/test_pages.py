@@ -13,7 +13,7 @@ import yaml
 
 from autotune.cli.app import app
 from autotune.space import builtin, schema, spaces
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 from r2gen import config as trainer
 
 from . import pages, shell
@@ -108,7 +108,7 @@ def test_links_of_what_is_no_page_of_the_site_lead_somewhere(page):
 def test_tensorboard_is_pointed_at_the_directory_of_a_session_that_has_its_files():
     lines = [line for _, line in COMMANDS if line.startswith("tensorboard")]
     assert len(lines) >= 2
-    name = Session(Path("runs/s")).tracker_dir("tensorboard").name
+    name = StoredSession(Path("runs/s")).tracker_dir("tensorboard").name
     assert [line for line in lines if Path(shell.words(line)[-1]).name != name] == []
 
 

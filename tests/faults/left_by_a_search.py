@@ -10,8 +10,8 @@ from autotune.core.measurement import Evaluation, Measurement, Slice, Throughput
 from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
 from autotune.space import spaces
 from autotune.storage import identity, provenance, studies
-from autotune.storage.store import Options, Session
-from autotune.storage.study_file import Plan
+from autotune.storage.store import Options, StoredSession
+from autotune.storage.study_file import SearchPlan
 from autotune.system.telemetry import Hardware
 from autotune.trials import failures
 from autotune.workloads import registry
@@ -36,15 +36,15 @@ def figures(speed: float) -> Measurement:
     )
 
 
-def make(root: Path, text: str = SPACE) -> Session:
+def make(root: Path, text: str = SPACE) -> StoredSession:
     """Creates a session of seven trials, the last of which is running."""
     space = spaces.complete(spaces.parse(text, "test"), "test")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(KEPT)
         facts = provenance.collect("s", space, registry.load(space.workload), HARDWARE, 0)
-    session = Session.create(root, space, Options(wandb="off"), facts)
+    session = StoredSession.create(root, space, Options(wandb="off"), facts)
     study = studies.open_study(session.study_file, space, session.key)
-    studies.set_plan(study, Plan(6, None, 40.0))
+    studies.set_plan(study, SearchPlan(6, None, 40.0))
     for batch in BATCHES:
         config = {**space.baseline_config, "micro_batch_size": batch}
         trial = begin(session, study, {**config, "learning_rate": 0.001 * (batch / 4) ** 0.5})
@@ -63,7 +63,7 @@ def make(root: Path, text: str = SPACE) -> Session:
     return session
 
 
-def begin(session: Session, study, config, repeat=None, **rest) -> Trial:
+def begin(session: StoredSession, study, config, repeat=None, **rest) -> Trial:
     """Begins a trial as the search and its supervisor do."""
     trial = studies.begin(study, session.space(), config, repeat, **rest)
     place = session.trial_dir(trial.number)
@@ -76,7 +76,7 @@ def begin(session: Session, study, config, repeat=None, **rest) -> Trial:
     return trial
 
 
-def end(session: Session, study, trial: Trial, outcome: Outcome, measurement: Measurement) -> None:
+def end(session: StoredSession, study, trial: Trial, outcome: Outcome, measurement: Measurement) -> None:
     identity.write_verdict(session.trial_dir(trial.number), outcome, measurement)
     ended = replace(trial, outcome=outcome, measurement=measurement, seconds=10.0)
     studies.end(study, ended, 0.85)

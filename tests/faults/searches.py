@@ -11,7 +11,7 @@ import psutil
 from autotune.core.trial import Trial
 from autotune.storage import study_file
 from autotune.storage.records import read_records
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 from tests.forked import COMMAND, Forked
 
 HERE = Path(__file__).parent
@@ -60,7 +60,7 @@ class Place:
             return []
 
     def records(self, number: int) -> list[dict[str, Any]]:
-        return list(read_records(Session(self.session).trial_dir(number)))
+        return list(read_records(StoredSession(self.session).trial_dir(number)))
 
     def attempts(self, number: int) -> int:
         return sum("attempt" in r for r in self.records(number))

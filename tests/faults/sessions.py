@@ -15,7 +15,7 @@ import yaml
 
 from autotune.core.trial import Trial
 from autotune.storage import provenance, study_file
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 from autotune.system.telemetry import hardware
 from autotune.workloads.base import Workload
 from tests import forked
@@ -65,7 +65,7 @@ def as_if_here(place: Path) -> Path:
     """Makes a session look begun on this machine's CPU with the installed packages."""
     file, machine = place / "session.json", replace(hardware(), gpus=())
     info = json.loads(file.read_text())
-    now = provenance.collect("s", Session.open(place).space(), Workload("json:loads"), machine, 0)
+    now = provenance.collect("s", StoredSession.open(place).space(), Workload("json:loads"), machine, 0)
     info["provenance"] |= {name: now[name] for name in ("device", "cpus", "driver", "torch")}
     file.write_text(json.dumps(info))
     return place

@@ -18,7 +18,7 @@ from autotune.core.trial import Status
 from autotune.space import spaces
 from autotune.storage import studies
 from autotune.storage.session_dir import SessionDir
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 from autotune.trackers.tensorboard import TensorBoard
 from autotune.trackers.tracker import Context
 from autotune.trackers.tracking import Trackers
@@ -27,7 +27,7 @@ from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order
 from autotune.trials.progress import Phase
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 from tests import forked
 from tests.endings import ENDED
 
@@ -93,7 +93,7 @@ def test_charts_are_omitted_while_the_disk_is_full(tmp_path, caplog):
     with small_disk(tmp_path / "s", "256k") as place:
         board = TensorBoard(Context(SessionDir(place), "s", Metric("bleu_4")))
         shown = Measurement(throughput=Throughput(4.0, None, 9, 9.0), samples=4)
-        report = Report(0, Phase.TRAINING, 1.0, shown)
+        report = TrialReport(0, Phase.TRAINING, 1.0, shown)
         with Trackers({"tensorboard": board}, "search") as trackers:
             trackers.begin("0000", {})
             ballast = fill(place)
@@ -165,8 +165,8 @@ def test_a_killed_searchs_write_ahead_log_is_read_on_a_read_only_disk(tmp_path):
     place = kept("format-2", tmp_path / "s")
     script = (
         "import os, pathlib; from autotune.storage import studies;"
-        "from autotune.storage.store import Session;"
-        "session = Session(pathlib.Path('s')); space = session.space();"
+        "from autotune.storage.store import StoredSession;"
+        "session = StoredSession(pathlib.Path('s')); space = session.space();"
         "study = studies.open_study(session.study_file, space);"
         "studies.begin(study, space, space.baseline_config); os._exit(9)"
     )
@@ -268,7 +268,7 @@ def test_a_file_appears_whole_or_stays_as_it_was(tmp_path):
 
 def test_resuming_removes_what_a_kill_left_of_an_ended_trial(tmp_path):
     place = kept("format-2", tmp_path / "s")
-    session, trials = Session.open(place), trials_of(place)
+    session, trials = StoredSession.open(place), trials_of(place)
     for trial in trials:
         session.trial_dir(trial.number).work.mkdir(parents=True, exist_ok=True)
     session.remove_work(trials)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from autotune import __main__ as tuner
 from autotune.core.errors import InputError
 from autotune.sessions import gpus
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 
 from . import left_by_a_search
 from .sessions import KEPT, trials_of
@@ -312,4 +312,4 @@ def test_a_mutated_session_is_no_session_or_refused(bases, tmp_path):
     for seed in range(30):
         spoil_attribute(place, random.Random(seed), {"a": 1})
     with pytest.raises(InputError):
-        Session.open(place).study()
+        StoredSession.open(place).study()

@@ -15,11 +15,11 @@ from autotune.judging.decisions import confirm
 from autotune.judging.decisions.history import History
 from autotune.storage import identity, study_file
 from autotune.storage.records import read_records
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Ends, Limits, Order
+from autotune.trials.order import Ends, Order, TrialLimits
 from tests import forked
 from tests.endings import ENDED
 from tests.faults.garbage_workload import KINDS
@@ -79,7 +79,7 @@ def attempt_at(tmp_path, server):
             directory=str(tmp_path),
             metric=Metric("bleu_4"),
             ends=Ends(80),
-            limits=Limits(stall_timeout_s=6.0 if FAULTS.get(kind, (ERROR,))[0] is TIMEOUT else 30.0),
+            limits=TrialLimits(stall_timeout_s=6.0 if FAULTS.get(kind, (ERROR,))[0] is TIMEOUT else 30.0),
         )
         running, deadline = Attempt(order, server), time.monotonic() + 240
         while time.monotonic() < deadline:
@@ -158,7 +158,7 @@ def test_a_search_through_garbage_ends_with_a_sane_winner(tmp_path, soak, select
     assert done.returncode in ENDED, done.stdout + done.stderr
     assert done.stderr == ""
     assert "Every configuration was tried" in done.stdout
-    session = Session.open(tmp_path / "s")
+    session = StoredSession.open(tmp_path / "s")
     trials = study_file.load_study(session.study_file).trials
     assert {t.config["kind"] for t in trials} == set(kinds)
     logs = [session.trial_dir(t.number).log.read_text() for t in trials]

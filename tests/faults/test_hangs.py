@@ -16,7 +16,7 @@ from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Status
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Ends, Limits, Order
+from autotune.trials.order import Ends, Order, TrialLimits
 from tests.endings import ENDED
 
 from .searches import HERE, Place, driver, end, wait_for
@@ -55,7 +55,9 @@ def server():
 
 def order(directory, hang, **limits):
     settings = {"hang": hang, "learning_rate": 1e-3}
-    return Order(0, "trivial:hangs", settings, str(directory), Metric("bleu_4"), Ends(16), Limits(**limits))
+    return Order(
+        0, "trivial:hangs", settings, str(directory), Metric("bleu_4"), Ends(16), TrialLimits(**limits)
+    )
 
 
 def finish(running, seconds=240):
@@ -94,7 +96,7 @@ def test_a_hang_is_ended_with_all_its_processes_and_logged_with_its_stack(tmp_pa
     running = Attempt(order(tmp_path, hang, stall_timeout_s=60.0), server)
     child, pid = running._child, running._child.pid
     wait_for((tmp_path / "work" / "hanging").exists)
-    child._order = replace(child._order, limits=Limits(stall_timeout_s=1.5))
+    child._order = replace(child._order, limits=TrialLimits(stall_timeout_s=1.5))
     outcome = finish(running)
     assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.TIMEOUT)
     log = (tmp_path / "log").read_text()
@@ -193,15 +195,15 @@ from autotune.core.metric import Metric
 from autotune.trials import fork_server
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Ends, Limits, Order
+from autotune.trials.order import Ends, Order, TrialLimits
 
 fork_server._PRELOAD_S = 10.0  # more than a server needs that hangs in nothing
-order = Order(0, "stuck:fit", {}, ".", Metric("bleu_4"), Ends(1), Limits(stall_timeout_s=120.0))
+order = Order(0, "stuck:fit", {}, ".", Metric("bleu_4"), Ends(1), TrialLimits(stall_timeout_s=120.0))
 child = Child(order, ForkServer(["stuck"]))
 Path("here").unlink(missing_ok=True)  # of the server that hung in it, too
 while not Path("here").exists():
     child.poll(0.1)
-child._order = replace(order, limits=Limits(stall_timeout_s=1.5))
+child._order = replace(order, limits=TrialLimits(stall_timeout_s=1.5))
 while child.verdict is None:
     child.poll(1.0)
 child.kill()

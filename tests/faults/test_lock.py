@@ -13,7 +13,7 @@ import pytest
 from autotune.core.errors import InputError
 from autotune.space import spaces
 from autotune.storage.records import read_records
-from autotune.storage.store import Options, Session, is_in_use
+from autotune.storage.store import Options, StoredSession, is_in_use
 from tests.endings import ENDED
 
 from . import killing
@@ -49,19 +49,21 @@ def test_a_second_process_is_refused_with_the_holders_pid_and_host(tmp_path, run
 
     running.kill()
     running.wait()
-    wait_for(lambda: not is_in_use(Session(tmp_path / "s")), 10)
+    wait_for(lambda: not is_in_use(StoredSession(tmp_path / "s")), 10)
     done = call(tmp_path, "resume", "s")
     assert done.returncode in ENDED, done.stderr
     baseline, second = trials_of(tmp_path / "s")
     assert baseline.completed
     assert second.outcome is not None
-    trained = [r["samples"] for r in read_records(Session(tmp_path / "s").trial_dir(0)) if "train_loss" in r]
+    trained = [
+        r["samples"] for r in read_records(StoredSession(tmp_path / "s").trial_dir(0)) if "train_loss" in r
+    ]
     assert trained[-1] >= 200
 
 
 @pytest.fixture
 def session(tmp_path):
-    return Session.create(tmp_path / "s", spaces.parse(SPACE, "test"), Options(), {})
+    return StoredSession.create(tmp_path / "s", spaces.parse(SPACE, "test"), Options(), {})
 
 
 def test_a_lock_file_left_by_a_reboot_does_not_matter(session):
@@ -141,7 +143,7 @@ def test_a_check_needs_no_locks_in_its_directory(tmp_path, run_unlocked):
 
 def create(place, number, results):
     try:
-        Session.create(place, spaces.parse(SPACE, "test"), Options(seed=number), {})
+        StoredSession.create(place, spaces.parse(SPACE, "test"), Options(seed=number), {})
         results.put(number)
     except InputError as error:
         results.put(str(error))

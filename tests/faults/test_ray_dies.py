@@ -7,7 +7,7 @@ import pytest
 
 from autotune.sessions import supervision
 from autotune.storage.records import read_records
-from autotune.storage.store import Session, is_in_use
+from autotune.storage.store import StoredSession, is_in_use
 from tests.endings import ENDED
 
 from . import killing
@@ -30,7 +30,7 @@ def search(tmp_path):
 
 
 def attempts(tmp_path):
-    return sum("attempt" in record for record in read_records(Session(tmp_path / "s").trial_dir(0)))
+    return sum("attempt" in record for record in read_records(StoredSession(tmp_path / "s").trial_dir(0)))
 
 
 def kill(process, victim):
@@ -43,7 +43,10 @@ def kill(process, victim):
 @pytest.mark.timeout(900)
 def test_a_ray_that_dies_repeatedly_ends_the_search_in_one_line(tmp_path, search):
     """The search survives the death of its Ray twice, but not a third time; then Ray Tune aborts as often."""
-    process, session = search(*killing.SEARCH, "--trials", 2, "--samples", 2000), Session(tmp_path / "s")
+    process, session = (
+        search(*killing.SEARCH, "--trials", 2, "--samples", 2000),
+        StoredSession(tmp_path / "s"),
+    )
     for attempt, victim in enumerate(("raylet", "GCS server", "raylet"), start=1):
         killing.wait_for(lambda attempt=attempt: attempts(tmp_path) == attempt)
         kill(process, victim)

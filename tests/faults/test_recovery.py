@@ -11,7 +11,7 @@ import pytest
 from autotune import __main__ as cli
 from autotune.sessions import gpus
 from autotune.storage import studies, study_file
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 from autotune.storage.trial_dir import TrialDir
 
 from . import left_by_a_search
@@ -264,7 +264,7 @@ def without_an_identity(trial):
     "swap", [of_another_number, of_another_copy, of_an_equal_trial_elsewhere, without_an_identity]
 )
 def test_a_directory_of_another_trial_is_set_aside_and_neither_adopted_nor_deleted(place, swap):
-    session = Session.open(place)
+    session = StoredSession.open(place)
     (running,) = [t for t in trials_of(place) if t.outcome is None]
     own = session.trial_dir(RUNNING)
     shutil.copy(own.root.with_name("0001") / "verdict.json", own.verdict_file)
@@ -294,7 +294,7 @@ def test_another_sessions_trials_are_not_counted_as_run(place, run):
 
 
 def test_the_directory_of_another_trial_is_not_emptied(place):
-    session = Session.open(place)
+    session = StoredSession.open(place)
     ended = [t for t in trials_of(place) if t.outcome is not None]
     for trial in ended:
         session.trial_dir(trial.number).work.mkdir()

@@ -29,13 +29,13 @@ from autotune.core.errors import InputError, printable
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Failure, Outcome, Status, Trial
 from autotune.display import draw
-from autotune.display.console import Events, Lines
+from autotune.display.console import Events, LineScreen
 from autotune.display.snapshot import Snapshot
 from autotune.engines.engine_cluster import TOKEN
 from autotune.export import formats, winner
 from autotune.judging.decisions.history import History
 from autotune.space import spaces
-from autotune.storage.study_file import Plan
+from autotune.storage.study_file import SearchPlan
 from autotune.workloads.base import Workload
 from r2gen import __main__ as trainer
 from r2gen import synthetic
@@ -354,9 +354,9 @@ def test_tables_and_the_live_screen_show_hostile_text_literally(capsys):
         outcome=Outcome(Status.FAILED, Failure.ERROR, HOSTILE),
         measurement=Measurement(),
     )
-    begun = Snapshot(HOSTILE, HOSTILE, "running", space, Plan(1, None), (), (), 0, None, None)
+    begun = Snapshot(HOSTILE, HOSTILE, "running", space, SearchPlan(1, None), (), (), 0, None, None)
     console = Console(width=500)
-    for screen in (Lines(console, begun), Events(console, begun)):
+    for screen in (LineScreen(console, begun), Events(console, begun)):
         screen.started(trial)
         console.print(draw.whole(screen.snapshot()))
         screen.ended(trial)

@@ -13,7 +13,7 @@ from autotune import __main__ as cli
 from autotune.core.errors import InputError
 from autotune.sessions import run as run_of_a_session
 from autotune.storage import provenance
-from autotune.storage.store import FORMAT, Session
+from autotune.storage.store import FORMAT, StoredSession
 from autotune.system.telemetry import hardware
 from autotune.trials.setup import Setup
 from autotune.workloads import registry
@@ -175,7 +175,7 @@ def test_an_edited_module_beside_the_workload_is_noticed(run, tmp_path, monkeypa
 
     def collect():
         return provenance.collect(
-            "s", Session.open(place).space(), registry.load("imports_late:fit"), here, 0
+            "s", StoredSession.open(place).space(), registry.load("imports_late:fit"), here, 0
         )
 
     here = replace(hardware(), gpus=())
@@ -194,7 +194,7 @@ def facts(tmp_path, monkeypatch):
     place = kept("format-2", tmp_path / "s")
 
     def collect():
-        space = Session.open(place).space()
+        space = StoredSession.open(place).space()
         return provenance.collect("s", space, registry.load("kept_workload:fit"), hardware(), 0)
 
     return place, collect
@@ -235,7 +235,7 @@ def test_a_session_resumes_without_its_warm_start(tmp_path, happens, said):
     place, earlier = (as_if_here(kept("format-2", tmp_path / name)) for name in ("s", "earlier"))
     edit(place, lambda info: info["options"].update(warm_start=str(earlier)))
     happens(earlier)
-    session = Session.open(place)
+    session = StoredSession.open(place)
     notes = SimpleNamespace(lines=[])
     notes.note = notes.lines.append
     setup = Setup(session, session.space(), registry.named(session.space().workload), hardware())

@@ -24,7 +24,7 @@ from autotune.core import errors
 from autotune.core.metric import Metric
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Ends, Limits, Order
+from autotune.trials.order import Ends, Order, TrialLimits
 
 preload, cases = json.loads(sys.argv[1])
 server, found = ForkServer(preload), []
@@ -33,7 +33,7 @@ for number, case in enumerate(cases):
     directory = Path(str(number))
     directory.mkdir()
     given = (number, case["workload"], case["config"], str(directory), Metric("r2"))
-    order = Order(*given, Ends(1000), Limits(**case["limits"]))
+    order = Order(*given, Ends(1000), TrialLimits(**case["limits"]))
     child, records = Child(order, server), []
     while child.verdict is None:
         records += child.poll(1.0)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from autotune.storage import study_file
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 from autotune.system import telemetry
 from tests import forked
 from tests.endings import ENDED
@@ -74,7 +74,7 @@ def search(tmp_path, fake_gpus):
 
 
 def devices(session):
-    trials = study_file.load_study(Session.open(session).study_file).trials
+    trials = study_file.load_study(StoredSession.open(session).study_file).trials
     return {trial.measurement.device for trial in trials if trial.completed}
 
 

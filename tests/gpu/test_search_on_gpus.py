@@ -12,7 +12,7 @@ import pynvml
 import pytest
 
 from autotune.storage import study_file
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 from tests import forked
 from tests.endings import ENDED
 from tests.gpu.fake_nvml import FakeGpu, fake_gpus, nvml_library
@@ -55,7 +55,7 @@ def searched(tmp_path, fake_gpus, monkeypatch):
     print(done.stdout)
     assert done.stderr == ""
     assert done.returncode in ENDED
-    return Session.open(tmp_path / "s"), done.stdout, placements(tmp_path / "placed.jsonl")
+    return StoredSession.open(tmp_path / "s"), done.stdout, placements(tmp_path / "placed.jsonl")
 
 
 def placements(file):

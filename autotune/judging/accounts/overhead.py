@@ -50,7 +50,7 @@ def _every(trial: Trial, space: Space) -> float | None:
 
 
 @dataclass(frozen=True)
-class Spent:
+class TimeShares:
     """The estimated parts of the time of the whole training with a trial's settings."""
 
     evaluations: float | None  # share of the time; None if it is not known
@@ -69,7 +69,7 @@ class Spent:
         return within(value, max(0.0, value - half), value + half)
 
 
-def time_spent(trial: Trial, history: History) -> Spent | None:
+def time_spent(trial: Trial, history: History) -> TimeShares | None:
     """Returns the parts of the time with the settings of `trial`; None without a throughput."""
     speed, space = history.throughput(trial), history.space
     if speed is None or speed.value <= 0:
@@ -79,7 +79,7 @@ def time_spent(trial: Trial, history: History) -> Spent | None:
     step_s = max(0.0, measured_s - more_s) if counted else measured_s
     sample_s = measured_s if counted else measured_s + more_s
     pauses = objective.mean([run.measurement.outside.pauses for run in history.runs_of(trial.number)])
-    return Spent(
+    return TimeShares(
         min(1.0, more_s / sample_s) if more else None,
         (pauses or 0.0) * step_s / sample_s,
         step_s,

@@ -25,7 +25,7 @@ _SLACK_BYTES = 64 * 2**20  # equal trainings differ as much in memory: caches, l
 _SCATTERS = 2.0  # SDs between equal runs beyond which a difference is not chance
 
 
-class Answer(StrEnum):
+class PromiseAnswer(StrEnum):
     """The answer to the question whether a promise held."""
 
     HELD = "held"
@@ -51,11 +51,11 @@ class Promise:
 
 
 @dataclass(frozen=True)
-class Kept:
+class PromiseCheck:
     """The answer on one figure of a promise: samples per second, quality in the user's sign, or bytes."""
 
     what: str
-    answer: Answer
+    answer: PromiseAnswer
     text: str  # the reason, in a line
     promised: Figure
     found: Figure | None  # None if the training has not got there yet
@@ -83,13 +83,13 @@ def promised(trial: Trial, history: History, session: str) -> Promise:
     )
 
 
-def check(promise: Promise, shown: Measurement, goal: Objective, unit: str) -> list[Kept]:
+def check(promise: Promise, shown: Measurement, goal: Objective, unit: str) -> list[PromiseCheck]:
     """Returns the answer on each figure that was promised."""
     found = (_speed(promise, shown, unit), _quality(promise, shown, goal, unit), _memory(promise, shown))
     return [_with_origin(one, promise, shown) for one in found if one is not None]
 
 
-def _with_origin(one: Kept, promise: Promise, shown: Measurement) -> Kept:
+def _with_origin(one: PromiseCheck, promise: Promise, shown: Measurement) -> PromiseCheck:
     """Returns `one` with a note if device or code differ from the promise's.
 
     Speed and memory on another device are undecided.
@@ -98,11 +98,11 @@ def _with_origin(one: Kept, promise: Promise, shown: Measurement) -> Kept:
     is_moved = bool(device) and shown.device not in {"", device} and one.what != "quality"
     is_edited = bool(code) and shown.revision not in {"", code}
     other = [f"on {device}, trained on {shown.device}"] * is_moved + ["of other code"] * is_edited
-    answer = Answer.UNDECIDED if is_moved else one.answer
+    answer = PromiseAnswer.UNDECIDED if is_moved else one.answer
     return replace(one, answer=answer, text="; promised ".join([one.text, *other]))
 
 
-def _speed(promise: Promise, shown: Measurement, unit: str) -> Kept | None:
+def _speed(promise: Promise, shown: Measurement, unit: str) -> PromiseCheck | None:
     """Returns the answer on the speed: held by the training's own interval, broken by both intervals."""
     if promise.throughput is None:
         return None
@@ -118,7 +118,7 @@ def _speed(promise: Promise, shown: Measurement, unit: str) -> Kept | None:
     )
     if promise.moved > SLACK and not is_kept:
         text += f"; equal trials of that session were up to {promise.moved:.0%} apart"
-    return Kept("speed", answer, text, promise.throughput, found)
+    return PromiseCheck("speed", answer, text, promise.throughput, found)
 
 
 def compare_speed(ratio: float) -> str:
@@ -128,7 +128,7 @@ def compare_speed(ratio: float) -> str:
     return f"{abs(ratio - 1):.0%} {'faster' if ratio > 1 else 'slower'}"
 
 
-def _quality(promise: Promise, shown: Measurement, goal: Objective, unit: str) -> Kept | None:
+def _quality(promise: Promise, shown: Measurement, goal: Objective, unit: str) -> PromiseCheck | None:
     """Returns the answer on the quality, at the first evaluation after as many samples as promised."""
     if promise.least is None:
         return None
@@ -136,7 +136,7 @@ def _quality(promise: Promise, shown: Measurement, goal: Objective, unit: str) -
     reached = curves.reached(shown.curve, promise.least) if promise.has_target else None
     if reached is not None and reached <= promise.samples:
         text = f"{goal.quality} {least:.4f} reached after {reached:.0f} {unit}, {promise.samples} promised"
-        return Kept("quality", Answer.HELD, text, Figure(promised), Figure(least))
+        return PromiseCheck("quality", PromiseAnswer.HELD, text, Figure(promised), Figure(least))
     point = next((p for p in shown.curve if p.samples >= promise.samples), None)
     if point is None:
         return _not_yet("quality", Figure(promised), f"not evaluated after {promise.samples} {unit} yet")
@@ -148,10 +148,10 @@ def _quality(promise: Promise, shown: Measurement, goal: Objective, unit: str) -
     to_be = f"{'at most' if goal.minimize else 'at least'} {least:.4f} was to be {what}"
     text = f"{goal.quality} {found:.4f} after {point.samples}, {promised:.4f} promised, {to_be}"
     answer = _answer(is_kept=is_kept, is_broken=is_broken)
-    return Kept("quality", answer, text, Figure(promised), Figure(found))
+    return PromiseCheck("quality", answer, text, Figure(promised), Figure(found))
 
 
-def _memory(promise: Promise, shown: Measurement) -> Kept | None:
+def _memory(promise: Promise, shown: Measurement) -> PromiseCheck | None:
     """Returns the answer on the memory of the training process alone, without processes that it starts."""
     if not promise.memory_bytes:
         return None
@@ -164,26 +164,26 @@ def _memory(promise: Promise, shown: Measurement) -> Kept | None:
     of_all = "" if share is None else f", {share:.0%} of what there is"
     is_kept = own_bytes <= max(promise.memory_bytes * (1 + SLACK), promise.memory_bytes + _SLACK_BYTES)
     more = "" if is_kept else f": {ratio - 1:.0%} more"
-    answer = Answer.HELD if is_kept else Answer.BROKEN
+    answer = PromiseAnswer.HELD if is_kept else PromiseAnswer.BROKEN
     text = f"{found}{of_all}, {promised} promised{more}"
-    return Kept("memory", answer, text, Figure(promise.memory_bytes), Figure(own_bytes))
+    return PromiseCheck("memory", answer, text, Figure(promise.memory_bytes), Figure(own_bytes))
 
 
-def _not_yet(what: str, promised: Figure, why: str) -> Kept:
-    return Kept(what, Answer.UNDECIDED, why, promised, None)
+def _not_yet(what: str, promised: Figure, why: str) -> PromiseCheck:
+    return PromiseCheck(what, PromiseAnswer.UNDECIDED, why, promised, None)
 
 
-def _answer(*, is_kept: bool, is_broken: bool) -> Answer:
-    return Answer.HELD if is_kept else Answer.BROKEN if is_broken else Answer.UNDECIDED
+def _answer(*, is_kept: bool, is_broken: bool) -> PromiseAnswer:
+    return PromiseAnswer.HELD if is_kept else PromiseAnswer.BROKEN if is_broken else PromiseAnswer.UNDECIDED
 
 
-def overall(answers: Sequence[Kept], outcome: Outcome | None) -> Answer:
+def overall(answers: Sequence[PromiseCheck], outcome: Outcome | None) -> PromiseAnswer:
     """Returns BROKEN if any answer is, HELD if all are, else UNDECIDED.
 
     A training whose `outcome` is a failure never held, however well it did before.
     """
     found = {one.answer for one in answers}
-    if Answer.BROKEN in found:
-        return Answer.BROKEN
+    if PromiseAnswer.BROKEN in found:
+        return PromiseAnswer.BROKEN
     has_failed = outcome is not None and outcome.status is Status.FAILED
-    return Answer.HELD if found == {Answer.HELD} and not has_failed else Answer.UNDECIDED
+    return PromiseAnswer.HELD if found == {PromiseAnswer.HELD} and not has_failed else PromiseAnswer.UNDECIDED

@@ -6,7 +6,7 @@ from autotune.core.trial import Failure, Status, StoppedFor, Trial, TrialKind
 from autotune.judging.decisions import claims, confirm, objective
 from autotune.judging.decisions.history import History
 from autotune.judging.decisions.objective import Reason
-from autotune.judging.decisions.quality import Answer
+from autotune.judging.decisions.quality import QualityAnswer
 from autotune.judging.measurement import curves
 
 _FAILURES = {Failure.OOM: Reason.OOM, Failure.DIVERGED: Reason.DIVERGED, Failure.TIMEOUT: Reason.SILENT}
@@ -21,7 +21,7 @@ def counts(history: History) -> Counter[Reason]:
 
 
 def _reason_refuted(trial: Trial, history: History) -> Reason:
-    is_open = claims.claim(trial.number, history).answer is Answer.UNDECIDED
+    is_open = claims.claim(trial.number, history).answer is QualityAnswer.UNDECIDED
     return Reason.UNDECIDED if is_open else Reason.REFUTED
 
 

@@ -25,7 +25,7 @@ _FAILS_AGAIN = frozenset({Failure.ERROR, Failure.TIMEOUT})
 
 
 @dataclass(frozen=True)
-class Step:
+class AblationStep:
     """The change of one knob, and its effect; not measured yet if it has neither `trial` nor `reason`.
 
     The factors multiply to the winner's: an effect that knobs have only together counts for the later one.
@@ -42,7 +42,7 @@ class Step:
     config: Config = field(default_factory=dict)  # after the change
 
 
-def steps(history: History) -> list[Step]:
+def steps(history: History) -> list[AblationStep]:
     """Returns the path to the confirmed winner; empty if none is confirmed, or none of its knobs moves speed.
 
     Settings without effect on speed are no steps, and stay the baseline's on the way.
@@ -53,13 +53,13 @@ def steps(history: History) -> list[Step]:
     winner, space = found[0], history.space
     known, last = _Known(history, winner), history.baseline
     before: Config = space.baseline_config
-    path: list[Step] = []
+    path: list[AblationStep] = []
     taken: list[str] = []
     gap: tuple[str, ...] = ()
     for knob in _order(winner, history):
         taken.append(knob)
         config = _config(winner, taken, space)
-        step = Step(knob, before[knob], config[knob], config=config)
+        step = AblationStep(knob, before[knob], config[knob], config=config)
         if trial := known.measured(config):
             factor = _factor(trial, last, history)
             speed, together, last, gap = history.throughput(trial), gap, trial, ()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from autotune.core.trial import Repeat, Trial, TrialKind
 from autotune.judging.decisions import objective, quality, racing
 from autotune.judging.decisions.history import History
-from autotune.judging.decisions.quality import Answer, Kept
+from autotune.judging.decisions.quality import KeptQuality, QualityAnswer
 from autotune.judging.measurement import estimates, turns
 from autotune.judging.measurement.estimates import Figure, student_t
 from autotune.space.space import Space
@@ -33,7 +33,7 @@ class Claim:
     level: float = 100 * turns.LEVEL  # of the factor's interval, in percent
     rounds: int = 0  # of the race that gave the factor
     seeds: int = 0  # repeats, without the run that it was chosen for
-    kept: Kept | None = None  # None if quality does not count or cannot be compared
+    kept: KeptQuality | None = None  # None if quality does not count or cannot be compared
     holds: bool = False
     why_not: str | None = None
 
@@ -43,7 +43,7 @@ class Claim:
         return self.holds or self.why_not is not None
 
     @property
-    def answer(self) -> Answer | None:
+    def answer(self) -> QualityAnswer | None:
         return self.kept.answer if self.kept else None
 
 
@@ -180,10 +180,10 @@ def _claim_quality(found: Claim, runs: _Runs, history: History) -> Claim:
     found = replace(found, kept=kept)
     a, b = goal.turned(kept.quality), goal.turned(kept.reference)
     figures = f"{goal.quality} {a:.4f} instead of {b:.4f}, {quality.between(kept.share, goal, kept.gain)}"
-    if kept.answer is Answer.LOST:
+    if kept.answer is QualityAnswer.LOST:
         return replace(found, why_not=f"{figures}: worse")
     is_due = runs.are_all or len(runs.theirs) >= len(runs.ours) >= _FEWEST_SEEDS
-    if is_same or (kept.answer is Answer.KEPT and is_due):
+    if is_same or (kept.answer is QualityAnswer.KEPT and is_due):
         return replace(found, holds=True)
     would = f"{kept.runs_needed} seeds each" if kept.runs_needed else "a larger evaluation set"
     why_not = f"{figures}, with {len(runs.ours)} seeds: undecided; {would} would decide it"

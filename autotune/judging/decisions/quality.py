@@ -24,7 +24,7 @@ _LEAST_NOISE = 0.001  # of the gain: runs with identical results are not indepen
 _MOST_RUNS = 64  # more are not worth training
 
 
-class Answer(StrEnum):
+class QualityAnswer(StrEnum):
     """The answer to the question whether a quality is kept."""
 
     KEPT = "kept"
@@ -41,10 +41,10 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptQuality:
     """The quality of a configuration relative to the reference's."""
 
-    answer: Answer
+    answer: QualityAnswer
     quality: float
     reference: float
     share: Figure  # of the reference's gain, one-sided 95% to either side; no interval without a known noise
@@ -70,7 +70,7 @@ def compare(
     *,
     start: float | None = None,
     level: float = LEVEL,
-) -> Kept | None:
+) -> KeptQuality | None:
     """Tests whether the runs `ours` keep a share of `keep` of the gain of the runs `theirs`.
 
     None if one side has no runs. Undecided without a known noise. KEPT is tested at `level`, LOST at 95%.
@@ -89,10 +89,16 @@ def compare(
     )
     found = estimates.within(share, share - half, share + half)
     answer = (
-        Answer.KEPT if share - surely >= keep else Answer.LOST if found.is_below(keep) else Answer.UNDECIDED
+        QualityAnswer.KEPT
+        if share - surely >= keep
+        else QualityAnswer.LOST
+        if found.is_below(keep)
+        else QualityAnswer.UNDECIDED
     )
-    needed = runs_needed(ours, theirs, keep, noise, start) if noise and answer is Answer.UNDECIDED else None
-    return Kept(answer, quality, reference, found, unit, needed)
+    needed = (
+        runs_needed(ours, theirs, keep, noise, start) if noise and answer is QualityAnswer.UNDECIDED else None
+    )
+    return KeptQuality(answer, quality, reference, found, unit, needed)
 
 
 def runs_needed(

@@ -25,16 +25,18 @@ _MOST_STEPS = 4000  # even; bounds the work, as a figure is computed every secon
 
 
 @dataclass(frozen=True)
-class Step:
+class MeasuredStep:
     """One optimizer step, or several in a row that were merged or are not known one by one."""
 
     seconds: float  # since the record before
     samples: int
     records: int = 1  # steps merged
 
-    def __add__(self, after: "Step") -> "Step":
+    def __add__(self, after: "MeasuredStep") -> "MeasuredStep":
         """Merges two consecutive steps."""
-        return Step(self.seconds + after.seconds, self.samples + after.samples, self.records + after.records)
+        return MeasuredStep(
+            self.seconds + after.seconds, self.samples + after.samples, self.records + after.records
+        )
 
 
 def prefetched_steps(settings: Config) -> int:
@@ -52,7 +54,7 @@ class _Evaluated:
     """An evaluation, and the first step after it, which may include a checkpoint."""
 
     seconds: float
-    after: Step | None = None
+    after: MeasuredStep | None = None
 
     def late_s(self, usual_step_s: float) -> float | None:
         """Returns the time by which the next step exceeded the usual one; None while there is none."""
@@ -69,14 +71,14 @@ class Stamp:
     is_step: bool  # False for an evaluation, and if something was compiled before it
 
 
-def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready: int) -> list[Step]:
+def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready: int) -> list[MeasuredStep]:
     """Returns the complete steps within a time span, without the first ones, whose batches were `ready`.
 
     At most half of the steps are left out. A step counts only if it directly follows another one.
     """
     within = [stamp for stamp in stamps if begun_s <= stamp.at_s <= ended_s]
     steps = [
-        Step(b.at_s - a.at_s, b.samples - a.samples)
+        MeasuredStep(b.at_s - a.at_s, b.samples - a.samples)
         for a, b in itertools.pairwise(within)
         if a.is_step and b.is_step and b.samples > a.samples
     ]
@@ -90,15 +92,15 @@ class _Steady:
     """
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
-        self.last: deque[Step] = deque(maxlen=_LOOKED_AT)
+        self.steps: list[MeasuredStep] = []
+        self.last: deque[MeasuredStep] = deque(maxlen=_LOOKED_AT)
         self._seen, self._every = 0, 1
 
-    def extend(self, steps: Iterable[Step]) -> None:
+    def extend(self, steps: Iterable[MeasuredStep]) -> None:
         for step in steps:
             self._add(step)
 
-    def _add(self, step: Step) -> None:
+    def _add(self, step: MeasuredStep) -> None:
         self.last.append(step)
         if self._seen % self._every:
             self.steps[-1] += step
@@ -122,9 +124,9 @@ class Meter:
     def __init__(self, prefetched: int) -> None:
         self._prefetched = prefetched
         self._steady = _Steady()
-        self._opening: list[Step] = []  # since the last break, until it is known which count
+        self._opening: list[MeasuredStep] = []  # since the last break, until it is known which count
         self._warm_up = 0  # how many of them to drop, half at most
-        self._recent: deque[Step] = deque(maxlen=_RECENT_STEPS)
+        self._recent: deque[MeasuredStep] = deque(maxlen=_RECENT_STEPS)
         self._last_s: float | None = None  # end of the step before
         self._seen_s: float | None = None  # time of the record before
         self._last_samples = self._queued = 0
@@ -170,10 +172,10 @@ class Meter:
         if is_break:
             self._break(self._prefetched + _STEPS_TO_GO_ON)
         elif self._last_s is not None and samples > self._last_samples:
-            self._add(Step(at_s - self._last_s, samples - self._last_samples, self._queued + steps))
+            self._add(MeasuredStep(at_s - self._last_s, samples - self._last_samples, self._queued + steps))
         self._last_s, self._last_samples, self._queued = at_s, samples, 0
 
-    def _add(self, step: Step) -> None:
+    def _add(self, step: MeasuredStep) -> None:
         self._recent.append(step)
         self._opening.append(step)
         if sum(step.records for step in self._opening) >= 2 * self._warm_up:  # all drops are done
@@ -205,7 +207,7 @@ class Meter:
         """Returns the steady-state figure so far; None before the first step after the warm-up."""
         return throughput([*self._steady.steps, *self._opened()])
 
-    def _opened(self) -> Sequence[Step]:
+    def _opened(self) -> Sequence[MeasuredStep]:
         """Returns the steps since the last break that already count."""
         return _steady(self._opening, self._warm_up)
 
@@ -225,14 +227,14 @@ class Meter:
         )
 
 
-def _steady(steps: Sequence[Step], warm_up: int) -> Sequence[Step]:
+def _steady(steps: Sequence[MeasuredStep], warm_up: int) -> Sequence[MeasuredStep]:
     """Returns `steps` without the first `warm_up` records, dropping half of all at most."""
     ends = list(itertools.accumulate(step.records for step in steps))
     dropped = min(warm_up, math.ceil(ends[-1] / 2)) if ends else 0
     return steps[bisect.bisect_left(ends, dropped) + 1 :] if dropped else steps
 
 
-def throughput(steps: Sequence[Step]) -> Throughput | None:
+def throughput(steps: Sequence[MeasuredStep]) -> Throughput | None:
     """Returns samples per second over `steps`, with a 95% interval by batch means; None without a step.
 
     Consecutive steps are correlated (a slow loader is slow for a while), so the interval comes from the means
@@ -262,7 +264,7 @@ def with_evaluations(
     return replace(steady, samples_per_s=rate, half_width_per_s=half)
 
 
-def regular_pauses(steps: Sequence[Step]) -> float:
+def regular_pauses(steps: Sequence[MeasuredStep]) -> float:
     """Returns the share of time that regular long steps, from checkpoints or logging, take beyond usual ones.
 
     Long steps at irregular distances come from other programs, those every few steps from a loader: they do
@@ -287,7 +289,7 @@ def _are_regular(between: Sequence[int]) -> bool:
     return usual >= _FEWEST_BETWEEN and unlike <= _MOST_UNLIKE * len(between)
 
 
-def _half_width(steps: Sequence[Step]) -> float | None:
+def _half_width(steps: Sequence[MeasuredStep]) -> float | None:
     if len(steps) < _FEWEST_BATCHES:
         return None
     batches = min(_MOST_BATCHES, max(_FEWEST_BATCHES, len(steps) // 2))

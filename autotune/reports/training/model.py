@@ -10,7 +10,7 @@ from autotune.core.measurement import Measurement, Slope
 from autotune.core.metric import Metric
 from autotune.core.settings import Setting
 from autotune.core.trial import Outcome
-from autotune.judging.accounts.promise import Answer, Kept
+from autotune.judging.accounts.promise import PromiseAnswer, PromiseCheck
 from autotune.judging.measurement.trends import Full
 from autotune.reports.curves import CurvePoint, Happened
 
@@ -21,8 +21,8 @@ class Promised:
 
     session: str
     trial: int
-    answer: Answer  # over all of `kept`
-    kept: tuple[Kept, ...]  # one for each promised figure
+    answer: PromiseAnswer  # over all of `kept`
+    kept: tuple[PromiseCheck, ...]  # one for each promised figure
 
 
 @dataclass(frozen=True)

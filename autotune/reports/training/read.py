@@ -14,14 +14,14 @@ from autotune.judging.accounts import promise
 from autotune.reports.curves import CurvePoint, Happened
 from autotune.reports.training import series
 from autotune.reports.training.model import Promised, TrainingReport
-from autotune.reports.training.series import Attempt, Track
+from autotune.reports.training.series import Track, TrainingAttempt
 from autotune.storage import lock
 from autotune.storage.identity import read_verdict
 from autotune.storage.records import lines_of, read_records
 from autotune.storage.trial_dir import TrainingDir
 from autotune.training import events, plan
 from autotune.training.events import Kind
-from autotune.training.plan import Plan
+from autotune.training.plan import TrainingPlan
 from autotune.trials.progress import Progress
 
 _TURNS = {Kind.BEGUN, Kind.CONTINUED, Kind.RETRIED, Kind.HALVED, Kind.STOPPED, Kind.ENDED}
@@ -95,7 +95,7 @@ def _summary(seen: Mapping[str, Sequence[CurvePoint]], last: Mapping[str, float]
     return {**last, **means}
 
 
-def _promised(known: Plan, measured: Measurement, outcome: Outcome | None) -> Promised | None:
+def _promised(known: TrainingPlan, measured: Measurement, outcome: Outcome | None) -> Promised | None:
     if known.promise is None:
         return None
     figures = promise.check(known.promise, measured, known.goal, known.metric.unit)
@@ -107,7 +107,7 @@ def _samples(place: TrainingDir) -> list[Mapping[str, object]]:
     return [line for line in lines_of(place.telemetry_file) if isinstance(line, dict)]
 
 
-def _events(place: TrainingDir, attempts: list[Attempt]) -> tuple[Happened, ...]:
+def _events(place: TrainingDir, attempts: list[TrainingAttempt]) -> tuple[Happened, ...]:
     return tuple(
         Happened(e.at, e.samples, series.seconds_at(e.at, attempts), e.kind, e.text)
         for e in events.read(place.events_file)

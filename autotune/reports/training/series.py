@@ -23,7 +23,7 @@ _WINDOW_S, _SHOWN_S, _FEWEST_POINTS = 1.0, 10.0, 20  # between measured, shown s
 
 
 @dataclass(frozen=True)
-class Attempt:
+class TrainingAttempt:
     """A process that ran the training."""
 
     begun: float  # seconds since 1970
@@ -31,7 +31,7 @@ class Attempt:
     to_s: float  # seconds trained when it ended
 
 
-class Timeline:
+class AttemptTimeline:
     """Follows the attempts of a training from its records. The time between two attempts does not count."""
 
     def __init__(self) -> None:
@@ -49,12 +49,12 @@ class Timeline:
             self.seconds = max(self.seconds, self._from_s[-1] + record["at_s"] - self._clock_s)
 
     @property
-    def attempts(self) -> list[Attempt]:
+    def attempts(self) -> list[TrainingAttempt]:
         ends = [*self._from_s[1:], self.seconds]
-        return list(map(Attempt, self._begun, self._from_s, ends))
+        return list(map(TrainingAttempt, self._begun, self._from_s, ends))
 
 
-def seconds_at(at: float, attempts: Sequence[Attempt]) -> float:
+def seconds_at(at: float, attempts: Sequence[TrainingAttempt]) -> float:
     """Returns the seconds trained at a moment `at`, in seconds since 1970."""
     known = bisect.bisect_right(attempts, at, key=lambda attempt: attempt.begun)
     if not known:
@@ -67,7 +67,7 @@ class Track:
     """Collects the curves of a training from its records; those of evaluations have the `quality`."""
 
     def __init__(self, quality: str) -> None:
-        self.timeline = Timeline()
+        self.timeline = AttemptTimeline()
         self.repeated = self.samples = 0
         self._quality = quality
         self._curves: dict[str, list[CurvePoint]] = {name: [] for name in (TRAIN_LOSS, quality, *_BESIDE)}
@@ -135,7 +135,7 @@ def _thinned(
 
 
 def telemetry_curves(
-    samples: Iterable[Mapping[str, Any]], attempts: Sequence[Attempt]
+    samples: Iterable[Mapping[str, Any]], attempts: Sequence[TrainingAttempt]
 ) -> dict[str, list[CurvePoint]]:
     """Returns telemetry as curves by name. A sample has its time `at` and the `samples` trained by then."""
     telemetry: dict[str, list[CurvePoint]] = defaultdict(list)
@@ -150,7 +150,7 @@ def telemetry_curves(
     return telemetry
 
 
-def growth(seen: Mapping[str, Sequence[CurvePoint]], attempts: Sequence[Attempt]) -> Iterator[Growth]:
+def growth(seen: Mapping[str, Sequence[CurvePoint]], attempts: Sequence[TrainingAttempt]) -> Iterator[Growth]:
     """Yields the growth of each memory's use in the last process, if there are enough points."""
     from_s = attempts[-1].from_s if attempts else 0.0
     for memory in MEMORIES:

@@ -6,7 +6,7 @@ from autotune.core import units
 from autotune.display import view, words
 from autotune.display.snapshot import ENDED, RUNNING
 from autotune.display.words import FigureForm
-from autotune.judging.accounts.promise import Answer
+from autotune.judging.accounts.promise import PromiseAnswer
 from autotune.judging.measurement import estimates
 from autotune.reports.plot import Table
 from autotune.reports.training.model import Growth, TrainingReport
@@ -16,9 +16,9 @@ from autotune.training.events import Kind
 
 # Symbol, so that they differ by more than colour; words; CSS class.
 VERDICTS = {
-    Answer.HELD: ("✓", "As promised", "confirmed"),
-    Answer.BROKEN: ("✗", "Not as promised", "none"),
-    Answer.UNDECIDED: ("≈", "Not decided yet", "unconfirmed"),
+    PromiseAnswer.HELD: ("✓", "As promised", "confirmed"),
+    PromiseAnswer.BROKEN: ("✗", "Not as promised", "none"),
+    PromiseAnswer.UNDECIDED: ("≈", "Not decided yet", "unconfirmed"),
 }
 _NOTHING_PROMISED = ("\N{EN DASH}", "Nothing to compare with", "unconfirmed")
 
@@ -38,9 +38,9 @@ def sentence(report: TrainingReport) -> str:
         return f"There is nothing yet to compare with {of}."
     who = "The training is" if report.state == ENDED else "So far the training is"
     return {
-        Answer.HELD: f"{who} as good as {of}.",
-        Answer.BROKEN: f"{who} not as good as {of}.",
-        Answer.UNDECIDED: f"{who} not clearly as good as {of}, and not clearly worse.",
+        PromiseAnswer.HELD: f"{who} as good as {of}.",
+        PromiseAnswer.BROKEN: f"{who} not as good as {of}.",
+        PromiseAnswer.UNDECIDED: f"{who} not clearly as good as {of}, and not clearly worse.",
     }[known.answer]
 
 

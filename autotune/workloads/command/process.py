@@ -33,7 +33,7 @@ _LOOK_S = 0.05
 _LAST_LOOK_S = 2.0
 
 
-class Line(NamedTuple):
+class OutputLine(NamedTuple):
     """Line of the output without color codes, and the time of printing.
 
     Unless it `is_stamped`, that is the time of reading, which may be later.
@@ -93,7 +93,7 @@ class Process:
         directory: Path,
         environment: Mapping[str, str],
         mark: str,
-        heard: Callable[[Line], bool],
+        heard: Callable[[OutputLine], bool],
         *,
         is_silent: bool = False,
     ) -> None:
@@ -214,9 +214,9 @@ class Process:
             sys.stdout.buffer.flush()
 
 
-def _line(text: str, read_s: float) -> Line:
+def _line(text: str, read_s: float) -> OutputLine:
     text, at_s = unmarked(text)
-    return Line(plain(text), read_s if at_s is None else min(at_s, read_s), is_stamped=at_s is not None)
+    return OutputLine(plain(text), read_s if at_s is None else min(at_s, read_s), is_stamped=at_s is not None)
 
 
 def started(

@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from autotune.inside.inbox import Inbox
 from autotune.inside.messages import Message, SamplesSeen, Scores, Step
 from autotune.workloads.command import ending
-from autotune.workloads.command.process import Line
+from autotune.workloads.command.process import OutputLine
 from autotune.workloads.command.scores import LOGS, Follower, Patterns
 from autotune.workloads.command.spec import Spec
 
@@ -39,12 +39,12 @@ class Stream:
         progress = {_SAMPLES: spec.samples, _STEPS: spec.steps}
         self._progress = Patterns({name: pattern for name, pattern in progress.items() if pattern})
         self._scores = Patterns(spec.patterns)
-        self._printed: SimpleQueue[tuple[Line, Step | SamplesSeen | Scores]] = SimpleQueue()
+        self._printed: SimpleQueue[tuple[OutputLine, Step | SamplesSeen | Scores]] = SimpleQueue()
         self._timeline = Timeline()
         self._steps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
         self.known_s = -math.inf  # everything up to this time has been yielded
 
-    def hear(self, line: Line) -> bool:
+    def hear(self, line: OutputLine) -> bool:
         """Takes a line of the output, on the reader thread; returns True if it matched a pattern."""
         progress = self._progress.find(line.text)
         if _STEPS in progress:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotune.core.settings import Known, Setting
+from autotune.core.settings import KnownSetting, Setting
 from autotune.workloads.base import Cadence
 
 _NOTHING = object()
@@ -50,7 +50,7 @@ class Framework:
     checkpoint: str | None
     # The framework's spellings of the tuner's values, by role and value.
     words: Mapping[str, Mapping[str, Sequence[Setting]]] = field(default_factory=dict)
-    known: tuple[Known, ...] = ()
+    known: tuple[KnownSetting, ...] = ()
     units: tuple[str, ...] = ("samples",)  # of work, in which evaluations can be scheduled
     other_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # paths if `roles` has no match
     for_trial: ForTrial = _nothing

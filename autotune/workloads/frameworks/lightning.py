@@ -16,8 +16,8 @@ from autotune.core.settings import (
     PROCESSES,
     SEED,
     WORKERS,
-    Known,
-    Memory,
+    KnownSetting,
+    MemoryEffect,
     Needs,
     Result,
     Setting,
@@ -133,33 +133,37 @@ LIGHTNING = Framework(
     file=_FILE,
     known=(
         *(
-            Known(name, about="of the optimizer alone", moves_speed=False, moves_memory=Memory.NOT)
+            KnownSetting(
+                name, about="of the optimizer alone", moves_speed=False, moves_memory=MemoryEffect.NOT
+            )
             for name in _OF_THE_OPTIMIZER
         ),
         *(
-            Known(name, about=about, moves_result=Result.EQUAL, moves_memory=Memory.NOT)
+            KnownSetting(name, about=about, moves_result=Result.EQUAL, moves_memory=MemoryEffect.NOT)
             for name, about in _BESIDE.items()
         ),
-        Known(
+        KnownSetting(
             "trainer.benchmark",
             about="which of cuDNN's algorithms are the fastest",
             moves_result=Result.REORDERED,
             needs={True: Needs(is_for_cuda=True)},
         ),
-        Known("trainer.deterministic", about="only algorithms that repeat", moves_result=Result.REORDERED),
-        Known(
+        KnownSetting(
+            "trainer.deterministic", about="only algorithms that repeat", moves_result=Result.REORDERED
+        ),
+        KnownSetting(
             "loader.pin_memory",
             about="whether this machine gains by it",
             moves_result=Result.EQUAL,
-            moves_memory=Memory.NOT,
+            moves_memory=MemoryEffect.NOT,
             needs={True: Needs(is_for_cuda=True)},
         ),
-        Known(
+        KnownSetting(
             "loader.persistent_workers",
             about="workers live through all epochs",
             moves_result=Result.EQUAL,
-            moves_memory=Memory.LOADER,
+            moves_memory=MemoryEffect.LOADER,
         ),
-        Known("loader.drop_last", about="the last batch of an epoch", moves_memory=Memory.NOT),
+        KnownSetting("loader.drop_last", about="the last batch of an epoch", moves_memory=MemoryEffect.NOT),
     ),
 )

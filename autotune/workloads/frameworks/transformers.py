@@ -13,8 +13,8 @@ from autotune.core.settings import (
     MICRO_BATCH,
     PRECISION,
     PROCESSES,
-    Known,
-    Memory,
+    KnownSetting,
+    MemoryEffect,
     Needs,
     Result,
     Setting,
@@ -28,14 +28,14 @@ _EVAL_STEPS = "trainer.eval_steps"
 _OF_CUDA: dict[Setting, Needs] = {True: Needs(is_for_cuda=True)}
 
 
-def _beside(name: str, about: str, result: Result = Result.EQUAL) -> Known:
+def _beside(name: str, about: str, result: Result = Result.EQUAL) -> KnownSetting:
     """Describes work between steps, which takes time but no memory."""
-    return Known(f"trainer.{name}", about=about, moves_result=result, moves_memory=Memory.NOT)
+    return KnownSetting(f"trainer.{name}", about=about, moves_result=result, moves_memory=MemoryEffect.NOT)
 
 
-def _of_optimizer(name: str, about: str) -> Known:
+def _of_optimizer(name: str, about: str) -> KnownSetting:
     """Describes a setting that changes only the result."""
-    return Known(f"trainer.{name}", about=about, moves_speed=False, moves_memory=Memory.NOT)
+    return KnownSetting(f"trainer.{name}", about=about, moves_speed=False, moves_memory=MemoryEffect.NOT)
 
 
 # Unlisted settings may change everything: optim, packing, auto_find_batch_size, ...
@@ -47,40 +47,40 @@ _KNOWN = (
     _of_optimizer("adam_beta2", "of the optimizer alone"),
     _of_optimizer("adam_epsilon", "of the optimizer alone"),
     _of_optimizer("label_smoothing_factor", "of the loss alone"),
-    Known(
+    KnownSetting(
         "trainer.max_grad_norm",
         about="0 for none; to clip takes a little time",
-        moves_memory=Memory.NOT,
+        moves_memory=MemoryEffect.NOT,
     ),
     _beside("logging_steps", "the loss is fetched from the GPU for it"),
     _beside("logging_nan_inf_filter", "the loss is fetched from the GPU for it with every step"),
     _beside("eval_steps", "a trial has the evaluations of its budget"),
     _beside("save_steps", "a trial saves when it is stopped, and now and then"),
     _beside("include_num_input_tokens_seen", "tokens are counted on the GPU"),
-    Known(
+    KnownSetting(
         "trainer.dataloader_pin_memory",
         about="whether this machine gains by it",
         moves_result=Result.EQUAL,
-        moves_memory=Memory.NOT,
+        moves_memory=MemoryEffect.NOT,
         needs=_OF_CUDA,
     ),
-    Known(
+    KnownSetting(
         "trainer.dataloader_persistent_workers",
         about="they need not be started for every epoch",
         moves_result=Result.EQUAL,
-        moves_memory=Memory.LOADER,
+        moves_memory=MemoryEffect.LOADER,
     ),
-    Known(
+    KnownSetting(
         "trainer.train_sampling_strategy",
         about="rows of a similar length in a batch have less padding",
     ),
-    Known(
+    KnownSetting(
         "model.attn_implementation",
         about="eager, sdpa, or flash_attention_2 where that is installed",
         moves_result=Result.REORDERED,
         needs={"flash_attention_2": Needs(cuda=True, compute_capability=(8, 0))},
     ),
-    Known("trainer.max_length", about="the memory of a sample grows with it", power=1),
+    KnownSetting("trainer.max_length", about="the memory of a sample grows with it", power=1),
 )
 
 

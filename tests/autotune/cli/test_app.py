@@ -13,7 +13,7 @@ import typer
 
 from autotune import __main__ as cli
 from autotune.cli.app import app
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 from tests.command_line import SPACE, drawn, is_one_line, runner
 
 KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
@@ -148,7 +148,7 @@ def test_data_are_taken_by_a_command_that_names_them(run, monkeypatch):
     command = f"{{kind: command, run: '{line}', quality: {{bleu_4: b (.*)}}}}"
     Path("space.yaml").write_text(SPACE.replace("r2gen", command))
     said = run("search", "--space", "space.yaml", "--data", "d", "--session", "s")
-    assert (said[0], Session.open(Path("s")).space().baseline["data"]) == (0, "d"), said
+    assert (said[0], StoredSession.open(Path("s")).space().baseline["data"]) == (0, "d"), said
     refused = run("search", "--space", "space.yaml", "--session", "s", "--skip-bad-samples")
     is_one_line(*refused, "neither command nor the baseline has skip_bad_samples")
 
@@ -161,7 +161,7 @@ def test_bad_samples_are_left_out_where_the_workload_or_the_baseline_can(run, mo
     refused = run("search", "--space", "without.yaml", "--session", "s", "--skip-bad-samples")
     is_one_line(*refused, ": --skip-bad-samples: must be", "json:loads nor the baseline has skip_bad_samples")
     assert run("search", "--space", "with.yaml", "--session", "s", "--skip-bad-samples")[0] == 0
-    assert Session.open(Path("s")).space().baseline["skip_bad_samples"] is True
+    assert StoredSession.open(Path("s")).space().baseline["skip_bad_samples"] is True
 
 
 def test_an_existing_session_is_refused_with_the_command_that_goes_on(run, tmp_path, data):
@@ -272,7 +272,7 @@ def test_what_goes_on_with_a_session_says_that_the_code_is_not_there(run, tmp_pa
 def kept(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(KEPT))
     shutil.copytree(KEPT / "format-2", tmp_path / "s")
-    return Session.open(tmp_path / "s")
+    return StoredSession.open(tmp_path / "s")
 
 
 def test_status_shows_what_runs_what_is_best_and_how_everything_ended(run, kept, monkeypatch):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
-from autotune.cli.options import Goal, Length, Output, Running, Tuned, grouped
+from autotune.cli.options import Goal, LengthOptions, OutputOptions, TrialOptions, Tuned, grouped
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,11 @@ def test_an_option_of_a_group_is_checked_and_explained_as_any_other():
 
 
 def test_no_two_groups_of_a_search_have_an_option_of_one_name():
-    names = [field.name for group in (Tuned, Output, Length, Goal, Running) for field in fields(group)]
+    names = [
+        field.name
+        for group in (Tuned, OutputOptions, LengthOptions, Goal, TrialOptions)
+        for field in fields(group)
+    ]
     assert len(names) == len(set(names))
 
 

@@ -16,7 +16,7 @@ from autotune.judging.decisions.history import History
 from autotune.space import configurations
 from autotune.space.sections import Objective
 from autotune.storage import studies
-from autotune.storage.store import Options, Session
+from autotune.storage.store import Options, StoredSession
 from lab.replay import replay
 from lab.replay.drift import Drift
 from lab.replay.table import Header, Table
@@ -34,7 +34,7 @@ def session(tmp_path, monkeypatch):
 
     def make(trials, space, name="s"):
         known = space.model_copy(update={"workload": "kept_workload:fit"})
-        made = Session.create(tmp_path / name, known, Options(wandb="off"), {"created": "now"})
+        made = StoredSession.create(tmp_path / name, known, Options(wandb="off"), {"created": "now"})
         study = studies.open_study(made.study_file, known)
         for trial in trials:
             beside = {"ablation_of": trial.ablation_of, "race": trial.race}
@@ -55,7 +55,7 @@ def test_a_session_of_a_real_search_has_one_figure_for_each_thing(name, tmp_path
 def test_a_trial_that_runs_has_the_same_figures_on_every_surface(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(KEPT))
     place = Path(shutil.copytree(KEPT / "format-2", tmp_path / "s"))
-    with Session.open(place).lock():
+    with StoredSession.open(place).lock():
         told = list(surfaces.told(place))
     assert surfaces.contradictions(told) == {}
     where = {

@@ -14,7 +14,7 @@ import pytest
 
 from autotune.__main__ import main
 from autotune.compare import evaluation, results, steps
-from autotune.compare.compare import Comparison, Contender, Length, Terms, contenders, length_known
+from autotune.compare.compare import Comparison, Contender, ModelLength, Terms, contenders, length_known
 from autotune.compare.results import Model
 from autotune.core.errors import EvaluationError, InputError
 from autotune.core.measurement import Measurement, Throughput
@@ -23,9 +23,9 @@ from autotune.judging.decisions.history import History
 from autotune.space import configurations, spaces
 from autotune.space.sections import Objective
 from autotune.storage import provenance, studies, study_file
-from autotune.storage.store import Options, Session
+from autotune.storage.store import Options, StoredSession
 from autotune.system.telemetry import hardware
-from autotune.trials.setup import Training
+from autotune.trials.setup import TrainingSetup
 from autotune.workloads.base import Workload
 from tests.faults import killing
 
@@ -91,7 +91,7 @@ def searched(root, space, winner=8, **options):
     """Returns a session in which batches of `winner` were twice as fast with equal quality."""
     machine, workload = replace(hardware(), gpus=()), Workload(space.workload)
     facts = provenance.collect("s", space, workload, machine, 0)
-    session = Session.create(root, space, Options(**options), facts)
+    session = StoredSession.create(root, space, Options(**options), facts)
     study = studies.open_study(session.study_file, space)
     for batch, speed in ((4, 100.0), (winner, 200.0)):
         trial = studies.begin(
@@ -108,7 +108,7 @@ def session(tmp_path, space):
 
 
 def training_of(session, space, workload):
-    return Training(space, workload, replace(hardware(), gpus=()), session.options())
+    return TrainingSetup(space, workload, replace(hardware(), gpus=()), session.options())
 
 
 @pytest.fixture
@@ -412,14 +412,14 @@ def test_existing_models_set_the_length_of_new_ones(session, capsys):
 
 def test_models_of_other_conditions_do_not_set_the_length(session, compared):
     compared(samples=100)
-    assert length_known(session, FACTS) == Length(100)
-    assert length_known(session, {**FACTS, "driver": "580"}) == Length(100), (
+    assert length_known(session, FACTS) == ModelLength(100)
+    assert length_known(session, {**FACTS, "driver": "580"}) == ModelLength(100), (
         "what was not kept is not asked for"
     )
     assert length_known(session, {**FACTS, "torch": "2.6"}) is None
     compared("fp32", samples=150)
     session.model_dir("bf16").plan_file.write_text("[]")
-    assert length_known(session, FACTS) == Length(150)
+    assert length_known(session, FACTS) == ModelLength(150)
 
 
 def test_a_labels_figures_are_of_its_first_completed_seed(session):
@@ -459,7 +459,7 @@ def test_a_model_that_was_written_before_there_were_seeds_is_of_the_first(sessio
 def test_a_training_loss_is_compared_with_the_same_training_in_fp32():
     def model(label, precision, loss, seed=0, batch=8):
         config = {"micro_batch_size": batch, "precision": precision}
-        shown = steps.Steps(1, final_loss=loss)
+        shown = steps.StepSummary(1, final_loss=loss)
         outcome = Outcome(Status.COMPLETED)
         return Model(label, config, outcome, Measurement(), 400, seed=seed, steps=shown)
 
@@ -521,7 +521,7 @@ def test_a_session_that_is_searched_or_has_no_result_is_refused(session, space, 
     with session.lock():
         code, _, err = compare(capsys, session.root)
     assert (code, "is in use by pid" in err) == (2, True)
-    new = Session.create(tmp_path / "new", space, Options(), {})
+    new = StoredSession.create(tmp_path / "new", space, Options(), {})
     assert "nothing was run yet" in compare(capsys, new.root)[2]
     del space.baseline["precision"]
     other = searched(tmp_path / "other", space)

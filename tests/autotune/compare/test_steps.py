@@ -5,7 +5,7 @@ import math
 import pytest
 
 from autotune.compare import steps
-from autotune.compare.steps import Steps
+from autotune.compare.steps import StepSummary
 
 NAN, INF = math.nan, math.inf
 
@@ -22,7 +22,7 @@ def test_the_final_loss_is_the_mean_of_the_last_tenth():
 def test_a_repeated_step_counts_once_with_its_last_record():
     first = [{"attempt": 1.0, "clock_s": 0.0}, step(8, 4.0), step(16, 3.0), step(24, NAN)]
     again = [{"attempt": 2.0, "clock_s": 0.0}, step(16, 3.0), step(24, 2.0), {"samples": 24, "bleu_4": 0.1}]
-    assert steps.summarise([*first, *again]) == Steps(3, bad=0, overflows=None, final_loss=2.0)
+    assert steps.summarise([*first, *again]) == StepSummary(3, bad=0, overflows=None, final_loss=2.0)
 
 
 def test_bad_steps_are_those_without_a_loss_or_that_the_trainer_calls_so():
@@ -41,5 +41,5 @@ def test_an_overflow_is_of_the_gradient_alone():
 
 
 def test_missing_figures_are_unknown():
-    assert steps.summarise([{"samples": 8, "at_s": 1.0}]) == Steps(0)
-    assert steps.summarise([step(8, "lost")]) == Steps(1, bad=1, overflows=None, final_loss=None)
+    assert steps.summarise([{"samples": 8, "at_s": 1.0}]) == StepSummary(0)
+    assert steps.summarise([step(8, "lost")]) == StepSummary(1, bad=1, overflows=None, final_loss=None)

@@ -8,7 +8,7 @@ from autotune.compare.results import Model
 from autotune.compare.verdict import verdict
 from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.judging.decisions.quality import Answer, Noise
+from autotune.judging.decisions.quality import Noise, QualityAnswer
 from autotune.space.sections import Objective
 
 GOAL = Objective()
@@ -38,10 +38,10 @@ def test_the_fastest_that_keeps_the_quality_is_taken():
     found = verdict(runs(baseline=NEAR, fp32=NEAR, bf16=NEAR, fp16=LOW), GOAL)
     assert found.label == "bf16"
     assert [(one.label, one.answer) for one in found.standings] == [
-        ("fp16", Answer.LOST),
-        ("bf16", Answer.KEPT),
-        ("fp32", Answer.KEPT),
-        ("baseline", Answer.KEPT),
+        ("fp16", QualityAnswer.LOST),
+        ("bf16", QualityAnswer.KEPT),
+        ("fp32", QualityAnswer.KEPT),
+        ("baseline", QualityAnswer.KEPT),
     ]
     assert found.sentence.startswith(
         "The fastest precision that keeps 95% of what the baseline gains in bleu_4 on the test split: bf16, "
@@ -57,7 +57,7 @@ def test_one_seed_of_each_decides_nothing_and_says_how_many_would():
     found = verdict(once, GOAL)
     assert (found.label, found.standings[0].answer, found.standings[0].seeds_needed) == (
         None,
-        Answer.UNDECIDED,
+        QualityAnswer.UNDECIDED,
         3,
     )
     assert "it is not known how far equal runs differ, 1 seed each" in found.sentence

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from autotune.core import settings
-from autotune.core.settings import COMMON, PRECISIONS, Known, Memory, Result
+from autotune.core.settings import COMMON, PRECISIONS, KnownSetting, MemoryEffect, Result
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement.speeds import Speeds
 from autotune.memory.feasibility import MemoryModel
@@ -15,9 +15,9 @@ from r2gen import config as trainer
 
 OWN = COMMON.with_own(
     [
-        Known("clip", moves_speed=False, moves_memory=Memory.NOT),
-        Known("frames", power=3),
-        Known("cache", moves_result=Result.EQUAL),
+        KnownSetting("clip", moves_speed=False, moves_memory=MemoryEffect.NOT),
+        KnownSetting("frames", power=3),
+        KnownSetting("cache", moves_result=Result.EQUAL),
     ]
 )
 
@@ -25,7 +25,7 @@ OWN = COMMON.with_own(
 def test_of_a_setting_that_is_not_known_anything_is_possible():
     unknown = COMMON["clip"]
     assert unknown.moves_speed
-    assert (unknown.moves_result, unknown.moves_memory) == (Result.OTHER, Memory.SOMEHOW)
+    assert (unknown.moves_result, unknown.moves_memory) == (Result.OTHER, MemoryEffect.SOMEHOW)
     assert unknown.needs_for("any") == settings.Needs()
 
 
@@ -43,8 +43,10 @@ def test_what_is_known_is_known_under_the_trainers_names():
 
 
 def test_what_a_workload_calls_its_settings_is_known_of_it_alone():
-    assert registry.known_settings("r2gen")["grad_clip_value"].moves_memory is Memory.NOT
-    assert registry.known_settings("package.module:fit")["grad_clip_value"].moves_memory is Memory.SOMEHOW
+    assert registry.known_settings("r2gen")["grad_clip_value"].moves_memory is MemoryEffect.NOT
+    assert (
+        registry.known_settings("package.module:fit")["grad_clip_value"].moves_memory is MemoryEffect.SOMEHOW
+    )
     assert registry.known_settings("package.module:fit").by_name == COMMON.by_name
 
 

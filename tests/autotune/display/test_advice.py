@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from autotune.display import advice
-from autotune.display.advice import Verdict
+from autotune.display.advice import WinnerState
 from autotune.judging.accounts import reasons
 from autotune.judging.decisions import confirm
 from autotune.judging.decisions.history import History
 from autotune.judging.decisions.objective import Reason
 from autotune.space.space import Objective
-from autotune.storage.study_file import Plan
+from autotune.storage.study_file import SearchPlan
 
 SESSION = Path("runs/s")
-OPEN, SPENT = Plan(40, None), Plan(40, 60.0, spent_s=61.0)
+OPEN, SPENT = SearchPlan(40, None), SearchPlan(40, 60.0, spent_s=61.0)
 CURVE = [0.1, 0.15, 0.2]
 
 
@@ -38,13 +38,13 @@ def verdict(trials, space):
 
 def test_a_winner_is_one_that_holds_when_it_is_raced_and_repeated(make_trial, baseline, space, confirming):
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
-    assert verdict([baseline, faster], space) is Verdict.UNCONFIRMED
+    assert verdict([baseline, faster], space) is WinnerState.UNCONFIRMED
     assert not advice.has_winner(History([baseline, faster], space))
     trials = [baseline, faster, *confirming([baseline, faster], 1)]
-    assert verdict(trials, space) is Verdict.CONFIRMED
+    assert verdict(trials, space) is WinnerState.CONFIRMED
     assert advice.has_winner(History(trials, space))
     refuted = [baseline, faster, *confirming([baseline, faster], 1, 0.9)]
-    assert verdict(refuted, space) is Verdict.BASELINE
+    assert verdict(refuted, space) is WinnerState.BASELINE
     assert not advice.has_winner(History(refuted, space))
 
 
@@ -62,7 +62,7 @@ def test_under_pareto_the_front_is_what_was_searched_for(make_trial, baseline, s
 
 
 def test_without_a_baseline_there_is_no_winner(make_trial, space):
-    assert verdict([make_trial(0, failure="oom")], space) is Verdict.NONE
+    assert verdict([make_trial(0, failure="oom")], space) is WinnerState.NONE
     assert not advice.has_winner(History([make_trial(0, failure="oom"), make_trial(1, 30, 0.2)], space))
 
 

@@ -12,12 +12,12 @@ from rich.console import Console
 from autotune.core.measurement import Measurement, Throughput
 from autotune.core.trial import Repeat
 from autotune.display import console as consoles
-from autotune.display.console import Events, Lines, Picture
+from autotune.display.console import Events, LineScreen, Picture
 from autotune.display.snapshot import Snapshot
-from autotune.storage.study_file import Plan
+from autotune.storage.study_file import SearchPlan
 from autotune.trials import failures
 from autotune.trials.progress import Phase
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 from tests.autotune.terminal import OnTerminal, Tty
 
 SHOWN = Path(__file__).parents[1] / "shown_search.py"
@@ -25,7 +25,9 @@ SHOWN = Path(__file__).parents[1] / "shown_search.py"
 
 @pytest.fixture
 def begun(space):
-    return Snapshot("runs/s", "a device", "running", space, Plan(9, 3600.0, 60.0), (), (), 0, None, None)
+    return Snapshot(
+        "runs/s", "a device", "running", space, SearchPlan(9, 3600.0, 60.0), (), (), 0, None, None
+    )
 
 
 @pytest.fixture
@@ -35,19 +37,19 @@ def console():
 
 def report(phase=Phase.TRAINING, elapsed_s=0.0, **figures):
     shown = Measurement(throughput=Throughput(61.2, 0.4, 9, 9.0), samples=5000, **figures)
-    return Report(0, phase, elapsed_s, shown)
+    return TrialReport(0, phase, elapsed_s, shown)
 
 
 def test_who_is_shown_what(begun, console, monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     terminal = Console(file=Tty())
-    assert type(consoles.screen(console, begun)) is Lines
+    assert type(consoles.screen(console, begun)) is LineScreen
     assert type(consoles.screen(terminal, begun)) is Picture
     assert type(consoles.screen(terminal, begun, as_json=True)) is Events
     coloured = Console(file=io.StringIO(), force_terminal=True)  # as FORCE_COLOR has it, also in a pipe
-    assert type(consoles.screen(coloured, begun)) is Lines
+    assert type(consoles.screen(coloured, begun)) is LineScreen
     monkeypatch.setenv("TERM", "dumb")
-    assert type(consoles.screen(terminal, begun)) is Lines
+    assert type(consoles.screen(terminal, begun)) is LineScreen
 
 
 def test_without_a_terminal_it_is_one_line_an_event(begun, console, make_trial, capsys):
@@ -76,7 +78,7 @@ def test_without_a_terminal_it_is_one_line_an_event(begun, console, make_trial, 
 def test_stamps_go_on_where_an_earlier_run_of_the_session_ended(begun, console, make_trial, capsys):
     """Beside `status` and the live picture, which count the earlier run as well: 60 s of it."""
     now = 1000.0
-    screen = Lines(console, begun, lambda: now)
+    screen = LineScreen(console, begun, lambda: now)
     now += 5
     screen.started(make_trial(0))
     assert capsys.readouterr().out.startswith("[ 1m 05s] trial 0 started")
@@ -84,7 +86,7 @@ def test_stamps_go_on_where_an_earlier_run_of_the_session_ended(begun, console, 
 
 
 def test_the_state_follows_the_events(begun, console, make_trial):
-    screen = Lines(console, begun)
+    screen = LineScreen(console, begun)
     screen.known([make_trial(0, 20, 0.2), replace(make_trial(1), outcome=None)])
     assert [t.number for t in screen.snapshot().trials] == [0]
     assert screen.snapshot().best[0].number == 0
@@ -104,14 +106,14 @@ def test_the_state_follows_the_events(begun, console, make_trial):
 
 
 def test_a_trial_that_was_put_back_has_not_ended(begun, console, make_trial):
-    screen = Lines(console, begun)
+    screen = LineScreen(console, begun)
     screen.started(make_trial(0))
     screen.ended(replace(make_trial(0), outcome=failures.lost_attempt("killed")))
     assert (screen.snapshot().running, screen.snapshot().trials) == ((), ())
 
 
 def test_the_estimate_counts_down_and_is_made_anew_when_something_has_ended(begun, console, make_trial):
-    screen = Lines(console, begun)
+    screen = LineScreen(console, begun)
     assert screen.snapshot().remaining.is_capped, "only the limit is known"
     screen.known([make_trial(n, 20, 0.2, x=n) for n in range(4)])
     first, second = screen.snapshot().remaining, screen.snapshot().remaining

@@ -8,11 +8,11 @@ from rich.console import Console
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.display import draw
 from autotune.display.estimate import Remaining
-from autotune.display.snapshot import Running, Snapshot
+from autotune.display.snapshot import RunningTrial, Snapshot
 from autotune.judging.decisions import confirm
 from autotune.judging.decisions.history import History
 from autotune.space.sections import Objective
-from autotune.storage.study_file import Plan
+from autotune.storage.study_file import SearchPlan
 
 LONG = "a reason that is so long that nobody would read it to its end, and that wraps all the same; " * 5
 
@@ -45,9 +45,9 @@ def make(make_trial, space):
             "device": "NVIDIA A100-SXM4-80GB (79.2 GiB), 16 CPUs, 128.0 GiB",
             "state": "running",
             "space": space,
-            "plan": Plan(40, 7200.0, 842.0),
+            "plan": SearchPlan(40, 7200.0, 842.0),
             "trials": tuple(trials),
-            "running": tuple(Running(t, "measuring", 185.0) for t in now),
+            "running": tuple(RunningTrial(t, "measuring", 185.0) for t in now),
             "passed_over": (),
             "best": confirm.recommended(History(trials, space)),
             "remaining": Remaining(1200.0, 2100.0),

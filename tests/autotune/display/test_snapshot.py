@@ -14,8 +14,8 @@ from autotune.core.errors import InputError
 from autotune.core.trial import Outcome, Status, Trial
 from autotune.display import draw, events, snapshot
 from autotune.storage import studies
-from autotune.storage.store import Options, Session
-from autotune.storage.study_file import Plan
+from autotune.storage.store import Options, StoredSession
+from autotune.storage.study_file import SearchPlan
 
 KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
 
@@ -23,7 +23,7 @@ KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
 @pytest.fixture
 def kept(tmp_path):
     shutil.copytree(KEPT / "format-2", tmp_path / "s")
-    return Session.open(tmp_path / "s")
+    return StoredSession.open(tmp_path / "s")
 
 
 def take(session):
@@ -93,15 +93,15 @@ def test_a_trial_that_was_only_begun_is_at_its_start(kept):
 
 
 def test_a_plan_that_is_done_has_ended(tmp_path, space):
-    session = Session.create(tmp_path / "s", space, Options(), {})
+    session = StoredSession.create(tmp_path / "s", space, Options(), {})
     with pytest.raises(InputError, match="nothing was run yet; start it with: python -m autotune resume"):
         take(session)
     study = studies.open_study(session.study_file, space)
     trial = studies.begin(study, space, space.baseline_config)
     studies.end(study, Trial(0, trial.config, Outcome(Status.COMPLETED)), 0.85)
-    studies.set_plan(study, Plan(1, None, 3.0))
+    studies.set_plan(study, SearchPlan(1, None, 3.0))
     assert take(session).state == "interrupted"
-    studies.set_plan(study, Plan(1, None, 3.0, ended=True))
+    studies.set_plan(study, SearchPlan(1, None, 3.0, ended=True))
     assert take(session).state == "ended"
 
 

@@ -15,7 +15,7 @@ from autotune.core.shell import pip_install
 from autotune.doctor import examine
 from autotune.doctor.examine import Capability
 from autotune.sessions import gpus
-from autotune.sessions.gpus import Fault, Look, Torch, Verdict
+from autotune.sessions.gpus import DeviceVerdict, Fault, Look, Torch
 from autotune.space.machine import Machine
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware, hardware
@@ -108,9 +108,9 @@ def test_torch_that_cannot_be_imported_is_reported_with_its_last_words(tmp_path:
 
 def test_torch_is_told_of_once_and_every_gpu_by_itself() -> None:
     torch = Torch("2.13.0", "13.0", devices=[{}])
-    dead = Verdict("GPU 1", fault=Fault("GPU is lost", "restart"))
-    slow = Verdict("GPU 2", replace(A100, exclusive=True), Fault("has no kernels", "install another"))
-    look = Look(torch, (Verdict("GPU 0", A100), dead, slow))
+    dead = DeviceVerdict("GPU 1", fault=Fault("GPU is lost", "restart"))
+    slow = DeviceVerdict("GPU 2", replace(A100, exclusive=True), Fault("has no kernels", "install another"))
+    look = Look(torch, (DeviceVerdict("GPU 0", A100), dead, slow))
     assert examine.torch(look) == Capability("torch", True, "2.13.0, CUDA 13.0")
     shown = "NVIDIA A100-SXM4-80GB, 80.0 GiB, compute capability 8.0"
     assert list(examine.devices(look, GPU_MACHINE, None)) == [

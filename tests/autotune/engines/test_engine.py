@@ -16,7 +16,7 @@ from autotune.core.measurement import Measurement, Throughput
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.space import spaces
 from autotune.storage import studies, study_file
-from autotune.storage.store import Options, Session
+from autotune.storage.store import Options, StoredSession
 from tests import forked
 from tests.endings import ENDED
 from tests.forked import Forked
@@ -216,7 +216,7 @@ def test_an_interrupted_search_keeps_its_checkpoint_and_prints_how_to_resume(tmp
     assert "Continue with: python -m autotune resume s" in output
     kept = json.loads((tmp_path / "s" / "trials" / "0000" / "work" / "state.json").read_text())
     assert kept > 0
-    spent_s = Session.open(tmp_path / "s").study().plan.spent_s
+    spent_s = StoredSession.open(tmp_path / "s").study().plan.spent_s
     assert spent_s > 0, "the clock goes on from there"
 
     done = autotune("resume", "s")
@@ -230,9 +230,11 @@ def test_an_interrupted_search_keeps_its_checkpoint_and_prints_how_to_resume(tmp
 def test_a_race_runs_its_members_in_turns(tmp_path, autotune):
     """Resumes an interrupted race in a search without other work."""
     space = spaces.complete(spaces.parse(SPACE, "test"), "test")
-    session = Session.create(tmp_path / "s", space, Options(wandb="off"), {"space": spaces.to_values(space)})
+    session = StoredSession.create(
+        tmp_path / "s", space, Options(wandb="off"), {"space": spaces.to_values(space)}
+    )
     study = studies.open_study(session.study_file, space)
-    studies.set_plan(study, study_file.Plan(2, None))
+    studies.set_plan(study, study_file.SearchPlan(2, None))
     shown = Measurement(Throughput(100.0, 1.0, 10, 1.0), 0.2, 400, samples=400, peak_memory_bytes=2**20)
     for batch in (4, 16):
         trial = studies.begin(study, space, {**space.baseline_config, "micro_batch_size": batch})

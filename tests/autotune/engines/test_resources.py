@@ -10,7 +10,7 @@ from autotune.core.trial import Repeat, Trial
 from autotune.engines import supervisor
 from autotune.engines.engine import _Bridge
 from autotune.engines.supervisor import Supervisor
-from autotune.storage.store import Options, Session
+from autotune.storage.store import Options, StoredSession
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
 from autotune.trials.setup import Setup
@@ -22,7 +22,7 @@ GPU = Gpu("Test GPU", 8 * 2**30, (9, 0), "GPU-0")
 @pytest.fixture
 def resources(tmp_path, space):
     """Returns the resources of trials that share a GPU of a machine with 16 CPUs, two at a time."""
-    session = Session.create(tmp_path / "s", space, Options(gpus_per_trial=0.5), {})
+    session = StoredSession.create(tmp_path / "s", space, Options(gpus_per_trial=0.5), {})
     setup = Setup(session, space, Workload("json:loads"), Hardware(16, 2**36, (GPU,), None))
 
     def ask(trial):

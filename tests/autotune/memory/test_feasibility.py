@@ -9,7 +9,7 @@ from autotune.judging.decisions.history import History
 from autotune.judging.decisions.objective import over_memory
 from autotune.judging.decisions.stopping import Threshold
 from autotune.memory.feasibility import MemoryModel
-from autotune.search.screening import Screening
+from autotune.searcher.screening import Screening
 from autotune.space import spaces
 
 GIB = 2**30

@@ -9,19 +9,19 @@ import pytest
 from autotune.core.errors import InputError
 from autotune.probe import command, proposal
 from autotune.probe.command import Choose, Wishes
-from autotune.probe.proposal import Found
+from autotune.probe.proposal import ProbeResult
 from autotune.probe.runs import Prober
 from autotune.space import spaces
 from tests.autotune.probe import scripts
 
-Probe = Callable[..., Found]
+Probe = Callable[..., ProbeResult]
 
 
 @pytest.fixture
 def probe(tmp_path: Path) -> Probe:
     """Probes a script with further words on its command line."""
 
-    def probe(script: str, *words: str, wishes: Wishes | None = None) -> Found:
+    def probe(script: str, *words: str, wishes: Wishes | None = None) -> ProbeResult:
         home, place = tmp_path / "home", tmp_path / "place"
         home.mkdir(exist_ok=True)
         place.mkdir()
@@ -35,7 +35,7 @@ def probe(tmp_path: Path) -> Probe:
     return probe
 
 
-def _knobs(found: Found) -> dict[str, str]:
+def _knobs(found: ProbeResult) -> dict[str, str]:
     return {one.role: one.option.name for one in found.knobs}
 
 

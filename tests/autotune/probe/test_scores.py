@@ -5,11 +5,11 @@ import re
 import pytest
 
 from autotune.probe import scores
-from autotune.probe.watching import Step, Watched
+from autotune.probe.watching import Watched, WatchedStep
 
 
 def _printed(*lines: str, steps: int = 100) -> Watched:
-    step = Step(0.0, (0.1,), 1, (4, 2), "float32", None)
+    step = WatchedStep(0.0, (0.1,), 1, (4, 2), "float32", None)
     return Watched(lines=tuple((text, 0.0) for text in lines), steps=(step,) * steps)
 
 

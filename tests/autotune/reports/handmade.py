@@ -3,20 +3,20 @@
 import random
 from dataclasses import dataclass, replace
 
-from autotune.compare.steps import Steps
-from autotune.compare.verdict import Verdict
+from autotune.compare.steps import StepSummary
+from autotune.compare.verdict import ComparisonVerdict
 from autotune.core.settings import Config
 from autotune.display import view
 from autotune.judging.accounts.costs import Cost, Prices
 from autotune.judging.accounts.memory_forecast import Fit, MemoryForecast
-from autotune.judging.decisions.ablation import Step
+from autotune.judging.decisions.ablation import AblationStep
 from autotune.memory.feasibility import Prediction
 from autotune.reports.model import (
     Answer,
     Compared,
     Figure,
     Predicted,
-    Report,
+    SessionReport,
     Side,
     Skipped,
 )
@@ -121,17 +121,17 @@ def elsewhere() -> MemoryForecast:
     return MemoryForecast(11, BEST, True, 0.85, False, tuple(found))
 
 
-def ablation(first: int) -> tuple[Step, ...]:
+def ablation(first: int) -> tuple[AblationStep, ...]:
     """Returns the steps from baseline to winner; the learning rate changes no speed and was not measured."""
     steps, before = [], BASELINE
     for number, config in enumerate(between(), start=first):
         knob = next(name for name in config if config[name] != before[name])
         speed = samples_per_s(config)
         gain = figure(speed / samples_per_s(before), 0.05)
-        steps.append(Step(knob, before[knob], config[knob], number, figure(speed), gain))
+        steps.append(AblationStep(knob, before[knob], config[knob], number, figure(speed), gain))
         before = config
     rates = BASELINE["learning_rate"], BEST["learning_rate"]
-    return (*steps, Step("learning_rate", *rates, None, None, None, "it does not change the speed"))
+    return (*steps, AblationStep("learning_rate", *rates, None, None, None, "it does not change the speed"))
 
 
 _UNTRAINED = dict.fromkeys(("throughput", "training_peak_bytes", "reports_per_s", "writing_peak_bytes"))
@@ -161,7 +161,7 @@ def compared() -> tuple[Compared, ...]:
                 writing_peak_bytes=int((2.2 - 0.2 * n) * GIB),
                 curve=curve(config, rng),
                 seeds=3,
-                steps=Steps(1250, bad=0, overflows=4 * (label == "fp16"), final_loss=1.83 + n / 100),
+                steps=StepSummary(1250, bad=0, overflows=4 * (label == "fp16"), final_loss=1.83 + n / 100),
                 beside_fp32=None if n < 2 else (n - 1) / 500,
                 checkpoint_bytes=int(1.1 * GIB),
             )
@@ -182,8 +182,8 @@ def compared() -> tuple[Compared, ...]:
     )
 
 
-def which_precision() -> Verdict:
-    return Verdict(
+def which_precision() -> ComparisonVerdict:
+    return ComparisonVerdict(
         "fp16",
         "The fastest precision that keeps 95% of what the baseline gains in bleu_4 on the test split: fp16, "
         "2.86x the baseline's throughput; bleu_4 0.1640 against 0.1580, 99.1% to 108.0% of what it gains, "
@@ -217,9 +217,9 @@ class Made:
         return "<p>Escaped by the workload, such as &lt;b&gt;.</p>"
 
 
-def rich(trials: int = 48) -> Report:
+def rich(trials: int = 48) -> SessionReport:
     """Returns a report with all sections filled."""
-    return Report(
+    return SessionReport(
         session="runs/iu",
         created="2026-11-21T16:44:47+00:00",
         state="ended",
@@ -260,10 +260,10 @@ def rich(trials: int = 48) -> Report:
     )
 
 
-def bare() -> Report:
+def bare() -> SessionReport:
     """Returns the report of a search without an ended trial."""
     sentence = "No result yet: the baseline has not completed."
-    return Report(
+    return SessionReport(
         session="runs/begun",
         created="2026-11-21T16:44:47+00:00",
         state="running",

@@ -7,10 +7,10 @@ from typing import Any
 from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
 from autotune.judging.decisions.history import History
-from autotune.reports.figures import Known
+from autotune.reports.figures import SessionFacts
 from autotune.space.space import Space
 from autotune.storage.store import Options
-from autotune.storage.study_file import Plan
+from autotune.storage.study_file import SearchPlan
 from autotune.workloads.base import Workload
 from tests.autotune.conftest import slices_of
 
@@ -77,14 +77,14 @@ def confirmed(
     return trials
 
 
-def known(space: Space) -> Known:
+def known(space: Space) -> SessionFacts:
     """Returns a session that has ended with a confirmed winner."""
-    return Known(
+    return SessionFacts(
         shown=Path("runs/s"),
         state="ended",
         history=History(confirmed(space), space),
         workload=Workload("some.module:fit"),
         options=Options(memory_limit_bytes=GIB, wandb="off"),
         provenance={"created": "2026-11-21", "training_samples": 60_000, "space": {"a": "b"}, "seed": 0},
-        plan=Plan(40, None, spent_s=900.0),
+        plan=SearchPlan(40, None, spent_s=900.0),
     )

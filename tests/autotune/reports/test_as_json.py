@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import pytest
 
 from autotune.reports import as_json, figures
-from autotune.reports.model import Answer, Figure, Report
+from autotune.reports.model import Answer, Figure, SessionReport
 
 from .handmade import Made
 from .searched import known
@@ -26,7 +26,7 @@ def read(report):
 def test_scripts_get_every_field_under_its_name(report):
     found = read(report)
     assert found["format"] == 1
-    assert found.keys() == {"format", *(f.name for f in fields(Report))}
+    assert found.keys() == {"format", *(f.name for f in fields(SessionReport))}
     assert found["answer"].keys() == {f.name for f in fields(Answer)}
     assert found["answer"]["factor"]["value"] == report.answer.factor.value
     assert [row["kind"] for row in found["trials"]] == [row.kind for row in report.trials]

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.compare.results import Found, Model
+from autotune.compare.results import ComparisonResults, Model
 from autotune.core.measurement import Measurement
 from autotune.core.rejected_suggestion import RejectedFor, RejectedSuggestion
 from autotune.core.trial import Outcome, Status
 from autotune.judging.decisions.history import History
 from autotune.memory.feasibility import MemoryModel
 from autotune.reports import figures
-from autotune.storage.study_file import Plan
+from autotune.storage.study_file import SearchPlan
 
 from . import searched
 from .searched import GIB, trial
@@ -46,7 +46,7 @@ def test_an_unknown_limit_is_left_out_or_replaced_by_the_requested_one(known):
         trial(known.history.space, 0, None, None), outcome=None, measurement=Measurement(), seconds=7.0
     )
     history = History([running], known.history.space)
-    begun = replace(known, state="running", history=history, plan=Plan(40, None), provenance={})
+    begun = replace(known, state="running", history=history, plan=SearchPlan(40, None), provenance={})
     report = figures.report(begun)
     assert (report.answer.verdict, report.answer.commands, report.created) == ("none", (), "")
     assert (report.memory_limit_bytes, report.seconds, report.least_quality) == (GIB, 7.0, None)
@@ -67,7 +67,7 @@ def test_provenance_excludes_the_space_and_says_how_it_was_measured(known):
 
 def test_compared_models_are_in_it(known):
     models = {n: (Model(n, {}, Outcome(Status.COMPLETED), Measurement(), 100),) for n in ("baseline", "bf16")}
-    report = figures.report(replace(known, compared=Found(models)))
+    report = figures.report(replace(known, compared=ComparisonResults(models)))
     assert [model.label for model in report.compared] == ["baseline", "bf16"]
 
 
@@ -84,8 +84,8 @@ def test_rejected_suggestions_are_in_the_report(known):
         ({"state": "running"}, ""),
         ({"state": "interrupted"}, "python -m autotune resume runs/s"),
         ({}, "python -m autotune resume runs/s --trials 20"),
-        ({"plan": Plan(40, 900.0, spent_s=901.0)}, "python -m autotune resume runs/s --time 5m"),
-        ({"plan": Plan(40, 900.0, spent_s=400.0)}, "python -m autotune resume runs/s --trials 20"),
+        ({"plan": SearchPlan(40, 900.0, spent_s=901.0)}, "python -m autotune resume runs/s --time 5m"),
+        ({"plan": SearchPlan(40, 900.0, spent_s=400.0)}, "python -m autotune resume runs/s --trials 20"),
     ],
 )
 def test_a_command_continues_the_search(known, changes, command):

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from autotune.compare.steps import Steps
+from autotune.compare.steps import StepSummary
 from autotune.reports import answer, markdown, page, tables
 from autotune.reports.model import Figure
 
@@ -174,7 +174,7 @@ def test_figures_known_for_one_model_have_a_column(rich):
     )
     assert found.rows[-1] == (*("fp16", "1.8600", "+0.4%", "0", "4", "1.1 GiB"),)
     assert [row[0] for row in found.rows] == ["baseline", "fp32", "bf16", "fp16"], "fp8 was not trained"
-    silent = [replace(each, steps=Steps(), beside_fp32=None) for each in rich.compared]
+    silent = [replace(each, steps=StepSummary(), beside_fp32=None) for each in rich.compared]
     assert tables.trainings(silent).head == ("model", "checkpoints")
     assert tables.trainings([replace(each, checkpoint_bytes=None) for each in silent]) is None
 

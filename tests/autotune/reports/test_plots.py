@@ -8,7 +8,7 @@ import pytest
 from plotly.graph_objects import Figure as Checked
 
 from autotune.display import words
-from autotune.judging.decisions.ablation import Step
+from autotune.judging.decisions.ablation import AblationStep
 from autotune.reports import (
     page,
     plots_bars,
@@ -286,7 +286,7 @@ def test_a_step_that_was_not_measured_says_why(rich):
 
 
 def test_a_step_that_slowed_down_is_named_so(rich):
-    slower = Step("compile", "off", "default", 60, Figure(70.0), Figure(0.88))
+    slower = AblationStep("compile", "off", "default", 60, Figure(70.0), Figure(0.88))
     plot = plots_bars.ablation(replace(rich, ablation=(slower, *rich.ablation)))
     loss = trace(plot, "slower by this setting")
     assert loss["x"][0] < 0

@@ -18,7 +18,7 @@ from autotune.core.trial import Failure, Outcome, Status, Trial
 from autotune.reports import as_json, markdown, page
 from autotune.reports.read import read
 from autotune.storage import studies
-from autotune.storage.store import Options, Session
+from autotune.storage.store import Options, StoredSession
 from autotune.workloads.base import Workload
 from r2gen.compared.answers import id_of
 from tests.r2gen.compared import written
@@ -42,7 +42,7 @@ def kept(tmp_path, monkeypatch):
 @pytest.fixture
 def session(space, tmp_path):
     """Returns a session that has just begun, without a study."""
-    return Session.create(tmp_path / "s", space, Options(wandb="off"), {"created": "now"})
+    return StoredSession.create(tmp_path / "s", space, Options(wandb="off"), {"created": "now"})
 
 
 def test_an_interrupted_session_is_read(kept):
@@ -70,7 +70,7 @@ def test_nothing_is_written(kept):
 
 def test_a_running_search_is_read_and_not_disturbed(kept):
     place = kept("format-2")
-    with Session.open(place).lock():
+    with StoredSession.open(place).lock():
         report = read(place, 5)
         assert read(place, 5, is_over=True).state == "interrupted", "it only writes its report"
     assert report.state == "running"
@@ -103,7 +103,7 @@ def test_a_baseline_that_failed_is_reported_with_its_reason(session, space):
 
 def test_compared_models_are_read(kept, monkeypatch):
     place = kept("format-2")
-    session = Session.open(place)
+    session = StoredSession.open(place)
     for label in ("baseline", "bf16"):
         model_dir = session.model_dir(label)
         model_dir.root.mkdir(parents=True)
@@ -120,7 +120,7 @@ def test_compared_models_are_read(kept, monkeypatch):
 
 def test_generated_reports_and_readers_marks_are_a_section(kept):
     place = kept("iu_xray")
-    session = Session.open(place)
+    session = StoredSession.open(place)
     for label in ("baseline", "bf16"):
         model_dir = session.model_dir(label)
         written.write(model_dir.reports_file, [written.entry(n, f"{label} {n}") for n in range(4)])

@@ -11,7 +11,7 @@ from autotune.space.builtin import space_file, space_for, spaces_dir
 from autotune.space.knobs import Distribution
 from autotune.space.sections import Training
 from autotune.storage import provenance, studies
-from autotune.storage.store import Options, Session
+from autotune.storage.store import Options, StoredSession
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
 from autotune.workloads import registry
@@ -211,7 +211,7 @@ def test_an_override_is_checked_like_the_file(tmp_path):
 def test_another_session_warms_only_its_like(tmp_path, space):
     workload = Workload("json:loads")
     now = provenance.collect("s", space, workload, CPU, 0)
-    earlier = Session.create(tmp_path / "earlier", space, Options(), now)
+    earlier = StoredSession.create(tmp_path / "earlier", space, Options(), now)
     with pytest.raises(InputError, match="nothing was run"):
         prepare.warm_start(earlier, now, ())
     studies.open_study(earlier.study_file, space)

@@ -10,7 +10,7 @@ import autotune
 from autotune.core.errors import InputError
 from autotune.space import spaces
 from autotune.storage.store import Options
-from autotune.storage.store import Session as Files
+from autotune.storage.store import StoredSession as Files
 from tests.autotune.conftest import SPACE
 
 KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"

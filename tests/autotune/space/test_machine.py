@@ -3,7 +3,7 @@
 import pytest
 
 from autotune.core.errors import InputError
-from autotune.core.settings import COMMON, Known, Needs
+from autotune.core.settings import COMMON, KnownSetting, Needs
 from autotune.space import machine as machines
 from autotune.space.knobs import Distribution
 from autotune.space.machine import Machine
@@ -50,6 +50,6 @@ def test_a_baseline_that_cannot_run_here_is_refused(space):
 
 
 def test_settings_are_held_to_what_the_workload_says_of_its_own():
-    known = COMMON.with_own([Known("attention", needs={"fused": Needs(cuda=True)})])
+    known = COMMON.with_own([KnownSetting("attention", needs={"fused": Needs(cuda=True)})])
     with pytest.raises(InputError, match="attention 'fused' needs a CUDA device"):
         machines.require("the baseline", {"attention": "fused"}, Machine(cpus=8), known)

@@ -7,7 +7,7 @@ import pytest
 from autotune.core.errors import InputError
 from autotune.sessions import prepare
 from autotune.storage import provenance, studies
-from autotune.storage.store import Options, Session
+from autotune.storage.store import Options, StoredSession
 from autotune.system.telemetry import Hardware
 from autotune.workloads.base import Workload
 
@@ -86,7 +86,7 @@ def test_every_fact_is_tried(now):
 @pytest.mark.parametrize("name", OTHER)
 def test_a_session_named_for_a_warm_start_is_accepted(tmp_path, now, space, name):
     then = changed(now, name, "torch")  # speed is measured anew, so that alone forbids nothing
-    earlier = Session.create(tmp_path / "earlier", space, Options(), then)
+    earlier = StoredSession.create(tmp_path / "earlier", space, Options(), then)
     studies.open_study(earlier.study_file, space)
     with pytest.raises(InputError) as refused:
         provenance.require_same(earlier.root, then, now, PLACES)

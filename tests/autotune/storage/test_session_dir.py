@@ -1,7 +1,7 @@
 """What lies where in the directory of a session: sessions that are there already have it so."""
 
 from autotune.storage.session_dir import SessionDir
-from autotune.storage.store import Session
+from autotune.storage.store import StoredSession
 
 
 def test_the_names_are_those_of_every_session_there_is(tmp_path):
@@ -25,4 +25,4 @@ def test_the_names_are_those_of_every_session_there_is(tmp_path):
 
 
 def test_a_session_is_known_by_the_name_of_its_directory(tmp_path):
-    assert Session(tmp_path / "first").name == "first"
+    assert StoredSession(tmp_path / "first").name == "first"

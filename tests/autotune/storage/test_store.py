@@ -6,16 +6,18 @@ import signal
 import pytest
 
 from autotune.core.errors import InputError, SessionBusyError
-from autotune.storage.store import Options, Session
+from autotune.storage.store import Options, StoredSession
 
 
 @pytest.fixture
 def session(tmp_path, space):
-    return Session.create(tmp_path / "s", space, Options(seed=7, memory_limit_bytes=5), {"made": "here"})
+    return StoredSession.create(
+        tmp_path / "s", space, Options(seed=7, memory_limit_bytes=5), {"made": "here"}
+    )
 
 
 def test_a_session_is_read_back_as_it_was_created(session, space):
-    again = Session.open(session.root)
+    again = StoredSession.open(session.root)
     assert again.space() == space
     assert again.options() == Options(seed=7, memory_limit_bytes=5)
     assert again.info()["provenance"] == {"made": "here"}
@@ -23,29 +25,29 @@ def test_a_session_is_read_back_as_it_was_created(session, space):
 
 def test_a_session_is_never_overwritten(session, space):
     with pytest.raises(InputError, match="already exists; continue it with: python -m autotune resume"):
-        Session.create(session.root, space, Options(), {})
+        StoredSession.create(session.root, space, Options(), {})
 
 
 def test_a_directory_with_something_else_in_it_is_left_alone(tmp_path, space):
     (tmp_path / "precious").write_text("data")
     with pytest.raises(InputError, match="already exists"):
-        Session.create(tmp_path, space, Options(), {})
+        StoredSession.create(tmp_path, space, Options(), {})
     assert [f.name for f in tmp_path.iterdir()] == ["precious"]
 
 
 def test_an_empty_directory_may_become_a_session(tmp_path, space):
-    assert Session.create(tmp_path, space, Options(), {}).space() == space
+    assert StoredSession.create(tmp_path, space, Options(), {}).space() == space
 
 
 def test_an_unwritable_place_is_refused(tmp_path, space):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written: Not a directory"):
-        Session.create(tmp_path / "file" / "s", space, Options(), {})
+        StoredSession.create(tmp_path / "file" / "s", space, Options(), {})
 
 
 def test_a_directory_without_a_session_is_refused(tmp_path):
     with pytest.raises(InputError, match="there is no session here"):
-        Session.open(tmp_path)
+        StoredSession.open(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def test_a_directory_without_a_session_is_refused(tmp_path):
 def test_a_broken_session_says_what_is_wrong(session, text, part):
     session.info_file.write_text(text)
     with pytest.raises(InputError, match=part):
-        Session.open(session.root)
+        StoredSession.open(session.root)
 
 
 def hold(session, held):

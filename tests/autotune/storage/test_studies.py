@@ -14,7 +14,7 @@ from autotune.space import configurations
 from autotune.space.knobs import KeptBatch
 from autotune.space.sections import Objective
 from autotune.storage import studies, study_file
-from autotune.storage.study_file import Plan
+from autotune.storage.study_file import SearchPlan
 
 FRACTION = 0.85
 COMPLETED = Outcome(Status.COMPLETED)
@@ -179,8 +179,8 @@ def test_somebody_elses_trials_are_left_alone(study, space):
 
 def test_the_plan_is_kept(study, file):
     assert studies.read(study).plan is None
-    studies.set_plan(study, Plan(5, 100.0, 3.0))
-    assert study_file.load_study(file).plan == Plan(5, 100.0, 3.0)
+    studies.set_plan(study, SearchPlan(5, 100.0, 3.0))
+    assert study_file.load_study(file).plan == SearchPlan(5, 100.0, 3.0)
 
 
 def test_a_loss_is_minimized_in_the_study_with_its_own_sign(file, space):

@@ -11,7 +11,7 @@ from autotune.core.measurement import Measurement
 from autotune.core.rejected_suggestion import RejectedFor, RejectedSuggestion
 from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
 from autotune.storage import studies, study_file
-from autotune.storage.study_file import Plan
+from autotune.storage.study_file import SearchPlan
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_an_ablation_step_says_so(file, space):
 
 def test_it_reads_what_optuna_reads(file, space):
     study = studies.open_study(file, space)
-    studies.set_plan(study, Plan(5, 100.0, 3.0, ended=True))
+    studies.set_plan(study, SearchPlan(5, 100.0, 3.0, ended=True))
     passed = [RejectedSuggestion({"micro_batch_size": 64}, RejectedFor.MEMORY, "no room")]
     first = studies.begin(study, space, space.baseline_config, passed=passed)
     studies.mark_shared(study, first.number)
@@ -46,7 +46,7 @@ def test_it_reads_what_optuna_reads(file, space):
     assert read.trials == studies.read(study).trials
     assert [t.number for t in read.trials] == [0, 2]
     assert read.passed_over == passed
-    assert read.plan == Plan(5, 100.0, 3.0, ended=True)
+    assert read.plan == SearchPlan(5, 100.0, 3.0, ended=True)
 
 
 def test_numbers_that_json_does_not_know_are_read(file, space):
@@ -69,7 +69,7 @@ def test_a_number_of_hundreds_of_digits_is_damage(file, space):
 @pytest.mark.parametrize(("time_s", "spent_s"), [(100.0, float("inf")), (float("nan"), 3.0)])
 def test_a_plan_without_an_end_is_damage(file, space, time_s, spent_s):
     study = studies.open_study(file, space)
-    studies.set_plan(study, Plan(5, time_s, spent_s))
+    studies.set_plan(study, SearchPlan(5, time_s, spent_s))
     with pytest.raises(DamagedError, match="its plan"):
         assert study_file.load_study(file).plan
 

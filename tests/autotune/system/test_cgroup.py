@@ -34,7 +34,7 @@ def test_v2_takes_the_tightest_limit_of_the_group_and_its_parents(tree) -> None:
         },
     )
     assert cgroup.cpu_quota(*where) == 1.5
-    assert cgroup.memory(*where) == cgroup.Memory(limit_bytes=8000, used_bytes=2000)
+    assert cgroup.memory(*where) == cgroup.GroupMemory(limit_bytes=8000, used_bytes=2000)
 
 
 def test_v1_has_a_tree_for_each_controller(tree) -> None:
@@ -49,7 +49,7 @@ def test_v1_has_a_tree_for_each_controller(tree) -> None:
         },
     )
     assert cgroup.cpu_quota(*where) == 2.0
-    assert cgroup.memory(*where) == cgroup.Memory(7000, 500)
+    assert cgroup.memory(*where) == cgroup.GroupMemory(7000, 500)
 
 
 def test_v1_has_a_very_large_number_for_no_limit(tree) -> None:
@@ -60,7 +60,7 @@ def test_v1_has_a_very_large_number_for_no_limit(tree) -> None:
 
 def test_the_hosts_path_seen_inside_a_container_leads_to_the_containers_own_limits(tree) -> None:
     where = tree("0::/../../docker/abc", {"memory.max": "5000", "memory.current": "10"})
-    assert cgroup.memory(*where) == cgroup.Memory(5000, 10)
+    assert cgroup.memory(*where) == cgroup.GroupMemory(5000, 10)
 
 
 def test_without_limits_there_is_none(tree) -> None:

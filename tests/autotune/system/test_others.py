@@ -14,7 +14,7 @@ import pytest
 
 from autotune.core.measurement import Measurement
 from autotune.system import guardian, others
-from autotune.system.others import Others, Spent
+from autotune.system.others import CpuTime, Others
 
 SPIN = "while True: pass"
 STARTS_SPINNERS = r"""
@@ -78,20 +78,22 @@ def test_cpu_time_below_the_search_is_not_others(code: str) -> None:
 
 def test_the_cpu_time_of_an_ended_process_is_its_reapers() -> None:
     parent, worker = psutil.Process(os.getpid()), psutil.Process(os.getppid())
-    before = {parent: Spent(1.0, 0.0), worker: Spent(5.0, 0.0)}
-    assert others.search_spent_s(before, {parent: Spent(1.5, 7.0)}) == 2.5
+    before = {parent: CpuTime(1.0, 0.0), worker: CpuTime(5.0, 0.0)}
+    assert others.search_spent_s(before, {parent: CpuTime(1.5, 7.0)}) == 2.5
 
 
 def test_an_unreaped_process_takes_nothing_from_others() -> None:
     parent, worker = psutil.Process(os.getpid()), psutil.Process(os.getppid())
-    before = {parent: Spent(1.0, 0.0), worker: Spent(500.0, 0.0)}
-    assert others.search_spent_s(before, {parent: Spent(1.5, 0.0)}) == 0.5
+    before = {parent: CpuTime(1.0, 0.0), worker: CpuTime(500.0, 0.0)}
+    assert others.search_spent_s(before, {parent: CpuTime(1.5, 0.0)}) == 0.5
 
 
 def test_a_new_process_starts_at_zero() -> None:
     parent, worker = psutil.Process(os.getpid()), psutil.Process(os.getppid())
     assert (
-        others.search_spent_s({parent: Spent(1.0, 0.0)}, {parent: Spent(1.0, 0.0), worker: Spent(2.0, 1.0)})
+        others.search_spent_s(
+            {parent: CpuTime(1.0, 0.0)}, {parent: CpuTime(1.0, 0.0), worker: CpuTime(2.0, 1.0)}
+        )
         == 3
     )
 

@@ -19,7 +19,7 @@ from autotune.storage.trial_dir import TrainingDir
 from autotune.trackers import ray_callback, registry, tracking
 from autotune.trackers.tracker import Context
 from autotune.trials.progress import Phase
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 from autotune.core.metric import Metric
 from autotune.core.measurement import Measurement, Throughput
 from autotune.core.trial import Failure, Outcome, Status
@@ -36,7 +36,7 @@ def measured(samples):
 def report(number, samples, seconds=2.0, records=None, **more):
     steps = ({"samples": samples, "train_loss": 100 / samples, "at_s": 0.0},)
     records = steps if records is None else records
-    return Report(number, Phase.TRAINING, seconds, measured(samples), records, **more)
+    return TrialReport(number, Phase.TRAINING, seconds, measured(samples), records, **more)
 def log(callback, number, *args, **more):
     callback.log_trial_result(1, trial(number), report(number, *args, **more).to_dict())
 space = spaces.parse('''

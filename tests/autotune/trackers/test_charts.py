@@ -5,7 +5,7 @@ from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.trackers import charts
 from autotune.trials.progress import Phase
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 QUALITY = "bleu_4"
 METRIC = Metric(QUALITY)
@@ -61,7 +61,7 @@ def test_a_metric_unknown_by_name_follows_its_record() -> None:
 
 def test_a_record_with_the_quality_is_an_evaluation_whatever_else_it_has() -> None:
     records = tuple({"samples": n, "train_loss": 1.0, "bleu_4": n / 100, "other": 2.0} for n in (8, 16))
-    found = charts.rows(Report(3, Phase.TRAINING, 1.0, records=records), METRIC)
+    found = charts.rows(TrialReport(3, Phase.TRAINING, 1.0, records=records), METRIC)
     assert found[0] == {
         "samples": 8.0,
         "seconds": 1.0,
@@ -78,7 +78,7 @@ def test_a_record_with_the_quality_is_an_evaluation_whatever_else_it_has() -> No
 def test_a_report_is_a_row_for_each_record_at_its_own_second_and_one_for_the_trial() -> None:
     telemetry = {"gpu_power_w": 250.0, "cpu_percent": 180.0, "host_rss_bytes": 7.0}
     shown = Measurement(samples=64)
-    report = Report(3, Phase.TRAINING, 12.0, shown, (TRAINING, EVALUATION), telemetry)
+    report = TrialReport(3, Phase.TRAINING, 12.0, shown, (TRAINING, EVALUATION), telemetry)
     first, second, whole = charts.rows(report, METRIC)
     assert first["seconds"] == pytest.approx(10.0)
     assert first["train/loss"] == 2.5
@@ -95,7 +95,7 @@ def test_a_report_is_a_row_for_each_record_at_its_own_second_and_one_for_the_tri
 
 def test_a_report_without_records_is_one_row() -> None:
     shown = Measurement(throughput=Throughput(4.5, None, 9, 9.0))
-    assert charts.rows(Report(3, Phase.TRAINING, 1.0, shown), METRIC) == [
+    assert charts.rows(TrialReport(3, Phase.TRAINING, 1.0, shown), METRIC) == [
         {"samples": 0.0, "seconds": 1.0, "perf/throughput": 4.5, "perf/steps_per_s": 1.0}
     ]
 
@@ -103,10 +103,10 @@ def test_a_report_without_records_is_one_row() -> None:
 def test_what_the_device_computes_is_charted_where_it_is_known() -> None:
     speed = Throughput(10.0, None, 5, 5.0)
     counted = Measurement(throughput=speed, flops_per_sample={"bf16": 3e12, "fp32": 1e12}, mfu=0.4)
-    (row,) = charts.rows(Report(3, Phase.TRAINING, 1.0, counted), METRIC)
+    (row,) = charts.rows(TrialReport(3, Phase.TRAINING, 1.0, counted), METRIC)
     assert row["perf/tflops_per_s"] == 40.0
     assert row["perf/hfu"] == 0.4
-    (row,) = charts.rows(Report(3, Phase.TRAINING, 1.0, Measurement(throughput=speed)), METRIC)
+    (row,) = charts.rows(TrialReport(3, Phase.TRAINING, 1.0, Measurement(throughput=speed)), METRIC)
     assert row.keys() == {"samples", "seconds", "perf/throughput", "perf/steps_per_s"}
 
 
@@ -168,5 +168,5 @@ def test_tokens_are_the_axis_if_they_are_the_unit() -> None:
     assert charts.metrics(record, Metric(QUALITY, unit="tokens")) == {"tokens": 2048.0, "train/loss": 2.5}
     assert charts.axes("tokens").keys() == {"tokens", "seconds"}
     shown = Measurement(throughput=Throughput(4.5, None, 9, 9.0), samples=64)
-    (row,) = charts.rows(Report(3, Phase.TRAINING, 1.0, shown), Metric(QUALITY, unit="tokens"))
+    (row,) = charts.rows(TrialReport(3, Phase.TRAINING, 1.0, shown), Metric(QUALITY, unit="tokens"))
     assert row == {"tokens": 64.0, "seconds": 1.0, "perf/throughput": 4.5, "perf/steps_per_s": 1.0}

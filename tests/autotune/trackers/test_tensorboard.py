@@ -15,7 +15,7 @@ from autotune.storage.session_dir import SessionDir
 from autotune.trackers.tensorboard import TensorBoard
 from autotune.trackers.tracker import Context
 from autotune.trials.progress import Phase
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 ROOT = Path(__file__).parents[3]
 ENDED = Outcome(Status.COMPLETED)
@@ -26,7 +26,7 @@ def report(samples, seconds, more_records=(), **more):
     records = [{"samples": n, "train_loss": 1000.0 / n, "at_s": 1.0} for n in (samples - 8, samples)]
     records += [{"samples": samples, "bleu_4": samples / 1000, "at_s": 1.0}]
     shown = Measurement(throughput=Throughput(5.0 + samples, None, 9, 9.0), samples=samples)
-    return Report(0, Phase.TRAINING, seconds, shown, (*more_records, *records), **more)
+    return TrialReport(0, Phase.TRAINING, seconds, shown, (*more_records, *records), **more)
 
 
 def read(directory):
@@ -127,10 +127,10 @@ from pathlib import Path
 import autotune.engines.engine
 from autotune.sessions import run
 from autotune.space import spaces
-from autotune.storage.store import Options, Session
+from autotune.storage.store import Options, StoredSession
 from autotune.trackers import ray_callback, registry
 from tests.autotune.conftest import SPACE
-session = Session.create(Path(sys.argv[1]), spaces.parse(SPACE, "test"), Options(wandb="off"), {})
+session = StoredSession.create(Path(sys.argv[1]), spaces.parse(SPACE, "test"), Options(wandb="off"), {})
 with registry.open_session(session) as trackers:
     ray_callback.callback(trackers)
     print(*trackers.names, *sys.modules)

@@ -11,7 +11,7 @@ from autotune.storage.session_dir import SessionDir
 from autotune.trackers.tracker import Context, Tracker
 from autotune.trackers.tracking import Trackers
 from autotune.trials.progress import Phase
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 
 class Listener(Tracker):
@@ -55,7 +55,7 @@ def listener(tmp_path):
 
 
 def report(outcome=None):
-    return Report(0, Phase.TRAINING, 1.0, outcome=outcome)
+    return TrialReport(0, Phase.TRAINING, 1.0, outcome=outcome)
 
 
 def test_an_open_run_is_begun_once_and_interrupted_at_the_end(listener):

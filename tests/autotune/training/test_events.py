@@ -3,9 +3,12 @@
 import json
 
 from autotune.training import events
-from autotune.training.events import Event, Kind
+from autotune.training.events import Kind, TrainingEvent
 
-EVENTS = [Event(10.5, 0, Kind.BEGUN, "training"), Event(20.0, 400, Kind.HALVED, "4x2 instead of 8x1")]
+EVENTS = [
+    TrainingEvent(10.5, 0, Kind.BEGUN, "training"),
+    TrainingEvent(20.0, 400, Kind.HALVED, "4x2 instead of 8x1"),
+]
 
 
 def test_events_are_read_in_the_order_in_which_they_came(tmp_path):

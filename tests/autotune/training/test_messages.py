@@ -7,13 +7,13 @@ import pytest
 from autotune.core.measurement import Measurement, Throughput
 from autotune.core.trial import Outcome, Status
 from autotune.training import messages
-from autotune.training.standing import Standing
+from autotune.training.standing import TrainingStatus
 
 from .test_plan import PLAN
 
 SHOWN = Measurement(Throughput(100.0, 2.0, 50, 10.0), samples=1000, peak_memory_bytes=2**26)
 MEMORY = "memory 64 MiB"
-STANDING = Standing(PLAN, samples=1000, loss=0.51234, measurement=SHOWN)
+STANDING = TrainingStatus(PLAN, samples=1000, loss=0.51234, measurement=SHOWN)
 
 
 def test_the_first_message_names_training_and_promise():

@@ -10,7 +10,7 @@ from autotune.judging.accounts.promise import Promise
 from autotune.judging.measurement.estimates import Figure
 from autotune.storage.trial_dir import TrainingDir
 from autotune.training import plan
-from autotune.training.plan import Plan
+from autotune.training.plan import TrainingPlan
 
 PROMISE = Promise(
     session="s",
@@ -23,7 +23,7 @@ PROMISE = Promise(
     memory_bytes=2**26,
     origin=("cpu", "abc"),
 )
-PLAN = Plan(
+PLAN = TrainingPlan(
     "toy:fit",
     {"micro_batch_size": 8},
     {"micro_batch_size": 8, "data": "x"},

@@ -10,14 +10,14 @@ from autotune.core.metric import Metric
 from autotune.judging.measurement.trends import Point
 from autotune.training import screen as screens
 from autotune.training.screen import TrainingScreen
-from autotune.training.standing import Standing
+from autotune.training.standing import TrainingStatus
 from autotune.trials.progress import Phase
 from tests.autotune.terminal import Tty
 from tests.faults.killing import wait_for
 
 from .test_plan import PLAN, PROMISE
 
-EARLY = Standing(PLAN, samples=1000, recent_per_s=50.0)
+EARLY = TrainingStatus(PLAN, samples=1000, recent_per_s=50.0)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ HOST = {
     "host_memory_used_bytes": 5.0 * GIB,
     "host_memory_free_bytes": 10.5 * GIB,
 }
-STANDING = Standing(
+STANDING = TrainingStatus(
     PLAN,
     epoch=1000,
     phase=Phase.MEASURING,  # its speed; what it does is training
@@ -130,7 +130,7 @@ def test_all_that_matters_is_there():
 
 
 def test_a_training_that_has_just_begun_shows_no_figures():
-    assert lines(Standing(replace(PLAN, promise=None, samples=None)), width=40) == [
+    assert lines(TrainingStatus(replace(PLAN, promise=None, samples=None)), width=40) == [
         "training batch 8",
         "on some CPU",
         "start                                 0s",
@@ -190,7 +190,7 @@ def test_no_line_is_wider_than_the_terminal_or_than_readable(width):
     long = replace(
         PLAN, metric=Metric("a_quality_with_a_name_as_long_as_a_terminal"), device="a device " * 20
     )
-    for standing in (STANDING, replace(STANDING, plan=long), Standing(long)):
+    for standing in (STANDING, replace(STANDING, plan=long), TrainingStatus(long)):
         assert max(map(len, lines(standing, width))) <= min(width, 100)
 
 

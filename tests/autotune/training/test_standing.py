@@ -7,15 +7,15 @@ import pytest
 from autotune.core.measurement import Measurement
 from autotune.core.metric import Metric
 from autotune.judging.measurement.trends import Point
-from autotune.training.standing import Standing
+from autotune.training.standing import TrainingStatus
 from autotune.training.watch import Watch
 from autotune.trials.progress import Phase
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 from .test_plan import PLAN
 from .test_watch import LENGTH, reports
 
-BEGUN = Standing(PLAN, epoch=1000)
+BEGUN = TrainingStatus(PLAN, epoch=1000)
 
 
 def evaluated(*points):
@@ -85,10 +85,12 @@ def test_of_a_million_losses_some_hundreds_stay_and_the_last_is_one_of_them():
 )
 def test_the_time_left_is_of_its_steps(samples, per_s, left_s):
     plan = replace(PLAN, samples=samples)
-    assert Standing(plan, samples=1000, recent_per_s=per_s, measurement=Measurement()).left_s == left_s
+    assert TrainingStatus(plan, samples=1000, recent_per_s=per_s, measurement=Measurement()).left_s == left_s
 
 
 def test_a_report_from_behind_a_checkpoint_does_not_move_the_furthest():
     ahead = replace(BEGUN, samples=400, furthest=400)
-    found = ahead.after(Report(0, Phase.START, 1.0, Measurement(samples=320)), Watch(PLAN.metric, LENGTH))
+    found = ahead.after(
+        TrialReport(0, Phase.START, 1.0, Measurement(samples=320)), Watch(PLAN.metric, LENGTH)
+    )
     assert (found.samples, found.furthest) == (320, 400)

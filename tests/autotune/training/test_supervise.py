@@ -10,7 +10,7 @@ from autotune.training import supervise
 from autotune.training.supervise import Tried, answer
 from autotune.trials import alone, failures
 from autotune.trials.progress import Phase
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 KILLED = failures.lost_attempt("killed by SIGKILL")
 PASSING = failures.from_exception(RuntimeError("CUDA error: unspecified launch failure"))
@@ -28,8 +28,8 @@ def run(monkeypatch):
 
         def reports(*_):
             shown = Measurement(samples=100)
-            yield Report(0, Phase.TRAINING, 1.0, shown)
-            yield Report(0, Phase.TRAINING, 1.0, shown, outcome=next(ends))
+            yield TrialReport(0, Phase.TRAINING, 1.0, shown)
+            yield TrialReport(0, Phase.TRAINING, 1.0, shown, outcome=next(ends))
 
         monkeypatch.setattr(alone, "reports", reports)
         last = supervise.run(

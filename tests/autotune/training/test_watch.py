@@ -9,11 +9,11 @@ import pytest
 from autotune.core.measurement import Measurement
 from autotune.core.metric import Metric
 from autotune.training.events import Kind
-from autotune.training.watch import Length, MicroBatch, Watch
+from autotune.training.watch import MicroBatch, TrainingLength, Watch
 from autotune.trials.progress import Phase
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
-LENGTH = Length(samples=10**7, epoch=1000)
+LENGTH = TrainingLength(samples=10**7, epoch=1000)
 MIB = 2**20
 
 
@@ -32,7 +32,7 @@ def reports(
             at_s += 20
             records.append({"samples": samples, "at_s": at_s, "score": 0.5})
         telemetry = {"host_rss_bytes": held(second), "host_memory_free_bytes": free, **seen(second)}
-        yield Report(0, Phase.TRAINING, at_s, Measurement(samples=samples), tuple(records), telemetry)
+        yield TrialReport(0, Phase.TRAINING, at_s, Measurement(samples=samples), tuple(records), telemetry)
 
 
 def heard(told, length=LENGTH):
@@ -90,7 +90,7 @@ def test_a_leak_is_foretold_by_when_memory_is_full(per_sample):
 
 def test_a_training_of_unknown_length_hears_when_memory_is_full():
     """It is foretold after at most a quarter of the way."""
-    found = heard(leaking(100_000.0), Length(None, None))
+    found = heard(leaking(100_000.0), TrainingLength(None, None))
     ((samples, said),) = found
     at_this_slope = r"full after (\d+) samples, in about (\d+)m (\d+)s of training$"
     said_full, minutes, seconds = map(int, re.search(at_this_slope, said.text).groups())
@@ -98,7 +98,7 @@ def test_a_training_of_unknown_length_hears_when_memory_is_full():
     assert said_full == pytest.approx(full, rel=0.2)
     assert 60 * minutes + seconds == pytest.approx((full - samples) / 100, rel=0.2)
     assert full / 5 < samples < full / 2
-    assert heard(leaking(1000.0), Length(None, None)) == []
+    assert heard(leaking(1000.0), TrainingLength(None, None)) == []
 
 
 def test_a_leak_that_does_not_fill_memory_is_not_reported():
@@ -122,7 +122,7 @@ def test_a_resumed_process_gets_an_epoch_to_fill_its_caches():
 
 def heard_of(records):
     watch = Watch(Metric("score"), LENGTH)
-    return [s for r in records for s in watch.hear(Report(0, Phase.TRAINING, 0.0, records=(r,)))]
+    return [s for r in records for s in watch.hear(TrialReport(0, Phase.TRAINING, 0.0, records=(r,)))]
 
 
 @pytest.mark.parametrize(("beside", "trained"), [({"val_loss": 1.0}, 0), ({"is_compiling": True}, 200)])

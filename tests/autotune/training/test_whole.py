@@ -17,7 +17,7 @@ from autotune.training.screen import TrainingScreen
 from autotune.training.supervise import GoOn
 from autotune.training.whole import Whole
 from autotune.trials.progress import Phase
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 from .test_plan import PLAN
 from .test_watch import reports
@@ -27,7 +27,7 @@ TRAINING = SimpleNamespace(
     space=SimpleNamespace(training=SimpleNamespace(samples_per_epoch=None)),
     workload=SimpleNamespace(preload=()),
 )
-END = Report(0, Phase.TRAINING, 1.0, Measurement(samples=9), outcome=Outcome(Status.COMPLETED))
+END = TrialReport(0, Phase.TRAINING, 1.0, Measurement(samples=9), outcome=Outcome(Status.COMPLETED))
 HALVED = GoOn(0.0, "goes on with micro-batches of 8x4", {"micro_batch_size": 8, "accumulation_steps": 4})
 
 

@@ -26,7 +26,7 @@ from autotune.trials import alone
 from autotune.trials.attempt import Attempt
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Ends, Limits, Order
+from autotune.trials.order import Ends, Order, TrialLimits
 from autotune.trials.progress import Progress
 
 HERE = str(Path(__file__).parent)
@@ -129,7 +129,7 @@ def order(tmp_path):
             directory=str(directory),
             metric=metric,
             ends=Ends(samples, **(ends or {})),
-            limits=Limits(device_bytes=2**30, closing_s=closing_s),
+            limits=TrialLimits(device_bytes=2**30, closing_s=closing_s),
             **rest,
         )
 

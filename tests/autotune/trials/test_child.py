@@ -23,7 +23,7 @@ from autotune.trials import child as children
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.memory_watch import MemoryWatch
-from autotune.trials.order import Ends, Limits, Order
+from autotune.trials.order import Ends, Order, TrialLimits
 from autotune.trials.output import Messages
 
 HERE = Path(__file__).parents[1]
@@ -53,7 +53,9 @@ def start(tmp_path, server):
 
     def begin(workload, config=None, *, metric=SCORE, whole=False, **limits):
         name = workload if ":" in workload else f"workloads_for_tests:{workload}"
-        order = Order(0, name, config or {}, str(tmp_path), metric, Ends(1), Limits(**limits), whole=whole)
+        order = Order(
+            0, name, config or {}, str(tmp_path), metric, Ends(1), TrialLimits(**limits), whole=whole
+        )
         started.append(Child(order, server))
         return started[-1]
 
@@ -91,7 +93,7 @@ def wait_for(condition):
 
 def limit_stall(child, seconds):
     """Sets the child's stall timeout from now on."""
-    child._order = replace(child._order, limits=Limits(stall_timeout_s=seconds))
+    child._order = replace(child._order, limits=TrialLimits(stall_timeout_s=seconds))
 
 
 def was_away(child, seconds):
@@ -218,7 +220,7 @@ def test_a_kill_that_nothing_explains_is_no_failure_of_the_trial(run, workload, 
 
 @pytest.fixture
 def _full_machine(monkeypatch):
-    full = cgroup.Memory(limit_bytes=100, used_bytes=97)
+    full = cgroup.GroupMemory(limit_bytes=100, used_bytes=97)
     monkeypatch.setattr(cgroup, "tightest_group", lambda: Path("/container"))
     monkeypatch.setattr(cgroup, "memory_of", lambda _: full)
 

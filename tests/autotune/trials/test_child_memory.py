@@ -16,7 +16,7 @@ from autotune.system import cgroup
 from autotune.system.memory_group import MemoryGroup
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Ends, Limits, Order
+from autotune.trials.order import Ends, Order, TrialLimits
 
 HERE = Path(__file__).parents[1]
 LIMIT = 300 * 2**20
@@ -42,7 +42,7 @@ def start(tmp_path):
             str(tmp_path),
             Metric("bleu_4"),
             Ends(9),
-            Limits(**limits),
+            TrialLimits(**limits),
         )
         started.append(Child(order, server))
         return started[-1]

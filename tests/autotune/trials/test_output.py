@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.trials.output import Output
+from autotune.trials.output import OutputLog
 
 SECRET = "made-up-key-0123456789"
 
@@ -14,7 +14,7 @@ SECRET = "made-up-key-0123456789"
 def printed(tmp_path: Path):
     """Yields the writing end, the output, and the log's path; `close` it at the end."""
     reader, writer = multiprocessing.Pipe(duplex=False)
-    output = Output(reader, tmp_path / "log", lambda text: text.replace(SECRET, "(hidden)"))
+    output = OutputLog(reader, tmp_path / "log", lambda text: text.replace(SECRET, "(hidden)"))
     yield writer, output, tmp_path / "log"
     output.close()
     writer.close()

@@ -5,7 +5,7 @@ import json
 from autotune.core.measurement import Evaluation, Measurement, Slice, Throughput
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.trials.progress import Phase
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 SHOWN = Measurement(Throughput(61.2, 0.4, 9, 3.0), 0.2, 400, samples=400, curve=(Evaluation(400, 3.0, 0.2),))
 OOM = Outcome(Status.FAILED, Failure.OOM, "too big")
@@ -14,13 +14,15 @@ OOM = Outcome(Status.FAILED, Failure.OOM, "too big")
 def test_it_passes_through_unchanged_whatever_is_added():
     record = {"samples": 400, "bleu_4": 0.2, "at_s": 3.0}
     for outcome in (None, OOM):
-        given = Report(3, Phase.TRAINING, 9.5, SHOWN, (record,), {"cpu_percent": 50.0}, outcome, "be told")
+        given = TrialReport(
+            3, Phase.TRAINING, 9.5, SHOWN, (record,), {"cpu_percent": 50.0}, outcome, "be told"
+        )
         carried = json.loads(json.dumps(given.to_dict())) | {"training_iteration": 7, "done": False}
-        assert Report.from_dict(carried) == given
+        assert TrialReport.from_dict(carried) == given
 
 
 def test_a_race_has_come_as_far_as_its_slices():
     slices = (Slice(0, 1, 40, 1.0, 4), Slice(7, 1, 60, 1.0, 6))
-    assert Report(9, Phase.RACING, 2.0, Measurement(slices=slices)).samples == 100
-    assert Report(9, Phase.RACING, 2.0, Measurement(samples=100)).samples == 100
-    assert Report(9, Phase.START, 0.0).samples == 0
+    assert TrialReport(9, Phase.RACING, 2.0, Measurement(slices=slices)).samples == 100
+    assert TrialReport(9, Phase.RACING, 2.0, Measurement(samples=100)).samples == 100
+    assert TrialReport(9, Phase.START, 0.0).samples == 0

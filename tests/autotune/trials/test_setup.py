@@ -9,13 +9,13 @@ from autotune.core.measurement import Measurement, Outside, Throughput
 from autotune.core.trial import Repeat, Trial
 from autotune.inside import stops
 from autotune.space.sections import Training as WholeTraining
-from autotune.storage.store import Options, Session
+from autotune.storage.store import Options, StoredSession
 from autotune.storage.trial_dir import TrialDir
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
 from autotune.trials import order as ordering
-from autotune.trials.order import Ends, Limits
-from autotune.trials.setup import Setup, Training
+from autotune.trials.order import Ends, TrialLimits
+from autotune.trials.setup import Setup, TrainingSetup
 from autotune.workloads.base import Workload
 from autotune.workloads.registry import load
 from r2gen import config as trainer
@@ -50,7 +50,7 @@ def ordered(tmp_path, space):
             update={"objective": goal, "budget": space.budget.model_copy(update=budget or {})}
         )
         root = tmp_path / str(len(list(tmp_path.iterdir())))
-        session = Session.create(root, asked, Options(**options), {})
+        session = StoredSession.create(root, asked, Options(**options), {})
         config = space.baseline_config | ({"micro_batch_size": 32} if other else {})
         trial = Trial(number, config, repeat=repeat, ablation_of=ablation_of)
         return Setup(session, asked, Workload("json:loads"), hardware).order(trial), session
@@ -138,7 +138,7 @@ def test_only_a_process_on_the_host_is_itself_refused_memory(ordered):
 def test_the_limit_of_a_trial_is_its_devices_or_else_the_hosts(tmp_path, space):
     def limit(hardware, **options):
         root = tmp_path / str(len(list(tmp_path.iterdir())))
-        session = Session.create(root, space, Options(**options), {})
+        session = StoredSession.create(root, space, Options(**options), {})
         return Setup(session, space, Workload("json:loads"), hardware).memory_limit_bytes
 
     assert limit(WITH_GPU, gpus_per_trial=1.0) == 8 * GIB
@@ -152,9 +152,9 @@ def test_the_limit_of_a_trial_is_its_devices_or_else_the_hosts(tmp_path, space):
 def test_a_whole_training_has_no_limits_but_the_time_to_close(tmp_path, space):
     options = Options(memory_limit_bytes=GIB, gpus_per_trial=1.0)
     known = space.model_copy(update={"training": WholeTraining(samples=5000)})
-    training = Training(known, Workload("json:loads"), WITH_GPU, options)
+    training = TrainingSetup(known, Workload("json:loads"), WITH_GPU, options)
     order = training.whole_training(space.baseline_config, TrialDir(tmp_path))
-    assert order.limits == Limits(gpus=1.0, device_bytes=8 * GIB, closing_s=stops.WHOLE_CLOSING_S)
+    assert order.limits == TrialLimits(gpus=1.0, device_bytes=8 * GIB, closing_s=stops.WHOLE_CLOSING_S)
     assert (order.ends, order.whole) == (Ends(5000), True)
 
 
@@ -162,7 +162,7 @@ def test_a_training_by_itself_has_the_device_and_all_its_samples(tmp_path, space
     goal = space.objective.model_copy(update=TO_TARGET)
     asked = space.model_copy(update={"objective": goal})
     options = Options(gpus_per_trial=0.5, memory_limit_bytes=GIB, keep_checkpoints=True)
-    training = Training(asked, Workload("json:loads"), WITH_GPU, options)
+    training = TrainingSetup(asked, Workload("json:loads"), WITH_GPU, options)
     order = training.order(space.baseline_config, TrialDir(tmp_path), seed=2)
     assert (order.number, order.directory, order.settings["seed"]) == (0, str(tmp_path), 2)
     assert (order.ends.samples, order.ends.target, order.threshold_file) == (20000, None, None)
@@ -177,7 +177,9 @@ def test_a_training_by_itself_has_the_device_and_all_its_samples(tmp_path, space
 @pytest.fixture
 def raced(tmp_path, space):
     def make(*members, workload=None, hardware=WITH_GPU, **options):
-        session = Session.create(tmp_path / str(len(list(tmp_path.iterdir()))), space, Options(**options), {})
+        session = StoredSession.create(
+            tmp_path / str(len(list(tmp_path.iterdir()))), space, Options(**options), {}
+        )
         race = Trial(9, members[0].config, race=tuple(one.number for one in members))
         setup = Setup(session, space, workload or Workload("json:loads"), hardware)
         return setup.race(race, members), session
@@ -319,7 +321,7 @@ def test_in_a_race_evaluations_are_added_if_they_count_for_the_speed(tmp_path, s
         goal = space.objective.model_copy(update={"speed": speed})
         training = {"training": WholeTraining(samples_per_evaluation=500), "objective": goal}
         asked = space.model_copy(update=training)
-        session = Session.create(tmp_path / speed, asked, Options(), {})
+        session = StoredSession.create(tmp_path / speed, asked, Options(), {})
         setup = Setup(session, asked, Workload("json:loads"), WITHOUT)
         race = setup.race(Trial(2, space.baseline_config, race=(0, 1)), trials)
         assert [one.evaluations.outside_s for one in race.members] == [pytest.approx(outside_s)] * 2
@@ -327,7 +329,7 @@ def test_in_a_race_evaluations_are_added_if_they_count_for_the_speed(tmp_path, s
 
 
 def test_a_planned_length_is_the_trials_own_and_in_a_race_none_is_over_before_it(tmp_path, planned):
-    session = Session.create(tmp_path / "s", planned, Options(), {})
+    session = StoredSession.create(tmp_path / "s", planned, Options(), {})
     setup = Setup(session, planned, Workload("json:loads"), WITHOUT)
     half = {**planned.baseline_config, "length": 10_000}
     members = [Trial(0, planned.baseline_config), Trial(1, half)]

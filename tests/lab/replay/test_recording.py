@@ -14,7 +14,7 @@ from autotune.space import configurations, spaces
 from autotune.storage.store import Options
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
-from autotune.trials.setup import Training
+from autotune.trials.setup import TrainingSetup
 from autotune.workloads.base import Workload
 from lab.replay import recording, table
 from lab.replay.table import Header, Table
@@ -94,7 +94,7 @@ def workload():
 def training(space, workload):
     """A training on a machine whose GPU has 8 GiB."""
     gpu = Gpu("Test GPU", 2**33, (9, 0), "GPU-0")
-    return Training(space, workload, Hardware(1, 16 * 2**30, (gpu,), None), Options())
+    return TrainingSetup(space, workload, Hardware(1, 16 * 2**30, (gpu,), None), Options())
 
 
 def test_an_interrupted_recording_resumes_and_completes(small, workload, tmp_path):

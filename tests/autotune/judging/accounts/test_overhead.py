@@ -11,7 +11,7 @@ from autotune.judging.accounts import overhead
 from autotune.judging.decisions import claims
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import turns
-from autotune.judging.measurement.meter import Meter, Step, regular_pauses, with_evaluations
+from autotune.judging.measurement.meter import MeasuredStep, Meter, regular_pauses, with_evaluations
 from autotune.space.sections import Objective, Training
 
 STEP_S, SAMPLES = 0.1, 8
@@ -86,7 +86,10 @@ def test_an_evaluation_before_the_first_step_of_a_process_is_not_timed():
 
 
 def paused(every, times=20.0, count=1000):
-    return [Step(STEP_S * (times if every and i % every == every - 1 else 1), SAMPLES) for i in range(count)]
+    return [
+        MeasuredStep(STEP_S * (times if every and i % every == every - 1 else 1), SAMPLES)
+        for i in range(count)
+    ]
 
 
 def test_long_steps_at_regular_distances_are_pauses():
@@ -100,7 +103,7 @@ def test_long_steps_at_regular_distances_are_pauses():
         paused(4),  # a loader that stalls
         paused(100, times=2.0),  # batches of different lengths
         paused(400),  # seen twice
-        [Step(STEP_S * (20 if i in {3, 40, 90, 500, 520, 800} else 1), SAMPLES) for i in range(1000)],
+        [MeasuredStep(STEP_S * (20 if i in {3, 40, 90, 500, 520, 800} else 1), SAMPLES) for i in range(1000)],
     ],
 )
 def test_other_long_steps_are_not(steps_):
@@ -109,7 +112,7 @@ def test_other_long_steps_are_not(steps_):
 
 def test_a_disturbance_hides_no_pauses():
     made = paused(100)
-    made[450] = Step(10 * STEP_S, SAMPLES)
+    made[450] = MeasuredStep(10 * STEP_S, SAMPLES)
     assert regular_pauses(made) > 0.15
 
 

@@ -8,7 +8,7 @@ import pytest
 from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.trial import Failure, Outcome, Repeat, Status
 from autotune.judging.accounts import promise
-from autotune.judging.accounts.promise import Answer, Promise
+from autotune.judging.accounts.promise import Promise, PromiseAnswer
 from autotune.judging.decisions import objective
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement.estimates import Figure
@@ -40,33 +40,37 @@ def answers(measured, promised=PROMISED, goal=GOAL):
 
 
 def test_what_came_as_promised_held():
-    assert answers(measure()) == {"speed": Answer.HELD, "quality": Answer.HELD, "memory": Answer.HELD}
+    assert answers(measure()) == {
+        "speed": PromiseAnswer.HELD,
+        "quality": PromiseAnswer.HELD,
+        "memory": PromiseAnswer.HELD,
+    }
 
 
 @pytest.mark.parametrize(
     ("rate", "half", "answer"),
     [
-        (98.0, 0.5, Answer.HELD),
-        (130.0, 1.0, Answer.HELD),
-        (94.0, 4.0, Answer.UNDECIDED),
-        (96.0, 20.0, Answer.UNDECIDED),
-        (85.0, 1.0, Answer.BROKEN),
-        (50.0, None, Answer.UNDECIDED),  # three steps have no interval
-        (130.0, None, Answer.UNDECIDED),
+        (98.0, 0.5, PromiseAnswer.HELD),
+        (130.0, 1.0, PromiseAnswer.HELD),
+        (94.0, 4.0, PromiseAnswer.UNDECIDED),
+        (96.0, 20.0, PromiseAnswer.UNDECIDED),
+        (85.0, 1.0, PromiseAnswer.BROKEN),
+        (50.0, None, PromiseAnswer.UNDECIDED),  # three steps have no interval
+        (130.0, None, PromiseAnswer.UNDECIDED),
     ],
 )
 def test_a_speed_is_slower_if_it_surely_is(rate, half, answer):
     assert answers(measure(rate=rate, half=half))["speed"] is answer
 
 
-@pytest.mark.parametrize(("rate", "answer"), [(100.0, Answer.HELD), (80.0, Answer.UNDECIDED)])
+@pytest.mark.parametrize(("rate", "answer"), [(100.0, PromiseAnswer.HELD), (80.0, PromiseAnswer.UNDECIDED)])
 def test_a_figure_that_was_promised_with_a_wide_interval_is_held_if_the_training_has_it(rate, answer):
     """The interval of the search no longer counts then."""
     wide = replace(PROMISED, throughput=Figure(100.0, 75.0, 125.0))
     assert answers(measure(rate=rate, half=4.0), wide)["speed"] is answer
 
 
-@pytest.mark.parametrize(("rate", "answer"), [(85.0, Answer.UNDECIDED), (70.0, Answer.BROKEN)])
+@pytest.mark.parametrize(("rate", "answer"), [(85.0, PromiseAnswer.UNDECIDED), (70.0, PromiseAnswer.BROKEN)])
 def test_a_machine_may_move_as_far_as_it_did_in_the_search(rate, answer):
     [speed, *_] = promise.check(replace(PROMISED, moved=0.2), measure(rate=rate), GOAL, "samples")
     assert speed.answer is answer
@@ -75,21 +79,23 @@ def test_a_machine_may_move_as_far_as_it_did_in_the_search(rate, answer):
 
 @pytest.mark.parametrize(
     ("quality", "answer"),
-    [(0.76, Answer.HELD), (0.73, Answer.UNDECIDED), (0.71, Answer.BROKEN)],
+    [(0.76, PromiseAnswer.HELD), (0.73, PromiseAnswer.UNDECIDED), (0.71, PromiseAnswer.BROKEN)],
 )
 def test_a_quality_is_lost_if_equal_runs_do_not_scatter_as_far(quality, answer):
     assert answers(measure(quality=quality))["quality"] is answer
 
 
 def test_without_a_scatter_no_quality_is_lost():
-    assert answers(measure(quality=0.1), replace(PROMISED, scatter=None))["quality"] is Answer.UNDECIDED
+    assert (
+        answers(measure(quality=0.1), replace(PROMISED, scatter=None))["quality"] is PromiseAnswer.UNDECIDED
+    )
 
 
 def test_a_loss_is_held_against_the_most_that_it_may_be():
     promised = replace(PROMISED, quality=-2.0, least=-2.1, scatter=0.01)
     goal = Objective(minimize="val_loss")
-    assert answers(measure(quality=-2.05), promised, goal)["quality"] is Answer.HELD
-    assert answers(measure(quality=-2.2), promised, goal)["quality"] is Answer.BROKEN
+    assert answers(measure(quality=-2.05), promised, goal)["quality"] is PromiseAnswer.HELD
+    assert answers(measure(quality=-2.2), promised, goal)["quality"] is PromiseAnswer.BROKEN
     text = next(
         o.text for o in promise.check(promised, measure(quality=-2.2), goal, "samples") if o.what == "quality"
     )
@@ -111,7 +117,7 @@ def test_a_target_is_promised_for_when_the_slowest_run_was_there(make_trial, spa
 
     for trial in (fast, slow):  # whose own training would have kept it
         [_, quality, *_] = promise.check(found, trial.measurement, SOONER, "samples")
-        assert quality.answer is Answer.HELD
+        assert quality.answer is PromiseAnswer.HELD
 
 
 def test_a_target_that_was_reached_before_it_was_to_be_is_held():
@@ -126,64 +132,66 @@ def test_a_target_that_was_reached_before_it_was_to_be_is_held():
         )
 
     assert judge_quality(0.1, 0.3, 0.3) == (
-        Answer.HELD,
+        PromiseAnswer.HELD,
         "bleu_4 0.2000 reached after 200 samples, 450 promised",
     )
-    assert judge_quality(0.1, 0.1, 0.1) == (Answer.UNDECIDED, "not evaluated after 450 samples yet")
+    assert judge_quality(0.1, 0.1, 0.1) == (PromiseAnswer.UNDECIDED, "not evaluated after 450 samples yet")
     late = "after 500, 0.2000 promised, at least 0.2000 was to be reached"
-    assert judge_quality(0.1, 0.1, 0.1, 0.1, 0.19) == (Answer.UNDECIDED, f"bleu_4 0.1900 {late}")
-    assert judge_quality(0.1, 0.1, 0.1, 0.1, 0.1, 0.3, 0.3) == (Answer.BROKEN, f"bleu_4 0.1000 {late}")
+    assert judge_quality(0.1, 0.1, 0.1, 0.1, 0.19) == (PromiseAnswer.UNDECIDED, f"bleu_4 0.1900 {late}")
+    assert judge_quality(0.1, 0.1, 0.1, 0.1, 0.1, 0.3, 0.3) == (PromiseAnswer.BROKEN, f"bleu_4 0.1000 {late}")
 
 
 def test_what_was_not_come_to_yet_is_not_decided():
     measured = replace(measure(), curve=(Evaluation(500, 5.0, 0.1),))
     found = promise.check(PROMISED, measured, GOAL, "samples")
-    assert promise.overall(found, None) is Answer.UNDECIDED
+    assert promise.overall(found, None) is PromiseAnswer.UNDECIDED
     missing = [(one.what, one.text) for one in found if one.found is None]
     assert missing == [("quality", "not evaluated after 1000 samples yet")]
-    assert answers(Measurement()) == dict.fromkeys(("speed", "quality", "memory"), Answer.UNDECIDED)
+    assert answers(Measurement()) == dict.fromkeys(("speed", "quality", "memory"), PromiseAnswer.UNDECIDED)
 
 
 def test_of_a_training_that_failed_nothing_held():
     found = promise.check(PROMISED, measure(), GOAL, "samples")
-    assert promise.overall(found, Outcome(Status.COMPLETED)) is Answer.HELD
-    assert promise.overall(found, Outcome(Status.FAILED, Failure.DIVERGED)) is Answer.UNDECIDED
+    assert promise.overall(found, Outcome(Status.COMPLETED)) is PromiseAnswer.HELD
+    assert promise.overall(found, Outcome(Status.FAILED, Failure.DIVERGED)) is PromiseAnswer.UNDECIDED
 
 
-@pytest.mark.parametrize(("mib", "answer"), [(104, Answer.HELD), (160, Answer.HELD), (168, Answer.BROKEN)])
+@pytest.mark.parametrize(
+    ("mib", "answer"), [(104, PromiseAnswer.HELD), (160, PromiseAnswer.HELD), (168, PromiseAnswer.BROKEN)]
+)
 def test_memory_may_be_as_much_as_promised(mib, answer):
     assert answers(measure(memory=mib * 2**20))["memory"] is answer
 
 
 def test_memory_is_the_training_process_own():
     """Memory of other processes is not part of the promise."""
-    assert answers(replace(measure(), peak_memory_bytes=400 * 2**20))["memory"] is Answer.HELD
+    assert answers(replace(measure(), peak_memory_bytes=400 * 2**20))["memory"] is PromiseAnswer.HELD
 
 
 def test_speed_and_memory_of_another_device_are_not_compared():
     found = promise.check(PROMISED, replace(measure(rate=50.0), device="gpu"), GOAL, "samples")
     judge_quality = {one.what: (one.answer, one.text.partition("; ")[2]) for one in found}
     assert judge_quality == {
-        "speed": (Answer.UNDECIDED, "promised on cpu, trained on gpu"),
-        "quality": (Answer.HELD, ""),
-        "memory": (Answer.UNDECIDED, "promised on cpu, trained on gpu"),
+        "speed": (PromiseAnswer.UNDECIDED, "promised on cpu, trained on gpu"),
+        "quality": (PromiseAnswer.HELD, ""),
+        "memory": (PromiseAnswer.UNDECIDED, "promised on cpu, trained on gpu"),
     }
-    assert answers(replace(measure(rate=50.0), device="cpu"))["speed"] is Answer.BROKEN
+    assert answers(replace(measure(rate=50.0), device="cpu"))["speed"] is PromiseAnswer.BROKEN
 
 
 def test_what_was_promised_of_other_code_is_said():
     found = promise.check(
         PROMISED, replace(measure(rate=50.0), device="cpu", revision="abd"), GOAL, "samples"
     )
-    assert [one.answer for one in found] == [Answer.BROKEN, Answer.HELD, Answer.HELD]
+    assert [one.answer for one in found] == [PromiseAnswer.BROKEN, PromiseAnswer.HELD, PromiseAnswer.HELD]
     assert all(one.text.endswith("; promised of other code") for one in found)
 
 
 def test_one_broken_promise_breaks_the_whole():
     found = promise.check(PROMISED, measure(rate=50.0), GOAL, "samples")
-    assert promise.overall(found, None) is Answer.BROKEN
-    assert promise.overall(promise.check(PROMISED, measure(), GOAL, "samples"), None) is Answer.HELD
-    assert promise.overall([], None) is Answer.UNDECIDED
+    assert promise.overall(found, None) is PromiseAnswer.BROKEN
+    assert promise.overall(promise.check(PROMISED, measure(), GOAL, "samples"), None) is PromiseAnswer.HELD
+    assert promise.overall([], None) is PromiseAnswer.UNDECIDED
 
 
 def test_without_figures_nothing_was_promised():

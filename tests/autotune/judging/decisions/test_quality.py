@@ -9,7 +9,7 @@ import pytest
 from autotune.core.measurement import Evaluation, Measurement
 from autotune.core.trial import Outcome, Status, Trial
 from autotune.judging.decisions import quality
-from autotune.judging.decisions.quality import Answer, Noise
+from autotune.judging.decisions.quality import Noise, QualityAnswer
 from autotune.judging.measurement.estimates import Figure
 from autotune.space.sections import Objective
 
@@ -28,23 +28,29 @@ def runs(make_trial):
 def test_what_is_as_good_is_kept_and_what_is_much_worse_is_lost(runs):
     reference = runs(*[0.2] * 4)
     kept = quality.compare(runs(*[0.2] * 4), reference, KEEP, SURE)
-    assert kept.answer is Answer.KEPT
+    assert kept.answer is QualityAnswer.KEPT
     assert (kept.quality, kept.reference, kept.share.value) == pytest.approx((0.2, 0.2, 1.0))
     assert KEEP < kept.share.low < 1 < kept.share.high
     lost = quality.compare(runs(*[0.18] * 4), reference, KEEP, SURE)
-    assert lost.answer is Answer.LOST
+    assert lost.answer is QualityAnswer.LOST
     assert lost.share.high < KEEP
     assert kept.runs_needed is lost.runs_needed is None
 
 
 def test_what_may_be_either_is_not_decided_and_says_how_many_runs_would(runs):
     one = quality.compare(runs(0.196), runs(0.2), KEEP, SURE)
-    assert one.answer is Answer.UNDECIDED
+    assert one.answer is QualityAnswer.UNDECIDED
     assert one.share.low < KEEP < one.share.high
     needed = one.runs_needed
-    assert quality.compare(runs(*[0.196] * needed), runs(*[0.2] * needed), KEEP, SURE).answer is Answer.KEPT
+    assert (
+        quality.compare(runs(*[0.196] * needed), runs(*[0.2] * needed), KEEP, SURE).answer
+        is QualityAnswer.KEPT
+    )
     fewer = needed - 1
-    assert quality.compare(runs(*[0.196] * fewer), runs(*[0.2] * fewer), KEEP, SURE).answer is not Answer.KEPT
+    assert (
+        quality.compare(runs(*[0.196] * fewer), runs(*[0.2] * fewer), KEEP, SURE).answer
+        is not QualityAnswer.KEPT
+    )
 
 
 def test_at_the_very_border_no_number_of_runs_would_decide(runs):
@@ -53,7 +59,7 @@ def test_at_the_very_border_no_number_of_runs_would_decide(runs):
 
 def test_without_a_known_noise_nothing_is_decided(runs):
     found = quality.compare(runs(0.1), runs(0.2), KEEP, None)
-    assert (found.answer, found.share.low, found.share.high) == (Answer.UNDECIDED, None, None)
+    assert (found.answer, found.share.low, found.share.high) == (QualityAnswer.UNDECIDED, None, None)
     assert found.runs_needed is None
 
 
@@ -65,9 +71,9 @@ def test_without_a_run_or_with_a_quality_of_0_there_is_nothing_to_compare_with(r
 
 def test_of_a_loss_with_its_sign_turned_a_tenth_more_is_a_tenth_worse(runs):
     worse = quality.compare(runs(*[-2.2] * 4), runs(*[-2.0] * 4), KEEP, SURE)
-    assert (worse.answer, worse.share.value) == (Answer.LOST, pytest.approx(0.9))
+    assert (worse.answer, worse.share.value) == (QualityAnswer.LOST, pytest.approx(0.9))
     better = quality.compare(runs(*[-1.8] * 4), runs(*[-2.0] * 4), KEEP, SURE)
-    assert (better.answer, better.share.value) == (Answer.KEPT, pytest.approx(1.1))
+    assert (better.answer, better.share.value) == (QualityAnswer.KEPT, pytest.approx(1.1))
 
 
 def test_a_run_ends_with_the_mean_of_the_last_quarter_of_its_evaluations(make_trial):
@@ -78,12 +84,12 @@ def test_a_run_ends_with_the_mean_of_the_last_quarter_of_its_evaluations(make_tr
 def test_few_items_that_differ_leave_open_what_runs_alone_would_decide(runs):
     even, odd = (0.1, 0.3) * 4, (0.3, 0.1) * 4
     same = quality.compare(runs(*[0.2] * 4, items=even), runs(*[0.2] * 4, items=even), KEEP, SURE)
-    assert same.answer is Answer.KEPT, "every item is scored the same"
+    assert same.answer is QualityAnswer.KEPT, "every item is scored the same"
     apart = quality.compare(runs(*[0.2] * 4, items=odd), runs(*[0.2] * 4, items=even), KEEP, SURE)
-    assert apart.answer is Answer.UNDECIDED
+    assert apart.answer is QualityAnswer.UNDECIDED
     assert apart.runs_needed is None, "more seeds do not help where the items are too few"
     many = quality.compare(runs(*[0.2] * 4, items=odd * 999), runs(*[0.2] * 4, items=even * 999), KEEP, SURE)
-    assert many.answer is Answer.KEPT
+    assert many.answer is QualityAnswer.KEPT
 
 
 def test_items_count_only_if_both_were_scored_on_the_same_ones(runs):
@@ -147,24 +153,24 @@ def answers(make_trial):
         for _ in range(times):
             ours, theirs = drawn(share), drawn(1.0)
             found[quality.compare(ours, theirs, KEEP, quality.noise([ours, theirs])).answer] += 1
-        return {answer: found[answer] / times for answer in Answer}
+        return {answer: found[answer] / times for answer in QualityAnswer}
 
     return count
 
 
 def test_a_lost_quality_is_hardly_ever_called_kept(answers):
-    assert answers(0.90, 3)[Answer.KEPT] <= 0.01
-    assert answers(KEEP, 3)[Answer.KEPT] <= 0.06, "the level of the test, at its border"
+    assert answers(0.90, 3)[QualityAnswer.KEPT] <= 0.01
+    assert answers(KEEP, 3)[QualityAnswer.KEPT] <= 0.06, "the level of the test, at its border"
 
 
 def test_a_kept_quality_is_hardly_ever_called_lost(answers):
-    assert answers(KEEP, 3)[Answer.LOST] <= 0.06
-    assert answers(1.0, 3)[Answer.LOST] <= 0.01
+    assert answers(KEEP, 3)[QualityAnswer.LOST] <= 0.06
+    assert answers(1.0, 3)[QualityAnswer.LOST] <= 0.01
 
 
 def test_a_better_quality_is_called_kept_and_a_much_worse_one_lost(answers):
-    assert answers(1.05, 4)[Answer.KEPT] >= 0.95
-    assert answers(0.85, 4)[Answer.LOST] >= 0.95
+    assert answers(1.05, 4)[QualityAnswer.KEPT] >= 0.95
+    assert answers(0.85, 4)[QualityAnswer.LOST] >= 0.95
 
 
 @pytest.mark.parametrize("repeats", [3, 4, 5, 6])
@@ -178,7 +184,7 @@ def test_settings_that_lose_all_that_may_be_lost_seldom_pass_however_often_they_
         for seen in range(3, repeats + 1):
             a, b = ended(ours[:seen]), ended(theirs[:seen])
             found = quality.compare(a, b, KEEP, quality.noise([a, b]), level=level)
-            if found.answer is Answer.KEPT:
+            if found.answer is QualityAnswer.KEPT:
                 passed += 1
                 break
     assert 0.02 * times <= passed <= 0.055 * times
@@ -203,10 +209,10 @@ def test_what_is_kept_is_a_share_of_what_the_reference_has_gained(runs):
     """A loss that began at 4 and ends at 2: of the 2 that it gained, 2.08 keeps 96%, and 2.2 keeps 90%."""
     theirs = runs(*[-2.0] * 4)
     kept = quality.compare(runs(*[-2.08] * 4), theirs, KEEP, SURE, start=-4.0)
-    assert (kept.answer, kept.share.value, kept.gain) == (Answer.KEPT, pytest.approx(0.96), 2.0)
+    assert (kept.answer, kept.share.value, kept.gain) == (QualityAnswer.KEPT, pytest.approx(0.96), 2.0)
     lost = quality.compare(runs(*[-2.2] * 4), theirs, KEEP, SURE, start=-4.0)
-    assert (lost.answer, lost.share.value) == (Answer.LOST, pytest.approx(0.9))
-    assert quality.compare(runs(*[-2.08] * 4), theirs, KEEP, SURE, start=-2.1).answer is Answer.LOST
+    assert (lost.answer, lost.share.value) == (QualityAnswer.LOST, pytest.approx(0.9))
+    assert quality.compare(runs(*[-2.08] * 4), theirs, KEEP, SURE, start=-2.1).answer is QualityAnswer.LOST
 
 
 def test_a_share_is_told_as_one_of_what_the_baseline_gains():

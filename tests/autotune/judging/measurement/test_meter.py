@@ -5,9 +5,9 @@ import pytest
 
 from autotune.judging.measurement.estimates import student_t
 from autotune.judging.measurement.meter import (
+    MeasuredStep,
     Meter,
     Stamp,
-    Step,
     counted_steps,
     prefetched_steps,
     steps_to_start,
@@ -83,15 +83,15 @@ def test_samples_that_repeat_or_go_back_are_no_steps():
 
 
 def test_too_few_steps_have_no_interval():
-    assert throughput([Step(1.0, 8)] * 3).half_width_per_s is None
-    assert throughput([Step(1.0, 8)] * 4).half_width_per_s == pytest.approx(0, abs=1e-9)
+    assert throughput([MeasuredStep(1.0, 8)] * 3).half_width_per_s is None
+    assert throughput([MeasuredStep(1.0, 8)] * 4).half_width_per_s == pytest.approx(0, abs=1e-9)
 
 
 def test_the_interval_covers_the_truth_at_its_level():
     rng = random.Random(0)
     covered = 0
     for _ in range(300):
-        figure = throughput([Step(rng.uniform(0.05, 0.15), 8) for _ in range(200)])
+        figure = throughput([MeasuredStep(rng.uniform(0.05, 0.15), 8) for _ in range(200)])
         covered += abs(figure.samples_per_s - 80) <= figure.half_width_per_s
     assert 0.90 < covered / 300 < 0.99
 
@@ -104,7 +104,7 @@ def test_the_interval_widens_when_steps_are_correlated():
         level, steps = 0.0, []
         for _ in range(400):
             level = 0.9 * level + rng.gauss(0, 0.01)
-            steps.append(Step(max(0.01, 0.1 + level), 8))
+            steps.append(MeasuredStep(max(0.01, 0.1 + level), 8))
         figure = throughput(steps)
         covered += abs(figure.samples_per_s - 80) <= figure.half_width_per_s
     assert covered / 200 > 0.7
@@ -166,19 +166,23 @@ def stamps(*seconds, evaluations=()):
 
 def test_only_whole_steps_within_the_time_are_counted():
     yielded = stamps(0.0, 1.0, 2.5, 3.5, 4.5, 6.0)
-    assert counted_steps(yielded, 0.5, 5.0, ready=0) == [Step(1.5, 8), Step(1.0, 8), Step(1.0, 8)]
+    assert counted_steps(yielded, 0.5, 5.0, ready=0) == [
+        MeasuredStep(1.5, 8),
+        MeasuredStep(1.0, 8),
+        MeasuredStep(1.0, 8),
+    ]
     assert counted_steps(yielded, 1.1, 2.6, ready=0) == [], "the first record only says when a step begins"
     assert counted_steps([], 0.0, 9.0, ready=0) == []
 
 
 def test_no_step_is_next_to_an_evaluation():
     yielded = stamps(0.0, 1.0, 5.0, 9.0, 10.0, evaluations=(5.0,))
-    assert counted_steps(yielded, 0.0, 10.0, ready=0) == [Step(1.0, 8), Step(1.0, 8)]
+    assert counted_steps(yielded, 0.0, 10.0, ready=0) == [MeasuredStep(1.0, 8), MeasuredStep(1.0, 8)]
 
 
 def test_what_was_ready_is_not_counted_but_never_more_than_half():
     yielded = stamps(0.0, 0.25, 0.5, 1.5, 2.5, 3.5)
-    assert counted_steps(yielded, 0.0, 9.0, ready=2) == [Step(1.0, 8)] * 3
+    assert counted_steps(yielded, 0.0, 9.0, ready=2) == [MeasuredStep(1.0, 8)] * 3
     assert len(counted_steps(yielded, 0.0, 9.0, ready=99)) == 3
     assert len(counted_steps(stamps(0.0, 1.0), 0.0, 9.0, ready=99)) == 1
 
@@ -234,7 +238,7 @@ def test_a_training_of_days_has_the_figures_of_all_its_steps_and_keeps_some_thou
     rng, meter = random.Random(0), Meter(prefetched=0)
     seconds = [0.1 * rng.uniform(0.99, 1.01) * (1.1 if 30_000 < n < 60_000 else 1.0) for n in range(100_000)]
     feed(meter, [0.1, *[0.1] * 6, *seconds])
-    found, expected = meter.throughput(), throughput([Step(s, 8) for s in [*[0.1] * 3, *seconds]])
+    found, expected = meter.throughput(), throughput([MeasuredStep(s, 8) for s in [*[0.1] * 3, *seconds]])
     assert found.steps == expected.steps
     assert found.samples_per_s == pytest.approx(expected.samples_per_s)
     assert found.half_width_per_s == pytest.approx(expected.half_width_per_s, rel=0.02)

@@ -14,8 +14,8 @@ from autotune.judging.measurement.estimates import Figure
 from autotune.storage import identity
 from autotune.storage.trial_dir import TrainingDir
 from autotune.training import events, plan
-from autotune.training.events import Event, Kind
-from autotune.training.plan import Plan
+from autotune.training.events import Kind, TrainingEvent
+from autotune.training.plan import TrainingPlan
 from autotune.trials.progress import Progress
 
 BEGUN, AGAIN = 1_800_000_000.0, 1_800_090_000.0  # a day later
@@ -34,7 +34,7 @@ PROMISE = Promise(
     memory_bytes=4 * 2**30,
     origin=("some GPU", "abc"),
 )
-PLAN = Plan(
+PLAN = TrainingPlan(
     "r2gen",
     SETTINGS,
     {**SETTINGS, "data": "data/iu"},
@@ -105,8 +105,8 @@ def write(root: Path, *, ended: bool = True) -> TrainingDir:
     place = TrainingDir(root)
     plan.write(place, PLAN)
     told = [
-        Event(BEGUN, 0, Kind.BEGUN, "training over 2000 samples"),
-        Event(BEGUN + 90, 1000, Kind.RETRIED, SAID),
+        TrainingEvent(BEGUN, 0, Kind.BEGUN, "training over 2000 samples"),
+        TrainingEvent(BEGUN + 90, 1000, Kind.RETRIED, SAID),
     ]
     records = steps(BEGUN, 500.0, 0, 1000)
     seen = telemetry(BEGUN, range(0, 1000, 160))
@@ -114,8 +114,8 @@ def write(root: Path, *, ended: bool = True) -> TrainingDir:
         records += steps(AGAIN, 20.0, 800, 2000)
         seen += telemetry(AGAIN, range(800, 2000, 160))
         told += [
-            Event(AGAIN, 800, Kind.CONTINUED, "training"),
-            Event(AGAIN + 100, 2000, Kind.ENDED, "completed"),
+            TrainingEvent(AGAIN, 800, Kind.CONTINUED, "training"),
+            TrainingEvent(AGAIN + 100, 2000, Kind.ENDED, "completed"),
         ]
         identity.write_verdict(place, Outcome(Status.COMPLETED), measured(records))
     place.records_file.write_text("".join(json.dumps(record) + "\n" for record in records) + '{"samples": 2')

@@ -10,12 +10,12 @@ from autotune.judging.measurement.trends import Full
 from autotune.reports.curves import CurvePoint
 from autotune.reports.training import read, series, wording
 from autotune.reports.training.model import Growth
-from autotune.reports.training.series import Attempt
+from autotune.reports.training.series import TrainingAttempt
 
 from . import handmade
 
 MIB = 2**20
-ATTEMPTS = [Attempt(1000.0, 0.0, 500.0), Attempt(5000.0, 500.0, 2500.0)]
+ATTEMPTS = [TrainingAttempt(1000.0, 0.0, 500.0), TrainingAttempt(5000.0, 500.0, 2500.0)]
 
 
 def seen(**held):
@@ -48,7 +48,7 @@ def test_memory_without_significant_growth_is_never_full():
 
 def test_a_process_with_few_points_has_no_growth():
     shown = seen(host_rss_bytes=lambda samples: samples * MIB)
-    assert not list(series.growth(shown, [*ATTEMPTS, Attempt(9000.0, 2400.0, 2600.0)]))
+    assert not list(series.growth(shown, [*ATTEMPTS, TrainingAttempt(9000.0, 2400.0, 2600.0)]))
     assert not list(series.growth({}, []))
 
 

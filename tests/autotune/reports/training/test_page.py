@@ -7,7 +7,7 @@ import pytest
 
 from autotune.core.metric import Metric
 from autotune.display import words
-from autotune.judging.accounts.promise import Answer
+from autotune.judging.accounts.promise import PromiseAnswer
 from autotune.reports import markdown, page
 from autotune.reports.curves import CurvePoint, Happened
 from autotune.reports.training import plots, read, wording
@@ -68,10 +68,10 @@ def test_every_plot_has_its_figures_in_words_and_in_a_table(whole):
     ("answer", "said"),
     [
         (
-            Answer.BROKEN,
+            PromiseAnswer.BROKEN,
             "✗ Not as promised The training is not as good as what session iu measured for trial 11.",
         ),
-        (Answer.UNDECIDED, "≈ Not decided yet The training is not clearly as good as what session iu"),
+        (PromiseAnswer.UNDECIDED, "≈ Not decided yet The training is not clearly as good as what session iu"),
     ],
 )
 def test_the_verdict_is_distinguishable_without_colour(found, answer, said):
@@ -100,8 +100,8 @@ def test_a_terminal_gets_a_line_for_every_figure_and_possible_reasons(found):
 
 
 def test_figures_that_are_not_measured_yet_are_dashes(found):
-    missing = tuple(replace(one, answer=Answer.UNDECIDED, found=None) for one in found.promised.kept)
-    told = replace(found, promised=replace(found.promised, answer=Answer.UNDECIDED, kept=missing))
+    missing = tuple(replace(one, answer=PromiseAnswer.UNDECIDED, found=None) for one in found.promised.kept)
+    told = replace(found, promised=replace(found.promised, answer=PromiseAnswer.UNDECIDED, kept=missing))
     assert {row[2] for row in wording.promised(told).rows} == {words.NOTHING}
     assert "There is nothing yet to compare with" in wording.sentence(told)
 

@@ -9,14 +9,14 @@ from autotune.core.errors import InputError
 from autotune.core.measurement import Measurement
 from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.judging.accounts.promise import Answer
+from autotune.judging.accounts.promise import PromiseAnswer
 from autotune.judging.measurement.estimates import Figure
 from autotune.reports import as_json, markdown, page
 from autotune.reports.training import plots, read, wording
 from autotune.storage import identity, lock
 from autotune.storage.records import read_records
 from autotune.training import events, plan
-from autotune.training.events import Event, Kind
+from autotune.training.events import Kind, TrainingEvent
 from autotune.trials.thinning import Thinner
 
 from . import handmade
@@ -35,9 +35,9 @@ def killed(tmp_path):
 def test_a_training_that_has_ended(ended):
     found = read.read(ended.root)
     assert (found.state, found.outcome.status) == ("ended", Status.COMPLETED)
-    assert found.promised.answer is Answer.HELD
+    assert found.promised.answer is PromiseAnswer.HELD
     assert {one.what: one.answer for one in found.promised.kept} == dict.fromkeys(
-        ("speed", "quality", "memory"), Answer.HELD
+        ("speed", "quality", "memory"), PromiseAnswer.HELD
     )
     assert (found.attempts, found.measured.samples, found.planned) == (2, 2000, 2000)
     assert 190 <= found.repeated <= 200
@@ -50,7 +50,7 @@ def test_a_training_that_has_ended(ended):
 def test_a_killed_training_is_compared_with_its_promise(killed):
     found = read.read(killed.root)
     assert (found.state, found.outcome) == ("interrupted", None)
-    assert found.promised.answer is Answer.HELD
+    assert found.promised.answer is PromiseAnswer.HELD
     assert found.measured.samples == 1000
 
 
@@ -61,7 +61,7 @@ def test_memory_is_compared_with_its_promise_without_subprocesses(killed):
     killed.records_file.write_text(lines)
     found = read.read(killed.root)
     assert found.measured.peak_memory_bytes == 5 * 2**30
-    assert found.promised.answer is Answer.HELD
+    assert found.promised.answer is PromiseAnswer.HELD
 
 
 def test_a_speed_promised_with_evaluations_is_compared_with_them(killed):
@@ -74,7 +74,7 @@ def test_a_speed_promised_with_evaluations_is_compared_with_them(killed):
     )
     plan.write(killed, wall)
     found = read.read(killed.root)
-    assert {one.what: one.answer for one in found.promised.kept}["speed"] is Answer.HELD
+    assert {one.what: one.answer for one in found.promised.kept}["speed"] is PromiseAnswer.HELD
     assert found.measured.throughput.samples_per_s == pytest.approx(handmade.EVERY / 16.5)
     assert dict(wording.figures(found))["samples/s, evaluations included"].startswith("12.1")
     assert "promised" not in plots.speed(found)[0].label  # it excludes evaluations
@@ -124,7 +124,7 @@ def test_growth_of_memory_is_shown(killed):
 def test_a_training_resumed_on_another_device_is_not_compared_with_the_old_speed(killed):
     plan.write(killed, replace(plan.read(killed), device="another GPU"))
     found = {one.what: one for one in read.read(killed.root).promised.kept}
-    assert found["speed"].answer is Answer.UNDECIDED
+    assert found["speed"].answer is PromiseAnswer.UNDECIDED
     assert found["speed"].text.endswith("promised on some GPU, trained on another GPU")
 
 
@@ -160,8 +160,8 @@ def test_a_training_that_failed_has_kept_no_promise(ended):
     outcome, measured = identity.read_verdict(ended)
     identity.write_verdict(ended, Outcome(Status.FAILED, Failure.DIVERGED, "the loss is nan"), measured)
     found = read.read(ended.root)
-    assert {one.answer for one in found.promised.kept} == {Answer.HELD}
-    assert (outcome.status, found.promised.answer) == (Status.COMPLETED, Answer.UNDECIDED)
+    assert {one.answer for one in found.promised.kept} == {PromiseAnswer.HELD}
+    assert (outcome.status, found.promised.answer) == (Status.COMPLETED, PromiseAnswer.UNDECIDED)
 
 
 def test_a_training_killed_after_its_completion_has_ended(ended):
@@ -176,7 +176,7 @@ def test_a_resumed_attempts_verdict_is_not_the_trainings(ended):
     then = Outcome(Status.FAILED, Failure.ERROR, "CUDA error")
     identity.write_verdict(ended, then, read.read(ended.root).measured)
     assert read.read(ended.root).outcome == then
-    events.write(ended.events_file, Event(handmade.AGAIN + 200, 2000, Kind.CONTINUED, "training"))
+    events.write(ended.events_file, TrainingEvent(handmade.AGAIN + 200, 2000, Kind.CONTINUED, "training"))
     assert read.read(ended.root).outcome is None
 
 
@@ -193,7 +193,7 @@ def test_a_training_without_records_says_so(killed):
     found = read.read(killed.root)
     assert (found.seconds, found.attempts, found.begun, found.curves.speed) == (0.0, 0, None, ())
     assert [one.found for one in found.promised.kept] == [None] * 3
-    assert found.promised.answer is Answer.UNDECIDED
+    assert found.promised.answer is PromiseAnswer.UNDECIDED
     assert "There is nothing yet to compare with what session iu measured" in markdown.render(found)
     assert "No speed is known yet" in page.render(found)
 

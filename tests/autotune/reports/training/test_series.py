@@ -4,7 +4,7 @@ import pytest
 
 from autotune.reports.curves import CurvePoint
 from autotune.reports.training import series
-from autotune.reports.training.series import Attempt, Track
+from autotune.reports.training.series import Track, TrainingAttempt
 
 
 def track(*records):
@@ -33,7 +33,7 @@ SECOND = [{"attempt": 9000.0, "clock_s": 5.0}, step(32, 8.0), step(40, 9.0), ste
 def test_no_time_passes_between_two_attempts():
     timeline = track(*FIRST, *SECOND).timeline
     assert timeline.seconds == 12.0 + 5.0
-    assert timeline.attempts == [Attempt(1000.0, 0.0, 12.0), Attempt(9000.0, 12.0, 17.0)]
+    assert timeline.attempts == [TrainingAttempt(1000.0, 0.0, 12.0), TrainingAttempt(9000.0, 12.0, 17.0)]
 
 
 @pytest.mark.parametrize(

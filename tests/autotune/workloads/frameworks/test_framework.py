@@ -2,7 +2,7 @@
 
 import pytest
 
-from autotune.core.settings import Memory, Result
+from autotune.core.settings import MemoryEffect, Result
 from autotune.space import configurations, spaces
 from autotune.workloads.frameworks.lightning import LIGHTNING
 
@@ -77,5 +77,5 @@ def test_where_no_batch_is_known_the_script_validates_when_it_does():
 def test_lightning_settings_outside_of_steps_do_not_affect_memory():
     known = {one.name: one for one in LIGHTNING.known}
     for name in ("trainer.log_every_n_steps", "trainer.detect_anomaly", "trainer.val_check_interval"):
-        assert (known[name].moves_memory, known[name].moves_result) == (Memory.NOT, Result.EQUAL)
+        assert (known[name].moves_memory, known[name].moves_result) == (MemoryEffect.NOT, Result.EQUAL)
     assert not known["trainer.gradient_clip_val"].moves_speed

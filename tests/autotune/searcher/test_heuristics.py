@@ -3,7 +3,7 @@ import random
 import pytest
 
 from autotune.judging.decisions.history import History
-from autotune.search import heuristics
+from autotune.searcher import heuristics
 from autotune.space import configurations
 from autotune.space.knobs import KeptBatch
 

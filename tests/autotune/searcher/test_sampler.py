@@ -9,8 +9,8 @@ import pytest
 from autotune.core.rejected_suggestion import RejectedFor
 from autotune.core.settings import settings_key
 from autotune.judging.decisions.history import History
-from autotune.search import sampler
-from autotune.search.sampler import Feedback, Refusal, Sampler
+from autotune.searcher import sampler
+from autotune.searcher.sampler import Feedback, Refusal, Sampler
 from autotune.space import configurations, distributions, spaces
 from autotune.space.knobs import Distribution
 from autotune.space.sections import Objective

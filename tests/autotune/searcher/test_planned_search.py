@@ -7,13 +7,13 @@ import pytest
 
 from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.trial import Outcome, Status
-from autotune.search.ports import SearchOptions, Silent
-from autotune.search.search import Search
+from autotune.searcher.ports import SearchOptions, Silent
+from autotune.searcher.search import Search
 from autotune.space import spaces
 from autotune.storage import studies
-from autotune.storage.study_file import Plan
+from autotune.storage.study_file import SearchPlan
 from autotune.trials.progress import Phase
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 SPACE = """
 workload: some.module:fit
@@ -53,7 +53,7 @@ def space():
 def begin(space):
     def make(trials):
         study = optuna.create_study(directions=["maximize", "maximize"])
-        studies.set_plan(study, Plan(trials, None))
+        studies.set_plan(study, SearchPlan(trials, None))
         budget = space.budget.model_copy(update={"trials": trials})
         return Search(space.model_copy(update={"budget": budget}), study, Silent(), SearchOptions())
 
@@ -62,7 +62,9 @@ def begin(space):
 
 def end(search, trial):
     search.progress(
-        Report(trial.number, Phase.TRAINING, 9.0, trained(trial.config), outcome=Outcome(Status.COMPLETED))
+        TrialReport(
+            trial.number, Phase.TRAINING, 9.0, trained(trial.config), outcome=Outcome(Status.COMPLETED)
+        )
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Failure, Outcome, Repeat, Shortage, Status, Trial
-from autotune.search.running import MOST, Losses, RunningTrials
+from autotune.searcher.running import MOST, Losses, RunningTrials
 
 COMPLETED = Outcome(Status.COMPLETED)
 

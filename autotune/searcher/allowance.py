@@ -7,7 +7,7 @@ from dataclasses import replace
 from autotune.core import units
 from autotune.judging.decisions import confirm, pilot
 from autotune.judging.decisions.history import History
-from autotune.storage.study_file import Plan
+from autotune.storage.study_file import SearchPlan
 
 _A_DOZEN = 12
 _SEEDS = 3  # of the winner and the baseline: usually enough to decide, though the budget may allow more
@@ -18,7 +18,7 @@ _MOST_FOR_CONFIRMING = 0.5  # of a time limit
 class Allowance:
     """Tracks how much of a `plan` is spent; `clock` is in seconds and starts now."""
 
-    def __init__(self, plan: Plan, clock: Callable[[], float]) -> None:
+    def __init__(self, plan: SearchPlan, clock: Callable[[], float]) -> None:
         self._plan, self._clock, self._begun_s = plan, clock, clock()
         self._limit_s = math.inf if plan.time_s is None else plan.time_s
 
@@ -30,7 +30,7 @@ class Allowance:
     def is_time_up(self) -> bool:
         return self.spent_s > self._limit_s
 
-    def plan(self) -> Plan:
+    def plan(self) -> SearchPlan:
         """Returns the plan with the time spent so far."""
         return replace(self._plan, spent_s=self.spent_s)
 
@@ -56,7 +56,7 @@ class Allowance:
         return 1.0 if not enough or enough <= left_s else max(_SHORTEST, left_s / enough)
 
 
-def forecast(asked: History, plan: Plan, slots: int) -> str | None:
+def forecast(asked: History, plan: SearchPlan, slots: int) -> str | None:
     """Returns a warning that the time limit is short, which recommends another one.
 
     None before the baseline has completed, and if time is enough for a dozen trials, or for all. `slots`

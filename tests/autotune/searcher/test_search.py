@@ -12,17 +12,17 @@ from autotune.core.settings import COMMON, settings_key
 from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
 from autotune.judging.decisions import ablation, confirm
 from autotune.memory.feasibility import MemoryModel
-from autotune.search.ports import Environment, SearchOptions
-from autotune.search.search import Search
+from autotune.searcher.ports import Environment, SearchOptions
+from autotune.searcher.search import Search
 from autotune.space import configurations, spaces
 from autotune.space.machine import Machine, fit_to
 from autotune.space.sections import Budget
 from autotune.storage import studies, study_file
 from autotune.storage.identity import write_identity, write_verdict
-from autotune.storage.store import Options, Session
-from autotune.storage.study_file import Plan
+from autotune.storage.store import Options, StoredSession
+from autotune.storage.study_file import SearchPlan
 from autotune.trials.progress import Phase
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 from tests.autotune.conftest import slices_of
 
 COMPLETED = Outcome(Status.COMPLETED)
@@ -60,7 +60,7 @@ class Clock:
 @pytest.fixture
 def session(tmp_path, space):
     fitted, _ = fit_to(space, Machine(cpus=8, compute_capability=(9, 0), has_torchao=True))
-    return Session.create(tmp_path / "s", fitted, Options(), {})
+    return StoredSession.create(tmp_path / "s", fitted, Options(), {})
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def begin(session, clock):
     def open_search(trials=5, time_s=None, repeats=0, study=None, until_learnt=False, **rest):
         study = study or studies.open_study(session.study_file, session.space())
         if studies.read(study).plan is None:
-            studies.set_plan(study, Plan(trials, time_s))
+            studies.set_plan(study, SearchPlan(trials, time_s))
         heard, space = Heard(), session.space()
         chosen = space.model_copy(
             update={"budget": Budget(trials=trials, repeats=repeats, until_learnt=until_learnt)}
@@ -93,7 +93,7 @@ def figures(speed=10.0, quality=0.2):
 
 
 def report(number, outcome=COMPLETED, **shown):
-    return Report(number, Phase.TRAINING, 9.0, figures(**shown), outcome=outcome)
+    return TrialReport(number, Phase.TRAINING, 9.0, figures(**shown), outcome=outcome)
 
 
 def race_report(search, trial, speed_of):
@@ -102,7 +102,7 @@ def race_report(search, trial, speed_of):
     baseline, *others = (speed_of(trials[number]) for number in trial.race)
     factors = {n: speed / baseline for n, speed in zip(trial.race[1:], others, strict=True)}
     shown = Measurement(slices=slices_of(factors, apart=0.01))
-    return Report(trial.number, Phase.RACING, 9.0, shown, outcome=COMPLETED)
+    return TrialReport(trial.number, Phase.RACING, 9.0, shown, outcome=COMPLETED)
 
 
 def by_batch(trial):
@@ -378,7 +378,7 @@ def test_a_step_is_begun_only_if_there_is_time_for_a_whole_trial(explained, cloc
 
 def test_what_is_still_to_be_tried_or_confirmed_comes_before_the_way(explained):
     study = in_memory()
-    studies.set_plan(study, Plan(3, None))
+    studies.set_plan(study, SearchPlan(3, None))
     search = explained(study)
     assert search.next().kind == "searched"
 
@@ -570,7 +570,7 @@ def test_a_trial_that_comes_further_every_time_is_not_given_up(begin):
     search, _ = begin()
     trial = search.next()
     for evaluated in range(100, 1000, 100):
-        search.progress(Report(0, Phase.TRAINING, 9.0, Measurement(quality_samples=evaluated)))
+        search.progress(TrialReport(0, Phase.TRAINING, 9.0, Measurement(quality_samples=evaluated)))
         search.lose(0, "gone")
         assert search.next() == trial
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from autotune.judging.decisions.history import History
-from autotune.search import allowance as allowances
-from autotune.search.allowance import Allowance
-from autotune.storage.study_file import Plan
+from autotune.searcher import allowance as allowances
+from autotune.searcher.allowance import Allowance
+from autotune.storage.study_file import SearchPlan
 
 
 class Clock:
@@ -23,9 +23,9 @@ def clock():
 
 
 def test_time_goes_on_from_what_earlier_runs_have_spent(clock):
-    allowance = Allowance(Plan(5, 60.0, spent_s=10.0), clock)
+    allowance = Allowance(SearchPlan(5, 60.0, spent_s=10.0), clock)
     clock.now += 20
-    assert (allowance.spent_s, allowance.plan()) == (30.0, Plan(5, 60.0, spent_s=30.0))
+    assert (allowance.spent_s, allowance.plan()) == (30.0, SearchPlan(5, 60.0, spent_s=30.0))
     assert (allowance.has_time_for(30.0), allowance.has_time_for(30.1)) == (True, False)
     clock.now += 30
     assert not allowance.is_time_up, "it has all of its time"
@@ -34,7 +34,7 @@ def test_time_goes_on_from_what_earlier_runs_have_spent(clock):
 
 
 def test_without_a_limit_there_is_always_time(clock):
-    allowance = Allowance(Plan(5, None), clock)
+    allowance = Allowance(SearchPlan(5, None), clock)
     clock.now += 1e9
     assert not allowance.is_time_up
     assert allowance.has_time_for(1e9)
@@ -42,7 +42,7 @@ def test_without_a_limit_there_is_always_time(clock):
 
 
 def test_time_to_confirm_is_kept_but_no_more_than_half_of_all(clock):
-    allowance = Allowance(Plan(5, 100.0), clock)
+    allowance = Allowance(SearchPlan(5, 100.0), clock)
     clock.now += 45
     assert allowance.has_time_to_search(55.0)
     assert allowance.has_time_to_search(90.0), "what was not searched for need not be confirmed"
@@ -51,7 +51,7 @@ def test_time_to_confirm_is_kept_but_no_more_than_half_of_all(clock):
 
 
 def test_trials_that_are_left_are_never_fewer_than_none(clock):
-    allowance = Allowance(Plan(5, None), clock)
+    allowance = Allowance(SearchPlan(5, None), clock)
     assert [allowance.trials_left(searched) for searched in (0, 4, 5, 6)] == [5, 1, 0, 0]
 
 
@@ -63,14 +63,14 @@ def known(make_trial, space):
 
 @pytest.mark.parametrize(("time_s", "share"), [(9000.0, 1.0), (800.0, 0.75), (300.0, 0.28)])
 def test_trainings_are_tried_shorter_if_time_allows_no_dozen(known, clock, time_s, share):
-    assert Allowance(Plan(40, time_s), clock).share(known) == pytest.approx(share, abs=0.01)
+    assert Allowance(SearchPlan(40, time_s), clock).share(known) == pytest.approx(share, abs=0.01)
 
 
 def test_after_a_dozen_none_is_shortened_however_little_time_is_left(known, clock):
     (baseline,) = known.trials
     for count in (12, 20):
         trials = [replace(baseline, number=number) for number in range(count)]
-        assert Allowance(Plan(40, 300.0), clock).share(History(trials, known.space)) == 1.0
+        assert Allowance(SearchPlan(40, 300.0), clock).share(History(trials, known.space)) == 1.0
 
 
 def unrepeated(known):
@@ -79,13 +79,13 @@ def unrepeated(known):
 
 
 def test_a_limit_that_is_short_is_told_with_one_that_is_not(known):
-    assert allowances.forecast(known, Plan(40, 1500.0, spent_s=100.0), 1) == (
+    assert allowances.forecast(known, SearchPlan(40, 1500.0, spent_s=100.0), 1) == (
         "A trial takes 1m 37s: 25m is enough for about 7 trials and confirming a winner; 40m recommended."
     )
 
 
 def test_what_is_too_short_for_anything_says_so(known):
-    assert allowances.forecast(known, Plan(40, 600.0, spent_s=100.0), 1) == (
+    assert allowances.forecast(known, SearchPlan(40, 600.0, spent_s=100.0), 1) == (
         "A trial takes 1m 37s: 10m is probably too short for a second trial and confirming a winner; "
         "40m recommended."
     )
@@ -94,27 +94,32 @@ def test_what_is_too_short_for_anything_says_so(known):
 def test_of_many_seeds_those_are_counted_that_usually_decide(known):
     budget = known.space.budget.model_copy(update={"repeats": 6})
     more = History(known.trials, known.space.model_copy(update={"budget": budget}))
-    plan = Plan(40, 1500.0, spent_s=100.0)
+    plan = SearchPlan(40, 1500.0, spent_s=100.0)
     assert allowances.forecast(more, plan, 1) == allowances.forecast(known, plan, 1)
 
 
 def test_without_a_confirmation_none_is_counted(known):
-    assert allowances.forecast(unrepeated(known), Plan(40, 600.0, spent_s=100.0), 1) == (
+    assert allowances.forecast(unrepeated(known), SearchPlan(40, 600.0, spent_s=100.0), 1) == (
         "A trial takes 1m 37s: 10m is enough for about 6 trials; 20m recommended."
     )
 
 
 def test_trials_side_by_side_take_less(known):
-    plan = Plan(40, 600.0, spent_s=100.0)
+    plan = SearchPlan(40, 600.0, spent_s=100.0)
     assert "about 6 trials; 20m" in allowances.forecast(unrepeated(known), plan, 1)
     assert allowances.forecast(unrepeated(known), plan, 4) is None
-    plan = Plan(40, 300.0, spent_s=100.0)
+    plan = SearchPlan(40, 300.0, spent_s=100.0)
     assert "about 9 trials; 10m" in allowances.forecast(unrepeated(known), plan, 4)
 
 
 @pytest.mark.parametrize(
     "plan",
-    [Plan(40, None), Plan(40, 2000.0, spent_s=100.0), Plan(4, 1200.0, spent_s=100.0), Plan(1, 60.0)],
+    [
+        SearchPlan(40, None),
+        SearchPlan(40, 2000.0, spent_s=100.0),
+        SearchPlan(4, 1200.0, spent_s=100.0),
+        SearchPlan(1, 60.0),
+    ],
     ids=["no limit", "enough for a dozen", "enough for all", "nothing but the baseline"],
 )
 def test_a_limit_that_is_enough_is_not_mentioned(known, plan):
@@ -123,4 +128,4 @@ def test_a_limit_that_is_enough_is_not_mentioned(known, plan):
 
 def test_nothing_is_said_before_the_baseline_has_completed(make_trial, space):
     for trials in ([], [make_trial(0, failure="oom")], [replace(make_trial(0), outcome=None)]):
-        assert allowances.forecast(History(trials, space), Plan(40, 60.0), 1) is None
+        assert allowances.forecast(History(trials, space), SearchPlan(40, 60.0), 1) is None

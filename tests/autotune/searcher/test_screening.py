@@ -5,9 +5,9 @@ import pytest
 from autotune.core.rejected_suggestion import RejectedFor
 from autotune.judging.decisions import stopping
 from autotune.judging.decisions.history import History
-from autotune.search import heuristics
-from autotune.search.sampler import Refusal
-from autotune.search.screening import Screening
+from autotune.searcher import heuristics
+from autotune.searcher.sampler import Refusal
+from autotune.searcher.screening import Screening
 from autotune.space.knobs import KeptBatch
 
 GIB = 2**30

@@ -9,8 +9,8 @@ from autotune.judging.decisions import planning, stopping
 from autotune.judging.decisions.history import History
 from autotune.judging.decisions.stopping import Threshold
 from autotune.memory.feasibility import MemoryModel
-from autotune.search import sampler
-from autotune.search.sampler import Feedback, Refusal
+from autotune.searcher import sampler
+from autotune.searcher.sampler import Feedback, Refusal
 from autotune.space import configurations
 
 

@@ -12,18 +12,18 @@ from autotune.judging.accounts import schedules
 from autotune.judging.decisions import ablation, confirm, pilot, replanning, stopping
 from autotune.judging.decisions.confirm import Proposal
 from autotune.judging.decisions.history import History
-from autotune.search import sampler as samplers
-from autotune.search.allowance import Allowance
-from autotune.search.heuristics import Heuristics
-from autotune.search.ports import Environment, Listener, SearchOptions, Verdict
-from autotune.search.running import Losses, RunningTrials
-from autotune.search.screening import Screening
+from autotune.searcher import sampler as samplers
+from autotune.searcher.allowance import Allowance
+from autotune.searcher.heuristics import Heuristics
+from autotune.searcher.ports import Environment, Listener, SearchOptions, Verdict
+from autotune.searcher.running import Losses, RunningTrials
+from autotune.searcher.screening import Screening
 from autotune.space import configurations
 from autotune.space.space import Space
 from autotune.storage import studies
-from autotune.storage.study_file import Plan
+from autotune.storage.study_file import SearchPlan
 from autotune.trials import failures
-from autotune.trials.reported import Report
+from autotune.trials.reported import TrialReport
 
 TIME_UP = "the time is up"
 
@@ -49,9 +49,9 @@ class Search:
         self.stopping: str | None = None
         self.fault: str | None = None
         self.is_exhausted = self.is_interrupted = False
-        plan = studies.read(study).plan or Plan(space.budget.trials, space.budget.time)
+        plan = studies.read(study).plan or SearchPlan(space.budget.trials, space.budget.time)
         self._allowance = Allowance(plan, environment.clock)
-        self._losses, self._reports, self._said = Losses(), dict[int, Report](), set[str]()
+        self._losses, self._reports, self._said = Losses(), dict[int, TrialReport](), set[str]()
         # After a resume the same seed would repeat the suggestions.
         self._seed = options.seed + len(study.get_trials(deepcopy=False))
         self._waiting = deque(self._recover())
@@ -91,7 +91,7 @@ class Search:
         return History(self.history.trials, self._asked)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> SearchPlan:
         """The time and trials that the search may spend, and the time spent so far."""
         return self._allowance.plan()
 
@@ -228,7 +228,7 @@ class Search:
             self._sampler.started(trial)
         return trial
 
-    def progress(self, report: Report) -> None:
+    def progress(self, report: TrialReport) -> None:
         """Takes in a running trial's latest figures, and its end if the report has an outcome."""
         trial, outcome = self._running.get(report.number), report.outcome
         if trial is None:
