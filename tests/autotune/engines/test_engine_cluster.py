@@ -40,6 +40,6 @@ def test_it_prints_nothing_about_dead_workers_and_has_no_unnecessary_process():
 
 def test_every_trial_sees_its_own_gpu_whatever_the_configuration_of_ray(monkeypatch):
     monkeypatch.setattr(os, "environ", {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"})
-    engine_cluster._be_quiet()
+    engine_cluster._silence()
     NvidiaGPUAcceleratorManager.set_current_process_visible_accelerator_ids(["1"])
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"

@@ -1,4 +1,4 @@
-"""What a session's figures come from, and what of that must be the same to compare with it or learn of it."""
+"""The provenance of a session's figures, and the facts that a comparison or a warm start needs unchanged."""
 
 from copy import deepcopy
 

@@ -1,4 +1,4 @@
-"""What a trial's directory keeps of its records."""
+"""A trial's records in its directory."""
 
 import tracemalloc
 

@@ -1,4 +1,4 @@
-"""What lies where in the directory of a session: sessions that are there already have it so."""
+"""The file names in a session's directory, on which existing sessions depend."""
 
 from autotune.storage.session_dir import SessionDir
 from autotune.storage.store import StoredSession

@@ -1,4 +1,4 @@
-"""The study read without Optuna: the same as Optuna reads, whatever state it is in."""
+"""Reading the study without Optuna gives what Optuna reads, in every state of the file."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What lies where in the directory of a trial: sessions that are there already have it so."""
+"""The file names in a trial's directory, on which existing sessions depend."""
 
 from autotune.storage.trial_dir import ModelDir, TrialDir
 

@@ -164,7 +164,7 @@ def test_it_completes_at_the_samples_asked_for_with_every_figure(order, server, 
 
 
 def test_a_loss_over_tokens_is_counted_once_and_reads_back_the_same(order, server, tmp_path):
-    """Records have the workload's own sign, and tokens where other workloads have samples."""
+    """Records have the workload's own sign, and tokens instead of samples."""
     loss = Metric("val_loss", minimize=True, unit="tokens")
     counted = order(score=2.0, workload="test_attempt:losing", samples=20_000, metric=loss)
     figures = finish(Attempt(counted, server)).measurement
@@ -370,7 +370,7 @@ def saving(config, workdir):
 
 @pytest.mark.parametrize("samples", [80, 10**6])
 def test_a_whole_training_has_the_time_to_save_wherever_it_is_stopped(order, server, tmp_path, samples):
-    """Whether it stops at its own end or is abandoned."""
+    """It stops at its own end, or is abandoned."""
     running = Attempt(order(workload="test_attempt:saving", samples=samples, whole=True), server)
     while (report := running.step(0.1)).outcome is None and report.samples < 800:
         pass

@@ -66,7 +66,7 @@ def listen(child):
 def kept(request, monkeypatch):
     """Enforces the limit by sampling or by a control group."""
     if request.param == "by looking":
-        monkeypatch.setattr(MemoryGroup, "made", lambda: None)
+        monkeypatch.setattr(MemoryGroup, "create", lambda: None)
     elif cgroup.group_for_trials() is None:
         pytest.skip("no control group can be made here")
     return request.param
@@ -133,7 +133,7 @@ class GroupThatNobodyJoins(MemoryGroup):
 
 def test_a_process_that_cannot_join_the_capped_group_is_sampled(start, own_group, monkeypatch):
     apart = GroupThatNobodyJoins(MemoryGroup.create().directory)
-    monkeypatch.setattr(MemoryGroup, "made", lambda: apart)
+    monkeypatch.setattr(MemoryGroup, "create", lambda: apart)
     child = start("shares_memory", {"blocks": 80, "pause_s": 0.05}, host_bytes=LIMIT)
     listen(child)
     assert ran_out(child.verdict), child.verdict
