@@ -258,7 +258,7 @@ def watched(tmp_path):
 
 
 def panels(lines):
-    return sum(line.startswith("throughput ") for line in lines), lines.count("training 8")
+    return sum(line.startswith("throughput ") for line in lines), lines.count("training batch 8")
 
 
 def test_on_a_terminal_a_panel_shows_how_it_stands_and_leaves_lines_alone(watched):
@@ -374,7 +374,8 @@ def reported(place, capsys):
     capsys.readouterr()
     assert main(["report", str(place), "--format", "json", "-o", "-"]) == 0
     promised = json.loads(capsys.readouterr().out)["promised"]
-    heading = f"{promised['answer'].capitalize()}: what session {promised['session']} promised of trial"
+    words = {"held": "As promised", "did not hold": "Not as promised", "not decided": "Not decided yet"}
+    heading = f"{words[promised['answer']]}: what session {promised['session']} measured for trial"
     return [heading, *(f"- {one['what']}: {one['answer']}: {one['text']}" for one in promised["kept"])]
 
 

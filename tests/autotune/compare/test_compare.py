@@ -180,7 +180,7 @@ def test_a_model_is_trained_and_scored_once(session, compared):
     place = session.model_dir("bf16")
     assert json.loads(place.reports_file.read_text())["report"] == "b"
     assert not place.work.exists()
-    assert said[0] == "bf16: training over 400 samples: 4 bf16 lr 0.001"
+    assert said[0] == "bf16: training over 400 samples: batch 4 bf16 lr 0.001"
 
     again, said = compared()
     assert (again, said) == (model, ["bf16: already done"])
@@ -304,8 +304,8 @@ def test_the_command_compares_a_workload_that_writes_no_reports(session, capsys)
     assert said[-2].startswith(
         "The fastest precision that keeps 95% of what the baseline gains in bleu_4 at "
     )
-    assert " of what it gains, 2 seeds of each." in said[-2]
-    assert said[-1] == f"See them side by side: python -m autotune report {session.root}"
+    assert " of what it gains, 2 seeds each." in said[-2]
+    assert said[-1] == f"Compare them in the report: python -m autotune report {session.root}"
     found = results.runs(session.comparison.root)
     assert [(m.seed, m.config["micro_batch_size"]) for m in found["fp32"]] == [(0, 8), (1, 8)]
     assert found["baseline"][0].config["micro_batch_size"] == 4

@@ -93,7 +93,7 @@ def test_a_search_from_start_to_a_confirmed_export(tmp_path, autotune):
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert "trial 0 started: 4 lr 0.001 (baseline)" in done.stdout
+    assert "trial 0 started: batch 4 lr 0.001 (baseline)" in done.stdout
     assert "started: speed comparison of trials 0, " in done.stdout
     assert "Confirmed: " in done.stdout
     gain = r"reaches bleu_4 .*x faster than the baseline \(.*; \d seeds?(, while other programs used .*)?\)"

@@ -74,7 +74,7 @@ def test_the_sessions_own_run_has_its_trials_front_gain_and_report(driver: Drive
     assert [row["precision"] for row in rows] == ["fp32", None, None, "fp32"]
     assert [row["throughput"] for row in rows] == [10.0, 25.0, 20.0, None]
     assert [row["bleu_4"] for row in rows] == [0.2, 0.199, 0.1, None]
-    assert rows[1]["configuration"] == "8 None lr 0.001"
+    assert rows[1]["configuration"] == "batch 8 None lr 0.001"
     assert rows[1]["peak_memory_bytes"] == 2**30
     assert (rows[3]["outcome"], rows[3]["reason"]) == ("failed (error)", "~/images: (hidden)")
     assert [row["trial"] for row in run.table("front")] == [1, 0]
