@@ -59,7 +59,7 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Probed:
-    """What a user says about the command line of a training."""
+    """The user's choices for the command line of a training."""
 
     score: Annotated[str | None, _probed(help="the score that says how good your training is")] = None
     maximize: Annotated[bool, _probed("--maximize", help="a higher score is better")] = False

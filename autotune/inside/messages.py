@@ -42,7 +42,7 @@ class ScriptError(NamedTuple):
 
 
 class GpuLost(NamedTuple):
-    """Why a process does not train on the GPU that its trial has, and what to do."""
+    """The reason that a process does not train on its trial's GPU, and the remedy."""
 
     reason: str
 

@@ -61,7 +61,7 @@ def roles(only: str | None) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user has said; an empty score is to be found."""
+    """The user's choices; an empty score is to be found."""
 
     score: str = ""
     minimize: bool | None = None
@@ -208,8 +208,8 @@ class _Trier:
             self._note(candidates, self._shown(candidates, self.seen, self.run(candidates)))
 
     def _shown(self, tried: Sequence[Candidate], before: Watched, after: Watched) -> list[Candidate]:
-        others = [one.role for one in tried]
-        return [one for one in tried if effects.shows(one, before, after, others[1:])]
+        is_alone = len(tried) == 1
+        return [one for one in tried if effects.shows(one, before, after, is_alone=is_alone)]
 
     def _note(self, tried: Sequence[Candidate], shown: Sequence[Candidate]) -> None:
         self.effective += shown

@@ -1,4 +1,4 @@
-"""What to set an option to, to see whether it has an effect, and whether a run shows that effect. Pure."""
+"""Chooses the values with which options are tried, and tells whether a run shows their effect. Pure."""
 
 import itertools
 import math
@@ -95,10 +95,10 @@ def _chosen(words: Mapping[str, Setting], option: Option) -> bool:
     return len(set(words.values()) & set(option.choices)) > 1
 
 
-def shows(candidate: Candidate, before: Watched, after: Watched, others: Sequence[str] = ()) -> bool:
+def shows(candidate: Candidate, before: Watched, after: Watched, *, is_alone: bool) -> bool:
     """Returns True if the run `after` shows the effect of the candidate, beside one `before` without it.
 
-    `others` are the roles that were tried in the same run.
+    Losses say something only if it `is_alone`: nothing else was tried in the same run.
     """
     if not before.steps or not after.steps:
         return False
@@ -109,9 +109,7 @@ def shows(candidate: Candidate, before: Watched, after: Watched, others: Sequenc
         case settings.ACCUMULATION:
             return now.passes == 2 * first.passes
         case settings.LEARNING_RATE:
-            return _has_doubled_rate(before.steps, after.steps) or (
-                not others and _moves_later(before, after)
-            )
+            return _has_doubled_rate(before.steps, after.steps) or (is_alone and _moves_later(before, after))
         case settings.WORKERS | settings.PREFETCH:
             own, tried = before.loader.get(candidate.role), after.loader.get(candidate.role)
             return bool(own != tried == candidate.tried)
@@ -120,7 +118,7 @@ def shows(candidate: Candidate, before: Watched, after: Watched, others: Sequenc
         case settings.COMPILE:
             return after.compiled != before.compiled
         case settings.SEED:
-            return not others and not _is_equal(now.loss, first.loss)
+            return is_alone and not _is_equal(now.loss, first.loss)
     return False
 
 
@@ -158,12 +156,6 @@ def samples_of_step(seen: Watched) -> int | None:
         return None
     size = seen.loader.get("batch_size") or next(iter(seen.steps[0].shape), None)
     return int(size) * seen.steps[0].passes if size else None
-
-
-def is_scheduled(seen: Watched) -> bool:
-    """Returns True if the learning rate changed while the training was watched."""
-    rates = {max(one.rates) for one in seen.steps if one.rates}
-    return len(rates) > 1
 
 
 def step_s(seen: Watched) -> float | None:

@@ -23,7 +23,7 @@ _PRECISIONS = ("fp32", "bf16")  # fp16 needs a scaler of gradients that a script
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What a probe has found of a training."""
+    """The findings of a probe, from which a search space is written."""
 
     words: tuple[str, ...]  # its command line
     directory: str

@@ -60,11 +60,6 @@ class Score:
         return said[-1] if said else None
 
     @property
-    def is_evaluated(self) -> bool:
-        """True if its name says that it is of an evaluation."""
-        return self.split is not None
-
-    @property
     def split(self) -> int | None:
         """Order of the data that it was measured on, 0 for validation data; None if its name says none."""
         return next((_SPLITS[word][1] for word in _words(self.name) if word in _SPLITS), None)
@@ -77,7 +72,7 @@ class Score:
 
     @property
     def described(self) -> str:
-        """What it did during the run, for a person."""
+        """Its course during the run, for a person."""
         logged = " of the trainer" if self.kind == "reported" else " in the output"
         place = f" in {self.place}" if self.place else logged
         shown = [f"{value:.5g}" for value in self.values]

@@ -42,7 +42,7 @@ class WatchedStep:
 
 @dataclass(frozen=True)
 class Watched:
-    """What a run of a command line was seen to do."""
+    """The observations of one run of a command line."""
 
     begun_s: float = 0.0  # monotonic clock
     seconds: float = 0.0
@@ -72,10 +72,6 @@ class Watched:
     @property
     def tail(self) -> list[str]:
         return [text for text, _ in self.lines[-20:]]
-
-    def steps_before(self, at_s: float) -> int:
-        """Returns the number of steps that had ended by a time."""
-        return sum(one.at_s <= at_s for one in self.steps)
 
 
 def watch(command: Command, place: Path, is_enough: Callable[[Watched], bool], most_s: float) -> Watched:

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 @dataclass(frozen=True, kw_only=True)
 class Probing:
-    """What a user says about a training that is given as a command line."""
+    """The user's choices for a training that is given as a command line."""
 
     score: str | None = None
     maximize: bool = False
@@ -61,7 +61,7 @@ class SearchRequest(Probing):
 
 @dataclass(frozen=True, kw_only=True)
 class ResumeRequest:
-    """What `python -m autotune resume` is given."""
+    """The options of `python -m autotune resume`."""
 
     session: Path
     trials: int = 0  # additional ones

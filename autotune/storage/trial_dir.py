@@ -7,7 +7,7 @@ from typing import Protocol
 ASIDE = ".aside-"  # precedes a number in the names of files and directories set aside
 
 
-class _Place(Protocol):
+class _HasRoot(Protocol):
     @property
     def root(self) -> Path: ...
 
@@ -18,7 +18,7 @@ class PathEntry:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __get__(self, place: _Place, owner: object = None) -> Path:
+    def __get__(self, place: _HasRoot, owner: object = None) -> Path:
         return place.root / self._name
 
 

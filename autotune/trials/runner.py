@@ -64,7 +64,7 @@ def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup |
             guard = _become_independent(output)
             fit = registry.load(order.workload).fit
             gpus.open()
-            count = _Count(order, messages, _Watch(gpus, _Memory(order)))
+            count = _Count(order, messages, _RecordFigures(gpus, _Memory(order)))
             outcome = _drive(fit, order, count, stopping, partial(_give_up, messages, order, gpus))
         except BaseException as error:  # noqa: BLE001 - whatever ended it is the verdict
             outcome = _failed(error, order, gpus)
@@ -196,7 +196,7 @@ def _drain(records: Iterator[Mapping[str, Any]], count: "_Count", stopping: Call
 class _Count:
     """Checks the records of a workload, adds figures of the process, and sends them."""
 
-    def __init__(self, order: Order, messages: BinaryIO, watch: "_Watch") -> None:
+    def __init__(self, order: Order, messages: BinaryIO, watch: "_RecordFigures") -> None:
         self._quality, self._messages, self._watch = order.metric.name, messages, watch
         self._check = Check(order.metric.unit)
         self._last_s = _clock_s()
@@ -242,7 +242,7 @@ class _Seen(NamedTuple):
     figures: Mapping[str, Any]
 
 
-class _Watch:
+class _RecordFigures:
     """Reads the figures of the process with each record."""
 
     def __init__(self, gpus: Cuda, memory: "_Memory") -> None:

@@ -132,10 +132,10 @@ def _callbacks(package: str) -> list[Any]:
     if not _wires:
         return []
     base = sys.modules[f"{package}.callbacks"].Callback
-    return [type("AutotuneCallback", (_Watch, base), {"package": package})(_wires[0])]
+    return [type("AutotuneCallback", (_LightningWatch, base), {"package": package})(_wires[0])]
 
 
-class _Watch:
+class _LightningWatch:
     """Reports validations, saves checkpoints, and ends the training if the tuner asks for it."""
 
     package: str

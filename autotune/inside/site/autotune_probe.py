@@ -6,39 +6,38 @@ names the file.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import json
 import os
 import sys
 import threading
 import time
-from typing import Any, Callable, Iterator, Mapping  # noqa: UP035 - for Python 3.8
+from typing import Any, Callable, Mapping  # noqa: UP035 - for Python 3.8
 
+import autotune_options
 import autotune_scores
 import autotune_wire
 from autotune_imports import After
+from autotune_options import SCALARS, flat
 from autotune_steps import Steps
 
 _FIRST = 6  # steps of which the loss is read, and before which models are looked at
-_DEEPEST = 3
 _MOST_FILES = 200
-_SCALARS = (bool, int, float, str)
 _clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
 
 
 def arm(after: After) -> None:
     """Starts to write down what the script does."""
     notes = _Notes(os.environ[autotune_wire.PROBE])
-    _note_parsers(notes)
+    autotune_options.note_parsers(notes.write)
     sys.addaudithook(_file_listener(notes))
     steps = _Probe(notes)
     after.do("torch", steps.attach)
     for package in ("lightning.pytorch", "pytorch_lightning"):
         after.do(f"{package}.trainer.trainer", functools.partial(_note_trainer, notes, "lightning"))
     after.do("transformers.trainer", functools.partial(_note_trainer, notes, "transformers"))
-    after.do("hydra.core.hydra_config", functools.partial(_note_hydra, notes))
-    after.do("click.core", functools.partial(_note_click, notes))
+    after.do("hydra.core.hydra_config", functools.partial(autotune_options.note_hydra, notes.write))
+    after.do("click.core", functools.partial(autotune_options.note_click, notes.write))
     autotune_scores.listen(after, functools.partial(_note_scores, notes))
 
 
@@ -63,10 +62,6 @@ def _note_scores(notes: _Notes, kind: str, place: str, values: Mapping[str, Any]
     notes.write({"logged": [kind, place, _numbers(values)]})
 
 
-def _scalar(value: Any) -> Any:
-    return value if isinstance(value, _SCALARS) else None
-
-
 def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
     numbers = {}
     for name, value in values.items():
@@ -77,88 +72,6 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
     return numbers
 
 
-def _note_parsers(notes: _Notes) -> None:
-    """Writes down the options of every parser, with the values that the command line gave."""
-    parse = argparse.ArgumentParser.parse_known_args
-
-    @functools.wraps(parse)
-    def parses(self: Any, *args: Any, **kwargs: Any) -> Any:
-        parsed = parse(self, *args, **kwargs)
-        notes.write({"parser": list(_options(self, vars(parsed[0])))})
-        return parsed
-
-    argparse.ArgumentParser.parse_known_args = parses  # type: ignore[method-assign]
-
-
-def _options(parser: Any, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for action in parser._actions:
-        flags = [flag for flag in action.option_strings if flag.startswith("-")]
-        if not flags or action.dest in ("help", "version"):
-            continue
-        words = [flag for flag in flags if flag.startswith("--")] or flags
-        yield {
-            "name": action.dest,
-            "flags": flags,
-            "flag": max((f for f in words if not f.startswith("--no")), key=len, default=words[0]),
-            "is_switch": action.nargs == 0,
-            "turns": _scalar(action.const) if action.nargs == 0 else None,
-            "value": _scalar(values.get(action.dest)),
-            "choices": [_scalar(one) for one in action.choices] if action.choices else [],
-        }
-
-
-def _note_click(notes: _Notes, click: Any) -> None:
-    """Writes down the options of a click command, with the values that the command line gave."""
-    invoke = click.Command.invoke
-
-    @functools.wraps(invoke)
-    def invokes(self: Any, context: Any) -> Any:
-        notes.write({"parser": [_click_option(one, context.params) for one in self.params if one.opts]})
-        return invoke(self, context)
-
-    click.Command.invoke = invokes
-
-
-def _click_option(option: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    flags = [flag for flag in option.opts if flag.startswith("-")]
-    return {
-        "name": option.name,
-        "flags": flags,
-        "flag": max(flags, key=len, default=""),
-        "is_switch": bool(getattr(option, "is_flag", False)),
-        "turns": True,
-        "value": _scalar(values.get(option.name)),
-        "choices": list(getattr(option.type, "choices", ())),
-    }
-
-
-def _note_hydra(notes: _Notes, module: Any) -> None:
-    """Writes down the whole configuration of a script that Hydra starts."""
-    set_config = module.HydraConfig.set_config
-
-    @functools.wraps(set_config)
-    def sets(self: Any, config: Any) -> Any:
-        values = dict(_flat({name: config[name] for name in config if name != "hydra"}))
-        notes.write({"config": {"form": "{name}={value}", "values": values}})
-        return set_config(self, config)
-
-    module.HydraConfig.set_config = sets
-
-
-def _flat(value: Any, above: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Yields the scalars in a nested mapping, or in an object with attributes, by dotted path."""
-    inner = value if isinstance(value, Mapping) else getattr(value, "__dict__", None)
-    try:
-        items = list(inner.items()) if inner is not None else list(value.items())
-    except Exception:  # noqa: BLE001 - a configuration's class can do anything
-        return
-    for name, one in items:
-        if isinstance(one, _SCALARS):
-            yield f"{above}{name}", one
-        elif depth < _DEEPEST and isinstance(name, str) and not name.startswith("_"):
-            yield from _flat(one, f"{above}{name}.", depth + 1)
-
-
 def _note_trainer(notes: _Notes, framework: str, module: Any) -> None:
     """Writes down that a framework's trainer is made, with the scalars among its arguments."""
     init = module.Trainer.__init__
@@ -167,7 +80,7 @@ def _note_trainer(notes: _Notes, framework: str, module: Any) -> None:
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
         arguments = kwargs.get("args") or (args[1] if len(args) > 1 else None)
         values = vars(arguments) if framework == "transformers" and arguments is not None else kwargs
-        known = {name: value for name, value in values.items() if isinstance(value, _SCALARS)}
+        known = {name: value for name, value in values.items() if isinstance(value, SCALARS)}
         notes.write({"trainer": {"framework": framework, "arguments": known}})
         init(self, *args, **kwargs)
         _listen_to(self, module, notes, framework)
@@ -349,10 +262,10 @@ class _Probe:
     def _note_names(self) -> None:
         """Writes down the scalars of the main module, and the configurations in it."""
         names = vars(sys.modules["__main__"])
-        own = {name: one for name, one in names.items() if isinstance(one, _SCALARS) and name[0] != "_"}
+        own = {name: one for name, one in names.items() if isinstance(one, SCALARS) and name[0] != "_"}
         self._notes.write({"names": own})
         for value in list(names.values()):
             if hasattr(value, "merge_from_args"):
-                self._notes.write({"config": {"form": "--{name}={value}", "values": dict(_flat(value))}})
+                self._notes.write({"config": {"form": "--{name}={value}", "values": dict(flat(value))}})
             elif hasattr(value, "merge_from_list"):
-                self._notes.write({"config": {"form": "{name} {value}", "values": dict(_flat(value))}})
+                self._notes.write({"config": {"form": "{name} {value}", "values": dict(flat(value))}})

@@ -31,7 +31,7 @@ def attach(module: Any, wire: autotune_wire.Wire, total: Total, every: int | Non
     `every`: samples or tokens of the `total` between evaluations; None: as in the script.
     """
     made = module.Trainer
-    watch = type("AutotuneCallback", (_Watch, module.TrainerCallback), {})
+    watch = type("AutotuneCallback", (_TrainerWatch, module.TrainerCallback), {})
     callback = functools.partial(watch, wire=wire, total=total, every=every)
     made.__init__ = _around_init(made.__init__, callback)
     made.evaluate = _around_evaluate(made.evaluate, wire)
@@ -115,7 +115,7 @@ def _evaluations(history: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, An
     return evaluations
 
 
-class _Watch:
+class _TrainerWatch:
     """Evaluates when due, saves a checkpoint then and on a request to end, and ends.
 
     Several processes would have to agree on a checkpoint: they save at every evaluation, and end without.

@@ -28,7 +28,7 @@ class _Edit(NamedTuple):
     text: str
 
 
-class _Place(NamedTuple):
+class _DeepestNode(NamedTuple):
     """Deepest existing node of a path, reached by the steps `above`; the `rest` does not exist yet."""
 
     node: Node
@@ -88,7 +88,7 @@ class Document:
                 raise InputError(f"{path}: {error}") from None
         return document
 
-    def _with(self, place: _Place, value: Any) -> Self:
+    def _with(self, place: _DeepestNode, value: Any) -> Self:
         edits = list(self._added(place, value) if place.rest else self._in_place(place.node, value))
         if not edits:
             return self
@@ -100,13 +100,13 @@ class Document:
         rule = "cannot be replaced in place: there is an alias for it, a tag, or nothing between two commas"
         raise InputError(f"{rule}: write the value there in another way")
 
-    def _place(self, path: list[Step]) -> _Place:
+    def _place(self, path: list[Step]) -> _DeepestNode:
         """Finds the deepest node of a path; names in the text may contain dots."""
         node, above = self.root, []
         while match := _longest(node.inner or {}, path):
             name, node, path = match
             above.append(name)
-        return _Place(node, above, path)
+        return _DeepestNode(node, above, path)
 
     def _in_place(self, node: Node, value: Any) -> Iterator[_Edit]:
         """Yields minimal edits that turn a node into `value`: only changed items of an equally long list."""
@@ -123,7 +123,7 @@ class Document:
             text = self._form.write(value, self.text[node.start : node.end])
             yield _Edit(node.start, node.end, text if node.start < node.end else f" {text}")
 
-    def _added(self, place: _Place, value: Any) -> Iterator[_Edit]:
+    def _added(self, place: _DeepestNode, value: Any) -> Iterator[_Edit]:
         """Yields the edit that adds the missing names below an existing node."""
         node, (name, *below) = place.node, place.rest
         _require_names(place)
@@ -172,7 +172,7 @@ def _longest(inner: Mapping[Step, Node], path: list[Step]) -> tuple[Step, Node, 
     return None
 
 
-def _require_names(place: _Place) -> None:
+def _require_names(place: _DeepestNode) -> None:
     """Raises InputError if no name can be added at `place`."""
     node, what = place.node, path_of(place.above) or "the file"
     if any(isinstance(step, int) for step in place.rest):

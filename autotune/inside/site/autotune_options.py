@@ -1,0 +1,98 @@
+"""Writes down the options of a script: those of its parser, or of its configuration."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from typing import Any, Callable, Iterator, Mapping  # noqa: UP035 - for Python 3.8
+
+Write = Callable[[Mapping[str, Any]], None]  # writes down a note of the probe
+SCALARS = (bool, int, float, str)
+_DEEPEST = 3
+
+
+def scalar(value: Any) -> Any:
+    """Returns a scalar; None for any other value."""
+    return value if isinstance(value, SCALARS) else None
+
+
+def note_parsers(write: Write) -> None:
+    """Writes down the options of every parser, with the values that the command line gave."""
+    parse = argparse.ArgumentParser.parse_known_args
+
+    @functools.wraps(parse)
+    def parses(self: Any, *args: Any, **kwargs: Any) -> Any:
+        parsed = parse(self, *args, **kwargs)
+        write({"parser": list(_options(self, vars(parsed[0])))})
+        return parsed
+
+    argparse.ArgumentParser.parse_known_args = parses  # type: ignore[method-assign]
+
+
+def _options(parser: Any, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for action in parser._actions:
+        flags = [flag for flag in action.option_strings if flag.startswith("-")]
+        if not flags or action.dest in ("help", "version"):
+            continue
+        words = [flag for flag in flags if flag.startswith("--")] or flags
+        yield {
+            "name": action.dest,
+            "flags": flags,
+            "flag": max((f for f in words if not f.startswith("--no")), key=len, default=words[0]),
+            "is_switch": action.nargs == 0,
+            "turns": scalar(action.const) if action.nargs == 0 else None,
+            "value": scalar(values.get(action.dest)),
+            "choices": [scalar(one) for one in action.choices] if action.choices else [],
+        }
+
+
+def note_click(write: Write, click: Any) -> None:
+    """Writes down the options of a click command, with the values that the command line gave."""
+    invoke = click.Command.invoke
+
+    @functools.wraps(invoke)
+    def invokes(self: Any, context: Any) -> Any:
+        write({"parser": [_click_option(one, context.params) for one in self.params if one.opts]})
+        return invoke(self, context)
+
+    click.Command.invoke = invokes
+
+
+def _click_option(option: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    flags = [flag for flag in option.opts if flag.startswith("-")]
+    return {
+        "name": option.name,
+        "flags": flags,
+        "flag": max(flags, key=len, default=""),
+        "is_switch": bool(getattr(option, "is_flag", False)),
+        "turns": True,
+        "value": scalar(values.get(option.name)),
+        "choices": list(getattr(option.type, "choices", ())),
+    }
+
+
+def note_hydra(write: Write, module: Any) -> None:
+    """Writes down the whole configuration of a script that Hydra starts."""
+    set_config = module.HydraConfig.set_config
+
+    @functools.wraps(set_config)
+    def sets(self: Any, config: Any) -> Any:
+        values = dict(flat({name: config[name] for name in config if name != "hydra"}))
+        write({"config": {"form": "{name}={value}", "values": values}})
+        return set_config(self, config)
+
+    module.HydraConfig.set_config = sets
+
+
+def flat(value: Any, above: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yields the scalars in a nested mapping, or in an object with attributes, by dotted path."""
+    inner = value if isinstance(value, Mapping) else getattr(value, "__dict__", None)
+    try:
+        items = list(inner.items()) if inner is not None else list(value.items())
+    except Exception:  # noqa: BLE001 - a configuration's class can do anything
+        return
+    for name, one in items:
+        if isinstance(one, SCALARS):
+            yield f"{above}{name}", one
+        elif depth < _DEEPEST and isinstance(name, str) and not name.startswith("_"):
+            yield from flat(one, f"{above}{name}.", depth + 1)
