@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from autotune.core import units
+from autotune.core import secrecy, units
 from autotune.core.errors import InputError, printable
 from autotune.probe import command, proposal
 from autotune.probe.command import Choose, Wishes
@@ -57,7 +57,7 @@ def write(words: Sequence[str], asked: Probing, output: Path) -> int:
 
 
 def _say(text: str) -> None:
-    print(printable(text), file=sys.stderr, flush=True)
+    print(secrecy.cleaned(printable(text)), file=sys.stderr, flush=True)  # a script may print its key
 
 
 def _direction(asked: Probing) -> bool | None:
