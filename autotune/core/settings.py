@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from functools import cached_property
+from typing import Any
 
 Setting = str | bool | int | float | None
 Config = Mapping[str, Setting]
@@ -78,6 +79,9 @@ class Needs:
     is_for_cuda: bool = False  # runs without a CUDA device too, but gains nothing there
 
 
+FOR_CUDA = Needs(is_for_cuda=True)
+
+
 @dataclass(frozen=True)
 class Precision:
     """A number format."""
@@ -92,7 +96,7 @@ class Precision:
 # is known to have that size.
 PRECISIONS: Mapping[str, Precision] = {
     "fp32": Precision(4, "fp32"),
-    "torch-default": Precision(4, "fp32", Needs(is_for_cuda=True)),
+    "torch-default": Precision(4, "fp32", FOR_CUDA),
     "tf32": Precision(4, "fp32", Needs(cuda=True, compute_capability=(8, 0))),
     "bf16": Precision(2, "bf16", Needs(compute_capability=(8, 0))),
     "fp16": Precision(2, "bf16", Needs(cuda=True, compute_capability=(5, 3))),
@@ -179,100 +183,82 @@ class Knowledge:
         return frozenset(k.name for k in self.by_name.values() if k.moves_memory is MemoryEffect.LOADER)
 
 
-_COMPILER = Needs(compiler=True)
+def result_setting(name: str, about: str = "of the optimizer alone", **more: Any) -> KnownSetting:
+    """Returns a setting that changes a training's result, and neither its speed nor its memory."""
+    return KnownSetting(name, about, moves_speed=False, moves_memory=MemoryEffect.NOT, **more)
+
+
+def side_setting(name: str, about: str, **more: Any) -> KnownSetting:
+    """Returns a setting of work between steps, which takes time but no memory."""
+    return KnownSetting(name, about, moves_result=Result.EQUAL, moves_memory=MemoryEffect.NOT, **more)
+
+
+def loader_setting(name: str, about: str, **more: Any) -> KnownSetting:
+    """Returns a setting that changes only the loader's workers."""
+    return KnownSetting(name, about, moves_result=Result.EQUAL, moves_memory=MemoryEffect.LOADER, **more)
+
+
+def pinning_setting(name: str) -> KnownSetting:
+    """Returns a setting that has a loader pin its batches' memory."""
+    return side_setting(name, "whether this machine gains by it", needs={True: FOR_CUDA})
+
+
 _CUDA_GRAPHS = Needs(compiler=True, is_for_cuda=True)
+_READY = "batches that were ready before are no part of the speed"
 
 _COMMON = (
     KnownSetting(
         MICRO_BATCH,
-        about="the effective batch is its product with `accumulation_steps` and `processes`; memory is "
-        "predicted by it; a larger one is tried first",
+        "the effective batch is its product with `accumulation_steps` and `processes`; memory is predicted "
+        "by it; a larger one is tried first",
         moves_result=Result.ROUNDED,
         moves_memory=MemoryEffect.KNOWN_WAY,
         whole=(1, LARGEST_BATCH),
     ),
     KnownSetting(
         ACCUMULATION,
-        about="the effective batch is its product with `micro_batch_size` and `processes`",
+        "the effective batch is its product with `micro_batch_size` and `processes`",
         moves_result=Result.ROUNDED,
         moves_memory=MemoryEffect.KNOWN_WAY,
         whole=(1, MOST_ACCUMULATED),
     ),
     KnownSetting(
         PROCESSES,
-        about="how many train together, each with a micro-batch of its own",
+        "how many train together, each with a micro-batch of its own",
         moves_result=Result.ROUNDED,
         whole=(1, MOST_COUNTED),
     ),
-    KnownSetting(
-        LEARNING_RATE,
-        about="it may follow the effective batch",
-        moves_speed=False,
-        moves_memory=MemoryEffect.NOT,
-        short="lr",
+    result_setting(LEARNING_RATE, "it may follow the effective batch", short="lr"),
+    result_setting(
+        LENGTH, "the samples that a training is planned for; its schedule follows", whole=(1, LARGEST_INT)
     ),
-    KnownSetting(
-        LENGTH,
-        about="the samples that a training is planned for; its schedule follows",
-        moves_speed=False,
-        moves_memory=MemoryEffect.NOT,
-        whole=(1, LARGEST_INT),
-    ),
-    KnownSetting(
-        "weight_decay", about="of the optimizer alone", moves_speed=False, moves_memory=MemoryEffect.NOT
-    ),
-    KnownSetting(
-        SEED,
-        about="repeats have their own",
-        moves_speed=False,
-        moves_memory=MemoryEffect.NOT,
-        whole=(0, LARGEST_INT),
-    ),
-    KnownSetting(
-        WORKERS,
-        about="batches that were ready before are no part of the speed",
-        moves_result=Result.EQUAL,
-        moves_memory=MemoryEffect.LOADER,
-        whole=(0, MOST_COUNTED),
-        at_most_cpus=True,
-        short="workers",
-    ),
-    KnownSetting(
-        PREFETCH,
-        about="batches that were ready before are no part of the speed",
-        moves_result=Result.EQUAL,
-        moves_memory=MemoryEffect.LOADER,
-        whole=(0, MOST_COUNTED),
-    ),
-    KnownSetting(
-        "pin_memory",
-        about="whether this machine gains by it",
-        moves_result=Result.EQUAL,
-        moves_memory=MemoryEffect.NOT,
-        needs={True: Needs(is_for_cuda=True)},
-    ),
+    result_setting("weight_decay"),
+    result_setting(SEED, "repeats have their own", whole=(0, LARGEST_INT)),
+    loader_setting(WORKERS, _READY, whole=(0, MOST_COUNTED), at_most_cpus=True, short="workers"),
+    loader_setting(PREFETCH, _READY, whole=(0, MOST_COUNTED)),
+    pinning_setting("pin_memory"),
     KnownSetting(
         PRECISION,
-        about="what this machine can run; how many bytes an activation takes",
+        "what this machine can run; how many bytes an activation takes",
         moves_result=Result.ROUNDED,
         needs={name: precision.needs for name, precision in PRECISIONS.items()},
     ),
     KnownSetting(
         CHECKPOINTING,
-        about="takes less memory",
+        "takes less memory",
         moves_result=Result.REORDERED,
         moves_memory=MemoryEffect.KNOWN_WAY,
         short="checkpointing",
     ),
     KnownSetting(
         COMPILE,
-        about="what this machine can run",
+        "what this machine can run",
         moves_result=Result.REORDERED,
         needs={"off": Needs(), "reduce-overhead": _CUDA_GRAPHS, "max-autotune": _CUDA_GRAPHS},
-        needs_else=_COMPILER,
+        needs_else=Needs(compiler=True),
     ),
-    KnownSetting("channels_last", about="the order in memory alone", moves_result=Result.REORDERED),
-    KnownSetting("image_size", about="the memory of a sample grows with its square", power=2),
-    KnownSetting("max_seq_length", about="the memory of a sample grows with it", power=1),
+    KnownSetting("channels_last", "the order in memory alone", moves_result=Result.REORDERED),
+    KnownSetting("image_size", "the memory of a sample grows with its square", power=2),
+    KnownSetting("max_seq_length", "the memory of a sample grows with it", power=1),
 )
 COMMON = Knowledge({known.name: known for known in _COMMON})

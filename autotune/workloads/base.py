@@ -22,17 +22,12 @@ Fit = Callable[[Mapping[str, Any], Path], Iterator[Mapping[str, Any]] | None]
 BetweenEvaluations = Callable[[Mapping[str, Setting], int | None], int | None]
 
 
-def _not_said(settings: Mapping[str, Setting], epoch: int | None) -> int | None:
-    del settings, epoch
-    return None
-
-
 @dataclass(frozen=True)
 class Cadence:
     """Interval between evaluations under the training's own settings."""
 
     setting: str | None = None  # the name of the one that sets it
-    samples: BetweenEvaluations = _not_said
+    samples: BetweenEvaluations = lambda *_: None
 
 
 class InFile(NamedTuple):
@@ -131,7 +126,7 @@ class Workload:
 
     entry_point: str
     places: ClassVar[frozenset[str]] = frozenset()  # names of settings that are paths on this machine
-    # Knowledge of its own settings, and overrides for common ones: see `settings.Known`.
+    # Knowledge of its own settings, and overrides for common ones: see `KnownSetting`.
     known_settings: ClassVar[tuple[KnownSetting, ...]] = ()
     settings_model: ClassVar[type[BaseModel] | None] = None  # of its settings and their types, if known
     # Settings of each model, by the name that users may ask for.

@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import importlib.util
+import itertools
 import os
 import subprocess
 import sysconfig
@@ -48,15 +49,11 @@ def _package(top: str) -> dict[str, Path]:
     if spec is None:
         return {}
     places = map(Path, spec.submodule_search_locations or ())
-    files = {file: place for place in places for file in _below(place, _all) if file.suffix == ".py"}
+    files = {file: place for place in places for file in _below(place) if file.suffix == ".py"}
     if files:
-        return {_name(top, file.relative_to(files[file])): file for file in sorted(files)}
+        paths = {file: file.relative_to(files[file]).with_suffix("").parts for file in sorted(files)}
+        return {".".join([top, *parts]).removesuffix(".__init__"): file for file, parts in paths.items()}
     return {top: Path(spec.origin)} if spec.origin and spec.has_location else {}
-
-
-def _name(top: str, file: Path) -> str:
-    parts = file.with_suffix("").parts
-    return ".".join([top, *(parts[:-1] if parts[-1] == "__init__" else parts)])
 
 
 def _followed(package: Mapping[str, Path]) -> dict[str, Path]:
@@ -77,8 +74,7 @@ def _imported(name: str, file: Path) -> Iterator[str]:
     package = name.split(".") if file.name == "__init__.py" else name.split(".")[:-1]
     for level, imported in _imports(_content(file)):
         above = package[: len(package) + 1 - level] if level else []
-        parts = [*above, *filter(None, imported.split("."))]
-        yield from (".".join(parts[: n + 1]) for n in range(len(parts)))
+        yield from itertools.accumulate([*above, *filter(None, imported.split("."))], "{}.{}".format)
 
 
 @lru_cache(maxsize=4096)  # needed for every trial; parsing takes 0.1 s
@@ -122,7 +118,8 @@ def _source(name: str) -> Path | None:
         files = [file for stem in stems for file in (stem / "__init__.py", Path(f"{stem}.py"))]
     else:
         files = [Path(spec.origin)] if spec.origin and spec.has_location else []
-    return next((file for file in files if file.is_file() and _is_the_users(file)), None)
+    own = (file for file in files if file.suffix == ".py" and file.is_file() and not _is_installed(file))
+    return next(own, None)
 
 
 def _spec(top: str) -> ModuleSpec | None:
@@ -139,10 +136,6 @@ def may_be_the_users(word: Path) -> bool:
     An absolute path without a code suffix, or to an installed file, is an interpreter or launcher.
     """
     return not word.is_absolute() or (word.suffix in _READ and not _is_installed(word))
-
-
-def _is_the_users(file: Path) -> bool:
-    return file.suffix == ".py" and not _is_installed(file)
 
 
 def _is_installed(file: Path) -> bool:
@@ -183,7 +176,7 @@ def _fitting(directory: Path, pattern: str) -> Iterator[Path]:
     place, wanted = directory.joinpath(*parts[:named]), parts[named:]
     if place.is_file() and not wanted:
         yield place
-    for file in _below(place, _is_searched):
+    for file in _below(place, _is_left_out):
         if _fits(file.relative_to(place).parts, wanted or ("**", "*.py")):
             yield file
 
@@ -208,19 +201,14 @@ def _tracked(directory: Path) -> list[Path]:
     return [directory / name for name in names]
 
 
-def _all(_: Path) -> bool:
-    return True
+def _is_left_out(place: Path) -> bool:
+    return place.name.startswith(".") or place.name in _LEFT_OUT or (place / "pyvenv.cfg").exists()
 
 
-def _is_searched(place: Path) -> bool:
-    is_left_out = place.name.startswith(".") or place.name in _LEFT_OUT
-    return not is_left_out and not (place / "pyvenv.cfg").exists()
-
-
-def _below(directory: Path, is_searched: Callable[[Path], bool]) -> Iterator[Path]:
+def _below(directory: Path, is_left_out: Callable[[Path], bool] = lambda _: False) -> Iterator[Path]:
     """Yields all files below `directory`, in a stable order; links to directories are not followed."""
     for place, below, names in os.walk(directory):
-        below[:] = sorted(name for name in below if is_searched(Path(place, name)))
+        below[:] = sorted(name for name in below if not is_left_out(Path(place, name)))
         yield from (Path(place, name) for name in sorted(names))
 
 
@@ -233,11 +221,9 @@ def fingerprint_of_data(directory: Path, names: Iterable[str]) -> str:
     digest = hashlib.sha256()
     for name in names:
         path = directory / name
-        for number, file in enumerate(_below(path, _all) if path.is_dir() else [path]):
-            if number == _MOST_FILES:
-                break
-            called = Path(name, file.relative_to(path))
-            digest.update(f"{called}\0{_size_and_time(file)}\0".encode(errors="surrogateescape"))
+        for file in itertools.islice(_below(path) if path.is_dir() else [path], _MOST_FILES):
+            path_of_file = Path(name, file.relative_to(path))
+            digest.update(f"{path_of_file}\0{_size_and_time(file)}\0".encode(errors="surrogateescape"))
     return digest.hexdigest()[:_DIGITS]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.core.errors import InputError, instead
-from autotune.core.settings import KnownSetting, MemoryEffect, Setting
+from autotune.core.settings import Setting, result_setting
 from autotune.core.shell import quoted
 from autotune.workloads.base import Cadence, OwnFile, OwnSection, Workload
 from r2gen import config as trainer
@@ -30,10 +30,6 @@ _SMALL: dict[str, Setting] = {
 _OPTIMIZER = (
     *("grad_clip_value", "lr_gamma", "lr_step_epochs", "visual_learning_rate_ratio"),
     *("schedule", "warmup_samples"),
-)
-_KNOWN = tuple(
-    KnownSetting(name, "of the optimizer alone", moves_speed=False, moves_memory=MemoryEffect.NOT)
-    for name in _OPTIMIZER
 )
 _EVALUATED = "eval_every_samples"
 _STUDIES = {"train": 256, "val": 64, "test": 64}
@@ -66,7 +62,7 @@ class R2GenProgram:
 class R2GenWorkload(Workload):
     entry_point: str = "r2gen.train:fit"
     places = frozenset({"data", "visual_weights"})
-    known_settings = _KNOWN
+    known_settings = tuple(map(result_setting, _OPTIMIZER))
     settings_model = trainer.Config
     models = _MODELS
     epochs = "epochs"

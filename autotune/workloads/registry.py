@@ -19,7 +19,7 @@ from autotune.workloads.frameworks.known import FRAMEWORKS
 
 BUILTIN = "r2gen"
 _RUN = (spec.KIND, *FRAMEWORKS)  # the kinds that run a command line
-_OWN_KEYS = {"function": "call", "r2gen": None}  # key that identifies the workload within its kind
+_KEYS = {"function": ("kind", "call"), "r2gen": ("kind",)}  # of each other kind; the last has the name
 
 
 def load(value: str | Mapping[str, Any]) -> Workload:
@@ -48,25 +48,19 @@ def label(value: str | Mapping[str, Any]) -> str:
     """Returns a workload's one-line name; raises InputError for a mapping of unknown kind."""
     if isinstance(value, str):
         return value
-    kind, kinds = value.get("kind"), (*_OWN_KEYS, *_RUN)
+    kind, kinds = value.get("kind"), (*_KEYS, *_RUN)
     if kind not in kinds:
         raise InputError(
             f"workload.kind: one of {', '.join(kinds)}: got {units.quote(kind)}{instead(str(kind), kinds)}"
         )
-    return str(kind) if kind in _RUN else _one_of_its_kind(value, str(kind))
-
-
-def _one_of_its_kind(value: Mapping[str, Any], kind: str) -> str:
-    """Returns the workload named by the one further key of a kind, or the kind if it has none."""
-    own = _OWN_KEYS[kind]
-    keys = ["kind", *([own] if own else [])]
+    if kind in _RUN:
+        return str(kind)
+    keys = _KEYS[kind]
     if unknown := sorted(set(map(str, value)) - set(keys)):
         raise InputError(f"workload.{unknown[0]}: no such key{instead(unknown[0], keys)}")
-    if own is None:
-        return kind
-    if not isinstance(called := value.get(own), str):
-        raise InputError(f"workload.{own}: text is required for kind: {kind}: got {units.quote(called)}")
-    return called
+    if not isinstance(name := value.get(keys[-1]), str):
+        raise InputError(f"workload.{keys[-1]}: text is required for kind: {kind}: got {units.quote(name)}")
+    return name
 
 
 def located(value: Any, directory: Path) -> Any:

@@ -17,8 +17,8 @@ _TAIL_BYTES = 2**18  # a file of torch.save ends with checksums of all its tenso
 _PIECES, _PIECE_BYTES = 16, 4096  # spread over the rest, for formats without checksums
 
 
-class Saved(NamedTuple):
-    """The samples and tokens that went into a checkpoint; None: not counted."""
+class Counts(NamedTuple):
+    """The samples and tokens that a model was trained on; None: not counted."""
 
     samples: int
     tokens: int | None = None
@@ -59,9 +59,9 @@ def _sampled(size: int) -> Iterable[tuple[int, int]]:
     yield tail, _TAIL_BYTES
 
 
-def note(file: str, digest: str, saved: Saved) -> None:
+def note(file: str, digest: str, counts: Counts) -> None:
     """Appends a checkpoint to the notes in a single write, since several processes may save."""
-    line = json.dumps({"digest": digest, **saved._asdict()}) + "\n"
+    line = json.dumps({"digest": digest, **counts._asdict()}) + "\n"
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     try:
         os.write(descriptor, line.encode())
@@ -69,7 +69,7 @@ def note(file: str, digest: str, saved: Saved) -> None:
         os.close(descriptor)
 
 
-def noted(file: str) -> dict[str, Saved]:
+def noted(file: str) -> dict[str, Counts]:
     """Returns all notes by digest, without lines cut short by a kill or a full disk."""
     notes = {}
     try:
@@ -77,7 +77,7 @@ def noted(file: str) -> dict[str, Saved]:
             for line in lines:
                 if line.endswith("}\n"):
                     one = json.loads(line)
-                    notes[one["digest"]] = Saved(one["samples"], one["tokens"])
+                    notes[one["digest"]] = Counts(one["samples"], one["tokens"])
     except (OSError, ValueError, KeyError, TypeError):
         pass
     return notes

@@ -8,7 +8,7 @@ import threading
 from typing import Any, Callable  # noqa: UP035 - for Python 3.8
 
 import autotune_wire
-from autotune_saves import Saved, digest_of, file_of, note
+from autotune_saves import Counts, digest_of, file_of, note
 
 
 class Saving:
@@ -21,7 +21,7 @@ class Saving:
 
     def _begin(self) -> None:
         self._thread: int | None = None  # the training thread of this process
-        self._snapshots: list[Saved] = []  # totals when optimizer states were taken that are not saved yet
+        self._snapshots: list[Counts] = []  # totals when optimizer states were taken that are not saved yet
 
     def trains(self) -> None:
         """Notes that the calling thread trains."""
@@ -50,7 +50,7 @@ class Saving:
 
         return saved
 
-    def _seen(self) -> Saved | None:
+    def _seen(self) -> Counts | None:
         """Returns the total behind a file that this thread saves, None if unknown.
 
         A thread or process that only saves must have exactly one state that was taken and not saved yet.
@@ -60,11 +60,11 @@ class Saving:
             return self._now()
         return snapshots[0] if len(snapshots) == 1 else None
 
-    def _now(self) -> Saved:
-        return Saved(self._total.samples, self._total.tokens)
+    def _now(self) -> Counts:
+        return Counts(self._total.samples, self._total.tokens)
 
 
-def record(target: Any, seen: Saved) -> None:
+def record(target: Any, seen: Counts) -> None:
     """Notes the total behind a file, a path or open, so that the trial can resume from it."""
     try:
         if digest := digest_of(target):

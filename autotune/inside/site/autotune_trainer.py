@@ -14,7 +14,7 @@ from typing import Any, Callable, Mapping, Sequence  # noqa: UP035 - for Python 
 import autotune_tokens
 import autotune_wire
 from autotune_batches import Total
-from autotune_saves import Saved
+from autotune_saves import Counts
 from autotune_saving import record
 from autotune_sync import SyncSchedule
 
@@ -184,7 +184,7 @@ class _TrainerWatch:
         """Notes the total behind the checkpoint, and exits if asked to."""
         file = os.path.join(args.output_dir, f"checkpoint-{state.global_step}", _STATE)  # noqa: PTH118
         if autotune_wire.WORKDIR in os.environ:
-            record(file, Saved(self._total.samples, self._total.tokens))
+            record(file, Counts(self._total.samples, self._total.tokens))
         self._saved_s = _clock_s()
         self._took_s = self._saved_s - self._saving_s
         if self._is_to_end():

@@ -30,7 +30,7 @@ class Call:
     environment: dict[str, str]
 
 
-def call(spec_: Spec, directory: Path, values: Mapping[str, Any], *, resumes: bool) -> Call:
+def call(spec_: Spec, directory: Path, values: Mapping[str, Any], *, resumes: bool = False) -> Call:
     """Returns the command with placeholders filled from `values`; it inherits this process's environment."""
     more = spec_.resume.arguments if resumes and spec_.resume else ()
     arguments = [*line.words(spec_.run, values), *line.flags(spec_.flags, values), *line.words(more, values)]
@@ -47,12 +47,14 @@ def call(spec_: Spec, directory: Path, values: Mapping[str, Any], *, resumes: bo
 
 def values_of(spec_: Spec, settings: Mapping[str, Any], workdir: Path | str) -> dict[str, Any]:
     """Returns the value of every placeholder."""
-    trial = (
-        {} if (samples := os.environ.get(wire.TRIAL_SAMPLES)) is None else {spec.TRIAL_SAMPLES: int(samples)}
-    )
-    whole = {} if spec_.training_samples is None else {spec.TRAINING_SAMPLES: spec_.training_samples}
-    own = files.paths(spec_.files, Path(workdir))
-    return {**trial, **whole, spec.WORKDIR: str(workdir), **own, **dict(line.flat(settings))}
+    trial_samples = os.environ.get(wire.TRIAL_SAMPLES)
+    given = {
+        spec.TRIAL_SAMPLES: None if trial_samples is None else int(trial_samples),
+        spec.TRAINING_SAMPLES: spec_.training_samples,
+        spec.WORKDIR: str(workdir),
+    }
+    lengths = {name: value for name, value in given.items() if value is not None}
+    return {**lengths, **files.paths(spec_.files, Path(workdir)), **dict(line.flat(settings))}
 
 
 def place(directory: Path, path: str, values: Mapping[str, Any]) -> str:
@@ -71,26 +73,20 @@ def is_in_view(spec_: Spec) -> bool:
     return spec_.view and not wire.is_whole()
 
 
-def _is_seeded_from_outside(spec_: Spec, settings: Mapping[str, Any]) -> bool:
-    """Returns True if the hook sets the seed: on request, or if nothing else takes the seed of a repeat.
-
-    Repeats with one seed would show no noise, and confirm what is only luck.
-    """
-    names = (name for names in spec_.placeholders().values() for name in names)
-    return spec_.seed is not None or (SEED in settings and SEED not in names and SEED not in spec_.flags)
-
-
 def of_trial(
     spec_: Spec, call: Call, settings: Mapping[str, Any], workdir: Path, counter: Counter
 ) -> dict[str, str]:
     """Returns the environment of a `call` with the hook on its path, and what describes the trial to it."""
     samples = int(values_of(spec_, settings, workdir).get(spec.TRIAL_SAMPLES) or 0)
+    takes_seed = SEED in spec_.flags or any(SEED in names for names in spec_.placeholders().values())
+    # Repeats with one seed would show no noise, and confirm what is only luck.
+    is_seeded = spec_.seed is not None or (SEED in settings and not takes_seed)
     is_logged = spec_.file is not None and spec_.file[0] in LOGS
     return {
         **call.environment,
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, (str(SITE), call.environment.get("PYTHONPATH")))),
-        **({wire.SEED: str(settings.get(SEED) or 0)} if _is_seeded_from_outside(spec_, settings) else {}),
+        **({wire.SEED: str(settings.get(SEED) or 0)} if is_seeded else {}),
         **({wire.LOGGED: json.dumps(list(spec_.scores.values()))} if is_logged else {}),
         **({wire.VIEW: str(workdir / VIEW)} if is_in_view(spec_) else {}),
         **inbox.of_trial(workdir, settings, samples, unit=os.environ.get(wire.UNIT, "samples")),

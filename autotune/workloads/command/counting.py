@@ -13,19 +13,13 @@ from typing import Any, NamedTuple
 
 from autotune.core import files
 from autotune.inside.site import autotune_saves as saves
+from autotune.inside.site.autotune_saves import Counts
 from autotune.workloads.command.scores import matching, written_s
 
 _NOTE = ".samples"  # file in the workdir: counts of the checkpoint, if the hook does not note them
 _BY_SCRIPT = "by script"  # instead of a stamp: the script counts its samples itself
 _REJECTED = ".rejected"  # directory in the workdir for a checkpoint that could not be resumed
 _STEPS_KEPT = 100_000
-
-
-class Counts(NamedTuple):
-    """Total samples, and tokens; None if not counted."""
-
-    samples: int
-    tokens: int | None = None
 
 
 class Counter:
@@ -130,7 +124,7 @@ class Checkpoint:
         """Returns the most that the hook noted for its files; None if nothing."""
         noted = saves.noted(saves.file_of(str(self._workdir)))
         digests = filter(None, map(_digest, self._files())) if noted else ()
-        known = [Counts(*noted[digest]) for digest in digests if digest in noted]
+        known = [noted[digest] for digest in digests if digest in noted]
         return max(known, key=lambda counts: counts.samples, default=None)
 
     def _noted(self) -> _Noted | None:

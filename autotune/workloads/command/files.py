@@ -78,14 +78,11 @@ def filled(own: FilledFile, values: Mapping[str, Any]) -> dict[str, Any]:
 def _value(given: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(given, Mapping):
         [(name, wanted)] = given.items()
-        return _is_one_of(values.get(name), wanted if isinstance(wanted, list) else [wanted])
+        some = wanted if isinstance(wanted, list) else [wanted]
+        return line.key_of(values.get(name)) in map(line.key_of, some)
     if isinstance(given, list):
         return [_value(one, values) for one in given]
     return line.typed(given, values) if isinstance(given, str) else given
-
-
-def _is_one_of(value: Any, wanted: list[Any]) -> bool:
-    return line.key_of(value) in {line.key_of(one) for one in wanted}
 
 
 def paths(own: Mapping[str, FilledFile], workdir: Path) -> dict[str, str]:

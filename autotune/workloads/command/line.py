@@ -39,12 +39,8 @@ def unused(settings: Mapping[str, Any], used: Iterable[str]) -> list[str]:
     """Returns the paths of settings of which neither they nor a parent are in `used`."""
     names = set(used)
     leaves = [path for path, value in flat(settings) if not isinstance(value, Mapping)]
-    return [path for path in leaves if names.isdisjoint(_up(path))]
-
-
-def _up(path: str) -> list[str]:
-    parts = path.split(".")
-    return [".".join(parts[: i + 1]) for i in range(len(parts))]
+    parents = "{}.{}".format
+    return [path for path in leaves if names.isdisjoint(itertools.accumulate(path.split("."), parents))]
 
 
 def words(texts: Iterable[str], values: Mapping[str, Any]) -> list[str]:
@@ -108,9 +104,5 @@ def processes(run: Sequence[str]) -> str | None:
     if launcher is None:
         return None
     words = [word for whole in run[launcher + 1 :] for word in whole.split("=", 1)]
-    counts = (number for word, number in itertools.pairwise(words) if _is_option(word))
-    return next(counts, None)
-
-
-def _is_option(word: str) -> bool:
-    return word.startswith("-") and word.lstrip("-") in _OPTIONS
+    options = ((word, number) for word, number in itertools.pairwise(words) if word.startswith("-"))
+    return next((number for word, number in options if word.lstrip("-") in _OPTIONS), None)

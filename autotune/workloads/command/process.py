@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
@@ -63,16 +63,17 @@ class Lines:
         *whole, rest = (self._rest + chunk.replace(b"\r", b"\n")).split(b"\n")
         cut = len(rest) - len(rest) % _LONGEST_BYTES
         self._rest = rest[cut:]
-        return [_text(piece) for line in [*whole, rest[:cut]] for piece in _pieces(line)]
+        lines = [*whole, rest[:cut]]
+        return [
+            _text(line[at : at + _LONGEST_BYTES])
+            for line in lines
+            for at in range(0, len(line), _LONGEST_BYTES)
+        ]
 
     def end(self) -> list[str]:
         """Returns the unfinished last line at the end of the output."""
         rest, self._rest = self._rest, b""
         return [_text(rest)] if rest else []
-
-
-def _pieces(line: bytes) -> Iterator[bytes]:
-    return (line[at : at + _LONGEST_BYTES] for at in range(0, len(line), _LONGEST_BYTES))
 
 
 def _text(line: bytes) -> str:

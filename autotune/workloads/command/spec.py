@@ -182,9 +182,10 @@ class Spec(BaseModel):
 
     def _wrong_name(self, name: str) -> Iterator[str]:
         """Yields a mistake in the name of a file."""
+        names = self.placeholders()
         if not name.isidentifier() or name in GIVEN:
             yield f"files: a name of letters that is none of {', '.join(GIVEN)}: got {units.quote(name)}"
-        elif name not in self._names_in_line():
+        elif all(name not in names[key] for key in ("run", "environment", "flags", "resume")):
             yield f"files.{name}: nothing reads it: write {{{name}}} into workload.run"
 
     @property
@@ -207,11 +208,6 @@ class Spec(BaseModel):
         """True if steps are counted by patterns in the output, not by the hook."""
         return self.samples is not None or self.steps is not None
 
-    def _names_in_line(self) -> set[str]:
-        """Returns the names whose values reach the command."""
-        names = self.placeholders()
-        return {name for key in ("run", "environment", "flags", "resume") for name in names[key]}
-
     def placeholders(self) -> dict[str, list[str]]:
         """Returns the placeholders by the key that contains them."""
         by_key = {
@@ -227,42 +223,30 @@ class Spec(BaseModel):
         in_files = {f"files.{name}": own.names() for name, own in self.files.items()}
         return {key: line.names_in(texts) for key, texts in by_key.items()} | in_files
 
-    def require_settings(self, settings: Mapping[str, Any], told: tuple[str, ...] = ()) -> None:
+    def require_settings(self, settings: Mapping[str, Any], used_by_tuner: tuple[str, ...] = ()) -> None:
         """Raises InputError for placeholders and flags without a setting, and for unused settings.
 
-        `settings` are nested or have dotted names; `told` are those that the tuner itself uses.
+        `settings` are nested or have dotted names.
         """
-        wrong = [*self.without_setting(settings), *self.unused(settings, told)]
-        if wrong:
+        if wrong := [*self._without_setting(settings), *self.unused(settings, used_by_tuner)]:
             raise InputError("; ".join(wrong))
 
-    def without_setting(self, settings: Mapping[str, Any]) -> list[str]:
-        """Returns mistakes about placeholders and flags that match none of the `settings`."""
-        known = [path for path, _ in line.flat(settings)]
-        named = [
-            (f"workload.{key}: {{{name}}}", name)
-            for key, names in self.placeholders().items()
-            for name in names
-        ]
-        named += [(f"workload.flags: {name}", name) for name in self.flags]
-        available = {*known, *GIVEN, *self.files}
-        twice = [
-            f"workload.files.{name}: a setting is called so, too" for name in self.files if name in known
-        ]
-        return twice + [
-            f"{what} is no setting of the baseline{instead(name, [*known, *GIVEN])}"
-            for what, name in named
-            if name not in available
-        ]
+    def _without_setting(self, settings: Mapping[str, Any]) -> Iterator[str]:
+        """Yields mistakes about placeholders and flags that match none of the `settings`."""
+        paths = [path for path, _ in line.flat(settings)]
+        yield from (
+            f"workload.files.{name}: a setting is called so, too" for name in self.files if name in paths
+        )
+        named = [(f"{key}: {{{name}}}", name) for key, names in self.placeholders().items() for name in names]
+        for what, name in [*named, *((f"flags: {name}", name) for name in self.flags)]:
+            if name not in {*paths, *GIVEN, *self.files}:
+                nearest = instead(name, [*paths, *GIVEN])
+                yield f"workload.{what} is no setting of the baseline{nearest}"
 
-    def unused(self, settings: Mapping[str, Any], told: tuple[str, ...]) -> list[str]:
-        """Returns mistakes about unused `settings`; `told` are those that the tuner itself uses."""
-        used = [
-            *self.flags,
-            *told,
-            *GIVEN,
-            *(name for names in self.placeholders().values() for name in names),
-        ]
+    def unused(self, settings: Mapping[str, Any], used_by_tuner: tuple[str, ...]) -> list[str]:
+        """Returns mistakes about unused `settings`."""
+        names = [name for names in self.placeholders().values() for name in names]
+        used = [*self.flags, *used_by_tuner, *GIVEN, *names]
         return [
             f"baseline.{name}: nothing uses it: write {{{name}}} into workload.run, or give it flags"
             for name in line.unused(settings, used)

@@ -5,7 +5,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,8 +28,9 @@ from autotune.inside.messages import (
     Taken,
 )
 from autotune.inside.site import autotune_wire as wire
+from autotune.inside.site.autotune_saves import Counts
 from autotune.workloads.command import calls, ending, files, spec, view
-from autotune.workloads.command.counting import Checkpoint, Counter, Counts
+from autotune.workloads.command.counting import Checkpoint, Counter
 from autotune.workloads.command.process import Process
 from autotune.workloads.command.scores import Follower
 from autotune.workloads.command.spec import Spec
@@ -125,13 +126,16 @@ def _attempt(
         stream, resumes = Stream(spec_, inbox, follower), checkpoint.exists  # else it was set aside
         environment |= inbox.environment()
         process = Process(call.arguments, call.directory, environment, wire.SOCKET, stream.hear)
-        run = _Run(spec_, process, inbox, stream, counter, checkpoint, _paths(arguments), resumes)
+        names = {
+            f"{name}.{key}" for name, values in arguments.items() for key in values if name != wire.IN_TRIAL
+        }
+        run = _Run(spec_, process, inbox, stream, counter, checkpoint, names, resumes)
         try:
             yield from run.records(int(values.get(spec.TRIAL_SAMPLES) or 0), is_asked, grace)
         finally:
             inbox.tell_to_stop()
             process.end(grace.ended_s)
-            deque(run.rest(), maxlen=0)  # counts them, for resuming from the checkpoint
+            deque(run.accepted(stream.rest()), maxlen=0)  # counts them, for resuming from the checkpoint
 
 
 def _checkpoint(spec_: Spec, directory: Path, values: Mapping[str, Any], workdir: Path) -> Checkpoint:
@@ -163,10 +167,42 @@ def _begun(checkpoint: Checkpoint) -> Counts | None:
     return counts
 
 
-def _paths(arguments: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
-    """Returns the paths of all arguments that an object must take, such as `loader.num_workers`."""
-    own = {name: values for name, values in arguments.items() if name != wire.IN_TRIAL}
-    return frozenset(f"{name}.{key}" for name, values in own.items() for key in values)
+class Merger:
+    """Merges consecutive steps until 50 ms have passed since the previous record. Pure.
+
+    Sending a record costs training time. Never merges a step with an evaluation. A step still queued on the
+    GPU is merged with the next one whose end is known.
+    """
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._held: Stamped | None = None
+        self._last_s = -math.inf  # of the last released record
+
+    def add(self, record: Stamped, *, is_step: bool) -> list[Stamped]:
+        """Adds a record and returns those that are complete, in order."""
+        self._steps += is_step
+        is_alone = not is_step or self._steps <= _FIRST_STEPS or COMPILING in record or FLOPS in record
+        has_settled = self._held is not None and QUEUED not in self._held
+        before = self.rest() if is_alone or (has_settled and QUEUED in record) else []
+        self._held = _merged(self._held, record)
+        is_due = is_alone or record.at_s - self._last_s >= _APART_S
+        return [*before, *(self.rest() if is_due else [])]
+
+    def rest(self) -> list[Stamped]:
+        """Returns the steps still held back."""
+        held, self._held = self._held, None
+        if held is None:
+            return []
+        self._last_s = held.at_s
+        return [held]
+
+
+def _merged(held: Stamped | None, record: Stamped) -> Stamped:
+    if held is None:
+        return record
+    settled = {name: value for name, value in held.items() if name != QUEUED}
+    return Stamped({**settled, **record}, record.at_s, held.steps + record.steps)
 
 
 @dataclass
@@ -179,15 +215,13 @@ class _Run:
     stream: Stream
     counter: Counter
     checkpoint: Checkpoint
-    to_take: frozenset[str]  # arguments that no object has taken yet
+    to_take: set[str]  # arguments that no object has taken yet, such as `loader.num_workers`
     resumes: bool  # a checkpoint was there when it began
     error: ScriptError | None = None
     evaluations: int = 0
     reports: bool = False  # the script calls autotune.report
     counts_itself: bool = False  # and says how many samples it has seen
-
-    def __post_init__(self) -> None:
-        self._merger = Merger()
+    merger: Merger = field(default_factory=Merger)
 
     def records(self, samples: int, is_asked: Callable[[], bool], grace: Grace) -> Iterator[Stamped]:
         """Yields records until the command has ended; raises its error, if any.
@@ -200,40 +234,32 @@ class _Run:
             if is_asked():
                 inbox.tell_to_stop()
                 process.end(grace.whole_saving_s if wire.is_whole() else grace.saving_s)
-                yield from self.rest()
+                yield from self.accepted(self.stream.rest())
                 raise stops.StoppedError
             waited_s = process.wait(look_s)  # messages that arrive meanwhile have their own timestamps
             was_suspended = waited_s > 2 * look_s + _SOON_S  # as between two turns of a race
             look_s = _SOON_S if was_suspended else min(_LATE_S, _LATER * look_s)
-            yield from self._accepted(self.stream.until(min(process.heard_s, inbox.heard_s())))
+            yield from self.accepted(self.stream.until(min(process.heard_s, inbox.heard_s())))
             self._require_sense(samples)
             if math.isinf(until_s) and process.code is not None:
                 until_s = time.monotonic() + (grace.failed_s if process.code else grace.ended_s)
         lacks = [_GOES_ON] if process.family() else []
         process.end(0.0)
-        yield from self.rest()
+        yield from self.accepted(self.stream.rest())
         if process.code:
-            raise self._error_of_exit(process.code)
+            error = ending.of_exit(process.code, process.pid, self.error, tuple(process.tail))
+            has_begun = self.counter.steps or not self.resumes
+            raise error if has_begun else ending.ResumeError(error, process.code)
         if missing := self._lacks():
             raise self._lacking(*lacks, *missing)
 
-    def rest(self) -> Iterator[Stamped]:
-        """Yields the remaining records of an ended command."""
-        yield from self._accepted(self.stream.rest())
-
-    def _error_of_exit(self, code: int) -> Exception:
-        """Returns the error of a failed command; a ResumeError if it failed to resume."""
-        error = ending.of_exit(code, self.process.pid, self.error, tuple(self.process.tail))
-        has_begun = self.counter.steps or not self.resumes
-        return error if has_begun else ending.ResumeError(error, code)
-
-    def _accepted(self, messages: Iterator[Message]) -> Iterator[Stamped]:
+    def accepted(self, messages: Iterator[Message]) -> Iterator[Stamped]:
         """Yields the records of messages, and notes the counts of a checkpoint that was written meanwhile."""
         for message in messages:
             if (record := self._record(message.at_s, message.content)) is not None:
                 is_step = isinstance(message.content, Step)
-                yield from self._merger.add(Stamped(record, message.at_s), is_step=is_step)
-        yield from self._merger.rest()
+                yield from self.merger.add(Stamped(record, message.at_s), is_step=is_step)
+        yield from self.merger.rest()
         if self.spec.counts_by_output or self.counts_itself or wire.is_whole():
             self.checkpoint.look(self.counter, self.stream.known_s)
 
@@ -288,41 +314,3 @@ class _Run:
         lacks += self.stream.missing_scores()
         is_silent = self.spec.quality == spec.REPORTED and not self.reports
         return [*lacks, "the script has not called autotune.report"] if is_silent else lacks
-
-
-class Merger:
-    """Merges consecutive steps until 50 ms have passed since the previous record. Pure.
-
-    Sending a record costs training time. Never merges a step with an evaluation. A step still queued on the
-    GPU is merged with the next one whose end is known.
-    """
-
-    def __init__(self) -> None:
-        self._steps = 0
-        self._held: Stamped | None = None
-        self._last_s = -math.inf  # of the last released record
-
-    def add(self, record: Stamped, *, is_step: bool) -> list[Stamped]:
-        """Adds a record and returns those that are complete, in order."""
-        self._steps += is_step
-        is_alone = not is_step or self._steps <= _FIRST_STEPS or COMPILING in record or FLOPS in record
-        has_settled = self._held is not None and QUEUED not in self._held
-        before = self.rest() if is_alone or (has_settled and QUEUED in record) else []
-        self._held = _merged(self._held, record)
-        is_due = is_alone or record.at_s - self._last_s >= _APART_S
-        return [*before, *(self.rest() if is_due else [])]
-
-    def rest(self) -> list[Stamped]:
-        """Returns the steps still held back."""
-        held, self._held = self._held, None
-        if held is None:
-            return []
-        self._last_s = held.at_s
-        return [held]
-
-
-def _merged(held: Stamped | None, record: Stamped) -> Stamped:
-    if held is None:
-        return record
-    settled = {name: value for name, value in held.items() if name != QUEUED}
-    return Stamped({**settled, **record}, record.at_s, held.steps + record.steps)

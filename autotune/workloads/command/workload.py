@@ -38,7 +38,6 @@ class CommandWorkload(Workload):
 
         Raises InputError with every mistake in one line.
         """
-        spec.read(values, Spec)  # before invalid values are taken for paths
         whole = spec.located(values, directory)
         return cls(spec.KIND, spec.read(whole, Spec), whole)
 
@@ -76,10 +75,13 @@ class CommandWorkload(Workload):
 
     def python_with_torch(self, settings: Mapping[str, Any]) -> calls.Call | None:
         """Returns a call of the command's Python, if it runs one and needs torch."""
-        made = calls.call(self.spec, self.directory, calls.values_of(self.spec, settings, ""), resumes=False)
+        made = self._call(self.spec, settings)
         python = made.arguments[0]
         is_known = self.needs_torch and Path(python).name.startswith("python")
         return replace(made, arguments=[python]) if is_known else None
+
+    def _call(self, spec_: Spec, settings: Mapping[str, Any]) -> calls.Call:
+        return calls.call(spec_, self.directory, calls.values_of(self.spec, settings, ""))
 
     @property
     def own_file(self) -> OwnFile:
@@ -175,21 +177,14 @@ class CommandWorkload(Workload):
             raise InputError(f"workload.directory: there is no directory {self.directory}")
         if self.spec.python is not None and not os.access(self.spec.python, os.X_OK):
             raise InputError(f"workload.python: there is no program {self.spec.python}")
-        values = calls.values_of(self.spec, settings, "")
-        made = calls.call(self.spec, self.directory, values, resumes=False)
+        made = self._call(self.spec, settings)
         program = made.arguments[0]
         place = str(self.directory / program) if os.sep in program else program
         if shutil.which(place, path=made.environment["PATH"]) is None:
             raise InputError(f"workload.run: there is no program {program}")
 
     def _set_up(self, settings: Mapping[str, Any]) -> list[str]:
-        values = calls.values_of(self.spec, settings, "")
-        made = calls.call(
-            self.spec.model_copy(update={"run": self.spec.setup, "flags": {}}),
-            self.directory,
-            values,
-            resumes=False,
-        )
+        made = self._call(self.spec.model_copy(update={"run": self.spec.setup, "flags": {}}), settings)
         begun_s = time.monotonic()
         with started(made.arguments, self.directory, made.environment, subprocess.PIPE) as process:
             output = process.stdout.read().decode(errors="replace") if process.stdout else ""
@@ -207,7 +202,7 @@ class CommandWorkload(Workload):
         samples = self.spec.training_samples
         whole = {} if samples is None else {spec.TRIAL_SAMPLES: samples}
         values = {**calls.values_of(self.spec, settings, workdir.absolute()), **whole}
-        made = calls.call(self.spec, self.directory, values, resumes=False)
+        made = calls.call(self.spec, self.directory, values)
         words = " ".join([*self._assignments(settings, values), *map(word, made.arguments)])
         return f"cd {quoted(self.directory)} && {words}"
 

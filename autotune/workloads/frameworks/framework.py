@@ -32,13 +32,6 @@ class ConfigFile:
     without_workers: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _nothing(
-    settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
-) -> dict[str, Setting]:
-    del settings, samples, evaluations, quality
-    return {}
-
-
 @dataclass(frozen=True)
 class Framework:
     """A `kind` of workload. `roles` and `words` are defaults that a search space may override."""
@@ -53,7 +46,7 @@ class Framework:
     known: tuple[KnownSetting, ...] = ()
     units: tuple[str, ...] = ("samples",)  # of work, in which evaluations can be scheduled
     other_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # paths if `roles` has no match
-    for_trial: ForTrial = _nothing
+    for_trial: ForTrial = lambda *_: {}
     cadence: Cadence = field(default_factory=Cadence)  # of evaluations, by its own arguments
     file: ConfigFile | None = None  # the format of an exported winner; None: it has none of its own
 
@@ -71,7 +64,7 @@ class Framework:
             if role not in given
             and path not in given.values()
             and role not in baseline
-            and _has(baseline, path)
+            and _at(baseline, path) is not _NOTHING
         }
         own, whole = values.get("values", {}), {**roles, **given}
         words = {
@@ -88,16 +81,12 @@ class Framework:
     def _paths(self, baseline: Mapping[str, Any]) -> dict[str, str]:
         """Returns the path of each role: the first alternative in the baseline, else the default."""
         return {
-            role: next((either for either in self._either(role) if _has(baseline, either)), path)
+            role: next((one for one in self._either(role) if _at(baseline, one) is not _NOTHING), path)
             for role, path in self.roles.items()
         }
 
     def _either(self, role: str) -> tuple[str, ...]:
         return (self.roles[role], *self.other_roles.get(role, ()))
-
-
-def _has(nested: Any, path: str) -> bool:
-    return _at(nested, path) is not _NOTHING
 
 
 def _at(nested: Any, path: str) -> Any:
@@ -106,12 +95,9 @@ def _at(nested: Any, path: str) -> Any:
         return _NOTHING
     if path in nested:
         return nested[path]
-    below = (_at(inner, path[len(name) + 1 :]) for name, inner in _above(nested, path))
+    above = ((str(name), inner) for name, inner in nested.items() if path.startswith(f"{name}."))
+    below = (_at(inner, path[len(name) + 1 :]) for name, inner in above)
     return next((value for value in below if value is not _NOTHING), _NOTHING)
-
-
-def _above(nested: Mapping[str, Any], path: str) -> list[tuple[str, Any]]:
-    return [(str(name), inner) for name, inner in nested.items() if path.startswith(f"{name}.")]
 
 
 def _mentioned(values: Mapping[str, Any], path: str) -> list[Any]:

@@ -9,6 +9,7 @@ from autotune.core.common_names import LIGHTNINGS, LIGHTNINGS_SHORT
 from autotune.core.settings import (
     ACCUMULATION,
     COMPILE,
+    FOR_CUDA,
     LEARNING_RATE,
     MICRO_BATCH,
     PRECISION,
@@ -18,18 +19,20 @@ from autotune.core.settings import (
     WORKERS,
     KnownSetting,
     MemoryEffect,
-    Needs,
     Result,
     Setting,
     effective_batch,
+    loader_setting,
+    pinning_setting,
+    result_setting,
+    side_setting,
 )
 from autotune.workloads.base import Cadence
 from autotune.workloads.frameworks.framework import ConfigFile, Framework, Says
 
 _INTERVAL, _EPOCHS = "trainer.val_check_interval", "trainer.check_val_every_n_epoch"
-_OF_THE_OPTIMIZER = ("trainer.gradient_clip_val", "trainer.gradient_clip_algorithm")
 # Settings of work between steps, which leave the steps themselves unchanged.
-_BESIDE = {
+_BETWEEN_STEPS = {
     "trainer.log_every_n_steps": "how often metrics are written",
     "trainer.enable_progress_bar": "drawn between steps",
     "trainer.enable_model_summary": "written once",
@@ -67,15 +70,11 @@ def _between_evaluations(settings: Mapping[str, Setting], epoch: int | None) -> 
     """
     interval, epochs = settings.get(_INTERVAL), settings.get(_EPOCHS, 1)
     if isinstance(interval, int):
-        return interval * _batches_of_all(settings) if MICRO_BATCH in settings else None
+        batch = int(settings.get(MICRO_BATCH) or 1) * int(settings.get(PROCESSES) or 1)
+        return interval * batch if MICRO_BATCH in settings else None
     if epoch is None or not isinstance(epochs, int) or not {_INTERVAL, _EPOCHS} & settings.keys():
         return None
     return max(1, round(epoch * epochs * float(interval or 1.0)))
-
-
-def _batches_of_all(settings: Mapping[str, Setting]) -> int:
-    """Returns the samples of a micro-batch over all processes."""
-    return int(settings[MICRO_BATCH] or 1) * int(settings.get(PROCESSES) or 1)
 
 
 _LOADER = "an argument of your DataLoader, or of the data module that makes it"
@@ -132,38 +131,18 @@ LIGHTNING = Framework(
     cadence=Cadence(_INTERVAL, _between_evaluations),
     file=_FILE,
     known=(
-        *(
-            KnownSetting(
-                name, about="of the optimizer alone", moves_speed=False, moves_memory=MemoryEffect.NOT
-            )
-            for name in _OF_THE_OPTIMIZER
-        ),
-        *(
-            KnownSetting(name, about=about, moves_result=Result.EQUAL, moves_memory=MemoryEffect.NOT)
-            for name, about in _BESIDE.items()
-        ),
+        result_setting("trainer.gradient_clip_val"),
+        result_setting("trainer.gradient_clip_algorithm"),
+        *(side_setting(name, about) for name, about in _BETWEEN_STEPS.items()),
         KnownSetting(
             "trainer.benchmark",
-            about="which of cuDNN's algorithms are the fastest",
+            "which of cuDNN's algorithms are the fastest",
             moves_result=Result.REORDERED,
-            needs={True: Needs(is_for_cuda=True)},
+            needs={True: FOR_CUDA},
         ),
-        KnownSetting(
-            "trainer.deterministic", about="only algorithms that repeat", moves_result=Result.REORDERED
-        ),
-        KnownSetting(
-            "loader.pin_memory",
-            about="whether this machine gains by it",
-            moves_result=Result.EQUAL,
-            moves_memory=MemoryEffect.NOT,
-            needs={True: Needs(is_for_cuda=True)},
-        ),
-        KnownSetting(
-            "loader.persistent_workers",
-            about="workers live through all epochs",
-            moves_result=Result.EQUAL,
-            moves_memory=MemoryEffect.LOADER,
-        ),
-        KnownSetting("loader.drop_last", about="the last batch of an epoch", moves_memory=MemoryEffect.NOT),
+        KnownSetting("trainer.deterministic", "only algorithms that repeat", moves_result=Result.REORDERED),
+        pinning_setting("loader.pin_memory"),
+        loader_setting("loader.persistent_workers", "workers live through all epochs"),
+        KnownSetting("loader.drop_last", "the last batch of an epoch", moves_memory=MemoryEffect.NOT),
     ),
 )

@@ -19,68 +19,45 @@ from autotune.core.settings import (
     Result,
     Setting,
     effective_batch,
+    loader_setting,
+    pinning_setting,
+    result_setting,
+    side_setting,
 )
 from autotune.inside.site.autotune_wire import IN_TRIAL, TRAINER_PRECISIONS
 from autotune.workloads.base import Cadence
 from autotune.workloads.frameworks.framework import ConfigFile, Framework
 
 _EVAL_STEPS = "trainer.eval_steps"
-_OF_CUDA: dict[Setting, Needs] = {True: Needs(is_for_cuda=True)}
-
-
-def _beside(name: str, about: str, result: Result = Result.EQUAL) -> KnownSetting:
-    """Describes work between steps, which takes time but no memory."""
-    return KnownSetting(f"trainer.{name}", about=about, moves_result=result, moves_memory=MemoryEffect.NOT)
-
-
-def _of_optimizer(name: str, about: str) -> KnownSetting:
-    """Describes a setting that changes only the result."""
-    return KnownSetting(f"trainer.{name}", about=about, moves_speed=False, moves_memory=MemoryEffect.NOT)
-
+_OF_SCHEDULE = "the schedule is that of the whole training"
 
 # Unlisted settings may change everything: optim, packing, auto_find_batch_size, ...
 _KNOWN = (
-    _of_optimizer("warmup_steps", "the schedule is that of the whole training"),
-    _of_optimizer("warmup_ratio", "the schedule is that of the whole training"),
-    _of_optimizer("lr_scheduler_type", "the schedule is that of the whole training"),
-    _of_optimizer("adam_beta1", "of the optimizer alone"),
-    _of_optimizer("adam_beta2", "of the optimizer alone"),
-    _of_optimizer("adam_epsilon", "of the optimizer alone"),
-    _of_optimizer("label_smoothing_factor", "of the loss alone"),
+    result_setting("trainer.warmup_steps", _OF_SCHEDULE),
+    result_setting("trainer.warmup_ratio", _OF_SCHEDULE),
+    result_setting("trainer.lr_scheduler_type", _OF_SCHEDULE),
+    result_setting("trainer.adam_beta1"),
+    result_setting("trainer.adam_beta2"),
+    result_setting("trainer.adam_epsilon"),
+    result_setting("trainer.label_smoothing_factor", "of the loss alone"),
     KnownSetting(
-        "trainer.max_grad_norm",
-        about="0 for none; to clip takes a little time",
-        moves_memory=MemoryEffect.NOT,
+        "trainer.max_grad_norm", "0 for none; to clip takes a little time", moves_memory=MemoryEffect.NOT
     ),
-    _beside("logging_steps", "the loss is fetched from the GPU for it"),
-    _beside("logging_nan_inf_filter", "the loss is fetched from the GPU for it with every step"),
-    _beside("eval_steps", "a trial has the evaluations of its budget"),
-    _beside("save_steps", "a trial saves when it is stopped, and now and then"),
-    _beside("include_num_input_tokens_seen", "tokens are counted on the GPU"),
-    KnownSetting(
-        "trainer.dataloader_pin_memory",
-        about="whether this machine gains by it",
-        moves_result=Result.EQUAL,
-        moves_memory=MemoryEffect.NOT,
-        needs=_OF_CUDA,
-    ),
-    KnownSetting(
-        "trainer.dataloader_persistent_workers",
-        about="they need not be started for every epoch",
-        moves_result=Result.EQUAL,
-        moves_memory=MemoryEffect.LOADER,
-    ),
-    KnownSetting(
-        "trainer.train_sampling_strategy",
-        about="rows of a similar length in a batch have less padding",
-    ),
+    side_setting("trainer.logging_steps", "the loss is fetched from the GPU for it"),
+    side_setting("trainer.logging_nan_inf_filter", "the loss is fetched from the GPU for it with every step"),
+    side_setting("trainer.eval_steps", "a trial has the evaluations of its budget"),
+    side_setting("trainer.save_steps", "a trial saves when it is stopped, and now and then"),
+    side_setting("trainer.include_num_input_tokens_seen", "tokens are counted on the GPU"),
+    pinning_setting("trainer.dataloader_pin_memory"),
+    loader_setting("trainer.dataloader_persistent_workers", "they need not be started for every epoch"),
+    KnownSetting("trainer.train_sampling_strategy", "rows of a similar length in a batch have less padding"),
     KnownSetting(
         "model.attn_implementation",
-        about="eager, sdpa, or flash_attention_2 where that is installed",
+        "eager, sdpa, or flash_attention_2 where that is installed",
         moves_result=Result.REORDERED,
         needs={"flash_attention_2": Needs(cuda=True, compute_capability=(8, 0))},
     ),
-    KnownSetting("trainer.max_length", about="the memory of a sample grows with it", power=1),
+    KnownSetting("trainer.max_length", "the memory of a sample grows with it", power=1),
 )
 
 

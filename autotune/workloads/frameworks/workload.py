@@ -30,7 +30,6 @@ class FrameworkWorkload(CommandWorkload):
     @classmethod
     def of(cls, values: Mapping[str, Any], directory: Path) -> Self:
         framework = FRAMEWORKS[values["kind"]]
-        spec.read(framework, values)  # before invalid values are taken for paths
         whole = commands.located(values, directory)
         return cls(framework.kind, spec.read(framework, whole), whole, framework)
 

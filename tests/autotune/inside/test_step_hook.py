@@ -12,7 +12,7 @@ import pytest
 
 from autotune.inside.inbox import SITE, Inbox
 from autotune.inside.messages import GpuLost, Step
-from autotune.inside.site.autotune_saves import Saved, digest_of, file_of, noted
+from autotune.inside.site.autotune_saves import Counts, digest_of, file_of, noted
 from tests.autotune.inside.heard import all_of, contents
 
 KINDS = [
@@ -118,7 +118,7 @@ def test_a_checkpoint_is_known_by_its_content_or_not_at_all(hear, tmp_path):
     found = noted(file_of(str(tmp_path)))
     seen = {name: found.get(digest_of(tmp_path / name)) for name in heard.said}
     assert heard.said, heard.errors
-    assert seen == {name: known and Saved(100 + known) for name, known in heard.said.items()}
+    assert seen == {name: known and Counts(100 + known) for name, known in heard.said.items()}
 
 
 def test_the_error_that_ends_a_training_is_reported_and_printed(hear):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from autotune.inside.site import autotune_saves as saves
-from autotune.inside.site.autotune_saves import Saved
-from autotune.workloads.command.counting import Checkpoint, Counter, Counts
+from autotune.inside.site.autotune_saves import Counts
+from autotune.workloads.command.counting import Checkpoint, Counter
 
 
 def test_steps_count_their_samples_or_the_batch():
@@ -104,7 +104,7 @@ def test_of_several_noted_files_in_a_directory_the_newest_counts(tmp_path):
 def noted(workdir, name, samples):
     """A checkpoint file whose saving the hook has seen."""
     (workdir / name).write_text(f"the weights after {samples}")
-    saves.note(saves.file_of(str(workdir)), saves.digest_of(workdir / name), Saved(samples))
+    saves.note(saves.file_of(str(workdir)), saves.digest_of(workdir / name), Counts(samples))
     return workdir / name
 
 

@@ -114,7 +114,7 @@ def test_a_place_in_a_list_is_no_placeholder():
 
 def test_what_the_tuner_and_flags_use_is_used():
     read = read_spec({**GOOD, "flags": {"compile": {True: "--compile"}}})
-    read.require_settings({"lr": 1, "compile": False, "seed": 0}, told=("seed",))
+    read.require_settings({"lr": 1, "compile": False, "seed": 0}, used_by_tuner=("seed",))
     with pytest.raises(InputError, match=r"workload\.flags: compile is no setting"):
         read.require_settings({"lr": 1})
 

@@ -13,7 +13,8 @@ import pytest
 
 from autotune.core.errors import InputError
 from autotune.inside import stops
-from autotune.workloads.command.counting import Checkpoint, Counts
+from autotune.inside.site.autotune_saves import Counts
+from autotune.workloads.command.counting import Checkpoint
 from autotune.workloads.command.ending import CommandError
 from autotune.workloads.command.stream import Stream
 from autotune.workloads.command.training import Grace
