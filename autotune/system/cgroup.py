@@ -76,9 +76,7 @@ def kills(group: Path, *, below: bool = True) -> int:
     In v2 kills in groups `below` count too, unless `below` is False; in v1 they never do.
     """
     events = "memory.events" if below else "memory.events.local"
-    text = _read(group / (events if is_v2(group) else "memory.oom_control"))
-    fields = (line.split() for line in text.splitlines())
-    return next((int(count) for name, count in fields if name == "oom_kill"), 0)
+    return _figures(group / (events if is_v2(group) else "memory.oom_control")).get("oom_kill", 0)
 
 
 def _groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
@@ -105,26 +103,23 @@ def _quota(group: Path) -> float | None:
 
 def memory_of(group: Path) -> GroupMemory | None:
     """Returns the memory limit of a group and its use, None if it has no limit."""
-    v2, limit_bytes = _limits_as_v2(group), _limit_bytes(group)
-    used = _read(group / ("memory.current" if v2 else "memory.usage_in_bytes"))
+    limit_bytes = _limit_bytes(group)
+    used = _read(group / "memory.current") or _read(group / "memory.usage_in_bytes")
     if limit_bytes is None or not used.isdigit():
         return None
-    return GroupMemory(limit_bytes, max(0, int(used) - _droppable_bytes(group, v2)))
+    figures = _figures(group / "memory.stat")
+    droppable_bytes = figures.get("total_inactive_file", figures.get("inactive_file", 0))  # v1 has both
+    return GroupMemory(limit_bytes, max(0, int(used) - droppable_bytes))
 
 
 def _limit_bytes(group: Path) -> int | None:
-    limit = _read(group / ("memory.max" if _limits_as_v2(group) else "memory.limit_in_bytes"))
+    limit = _read(group / "memory.max") or _read(group / "memory.limit_in_bytes")
     return int(limit) if limit.isdigit() and int(limit) < _NO_LIMIT_BYTES else None
 
 
-def _limits_as_v2(group: Path) -> bool:
-    return (group / "memory.max").exists()
-
-
-def _droppable_bytes(group: Path, v2: bool) -> int:
-    name = "inactive_file" if v2 else "total_inactive_file"
-    fields = (line.split() for line in _read(group / "memory.stat").splitlines())
-    return next((int(value) for key, value in fields if key == name), 0)
+def _figures(file: Path) -> dict[str, int]:
+    """Returns the figures of a file that has a name and a number in each line."""
+    return {name: int(figure) for name, figure in (line.split() for line in _read(file).splitlines())}
 
 
 def _read(file: Path) -> str:

@@ -63,8 +63,9 @@ def list_visible(names: str | None) -> tuple[Device, ...]:
     with nvml.library() as is_available:
         if is_available:
             return tuple(_describe(one) for one in _visible(names))
-    fault = nvml.fault() if names is None or names.split(",")[0].strip() not in _NO_DEVICE else None
-    return (Device("NVIDIA driver", refused=fault),) if fault else ()
+    error, is_asked = nvml.error(), names is None or names.split(",")[0].strip() not in _NO_DEVICE
+    is_faulty = error is not None and not isinstance(error, nvml.NO_DRIVER)
+    return (Device("NVIDIA driver", refused=str(error)),) if is_faulty and is_asked else ()
 
 
 def handles(names: str | None) -> list[Any]:

@@ -1,6 +1,7 @@
 """Figures of GPUs at work, from NVML. Without an NVIDIA driver there are none; nothing raises."""
 
 import re
+import statistics
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -13,7 +14,8 @@ import pynvml
 Reading = Mapping[str, float]
 
 _OF_ONE = re.compile(r"^gpu_(\d+)_")
-_NO_DRIVER = (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded)
+# Errors if there is no driver, as opposed to a faulty one, such as one replaced while running.
+NO_DRIVER = (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded)
 _NODES = ("/dev/nvidiactl", "/dev/dxg")  # the latter exists under WSL, for GPUs of any vendor
 
 # Slowdowns that need attention. A software power cap is not one: it is normal under load.
@@ -34,6 +36,13 @@ _QUERIES: dict[str, Callable[[Any], float]] = {
     "gpu_memory_clock_mhz": lambda gpu: pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_MEM),
     "gpu_throttled": lambda gpu: bool(pynvml.nvmlDeviceGetCurrentClocksEventReasons(gpu) & _THROTTLED),
     "energy_counter_j": lambda gpu: pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1e3,
+}
+_COMBINED: dict[str, Callable[[Sequence[float]], float]] = {
+    "gpu_power_w": sum,
+    "gpu_memory_used_bytes": max,
+    "gpu_memory_free_bytes": min,
+    "gpu_throttled": max,
+    "others_gpu_percent": max,
 }
 
 
@@ -65,23 +74,13 @@ def library() -> Iterator[bool]:
             pynvml.nvmlShutdown()
 
 
-def error() -> str | None:
-    """Returns the driver's error if no GPU can be queried, None otherwise."""
-    error = _init_error()
-    return None if error is None else str(error)
-
-
-def fault() -> str | None:
-    """Returns the error of a driver that is installed but faulty, such as one replaced while running."""
-    return None if isinstance(_init_error(), _NO_DRIVER) else error()
-
-
 def is_hidden() -> bool:
     """Returns True if a GPU may exist without NVML, as in a container without the driver's tools."""
-    return isinstance(_init_error(), _NO_DRIVER) and any(Path(node).exists() for node in _NODES)
+    return isinstance(error(), NO_DRIVER) and any(Path(node).exists() for node in _NODES)
 
 
-def _init_error() -> pynvml.NVMLError | None:
+def error() -> pynvml.NVMLError | None:
+    """Returns the driver's error if no GPU can be queried, None otherwise."""
     try:
         pynvml.nvmlInit()
         pynvml.nvmlShutdown()
@@ -116,21 +115,15 @@ def load_by_others(handle: Any, own: Collection[int], seconds: float) -> dict[st
         running = {process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)}
         if running.isdisjoint(own):
             return {}
-        samples = _process_samples(handle, round((time.time() - seconds) * 1e6))
+        samples = pynvml.nvmlDeviceGetProcessUtilization(handle, round((time.time() - seconds) * 1e6))
+    except pynvml.NVMLError_NotFound:  # no process was busy
+        samples = ()
     except pynvml.NVMLError:
         return {}
     busiest: dict[int, float] = {}
     for sample in samples:
         busiest[sample.pid] = max(float(sample.smUtil), busiest.get(sample.pid, 0.0))
     return {"others_gpu_percent": min(100.0, sum(v for pid, v in busiest.items() if pid not in own))}
-
-
-def _process_samples(handle: Any, since_us: int) -> Sequence[Any]:
-    try:
-        samples: Sequence[Any] = pynvml.nvmlDeviceGetProcessUtilization(handle, since_us)
-    except pynvml.NVMLError_NotFound:  # no process was busy
-        return ()
-    return samples
 
 
 def energy_j(before: Reading, after: Reading, seconds: float) -> float | None:
@@ -151,17 +144,14 @@ def combine(readings: Sequence[Reading]) -> dict[str, float]:
     combined = {}
     for name in {*_QUERIES, "others_gpu_percent"} - {"energy_counter_j"}:
         if values := [reading[name] for reading in readings if name in reading]:
-            combined[name] = _COMBINED.get(name, _mean)(values)
-    return combined | (_apart(readings) if len(readings) > 1 else {})
-
-
-def _apart(readings: Sequence[Reading]) -> dict[str, float]:
-    return {
+            combined[name] = _COMBINED.get(name, statistics.fmean)(values)
+    each = {
         f"gpu_{index}_{name.removeprefix('gpu_')}": value
         for index, reading in enumerate(readings)
         for name, value in reading.items()
         if name in _QUERIES and name.startswith("gpu_")
     }
+    return combined | (each if len(readings) > 1 else {})
 
 
 def by_gpu(values: Reading) -> dict[int, dict[str, float]]:
@@ -176,16 +166,3 @@ def by_gpu(values: Reading) -> dict[int, dict[str, float]]:
 def combined_name(name: str) -> str:
     """Returns the combined name of one GPU's figure: `gpu_power_w` for `gpu_0_power_w`."""
     return _OF_ONE.sub("gpu_", name)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-_COMBINED: dict[str, Callable[[Sequence[float]], float]] = {
-    "gpu_power_w": sum,
-    "gpu_memory_used_bytes": max,
-    "gpu_memory_free_bytes": min,
-    "gpu_throttled": max,
-    "others_gpu_percent": max,
-}

@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,8 +30,7 @@ class CpuTime(NamedTuple):
 Clocks = Mapping[psutil.Process, CpuTime]
 
 
-@dataclass(frozen=True)
-class _Reading:
+class _Reading(NamedTuple):
     at_s: float
     busy_s: float
     all_s: float
@@ -72,17 +70,14 @@ class Others:
         """The search's processes at the last sample, parents first."""
         return list(self._before.clocks) if self._before else []
 
-    @property
-    def own(self) -> frozenset[int]:
-        """The IDs of the search's processes at the last sample."""
-        return frozenset(p.pid for p in self._before.clocks) if self._before else frozenset()
-
     def sample(self) -> dict[str, float]:
         """Returns `others_cpu_percent` (100: one CPU busy) since the last sample, and `allowed_cpus`."""
         if self._top is None:
             return {}
         cpus = os.sched_getaffinity(0)
-        before, self._before = self._before, _reading(self._top, cpus)
+        before = self._before
+        busy_s, all_s = busy_seconds(_STAT.read_text(encoding="ascii"), cpus)
+        self._before = _Reading(time.monotonic(), busy_s, all_s, _clocks(self._top))
         if before is None or self._before.all_s <= before.all_s:  # clocks may stand still in a sandbox
             return {}
         spent_s = search_spent_s(before.clocks, self._before.clocks)
@@ -90,11 +85,6 @@ class Others:
         self._ahead_s = min(_CLOCKS_APART_S, max(0.0, -left_s))
         seconds = self._before.at_s - before.at_s
         return {"others_cpu_percent": 100 * max(0.0, left_s) / seconds, "allowed_cpus": float(len(cpus))}
-
-
-def _reading(top: psutil.Process, cpus: Collection[int]) -> _Reading:
-    busy_s, all_s = busy_seconds(_STAT.read_text(encoding="ascii"), cpus)
-    return _Reading(time.monotonic(), busy_s, all_s, _clocks(top))
 
 
 def busy_seconds(stat: str, cpus: Collection[int]) -> tuple[float, float]:

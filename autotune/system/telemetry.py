@@ -6,7 +6,7 @@ import platform
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,7 +142,7 @@ class Telemetry:
         time.
         """
         with self._lock:
-            return self._series.summary()
+            return dict(self._series.summary)
 
     def _run(self) -> None:
         try:
@@ -160,7 +160,7 @@ class Telemetry:
             elapsed_s, before_s = now_s - before_s, now_s
             values = {**others.sample(), **_machine()}
             values |= processes.sample(elapsed_s, others.below)
-            values |= gpus.sample(elapsed_s, others.own)
+            values |= gpus.sample(elapsed_s, {process.pid for process in others.below})
             with self._lock:
                 self._series.add(values, elapsed_s)
             if is_last:
@@ -170,35 +170,25 @@ class Telemetry:
 
 
 class _Series:
-    """The latest values, time-weighted means, peaks and minima of a series of samples."""
+    """The latest of a series of samples, and its summary: time-weighted means, peaks and minima."""
 
     def __init__(self) -> None:
         self.latest: dict[str, float] = {}
-        self._weighted: dict[str, float] = defaultdict(float)
+        self.summary: dict[str, float] = {}
         self._seconds: dict[str, float] = defaultdict(float)
-        self._peaks: dict[str, float] = {}
-        self._lows: dict[str, float] = {}
 
     def add(self, values: dict[str, float], seconds: float) -> None:
         self.latest = values
         for name, value in values.items():
-            self._weighted[name] += value * seconds
-            self._seconds[name] += seconds
-            self._peaks[name] = max(value, self._peaks.get(name, value))
-            self._lows[name] = min(value, self._lows.get(name, value))
-
-    def summary(self) -> dict[str, float]:
-        return {name: self._summary_of(name) for name in self._peaks}
-
-    def _summary_of(self, name: str) -> float:
-        kind = nvml.combined_name(name)
-        if kind in _PEAKS:
-            return self._peaks[name]
-        return self._lows[name] if kind in _LOWS else self._mean(name)
-
-    def _mean(self, name: str) -> float:
-        seconds = self._seconds[name]
-        return self._weighted[name] / seconds if seconds else self._peaks[name]
+            kind, before = nvml.combined_name(name), self.summary.get(name, value)
+            total_s = self._seconds[name] + seconds
+            if kind in _PEAKS or (not total_s and kind not in _LOWS):
+                self.summary[name] = max(value, before)
+            elif kind in _LOWS:
+                self.summary[name] = min(value, before)
+            else:
+                self.summary[name] = (before * self._seconds[name] + value * seconds) / total_s
+            self._seconds[name] = total_s
 
 
 class _Processes:
@@ -283,7 +273,7 @@ class _Gpus:
         self._before: list[dict[str, float]] | None = None
         self._energy_j: float | None = None
 
-    def sample(self, seconds: float, own: frozenset[int]) -> dict[str, float]:
+    def sample(self, seconds: float, own: Collection[int]) -> dict[str, float]:
         """Returns the combined figures since the last sample; `own`: IDs of the search's processes."""
         readings = [nvml.read(handle) | nvml.load_by_others(handle, own, seconds) for handle in self._handles]
         for before, after in zip(self._before or [], readings, strict=False):

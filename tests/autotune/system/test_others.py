@@ -107,7 +107,7 @@ def test_only_cpus_that_may_be_used_count_and_guests_count_once() -> None:
 
 def test_without_a_top_nothing_is_reported() -> None:
     watch = Others(None)
-    assert (watch.sample(), watch.sample(), watch.own) == ({}, {}, frozenset())
+    assert (watch.sample(), watch.sample(), watch.below) == ({}, {}, [])
 
 
 def test_without_ray_the_search_is_this_process() -> None:

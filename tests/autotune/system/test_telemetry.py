@@ -144,7 +144,7 @@ def test_means_are_weighted_by_time_and_peaks_are_not() -> None:
     series.add({"cpu_percent": 100.0, "host_rss_bytes": 10.0}, 1.0)
     series.add({"cpu_percent": 0.0, "host_rss_bytes": 30.0}, 3.0)
     series.add({"host_rss_bytes": 20.0}, 1.0)
-    assert series.summary() == {"cpu_percent": 25.0, "host_rss_bytes": 30.0}
+    assert series.summary == {"cpu_percent": 25.0, "host_rss_bytes": 30.0}
     assert series.latest == {"host_rss_bytes": 20.0}
 
 
@@ -153,7 +153,7 @@ def test_the_minimum_of_free_memory_counts_also_per_gpu() -> None:
     for free, used, clock in ((7.0, 1.0, 900.0), (2.0, 6.0, 1100.0), (5.0, 3.0, 1000.0)):
         own = {"gpu_1_memory_used_bytes": used, "gpu_1_memory_clock_mhz": clock}
         series.add({"host_memory_free_bytes": free, "gpu_1_memory_free_bytes": free, **own}, 1.0)
-    assert series.summary() == {
+    assert series.summary == {
         "host_memory_free_bytes": 2.0,
         "gpu_1_memory_free_bytes": 2.0,
         "gpu_1_memory_used_bytes": 6.0,
