@@ -227,7 +227,11 @@ def run(
     hang.
     """
     # In this order, because Ray installs its own SIGTERM handler.
-    cluster = _cluster(setup, guardian, lost) if search.remaining > 0 else nullcontext()
+    cluster: AbstractContextManager[None] = nullcontext()
+    if search.remaining > 0 and (address := setup.options.address) is not None:
+        cluster = engine_cluster.connect(address)
+    elif search.remaining > 0:
+        cluster = engine_cluster.private_cluster(setup.hardware, guardian, lost)
     with cluster, _signals(search, interrupts):
         try:
             if search.remaining > 0:
@@ -237,13 +241,6 @@ def run(
                 setup.session.stop_file.unlink(missing_ok=True)
             for callback in callbacks:
                 callback.on_experiment_end([])  # Tune skips it when it aborts; calling it twice is harmless
-
-
-def _cluster(setup: Setup, guardian: Guardian, lost: Callable[[str], None]) -> AbstractContextManager[None]:
-    address = setup.options.address
-    if address is not None:
-        return engine_cluster.connect(address)
-    return engine_cluster.private_cluster(setup.hardware, guardian, lost)
 
 
 def _run(search: Search, setup: Setup, callbacks: Sequence[tune.Callback]) -> None:
@@ -263,11 +260,6 @@ def _run(search: Search, setup: Setup, callbacks: Sequence[tune.Callback]) -> No
             raise bridge.error
 
 
-def _directory_name(trial: Any) -> str:
-    """Names Ray's scratch directory by trial ID: the default, of the settings, may be no valid file name."""
-    return str(trial.trial_id)
-
-
 def _tune(storage: Path, bridge: _Bridge, callbacks: Sequence[tune.Callback]) -> None:
     try:
         tuner = tune.Tuner(
@@ -276,7 +268,8 @@ def _tune(storage: Path, bridge: _Bridge, callbacks: Sequence[tune.Callback]) ->
                 search_alg=_StudySearcher(bridge),
                 num_samples=-1,
                 reuse_actors=True,
-                trial_dirname_creator=_directory_name,
+                # The default is made of the settings, and may be no valid file name.
+                trial_dirname_creator=lambda trial: str(trial.trial_id),
             ),
             run_config=tune.RunConfig(
                 name="tune",

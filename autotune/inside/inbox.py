@@ -211,8 +211,8 @@ class Inbox:
             return False
         except OSError:  # the client was killed
             chunk = b""
-        messages, now_s = map(parse, self._clients[client].of(chunk)), _clock_s()
-        self._held += [_until(now_s, message) for message in messages if message is not None]
+        messages, now_s = map(parse, self._clients[client].add(chunk)), _clock_s()
+        self._held += [one._replace(at_s=min(one.at_s, now_s)) for one in messages if one is not None]
         if not chunk:
             self._forget(client)
         return bool(chunk)
@@ -231,7 +231,7 @@ class _Lines:
         self._begun: list[bytes] = []
         self._bytes = 0
 
-    def of(self, chunk: bytes) -> list[bytes]:
+    def add(self, chunk: bytes) -> list[bytes]:
         """Returns the lines that `chunk` completes."""
         *ends, rest = chunk.split(b"\n")
         lines = []
@@ -256,11 +256,6 @@ def _pause_s(before_s: float, messages: int, passed_s: float) -> float:
         return _SHORTEST_PAUSE_S
     as_many_s = _MESSAGES_PER_PAUSE * passed_s / messages
     return min(max(2 * before_s, _SHORTEST_PAUSE_S), as_many_s, _LONGEST_PAUSE_S)
-
-
-def _until(now_s: float, message: Message) -> Message:
-    """Returns the message with its timestamp clipped to `now_s`, the time it was read."""
-    return message if message.at_s <= now_s else message._replace(at_s=now_s)
 
 
 def _tell(client: socket.socket) -> None:

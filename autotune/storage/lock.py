@@ -66,8 +66,8 @@ def _open(path: Path, flags: int, stack: ExitStack) -> int:
     return descriptor
 
 
-def _take(file: Path, what: str, stack: ExitStack, *, is_only_lock: bool) -> int:
-    """Locks `file`, writes this process into it as the holder, and returns its descriptor."""
+def _take(file: Path, what: str, stack: ExitStack, *, is_only_lock: bool) -> None:
+    """Locks `file`, and writes this process into it as the holder."""
     if file.exists() and not file.is_file():
         raise InputError(f"{what}: {file} must be a regular file, or absent: remove it")
     while True:
@@ -85,7 +85,6 @@ def _take(file: Path, what: str, stack: ExitStack, *, is_only_lock: bool) -> int
                 break
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
-    return descriptor
 
 
 def _try_lock(descriptor: int) -> bool | None:

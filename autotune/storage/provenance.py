@@ -75,10 +75,12 @@ def require_same(
     Returns a note for the user on every harmless change.
     """
     if changed := changes(then, now, places):
+        can_learn = warm_start_error(then, now, places) is None
+        option = f" --warm-start {quoted(session)}" if can_learn else ""
         raise InputError(
             f"session {session}: has changed since it was begun, so new trials cannot be compared with its "
             f"own: {'; '.join(changed)}; undo that, or start a new search with: "
-            f"{search_command(session)}{_option(session, then, now, places)}"
+            f"{search_command(session)}{option}"
         )
     free = [text for name, text in _space_changes(then, now) if name in _FREE]
     return [f"{text}: this applies to earlier trials as well" for text in free]
@@ -152,8 +154,3 @@ def warm_start_error(then: Mapping[str, Any], now: Mapping[str, Any], places: Co
     differ = [_describe(name, one, other) for name, (one, other) in pairs.items() if one != other]
     rule = "must be of the same workload, settings, data and hardware"
     return f"{rule}: {'; '.join(differ)}" if differ else None
-
-
-def _option(session: Path, then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> str:
-    """Returns the option that makes a new session learn from the old one, "" if it cannot."""
-    return "" if warm_start_error(then, now, places) else f" --warm-start {quoted(session)}"

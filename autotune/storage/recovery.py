@@ -114,15 +114,14 @@ def _restore(place: TrialDir, begun: TrialIdentity) -> Trial:
     return replace(begun.trial, outcome=outcome, measurement=measurement, seconds=seconds)
 
 
-def _mark_shared(session: StoredSession, known: Mapping[int, Trial]) -> dict[int, Trial]:
+def _mark_shared(session: StoredSession, known: dict[int, Trial]) -> dict[int, Trial]:
     """Marks the trials that ran concurrently, by the times in their records: verdicts do not say it."""
     spans = {n: spans_of(read_records(session.trial_dir(n))) for n in known}
     concurrent = {n for n in spans for other in spans if other != n and _overlap(spans[n], spans[other])}
-    return {n: _with_shared_mark(trial) if n in concurrent else trial for n, trial in known.items()}
-
-
-def _with_shared_mark(trial: Trial) -> Trial:
-    return replace(trial, measurement=replace(trial.measurement, shared=True))
+    marked = {
+        n: replace(known[n], measurement=replace(known[n].measurement, shared=True)) for n in concurrent
+    }
+    return {**known, **marked}
 
 
 def _overlap(some: Sequence[tuple[float, float]], others: Sequence[tuple[float, float]]) -> bool:

@@ -2,14 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 ASIDE = ".aside-"  # precedes a number in the names of files and directories set aside
-
-
-class _HasRoot(Protocol):
-    @property
-    def root(self) -> Path: ...
 
 
 class PathEntry:
@@ -18,8 +13,9 @@ class PathEntry:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __get__(self, place: _HasRoot, owner: object = None) -> Path:
-        return place.root / self._name
+    def __get__(self, place: Any, owner: object = None) -> Path:
+        path: Path = place.root / self._name
+        return path
 
 
 @dataclass(frozen=True)
@@ -81,9 +77,7 @@ class TrainingDir(TrialDir):
     """The directory of a whole training, which runs like a trial but to its own end."""
 
     lock_file = PathEntry("lock")
-    plan_file = PathEntry(
-        "plan.json"
-    )  # the configuration, the length, and the gain that its session promised
+    plan_file = PathEntry("plan.json")  # configuration, length, and the gain that its session promised
     events_file = PathEntry("events.jsonl")  # one event per line
     telemetry_file = PathEntry("telemetry.jsonl")  # samples of the machine's load, one per line
     report_file = PathEntry("report.html")

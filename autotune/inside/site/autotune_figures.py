@@ -28,8 +28,8 @@ class Figures:
         if _clock_s() - self._loss_s >= self._loss_every_s:
             self._loss = (loss if hasattr(loss, "shape") else loss[0]).detach()
 
-    def of_step(self, scale: Any, optimizer: Any = None, *, has_settled: bool) -> dict[str, Any]:
-        """Returns the figures of the step that ends now; `scale()` is the factor on its loss.
+    def of_step(self, scaler: Any, optimizer: Any = None, *, has_settled: bool) -> dict[str, Any]:
+        """Returns the figures of the step that ends now; a gradient `scaler`, if any, has scaled its loss.
 
         Loss and memory are included once a second, the learning rate of `optimizer` if it has changed.
         """
@@ -44,23 +44,21 @@ class Figures:
             self._rate = rate
             figures["rate"] = rate
         if has_settled and self._loss is not None:  # otherwise reading it would wait for the GPU
-            figures["loss"] = float(self._loss.float().mean()) / scale()
+            loss = figures["loss"] = float(self._loss.float().mean()) / (
+                scaler.get_scale() if scaler else 1.0
+            )
             self._loss, self._loss_s = None, _clock_s()
-            self._loss_every_s = self._until_next_s(figures["loss"])
+            next_s = min(_EVERY_S, max(_SOON_S, 2 * self._loss_every_s))
+            self._loss_every_s = next_s if math.isfinite(loss) else 0.0
         return figures
-
-    def _until_next_s(self, loss: float) -> float:
-        """Returns how long to leave the loss unread; 0 once it is not finite."""
-        return min(_EVERY_S, max(_SOON_S, 2 * self._loss_every_s)) if math.isfinite(loss) else 0.0
 
     def _memory_if_due(self) -> dict[str, int]:
         if _clock_s() - self._memory_s < _EVERY_S:
             return {}
         self._memory_s = _clock_s()
-        return _gpu_memory() or self._host_memory()
-
-    def _host_memory(self) -> dict[str, int]:
-        """Returns peak host memory without mapped files, whose pages the kernel can reclaim."""
+        if of_gpu := _gpu_memory():
+            return of_gpu
+        # Without mapped files, whose pages the kernel can reclaim.
         self._peak_bytes = max(self._peak_bytes, host_bytes("VmHWM") - host_bytes("RssFile"))
         return {"memory_script_bytes": self._peak_bytes}
 

@@ -52,7 +52,8 @@ def train(built: Sequence[Any], settings: Mapping[str, Any]) -> None:
     The data are a data module, a loader, or a pair of a training and a validation loader.
     """
     module, data, *rest = built
-    trainer = rest[0] if rest else _trainer_of(module)(**_arguments(settings))
+    quiet = _QUIET if _is_in_trial() else {}
+    trainer = rest[0] if rest else _trainer_of(module)(**{**quiet, **settings.get("trainer", {})})
     trainer.fit(module, *(data if isinstance(data, (tuple, list)) else (data,)))
 
 
@@ -61,11 +62,6 @@ def _trainer_of(module: Any) -> Any:
     names = [cls.__module__ for cls in type(module).__mro__ if cls.__name__ == "LightningModule"]
     packages = [package for package in (_LIGHTNING, _PYTORCH_LIGHTNING) if names[0].startswith(package + ".")]
     return sys.modules[packages[0]].Trainer
-
-
-def _arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
-    quiet = _QUIET if _is_in_trial() else {}
-    return {**quiet, **settings.get("trainer", {})}
 
 
 def _attach(module: Any, overrides: Overrides) -> None:

@@ -13,11 +13,6 @@ from autotune_imports import After
 Logged = Tuple[str, Dict[str, Any]]  # noqa: UP006 - the same; the directory, and values by name
 
 
-def tell_logged(after: After, wire: autotune_wire.Wire, names: frozenset[str]) -> None:
-    """Starts to report numbers that are logged under one of the `names`."""
-    listen(after, functools.partial(_tell, wire, names))
-
-
 def listen(after: After, heard: Callable[[str, str, dict[str, Any]], None]) -> None:
     """Calls `heard` with the logger's name, the directory and the values of everything that is logged."""
 
@@ -37,9 +32,8 @@ def listen(after: After, heard: Callable[[str, str, dict[str, Any]], None]) -> N
     after.do("wandb.sdk.wandb_run", lambda module: wrap(module.Run, "log", _of_run, "wandb"))
 
 
-def _tell(
-    wire: autotune_wire.Wire, names: frozenset[str], _: str, place: str, values: dict[str, Any]
-) -> None:
+def tell(wire: autotune_wire.Wire, names: frozenset[str], _: str, place: str, values: dict[str, Any]) -> None:
+    """Reports numbers that are logged under one of the `names`."""
     numbers = {}
     for name in names & values.keys():
         with suppress(Exception):  # an image or a table

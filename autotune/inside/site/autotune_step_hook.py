@@ -67,7 +67,8 @@ def arm(after: After) -> None:
     offset = int(os.environ.get(autotune_wire.SEED) or 0)
     after.do("torch", lambda torch: _attach(torch, Teller(torch, wire, total), offset, after))
     if names := os.environ.get(autotune_wire.LOGGED):
-        autotune_scores.tell_logged(after, wire, frozenset(json.loads(names)))
+        tell = functools.partial(autotune_scores.tell, wire, frozenset(json.loads(names)))
+        autotune_scores.listen(after, tell)
     for module in ("random", "numpy.random") if offset else ():
         after.do(module, functools.partial(autotune_seed.add, name="seed", offset=offset))
 
@@ -199,7 +200,7 @@ class Teller:
         if not self._has_told:
             autotune_device.tell_if_lost(self._wire, optimizer)
         has_settled = self._pace.has_settled()
-        at_s, figures = _clock_s(), self._figures.of_step(self._scale, optimizer, has_settled=has_settled)
+        at_s, figures = _clock_s(), self._figures.of_step(self._scaler, optimizer, has_settled=has_settled)
         if flops := self._flops.stepped():
             figures["flops"] = {kind: counted * processes for kind, counted in flops.items()}
         is_first = optimizer is not None and not self._has_told
@@ -231,9 +232,6 @@ class Teller:
             or (overflow is not None and overflow.device.type == "cpu" and bool(overflow))
         )
 
-    def _scale(self) -> float:
-        return float(self._scaler.get_scale()) if self._scaler is not None else 1.0
-
     def around_backward(self, backward: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps torch's backward; a nested one, by activation checkpointing, is part of the outer."""
         begins, ends = self.guarded("begins_backward"), self.guarded("ends_backward")
@@ -255,18 +253,13 @@ class Teller:
 
     def around_init(self, init: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps an optimizer's `__init__`, to note its creation."""
-        made = self.guarded("made")
 
         @functools.wraps(init)
         def wrapper(*args: Any, **kwargs: Any) -> None:
-            made()
+            self._steps.made()
             init(*args, **kwargs)
 
         return wrapper
-
-    def made(self) -> None:
-        """Notes that the script creates an optimizer."""
-        self._steps.made()
 
     def around_scaled_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps a gradient scaler's step, during which the scale of the loss is known."""
