@@ -118,10 +118,8 @@ def _mark_shared(session: StoredSession, known: dict[int, Trial]) -> dict[int, T
     """Marks the trials that ran concurrently, by the times in their records: verdicts do not say it."""
     spans = {n: spans_of(read_records(session.trial_dir(n))) for n in known}
     concurrent = {n for n in spans for other in spans if other != n and _overlap(spans[n], spans[other])}
-    marked = {
-        n: replace(known[n], measurement=replace(known[n].measurement, shared=True)) for n in concurrent
-    }
-    return {**known, **marked}
+    shared = {n: replace(known[n].measurement, shared=True) for n in concurrent}
+    return known | {n: replace(known[n], measurement=measurement) for n, measurement in shared.items()}
 
 
 def _overlap(some: Sequence[tuple[float, float]], others: Sequence[tuple[float, float]]) -> bool:

@@ -40,15 +40,8 @@ class InFile(NamedTuple):
 class OwnFile:
     """Settings as plain YAML; the default for workloads without a config format."""
 
-    @property
-    def format(self) -> str:
-        """Default export format."""
-        return "yaml"
-
-    @property
-    def name(self) -> str:
-        """Default file name."""
-        return "best.yaml"
+    format: ClassVar[str] = "yaml"  # default export format
+    name: ClassVar[str] = "best.yaml"  # default file name
 
     def text(self, settings: Mapping[str, Any]) -> str:
         """Returns the file's text; `settings` are in the user's names and shape."""
@@ -56,17 +49,14 @@ class OwnFile:
 
     def recognises(self, values: Mapping[str, Any]) -> bool:
         """Returns True if a file with these `values` is such a file, which suffices for a training."""
-        del values
         return False
 
     def trains_with(self, file: Path) -> str | None:
         """Returns the command line that trains with `file`; None if unknown."""
-        del file
         return None
 
     def put_in(self, file: Path, settings: Mapping[str, Any]) -> InFile | None:
         """Returns a trial's values for the user's `file`; None if the workload does not write it."""
-        del file, settings
         return None
 
 
@@ -86,35 +76,19 @@ class Program(Protocol):
 class OwnTable(Protocol):
     """Table of text cells; the columns with an index in `numeric` are right-aligned."""
 
-    @property
-    def title(self) -> str: ...
-
-    @property
-    def head(self) -> Sequence[str]: ...
-
-    @property
-    def rows(self) -> Sequence[Sequence[str]]: ...
-
-    @property
-    def numeric(self) -> Sequence[int]: ...
-
-    @property
-    def note(self) -> str:
-        """Explanation of the figures, or nothing."""
-
-    @property
-    def is_detail(self) -> bool:
-        """True if the page folds the table and the Markdown omits it."""
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    numeric: Sequence[int]
+    note: str  # explanation of the figures, or nothing
+    is_detail: bool  # the page folds the table, and the Markdown omits it
 
 
 class OwnSection(Protocol):
     """Section of a report; a dataclass, whose fields go into the report's JSON."""
 
-    @property
-    def title(self) -> str: ...
-
-    @property
-    def tables(self) -> Sequence[OwnTable]: ...
+    title: str
+    tables: Sequence[OwnTable]
 
     def html(self) -> str:
         """Returns the HTML below the tables, with untrusted text escaped."""
@@ -155,7 +129,6 @@ class Workload:
 
     def python_with_torch(self, settings: Mapping[str, Setting]) -> Call | None:
         """Returns the Python that imports torch within a trial's memory; None if trials fork with torch."""
-        del settings
         return None
 
     @property
@@ -174,7 +147,6 @@ class Workload:
         `reports` are the files that `Program.evaluate` wrote, by model, below `place`, a directory to which
         the user may add files. `samples` is the number of test samples to show.
         """
-        del place, reports, samples
         return None
 
     def revision(self) -> str:
@@ -183,17 +155,14 @@ class Workload:
 
     def data_fingerprint(self, settings: Mapping[str, Setting]) -> str | None:
         """Returns a fingerprint of the data in `settings`; None if unknown. Must be quick."""
-        del settings
         return None
 
     def training_samples(self, settings: Mapping[str, Setting]) -> int | None:
         """Returns the samples of the whole training under `settings`; None if unknown. Must be quick."""
-        del settings
         return None
 
     def samples_per_epoch(self, settings: Mapping[str, Setting]) -> int | None:
         """Returns the samples of an epoch; None if unknown. Must be quick."""
-        del settings
         return None
 
     def with_seed(self, settings: Mapping[str, Setting], repeat: int) -> dict[str, Setting]:
@@ -209,7 +178,6 @@ class Workload:
 
     def check(self, settings: Mapping[str, Setting]) -> list[str]:
         """Returns notes for the user about a run with `settings`; raises InputError if it cannot start."""
-        del settings
         return []
 
     def takes(self, name: str) -> bool:
@@ -229,7 +197,6 @@ class Workload:
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
     ) -> dict[str, Setting]:
         """Returns the settings of a trial over `samples`, with `evaluations` evaluations of `quality`."""
-        del samples, evaluations, quality
         return dict(settings)
 
     @property

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from autotune.core.errors import InputError, instead
 from autotune.core.settings import Setting, result_setting
@@ -83,7 +83,7 @@ class R2GenWorkload(Workload):
         from r2gen.compared import section  # noqa: PLC0415
 
         try:
-            return section.section(place, reports, samples)
+            return cast("OwnSection | None", section.section(place, reports, samples))  # of frozen tables
         except errors.InputError as error:
             raise InputError(str(error)) from None
 
@@ -162,9 +162,7 @@ class R2GenWorkload(Workload):
 class R2GenConfig(OwnFile):
     """Config file of the trainer."""
 
-    @property
-    def format(self) -> str:
-        return "r2gen"
+    format = "r2gen"
 
     def text(self, settings: Mapping[str, Any]) -> str:
         return trainer.dump(trainer.parse(settings))

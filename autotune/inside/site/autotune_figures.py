@@ -44,9 +44,8 @@ class Figures:
             self._rate = rate
             figures["rate"] = rate
         if has_settled and self._loss is not None:  # otherwise reading it would wait for the GPU
-            loss = figures["loss"] = float(self._loss.float().mean()) / (
-                scaler.get_scale() if scaler else 1.0
-            )
+            scale = 1.0 if scaler is None else scaler.get_scale()
+            loss = figures["loss"] = float(self._loss.float().mean()) / scale
             self._loss, self._loss_s = None, _clock_s()
             next_s = min(_EVERY_S, max(_SOON_S, 2 * self._loss_every_s))
             self._loss_every_s = next_s if math.isfinite(loss) else 0.0

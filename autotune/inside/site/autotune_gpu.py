@@ -22,8 +22,8 @@ class Pace:
 
     def has_settled(self) -> bool:
         """Returns True if the last step ends now."""
-        cuda = gpu()
-        if cuda is None:
+        cuda = used_cuda()
+        if cuda is None or is_capturing():
             return True
         self._unwaited += 1
         if not cuda.current_stream().query():
@@ -39,18 +39,16 @@ class Pace:
         self._wait_every = 1
 
 
-def gpu() -> Any:
-    """Returns torch.cuda if this process uses it and may query it now, else None."""
+def used_cuda() -> Any:
+    """Returns torch.cuda if this process uses it, else None."""
     cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
-    if cuda is None or not cuda.is_initialized() or cuda.is_current_stream_capturing():
-        return None
-    return cuda
+    return cuda if cuda is not None and cuda.is_initialized() else None
 
 
 def is_capturing() -> bool:
-    """Returns True if work is being captured into a CUDA graph, not executed."""
-    cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
-    return cuda is not None and cuda.is_initialized() and bool(cuda.is_current_stream_capturing())
+    """Returns True if work is being captured into a CUDA graph, not executed: nothing may be queried then."""
+    cuda = used_cuda()
+    return cuda is not None and bool(cuda.is_current_stream_capturing())
 
 
 def cap(cuda: Any, cap_bytes: int) -> None:

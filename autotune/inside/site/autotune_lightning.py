@@ -156,17 +156,14 @@ class _LightningWatch:
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
         """Reports the checkpoint's validation again, because the first report may have been lost."""
-        del trainer, module
         self._tell()
 
     def on_validation_start(self, trainer: Any, module: Any) -> None:
         """Remembers the metrics logged so far."""
-        del module
         self._before = dict(trainer.callback_metrics)
 
     def on_validation_end(self, trainer: Any, module: Any) -> None:
         """Reports the metrics logged since, and saves a checkpoint."""
-        del module
         if trainer.sanity_checking or trainer.state.fn != "fit":
             return
         attempt(self._note, trainer, "what a validation has found is not told")
@@ -177,12 +174,10 @@ class _LightningWatch:
 
     def on_train_batch_start(self, *args: Any) -> None:
         """Forgets the validation: a checkpoint from here on does not follow one."""
-        del args
         self._told = {}
 
     def on_train_batch_end(self, trainer: Any, *args: Any) -> None:
         """Has a trial validated at its very end; if it should stop, saves a checkpoint and exits."""
-        del args
         if _is_in_trial() and _is_over(trainer):
             trainer.val_check_batch = 1
         if self._is_to_stop(trainer):
@@ -194,7 +189,6 @@ class _LightningWatch:
 
         The trial resumes at the last checkpoint: one from the middle of a validation cannot be resumed.
         """
-        del args
         if self._is_to_stop(trainer):
             raise SystemExit(0)
 

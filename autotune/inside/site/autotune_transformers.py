@@ -61,7 +61,6 @@ def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire, total: 
 
 def train(built: Any, settings: Mapping[str, Any]) -> None:
     """Trains the Trainer that a function has built, and saves its model to its output directory."""
-    del settings
     built.train()
     built.save_model()
 

@@ -102,7 +102,6 @@ class CommandWorkload(Workload):
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
     ) -> dict[str, Setting]:
         """Adds the trial's length, and the samples of a step for scripts that do not report them."""
-        del evaluations, quality
         own = {spec.TRIAL_SAMPLES: samples, spec.EFFECTIVE_BATCH: effective_batch(settings)}
         return {**settings, **own}
 
@@ -131,15 +130,12 @@ class CommandWorkload(Workload):
         return [file for file in named if file.is_file()]
 
     def data_fingerprint(self, settings: Mapping[str, Setting]) -> str | None:
-        del settings
         return code.fingerprint_of_data(self.directory, self.spec.data) if self.spec.data else None
 
     def training_samples(self, settings: Mapping[str, Setting]) -> int | None:
-        del settings
         return self.spec.training_samples
 
     def require_comparable(self, knobs: Collection[str], quality: str, *, minimize: bool = False) -> None:
-        del knobs, minimize
         if self.spec.scores and quality not in self.spec.scores:
             raise InputError(
                 f"objective: {quality} is not among the scores of workload.quality"
@@ -169,7 +165,6 @@ class CommandWorkload(Workload):
 
     def _used(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
         """Returns settings that are used although the specification does not name them."""
-        del settings
         return _TOLD
 
     def _require_places(self, settings: Mapping[str, Any]) -> None:
@@ -208,7 +203,6 @@ class CommandWorkload(Workload):
 
     def _assignments(self, settings: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
         """Returns environment variables, with placeholders filled, as shell assignments."""
-        del settings
         variables = {name: line.word(text, values) for name, text in self.spec.environment.items()}
         return [f"{name}={word(text)}" for name, text in variables.items()]
 
@@ -217,17 +211,11 @@ class CommandWorkload(Workload):
 class Script(OwnFile):
     """Script of the command line that `command_line` returns for settings."""
 
+    format = "shell"
+    name = "best.sh"
     spec: Spec
     directory: Path
     command_line: Callable[[Mapping[str, Any]], str]
-
-    @property
-    def format(self) -> str:
-        return "shell"
-
-    @property
-    def name(self) -> str:
-        return "best.sh"
 
     def text(self, settings: Mapping[str, Any]) -> str:
         """Returns commands that create workdir and input files, and then the command line."""

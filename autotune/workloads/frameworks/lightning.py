@@ -54,7 +54,6 @@ def _for_trial(
     Each follows a whole optimizer step, and the last is not before the end. If the micro-batch is unknown, so
     is the number of batches, and the script's own schedule stays.
     """
-    del quality
     if MICRO_BATCH not in settings:
         return {}
     steps = math.ceil(samples / (evaluations * effective_batch(settings)))

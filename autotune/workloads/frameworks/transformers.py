@@ -65,7 +65,6 @@ def _for_trial(
     settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
 ) -> dict[str, Setting]:
     """Schedules evaluations by samples or tokens, which the hook counts."""
-    del settings, quality
     return {f"{IN_TRIAL}.evaluate_every": math.ceil(samples / evaluations)}
 
 
