@@ -1,7 +1,4 @@
-"""The one table of names that public projects and frameworks use for settings and precisions. Pure.
-
-`init` finds a script's settings by it, an export their places in a file.
-"""
+"""The one table of names that projects and frameworks use for settings and precisions. Pure."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType

@@ -12,10 +12,7 @@ from autotune.core.errors import InputError
 
 
 def read(file: Path) -> str:
-    """Returns the UTF-8 text of a regular file.
-
-    Raises OSError for anything else: a pipe would block, and a device may never end.
-    """
+    """Returns a regular file's text; raises OSError for others: a pipe blocks, a device may never end."""
     with open(file, encoding="utf-8", opener=_without_waiting) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise OSError(errno.EINVAL, "is not a regular file", str(file))

@@ -64,10 +64,7 @@ def refuse(values: Mapping[str, Any], source: str) -> None:
 
 
 def _settings(values: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """Yields path and value of every leaf below `values`, and of every argument in a text.
-
-    Values that YAML aliases repeat come once.
-    """
+    """Yields path and value of every leaf, and every argument in a text; values of YAML aliases once."""
     if not isinstance(values, Mapping | list | tuple):
         yield name, values
         yield from _arguments(name, str(values))
@@ -166,10 +163,7 @@ def each_text(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def wandb_is_online(asked: str, environment: Mapping[str, str]) -> bool:
-    """Returns True if runs go to the server: under `auto` with WANDB_API_KEY, unless WANDB_MODE forbids it.
-
-    Raises InputError when `online` is asked for without a key.
-    """
+    """Returns True if runs go to the W&B server; raises InputError if `online` is asked without a key."""
     has_key = bool(environment.get("WANDB_API_KEY"))
     if asked == "online" and not has_key:
         raise InputError("--wandb online: needs WANDB_API_KEY in the environment, which is not set")

@@ -43,10 +43,7 @@ INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Bridge:
-    """The state shared by Tune's searcher, callback and stopper; an internal error in one ends the run.
-
-    Tune pickles and copies them for a restore that is never used. A bridge pickles as a plain object.
-    """
+    """State shared by what Tune calls, which pickles as a plain object; an error in one ends the run."""
 
     def __init__(self, search: Search, setup: Setup, slots: int, cpus: int) -> None:
         self.search, self.slots, self.cpus = search, slots, cpus
@@ -287,10 +284,7 @@ def _tune(storage: Path, bridge: _Bridge, callbacks: Sequence[tune.Callback]) ->
 
 
 def _after_abort(search: Search, error: Exception) -> None:
-    """Gives up the trial that Ray's memory monitor killed, and puts the other running trials back.
-
-    None of these is to blame: Ray aborts for reasons of its own.
-    """
+    """Gives up the trial that Ray's memory monitor killed, and puts the others back: none is to blame."""
     running = sorted(search.running(), key=lambda t: search.host_memory_bytes(t.number), reverse=True)
     for rank, trial in enumerate(running):
         if rank == 0 and _LOW_ON_MEMORY.search(str(error)):
@@ -321,10 +315,7 @@ def _bridge(search: Search, setup: Setup) -> _Bridge:
 
 @contextmanager
 def _signals(search: Search, interrupts: Collection[int]) -> Iterator[None]:
-    """Ends the search gracefully on the first of each signal that `interrupts` it, at once on the second.
-
-    Ctrl-C and SIGTERM do nothing if others interrupt it.
-    """
+    """Ends the search gracefully on the first of each signal that `interrupts` it, at once on the second."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

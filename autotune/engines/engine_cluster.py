@@ -62,10 +62,7 @@ _ENVIRONMENT = {
 
 
 def hardware(address: str) -> Hardware:
-    """Returns the hardware of the cluster at `address`: all its GPUs, and the CPUs of its smallest node.
-
-    Raises InputError if there is no cluster.
-    """
+    """Returns the cluster's GPUs and its smallest node's CPUs; raises InputError if there is none."""
     with connect(address):
         nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
         ask = ray.remote(num_cpus=0)(telemetry.hardware)
@@ -158,10 +155,7 @@ def _require_room(directory: Path) -> None:
 
 @contextmanager
 def _token_in_environment(token: Mapping[str, str]) -> Iterator[None]:
-    """Puts `token` into the environment while Ray connects, which reads and keeps it.
-
-    Afterwards it is removed: other children of this process do not need it.
-    """
+    """Puts `token` into the environment only while Ray connects: other children do not need it."""
     names = (*token, f"{TOKEN}_PATH")
     before = {name: os.environ.pop(name) for name in names if name in os.environ}
     os.environ.update(token)

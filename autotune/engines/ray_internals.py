@@ -66,10 +66,7 @@ def stay_on_loopback() -> None:
 
 
 def silence() -> None:
-    """Keeps Ray from printing paragraphs about dead workers: the search reports the consequences.
-
-    A thread of the driver prints them regardless of settings. It is ended as at a shutdown of Ray.
-    """
+    """Ends the driver's thread that prints about dead workers: the search reports the consequences."""
     global_worker.threads_stopped.set()
     global_worker.gcs_error_subscriber.close()  # type: ignore[attr-defined]
 

@@ -71,10 +71,7 @@ def of_trial(
 
 
 class Inbox:
-    """A context that receives reports; `environment` tells processes where to send them.
-
-    No input can harm it: an invalid or overlong line is dropped.
-    """
+    """Receives reports at the address in `environment`; drops invalid and overlong lines."""
 
     def __init__(self) -> None:
         self._directory = _private_directory()
@@ -248,10 +245,7 @@ class _Lines:
 
 
 def _pause_s(before_s: float, messages: int, passed_s: float) -> float:
-    """Returns how long to leave senders alone after so many `messages` in the last `passed_s`.
-
-    Waking up for each of them would take time from the training.
-    """
+    """Returns how long to let messages gather: waking up for each would take time from the training."""
     if not messages or passed_s > 2 * _LONGEST_PAUSE_S:  # a burst may begin
         return _SHORTEST_PAUSE_S
     as_many_s = _MESSAGES_PER_PAUSE * passed_s / messages

@@ -1,7 +1,4 @@
-"""The identity of a trial, kept in its directory: the session, the trial's number and its configuration.
-
-A number alone does not identify a trial: trial 7 of one study is not trial 7 of another.
-"""
+"""The identity of a trial, in its directory: trial 7 of one session is not trial 7 of another."""
 
 import re
 from dataclasses import dataclass

@@ -10,10 +10,7 @@ _LEFT_OUT = b"\n[... %d bytes left out ...]\n"
 
 
 def bound(log: Path) -> None:
-    """Keeps 8 MiB at either end of a `log` that is longer than 32 MiB.
-
-    A process may be appending to it; lines that it writes during the call can be lost.
-    """
+    """Keeps 8 MiB at either end of a `log` longer than 32 MiB; lines written meanwhile may be lost."""
     with suppress(FileNotFoundError):
         if log.stat().st_size > MOST_BYTES:
             _shorten(log)

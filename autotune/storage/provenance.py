@@ -70,10 +70,7 @@ def decisive_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
 def require_same(
     session: Path, then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]
 ) -> list[str]:
-    """Raises InputError if new figures would not be comparable with those of the session.
-
-    Returns a note for the user on every harmless change.
-    """
+    """Raises InputError if new figures would be incomparable; returns a note on every harmless change."""
     if changed := changes(then, now, places):
         can_learn = warm_start_error(then, now, places) is None
         option = f" --warm-start {quoted(session)}" if can_learn else ""

@@ -64,10 +64,7 @@ def find(session: StoredSession, space: Space) -> ReadableTrials:
 
 
 def rebuild(session: StoredSession, space: Space, found: ReadableTrials) -> list[Path]:
-    """Replaces the session's study atomically by a new one made of `found`.
-
-    Returns the new names of the old files, which are kept.
-    """
+    """Replaces the study atomically by a new one made of `found`; returns where the old files are kept."""
     new = session.study_file.with_name(f"{session.study_file.name}.new")
     for left in study_file.files_of(new):
         left.unlink()

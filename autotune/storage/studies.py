@@ -96,10 +96,7 @@ def begin(
     ablation_of: int | None = None,
     race: Sequence[int] = (),
 ) -> Trial:
-    """Records a trial that will run `config`, and the suggestions rejected (`passed`) before it.
-
-    It is a single write, so that a kill leaves the whole trial or nothing.
-    """
+    """Records a trial of `config`, and suggestions rejected (`passed`) before it, in one write for kills."""
     number = len(study.get_trials(deepcopy=False))
     trial = Trial(number, config, repeat=repeat, ablation_of=ablation_of, race=tuple(race))
     _add(study, space, trial, passed)

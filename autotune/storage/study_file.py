@@ -1,7 +1,4 @@
-"""Reads the study's file with SQLite alone, because Optuna takes a second to import.
-
-It writes nothing and does not disturb a running search.
-"""
+"""Reads the study's file with SQLite alone, because Optuna takes a second to import; writes nothing."""
 
 import json
 import math

@@ -71,10 +71,7 @@ def _limits(group: Path) -> bool:
 
 
 def kills(group: Path, *, below: bool = True) -> int:
-    """Returns how many processes the kernel has killed for memory in the group since its creation.
-
-    In v2 kills in groups `below` count too, unless `below` is False; in v1 they never do.
-    """
+    """Returns the group's count of processes killed for memory; in v2 with groups `below`, by default."""
     events = "memory.events" if below else "memory.events.local"
     return _figures(group / (events if is_v2(group) else "memory.oom_control")).get("oom_kill", 0)
 

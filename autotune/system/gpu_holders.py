@@ -16,10 +16,7 @@ def used_bytes() -> int:
 
 
 def held_bytes() -> dict[int, int]:
-    """Returns the memory on visible GPUs by process ID, 0 for a process if NVML does not tell.
-
-    In a container the IDs may be those of the host.
-    """
+    """Returns memory on visible GPUs by process ID (in a container maybe the host's); 0 if unknown."""
     held: Counter[int] = Counter()
     for process in _query_all(pynvml.nvmlDeviceGetComputeRunningProcesses):
         held[process.pid] += process.usedGpuMemory or 0

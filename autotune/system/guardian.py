@@ -137,10 +137,7 @@ def end_descendants(timeout_s: float = _END_S) -> None:
 
 
 def end_all(find: Callable[[], Collection[int]], timeout_s: float = _END_S) -> None:
-    """Kills the processes that `find` returns until it returns none, or for `timeout_s`.
-
-    Removes the shared memory that only they used.
-    """
+    """Kills what `find` returns until that is nothing, or for `timeout_s`, and its shared memory."""
     deadline, shared = time.monotonic() + timeout_s, set[str]()
     while (pids := find()) and time.monotonic() < deadline:
         shared |= shared_memory(pids)
@@ -161,10 +158,7 @@ def _reap() -> set[int]:
 
 
 def shared_memory(pids: Iterable[int]) -> set[str]:
-    """Returns the shared-memory files that processes have mapped, of multiprocessing and torch only.
-
-    A killed process leaves them, and so their memory, behind.
-    """
+    """Returns the mapped shared memory of multiprocessing and torch, which killed processes leave."""
     files = set()
     for pid in pids:
         with suppress(OSError):

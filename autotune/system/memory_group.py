@@ -38,10 +38,7 @@ class MemoryGroup:
         self._set("cgroup.procs", 0)
 
     def cap(self, limit_bytes: int) -> None:
-        """Makes the kernel kill processes of the group once it needs more than `limit_bytes`, swap included.
-
-        Raises OSError if the limit cannot be set.
-        """
+        """Makes the kernel kill members above `limit_bytes`, swap included; raises OSError if it cannot."""
         if cgroup.is_v2(self.directory):
             self._set("memory.max", limit_bytes)
             self._set("memory.swap.max", 0)

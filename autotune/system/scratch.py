@@ -23,10 +23,7 @@ _VARIABLE = "TMPDIR"
 
 
 class Scratch:
-    """A scratch directory in use, the temporary directory of this process and all its children.
-
-    `guardian` removes it when this process ends, however it ends.
-    """
+    """The temporary directory of this process and its children; `guardian` removes it at their end."""
 
     def __init__(self) -> None:
         self._before = os.environ.get(_VARIABLE)
@@ -61,10 +58,7 @@ def _use(directory: str | None) -> None:
 
 
 def _make() -> tuple[Path, int]:
-    """Creates a directory and locks it; returns it and its descriptor. The kernel releases the lock.
-
-    Raises InputError if no temporary directory can be locked.
-    """
+    """Creates a directory and locks it until this process ends; raises InputError if it cannot."""
     usual = Path(tempfile.gettempdir())
     for base in (usual, _FALLBACK):
         if made := _make_in(base):
@@ -107,10 +101,7 @@ def _end_orphan(directory: Path) -> None:
 
 
 def _processes(directory: Path) -> set[int]:
-    """Returns the processes whose temporary directory is `directory`, or whose output goes there.
-
-    The second sign is for some of Ray's processes, which overwrite their environment with a title.
-    """
+    """Returns processes with this TMPDIR, or output in it: some of Ray's overwrite their environment."""
     numbers = {int(process.name) for process in Path("/proc").iterdir() if process.name.isdecimal()}
     return {pid for pid in numbers - {os.getpid()} if _belongs_to(Path("/proc", str(pid)), directory)}
 

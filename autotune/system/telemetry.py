@@ -243,10 +243,7 @@ def _usage(family: Iterable[psutil.Process]) -> dict[psutil.Process, tuple[float
 
 
 def _unshared_bytes(process: psutil.Process) -> int:
-    """Returns the memory of a process that it shares with no other, such as its parent.
-
-    Pages of mapped files do not count: the kernel can reclaim them.
-    """
+    """Returns memory that a process shares with no other, without mapped files, which are reclaimable."""
     with suppress(OSError):
         lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
         return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))

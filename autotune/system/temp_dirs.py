@@ -11,10 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def directory(prefix: str, beside: Path) -> Iterator[Path]:
-    """Creates a directory in `beside` for the duration of the block, its name beginning with `prefix`.
-
-    Removes the directories that killed processes have abandoned there.
-    """
+    """Creates a directory in `beside` while in the block, and removes those of killed processes."""
     for left in beside.glob(f"{prefix}*"):
         with suppress(OSError), lock_abandoned(left):  # another user's, or in use
             shutil.rmtree(left, ignore_errors=True)

@@ -170,10 +170,7 @@ class Workload:
         return {**settings, SEED: int(settings.get(SEED) or 0) + repeat} if repeat else dict(settings)
 
     def complete(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
-        """Returns the baseline with defaults filled in; raises InputError if a setting is invalid.
-
-        The workload may supply a required setting, such as synthetic data.
-        """
+        """Returns the baseline with defaults and required settings; raises InputError if one is invalid."""
         return dict(baseline)
 
     def check(self, settings: Mapping[str, Setting]) -> list[str]:
@@ -205,10 +202,7 @@ class Workload:
         return False
 
     def for_training(self, settings: Mapping[str, Setting], samples: int | None) -> dict[str, Setting]:
-        """Returns the settings of the whole training over `samples` samples.
-
-        Raises InputError if `samples` is None and the training does not end by itself.
-        """
+        """Returns the settings of a whole training; raises InputError if its length is needed and unknown."""
         if samples is None and not self.ends_itself:
             rule = "has to say how long the whole training is"
             raise InputError(f"training.samples: {rule}: {self.entry_point} trains until it is stopped")

@@ -79,10 +79,7 @@ def _imported(name: str, file: Path) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)  # needed for every trial; parsing takes 0.1 s
 def _imports(source: bytes) -> frozenset[tuple[int, str]]:
-    """Returns (leading dots, name) of every import in Python `source`.
-
-    `from a import b` gives `a.b`, which need not be a module.
-    """
+    """Returns (leading dots, name) of all imports; `from a import b` gives `a.b`, maybe no module."""
     names: set[tuple[int, str]] = set()
     for node in ast.walk(_parsed(source)):
         if isinstance(node, ast.Import):
@@ -131,10 +128,7 @@ def _spec(top: str) -> ModuleSpec | None:
 
 
 def may_be_the_users(word: Path) -> bool:
-    """Returns True if a word of a command line may name the user's own program or config.
-
-    An absolute path without a code suffix, or to an installed file, is an interpreter or launcher.
-    """
+    """Returns True if a word of a command may be the user's own file, not an interpreter or launcher."""
     return not word.is_absolute() or (word.suffix in _READ and not _is_installed(word))
 
 
@@ -144,10 +138,7 @@ def _is_installed(file: Path) -> bool:
 
 
 def revision_of_files(directory: Path, patterns: Sequence[str] = (), besides: Sequence[Path] = ()) -> str:
-    """Returns a fingerprint, 12 hex digits, of the files that match `patterns`, and those `besides`.
-
-    Covers names and contents; size and time instead of contents for files above 16 MiB.
-    """
+    """Fingerprints the names and contents of files; size and time of those above 16 MiB: 12 hex digits."""
     digest = hashlib.sha256()
     for file in sorted({*files(directory, patterns), *besides}):
         digest.update(os.path.relpath(file, directory).encode(errors="surrogateescape") + b"\0")

@@ -64,10 +64,7 @@ def label(value: str | Mapping[str, Any]) -> str:
 
 
 def located(value: Any, directory: Path) -> Any:
-    """Returns `value` with absolute paths, resolved against the `directory` of a search space.
-
-    Anything invalid is left as it is, for `load` to reject.
-    """
+    """Returns `value` with paths made absolute below `directory`; leaves what is invalid to `load`."""
     is_run = isinstance(value, Mapping) and value.get("kind") in _RUN
     return spec.located(value, directory) if is_run else value
 

@@ -70,10 +70,7 @@ def _rate(optimizer: Any) -> float | None:
 
 
 def trained_parameters(optimizer: Any) -> int:
-    """Returns how many parameters an optimizer trains in this process, 0 if they cannot be counted.
-
-    A lazy module that was not used yet has none.
-    """
+    """Returns how many parameters an optimizer trains in this process; 0 if unknown, as of lazy modules."""
     try:
         is_lazy = sys.modules["torch"].nn.parameter.is_lazy
         parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])

@@ -113,10 +113,7 @@ _QUERIES = frozenset(
 
 
 def _leave(mode: Any) -> dict[str, int]:
-    """Ends counting and returns the counts, {} if a formula failed.
-
-    If another mode was entered after this one, it stays, without effect.
-    """
+    """Ends counting, even below another mode, and returns the counts; {} if a formula failed."""
     flops = dict(mode.counted) if mode.is_on else {}
     mode.is_on = False
     if sys.modules[_DISPATCH]._get_current_dispatch_mode() is mode:

@@ -72,10 +72,7 @@ def _attach(module: Any, overrides: Overrides) -> None:
 
 
 def _around_init(init: Callable[..., None], overrides: Overrides) -> Callable[..., None]:
-    """Puts a trainer's own files into the trial's directory, unless the script names one.
-
-    In a trial, it also disables the validation before training.
-    """
+    """Puts a trainer's files into the trial's directory; a trial has no validation before training."""
     takes = inspect.signature(init).parameters
 
     @functools.wraps(init)

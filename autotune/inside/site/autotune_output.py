@@ -21,10 +21,7 @@ def name_of(descriptor: int) -> str:
 
 
 def stamp_lines(stream: Any, own: str) -> None:
-    """Marks text written to `stream` as long as it leads straight to the pipe called `own`.
-
-    Text that goes to a file, or through another program, is unchanged.
-    """
+    """Marks text written to `stream` as long as it leads straight to the pipe called `own`."""
     write, descriptor = stream.write, stream.fileno()
 
     def stamped(text: Any) -> Any:

@@ -101,10 +101,7 @@ def _is_of_training(given: Arguments, data: Any) -> bool:
 
 
 def _around_optimizer(init: Callable[..., None], overrides: Overrides) -> Callable[..., None]:
-    """Applies the optimizer's arguments; learning rates of groups and further optimizers are scaled.
-
-    The factor is the one that takes the first optimizer's rate to the search's.
-    """
+    """Applies the optimizer's arguments; all learning rates are scaled like the first optimizer's."""
     ratio: list[float] = []
 
     @functools.wraps(init)

@@ -14,10 +14,7 @@ def pads_with(token: int | None) -> None:
 
 
 def count(batch: Any) -> int | None:
-    """Returns the tokens of a mapping with `input_ids`, by its `attention_mask` if it has one.
-
-    None for any other batch, and for one that is on a GPU already.
-    """
+    """Returns the tokens of a mapping with `input_ids` on the CPU, by its `attention_mask` if it has one."""
     if isinstance(batch, (list, tuple)) or not isinstance(batch, Mapping):  # the first test is the faster one
         return None
     ids: Any = batch.get("input_ids")

@@ -26,10 +26,7 @@ _clock_s = time.monotonic  # bound here, because a script may patch time.monoton
 
 
 def attach(module: Any, wire: autotune_wire.Wire, total: Total, every: int | None) -> None:
-    """Wraps the Trainer's `__init__`, `evaluate` and `train`.
-
-    `every`: samples or tokens of the `total` between evaluations; None: as in the script.
-    """
+    """Wraps the Trainer; `every`: samples or tokens between evaluations, None: as in the script."""
     made = module.Trainer
     watch = type("AutotuneCallback", (_TrainerWatch, module.TrainerCallback), {})
     callback = functools.partial(watch, wire=wire, total=total, every=every)

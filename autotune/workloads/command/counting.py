@@ -23,10 +23,7 @@ _STEPS_KEPT = 100_000
 
 
 class Counter:
-    """Counts total samples: those of the checkpoint (`begun`), and of the steps since.
-
-    `batch` is the number of samples of a step that does not report it.
-    """
+    """Counts total samples, the checkpoint's (`begun`) included; `batch`: of a step that does not say."""
 
     def __init__(self, begun: Counts, batch: int) -> None:
         self.begun, self.samples, self.tokens = begun.samples, begun.samples, begun.tokens
@@ -49,10 +46,7 @@ class Counter:
         self._stepped = self.samples
 
     def said(self, at_s: float, samples: int) -> bool:
-        """Takes the script's own sample count; returns True if the total has grown.
-
-        A resumed script may count from zero again.
-        """
+        """Takes the script's own count, which may restart at zero; returns True if the total has grown."""
         if self._own_begin is None:
             self._own_begin = self.begun if samples < self.begun else 0
         total = self._own_begin + samples
@@ -62,10 +56,7 @@ class Counter:
         return True
 
     def reported(self, at_s: float, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the script's own `record` with its samples, by default the current count.
-
-        Samples never decrease: they stay at the step count until the script's own count exceeds it.
-        """
+        """Returns the script's own `record` with a sample count that never decreases."""
         samples = record.get("samples")
         if not isinstance(samples, int):
             return {**self.counts, **record}

@@ -25,10 +25,7 @@ class CommandError(RuntimeError):
 
 
 class ResumeError(CommandError):
-    """Failure of a command that should resume from a checkpoint, before its first step.
-
-    The checkpoint may be the cause, unless the command `was_killed`.
-    """
+    """A command failed before its first step after a checkpoint: the cause, unless it `was_killed`."""
 
     def __init__(self, error: Exception, code: int) -> None:
         super().__init__(f"while continuing from its checkpoint: {line_of(error)}")

@@ -57,10 +57,7 @@ def _names(value: Any) -> list[str]:
 
 
 def text_of(name: str, own: FilledFile, directory: Path, values: Mapping[str, Any]) -> str:
-    """Returns the text of the file `name` for a trial, with placeholders filled from `values`.
-
-    Raises InputError if its base cannot be read, has no place for a value, or contains a key or password.
-    """
+    """Returns the file `name` for a trial; raises InputError if it cannot be filled, or holds a secret."""
     base = directory / own.base
     try:
         filled_in = Document.read(base).replaced(filled(own, values))

@@ -34,10 +34,7 @@ _LAST_LOOK_S = 2.0
 
 
 class OutputLine(NamedTuple):
-    """Line of the output without color codes, and the time of printing.
-
-    Unless it `is_stamped`, that is the time of reading, which may be later.
-    """
+    """Line of the output without color codes, and when it was printed, or read unless it `is_stamped`."""
 
     text: str
     at_s: float

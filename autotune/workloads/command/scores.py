@@ -31,10 +31,7 @@ def plain(line: str) -> str:
 
 
 class Patterns:
-    """Named patterns to search in lines.
-
-    `missing` has those never found, `no_number` the last match of each that was not a number.
-    """
+    """Named patterns to search in lines: `missing` ones, and matches that were `no_number`."""
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
         self._patterns = {name: re.compile(pattern) for name, pattern in patterns.items()}

@@ -224,10 +224,7 @@ class Spec(BaseModel):
         return {key: line.names_in(texts) for key, texts in by_key.items()} | in_files
 
     def require_settings(self, settings: Mapping[str, Any], used_by_tuner: tuple[str, ...] = ()) -> None:
-        """Raises InputError for placeholders and flags without a setting, and for unused settings.
-
-        `settings` are nested or have dotted names.
-        """
+        """Raises InputError for names without one of the nested or dotted `settings`, and for unused ones."""
         if wrong := [*self._without_setting(settings), *self.unused(settings, used_by_tuner)]:
             raise InputError("; ".join(wrong))
 

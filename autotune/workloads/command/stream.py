@@ -118,10 +118,7 @@ class Stream:
 
 
 class Timeline:
-    """Queue of messages, released in order of time. Pure.
-
-    Scores that follow one another within 0.5 s belong to one evaluation, at the time of the last.
-    """
+    """Releases messages in order of time; scores within 0.5 s become one evaluation. Pure."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Message]] = []

@@ -144,10 +144,7 @@ def _checkpoint(spec_: Spec, directory: Path, values: Mapping[str, Any], workdir
 
 
 def _begun(checkpoint: Checkpoint) -> Counts | None:
-    """Returns the counts to resume from; None to start from scratch.
-
-    A checkpoint with unknown counts would falsify a trial's measurement; a whole training resumes anyway.
-    """
+    """Returns the counts to resume from; None to start from scratch, as unknown ones falsify figures."""
     if not checkpoint.exists:
         checkpoint.forget()
         return None
@@ -224,10 +221,7 @@ class _Run:
     merger: Merger = field(default_factory=Merger)
 
     def records(self, samples: int, is_asked: Callable[[], bool], grace: Grace) -> Iterator[Stamped]:
-        """Yields records until the command has ended; raises its error, if any.
-
-        `samples` is the length of the trial, 0 if it is unknown.
-        """
+        """Yields records until the command ends; raises its error. `samples`: length of the trial, or 0."""
         process, inbox = self.process, self.inbox
         until_s, look_s = math.inf, _SOON_S
         while not process.is_over and time.monotonic() < until_s:

@@ -34,10 +34,7 @@ class CommandWorkload(Workload):
 
     @classmethod
     def of(cls, values: Mapping[str, Any], directory: Path) -> Self:
-        """Returns the workload specified by `values`; relative paths are below `directory`.
-
-        Raises InputError with every mistake in one line.
-        """
+        """Returns the workload that `values` specify, with paths below `directory`, or raises InputError."""
         whole = spec.located(values, directory)
         return cls(spec.KIND, spec.read(whole, Spec), whole)
 
@@ -190,10 +187,7 @@ class CommandWorkload(Workload):
         return [f"setup: {command} ({time.monotonic() - begun_s:.0f} s)"]
 
     def command_line(self, settings: Mapping[str, Any], workdir: Path = TRAINED) -> str:
-        """Returns the command as a shell line that trains with `settings`, in the user's names and shape.
-
-        {trial_samples} becomes the length of the whole training; unknown placeholders stay in braces.
-        """
+        """Returns the shell line of a whole training with `settings` in the user's names and shape."""
         samples = self.spec.training_samples
         whole = {} if samples is None else {spec.TRIAL_SAMPLES: samples}
         values = {**calls.values_of(self.spec, settings, workdir.absolute()), **whole}

@@ -51,10 +51,7 @@ class Framework:
     file: ConfigFile | None = None  # the format of an exported winner; None: it has none of its own
 
     def completed(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns a search space's `values` with default roles and words added.
-
-        A setting gets its default role if the baseline has the setting, and no other has the role.
-        """
+        """Returns a search space's `values` with default words, and default roles of settings that exist."""
         given, baseline = values.get("roles", {}), values.get("baseline")
         if not isinstance(given, Mapping) or not isinstance(baseline, Mapping):
             return dict(values)  # rejected by the search space

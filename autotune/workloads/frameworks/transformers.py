@@ -69,10 +69,7 @@ def _for_trial(
 
 
 def _between_evaluations(settings: Mapping[str, Setting], epoch: int | None) -> int | None:
-    """Returns the samples between two evaluations: an epoch, or `eval_steps` optimizer steps.
-
-    None if unknown, as for a fractional `eval_steps`, a share of all steps.
-    """
+    """Returns the samples between evaluations; None if unknown, as for a fractional `eval_steps`."""
     match settings.get("trainer.eval_strategy"), settings.get(_EVAL_STEPS):
         case "epoch", _:
             return epoch

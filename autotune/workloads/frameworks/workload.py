@@ -65,10 +65,7 @@ class FrameworkWorkload(CommandWorkload):
         return (*super()._used(settings), *(settings if is_built else self.framework.objects))
 
     def _assignments(self, settings: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
-        """Adds the variables by which the unchanged script gets the winner's settings.
-
-        The hook comes first on PYTHONPATH, before the specification's or the shell's own.
-        """
+        """Adds the hook, first on PYTHONPATH, and the settings that it puts into the unchanged script."""
         own = self.spec.environment.get("PYTHONPATH")
         behind = '"${PYTHONPATH:+:$PYTHONPATH}"' if own is None else word(f":{line.word(own, values)}")
         put_in = json.dumps(calls.put_in(settings, self.framework.objects))
