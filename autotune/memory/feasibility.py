@@ -1,5 +1,6 @@
 """Decides which configurations fit in memory, judged by the trials so far."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -7,15 +8,11 @@ from autotune.core import units
 from autotune.core.settings import COMMON, MICRO_BATCH, Config, Knowledge
 from autotune.core.trial import Trial, TrialKind
 from autotune.memory import memory_needs
-from autotune.memory.memory_border import Border
 from autotune.memory.memory_needs import Label, Need
 from autotune.memory.memory_peaks import Peak, Peaks, Prediction
 
 __all__ = ["MemoryModel", "Prediction"]
 
-# The least chance of fitting for which a larger size is tried: a failure costs a trial, and the next smaller
-# size is little slower.
-_LEAST_CHANCE = 0.3
 
 _Key = TypeVar("_Key")
 
@@ -23,8 +20,8 @@ _Key = TypeVar("_Key")
 class MemoryModel:
     """Predicts which configurations fit in memory, from the trials so far.
 
-    An observed out-of-memory is a hard border. Below it, measured peaks predict others. Without peaks or
-    without a limit, the sizes that fitted and failed tell where the border is likely to be.
+    An observed out-of-memory is a hard border. Below it, measured peaks predict others. Without peaks or a
+    limit, sizes grow by one step at a time, up to the smallest expected need that has failed.
     """
 
     def __init__(
@@ -61,10 +58,9 @@ class MemoryModel:
         largest = [Need(*key, size) for key, size in self._fitted.items()]
         self._fitted_at = _largest((memory_needs.per_sample(n), n.micro_batch_size) for n in largest)
         self._reach: dict[float, float] = {}
-        tried = [(need, True) for need in largest]
-        tried += [(f.need, False) for f in failed if not f.counts_loading]
-        needs_border = tried and not (self._peaks and self._limit_bytes)
-        self._border = Border(tried) if needs_border else None
+        fits_up_to = max(map(_expected, largest), default=0.0)
+        failed_at = [_expected(f.need) for f in failed if not f.counts_loading]
+        self._fails_from = min((size for size in failed_at if size > fits_up_to), default=math.inf)
 
     def predict(self, config: Config) -> Prediction | None:
         """Returns the expected peak memory of `config`.
@@ -111,7 +107,7 @@ class MemoryModel:
             return prediction.expected_bytes <= self._allowed_bytes and (
                 near or prediction.high_bytes <= self._fails_at_bytes
             )
-        return near and self._border is not None and self._border.chance(need) >= _LEAST_CHANCE
+        return near and _expected(need) < self._fails_from
 
     def _step(self, need: Need, sizes: Sequence[int]) -> float:
         """Returns the next of `sizes` above the largest one expected to need no more than has fitted."""
@@ -178,6 +174,11 @@ def _no_less(config: Config, need: Need, failed: _Failed, known: Knowledge) -> b
         memory_needs.number(config, name, 0) >= memory_needs.number(failed.trial.config, name, 0)
         for name in known.of_loader
     )
+
+
+def _expected(need: Need) -> float:
+    """Returns the expected need of all samples of a micro-batch, which compares across groups."""
+    return need.micro_batch_size * memory_needs.per_sample(need)
 
 
 def _largest(pairs: Iterable[tuple[_Key, float]]) -> dict[_Key, float]:

@@ -100,14 +100,15 @@ class _Known:
     def __init__(self, history: History, winner: Trial) -> None:
         space = self._space = history.space
         self._memory = MemoryModel(history.trials, fraction=space.limits.memory_fraction, known=space.known)
-        like = next((t for t in reversed(history.trials) if _confirms(t, winner)), winner)
+        seeds = [t for t in history.trials if t.kind is TrialKind.SEED and t.original == winner.number]
+        like = next((t for t in reversed(seeds) if t.completed), winner)
         self._measured: dict[Key, Trial] = {}
         self._failed: dict[Key, Trial] = {}
         for trial in history.trials:
             key = settings_key(trial.config, space.known.same_speed)
             if _is_measured_like(trial, like):
                 self._measured.setdefault(key, trial)
-            elif _is_not_run_again(trial):
+            elif trial.kind is TrialKind.STEP or (trial.outcome and trial.outcome.failure in _FAILS_AGAIN):
                 self._failed.setdefault(key, trial)
 
     def measured(self, config: Config) -> Trial | None:
@@ -127,10 +128,6 @@ class _Known:
         return 2 if self.why_not(config) else 1
 
 
-def _confirms(trial: Trial, winner: Trial) -> bool:
-    return trial.completed and trial.kind is TrialKind.SEED and trial.original == winner.number
-
-
 def _is_measured_like(trial: Trial, like: Trial) -> bool:
     """Returns True if the throughput of `trial` is known, and compares with that of `like`."""
     ours, theirs = trial.measurement, like.measurement
@@ -139,12 +136,6 @@ def _is_measured_like(trial: Trial, like: Trial) -> bool:
         and ours.throughput is not None
         and (ours.shared, ours.origin) == (theirs.shared, theirs.origin)
     )
-
-
-def _is_not_run_again(trial: Trial) -> bool:
-    """Returns True if its configuration was already a step, or would fail again."""
-    has_failed = trial.outcome is not None and trial.outcome.failure in _FAILS_AGAIN
-    return has_failed or trial.kind is TrialKind.STEP
 
 
 def _why_not_measured(trial: Trial) -> str:

@@ -124,8 +124,9 @@ def settled(asked: History) -> History:
 def _settled(asked: History) -> Space:
     """Returns the space with the samples of a trial, the target or the promise that the pilot settled.
 
-    If a training may end anywhere, the first to reach the quality has the shortest training: it becomes the
-    target. If qualities cannot be compared, the search continues as `same-training`, which needs no quality.
+    If the learning rate is known not to fall, a training may end anywhere, and the first to reach the quality
+    has the shortest one: that quality becomes the target. If qualities cannot be compared, the search goes on
+    as `same-training`, which needs no quality.
     """
     space, goal = asked.space, asked.space.objective
     if space.budget.until_learnt and asked.baseline is not None:
@@ -137,16 +138,12 @@ def _settled(asked: History) -> Space:
         return space
     if found.why_not:
         return same_training(_with_objective(space, select="same-training", target=None))
-    if goal.target is None and not planning.is_wanted(space) and _may_end_anywhere(asked):
+    schedule = asked.baseline.measurement.schedule if asked.baseline else None
+    may_end_anywhere = schedule is not None and not schedule.falls
+    if goal.target is None and not planning.is_wanted(space) and may_end_anywhere:
         target = goal.turned(objective.least(goal, found.quality, found.start))
         return _with_objective(space, target=float(f"{target:.4g}"))
     return space
-
-
-def _may_end_anywhere(asked: History) -> bool:
-    """Returns True if the learning rate is known not to fall, so that a training may end at any point."""
-    schedule = asked.baseline.measurement.schedule if asked.baseline else None
-    return schedule is not None and not schedule.falls
 
 
 def _with_samples(space: Space, samples: int) -> Space:

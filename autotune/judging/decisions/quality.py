@@ -87,18 +87,19 @@ def compare(
     half, surely = (
         _half(len(a), len(b), noise, error, sure) / unit if noise else math.inf for sure in (LEVEL, level)
     )
-    found = estimates.within(share, share - half, share + half)
-    answer = (
-        QualityAnswer.KEPT
-        if share - surely >= keep
-        else QualityAnswer.LOST
-        if found.is_below(keep)
-        else QualityAnswer.UNDECIDED
+    kept = KeptQuality(
+        QualityAnswer.UNDECIDED,
+        quality,
+        reference,
+        estimates.within(share, share - half, share + half),
+        unit,
     )
-    needed = (
-        runs_needed(ours, theirs, keep, noise, start) if noise and answer is QualityAnswer.UNDECIDED else None
-    )
-    return KeptQuality(answer, quality, reference, found, unit, needed)
+    if share - surely >= keep:
+        return replace(kept, answer=QualityAnswer.KEPT)
+    if kept.share.is_below(keep):
+        return replace(kept, answer=QualityAnswer.LOST)
+    needed = runs_needed(ours, theirs, keep, noise, start) if noise else None
+    return replace(kept, runs_needed=needed)
 
 
 def runs_needed(
@@ -115,8 +116,8 @@ def runs_needed(
     a, b = qualities(ours), qualities(theirs)
     if not a or not b or not (reference := statistics.fmean(b)):
         return None
-    gap = abs(statistics.fmean(a) - curves.least(keep, reference, start))
-    return _runs_needed(gap, noise, _item_error(ours, theirs))
+    gap, error = abs(statistics.fmean(a) - curves.least(keep, reference, start)), _item_error(ours, theirs)
+    return next((n for n in range(2, _MOST_RUNS + 1) if _half(n, n, _with(noise, n), error) < gap), None)
 
 
 def between(share: Figure, goal: Objective = _HIGHER_IS_BETTER, gain: float = 1.0) -> str:
@@ -221,12 +222,6 @@ def _items(runs: Sequence[Trial]) -> list[float]:
     if not known or len({len(items) for items in known}) > 1:
         return []
     return [statistics.fmean(values) for values in zip(*known, strict=True)]
-
-
-def _runs_needed(gap: float, noise: Noise, item_error: float) -> int | None:
-    """Returns how many runs of each side make the half-width smaller than `gap`."""
-    fits = (n for n in range(2, _MOST_RUNS + 1) if _half(n, n, _with(noise, n), item_error) < gap)
-    return next(fits, None)
 
 
 def _with(noise: Noise, runs: int) -> Noise:

@@ -80,13 +80,10 @@ def drift(windows: Sequence[Window]) -> Drift | None:
     usual, now = _medians(before, size), _medians(after, size)
     if not _has_changed(usual, now, looks=len(windows) // size):
         return None
-    was, is_now = (
-        statistics.fmean(usual),
-        statistics.median(now),
-    )  # the change may lie within the first of them
+    was = statistics.fmean(usual)
+    is_now = statistics.median(now)  # the change may lie within the first of these blocks
     half = _half_width(usual, _LEVEL)
-    slow, fast = (after, before) if is_now < was else (before, after)
-    cause = _cause(slow, fast)
+    cause = _cause(after, before) if is_now < was else _cause(before, after)
     ratio = Figure(is_now, max(0.0, is_now - half), is_now + half).scaled(1 / was)
     return Drift(after[0].samples, was, is_now, ratio, cause)
 
@@ -113,7 +110,8 @@ def _cause(slow: Sequence[Window], fast: Sequence[Window]) -> Cause:
     """Returns the first cause that shows in the slow windows and not in the fast ones."""
     if _is_throttled(slow, fast):
         return Cause.THROTTLING
-    if _has_neighbour(slow, fast):
+    more = {name: _more(name, slow, fast) for name in ("others_cpu_percent", "others_gpu_percent")}
+    if others_shares({**more, "allowed_cpus": _mean("allowed_cpus", slow)}):
         return Cause.NEIGHBOUR
     if _is_most([_DATA], slow, fast):
         return Cause.LOADER
@@ -129,12 +127,6 @@ def _is_throttled(slow: Sequence[Window], fast: Sequence[Window]) -> bool:
     clocks = [_mean("gpu_sm_clock_mhz", windows) for windows in (slow, fast)]
     is_slower = clocks[0] < _SLOWER_CLOCK * clocks[1]
     return is_slower and _more("gpu_utilisation_percent", slow, fast) > -_SAME_LOAD_PERCENT
-
-
-def _has_neighbour(slow: Sequence[Window], fast: Sequence[Window]) -> bool:
-    names = ("others_cpu_percent", "others_gpu_percent")
-    more = {name: _more(name, slow, fast) for name in names}
-    return bool(others_shares({**more, "allowed_cpus": _mean("allowed_cpus", slow)}))
 
 
 def _is_most(phases: Sequence[str], slow: Sequence[Window], fast: Sequence[Window]) -> bool:
@@ -154,5 +146,5 @@ def _more(name: str, slow: Sequence[Window], fast: Sequence[Window]) -> float:
 
 def _mean(name: str, windows: Sequence[Window]) -> float:
     """Returns the mean of a telemetry figure; 0 if it was never seen."""
-    found = [window.seen[name] for window in windows if name in window.seen]
-    return statistics.fmean(found) if found else 0.0
+    values = [window.seen[name] for window in windows if name in window.seen]
+    return statistics.fmean(values) if values else 0.0

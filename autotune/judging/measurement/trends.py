@@ -18,7 +18,7 @@ _SETTLING = 1 / 3  # share left out at the start: allocators grow, caches fill, 
 _BLOCKS = 10
 _MOST_POINTS = 400
 _FEWEST_IN_BLOCK = 2
-_SLOWING = 0.75
+_SLOWING = 0.75  # growth in the second half over that in the first, below which it is slowing
 _FAR = 100  # a training of unknown length is taken to be so many times the trial
 
 
@@ -75,7 +75,9 @@ def slope(series: Sequence[Point]) -> Slope | None:
         return None
     step = (means[-1].samples - means[0].samples) / len(rises)
     rise, half = statistics.fmean(rises), half_interval(rises)
-    return Slope(rise / step, (rise - half) / step, (rise + half) / step, _is_slowing(rises))
+    part = len(rises) // 2
+    is_slowing = sum(rises[-part:]) < _SLOWING * sum(rises[:part])
+    return Slope(rise / step, (rise - half) / step, (rise + half) / step, is_slowing)
 
 
 def _block_means(points: Sequence[Point]) -> list[Point]:
@@ -89,50 +91,34 @@ def _block_means(points: Sequence[Point]) -> list[Point]:
     ]
 
 
-def _is_slowing(rises: Sequence[float]) -> bool:
-    """Returns True if growth was clearly less in the second half of the blocks than in the first."""
-    half = len(rises) // 2
-    return sum(rises[-half:]) < _SLOWING * sum(rises[:half])
-
-
-def full_at(found: Slope, held: float, limit: float, samples: float) -> Full:
+def full_at(slope: Slope, held: float, limit: float, samples: float) -> Full:
     """Returns when a figure that is `held` after `samples` reaches `limit` at the same growth."""
-    left = max(0.0, limit - held)
-    reached = (samples + left / rate if rate > 0 else math.inf for rate in _rates(found))
-    return Full(*reached)
+    left, rates = max(0.0, limit - held), (slope.per_sample, slope.high, slope.low)
+    return Full(*(samples + left / rate if rate > 0 else math.inf for rate in rates))
 
 
-def _rates(found: Slope) -> tuple[float, float, float]:
-    return found.per_sample, found.high, found.low
-
-
-def is_growing(found: Slope) -> bool:
+def is_growing(slope: Slope) -> bool:
     """Returns True if a figure certainly grows, and is not slowing down."""
-    return found.low > 0 and not found.is_slowing
+    return slope.low > 0 and not slope.is_slowing
 
 
-def will_fill(found: Slope, held: float, limit: float, samples: float, total: float) -> bool:
+def will_fill(slope: Slope, held: float, limit: float, samples: float, total: float) -> bool:
     """Returns True if a figure certainly reaches `limit` before a training of `total` samples ends."""
-    return is_growing(found) and full_at(found, held, limit, samples).high < total
+    return is_growing(slope) and full_at(slope, held, limit, samples).high < total
 
 
-def training_full_at(shown: Measurement, training_samples: int | None) -> Full | None:
+def training_full_at(trial: Measurement, training_samples: int | None) -> Full | None:
     """Returns the samples at which a training like the trial fills its memory; None if not certain.
 
     Its limit is the trial's or, without one, the memory that the machine had left. A training of unknown
     length is taken to be a hundred times the trial.
     """
-    slope, left_bytes = shown.memory_slope, _left_bytes(shown)
+    slope, left_bytes = trial.memory_slope, trial.telemetry.get("host_memory_free_bytes")
+    if trial.memory_limit_bytes and trial.peak_memory_bytes is not None:
+        left_bytes = max(0.0, trial.memory_limit_bytes - trial.peak_memory_bytes)
     if slope is None or left_bytes is None:
         return None
-    total = training_samples or _FAR * shown.samples
-    if not will_fill(slope, 0, left_bytes, shown.samples, total):
+    total = training_samples or _FAR * trial.samples
+    if not will_fill(slope, 0, left_bytes, trial.samples, total):
         return None
-    return full_at(slope, 0, left_bytes, shown.samples)
-
-
-def _left_bytes(shown: Measurement) -> float | None:
-    """Returns the memory left at the trial's peak, None if it is not known."""
-    if shown.memory_limit_bytes and shown.peak_memory_bytes is not None:
-        return max(0.0, shown.memory_limit_bytes - shown.peak_memory_bytes)
-    return shown.telemetry.get("host_memory_free_bytes")
+    return full_at(slope, 0, left_bytes, trial.samples)

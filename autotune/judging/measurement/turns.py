@@ -21,16 +21,21 @@ def ratio(slices: Sequence[Slice], number: int, other: int, level: float = LEVEL
     3.3) at `level`, None after too few rounds. Both are robust to single disturbed rounds. The time added for
     evaluations has an independent error: squares add up.
     """
-    logs = _blocks(_logs(slices, number, other))
-    if not logs:
+    logs = _logs(slices, number, other)
+    size = -(-len(logs) // _MOST_BLOCKS) or 1  # means of neighbouring rounds bound the number of pairs
+    blocks = tuple(statistics.fmean(logs[i : i + size]) for i in range(0, len(logs) - size + 1, size))
+    if not blocks:
         return None
-    means = _means(logs)
+    means = _pairwise_means(blocks)
     middle = statistics.median(means)
-    cut = _rank(len(logs), level)
-    unsure = math.hypot(*(_unsure(slices, one) for one in (number, other)))
+    cut = _rank(len(blocks), level)
+    errors = (
+        max((turn.unsure for turn in slices if turn.number == one), default=0.0) for one in (number, other)
+    )
+    evaluation_error = math.hypot(*errors)
     if cut < 1:
         return Figure(math.exp(middle))
-    low, high = (math.hypot(end - middle, unsure) for end in (means[cut - 1], means[-cut]))
+    low, high = (math.hypot(end - middle, evaluation_error) for end in (means[cut - 1], means[-cut]))
     return Figure(math.exp(middle), math.exp(middle - low), math.exp(middle + high))
 
 
@@ -39,31 +44,20 @@ def rounds(slices: Sequence[Slice], number: int, other: int) -> int:
     return len(_logs(slices, number, other))
 
 
-def _unsure(slices: Sequence[Slice], number: int) -> float:
-    """Returns the share of a member's speed by which the time added for evaluations may be wrong."""
-    return max((one.unsure for one in slices if one.number == number), default=0.0)
-
-
 @lru_cache(maxsize=16)  # the same rounds are tested at several levels
-def _means(logs: tuple[float, ...]) -> list[float]:
+def _pairwise_means(logs: tuple[float, ...]) -> list[float]:
     return sorted((a + b) / 2 for i, a in enumerate(logs) for b in logs[i:])
 
 
 def _logs(slices: Sequence[Slice], number: int, other: int) -> tuple[float, ...]:
     rounds: dict[int, dict[int, Slice]] = defaultdict(dict)
-    for one in slices:
-        rounds[one.round][one.number] = one
+    for turn in slices:
+        rounds[turn.round][turn.number] = turn
     return tuple(
-        math.log(found[number].samples_per_s / found[other].samples_per_s)
-        for found in rounds.values()
-        if number in found and other in found
+        math.log(turns[number].samples_per_s / turns[other].samples_per_s)
+        for turns in rounds.values()
+        if number in turns and other in turns
     )
-
-
-def _blocks(logs: Sequence[float]) -> tuple[float, ...]:
-    """Returns means of neighbouring rounds if there are many, to bound the number of pairs."""
-    size = -(-len(logs) // _MOST_BLOCKS) or 1
-    return tuple(statistics.fmean(logs[i : i + size]) for i in range(0, len(logs) - size + 1, size))
 
 
 @lru_cache
