@@ -67,14 +67,12 @@ class MemoryWatch:
 
     def excess_bytes(self, pid: int) -> int:
         """Returns the memory of the family of `pid` if over a limit that the kernel does not keep, else 0."""
-        if self._limit_bytes is None or self._is_kept_by_kernel(pid):
+        # A process that failed to join the group is not capped by it.
+        is_kept_by_kernel = self._is_capped and self.group is not None and pid in self.group.pids()
+        if self._limit_bytes is None or is_kept_by_kernel:
             return 0
         held_bytes = family.held_bytes(pid, self._limit_bytes)
         return held_bytes if held_bytes > self._limit_bytes else 0
-
-    def _is_kept_by_kernel(self, pid: int) -> bool:
-        """Returns True if the kernel limits `pid`, which may have failed to join the group."""
-        return self._is_capped and self.group is not None and pid in self.group.pids()
 
     def kernel_killed(self) -> bool:
         """Returns True if the kernel has made an OOM kill in the trial's control group since the trial began.

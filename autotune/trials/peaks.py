@@ -2,22 +2,29 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 from autotune.core import units
-from autotune.core.measurement import Slope
 from autotune.judging.measurement import trends
 
 _RISING_SHARE, _RISING_PART = 0.02, 1 / 3  # of the peak, in the last part of a trial's samples
 _RISING_STEPS = 12  # with fewer, the last third may still contain the first allocations
 _FINE_SHARE = 0.0025  # growth before a new point is noted, so that a leak does not add one every step
+_LEAST_BYTES = 2**20  # no training takes less: a lower host peak means that unseen processes trained
+_OWN, _SCRIPT, _CHILDREN = "memory_peak_bytes", "memory_script_bytes", "memory_children_bytes"
+_RESERVED, _CONTEXT = "memory_peak_reserved_bytes", "memory_context_bytes"
 
 
-class HeldMemory:
-    """The peak memory of a trial, and the growth of it by steps."""
+class MemoryPeaks:
+    """The peak memory of a trial, and its growth by steps.
+
+    It is that of the process and its descendants, or of the allocator alone on a GPU. A script that reports
+    its own peak is one of the descendants.
+    """
 
     def __init__(self) -> None:
-        self.held_bytes = 0
-        self._steps = self._growth_bytes = 0
+        self._highest = dict.fromkeys((_OWN, _SCRIPT, _CHILDREN, _RESERVED, _CONTEXT), 0)
+        self._held_bytes = self._steps = self._growth_bytes = 0
         self._noted = [(0, 0)]  # samples, and growth of the peak by the steps up to there
         self.restart()
 
@@ -25,31 +32,46 @@ class HeldMemory:
         """Notes that a new process begins, whose memory grows from the start."""
         self._growth = trends.Series()
 
-    def count(self, samples: int, held_bytes: int, *, is_step: bool) -> None:
-        """Counts the memory held at `samples`.
-
-        `is_step`: an ordinary step, so growth of the peak by it may repeat with any later step.
-        """
-        added, self.held_bytes = max(0, held_bytes - self.held_bytes), max(held_bytes, self.held_bytes)
+    def count(self, record: Mapping[str, Any], *, is_step: bool) -> None:
+        """Counts the memory in a record; growth by an ordinary step may repeat with any later one."""
+        highest, samples = self._highest, record["samples"]
+        for name in highest:
+            highest[name] = max(highest[name], int(amount(record, name)))
+        others_bytes = 0 if highest[_RESERVED] else max(highest[_CHILDREN], highest[_SCRIPT])
+        before, self._held_bytes = self._held_bytes, max(self._held_bytes, highest[_OWN] + others_bytes)
         if not is_step:
             return
         self._steps += 1
-        self._growth_bytes += added
+        self._growth_bytes += self._held_bytes - before
         self._growth.add(samples, self._growth_bytes)
-        if self._growth_bytes - self._noted[-1][1] > _FINE_SHARE * self.held_bytes:
+        if self._growth_bytes - self._noted[-1][1] > _FINE_SHARE * self._held_bytes:
             self._noted.append((samples, self._growth_bytes))
 
-    def is_rising(self, samples: int) -> bool:
+    def peak_bytes(self) -> int | None:
+        """Returns the most memory held at once, None if it is too little to include what trained."""
+        return self._if_plausible(self._held_bytes)
+
+    def _if_plausible(self, held_bytes: int) -> int | None:
+        return held_bytes if held_bytes and (self._highest[_RESERVED] or held_bytes >= _LEAST_BYTES) else None
+
+    def figures(self, samples: int) -> dict[str, Any]:
+        """Returns the fields of a `Measurement` after `samples`, except the peak itself."""
+        has_peak = self.peak_bytes() is not None
+        return {
+            "own_peak_bytes": self._if_plausible(max(self._highest[_OWN], self._highest[_SCRIPT])),
+            "peak_reserved_bytes": self._highest[_RESERVED] or None,
+            "context_bytes": self._highest[_CONTEXT] or None,
+            "memory_is_rising": has_peak and self._is_rising(samples),
+            "memory_slope": trends.slope(self._growth.points) if has_peak else None,
+        }
+
+    def _is_rising(self, samples: int) -> bool:
         """Returns True if steps raised the peak by more than 2% in the last third of `samples`."""
         if self._steps < _RISING_STEPS:
             return False
         early = (1 - _RISING_PART) * samples
         late_bytes = self._growth_bytes - max(grown for at, grown in self._noted if at <= early)
-        return late_bytes > _RISING_SHARE * (self.held_bytes - late_bytes)
-
-    def slope(self) -> Slope | None:
-        """Returns the growth of the peak by steps of this process, in bytes per sample."""
-        return trends.slope(self._growth.points)
+        return late_bytes > _RISING_SHARE * (self._held_bytes - late_bytes)
 
 
 class CountedFlops:
@@ -66,3 +88,9 @@ class CountedFlops:
 
     def per_sample(self) -> dict[str, float]:
         return {kind: flops / self._samples for kind, flops in self._counted.items()}
+
+
+def amount(record: Mapping[str, Any], name: str) -> float:
+    """Returns a non-negative figure of a record, 0 if it is missing or not a number."""
+    value = record.get(name)
+    return 0.0 if value is None else max(0.0, units.number(value) or 0.0)

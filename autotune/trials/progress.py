@@ -15,7 +15,7 @@ from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.measurement.meter import Meter, prefetched_steps, with_evaluations
 from autotune.storage.records import forget_from, is_mark, steps_of
 from autotune.trials import failures
-from autotune.trials.peaks import CountedFlops, HeldMemory
+from autotune.trials.peaks import CountedFlops, MemoryPeaks, amount
 from autotune.trials.step_flops import PARAMETERS
 
 _MOST_ITEMS = 100_000  # an evaluation with more keeps no per-item scores
@@ -24,7 +24,6 @@ _OVERDUE_TIMES, _OVERDUE_STEPS = 3, 100  # both: the first step of a large batch
 _SURE_SHARE = 0.02  # half-width of a reliable confidence interval, as a share of the throughput
 _KNOWN_SHARE = 0.1  # enough to decide whether the trial is worth a race
 _SILENT_STEPS, _SILENT_S = 10, 2.0  # both: a step of milliseconds is late for any reason
-_LEAST_BYTES = 2**20  # no training takes less: a lower host peak means that unseen processes trained
 _ALIKE = 0.25  # relative difference between the loss of a step and of the evaluation after it
 _WHOLE_SHARE = 0.95  # of a training's samples, due before its last evaluation; an epoch may drop a batch
 
@@ -50,7 +49,8 @@ class Progress:
     def __init__(self, metric: Metric, settings: Config) -> None:
         self._metric = metric
         self._meter = Meter(prefetched_steps(settings))
-        self._samples = self._evaluated_samples = self._steps_since_evaluation = 0
+        self.evaluated_samples = 0  # before the last evaluation
+        self._samples = self._steps_since_evaluation = 0
         self._has_begun = self._ended = False
         self._start: float | None = None
         self._first_loss = self._last_loss = 0.0  # of the steps before the first evaluation
@@ -59,17 +59,10 @@ class Progress:
         self._scores: dict[str, float] = {}
         self._curve: list[Evaluation] = []
         self._items: list[tuple[float, ...]] = []
-        self._own_bytes = self._script_bytes = self._children_bytes = 0
-        self._reserved_bytes = self._context_bytes = 0
-        self._peak = HeldMemory()
+        self._memory = MemoryPeaks()
         self._phase_s = dict.fromkeys(PHASES, 0.0)
         self._flops = CountedFlops()
         self._parameters = 0
-
-    @property
-    def evaluated_samples(self) -> int:
-        """The number of samples trained before the last evaluation."""
-        return self._evaluated_samples
 
     @property
     def curve(self) -> tuple[Evaluation, ...]:
@@ -86,7 +79,7 @@ class Progress:
     def is_overdue(self, samples: int) -> bool:
         """Returns True if a trial of `samples` has run far beyond its end without an evaluation there."""
         return (
-            self._evaluated_samples < samples
+            self.evaluated_samples < samples
             and self._samples >= _OVERDUE_TIMES * samples
             and self._steps_since_evaluation >= _OVERDUE_STEPS
         )
@@ -112,20 +105,20 @@ class Progress:
         steady = self._meter.throughput()
         if not self._metric.counts_evaluations:
             return steady
-        every = self._metric.samples_per_evaluation or self._evaluated_samples / max(1, len(self._curve))
+        every = self._metric.samples_per_evaluation or self.evaluated_samples / max(1, len(self._curve))
         return with_evaluations(steady, self._meter.outside(), every) if every else None
 
     def has_known_speed(self) -> bool:
         """Returns True once the throughput is known to 10% and an evaluation has shown its memory peak."""
         throughput = self._throughput()
-        return self._evaluated_samples > 0 and throughput is not None and _is_within(_KNOWN_SHARE, throughput)
+        return self.evaluated_samples > 0 and throughput is not None and _is_within(_KNOWN_SHARE, throughput)
 
     def incompleteness(self, planned: int) -> str | None:
         """Returns the reason why a training that ended by itself is incomplete, None if it is complete.
 
         `planned` is the number of samples it was configured for, 0 if none.
         """
-        seen, unit = self._evaluated_samples, self._metric.unit
+        seen, unit = self.evaluated_samples, self._metric.unit
         if self._samples < _WHOLE_SHARE * planned:
             return (
                 f"the training ended after {self._samples} {unit}, and was planned for {planned}: the "
@@ -146,7 +139,7 @@ class Progress:
         """Notes that a new process starts or resumes the trial."""
         self._has_begun = False
         self._meter.restart()
-        self._peak.restart()
+        self._memory.restart()
 
     def count(self, record: Mapping[str, Any]) -> None:
         """Adds one record, with its timestamp in `at_s`, or the mark of a new attempt."""
@@ -166,38 +159,20 @@ class Progress:
         )
         # Evaluations, and checkpoints in the step after one, recur at the same height: that is not growth.
         is_step = not is_evaluation and self._steps_since_evaluation > 0
-        self._update_peaks(record, is_step=is_step)
+        self._memory.count(record, is_step=is_step)
         if is_step and FLOPS in record:
             self._flops.count(record[FLOPS], self._samples - before)
-        self._parameters = int(_amount(record, PARAMETERS)) or self._parameters
-        if rate := _amount(record, RATE):
+        self._parameters = int(amount(record, PARAMETERS)) or self._parameters
+        if rate := amount(record, RATE):
             peak = max(rate, self._schedule.peak if self._schedule else 0.0)
             self._schedule = Schedule(peak, rate, before)
         self._steps_since_evaluation += steps_of(record)
-        if not self._curve and (loss := _amount(record, TRAIN_LOSS)):
+        if not self._curve and (loss := amount(record, TRAIN_LOSS)):
             self._first_loss, self._last_loss = self._first_loss or loss, loss
         if is_evaluation:
             self._count_evaluation(record)
         for phase in PHASES if FLOPS not in record else ():  # counting FLOPs distorts the phases
-            self._phase_s[phase] += _amount(record, phase)
-
-    def _update_peaks(self, record: Mapping[str, Any], *, is_step: bool) -> None:
-        """Updates the peak memory: of the process and its descendants, or of the allocator alone on a GPU.
-
-        A script that reports its own peak is one of the descendants.
-        """
-        self._own_bytes = max(self._own_bytes, int(_amount(record, "memory_peak_bytes")))
-        self._script_bytes = max(self._script_bytes, int(_amount(record, "memory_script_bytes")))
-        children_bytes = int(_amount(record, "memory_children_bytes"))
-        self._children_bytes = max(self._children_bytes, children_bytes, self._script_bytes)
-        self._reserved_bytes = max(self._reserved_bytes, int(_amount(record, "memory_peak_reserved_bytes")))
-        self._context_bytes = max(self._context_bytes, int(_amount(record, "memory_context_bytes")))
-        other_bytes = 0 if self._reserved_bytes else self._children_bytes
-        self._peak.count(self._samples, self._own_bytes + other_bytes, is_step=is_step)
-
-    def _plausible_peak(self, held_bytes: int) -> int | None:
-        """Returns `held_bytes`, or None if it is too small to include the process that trained."""
-        return held_bytes if held_bytes and (self._reserved_bytes or held_bytes >= _LEAST_BYTES) else None
+            self._phase_s[phase] += amount(record, phase)
 
     def _count_evaluation(self, record: Mapping[str, Any]) -> None:
         """Takes the finite scores, and adds a point to the curve if the quality is one of them."""
@@ -207,7 +182,7 @@ class Progress:
         counted = {"at_s", self._metric.unit} - {"samples"}  # the unit duplicates "samples"
         numbers = {k: units.number(v) for k, v in record.items() if k not in counted}
         self._scores = {k: v for k, v in numbers.items() if v is not None and abs(v) <= _LARGEST}
-        self._raw_quality, self._evaluated_samples = record[self._metric.name], self._samples
+        self._raw_quality, self.evaluated_samples = record[self._metric.name], self._samples
         self._steps_since_evaluation = 0
         forget_from(self._curve, self._samples)
         del self._items[len(self._curve) :]
@@ -243,11 +218,11 @@ class Progress:
 
     def _missing_figure(self) -> str | None:
         name, unit = self._metric.name, self._metric.unit
-        if not self._evaluated_samples and self._raw_quality is None:
+        if not self.evaluated_samples and self._raw_quality is None:
             return f"the workload ended without a record that has {name}"
         if self.quality is None:
             shown = units.quote(self._raw_quality)
-            return f"{name} is not a number after {self._evaluated_samples} {unit}: got {shown}"
+            return f"{name} is not a number after {self.evaluated_samples} {unit}: got {shown}"
         if self._throughput() is None:
             return (
                 "its throughput could not be measured: that takes two records without "
@@ -265,27 +240,22 @@ class Progress:
             ended=self._ended,
             schedule=self._schedule,
             samples=self._samples,
-            peak_memory_bytes=self._plausible_peak(self._peak.held_bytes),
+            peak_memory_bytes=self._memory.peak_bytes(),
             flops_per_sample=self._flops.per_sample(),
         )
 
     def measurement(self) -> Measurement:
         """Returns all that the records show; fields unknown to them, such as the device, stay empty."""
         brief, total_s = self.live_measurement(), sum(self._phase_s.values())
-        has_peak = brief.peak_memory_bytes is not None
         return replace(
             brief,
             outside=self._meter.outside(),
             curve=tuple(self._curve),
             items=self._mean_items(),
-            own_peak_bytes=self._plausible_peak(max(self._own_bytes, self._script_bytes)),
-            peak_reserved_bytes=self._reserved_bytes or None,
-            context_bytes=self._context_bytes or None,
-            memory_is_rising=has_peak and self._peak.is_rising(self._samples),
-            memory_slope=self._peak.slope() if has_peak else None,
             trained_parameters=self._parameters or None,
             scores=self._scores,
             step_shares={p: s / total_s for p, s in self._phase_s.items()} if total_s else {},
+            **self._memory.figures(self._samples),
         )
 
 
@@ -299,9 +269,3 @@ def _numbers(values: object) -> tuple[float, ...]:
     found = [units.number(value) for value in values] if isinstance(values, list) else []
     numbers = tuple(value for value in found if value is not None)
     return numbers if len(numbers) == len(found) <= _MOST_ITEMS else ()
-
-
-def _amount(record: Mapping[str, Any], name: str) -> float:
-    """Returns a non-negative figure of a record, 0 if it is missing or not a number."""
-    value = record.get(name)
-    return 0.0 if value is None else max(0.0, units.number(value) or 0.0)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from autotune.inside import stops
 from autotune.inside.inbox import Inbox
 from autotune.inside.messages import Message, Reported, ScriptError
 
@@ -20,18 +21,12 @@ class ReportError(Exception):
 class InboxListener:
     """A context that passes each record in the inbox to `take`, with its timestamp and whether it is queued.
 
-    Once `stopping` returns True, the clients are told to stop. Exceptions of `take` go to `fail`, which must
+    Once this process is asked to stop, the clients are told to. Exceptions of `take` go to `fail`, which must
     end the process, because the workload may never look. On exit, everything reported so far is taken.
     """
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        take: Take,
-        stopping: Callable[[], bool],
-        fail: Callable[[BaseException], None],
-    ) -> None:
-        self._inbox, self._take, self._stopping, self._fail = inbox, take, stopping, fail
+    def __init__(self, inbox: Inbox, take: Take, fail: Callable[[BaseException], None]) -> None:
+        self._inbox, self._take, self._fail = inbox, take, fail
         self._is_told = self._is_over = False
         self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
 
@@ -56,7 +51,7 @@ class InboxListener:
         message: Message | None = None
         while message is not None or not self._is_over:
             message = self._inbox.get(_LOOK_S)
-            if self._stopping() and not self._is_told:
+            if stops.is_asked() and not self._is_told:
                 self._is_told = True
                 self._inbox.tell_to_stop()
             if message is not None:

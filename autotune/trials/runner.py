@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from autotune.core.errors import has_trace
 from autotune.core.record_names import COMPILING, QUEUED, STANDS_FOR
@@ -57,7 +57,9 @@ def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup |
     if group is not None:
         with suppress(OSError):  # removed, if the parent is gone
             group.join()
-    stopping, gpus = _stop_on_sigterm(), Cuda(order.limits.gpus, order.limits.allocator_bytes)
+    signal.signal(signal.SIGTERM, stops.note)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is left to the driver
+    gpus = Cuda(order.limits.gpus, order.limits.allocator_bytes)
     guard: object = None
     with os.fdopen(pipe.fileno(), "wb", closefd=False) as messages:
         try:
@@ -65,7 +67,7 @@ def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup |
             fit = registry.load(order.workload).fit
             gpus.open()
             count = _Count(order, messages, _RecordFigures(gpus, _Memory(order)))
-            outcome = _drive(fit, order, count, stopping, partial(_give_up, messages, order, gpus))
+            outcome = _drive(fit, order, count, partial(_give_up, messages, order, gpus))
         except BaseException as error:  # noqa: BLE001 - whatever ended it is the verdict
             outcome = _failed(error, order, gpus)
         _conclude(messages, outcome)
@@ -79,12 +81,19 @@ def _give_up(messages: BinaryIO, order: Order, gpus: Cuda, error: BaseException)
 
 
 def _failed(error: BaseException, order: Order, gpus: Cuda) -> Outcome:
-    """Returns the verdict on `error` and logs its traceback, unless a command has printed its own."""
-    _lift_memory_limit()
+    """Logs the traceback of `error`, unless a command has printed its own, and returns the verdict.
+
+    The trial's GPU may be gone, which then explains any error.
+    """
+    _limit_memory(None)  # room to report the error
     with suppress(OSError):  # a full disk takes no log either; the verdict goes through the pipe
         if has_trace(error):
             traceback.print_exception(error)
-    return _explain(error, order, gpus)
+    try:
+        gpus.open()
+    except GpuLostError as lost:
+        return failures.from_exception(lost)
+    return failures.from_exception(error, capped=order.limits.caps_process, gpu=gpus.memory())
 
 
 def _conclude(messages: BinaryIO, outcome: Outcome) -> None:
@@ -92,15 +101,6 @@ def _conclude(messages: BinaryIO, outcome: Outcome) -> None:
         with suppress(OSError):
             stream.flush()
     _send(messages, {"outcome": asdict(outcome)})
-
-
-def _explain(error: BaseException, order: Order, gpus: Cuda) -> Outcome:
-    """Returns why the workload failed with `error`: possibly because the trial's GPU is gone."""
-    try:
-        gpus.open()
-    except GpuLostError as lost:
-        return failures.from_exception(lost)
-    return failures.from_exception(error, capped=order.limits.caps_process, gpu=gpus.memory())
 
 
 def _send(messages: BinaryIO, message: Mapping[str, Any]) -> None:
@@ -111,13 +111,18 @@ def _send(messages: BinaryIO, message: Mapping[str, Any]) -> None:
 def _become_independent(output: Connection) -> object:
     """Starts a session, so that the process can be killed with all its children, and ties it to its parent.
 
-    Returns the guard of its process group.
+    Its output goes to `output`, with the stacks of crashes and on STACK_SIGNAL. Returns the guard of its
+    process group.
     """
     os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == 1:
         os._exit(1)  # the parent died before prctl
-    _print_into(output)
+    os.dup2(output.fileno(), sys.stdout.fileno())
+    os.dup2(output.fileno(), sys.stderr.fileno())
+    output.close()
+    faulthandler.enable()
+    faulthandler.register(STACK_SIGNAL)
     # Children of a fork server use it by default; a workload's must start as they do outside the tuner.
     multiprocessing.set_start_method(None, force=True)
     supervisor = multiprocessing.parent_process()
@@ -125,27 +130,10 @@ def _become_independent(output: Connection) -> object:
     return supervisor and subprocess.Popen(guard, stdin=supervisor.sentinel)  # noqa: S603 - a constant
 
 
-def _print_into(output: Connection) -> None:
-    """Redirects stdout and stderr to `output`, with tracebacks of crashes and on STACK_SIGNAL."""
-    os.dup2(output.fileno(), sys.stdout.fileno())
-    os.dup2(output.fileno(), sys.stderr.fileno())
-    output.close()
-    faulthandler.enable()
-    faulthandler.register(STACK_SIGNAL)
-
-
-def _stop_on_sigterm() -> Callable[[], bool]:
-    """Returns a function that is True after a SIGTERM, a request to stop. Ctrl-C is left to the driver."""
-    signal.signal(signal.SIGTERM, stops.note)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return stops.is_asked
-
-
 def _drive(
     fit: Fit,
     order: Order,
     count: "_Count",
-    stopping: Callable[[], bool],
     give_up: Callable[[BaseException], None],
 ) -> Outcome:
     """Runs the workload and counts its records until it ends, or should stop.
@@ -166,16 +154,16 @@ def _drive(
     )
     os.environ.update(own)
     if inspect.isgeneratorfunction(fit):
-        return _drain(fit(settings, workdir), count, stopping)
-    with Inbox() as inbox, InboxListener(inbox, count.count_reported, stopping, give_up):
+        return _drain(fit(settings, workdir), count)
+    with Inbox() as inbox, InboxListener(inbox, count.count_reported, give_up):
         os.environ.update(inbox.environment())
         returned = fit(settings, workdir)
     if isinstance(returned, Iterator):
-        return _drain(returned, count, stopping)
-    return count.outcome("the workload reported no record", is_stopped=stopping())
+        return _drain(returned, count)
+    return count.outcome("the workload reported no record", is_stopped=stops.is_asked())
 
 
-def _drain(records: Iterator[Mapping[str, Any]], count: "_Count", stopping: Callable[[], bool]) -> Outcome:
+def _drain(records: Iterator[Mapping[str, Any]], count: "_Count") -> Outcome:
     """Counts the workload's records one by one until it ends, or should stop.
 
     A workload that relays another process's records stops by itself, and may have more of them to yield.
@@ -183,7 +171,7 @@ def _drain(records: Iterator[Mapping[str, Any]], count: "_Count", stopping: Call
     try:
         for yielded in records:
             count.count_yielded(yielded)
-            if stopping() and not isinstance(yielded, Stamped):
+            if stops.is_asked() and not isinstance(yielded, Stamped):
                 close = getattr(records, "close", None)
                 if close is not None:
                     close()
@@ -211,8 +199,8 @@ class _Count:
             stands_for = {STANDS_FOR: yielded.steps} if yielded.steps > 1 else {}
             self._send(yielded.at_s, {**self._check(yielded), **figures, **self._held, **marks, **stands_for})
             return
-        seen = self._watch()
-        self._send(seen.at_s, {**self._check(yielded), **seen.figures})
+        at_s, figures = self._watch.at_step_end()
+        self._send(at_s, {**self._check(yielded), **figures})
 
     def count_reported(self, values: Mapping[str, Any], at_s: float, is_queued: bool) -> None:
         """Counts a record reported at `at_s`; `is_queued`: the GPU had not finished the step by then."""
@@ -235,13 +223,6 @@ class _Count:
         return Outcome(Status.COMPLETED)
 
 
-class _Seen(NamedTuple):
-    """The time of a record, and the figures of the process at that time."""
-
-    at_s: float
-    figures: Mapping[str, Any]
-
-
 class _RecordFigures:
     """Reads the figures of the process with each record."""
 
@@ -253,11 +234,12 @@ class _RecordFigures:
         self._held: Mapping[str, Any] = {}
         self._held_s = -math.inf
 
-    def __call__(self) -> _Seen:
+    def at_step_end(self) -> tuple[float, Mapping[str, Any]]:
+        """Returns the time and the figures of the process, marked if the GPU has not finished the step."""
         self._gpus.open()
         is_queued = not self._gpus.has_settled()
         at_s, figures = _clock_s(), self.figures()
-        return _Seen(at_s, {**figures, QUEUED: True} if is_queued else figures)
+        return at_s, {**figures, QUEUED: True} if is_queued else figures
 
     def memory(self) -> Mapping[str, Any]:
         """Returns the memory of the process, at most a second old: exact enough if another one trains."""
@@ -306,13 +288,9 @@ class _Memory:
         return {"memory_peak_bytes": self._peak}
 
 
-def _limit_memory(limit_bytes: int) -> None:
+def _limit_memory(limit_bytes: int | None) -> None:
+    """Caps the private memory of the process; None lifts the cap."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    soft = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
+    is_refused = limit_bytes is not None and hard != resource.RLIM_INFINITY and hard < limit_bytes
+    soft = hard if limit_bytes is None or is_refused else limit_bytes
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-
-
-def _lift_memory_limit() -> None:
-    """Lifts the cap, so that there is room to report the error."""
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))

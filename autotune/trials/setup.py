@@ -49,7 +49,8 @@ class TrainingSetup:
             return order
         cap_bytes: int | None = int(self.space.limits.memory_fraction * limit_bytes)
         if config == self.space.baseline_config:
-            cap_bytes = int(self._bytes_beside_context(gpus)) if gpus < 1 else None
+            left_bytes = room.beside_context(self._share_bytes(gpus), self.context_bytes)
+            cap_bytes = int(left_bytes) if gpus < 1 else None
         limits = replace(order.limits, gpus=gpus, device_bytes=limit_bytes, allocator_bytes=cap_bytes)
         return replace(order, limits=limits)
 
@@ -65,9 +66,6 @@ class TrainingSetup:
 
     def _share_bytes(self, gpus: float) -> float:
         return min(1.0, gpus) * (self.hardware.free_device_bytes or 0)
-
-    def _bytes_beside_context(self, gpus: float) -> float:
-        return room.beside_context(self._share_bytes(gpus), self.context_bytes)
 
     def order(
         self,
@@ -205,7 +203,12 @@ class Setup:
         the cost of evaluations in its trial is added if it counts. All are alive at once if memory allows.
         """
         place, together = self.session.trial_dir(trial.number), self._fit_together(members)
-        orders = [self._endless_order(member, place.member(member.number)) for member in members]
+        orders = []
+        for member in members:
+            longer = lengths.endless(self.space, member.config, _TIMES_IN_RACE)
+            files, number = place.member(member.number), member.number
+            order = self._training.order(longer, files, number=number, samples=NEVER, evaluations=1)
+            orders.append(replace(order, ends=Ends.never()))
         if together:
             orders = self._capped_together(orders, members)
         return RaceOrder(
@@ -220,12 +223,6 @@ class Setup:
             stop_file=str(self.session.stop_file),
             identity=self.session.identity_of(trial),
         )
-
-    def _endless_order(self, member: Trial, place: TrialDir) -> Order:
-        """Returns the order of a member that neither evaluates nor ends before the race does."""
-        longer = lengths.endless(self.space, member.config, _TIMES_IN_RACE)
-        order = self._training.order(longer, place, number=member.number, samples=NEVER, evaluations=1)
-        return replace(order, ends=Ends.never())
 
     def _fit_together(self, members: Sequence[Trial]) -> bool:
         """Returns True if all members fit into memory at once, judged by their peaks as trials.

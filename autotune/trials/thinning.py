@@ -32,18 +32,13 @@ class Thinner:
                 passed += self.rest()
             self._steps += steps_of(record) if record["samples"] > self._samples else 0
             self._samples, self._held = record["samples"], record
-            if self._is_break(record) or self._is_due(record["at_s"]):
-                self._last_s = record["at_s"]
+            at_s = record["at_s"]
+            self._first_s = at_s if self._first_s is None else self._first_s
+            apart_s = self._every_s * min(1.0, (at_s - self._first_s) / _ALL_S)
+            if self._is_break(record) or at_s - self._last_s >= apart_s:
+                self._last_s = at_s
                 passed += self.rest()
         return passed
-
-    def _is_due(self, at_s: float) -> bool:
-        return at_s - self._last_s >= self._apart_s(at_s)
-
-    def _apart_s(self, at_s: float) -> float:
-        if self._first_s is None:
-            self._first_s = at_s
-        return self._every_s * min(1.0, (at_s - self._first_s) / _ALL_S)
 
     def _is_break(self, record: Mapping[str, Any]) -> bool:
         return self._quality in record or record.get(COMPILING) is True
