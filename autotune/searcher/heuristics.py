@@ -27,9 +27,7 @@ class Heuristics:
     def __call__(self, history: History) -> Iterator[Config]:
         """Yields the proposals of the next turn; none before a trial has completed."""
         self._turn += 1
-        return self._propose(history, has_steps=self._turn % 2 == 0)
-
-    def _propose(self, history: History, *, has_steps: bool) -> Iterator[Config]:
+        has_steps = self._turn % 2 == 0
         is_planned = planning.is_wanted(history.space)
         best = replanning.best(history) if is_planned else history.best
         if best is None:

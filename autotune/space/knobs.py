@@ -121,10 +121,9 @@ class Distribution(BaseModel):
         others = [v for v in self.choice or () if v != value]
         if any(isinstance(v, bool) or not isinstance(v, int | float) for v in self.choice or ()):
             return others
-        number = float(value or 0)
-        below = max((v for v in others if float(v or 0) < number), key=lambda v: float(v or 0), default=None)
-        above = min((v for v in others if float(v or 0) > number), key=lambda v: float(v or 0), default=None)
-        return [v for v in (below, above) if v is not None]
+        ordered = sorted(others, key=_number)
+        below = [v for v in ordered if _number(v) < _number(value)]
+        return [*below[-1:], *ordered[len(below) :][:1]]
 
     def draw(self, rng: random.Random) -> Setting:
         """Returns a random value."""
@@ -190,11 +189,13 @@ class KeptBatch(BaseModel):
     )
 
 
-def _several(given: Any) -> Any:
-    return (given,) if isinstance(given, str) else given
-
-
-_Names = Annotated[tuple[str, ...], BeforeValidator(_several, json_schema_input_type=str | tuple[str, ...])]
+_Names = Annotated[
+    tuple[str, ...],
+    BeforeValidator(
+        lambda given: (given,) if isinstance(given, str) else given,
+        json_schema_input_type=str | tuple[str, ...],
+    ),
+]
 
 
 class PlannedLength(BaseModel):

@@ -68,16 +68,13 @@ def _why_not_known(trial: Trial, history: History) -> str:
     """Returns the reason that no peak can be predicted; empty if it can."""
     if MICRO_BATCH not in trial.config:
         return f"not known: {MICRO_BATCH} is no knob, so no trial shows what another one needs"
-    sizes = {t.config[MICRO_BATCH] for t in history.trials if _shows_peak(t)}
+    peaks = [t for t in history.trials if t.ended_well and t.measurement.peak_memory_bytes]
+    sizes = {t.config[MICRO_BATCH] for t in peaks if MICRO_BATCH in t.config}
     if len(sizes) >= _FEWEST_SIZES:
         return ""
     if not sizes:
         return "not known: no trial has shown its peak memory"
     return f"not known: the peak memory was measured with one {MICRO_BATCH} alone, {sizes.pop()}"
-
-
-def _shows_peak(trial: Trial) -> bool:
-    return trial.ended_well and bool(trial.measurement.peak_memory_bytes) and MICRO_BATCH in trial.config
 
 
 def _fit(memory_bytes: int, trial: Trial, candidates: Iterable[Config], history: History) -> Fit:

@@ -14,15 +14,12 @@ _FAILURES = {Failure.OOM: Reason.OOM, Failure.DIVERGED: Reason.DIVERGED, Failure
 
 def counts(history: History) -> Counter[Reason]:
     """Counts by reason the trials, besides the baseline, that have not won."""
-    found = {t.number: Reason.UNCONFIRMED for t in history.better}
-    found |= {t.number: _reason_refuted(t, history) for t, _ in confirm.refuted(history)}
+    reasons = {t.number: Reason.UNCONFIRMED for t in history.better}
+    for trial, _ in confirm.refuted(history):
+        is_open = claims.claim(trial.number, history).answer is QualityAnswer.UNDECIDED
+        reasons[trial.number] = Reason.UNDECIDED if is_open else Reason.REFUTED
     others = [t for t in history.searched if t.number]
-    return Counter(found.get(t.number) or _reason_inferior(t, history) for t in others)
-
-
-def _reason_refuted(trial: Trial, history: History) -> Reason:
-    is_open = claims.claim(trial.number, history).answer is QualityAnswer.UNDECIDED
-    return Reason.UNDECIDED if is_open else Reason.REFUTED
+    return Counter(reasons.get(t.number) or _reason_inferior(t, history) for t in others)
 
 
 def _reason_inferior(trial: Trial, history: History) -> Reason:
@@ -80,17 +77,17 @@ def lacking(trial: Trial, history: History) -> str | None:
         case Reason.CHANCE:
             return objective.no_quality(trial.measurement, goal)
         case Reason.QUALITY if (least := history.least_quality) is not None:
-            found = goal.turned(curves.ended_with(trial.measurement) or 0.0)
+            quality = goal.turned(curves.ended_with(trial.measurement) or 0.0)
             side = "below" if goal.minimize is None else "above"
-            return f"its quality {found:.4f} is {side} {goal.turned(least):.4f}, which is to be kept"
+            return f"its quality {quality:.4f} is {side} {goal.turned(least):.4f}, which is to be kept"
         case _:
             return None
 
 
 def summary(history: History) -> str:
     """Formats all reasons: `of 12 other trials, 5 ran faster and lost the quality, 4 ran out of memory`."""
-    found = counts(history)
-    if not found:
+    reasons = counts(history)
+    if not reasons:
         return "nothing else was tried"
-    parts = ", ".join(f"{n} {reason}" for reason, n in found.most_common())
-    return f"of {found.total()} other trial{'s' * (found.total() > 1)}, {parts}"
+    parts = ", ".join(f"{n} {reason}" for reason, n in reasons.most_common())
+    return f"of {reasons.total()} other trial{'s' * (reasons.total() > 1)}, {parts}"

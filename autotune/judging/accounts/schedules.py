@@ -3,7 +3,6 @@
 from autotune.core.common_names import ENDS, EPOCHS, OF_SCHEDULES
 from autotune.core.measurement import Schedule
 from autotune.core.settings import LENGTH, settings_key
-from autotune.core.trial import Trial
 from autotune.judging.decisions.history import History
 
 # Share of the fall that a shorter schedule may lack at its end: one that changes once per epoch ends an epoch
@@ -23,7 +22,9 @@ def describe(history: History) -> str | None:
         return None
     if LENGTH not in history.space.knobs:
         return _cut(ours, history)
-    shorter = next((t for t in history.searched if _is_shorter(t, baseline, history)), None)
+    key, most = settings_key(baseline.config, {LENGTH}), _SHORTER * history.length(baseline)
+    equals = (t for t in history.searched if settings_key(t.config, {LENGTH}) == key)
+    shorter = next((t for t in equals if t.completed and history.length(t) < most), None)
     theirs = shorter.measurement.schedule if shorter else None
     if theirs is None:
         return None
@@ -37,11 +38,6 @@ def describe(history: History) -> str | None:
         f"The learning rate falls to {ours.last:.3g}, but in a shorter training only to {theirs.last:.3g}: "
         f"its schedule does not follow the length. Name the setting that ends it in knobs.{LENGTH}."
     )
-
-
-def _is_shorter(trial: Trial, baseline: Trial, history: History) -> bool:
-    is_same = settings_key(trial.config, {LENGTH}) == settings_key(baseline.config, {LENGTH})
-    return is_same and trial.completed and history.length(trial) < _SHORTER * history.length(baseline)
 
 
 def _cut(ours: Schedule, history: History) -> str:

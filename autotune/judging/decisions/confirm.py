@@ -68,12 +68,11 @@ def _contenders(standing: Sequence[Trial], history: History) -> list[Trial]:
     if target is not None and any(race_of(t.number, history) for t in standing):
         return []
     champion, *others = standing
-    found = [champion]
+    contenders = {settings_key(champion.config, neutral): champion}
     for trial in others:
-        keys = {settings_key(t.config, neutral) for t in found}
-        if settings_key(trial.config, neutral) not in keys and _may_be_as_good(trial, champion, history):
-            found.append(trial)
-    return found
+        if _may_be_as_good(trial, champion, history):
+            contenders.setdefault(settings_key(trial.config, neutral), trial)
+    return list(contenders.values())
 
 
 def _may_be_as_good(trial: Trial, champion: Trial, history: History) -> bool:

@@ -120,11 +120,11 @@ def broken_constraint(measurement: Measurement, goal: Objective) -> str | None:
     """Returns the first of the user's constraints that a trial breaks, None if it breaks none."""
     for name, text in goal.constraints.items():
         sign, bound = comparison(text) or ("", 0.0)
-        found = measurement.scores.get(name)
-        if found is None:
+        score = measurement.scores.get(name)
+        if score is None:
             return f"no evaluation has {name}, which must be {text}"
-        if (found < bound) if sign == ">=" else (found > bound):
-            return f"{name} is {found:g}, and must be {text}"
+        if (score < bound) if sign == ">=" else (score > bound):
+            return f"{name} is {score:g}, and must be {text}"
     return None
 
 

@@ -40,10 +40,10 @@ class LengthNeeds:
         self._quality, self._slack = quality, slack
         self._groups: dict[tuple[Key, str], list[tuple[float, float]]] = defaultdict(list)
         for trial in trials if is_wanted(space) else ():
-            found = curves.ended_with(trial.measurement)
-            if trial.completed and trial.kind not in (TrialKind.RACE, TrialKind.STEP) and found is not None:
+            final = curves.ended_with(trial.measurement)
+            if trial.completed and trial.kind not in (TrialKind.RACE, TrialKind.STEP) and final is not None:
                 length = math.log(space.samples(trial.config))
-                self._groups[_settings(trial)].append((length, found))
+                self._groups[_settings(trial)].append((length, final))
 
     @cached_property
     def rate(self) -> float | None:
@@ -71,11 +71,11 @@ class LengthNeeds:
         if not by_length or self._quality is None:
             return None
         target = self._quality
-        means = {length: statistics.fmean(found) for length, found in by_length.items()}
-        length, found = min(means.items(), key=lambda one: abs(one[1] - target))
+        means = ((length, statistics.fmean(qualities)) for length, qualities in by_length.items())
+        length, quality = min(means, key=lambda point: abs(point[1] - target))
         if not self.rate:
             return math.exp(length)
-        more = (target - found) / self.rate
+        more = (target - quality) / self.rate
         return math.exp(length + max(-math.log(_FURTHEST), min(more, math.log(_FURTHEST))))
 
 

@@ -27,10 +27,6 @@ class Rival:
     seconds: float | None = None  # to the target, which count instead of the speed
     others: float = 0.0  # share of the machine that other programs used meanwhile
 
-    def is_like(self, shown: Measurement) -> bool:
-        """Returns True if its figures compare with `shown`."""
-        return self.shared == shown.shared and self.origin in {None, shown.origin}
-
 
 @dataclass(frozen=True)
 class Threshold:
@@ -112,7 +108,12 @@ def _like(shown: Measurement, threshold: Threshold) -> list[Rival]:
     machine more to itself.
     """
     others = max(shown.others.values(), default=0.0)
-    return [r for r in threshold.rivals if r.is_like(shown) and others <= r.others + _MORE_OTHERS]
+    return [
+        rival
+        for rival in threshold.rivals
+        if (rival.shared, rival.origin or shown.origin) == (shown.shared, shown.origin)
+        and others <= rival.others + _MORE_OTHERS
+    ]
 
 
 def _is_out_of_reach(
@@ -151,8 +152,7 @@ def _too_poor(shown: Measurement, beside: Measurement, threshold: Threshold) -> 
     if not _is_out_of_reach(beside.curve, threshold.curve, threshold.keep, threshold):
         return None
     there = curves.at(threshold.curve, beside.curve[-1].samples) or 0.0
-    qualities = (shown.curve[-1].quality, there)
-    ours, theirs = map(threshold.metric.turned, qualities)
+    ours, theirs = map(threshold.metric.turned, (shown.curve[-1].quality, there))
     after = f"after {shown.curve[-1].samples} {threshold.metric.unit}"
     reason = f"quality {ours:.4f} {after}, where the baseline has {theirs:.4f}"
     return _stopped(StoppedFor.POOR, reason)

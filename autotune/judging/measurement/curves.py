@@ -107,12 +107,11 @@ def mean_curve(curves: Sequence[Curve]) -> tuple[Evaluation, ...]:
     )
 
 
-def _squares(points: Sequence[Evaluation], start: float | None) -> tuple[float, int]:
-    """Returns the squared deviations at one stage, as shares of the gain, and their degrees of freedom."""
+def _squares(points: Sequence[Evaluation], start: float | None) -> float:
+    """Returns the sum of squared deviations at one stage, as shares of the gain."""
     mean = statistics.fmean([p.quality for p in points])
     unit = gain(mean, start)
-    apart = [(p.quality - mean) / unit for p in points] if unit else []
-    return math.fsum(a * a for a in apart), len(points) - 1
+    return math.fsum(((p.quality - mean) / unit) ** 2 for p in points) if unit else 0.0
 
 
 def relative_noise(curves: Sequence[Curve], start: float | None = None) -> float | None:
@@ -121,10 +120,12 @@ def relative_noise(curves: Sequence[Curve], start: float | None = None) -> float
     It is a share of the gain since `start`, at least 2%, because a few runs may agree by chance. None for
     fewer than two runs.
     """
-    shown = [points for points in stages(curves) if len(points) > 1 and any(p.quality for p in points)]
-    found = [_squares(points, start) for points in shown]
-    degrees = sum(free for _, free in found)
-    return max(_LEAST_NOISE, math.sqrt(math.fsum(s for s, _ in found) / degrees)) if degrees else None
+    repeated = [points for points in stages(curves) if len(points) > 1 and any(p.quality for p in points)]
+    degrees = sum(len(points) - 1 for points in repeated)
+    if not degrees:
+        return None
+    squares = math.fsum(_squares(points, start) for points in repeated)
+    return max(_LEAST_NOISE, math.sqrt(squares / degrees))
 
 
 def ended_with(measurement: Measurement) -> float | None:

@@ -5,7 +5,7 @@ import itertools
 import math
 import statistics
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from autotune.core.measurement import Outside, Throughput
@@ -56,11 +56,6 @@ class _Evaluated:
     seconds: float
     after: MeasuredStep | None = None
 
-    def late_s(self, usual_step_s: float) -> float | None:
-        """Returns the time by which the next step exceeded the usual one; None while there is none."""
-        after = self.after
-        return max(0.0, after.seconds - after.records * usual_step_s) if after else None
-
 
 @dataclass(frozen=True)
 class Stamp:
@@ -85,7 +80,7 @@ def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready
     return steps[min(ready, len(steps) // 2) :]
 
 
-class _Steady:
+class _StepLog:
     """Steady-state steps, merged in equal runs once there are more than a few thousand.
 
     A training of weeks then costs no more than one of an hour. `last` keeps recent steps unmerged.
@@ -96,11 +91,7 @@ class _Steady:
         self.last: deque[MeasuredStep] = deque(maxlen=_LOOKED_AT)
         self._seen, self._every = 0, 1
 
-    def extend(self, steps: Iterable[MeasuredStep]) -> None:
-        for step in steps:
-            self._add(step)
-
-    def _add(self, step: MeasuredStep) -> None:
+    def add(self, step: MeasuredStep) -> None:
         self.last.append(step)
         if self._seen % self._every:
             self.steps[-1] += step
@@ -123,7 +114,7 @@ class Meter:
 
     def __init__(self, prefetched: int) -> None:
         self._prefetched = prefetched
-        self._steady = _Steady()
+        self._steady = _StepLog()
         self._opening: list[MeasuredStep] = []  # since the last break, until it is known which count
         self._warm_up = 0  # how many of them to drop, half at most
         self._recent: deque[MeasuredStep] = deque(maxlen=_RECENT_STEPS)
@@ -142,7 +133,8 @@ class Meter:
 
     def _break(self, warm_up: int) -> None:
         """Starts anew after a break: the next `warm_up` steps do not count."""
-        self._steady.extend(self._opened())
+        for step in self._opened():
+            self._steady.add(step)
         self._opening, self._warm_up = [], warm_up
 
     def add(
@@ -209,14 +201,15 @@ class Meter:
 
     def _opened(self) -> Sequence[MeasuredStep]:
         """Returns the steps since the last break that already count."""
-        return _steady(self._opening, self._warm_up)
+        return _without_warm_up(self._opening, self._warm_up)
 
     def outside(self) -> Outside:
         """Returns the time spent outside of the steps so far."""
         usual_s = self.recent_step_s() or 0.0
         counted = self._evaluations[len(self._evaluations) >= _FEWEST_EVALUATIONS :]
-        taken_s = [one.seconds for one in counted]
-        late_s = [found for one in counted if (found := one.late_s(usual_s)) is not None]
+        taken_s = [evaluation.seconds for evaluation in counted]
+        steps = [evaluation.after for evaluation in counted if evaluation.after]
+        late_s = [max(0.0, step.seconds - step.records * usual_s) for step in steps]
         # Checkpoints take about the same time each: the median ignores steps delayed by something else.
         checkpoint_s = statistics.median(late_s) if late_s else 0.0
         return Outside(
@@ -227,7 +220,7 @@ class Meter:
         )
 
 
-def _steady(steps: Sequence[MeasuredStep], warm_up: int) -> Sequence[MeasuredStep]:
+def _without_warm_up(steps: Sequence[MeasuredStep], warm_up: int) -> Sequence[MeasuredStep]:
     """Returns `steps` without the first `warm_up` records, dropping half of all at most."""
     ends = list(itertools.accumulate(step.records for step in steps))
     dropped = min(warm_up, math.ceil(ends[-1] / 2)) if ends else 0
@@ -277,16 +270,11 @@ def regular_pauses(steps: Sequence[MeasuredStep]) -> float:
     beyond = [(end, s.seconds - s.records * usual_s) for end, s in zip(ends, steps, strict=True)]
     long = [(end, more_s) for end, more_s in beyond if more_s > (_TIMES_LONGER - 1) * usual_s]
     between = [b - a for (a, _), (b, _) in itertools.pairwise(long)]
-    if len(long) < _FEWEST_PAUSES or not _are_regular(between):
+    if len(long) < _FEWEST_PAUSES or (usual := statistics.median(between)) < _FEWEST_BETWEEN:
+        return 0.0
+    if sum(abs(apart - usual) > _ALIKE * usual for apart in between) > _MOST_UNLIKE * len(between):
         return 0.0
     return sum(more_s for _, more_s in long) / sum(step.seconds for step in steps)
-
-
-def _are_regular(between: Sequence[int]) -> bool:
-    """Returns True if most distances, in steps, are about the same."""
-    usual = statistics.median(between)
-    unlike = sum(abs(one - usual) > _ALIKE * usual for one in between)
-    return usual >= _FEWEST_BETWEEN and unlike <= _MOST_UNLIKE * len(between)
 
 
 def _half_width(steps: Sequence[MeasuredStep]) -> float | None:
