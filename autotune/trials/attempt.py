@@ -90,7 +90,7 @@ class Attempt:
         with interrupted_by_the_disk(self._end):
             self._poll(timeout_s, records)
             logs.bound(self._place.log)
-        shown = self._live_measurement()
+        shown = self._complete(self._progress.live_measurement())
         if self._outcome is None:
             self._end_if_beaten(shown)
         if self._outcome is None and (is_stopping() or should_stop(self._order)):
@@ -167,7 +167,7 @@ class Attempt:
         if stopping.verdict(shown, threshold, samples) is None:
             return
         # Not earlier: summarising it takes time from the trial.
-        shown = replace(shown, telemetry=self._telemetry.summary() if self._telemetry else {})
+        shown = replace(shown, telemetry=self._telemetry_summary())
         if beaten := stopping.verdict(shown, threshold, samples):
             self._child.stop(_BEATEN_GRACE_S)
             self._outcome = beaten
@@ -188,7 +188,8 @@ class Attempt:
 
     def _take(self, yielded: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Counts and writes the records that the child has yielded."""
-        children = self._held_by_children()
+        held_bytes = self._telemetry_summary().get("children_uss_bytes")
+        children = {} if held_bytes is None else {"memory_children_bytes": int(held_bytes)}
         stamped = [{**record, **children} for record in yielded]
         if stamped:
             self._heard_s = stamped[-1]["at_s"]
@@ -200,25 +201,18 @@ class Attempt:
             self._note = record.get(NOTE, self._note)
         return records
 
-    def _held_by_children(self) -> dict[str, int]:
-        """Returns the peak memory of the workload's subprocesses, {} if it has none."""
-        summary = self._telemetry.summary() if self._telemetry else {}
-        held = summary.get("children_uss_bytes")
-        return {} if held is None else {"memory_children_bytes": int(held)}
+    def _telemetry_summary(self) -> Mapping[str, float]:
+        return self._telemetry.summary() if self._telemetry else {}
 
     def measurement(self) -> Measurement:
         """Returns the measurement of the trial so far."""
-        limits, shown = self._order.limits, self._progress.measurement()
+        limits = self._order.limits
         return replace(
-            self._complete(shown),
+            self._complete(self._progress.measurement()),
             memory_limit_bytes=limits.device_bytes or limits.host_bytes,
             memory_cap_bytes=limits.allocator_bytes,
-            telemetry=self._telemetry.summary() if self._telemetry else {},
+            telemetry=self._telemetry_summary(),
         )
-
-    def _live_measurement(self) -> Measurement:
-        """Returns the figures that are reported every second."""
-        return self._complete(self._progress.live_measurement())
 
     def _complete(self, shown: Measurement) -> Measurement:
         speed, device = shown.throughput, self._device
@@ -248,11 +242,10 @@ class Attempt:
         if self._records is not None:
             with suppress(OSError):  # every write is flushed, so only a failed one is left
                 self._records.close()
-        if self._outcome is not None and not self._keeps_work(self._outcome):
+        if self._outcome is None or self._order.whole:
+            return
+        if not self._outcome.leaves_work(keep=self._order.keep_work):
             shutil.rmtree(self._place.work, ignore_errors=True)
-
-    def _keeps_work(self, outcome: Outcome) -> bool:
-        return self._order.whole or outcome.leaves_work(keep=self._order.keep_work)
 
     def _write(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Writes records and flushes them: a kill must not lose an evaluation that took minutes."""

@@ -217,8 +217,8 @@ class Child:
 
         Bounded in time, because a hanging driver looks the same.
         """
-        is_timed_here = self._order.limits.stall_timeout_s is None
-        return is_timed_here and self._still_s <= _UNTIMED_S and family.waits_for_disk(self.pid)
+        may_wait = self._order.limits.stall_timeout_s is None and self._still_s <= _UNTIMED_S
+        return may_wait and family.waits_for_disk(self.pid)
 
     def pause(self) -> None:
         """Suspends the process and its descendants, which keep their memory.

@@ -6,6 +6,7 @@ changes little. Otherwise every turn starts its member anew. `racing` decides wh
 """
 
 import json
+import math
 import os
 import shutil
 import statistics
@@ -78,42 +79,31 @@ class _Member:
         self._stamps: list[Stamp] = []
         self._steps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
 
-    def warm_up(self) -> Waiting:
-        """Starts a child and runs its first steps, unless one is alive already."""
+    def warm_up(self) -> Generator[None, None, Child]:
+        """Starts a child and runs its first steps, unless one is alive already; returns the child."""
         if self._child is not None and self._child.verdict is None:
-            return
+            return self._child
         self.end()
         child = self._child = Child(self._order, self._server)
-        begun_s = time.monotonic()
-        while sum(s.is_step for s in self._stamps) <= steps_to_start(self._order.settings):
-            if child.verdict is not None:
-                raise self._failed("the workload ended by itself before it was warmed up")
-            self._listen(child, _POLL_S)
-            yield
-        self._suspend(child)
+        begun_s, fewest = time.monotonic(), steps_to_start(self._order.settings) + 1
+        yield from self._run(child, steps=fewest)
+        if self._steps_taken() < fewest:
+            raise self._failed("the workload ended by itself before it was warmed up")
         self._counted(begun_s, ready=0)
+        return child
 
     def turn(self) -> Generator[None, None, list[MeasuredStep]]:
         """Runs one turn and returns its counted steps, at least one; fails the race if there are none."""
         for tried in range(_TRIES):
-            yield from self.warm_up()
-            if tried:
-                yield from self._end_evaluation()
-            if steps := (yield from self._run(min(_LONGEST_S, self._turn_s() * 2**tried))):
+            child = yield from self.warm_up()
+            if tried:  # an evaluation, which may outlast any turn, ends with the next step
+                yield from self._run(child, steps=1)
+                self._stamps.clear()
+            begun_s = time.monotonic()
+            yield from self._run(child, seconds=min(_LONGEST_S, self._turn_s() * 2**tried))
+            if steps := self._counted(begun_s, self._ready):
                 return steps
         raise self._failed(f"no whole step in a turn, {_TRIES} times in a row")
-
-    def _end_evaluation(self) -> Waiting:
-        """Runs to the end of the next step, because an evaluation may outlast any turn."""
-        child = self._child
-        if child is None:
-            return
-        child.resume()
-        while child.verdict is None and not any(stamp.is_step for stamp in self._stamps):
-            self._listen(child, _POLL_S)
-            yield
-        self._suspend(child)
-        self._stamps.clear()
 
     def _turn_s(self) -> float:
         """Returns the length of a turn in seconds: one step extra, because it starts and ends within one."""
@@ -121,23 +111,20 @@ class _Member:
         steps = self._least.steps + min(self._ready, self._least.steps) + 1
         return max(self._least.seconds, steps * step_s)
 
-    def _run(self, seconds: float) -> Generator[None, None, list[MeasuredStep]]:
-        """Runs for `seconds`, or until the child ends by itself, and returns the counted steps."""
-        child = self._child
-        if child is None:
-            return []
-        begun_s = time.monotonic()
+    def _run(self, child: Child, *, steps: float = math.inf, seconds: float = math.inf) -> Waiting:
+        """Runs the child for `steps` or `seconds`, or until it ends by itself, and suspends it."""
+        deadline_s = time.monotonic() + seconds
         child.resume()
-        while child.verdict is None and (left_s := begun_s + seconds - time.monotonic()) > 0:
+        while child.verdict is None and self._steps_taken() < steps:
+            if (left_s := deadline_s - time.monotonic()) <= 0:
+                break
             self._listen(child, min(left_s, _POLL_S))
             yield
-        self._suspend(child)
-        return self._counted(begun_s, self._ready)
-
-    def _suspend(self, child: Child) -> None:
-        """Suspends the child and takes the records that it had yielded by then."""
         child.pause()
-        self._listen(child, 0.0)
+        self._listen(child, 0.0)  # what it had yielded by then
+
+    def _steps_taken(self) -> int:
+        return sum(stamp.is_step for stamp in self._stamps)
 
     def _counted(self, begun_s: float, ready: int) -> list[MeasuredStep]:
         steps = counted_steps(self._stamps, begun_s, time.monotonic(), ready)
@@ -254,13 +241,10 @@ class Race:
             slices.append(member.slice(done + 1, steps))
             if not self._order.together:
                 member.end()
-        self._write([asdict(one) for one in slices])
-        self._slices += slices
-
-    def _write(self, line: object) -> None:
         if self._rounds is not None:
-            self._rounds.write(json.dumps(line) + "\n")
+            self._rounds.write(json.dumps([asdict(one) for one in slices]) + "\n")
             self._rounds.flush()
+        self._slices += slices
 
     def measurement(self) -> Measurement:
         """Returns the measurement of the race so far."""
