@@ -8,7 +8,6 @@ from autotune.core.trial import Trial
 from autotune.judging.decisions import planning, replanning
 from autotune.judging.decisions.history import History
 from autotune.space import configurations
-from autotune.space.space import Space
 
 _BEST_BEFORE = 2  # configurations of an earlier session that are tried first
 _RAISED = 2.0  # times the learning rate, as long as that helps
@@ -38,7 +37,9 @@ class Heuristics:
             yield from raised_rate(best, history)
         yield from larger_batches(best, history)
         if has_steps:
-            yield from steps_from(best, history.space, self._rng)
+            neighbours = configurations.neighbours(history.space, best.config)
+            self._rng.shuffle(neighbours)
+            yield from neighbours
 
 
 def equal_trainings(history: History) -> Iterator[Config]:
@@ -102,10 +103,3 @@ def _largest_first(row: Mapping[int, Config], history: History) -> Iterator[Conf
         open_sizes.sort(key=lambda s: abs(s - middle), reverse=True)
     for size in reversed(open_sizes):
         yield row[size]
-
-
-def steps_from(best: Trial, space: Space, rng: random.Random) -> list[Config]:
-    """Returns the configurations one step of one knob away from `best`, in random order."""
-    found: list[Config] = list(configurations.neighbours(space, best.config))
-    rng.shuffle(found)
-    return found

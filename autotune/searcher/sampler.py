@@ -49,9 +49,12 @@ class Sampler:
     def __init__(self, space: Space, seed: int) -> None:
         self._space, self._rng = space, random.Random(seed)
         self._distributions = distributions(space)
-        self._study = optuna.create_study(
-            directions=["maximize"] * len(worst(space).values), sampler=make(seed)
+        # Running trials count as poor; docs/benchmarks.md says why.
+        sampler = optuna.samplers.TPESampler(
+            seed=seed, multivariate=True, constant_liar=True, n_startup_trials=_STARTUP
         )
+        directions = ["maximize"] * len(worst(space).values)
+        self._study = optuna.create_study(directions=directions, sampler=sampler)
         self._running: dict[int, int] = {}
 
     def learn(self, earlier: Sequence[Trial]) -> None:
@@ -135,13 +138,6 @@ def informed(history: History, earlier: Sequence[Trial], seed: int) -> Sampler:
 def _first(configs: Iterable[Config], screen: Callable[[Config], Config | Refusal]) -> Config | None:
     """Returns what to run for the first of `configs` that is not refused."""
     return next((v for v in map(screen, configs) if not isinstance(v, Refusal)), None)
-
-
-def make(seed: int) -> optuna.samplers.BaseSampler:
-    """Returns a multivariate TPE sampler that counts running trials as poor; docs/benchmarks.md says why."""
-    return optuna.samplers.TPESampler(
-        seed=seed, multivariate=True, constant_liar=True, n_startup_trials=_STARTUP
-    )
 
 
 def worst(space: Space) -> Feedback:

@@ -10,7 +10,6 @@ from pydantic import TypeAdapter
 from autotune.core.metric import Metric
 from autotune.core.settings import Setting
 from autotune.inside import stops
-from autotune.judging.accounts.overhead import InRace
 from autotune.judging.measurement import curves
 from autotune.storage.identity import TrialIdentity
 from autotune.storage.trial_dir import TrialDir
@@ -96,7 +95,8 @@ class Racer:
 
     order: Order
     samples: int  # of its training
-    evaluations: InRace = field(default_factory=InRace)  # their cost per sample: none runs in a race
+    outside_s: float = 0.0  # added per sample, for the evaluations of its trial: none runs in a race
+    unsure: float = 0.0  # share of the speed by which that may be wrong
 
 
 @dataclass(frozen=True)

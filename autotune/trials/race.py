@@ -72,7 +72,7 @@ class _Member:
     """One member of a race: its child process, suspended between turns, and the steps of its turns."""
 
     def __init__(self, racer: Racer, server: ForkServer, least: _Least) -> None:
-        self._order, self._evaluations = racer.order, racer.evaluations
+        self._racer, self._order = racer, racer.order
         self._server, self._least = server, least
         self._ready = prefetched_steps(racer.order.settings)
         self._child: Child | None = None
@@ -145,7 +145,7 @@ class _Member:
     def slice(self, round_number: int, steps: Sequence[MeasuredStep]) -> Slice:
         """Returns the slice of a round that consists of `steps`."""
         samples, seconds = sum(step.samples for step in steps), sum(step.seconds for step in steps)
-        outside_s, unsure = samples * self._evaluations.outside_s, self._evaluations.unsure
+        outside_s, unsure = samples * self._racer.outside_s, self._racer.unsure
         return Slice(self._order.number, round_number, samples, seconds, len(steps), outside_s, unsure)
 
     def _failed(self, reason: str) -> _EndedError:

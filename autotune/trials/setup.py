@@ -215,7 +215,7 @@ class Setup:
             number=trial.number,
             directory=str(place.root),
             members=tuple(
-                Racer(order, self.space.samples(member.config), overhead.in_race(member, self.space))
+                Racer(order, self.space.samples(member.config), *overhead.in_race(member, self.space))
                 for order, member in zip(orders, members, strict=True)
             ),
             together=together,

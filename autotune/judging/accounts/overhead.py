@@ -11,31 +11,24 @@ from autotune.core.trial import Trial
 from autotune.judging.decisions import objective
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import estimates
-from autotune.judging.measurement.estimates import Figure, within
+from autotune.judging.measurement.estimates import Figure
 from autotune.space.space import Space
 
 _FROM_RUN_TO_RUN = 0.05  # of an evaluation's time: variation that does not show within a run
 
 
-@dataclass(frozen=True)
-class InRace:
-    """The time of evaluations that is added to the speed in a race, which has none."""
+def in_race(trial: Trial, space: Space) -> tuple[float, float]:
+    """Returns the time of evaluations to add to a race, which has none, for the settings of `trial`.
 
-    outside_s: float = 0.0  # per sample
-    unsure: float = 0.0  # share of the speed by which that may be wrong
-
-
-def in_race(trial: Trial, space: Space) -> InRace:
-    """Returns the time to add for the settings of `trial`: none if evaluations are no part of the speed."""
-    seen, speed = trial.measurement.outside, trial.samples_per_s
-    if not space.objective.counts_evaluations or seen.evaluation_s is None or speed is None:
-        return InRace()
-    every = _every(trial, space)
-    if every is None:
-        return InRace()
-    half = seen.evaluation_s if seen.half_width_s is None else seen.half_width_s
-    wrong_s = max(half, _FROM_RUN_TO_RUN * seen.evaluation_s)
-    return InRace(seen.evaluation_s / every, wrong_s / every * speed)
+    It is in seconds per sample, with the share of the speed by which it may be wrong. Both are 0 if
+    evaluations are no part of the speed.
+    """
+    outside, speed, every = trial.measurement.outside, trial.samples_per_s, _every(trial, space)
+    each_s = outside.evaluation_s
+    if not space.objective.counts_evaluations or each_s is None or speed is None or every is None:
+        return 0.0, 0.0
+    half_s = each_s if outside.half_width_s is None else outside.half_width_s
+    return each_s / every, max(half_s, _FROM_RUN_TO_RUN * each_s) / every * speed
 
 
 def _every(trial: Trial, space: Space) -> float | None:
@@ -62,11 +55,9 @@ class TimeShares:
 
     def whole_s(self, samples: int, *, is_counted: bool) -> Figure:
         """Returns the seconds of a training of `samples`, with its evaluations if they are counted."""
-        value = samples * (self.sample_s if is_counted else self.step_s)
-        if self.half_s is None:
-            return Figure(value)
-        half = samples * math.hypot(self.half_s, self.evaluation_half_s if is_counted else 0.0)
-        return within(value, max(0.0, value - half), value + half)
+        each_s, more_s = (self.sample_s, self.evaluation_half_s) if is_counted else (self.step_s, 0.0)
+        half = None if self.half_s is None else samples * math.hypot(self.half_s, more_s)
+        return estimates.around(samples * each_s, half, 0.0)
 
 
 def time_spent(trial: Trial, history: History) -> TimeShares | None:
@@ -95,11 +86,11 @@ def _evaluation_s(trial: Trial, history: History) -> Figure | None:
     The interval is from the scatter between runs, or within a single run, but at least the usual variation.
     """
     every = _every(trial, history.space)
-    seen = [run.measurement.outside for run in history.runs_of(trial.number)]
-    found = estimates.mean([one.evaluation_s for one in seen if one.evaluation_s is not None])
-    if every is None or found is None:
+    runs = [run.measurement.outside for run in history.runs_of(trial.number)]
+    timed = [run for run in runs if run.evaluation_s is not None]
+    mean_s = estimates.mean([run.evaluation_s or 0.0 for run in timed])
+    if every is None or mean_s is None:
         return None
-    own = next(one for one in seen if one.evaluation_s is not None).half_width_s
-    half = found.part * found.value if found.part is not None else found.value if own is None else own
-    half = max(half, _FROM_RUN_TO_RUN * found.value)
-    return Figure(found.value, found.value - half, found.value + half).scaled(1 / every)
+    half = mean_s.value if timed[0].half_width_s is None else timed[0].half_width_s
+    half = half if mean_s.part is None else mean_s.part * mean_s.value
+    return estimates.around(mean_s.value, max(half, _FROM_RUN_TO_RUN * mean_s.value)).scaled(1 / every)

@@ -91,7 +91,7 @@ def compare(
         QualityAnswer.UNDECIDED,
         quality,
         reference,
-        estimates.within(share, share - half, share + half),
+        estimates.around(share, half),
         unit,
     )
     if share - surely >= keep:

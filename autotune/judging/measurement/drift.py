@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from autotune.core.measurement import PHASES, others_shares
+from autotune.judging.measurement import estimates
 from autotune.judging.measurement.estimates import Figure, student_t
 
 _LEAST = 0.05  # of a throughput: a smaller change does not matter
@@ -84,7 +85,7 @@ def drift(windows: Sequence[Window]) -> Drift | None:
     is_now = statistics.median(now)  # the change may lie within the first of these blocks
     half = _half_width(usual, _LEVEL)
     cause = _cause(after, before) if is_now < was else _cause(before, after)
-    ratio = Figure(is_now, max(0.0, is_now - half), is_now + half).scaled(1 / was)
+    ratio = estimates.around(is_now, half, 0.0).scaled(1 / was)
     return Drift(after[0].samples, was, is_now, ratio, cause)
 
 

@@ -48,6 +48,13 @@ def within(value: float, low: float | None, high: float | None) -> Figure:
     return Figure(value, low, high)
 
 
+def around(value: float, half: float | None, lowest: float = -math.inf) -> Figure:
+    """Returns `value` with an interval of `half` to either side, if that is finite."""
+    if half is None or not math.isfinite(half):
+        return Figure(value)
+    return Figure(value, max(lowest, value - half), value + half)
+
+
 def mean(values: Sequence[float]) -> Figure | None:
     """Returns the mean of `values` from independent runs, with its 95% interval if there are two or more.
 
@@ -55,19 +62,12 @@ def mean(values: Sequence[float]) -> Figure | None:
     """
     if not values:
         return None
-    middle = statistics.fmean(values)
-    if len(set(values)) < 2:
-        return Figure(middle)
-    half = half_interval(values)
-    return Figure(middle, middle - half, middle + half)
+    return around(statistics.fmean(values), half_interval(values) if len(set(values)) > 1 else None)
 
 
 def throughput_figure(throughput: Throughput | None) -> Figure | None:
     """Returns the throughput of a single run, with the interval of its own steps."""
-    if throughput is None:
-        return None
-    rate, half = throughput.samples_per_s, throughput.half_width_per_s
-    return Figure(rate) if half is None else Figure(rate, max(0.0, rate - half), rate + half)
+    return around(throughput.samples_per_s, throughput.half_width_per_s, 0.0) if throughput else None
 
 
 def times(one: Figure, other: Figure) -> Figure:

@@ -1,5 +1,3 @@
-import random
-
 import pytest
 
 from autotune.judging.decisions.history import History
@@ -74,7 +72,7 @@ def test_nothing_is_larger_than_the_largest(space, make_trial):
 
 def test_a_step_changes_one_knob(space, make_trial):
     best = baseline(make_trial)
-    steps = heuristics.steps_from(best, space, random.Random(0))
+    steps = configurations.neighbours(space, best.config)
     for step in steps:
         changed = {name for name, value in step.items() if value != best.config[name]}
         assert len(changed - {"learning_rate"}) == 1

@@ -15,7 +15,6 @@ import pytest
 
 from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.judging.accounts.overhead import InRace
 from autotune.judging.decisions import racing
 from autotune.judging.measurement import turns
 from autotune.storage import identity
@@ -133,7 +132,7 @@ def test_the_cost_of_evaluations_is_in_every_turn(order, server, tmp_path, round
     rounds(2)
     given = order({"step_s": 0.02}, {"step_s": 0.02})
     alike, slower = given.members
-    members = (alike, replace(slower, evaluations=InRace(0.1, 0.05)))
+    members = (alike, replace(slower, outside_s=0.1, unsure=0.05))
     finish(Race(replace(given, members=members), server))
     slices = race.read_slices(TrialDir(tmp_path))
     assert [one.outside_s for one in slices if not one.number] == [0.0, 0.0]
