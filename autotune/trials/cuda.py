@@ -33,15 +33,19 @@ class Cuda:
         if not self._gpus or self._torch is not None or torch is None:
             return
         try:
-            torch.cuda.init()
-            if (count := torch.cuda.device_count()) < self._gpus:
-                raise RuntimeError(f"it finds {count} of {self._gpus}")
-            if self._cap_bytes is not None:
-                autotune_gpu.cap(torch.cuda, self._cap_bytes)
-            free_bytes, total_bytes = torch.cuda.mem_get_info()
+            self._open(torch)
         except (RuntimeError, AssertionError) as error:  # AssertionError: torch without CUDA
             raise GpuLostError(f"torch cannot use the trial's GPU: {error}") from error
-        self._before_bytes, self._torch = total_bytes - free_bytes, torch
+        self._torch = torch
+
+    def _open(self, torch: Any) -> None:
+        torch.cuda.init()
+        if (count := torch.cuda.device_count()) < self._gpus:
+            raise RuntimeError(f"it finds {count} of {self._gpus}")
+        if self._cap_bytes is not None:
+            autotune_gpu.cap(torch.cuda, self._cap_bytes)
+        free_bytes, total_bytes = torch.cuda.mem_get_info()
+        self._before_bytes = total_bytes - free_bytes
 
     def has_settled(self) -> bool:
         """Returns True if the GPU has finished its queue, so that the last step ends now."""
