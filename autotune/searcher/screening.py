@@ -45,7 +45,7 @@ class Screening:
         self._rival = threshold.rivals[0] if counts else None
         self._fastest = history.trial(self._rival.number) if self._rival else None
         self._timed = {
-            settings_key(t.config, space.known.same_speed): t
+            space.speed_key(t.config): t
             for t in history.searched
             if t.completed and space.objective.asks_for_speed_alone
         }
@@ -75,12 +75,11 @@ class Screening:
     def _known_too_slow(self, config: Config) -> Refusal | None:
         if self._rival is None or self._fastest is None:
             return None
-        neutral = self._space.known.same_speed
-        key = settings_key(config, neutral)
+        key = self._space.speed_key(config)
         if like := self._timed.get(key):
             reason = f"is as fast as trial {like.number}"
             return Refusal(RejectedFor.SPEED, reason, Feedback((like.samples_per_s or 0.0,)))
-        if self._fastest.number and key == settings_key(self._fastest.config, neutral):
+        if self._fastest.number and key == self._space.speed_key(self._fastest.config):
             reason = f"is as fast as trial {self._fastest.number}, which keeps the quality"
             return Refusal(RejectedFor.SPEED, reason, Feedback((self._rival.samples_per_s,)))
         known = self._speeds.throughput_like(config, self._fastest)

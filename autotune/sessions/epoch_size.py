@@ -40,8 +40,7 @@ def of_one_epoch(space: Space) -> Space:
 
 def with_samples(space: Space, samples: int) -> Space:
     """Returns the space with the number of samples of an epoch."""
-    training = space.training.model_copy(update={"samples_per_epoch": samples})
-    return space.model_copy(update={"training": training})
+    return space.revised(training={"samples_per_epoch": samples})
 
 
 def counted(space: Space, workload: Workload, here: Usable) -> int:

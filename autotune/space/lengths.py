@@ -112,15 +112,9 @@ def completed(space: Space) -> Space:
         return space
     length = own(space) or space.budget.samples_per_trial
     if "samples_per_trial" not in space.budget.model_fields_set:
-        space = _with_samples(space, length)
-        space = _with_samples(space, planned(space, {}, length))
-    training = space.training.model_copy(update={"samples": space.training.samples or length})
-    return space.model_copy(update={"training": training})
-
-
-def _with_samples(space: Space, samples: int) -> Space:
-    budget = space.budget.model_copy(update={"samples_per_trial": samples})
-    return space.model_copy(update={"budget": budget})
+        space = space.revised(budget={"samples_per_trial": length})
+        space = space.revised(budget={"samples_per_trial": planned(space, {}, length)})
+    return space.revised(training={"samples": space.training.samples or length})
 
 
 def mistakes(space: Space) -> Iterator[str]:

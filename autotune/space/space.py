@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
@@ -14,10 +14,12 @@ from autotune.core.settings import (
     LENGTH,
     MICRO_BATCH,
     Config,
+    Key,
     Knowledge,
     KnownSetting,
     Setting,
     effective_batch,
+    settings_key,
 )
 from autotune.space.knobs import (
     STRICT,
@@ -122,6 +124,11 @@ class Space(BaseModel):
     def _name(cls, value: str | None, info: ValidationInfo) -> str | None:
         return value and _naming(info.data).name(value)
 
+    def revised(self, **sections: Mapping[str, object]) -> Self:
+        """Returns the space with fields of its sections changed: `revised(budget={"trials": 3})`."""
+        changes = {name: getattr(self, name).model_copy(update=values) for name, values in sections.items()}
+        return self.model_copy(update=changes)
+
     def effective_batch_size(self, config: Config) -> int:
         """Returns the samples per optimizer step under `config`, completed with the baseline."""
         return effective_batch(self.settings(config))
@@ -185,6 +192,10 @@ class Space(BaseModel):
         declared = tuple((name, knob.moves) for name, knob in knobs.items() if knob.moves is not None)
         workload = registry.label(self.workload)
         return _knowledge(workload, declared) if declared else registry.known_settings(workload)
+
+    def speed_key(self, config: Config) -> Key:
+        """Returns a key that is the same for configurations of equal speed."""
+        return settings_key(config, self.known.same_speed)
 
     @property
     def drawn_knobs(self) -> dict[str, Drawn]:

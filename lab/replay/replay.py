@@ -230,9 +230,7 @@ def search(
 
     `earlier` holds the trials of another session to warm-start from.
     """
-    space = table.space.model_copy(
-        update={"budget": table.space.budget.model_copy(update={"trials": trials})}
-    )
+    space = table.space.revised(budget={"trials": trials})
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(directions=["maximize", "maximize"])
     machine, clock = Machine(table, seed, everything_is=everything_is), _Clock()

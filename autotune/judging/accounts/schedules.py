@@ -2,7 +2,7 @@
 
 from autotune.core.common_names import ENDS, EPOCHS, OF_SCHEDULES
 from autotune.core.measurement import Schedule
-from autotune.core.settings import LENGTH, settings_key
+from autotune.core.settings import LENGTH
 from autotune.judging.decisions.history import History
 
 # Share of the fall that a shorter schedule may lack at its end: one that changes once per epoch ends an epoch
@@ -22,8 +22,7 @@ def describe(history: History) -> str | None:
         return None
     if LENGTH not in history.space.knobs:
         return _cut(ours, history)
-    key, most = settings_key(baseline.config, {LENGTH}), _SHORTER * history.length(baseline)
-    equals = (t for t in history.searched if settings_key(t.config, {LENGTH}) == key)
+    most, equals = _SHORTER * history.length(baseline), history.trained_alike(baseline.config)
     shorter = next((t for t in equals if t.completed and history.length(t) < most), None)
     theirs = shorter.measurement.schedule if shorter else None
     if theirs is None:

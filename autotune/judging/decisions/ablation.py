@@ -10,7 +10,7 @@ Steps are measured alone on the device, as the winner's repeats were. Suitable t
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from autotune.core.settings import Config, Key, Setting, settings_key
+from autotune.core.settings import Config, Key, Setting
 from autotune.core.trial import Failure, Status, Trial, TrialKind
 from autotune.judging.decisions import confirm
 from autotune.judging.decisions.confirm import Proposal
@@ -105,7 +105,7 @@ class _Known:
         self._measured: dict[Key, Trial] = {}
         self._failed: dict[Key, Trial] = {}
         for trial in history.trials:
-            key = settings_key(trial.config, space.known.same_speed)
+            key = space.speed_key(trial.config)
             if _is_measured_like(trial, like):
                 self._measured.setdefault(key, trial)
             elif trial.kind is TrialKind.STEP or (trial.outcome and trial.outcome.failure in _FAILS_AGAIN):
@@ -113,11 +113,11 @@ class _Known:
 
     def measured(self, config: Config) -> Trial | None:
         """Returns a trial of equal speed that compares with the winner's repeats."""
-        return self._measured.get(settings_key(config, self._space.known.same_speed))
+        return self._measured.get(self._space.speed_key(config))
 
     def why_not(self, config: Config) -> str | None:
         """Returns the reason that an unmeasured `config` will not be measured; None if it can be."""
-        if trial := self._failed.get(settings_key(config, self._space.known.same_speed)):
+        if trial := self._failed.get(self._space.speed_key(config)):
             return _why_not_measured(trial)
         return self._space.violation(config) or self._memory.why_unfit(config)
 
@@ -173,6 +173,4 @@ def _config(winner: Trial, taken: Sequence[str], space: Space) -> Config:
     """Returns the baseline with the winner's values of the knobs in `taken`; with all of them, the winner."""
     theirs = configurations.drawn_values(space, winner.config)
     config = configurations.changed(space, space.baseline_config, {name: theirs[name] for name in taken})
-    neutral = space.known.same_speed
-    is_there = settings_key(config, neutral) == settings_key(winner.config, neutral)
-    return winner.config if is_there else config
+    return winner.config if space.speed_key(config) == space.speed_key(winner.config) else config

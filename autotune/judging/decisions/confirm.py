@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.core.rejected_suggestion import RejectedSuggestion
-from autotune.core.settings import Config, settings_key
+from autotune.core.settings import Config
 from autotune.core.trial import Repeat, Trial, TrialKind
 from autotune.judging.decisions import objective, planning, racing, replanning
 from autotune.judging.decisions.claims import Claim, claim, next_seed, race_of
@@ -64,14 +64,14 @@ def _contenders(standing: Sequence[Trial], history: History) -> list[Trial]:
 
     With a target, finalists that have raced are decided before another one joins.
     """
-    target, neutral = history.space.objective.target, history.space.known.same_speed
-    if target is not None and any(race_of(t.number, history) for t in standing):
+    key = history.space.speed_key
+    if history.space.objective.target is not None and any(race_of(t.number, history) for t in standing):
         return []
     champion, *others = standing
-    contenders = {settings_key(champion.config, neutral): champion}
+    contenders = {key(champion.config): champion}
     for trial in others:
         if _may_be_as_good(trial, champion, history):
-            contenders.setdefault(settings_key(trial.config, neutral), trial)
+            contenders.setdefault(key(trial.config), trial)
     return list(contenders.values())
 
 
@@ -183,10 +183,8 @@ def _may_be_sooner(trial: Trial, history: History) -> bool:
 
     If other programs made that speed uncertain, a race decides.
     """
-    baseline, neutral = history.trial(0), history.space.known.same_speed
-    if history.shorter(trial) <= 1 and settings_key(trial.config, neutral) == settings_key(
-        baseline.config, neutral
-    ):
+    baseline, key = history.trial(0), history.space.speed_key
+    if history.shorter(trial) <= 1 and key(trial.config) == key(baseline.config):
         return False  # as fast, and no shorter
     ours, its = history.speeds.pooled_throughput(baseline), history.speeds.pooled_throughput(trial)
     if ours is None or its is None:

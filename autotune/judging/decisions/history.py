@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Self
 
 from autotune.core.measurement import Evaluation, Measurement
-from autotune.core.settings import LENGTH
+from autotune.core.settings import LENGTH, Config, settings_key
 from autotune.core.trial import Trial, TrialKind
 from autotune.judging.decisions import objective, quality
 from autotune.judging.decisions.objective import Reason
@@ -54,6 +54,11 @@ class History:
     def searched(self) -> tuple[Trial, ...]:
         """The trials of the search itself: no repeats, races or ablation steps."""
         return tuple(t for t in self.trials if t.kind is TrialKind.SEARCHED)
+
+    def trained_alike(self, config: Config) -> list[Trial]:
+        """Returns the searched trials with the settings of `config`, at any length."""
+        key = settings_key(config, {LENGTH})
+        return [t for t in self.searched if settings_key(t.config, {LENGTH}) == key]
 
     @cached_property
     def baseline(self) -> Trial | None:

@@ -137,34 +137,26 @@ def _settled(asked: History) -> Space:
     if found is None:
         return space
     if found.why_not:
-        return same_training(_with_objective(space, select="same-training", target=None))
+        return same_training(space.revised(objective={"select": "same-training", "target": None}))
     schedule = asked.baseline.measurement.schedule if asked.baseline else None
     may_end_anywhere = schedule is not None and not schedule.falls
     if goal.target is None and not planning.is_wanted(space) and may_end_anywhere:
         target = goal.turned(objective.least(goal, found.quality, found.start))
-        return _with_objective(space, target=float(f"{target:.4g}"))
+        return space.revised(objective={"target": float(f"{target:.4g}")})
     return space
 
 
 def _with_samples(space: Space, samples: int) -> Space:
     """Returns `space` with trials of `samples`, evaluated at the same interval as before."""
-    budget = space.budget
-    every = max(1, budget.samples_per_trial // budget.evaluations_per_trial)
-    changes = {
-        "samples_per_trial": samples,
-        "evaluations_per_trial": max(1, round(samples / every)),
-        "until_learnt": False,
-    }
-    return space.model_copy(update={"budget": budget.model_copy(update=changes)})
+    every = max(1, space.budget.samples_per_trial // space.budget.evaluations_per_trial)
+    evaluations = max(1, round(samples / every))
+    budget = {"samples_per_trial": samples, "evaluations_per_trial": evaluations, "until_learnt": False}
+    return space.revised(budget=budget)
 
 
 def _asks(space: Space) -> bool:
     """Returns True if the objective depends on the pilot."""
     return space.objective.select == "same-quality" and is_wanted(space)
-
-
-def _with_objective(space: Space, **changes: object) -> Space:
-    return space.model_copy(update={"objective": space.objective.model_copy(update=changes)})
 
 
 def same_training(space: Space) -> Space:
@@ -176,11 +168,11 @@ def same_training(space: Space) -> Space:
         name: knob if name in space.known.same_training else _fixed(space, name, knob)
         for name, knob in space.knobs.items()
     }
-    changes: dict[str, object] = {"knobs": knobs}
-    if MICRO_BATCH in space.baseline:
-        size = space.effective_batch_size({})
-        changes["limits"] = space.limits.model_copy(update={"effective_batch_size": (size, size)})
-    return space.model_copy(update=changes)
+    same = space.model_copy(update={"knobs": knobs})
+    if MICRO_BATCH not in space.baseline:
+        return same
+    size = space.effective_batch_size({})
+    return same.revised(limits={"effective_batch_size": (size, size)})
 
 
 def _fixed(space: Space, name: str, knob: Knob) -> Knob:

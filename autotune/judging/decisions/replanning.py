@@ -2,7 +2,7 @@
 
 import itertools
 
-from autotune.core.settings import LENGTH, Config, settings_key
+from autotune.core.settings import LENGTH, Config
 from autotune.core.trial import Trial
 from autotune.judging.decisions import planning
 from autotune.judging.decisions.history import History
@@ -23,8 +23,7 @@ def pilot(history: History) -> Config | None:
     if not planning.is_wanted(space) or history.baseline is None or space.budget.trials < 2:
         return None
     config = space.baseline_config
-    key = settings_key(config, {LENGTH})
-    if any(t.number and settings_key(t.config, {LENGTH}) == key for t in history.searched):
+    if any(trial.number for trial in history.trained_alike(config)):
         return None
     return _with(history, config, _PILOT * space.budget.samples_per_trial)
 
@@ -49,8 +48,7 @@ def next_config(history: History) -> Config | None:
     space, leader = history.space, best(history)
     if not planning.is_wanted(space) or leader is None or history.needs.rate is None:
         return None
-    key, needed = settings_key(leader.config, {LENGTH}), history.needs.samples(leader)
-    equals = [t for t in history.searched if settings_key(t.config, {LENGTH}) == key]
+    needed, equals = history.needs.samples(leader), history.trained_alike(leader.config)
     first = next((t for t in history.ranked if history.is_long_enough(t)), None)
     if needed is None or first is None or len(equals) >= _MOST_LENGTHS:
         return None
