@@ -53,8 +53,7 @@ class Sampler:
         sampler = optuna.samplers.TPESampler(
             seed=seed, multivariate=True, constant_liar=True, n_startup_trials=_STARTUP
         )
-        directions = ["maximize"] * len(worst(space).values)
-        self._study = optuna.create_study(directions=directions, sampler=sampler)
+        self._study = optuna.create_study(directions=["maximize"] * len(worst(space).values), sampler=sampler)
         self._running: dict[int, int] = {}
 
     def learn(self, earlier: Sequence[Trial]) -> None:
