@@ -41,18 +41,18 @@ def _power_w(trial: Trial, history: History) -> Figure | None:
     """Returns the GPU's mean power, from runs that had it to themselves: it includes what others use."""
     runs = [run.measurement for run in history.runs_of(trial.number)]
     alone = [m for m in runs if not m.shared and m.origin == trial.measurement.origin]
-    found = estimates.mean([m.telemetry["gpu_power_w"] for m in alone if "gpu_power_w" in m.telemetry])
-    return found if found and found.value > 0 else None
+    power_w = estimates.mean([m.telemetry["gpu_power_w"] for m in alone if "gpu_power_w" in m.telemetry])
+    return power_w if power_w and power_w.value > 0 else None
 
 
 def _money(hours: Figure, kwh: Figure | None, prices: Prices) -> Figure | None:
     priced = [(hours, prices.per_hour), (kwh, prices.per_kwh)]
     parts = [(figure, price) for figure, price in priced if price is not None]
-    known = [figure.scaled(price) for figure, price in parts if figure is not None]
-    if not parts or len(known) < len(parts):
+    costs = [figure.scaled(price) for figure, price in parts if figure is not None]
+    if not parts or len(costs) < len(parts):
         return None
-    low, high = _sum([figure.low for figure in known]), _sum([figure.high for figure in known])
-    return estimates.within(math.fsum(figure.value for figure in known), low, high)
+    low, high = _sum([figure.low for figure in costs]), _sum([figure.high for figure in costs])
+    return estimates.within(math.fsum(figure.value for figure in costs), low, high)
 
 
 def _sum(ends: list[float | None]) -> float | None:
@@ -74,8 +74,8 @@ def gain(trial: Trial, history: History) -> Figure | None:
     number = trial.original
     if not number:
         return Figure(1.0)
-    found = claim(number, history) if history.relative.raced(trial) else None
-    if found is not None and found.factor is not None:
-        return found.factor
-    ours, theirs = (history.to_target.samples(t) for t in (history.trial(number), history.trial(0)))
-    return Figure(speed.value * theirs / ours) if ours and theirs else None
+    proven = claim(number, history) if history.relative.raced(trial) else None
+    if proven is not None and proven.factor is not None:
+        return proven.factor
+    needed, reference = (history.to_target.samples(history.trial(n)) for n in (number, 0))
+    return Figure(speed.value * reference / needed) if needed and reference else None

@@ -49,14 +49,14 @@ def forecast(trial: Trial, history: History, sizes_bytes: Sequence[int] = SIZES_
     """Returns how the configuration of `trial` fits into memories of these sizes."""
     unknown = _why_not_known(trial, history)
     candidates = [] if unknown else list(_candidates(trial.config, history.space))
-    found = [_fit(size, trial, candidates, history) for size in sizes_bytes]
+    fits = [_fit(size, trial, candidates, history) for size in sizes_bytes]
     return MemoryForecast(
         trial.number,
         trial.config,
         _is_of_gpu(history),
         history.space.limits.memory_fraction,
         history.memory(trial).memory_is_rising,
-        tuple(replace(fit, reason=unknown) for fit in found) if unknown else tuple(found),
+        tuple(replace(fit, reason=unknown) for fit in fits) if unknown else tuple(fits),
     )
 
 
@@ -124,13 +124,13 @@ def _candidates(config: Config, space: Space) -> Iterator[Config]:
     Sizes are those of the knob and the powers of two outside of them, or any power of two for a range.
     """
     knob = space.drawn_knobs[MICRO_BATCH].drawn_from
-    known = {int(value or 1) for value in (*(knob.choice or knob.bounds), config[MICRO_BATCH])}
+    sizes = {int(value or 1) for value in (*(knob.choice or knob.bounds), config[MICRO_BATCH])}
     powers = {2**n for n in range(LARGEST_BATCH.bit_length())}
-    others = {size for size in powers if not knob.choice or not min(known) <= size <= max(known)}
-    for size in sorted(known | others, reverse=True):
-        found = _resized(config, space, size)
-        if found is not None and (size == config[MICRO_BATCH] or space.violation(found) is None):
-            yield found
+    beyond = {size for size in powers if not knob.choice or not min(sizes) <= size <= max(sizes)}
+    for size in sorted(sizes | beyond, reverse=True):
+        resized = _resized(config, space, size)
+        if resized is not None and (size == config[MICRO_BATCH] or space.violation(resized) is None):
+            yield resized
 
 
 def _resized(config: Config, space: Space, size: int) -> dict[str, Setting] | None:
@@ -139,13 +139,13 @@ def _resized(config: Config, space: Space, size: int) -> dict[str, Setting] | No
     A micro-batch above the effective batch raises it, and the learning rate follows if the space says so.
     None if a smaller one does not divide the effective batch.
     """
-    whole, resized = space.effective_batch_size(config), {**config, MICRO_BATCH: size}
+    effective, resized = space.effective_batch_size(config), {**config, MICRO_BATCH: size}
     if ACCUMULATION in space.baseline:
         at_once = space.effective_batch_size({**resized, ACCUMULATION: 1})
-        if at_once < whole and whole % at_once:
+        if at_once < effective and effective % at_once:
             return None
-        resized[ACCUMULATION] = max(1, whole // at_once)
+        resized[ACCUMULATION] = max(1, effective // at_once)
     if isinstance(space.knobs.get(LEARNING_RATE), ScaledLearningRate):
-        ratio = space.effective_batch_size(resized) / whole
+        ratio = space.effective_batch_size(resized) / effective
         resized[LEARNING_RATE] = float(f"{float(config[LEARNING_RATE] or 0) * math.sqrt(ratio):.4g}")
     return resized

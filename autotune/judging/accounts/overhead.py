@@ -36,9 +36,9 @@ def _every(trial: Trial, space: Space) -> float | None:
 
     If evaluations are part of the speed, the trial's own interval is used then.
     """
-    known = space.samples_per_evaluation(trial.config)
-    if known is not None or not space.objective.counts_evaluations:
-        return known
+    every = space.samples_per_evaluation(trial.config)
+    if every is not None or not space.objective.counts_evaluations:
+        return every
     return trial.measurement.quality_samples / max(1, len(trial.measurement.curve)) or None
 
 

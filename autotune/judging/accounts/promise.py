@@ -63,19 +63,19 @@ class PromiseCheck:
 
 def promised(trial: Trial, history: History, session: str) -> Promise:
     """Returns the promise of a session about the settings of `trial`."""
-    found, goal = history.quality(trial), history.space.objective
-    counts = found is not None and not goal.takes_any_quality
+    quality, goal = history.quality(trial), history.space.objective
+    quality_counts = quality is not None and not goal.takes_any_quality
     noise = history.noise
-    needed = history.to_target.most_samples(trial) if counts else None
-    whole = history.length(trial)
+    needed = history.to_target.most_samples(trial) if quality_counts else None
+    length = history.length(trial)
     return Promise(
         session=session,
         trial=trial.number,
-        samples=whole if needed is None else math.ceil(needed),
+        samples=length if needed is None else math.ceil(needed),
         throughput=history.throughput(trial),
-        quality=(found.value if found else None) if needed is None else goal.aim,
-        least=history.least_quality if counts else None,
-        scatter=noise * curves.gain(found.value, history.start) if noise is not None and found else None,
+        quality=(quality.value if quality else None) if needed is None else goal.aim,
+        least=history.least_quality if quality_counts else None,
+        scatter=noise * curves.gain(quality.value, history.start) if noise is not None and quality else None,
         memory_bytes=history.memory(trial).own_peak_bytes,
         origin=trial.measurement.origin,
         moved=max((share for _, _, share in history.speeds.disagreements()), default=0.0),
@@ -83,42 +83,42 @@ def promised(trial: Trial, history: History, session: str) -> Promise:
     )
 
 
-def check(promise: Promise, shown: Measurement, goal: Objective, unit: str) -> list[PromiseCheck]:
+def check(promise: Promise, run: Measurement, goal: Objective, unit: str) -> list[PromiseCheck]:
     """Returns the answer on each figure that was promised."""
-    found = (_speed(promise, shown, unit), _quality(promise, shown, goal, unit), _memory(promise, shown))
-    return [_with_origin(one, promise, shown) for one in found if one is not None]
+    checks = (_speed(promise, run, unit), _quality(promise, run, goal, unit), _memory(promise, run))
+    return [_with_origin(answer, promise, run) for answer in checks if answer is not None]
 
 
-def _with_origin(one: PromiseCheck, promise: Promise, shown: Measurement) -> PromiseCheck:
-    """Returns `one` with a note if device or code differ from the promise's.
+def _with_origin(checked: PromiseCheck, promise: Promise, run: Measurement) -> PromiseCheck:
+    """Returns `checked` with a note if device or code differ from the promise's.
 
     Speed and memory on another device are undecided.
     """
     device, code = promise.origin
-    is_moved = bool(device) and shown.device not in {"", device} and one.what != "quality"
-    is_edited = bool(code) and shown.revision not in {"", code}
-    other = [f"on {device}, trained on {shown.device}"] * is_moved + ["of other code"] * is_edited
-    answer = PromiseAnswer.UNDECIDED if is_moved else one.answer
-    return replace(one, answer=answer, text="; promised ".join([one.text, *other]))
+    is_moved = bool(device) and run.device not in {"", device} and checked.what != "quality"
+    is_edited = bool(code) and run.revision not in {"", code}
+    other = [f"on {device}, trained on {run.device}"] * is_moved + ["of other code"] * is_edited
+    answer = PromiseAnswer.UNDECIDED if is_moved else checked.answer
+    return replace(checked, answer=answer, text="; promised ".join([checked.text, *other]))
 
 
-def _speed(promise: Promise, shown: Measurement, unit: str) -> PromiseCheck | None:
+def _speed(promise: Promise, run: Measurement, unit: str) -> PromiseCheck | None:
     """Returns the answer on the speed: held by the training's own interval, broken by both intervals."""
     if promise.throughput is None:
         return None
-    found = estimates.throughput_figure(shown.throughput)
-    if found is None:
+    speed = estimates.throughput_figure(run.throughput)
+    if speed is None:
         return _not_yet("speed", promise.throughput, "not measured yet")
-    ratio, least = estimates.over(found, promise.throughput), 1 - SLACK
-    is_kept = found.low is not None and found.low >= least * promise.throughput.value
+    ratio, least = estimates.over(speed, promise.throughput), 1 - SLACK
+    is_kept = speed.low is not None and speed.low >= least * promise.throughput.value
     is_broken = ratio.is_below(least / (1 + promise.moved))
     answer = _answer(is_kept=is_kept, is_broken=is_broken)
     text = (
-        f"{found.value:.1f} {unit}/s, {promise.throughput.value:.1f} promised: {compare_speed(ratio.value)}"
+        f"{speed.value:.1f} {unit}/s, {promise.throughput.value:.1f} promised: {compare_speed(ratio.value)}"
     )
     if promise.moved > SLACK and not is_kept:
         text += f"; equal trials of that session were up to {promise.moved:.0%} apart"
-    return PromiseCheck("speed", answer, text, promise.throughput, found)
+    return PromiseCheck("speed", answer, text, promise.throughput, speed)
 
 
 def compare_speed(ratio: float) -> str:
@@ -128,44 +128,44 @@ def compare_speed(ratio: float) -> str:
     return f"{abs(ratio - 1):.0%} {'faster' if ratio > 1 else 'slower'}"
 
 
-def _quality(promise: Promise, shown: Measurement, goal: Objective, unit: str) -> PromiseCheck | None:
+def _quality(promise: Promise, run: Measurement, goal: Objective, unit: str) -> PromiseCheck | None:
     """Returns the answer on the quality, at the first evaluation after as many samples as promised."""
     if promise.least is None:
         return None
     least, promised = (goal.turned(value) for value in (promise.least, promise.quality or 0.0))
-    reached = curves.reached(shown.curve, promise.least) if promise.has_target else None
+    reached = curves.reached(run.curve, promise.least) if promise.has_target else None
     if reached is not None and reached <= promise.samples:
         text = f"{goal.quality} {least:.4f} reached after {reached:.0f} {unit}, {promise.samples} promised"
         return PromiseCheck("quality", PromiseAnswer.HELD, text, Figure(promised), Figure(least))
-    point = next((p for p in shown.curve if p.samples >= promise.samples), None)
+    point = next((p for p in run.curve if p.samples >= promise.samples), None)
     if point is None:
         return _not_yet("quality", Figure(promised), f"not evaluated after {promise.samples} {unit} yet")
     room = _SCATTERS * (promise.scatter or 0.0)
     is_kept = point.quality >= promise.least
     is_broken = promise.scatter is not None and point.quality < promise.least - room
-    found = goal.turned(point.quality)
+    quality = goal.turned(point.quality)
     what = "reached" if promise.has_target else "kept"
     to_be = f"{'at most' if goal.minimize else 'at least'} {least:.4f} was to be {what}"
-    text = f"{goal.quality} {found:.4f} after {point.samples}, {promised:.4f} promised, {to_be}"
+    text = f"{goal.quality} {quality:.4f} after {point.samples}, {promised:.4f} promised, {to_be}"
     answer = _answer(is_kept=is_kept, is_broken=is_broken)
-    return PromiseCheck("quality", answer, text, Figure(promised), Figure(found))
+    return PromiseCheck("quality", answer, text, Figure(promised), Figure(quality))
 
 
-def _memory(promise: Promise, shown: Measurement) -> PromiseCheck | None:
+def _memory(promise: Promise, run: Measurement) -> PromiseCheck | None:
     """Returns the answer on the memory of the training process alone, without processes that it starts."""
     if not promise.memory_bytes:
         return None
-    own_bytes = shown.own_peak_bytes
+    own_bytes = run.own_peak_bytes
     if own_bytes is None:
         return _not_yet("memory", Figure(promise.memory_bytes), "not measured yet")
     ratio = own_bytes / promise.memory_bytes
-    found, promised = map(units.format_bytes, (own_bytes, promise.memory_bytes))
-    share = objective.memory_share(shown)
+    held, promised = map(units.format_bytes, (own_bytes, promise.memory_bytes))
+    share = objective.memory_share(run)
     of_all = "" if share is None else f", {share:.0%} of what there is"
     is_kept = own_bytes <= max(promise.memory_bytes * (1 + SLACK), promise.memory_bytes + _SLACK_BYTES)
     more = "" if is_kept else f": {ratio - 1:.0%} more"
     answer = PromiseAnswer.HELD if is_kept else PromiseAnswer.BROKEN
-    text = f"{found}{of_all}, {promised} promised{more}"
+    text = f"{held}{of_all}, {promised} promised{more}"
     return PromiseCheck("memory", answer, text, Figure(promise.memory_bytes), Figure(own_bytes))
 
 
@@ -182,8 +182,8 @@ def overall(answers: Sequence[PromiseCheck], outcome: Outcome | None) -> Promise
 
     A training whose `outcome` is a failure never held, however well it did before.
     """
-    found = {one.answer for one in answers}
-    if PromiseAnswer.BROKEN in found:
+    kinds = {checked.answer for checked in answers}
+    if PromiseAnswer.BROKEN in kinds:
         return PromiseAnswer.BROKEN
     has_failed = outcome is not None and outcome.status is Status.FAILED
-    return PromiseAnswer.HELD if found == {PromiseAnswer.HELD} and not has_failed else PromiseAnswer.UNDECIDED
+    return PromiseAnswer.HELD if kinds == {PromiseAnswer.HELD} and not has_failed else PromiseAnswer.UNDECIDED

@@ -47,11 +47,11 @@ def steps(history: History) -> list[AblationStep]:
 
     Settings without effect on speed are no steps, and stay the baseline's on the way.
     """
-    found = confirm.confirmed(history)
-    if found is None:
+    confirmed = confirm.confirmed(history)
+    if confirmed is None:
         return []
-    winner, space = found[0], history.space
-    known, last = _Known(history, winner), history.baseline
+    winner, space = confirmed[0], history.space
+    runs, previous = _Known(history, winner), history.baseline
     before: Config = space.baseline_config
     path: list[AblationStep] = []
     taken: list[str] = []
@@ -60,23 +60,23 @@ def steps(history: History) -> list[AblationStep]:
         taken.append(knob)
         config = _config(winner, taken, space)
         step = AblationStep(knob, before[knob], config[knob], config=config)
-        if trial := known.measured(config):
-            factor = _factor(trial, last, history)
-            speed, together, last, gap = history.throughput(trial), gap, trial, ()
+        if trial := runs.measured(config):
+            factor = _factor(trial, previous, history)
+            speed, together, previous, gap = history.throughput(trial), gap, trial, ()
             step = replace(step, trial=trial.number, throughput=speed, factor=factor, together=together)
         else:
-            step, gap = replace(step, reason=known.why_not(config) or ""), (*gap, knob)
+            step, gap = replace(step, reason=runs.why_not(config) or ""), (*gap, knob)
         path.append(step)
         before = config
     return path
 
 
-def _factor(trial: Trial, last: Trial | None, history: History) -> Figure | None:
-    """Returns the throughput of `trial` relative to that of `last`."""
-    if last is None or last is history.baseline:
+def _factor(trial: Trial, before: Trial | None, history: History) -> Figure | None:
+    """Returns the throughput of `trial` relative to that of `before`."""
+    if before is None or before is history.baseline:
         return history.factor(trial)
-    ours, theirs = history.throughput(trial), history.throughput(last)
-    return estimates.over(ours, theirs) if ours and theirs else None
+    speed, previous = history.throughput(trial), history.throughput(before)
+    return estimates.over(speed, previous) if speed and previous else None
 
 
 def next_step(history: History) -> Proposal | None:
@@ -84,14 +84,14 @@ def next_step(history: History) -> Proposal | None:
 
     It may be the baseline, if that was measured only alongside other trials, but the winner alone.
     """
-    path, found = steps(history), confirm.confirmed(history)
-    if found is None or not path:
+    path, confirmed = steps(history), confirm.confirmed(history)
+    if confirmed is None or not path:
         return None
-    known, start = _Known(history, found[0]), history.space.baseline_config
-    left = [s.config for s in path if s.trial is None and not s.reason]
-    if known.measured(start) is None and known.why_not(start) is None:
-        left = [start, *left]
-    return Proposal(left[0], ablation_of=found[0].number) if left else None
+    runs, start = _Known(history, confirmed[0]), history.space.baseline_config
+    configs = [s.config for s in path if s.trial is None and not s.reason]
+    if runs.measured(start) is None and runs.why_not(start) is None:
+        configs = [start, *configs]
+    return Proposal(configs[0], ablation_of=confirmed[0].number) if configs else None
 
 
 class _Known:
@@ -130,11 +130,11 @@ class _Known:
 
 def _is_measured_like(trial: Trial, like: Trial) -> bool:
     """Returns True if the throughput of `trial` is known, and compares with that of `like`."""
-    ours, theirs = trial.measurement, like.measurement
+    measured, reference = trial.measurement, like.measurement
     return (
         trial.ended_well
-        and ours.throughput is not None
-        and (ours.shared, ours.origin) == (theirs.shared, theirs.origin)
+        and measured.throughput is not None
+        and (measured.shared, measured.origin) == (reference.shared, reference.origin)
     )
 
 
@@ -157,20 +157,20 @@ def _order(winner: Trial, history: History) -> list[str]:
     space, baseline = history.space, history.space.baseline_config
     same_speed = space.known.same_speed
     changed = [n for n in space.drawn_knobs if repr(baseline[n]) != repr(winner.config[n])]
-    left = [n for n in changed if n not in same_speed]
+    remaining = [n for n in changed if n not in same_speed]
     begun = next((t.number for t in history.trials if t.ablation_of == winner.number), None)
     before = [t for t in history.trials if begun is None or t.number < begun]
-    known = _Known(History(before, space), winner)
+    runs = _Known(History(before, space), winner)
     taken: list[str] = []
-    while left:
-        knob = min(left, key=lambda name: known.cost(_config(winner, [*taken, name], space)))
+    while remaining:
+        knob = min(remaining, key=lambda name: runs.cost(_config(winner, [*taken, name], space)))
         taken.append(knob)
-        left.remove(knob)
+        remaining.remove(knob)
     return taken
 
 
 def _config(winner: Trial, taken: Sequence[str], space: Space) -> Config:
     """Returns the baseline with the winner's values of the knobs in `taken`; with all of them, the winner."""
-    theirs = configurations.drawn_values(space, winner.config)
-    config = configurations.changed(space, space.baseline_config, {name: theirs[name] for name in taken})
+    values = configurations.drawn_values(space, winner.config)
+    config = configurations.changed(space, space.baseline_config, {name: values[name] for name in taken})
     return winner.config if space.speed_key(config) == space.speed_key(winner.config) else config

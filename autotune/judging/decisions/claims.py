@@ -57,8 +57,8 @@ class _Runs(NamedTuple):
 
 def race_of(number: int, history: History) -> Trial | None:
     """Returns the last race of trial `number`; None if it had none, or the race did not decide on it."""
-    mine = [t for t in history.trials if t.completed and number in t.race]
-    last = mine[-1] if mine else None
+    races = [t for t in history.trials if t.completed and number in t.race]
+    last = races[-1] if races else None
     if last is None or len(last.race) == 2:
         return last
     speed = turns.ratio(last.measurement.slices, number, 0, racing.LOOK_LEVEL)
@@ -93,23 +93,23 @@ def claim(number: int, history: History) -> Claim:
     finalist, space = history.trial(number), history.space
     runs, race = _runs(finalist, history), race_of(number, history)
     slices = race.measurement.slices if race else ()
-    found = Claim(number, rounds=turns.rounds(slices, number, 0), seeds=len(runs.ours))
+    so_far = Claim(number, rounds=turns.rounds(slices, number, 0), seeds=len(runs.ours))
     if why_not := _failed(finalist, history):
-        return replace(found, why_not=why_not)
+        return replace(so_far, why_not=why_not)
     speed, surely = (turns.ratio(slices, number, 0, level) for level in (turns.LEVEL, racing.LOOK_LEVEL))
     if speed is None or surely is None:
-        return found
+        return so_far
     if space.objective.target is not None:
-        return _claim_time(found, speed, runs, space)
+        return _claim_time(so_far, speed, runs, space)
     shorter = history.shorter(finalist)
-    found = replace(found, factor=speed.scaled(shorter))
+    so_far = replace(so_far, factor=speed.scaled(shorter))
     if not surely.scaled(shorter).is_above(1):
-        return replace(found, why_not=_not_faster(surely.scaled(shorter)))
+        return replace(so_far, why_not=_not_faster(surely.scaled(shorter)))
     if space.objective.takes_any_quality:
         # A trial that was stopped early has not shown whether it keeps the constraints.
         is_shown = finalist.completed or bool(runs.ours) or not space.objective.constraints
-        return replace(found, holds=is_shown)
-    return _claim_quality(found, runs, history)
+        return replace(so_far, holds=is_shown)
+    return _claim_quality(so_far, runs, history)
 
 
 def _runs(finalist: Trial, history: History) -> _Runs:
@@ -123,19 +123,19 @@ def _not_faster(factor: Figure) -> str:
     return f"measured again, {factor.value:.2f}x as fast, but possibly only {least:.2f}x: no certain gain"
 
 
-def _claim_time(found: Claim, speed: Figure, runs: _Runs, space: Space) -> Claim:
+def _claim_time(so_far: Claim, speed: Figure, runs: _Runs, space: Space) -> Claim:
     """Returns the claim about reaching the target sooner, given the finalist's `speed` in the race."""
     goal = space.objective
     level = 1 - (1 - _LEVEL) / space.budget.finalists if runs.are_all else _EARLY_LEVEL
     factor, least = (_sooner(speed, runs, goal.aim or 0.0, at) for at in (level, _GIVE_UP_LEVEL))
     if factor is None or least is None:
         why_not = f"too few runs of the baseline have reached {goal.quality} {goal.target:g} to tell its time"
-        return replace(found, why_not=why_not if runs.are_all else None)
-    found = replace(found, factor=factor, level=100 * level)
+        return replace(so_far, why_not=why_not if runs.are_all else None)
+    so_far = replace(so_far, factor=factor, level=100 * level)
     if factor.is_above(1):
-        return replace(found, holds=True)
+        return replace(so_far, holds=True)
     is_over = runs.are_all or least.is_below(1)
-    return replace(found, why_not=_not_faster(factor) if is_over else None)
+    return replace(so_far, why_not=_not_faster(factor) if is_over else None)
 
 
 def _sooner(speed: Figure, runs: _Runs, target: float, level: float) -> Figure | None:
@@ -163,7 +163,7 @@ def _squares(values: Sequence[float]) -> float:
     return math.fsum((value - mean) ** 2 for value in values)
 
 
-def _claim_quality(found: Claim, runs: _Runs, history: History) -> Claim:
+def _claim_quality(so_far: Claim, runs: _Runs, history: History) -> Claim:
     """Returns the claim about the quality of a finalist that is certainly faster.
 
     It is tested after three runs of both sides and after each further pair: more looks would pass more
@@ -176,18 +176,18 @@ def _claim_quality(found: Claim, runs: _Runs, history: History) -> Claim:
     )
     if kept is None:  # the baseline's quality is 0, or no run has any: nothing shows a loss
         why_not = f"its {goal.quality} cannot be compared" if runs.are_all else None
-        return replace(found, holds=True) if runs.ours and is_same else replace(found, why_not=why_not)
-    found = replace(found, kept=kept)
+        return replace(so_far, holds=True) if runs.ours and is_same else replace(so_far, why_not=why_not)
+    so_far = replace(so_far, kept=kept)
     a, b = goal.turned(kept.quality), goal.turned(kept.reference)
     figures = f"{goal.quality} {a:.4f} instead of {b:.4f}, {quality.between(kept.share, goal, kept.gain)}"
     if kept.answer is QualityAnswer.LOST:
-        return replace(found, why_not=f"{figures}: worse")
+        return replace(so_far, why_not=f"{figures}: worse")
     is_due = runs.are_all or len(runs.theirs) >= len(runs.ours) >= _FEWEST_SEEDS
     if is_same or (kept.answer is QualityAnswer.KEPT and is_due):
-        return replace(found, holds=True)
+        return replace(so_far, holds=True)
     would = f"{kept.runs_needed} seeds each" if kept.runs_needed else "a larger evaluation set"
     why_not = f"{figures}, with {len(runs.ours)} seeds: undecided; {would} would decide it"
-    return replace(found, why_not=why_not if runs.are_all else None)
+    return replace(so_far, why_not=why_not if runs.are_all else None)
 
 
 def _failed(finalist: Trial, history: History) -> str | None:

@@ -80,8 +80,8 @@ def _may_be_as_good(trial: Trial, champion: Trial, history: History) -> bool:
     target, speeds = history.space.objective.target, history.speeds
     moved = 1 + curves.SURE * max(speeds.drift, _LEAST_DRIFT)
     if target is not None:
-        ours, best = map(history.to_target.seconds, (trial, champion))
-        return ours is not None and best is not None and ours <= best * moved
+        needed_s, best_s = map(history.to_target.seconds, (trial, champion))
+        return needed_s is not None and best_s is not None and needed_s <= best_s * moved
     throughput = speeds.pooled_throughput(trial)
     if throughput is None:
         return False
@@ -112,7 +112,7 @@ def _place(trial: Trial, history: History) -> tuple[bool, float]:
     factor = speed.value * history.shorter(trial)
     if planning.is_wanted(history.space):  # a slower one may have the shorter training
         return True, factor
-    return turns.rounds(slices, trial.number, 0) >= max(one.round for one in slices), factor
+    return turns.rounds(slices, trial.number, 0) >= max(turn.round for turn in slices), factor
 
 
 def finalists(history: History) -> list[Trial]:
@@ -123,8 +123,8 @@ def finalists(history: History) -> list[Trial]:
     ranked = _candidates(history)
     last = max(t.number for t in history.searched)
     begun = _begun([t for t in history.trials if t.number > last])
-    gone = {trial.number for trial, _ in refuted(history)} - begun
-    fresh = [t.number for t in ranked if t.number not in begun | gone]
+    dropped_before = {trial.number for trial, _ in refuted(history)} - begun
+    fresh = [t.number for t in ranked if t.number not in begun | dropped_before]
     chosen = begun | set(fresh[: max(0, history.space.budget.finalists - len(begun))])
     dropped = chosen - {t.number for t in ranked}  # begun, but no longer faster than the baseline
     return [t for t in ranked if t.number in chosen] + [history.trial(n) for n in sorted(dropped)]
@@ -152,8 +152,8 @@ def most_s(history: History) -> float:
         return 0.0
     if replanning.next_config(history) is not None:
         return trial_s(history) + confirming_s(history, history.space.budget.repeats)
-    gone = {trial.number for trial, _ in refuted(history)}
-    if all(trial.number in gone for trial in _candidates(history)):
+    refuted_numbers = {trial.number for trial, _ in refuted(history)}
+    if all(trial.number in refuted_numbers for trial in _candidates(history)):
         return 0.0
     return confirming_s(history, history.space.budget.repeats)
 
@@ -186,22 +186,22 @@ def _may_be_sooner(trial: Trial, history: History) -> bool:
     baseline, key = history.trial(0), history.space.speed_key
     if history.shorter(trial) <= 1 and key(trial.config) == key(baseline.config):
         return False  # as fast, and no shorter
-    ours, its = history.speeds.pooled_throughput(baseline), history.speeds.pooled_throughput(trial)
-    if ours is None or its is None:
+    usual, speed = map(history.speeds.pooled_throughput, (baseline, trial))
+    if usual is None or speed is None:
         return False
-    most = its.samples_per_s + (its.half_width_per_s or 0.0)
-    return most * history.shorter(trial) > (1 + racing.EQUAL) * ours.samples_per_s
+    most = speed.samples_per_s + (speed.half_width_per_s or 0.0)
+    return most * history.shorter(trial) > (1 + racing.EQUAL) * usual.samples_per_s
 
 
 def _may_have_been_better(trial: Trial, history: History) -> bool:
     """Returns True if a stopped trial is certainly faster than the baseline and otherwise eligible."""
-    baseline, shown = history.baseline, trial.measurement
+    baseline, stopped = history.baseline, trial.measurement
     return (
         trial.stopped
         and baseline is not None
-        and shown.origin == baseline.measurement.origin
+        and stopped.origin == baseline.measurement.origin
         and history.trainings_per_s(trial) > history.trainings_per_s(baseline)
-        and not objective.over_memory(shown, history.space.limits.memory_fraction)
+        and not objective.over_memory(stopped, history.space.limits.memory_fraction)
         and not history.is_out_of_reach(trial)
     )
 
@@ -213,13 +213,13 @@ def _claims(history: History) -> list[tuple[Trial, Claim]]:
 
 def confirmed(history: History) -> tuple[Trial, Claim] | None:
     """Returns the best confirmed finalist and its claim; None if there is none yet."""
-    holding = [(trial, found) for trial, found in _claims(history) if found.holds]
-    return max(holding, key=lambda one: _place(one[0], history), default=None)
+    holding = [(trial, claimed) for trial, claimed in _claims(history) if claimed.holds]
+    return max(holding, key=lambda pair: _place(pair[0], history), default=None)
 
 
 def refuted(history: History) -> list[tuple[Trial, str]]:
     """Returns the refuted finalists, each with the reason."""
-    return [(trial, found.why_not) for trial, found in _claims(history) if found.why_not]
+    return [(trial, claimed.why_not) for trial, claimed in _claims(history) if claimed.why_not]
 
 
 def recommended(history: History) -> tuple[Trial, Claim | None] | None:
@@ -227,8 +227,8 @@ def recommended(history: History) -> tuple[Trial, Claim | None] | None:
 
     Until confirmation is done it is the best so far, without a claim. None before the baseline has completed.
     """
-    if found := confirmed(history):
-        return found
+    if winner := confirmed(history):
+        return winner
     if history.best is None:
         return None
     if not _begun(history.trials):

@@ -34,9 +34,9 @@ class History:
     """
 
     def __init__(self, trials: Iterable[Trial], space: Space) -> None:
-        given = tuple(trials)
-        numbers = {trial.number for trial in given}
-        self.trials, self.space = tuple(t for t in given if t.references <= numbers), space
+        everything = tuple(trials)
+        numbers = {trial.number for trial in everything}
+        self.trials, self.space = tuple(t for t in everything if t.references <= numbers), space
 
     def after(self, trial: Trial) -> Self:
         """Returns the history with `trial` added, or replaced if it is there."""
@@ -146,9 +146,9 @@ class History:
 
     def length(self, trial: Trial) -> int:
         """Returns the samples of a trial's training: as planned, or until the workload ended by itself."""
-        shown = trial.measurement
-        if trial.completed and shown.ended and LENGTH not in trial.config:
-            return shown.samples
+        measured = trial.measurement
+        if trial.completed and measured.ended and LENGTH not in trial.config:
+            return measured.samples
         return self.space.samples(trial.config)
 
     def shorter(self, trial: Trial) -> float:
@@ -231,9 +231,9 @@ class History:
     def memory(self, trial: Trial) -> Measurement:
         """Returns the run of a trial's settings with the highest peak, marked as rising if any run's was."""
         runs = {t.number: t for t in (trial, *self.runs_of(trial.original))}
-        shown = [t.measurement for t in runs.values()]
-        highest = max(shown, key=lambda m: m.peak_memory_bytes or 0)
-        return replace(highest, memory_is_rising=any(m.memory_is_rising for m in shown))
+        measured = [t.measurement for t in runs.values()]
+        highest = max(measured, key=lambda m: m.peak_memory_bytes or 0)
+        return replace(highest, memory_is_rising=any(m.memory_is_rising for m in measured))
 
     def surely_per_s(self, trial: Trial) -> float:
         """Returns the lower end of a trial's throughput, pooled over trials of equal speed."""
@@ -257,14 +257,14 @@ class History:
             return Reason.UNMEASURED
         if trial.number == self.baseline.number:
             return None
-        goal, shown = self.space.objective, trial.measurement
-        if shown.origin != self.baseline.measurement.origin:
+        goal, measured = self.space.objective, trial.measurement
+        if measured.origin != self.baseline.measurement.origin:
             return Reason.ELSEWHERE
         if goal.select == "same-training" and not objective.trains_alike(
             trial.config, self.baseline.config, self.space.known
         ):
             return Reason.ANOTHER
-        if objective.over_memory(shown, self.space.limits.memory_fraction):
+        if objective.over_memory(measured, self.space.limits.memory_fraction):
             return Reason.MEMORY
         if self.breaks(trial):
             return Reason.BROKEN
@@ -327,7 +327,7 @@ class History:
             if not t.number or self.breaks(t) is None
         ]
         front: list[tuple[float, Trial]] = []
-        for _, best, trial in sorted(measured, key=lambda found: found[:2], reverse=True):
+        for _, best, trial in sorted(measured, key=lambda point: point[:2], reverse=True):
             if not front or best > front[-1][0]:
                 front.append((best, trial))
         return tuple(trial for _, trial in front)

@@ -92,10 +92,10 @@ def start(trial: Trial) -> float | None:
     A loss, which is below 0 here, falls back to its first of several evaluations. None means 0, for a score.
     """
     curve, before = trial.measurement.curve, trial.measurement.start
-    known = before if before is not None else next((p.chance for p in curve if p.chance is not None), None)
-    if known is None and len(curve) > 1 and curve[0].quality < 0:
+    quality = before if before is not None else next((p.chance for p in curve if p.chance is not None), None)
+    if quality is None and len(curve) > 1 and curve[0].quality < 0:
         return curve[0].quality
-    return known
+    return quality
 
 
 def samples_to(trial: Trial, target: float) -> float | None:
@@ -111,8 +111,8 @@ def no_quality(measurement: Measurement, goal: Objective = _HIGHER_IS_BETTER) ->
     if last.collapsed:
         return "it gives the same answer to every input"
     if last.chance is not None and last.quality <= last.chance:
-        found, chance = goal.turned(last.quality), goal.turned(last.chance)
-        return f"its quality {found:.4f} is not {'below' if goal.minimize else 'above'} chance, {chance:.4f}"
+        value, chance = goal.turned(last.quality), goal.turned(last.chance)
+        return f"its quality {value:.4f} is not {'below' if goal.minimize else 'above'} chance, {chance:.4f}"
     return None
 
 

@@ -63,54 +63,54 @@ def pilot(asked: History) -> Pilot | None:
     if asked.baseline is None:
         return None
     ends = [run.measurement.curve[-1] for run in runs if run.measurement.curve]
-    found = quality.qualities(runs)
-    if not ends or not found:
+    qualities = quality.qualities(runs)
+    if not ends or not qualities:
         return None
     noise = quality.noise([runs])
-    known = Pilot(
-        runs=len(found),
+    judged = Pilot(
+        runs=len(qualities),
         samples=ends[0].samples,
-        quality=sum(found) / len(found),
+        quality=sum(qualities) / len(qualities),
         start=asked.start,
         chance=max((p.chance for p in ends if p.chance is not None), default=None),
         noise=noise.deviation if noise else None,
     )
-    why_not, doubt = _why_not(known, ends, space), _doubt(known, noise, space)
+    why_not, doubt = _why_not(judged, ends, space), _doubt(judged, noise, space)
     if why_not is None and is_wanted(space) and len(runs) < 2 and not planning.is_wanted(space):
         return None
     times = _FURTHER if why_not else _A_LITTLE_FURTHER
-    needed = known.samples * times if why_not or doubt else None
-    return replace(known, why_not=why_not, doubt=doubt, samples_needed=needed)
+    needed = judged.samples * times if why_not or doubt else None
+    return replace(judged, why_not=why_not, doubt=doubt, samples_needed=needed)
 
 
-def _doubt(known: Pilot, noise: Noise | None, space: Space) -> str | None:
+def _doubt(judged: Pilot, noise: Noise | None, space: Space) -> str | None:
     """Returns the reason if `keep` asks for more precision than the budget's seeds have, else None."""
     goal, seeds = space.objective, space.budget.repeats
     counts = goal.select == "same-quality" and goal.target is None
     half = quality.half_width(seeds, noise) if noise and seeds and counts else 0.0
-    room = known.quality - objective.least(goal, known.quality, known.start)
-    if half <= room:
+    slack = judged.quality - objective.least(goal, judged.quality, judged.start)
+    if half <= slack:
         return None
-    asked = f"keep {goal.keep:g}" if goal.within is None else f"within {goal.within:g}"
+    required = f"keep {goal.keep:g}" if goal.within is None else f"within {goal.within:g}"
     return (
-        f"after {known.samples} {space.unit}, {seeds} seeds show {goal.quality} to within {half:.2g}, but "
-        f"{asked} needs {room:.2g}"
+        f"after {judged.samples} {space.unit}, {seeds} seeds show {goal.quality} to within {half:.2g}, but "
+        f"{required} needs {slack:.2g}"
     )
 
 
-def _why_not(known: Pilot, ends: Sequence[Evaluation], space: Space) -> str | None:
+def _why_not(judged: Pilot, ends: Sequence[Evaluation], space: Space) -> str | None:
     """Returns the reason that qualities cannot be compared after so few samples, None if they can."""
-    goal, after = space.objective, f"after {known.samples} {space.unit}"
-    figure = f"{goal.quality} {goal.turned(known.quality):.4f}"
+    goal, after = space.objective, f"after {judged.samples} {space.unit}"
+    figure = f"{goal.quality} {goal.turned(judged.quality):.4f}"
     collapsed = sum(p.collapsed for p in ends)
     if collapsed:
         runs = "in one of its runs " if collapsed < len(ends) else ""
         return f"{after} the baseline {runs}gives the same answer to every input ({figure})"
-    noise = max(known.noise or 0.0, _LEAST_NOISE * abs(known.quality))
-    clearly = objective.least(goal, known.quality) - _SURE * noise  # of the quality itself, not of a gain
-    if known.chance is not None and clearly <= known.chance:
+    noise = max(judged.noise or 0.0, _LEAST_NOISE * abs(judged.quality))
+    clearly = objective.least(goal, judged.quality) - _SURE * noise  # of the quality itself, not of a gain
+    if judged.chance is not None and clearly <= judged.chance:
         better = "below" if goal.minimize else "above"
-        chance = goal.turned(known.chance)
+        chance = goal.turned(judged.chance)
         return f"{after} the baseline's {figure} is not clearly {better} chance, {chance:.4f}"
     return None
 
@@ -133,15 +133,15 @@ def _settled(asked: History) -> Space:
         space = _with_samples(space, asked.baseline.measurement.quality_samples)
     if goal.select == "same-training":
         return same_training(space)
-    found = pilot(History(asked.trials, space)) if _asks(space) else None
-    if found is None:
+    judged = pilot(History(asked.trials, space)) if _asks(space) else None
+    if judged is None:
         return space
-    if found.why_not:
+    if judged.why_not:
         return same_training(space.revised(objective={"select": "same-training", "target": None}))
     schedule = asked.baseline.measurement.schedule if asked.baseline else None
     may_end_anywhere = schedule is not None and not schedule.falls
     if goal.target is None and not planning.is_wanted(space) and may_end_anywhere:
-        target = goal.turned(objective.least(goal, found.quality, found.start))
+        target = goal.turned(objective.least(goal, judged.quality, judged.start))
         return space.revised(objective={"target": float(f"{target:.4g}")})
     return space
 
@@ -186,33 +186,33 @@ def _fixed(space: Space, name: str, knob: Knob) -> Knob:
 def fallback_reason(asked: History) -> str | None:
     """Returns the reason that a search fell back to `same-training`; None if it did not."""
     space = asked.space
-    found = pilot(asked) if _asks(space) and space.objective.select != "same-training" else None
-    return found.why_not if found else None
+    judged = pilot(asked) if _asks(space) and space.objective.select != "same-training" else None
+    return judged.why_not if judged else None
 
 
 def describe(asked: History) -> str | None:
     """Returns the pilot's findings in a sentence or two; None before it is done, or if it is not wanted."""
     space, goal = asked.space, asked.space.objective
-    found = pilot(asked) if is_wanted(space) else None
-    if found is None:
+    judged = pilot(asked) if is_wanted(space) else None
+    if judged is None:
         return None
-    if found.why_not:
-        instead = (
+    if judged.why_not:
+        fallback = (
             " The search goes on with settings that leave the training the same and only make it faster."
             if _asks(space)
             else ""
         )
         return (
-            f"Quality cannot be compared yet: {found.why_not}.{instead} To compare it, try "
-            f"--samples {found.samples_needed} or more, or --samples auto."
+            f"Quality cannot be compared yet: {judged.why_not}.{fallback} To compare it, try "
+            f"--samples {judged.samples_needed} or more, or --samples auto."
         )
-    noise = f"; runs with different seeds vary by {found.noise:.2g}" if found.noise is not None else ""
-    chance = f" (chance {goal.turned(found.chance):.4f})" if found.chance is not None else ""
-    figure = f"{goal.quality} {goal.turned(found.quality):.4f}{chance}"
-    text = f"The baseline reaches {figure} after {found.samples} {space.unit}"
+    noise = f"; runs with different seeds vary by {judged.noise:.2g}" if judged.noise is not None else ""
+    chance = f" (chance {goal.turned(judged.chance):.4f})" if judged.chance is not None else ""
+    figure = f"{goal.quality} {goal.turned(judged.quality):.4f}{chance}"
+    text = f"The baseline reaches {figure} after {judged.samples} {space.unit}"
     target = settled(asked).space.objective.target
-    if found.doubt and target is None:
-        text += f". Only a configuration that is clearly better than required can win: {found.doubt}"
-        return f"{text}; try --samples {found.samples_needed} or more, or a larger --repeats."
+    if judged.doubt and target is None:
+        text += f". Only a configuration that is clearly better than required can win: {judged.doubt}"
+        return f"{text}; try --samples {judged.samples_needed} or more, or a larger --repeats."
     first = "" if target is None else f" The first configuration to reach {target:g} wins."
     return f"{text}{noise}.{first}"

@@ -112,12 +112,12 @@ class ToTarget:
     @cached_property
     def _groups(self) -> dict[tuple[Key, str], list[float]]:
         """Samples of each run to the target; a run that missed it counts with its length, a lower bound."""
-        found: dict[tuple[Key, str], list[float]] = defaultdict(list)
+        groups: dict[tuple[Key, str], list[float]] = defaultdict(list)
         for trial in self._trials:
             if self._target is not None and trial.completed and trial.measurement.curve:
                 samples = objective.samples_to(trial, self._target) or trial.measurement.curve[-1].samples
-                found[self._computes(trial)].append(samples)
-        return found
+                groups[self._computes(trial)].append(samples)
+        return groups
 
     def _computes(self, trial: Trial) -> tuple[Key, str]:
         """Returns a key of a trial's code and of its settings that change the result."""

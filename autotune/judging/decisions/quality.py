@@ -84,8 +84,8 @@ def compare(
     share, unit = curves.share(quality, reference, start), curves.gain(reference, start)
     noise = noise and Noise(max(noise.deviation, _LEAST_NOISE * unit), noise.degrees)
     error = _item_error(ours, theirs)
-    half, surely = (
-        _half(len(a), len(b), noise, error, sure) / unit if noise else math.inf for sure in (LEVEL, level)
+    half, test_half = (
+        _half(len(a), len(b), noise, error, at) / unit if noise else math.inf for at in (LEVEL, level)
     )
     kept = KeptQuality(
         QualityAnswer.UNDECIDED,
@@ -94,7 +94,7 @@ def compare(
         estimates.around(share, half),
         unit,
     )
-    if share - surely >= keep:
+    if share - test_half >= keep:
         return replace(kept, answer=QualityAnswer.KEPT)
     if kept.share.is_below(keep):
         return replace(kept, answer=QualityAnswer.LOST)
@@ -179,16 +179,16 @@ def curve_in_users_sign(curve: Sequence[Evaluation], goal: Objective) -> tuple[E
 
 def qualities(runs: Sequence[Trial]) -> list[float]:
     """Returns the final quality of each run that has one."""
-    return [found for run in runs if (found := curves.ended_with(run.measurement)) is not None]
+    return [final for run in runs if (final := curves.ended_with(run.measurement)) is not None]
 
 
 def noise(groups: Sequence[Sequence[Trial]]) -> Noise | None:
     """Returns the noise of final qualities, pooled over `groups` of equal runs; None if no two are equal."""
     finals = [qualities(runs) for runs in groups]
-    degrees = sum(len(found) - 1 for found in finals if found)
+    degrees = sum(len(values) - 1 for values in finals if values)
     if not degrees:
         return None
-    squares = (statistics.variance(found) * (len(found) - 1) for found in finals if len(found) > 1)
+    squares = (statistics.variance(values) * (len(values) - 1) for values in finals if len(values) > 1)
     return Noise(math.sqrt(math.fsum(squares) / degrees), degrees)
 
 
@@ -218,10 +218,10 @@ def _item_error(ours: Sequence[Trial], theirs: Sequence[Trial]) -> float:
 
 def _items(runs: Sequence[Trial]) -> list[float]:
     """Returns the mean score of each item over `runs`."""
-    known = [run.measurement.items for run in runs if run.measurement.items]
-    if not known or len({len(items) for items in known}) > 1:
+    scored = [run.measurement.items for run in runs if run.measurement.items]
+    if not scored or len({len(items) for items in scored}) > 1:
         return []
-    return [statistics.fmean(values) for values in zip(*known, strict=True)]
+    return [statistics.fmean(values) for values in zip(*scored, strict=True)]
 
 
 def _with(noise: Noise, runs: int) -> Noise:

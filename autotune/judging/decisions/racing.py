@@ -40,8 +40,8 @@ class Trainings:
     def ratio(self, number: int, other: int | None = None, level: float = turns.LEVEL) -> Figure | None:
         """Returns how many times sooner the training of `number` ends than `other`'s, or the first's."""
         other = self._first if other is None else other
-        found = turns.ratio(self._slices, number, other, level)
-        return found and found.scaled(self._lengths[other] / self._lengths[number])
+        speed = turns.ratio(self._slices, number, other, level)
+        return speed and speed.scaled(self._lengths[other] / self._lengths[number])
 
     def runs_on(self) -> tuple[int, ...]:
         """Returns the members of the next round in the order of their turns; empty if the race is decided.
@@ -50,7 +50,7 @@ class Trainings:
         over when no other is left, or when the soonest is certainly ahead of the first by a factor precise
         enough to quote, and no other may be 5% ahead of it.
         """
-        done, others = max((one.round for one in self._slices), default=0), self._others
+        done, others = max((turn.round for turn in self._slices), default=0), self._others
         if done >= _FEWEST_ROUNDS:
             others = [number for number in others if not self._is_beaten(number)]
             if not others or self._is_decided(others):
@@ -59,24 +59,24 @@ class Trainings:
         return order if done % 2 == 0 else order[::-1]
 
     def _is_beaten(self, number: int) -> bool:
-        beside = self.ratio(number, level=_DROP_LEVEL)
-        if beside is None or beside.is_below(1 + EQUAL):
+        lead = self.ratio(number, level=_DROP_LEVEL)
+        if lead is None or lead.is_below(1 + EQUAL):
             return True
         rivals = (self.ratio(number, other, _DROP_LEVEL) for other in self._others if other != number)
         return any(rival is not None and rival.is_below(1) for rival in rivals)
 
-    def _is_decided(self, left: Sequence[int]) -> bool:
-        """Returns True if the soonest of `left` is certainly ahead, and no other may be 5% ahead of it."""
-        best = self.soonest(left)
-        sure, quoted = self.ratio(best, level=LOOK_LEVEL), self.ratio(best)
-        if sure is None or quoted is None or not sure.is_above(1):
+    def _is_decided(self, remaining: Sequence[int]) -> bool:
+        """Returns True if the soonest one is certainly ahead, and no other may be 5% ahead of it."""
+        best = self.soonest(remaining)
+        certain, quoted = self.ratio(best, level=LOOK_LEVEL), self.ratio(best)
+        if certain is None or quoted is None or not certain.is_above(1):
             return False
         if quoted.part is None or 2 * quoted.part > WIDTH:
             return False
-        rivals = (self.ratio(best, other, _DROP_LEVEL) for other in left if other != best)
+        rivals = (self.ratio(best, other, _DROP_LEVEL) for other in remaining if other != best)
         return all(rival is not None and rival.is_above(1 - CLOSE) for rival in rivals)
 
     def soonest(self, numbers: Sequence[int]) -> int:
         """Returns the one of `numbers` that ends the soonest, among those that raced the first."""
-        factors = {n: found.value for n in numbers if (found := self.ratio(n))}
+        factors = {n: factor.value for n in numbers if (factor := self.ratio(n))}
         return max(factors, key=lambda n: factors[n]) if factors else numbers[0]

@@ -39,8 +39,8 @@ def planned(config: Config, history: History, share: float) -> Config:
 
 def best(history: History) -> Trial | None:
     """Returns the trial whose settings finish first at the length that they need."""
-    found = [t for t in history.searched if t.completed and history.rejection(t) in _OPEN]
-    return max(found, key=history.worth, default=None)
+    candidates = [t for t in history.searched if t.completed and history.rejection(t) in _OPEN]
+    return max(candidates, key=history.worth, default=None)
 
 
 def next_config(history: History) -> Config | None:

@@ -54,8 +54,8 @@ def threshold(history: History) -> Threshold:
     least = history.least_quality or 0.0
     least += curves.gain(least, history.start) * (history.noise or 0.0)
     is_free = goal.select == "same-training" or goal.takes_any_quality
-    sure = (t for t in history.ranked if is_free or t.number == 0 or (t.quality or 0.0) >= least)
-    best = next(sure, None)
+    keeping = (t for t in history.ranked if is_free or t.number == 0 or (t.quality or 0.0) >= least)
+    best = next(keeping, None)
     return bar(
         (_rival(best, history),) if best else (),
         curve=() if is_free else history.baseline_curve,
@@ -75,25 +75,25 @@ def _soonest(history: History) -> tuple[Rival, ...]:
 
 def _rival(trial: Trial, history: History, curve: tuple[Evaluation, ...] = ()) -> Rival:
     surely = history.surely_per_s(trial)
-    shown = trial.measurement
-    others = max(shown.others.values(), default=0.0)
+    measured = trial.measurement
+    others = max(measured.others.values(), default=0.0)
     return Rival(
-        trial.number, surely, shown.shared, history.length(trial), curve, shown.origin, others=others
+        trial.number, surely, measured.shared, history.length(trial), curve, measured.origin, others=others
     )
 
 
-def verdict(shown: Measurement, threshold: Threshold, samples: int) -> Outcome | None:
+def verdict(running: Measurement, threshold: Threshold, samples: int) -> Outcome | None:
     """Returns the outcome of a trial that can no longer win, None while it may.
 
     `samples` is the planned length of its training. Qualities are compared at equal shares of a training,
     because a shorter schedule lowers the learning rate earlier.
     """
     times = threshold.samples / samples if threshold.samples else 1.0
-    beside = replace(shown, curve=curves.scaled(shown.curve, times))
+    at_equal_shares = replace(running, curve=curves.scaled(running.curve, times))
     return (
-        _too_slow(beside, threshold, samples)
-        or _too_poor(shown, beside, threshold)
-        or _too_late(shown, threshold)
+        _too_slow(at_equal_shares, threshold, samples)
+        or _too_poor(running, at_equal_shares, threshold)
+        or _too_late(running, threshold)
     )
 
 
@@ -101,17 +101,17 @@ def _stopped(stopped_for: StoppedFor, reason: str) -> Outcome:
     return Outcome(Status.STOPPED, reason=reason, stopped_for=stopped_for)
 
 
-def _like(shown: Measurement, threshold: Threshold) -> list[Rival]:
-    """Returns the rivals whose speed compares with `shown`; the only place that decides it.
+def _like(running: Measurement, threshold: Threshold) -> list[Rival]:
+    """Returns the rivals whose speed compares with `running`; the only place that decides it.
 
     Other programs slow a trial down by an unknown amount: it is not compared with a rival that had the
     machine more to itself.
     """
-    others = max(shown.others.values(), default=0.0)
+    others = max(running.others.values(), default=0.0)
     return [
         rival
         for rival in threshold.rivals
-        if (rival.shared, rival.origin or shown.origin) == (shown.shared, shown.origin)
+        if (rival.shared, rival.origin or running.origin) == (running.shared, running.origin)
         and others <= rival.others + _MORE_OTHERS
     ]
 
@@ -123,12 +123,12 @@ def _is_out_of_reach(
     return curves.is_out_of_reach(curve, reference, keep, noise, samples, start=start)
 
 
-def _too_slow(shown: Measurement, threshold: Threshold, samples: int) -> Outcome | None:
-    for rival in _like(shown, threshold):
-        slower = why_slower(shown.throughput, rival, threshold, samples) if rival.seconds is None else None
+def _too_slow(running: Measurement, threshold: Threshold, samples: int) -> Outcome | None:
+    for rival in _like(running, threshold):
+        slower = why_slower(running.throughput, rival, threshold, samples) if rival.seconds is None else None
         if slower and not rival.curve:
             return _stopped(StoppedFor.SLOW, slower)
-        if slower and _is_out_of_reach(shown.curve, rival.curve, 1.0, threshold):
+        if slower and _is_out_of_reach(running.curve, rival.curve, 1.0, threshold):
             reason = f"{slower}, and its quality cannot be reached either"
             return _stopped(StoppedFor.DOMINATED, reason)
     return None
@@ -148,22 +148,22 @@ def why_slower(throughput: Throughput | None, rival: Rival, threshold: Threshold
     return f"at most {most:.1f} {unit}/s; trial {rival.number} has {rival.samples_per_s:.1f}"
 
 
-def _too_poor(shown: Measurement, beside: Measurement, threshold: Threshold) -> Outcome | None:
-    if not _is_out_of_reach(beside.curve, threshold.curve, threshold.keep, threshold):
+def _too_poor(running: Measurement, at_equal_shares: Measurement, threshold: Threshold) -> Outcome | None:
+    if not _is_out_of_reach(at_equal_shares.curve, threshold.curve, threshold.keep, threshold):
         return None
-    there = curves.at(threshold.curve, beside.curve[-1].samples) or 0.0
-    ours, theirs = map(threshold.metric.turned, (shown.curve[-1].quality, there))
-    after = f"after {shown.curve[-1].samples} {threshold.metric.unit}"
-    reason = f"quality {ours:.4f} {after}, where the baseline has {theirs:.4f}"
+    reference = curves.at(threshold.curve, at_equal_shares.curve[-1].samples) or 0.0
+    quality, baseline_quality = map(threshold.metric.turned, (running.curve[-1].quality, reference))
+    after = f"after {running.curve[-1].samples} {threshold.metric.unit}"
+    reason = f"quality {quality:.4f} {after}, where the baseline has {baseline_quality:.4f}"
     return _stopped(StoppedFor.POOR, reason)
 
 
-def _too_late(shown: Measurement, threshold: Threshold) -> Outcome | None:
-    if not shown.throughput:
+def _too_late(running: Measurement, threshold: Threshold) -> Outcome | None:
+    if not running.throughput:
         return None
-    trained_s = shown.samples / shown.throughput.samples_per_s
-    for rival in _like(shown, threshold):
+    trained_s = running.samples / running.throughput.samples_per_s
+    for rival in _like(running, threshold):
         if rival.seconds is not None and trained_s > rival.seconds * (1 + curves.SURE * threshold.drift):
-            there = f"trial {rival.number} reached it in {rival.seconds:.0f} s"
-            return _stopped(StoppedFor.LATE, f"not at the target after {trained_s:.0f} s; {there}")
+            earlier = f"trial {rival.number} reached it in {rival.seconds:.0f} s"
+            return _stopped(StoppedFor.LATE, f"not at the target after {trained_s:.0f} s; {earlier}")
     return None

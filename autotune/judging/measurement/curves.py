@@ -43,10 +43,10 @@ def is_out_of_reach(
 
 def _share(point: Evaluation, reference: Curve, start: float | None) -> tuple[int, float] | None:
     """Returns the samples of `point`, and its share of the reference's gain there; None if not known."""
-    there = at(reference, point.samples)
-    if there is None or not gain(there, start):
+    expected = at(reference, point.samples)
+    if expected is None or not gain(expected, start):
         return None
-    return point.samples, share(point.quality, there, start)
+    return point.samples, share(point.quality, expected, start)
 
 
 def gain(reference: float, start: float | None = None) -> float:

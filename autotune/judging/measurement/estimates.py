@@ -70,22 +70,22 @@ def throughput_figure(throughput: Throughput | None) -> Figure | None:
     return around(throughput.samples_per_s, throughput.half_width_per_s, 0.0) if throughput else None
 
 
-def times(one: Figure, other: Figure) -> Figure:
+def times(first: Figure, second: Figure) -> Figure:
     """Returns the product of two independent figures."""
-    return _spread(one.value * other.value, one.part, other.part)
+    return _spread(first.value * second.value, first.part, second.part)
 
 
-def over(one: Figure, other: Figure) -> Figure:
+def over(numerator: Figure, denominator: Figure) -> Figure:
     """Returns the ratio of two independent positive figures."""
-    return _spread(one.value / other.value, one.part, other.part)
+    return _spread(numerator.value / denominator.value, numerator.part, denominator.part)
 
 
 def _spread(value: float, *parts: float | None) -> Figure:
     """Returns `value` with relative errors combined in logarithms, so that no end is below 0."""
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    errors = [part for part in parts if part is not None]
+    if len(errors) < len(parts):
         return Figure(value)
-    apart = math.exp(min(700.0, math.hypot(*known)))
+    apart = math.exp(min(700.0, math.hypot(*errors)))
     return within(value, value / apart, value * apart)
 
 

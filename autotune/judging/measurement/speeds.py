@@ -53,9 +53,9 @@ class Speeds:
         group = self._groups.get((settings, shared, origin))
         if not group:
             return None
-        found = pooled(group)
-        moved = curves.SURE * self.drift * found.samples_per_s / math.sqrt(len(group))
-        return replace(found, half_width_per_s=max(found.half_width_per_s or 0.0, moved))
+        throughput = pooled(group)
+        drift = curves.SURE * self.drift * throughput.samples_per_s / math.sqrt(len(group))
+        return replace(throughput, half_width_per_s=max(throughput.half_width_per_s or 0.0, drift))
 
     def _group(self, trial: Trial) -> _Group:
         m = trial.measurement
@@ -74,14 +74,14 @@ class Speeds:
 
     def disagreements(self) -> list[tuple[Trial, Trial, float]]:
         """Returns the slowest and fastest trials of equal settings if over 2% apart, and the share."""
-        found = []
+        pairs = []
         for group in self._groups.values():
             ordered = sorted(group, key=lambda t: t.samples_per_s or 0.0)
             slowest, fastest = ordered[0], ordered[-1]
             apart = (fastest.samples_per_s or 0.0) / (slowest.samples_per_s or 1.0) - 1
             if apart > _AGREE:
-                found.append((slowest, fastest, apart))
-        return sorted(found, key=lambda item: item[2], reverse=True)
+                pairs.append((slowest, fastest, apart))
+        return sorted(pairs, key=lambda item: item[2], reverse=True)
 
 
 class RelativeSpeeds:
@@ -102,9 +102,9 @@ class RelativeSpeeds:
         for race in trials:
             for number in race.race[1:] if race.completed else ():
                 slices, first = race.measurement.slices, race.race[0]
-                found = turns.ratio(slices, number, first)
-                if found is not None and number in by_number:
-                    raced = found, turns.rounds(slices, number, first)
+                factor = turns.ratio(slices, number, first)
+                if factor is not None and number in by_number:
+                    raced = factor, turns.rounds(slices, number, first)
                     self._races[number] = self._equals[self._settings(by_number[number])] = raced
 
     def _settings(self, trial: Trial) -> _Settings:
@@ -115,13 +115,13 @@ class RelativeSpeeds:
 
         Settings equally fast as the baseline's count as the baseline unless they have raced themselves.
         """
-        found = self._raced(trial)
-        return found[0] if found else None
+        raced = self._raced(trial)
+        return raced[0] if raced else None
 
     def rounds(self, trial: Trial) -> int:
         """Returns the rounds of that race, 0 without one."""
-        found = self._raced(trial)
-        return found[1] if found else 0
+        raced = self._raced(trial)
+        return raced[1] if raced else 0
 
     def _raced(self, trial: Trial) -> _Raced | None:
         if trial.original in self._races or self._is_as_the_baseline(trial):
@@ -152,29 +152,29 @@ class RelativeSpeeds:
         """Returns samples per second of a trial's settings: the baseline's times the factor."""
         if trial.measurement.throughput is None:
             return None
-        own, factor = self._measured(trial), self.factor(trial)
+        measured, factor = self._measured(trial), self.factor(trial)
         level = self._measured(self._baseline) if self._baseline else None
         if factor is None or level is None:
-            return own
-        if self.raced(trial) or own is None:
+            return measured
+        if self.raced(trial) or measured is None:
             return estimates.times(level, factor)
-        return own.scaled(level.value * factor.value / own.value)
+        return measured.scaled(level.value * factor.value / measured.value)
 
     def _measured(self, trial: Trial) -> Figure | None:
         """Returns the pooled throughput of a trial's settings, preferring runs that were alone."""
-        known = (self._speeds.estimate(trial, shared=shared) for shared in (False, True))
-        found = next((throughput for throughput in known if throughput), None)
-        return estimates.throughput_figure(found or trial.measurement.throughput)
+        candidates = (self._speeds.estimate(trial, shared=shared) for shared in (False, True))
+        measured = next((throughput for throughput in candidates if throughput), None)
+        return estimates.throughput_figure(measured or trial.measurement.throughput)
 
     def _alike(self, trial: Trial, baseline: Trial) -> tuple[Figure, Figure] | None:
         """Returns the throughput of both, both alone or both shared if such runs exist."""
         for shared in (False, True):
             runs = (self._speeds.estimate(t, shared=shared) for t in (trial, baseline))
-            ours, theirs = map(estimates.throughput_figure, runs)
-            if ours and theirs:
-                return ours, theirs
-        ours, theirs = self._measured(trial), self._measured(baseline)
-        return (ours, theirs) if ours and theirs else None
+            throughput, reference = map(estimates.throughput_figure, runs)
+            if throughput and reference:
+                return throughput, reference
+        throughput, reference = self._measured(trial), self._measured(baseline)
+        return (throughput, reference) if throughput and reference else None
 
 
 def pooled(trials: Sequence[Trial]) -> Throughput:

@@ -30,7 +30,8 @@ def ratio(slices: Sequence[Slice], number: int, other: int, level: float = LEVEL
     middle = statistics.median(means)
     cut = _rank(len(blocks), level)
     errors = (
-        max((turn.unsure for turn in slices if turn.number == one), default=0.0) for one in (number, other)
+        max((turn.unsure for turn in slices if turn.number == member), default=0.0)
+        for member in (number, other)
     )
     evaluation_error = math.hypot(*errors)
     if cut < 1:
