@@ -111,12 +111,12 @@ class MemoryModel:
 
     def _step(self, need: Need, sizes: Sequence[int]) -> float:
         """Returns the next of `sizes` above the largest one expected to need no more than has fitted."""
-        each = memory_needs.per_sample(need)
-        if each not in self._reach:
-            self._reach[each] = max(
-                (size * min(1.0, ratio / each) for ratio, size in self._fitted_at.items()), default=0.0
+        per_sample = memory_needs.per_sample(need)
+        if per_sample not in self._reach:
+            self._reach[per_sample] = max(
+                (size * min(1.0, ratio / per_sample) for ratio, size in self._fitted_at.items()), default=0.0
             )
-        return min((s for s in sizes if s > self._reach[each]), default=sizes[-1])
+        return min((s for s in sizes if s > self._reach[per_sample]), default=sizes[-1])
 
     def _is_known_to_fit(self, need: Need) -> bool:
         """Returns True if a trial that needed no less has fitted."""

@@ -69,7 +69,7 @@ class Peaks:
             cells.setdefault((labels, peak.need.micro_batch_size), []).append(peak)
         self._index = {labels: i for i, labels in enumerate(needs)}
         ratios = {labels: per_sample(need) for labels, need in needs.items()}
-        y, noise = (np.array(each) for each in zip(*map(_cell, cells.values()), strict=True))
+        y, noise = (np.array(values) for values in zip(*map(_cell, cells.values()), strict=True))
         x = np.array([ratios[labels] * size for labels, size in cells])
         self._x_scale = x.max()
         self._units = np.array([y.min(), y.max()])
@@ -90,13 +90,13 @@ class Peaks:
         np.add.at(pull, group, (weight * residual)[:, None] * lines)
 
         # The groups' own parts are integrated out first, which leaves one column per value of a setting.
-        own = np.diag(_OWN_SD**-2)
-        apart = np.linalg.inv(information + own)
-        shrink = apart @ own
+        precision_of_own = np.diag(_OWN_SD**-2)
+        apart = np.linalg.inv(information + precision_of_own)
+        shrink = apart @ precision_of_own
         rows = self._rows(self._index)
         flat = rows.reshape(-1, rows.shape[-1])
         precision = np.diag(prior_sd.T.ravel() ** -2)
-        precision += flat.T @ ((own - own @ shrink) @ rows).reshape(flat.shape)
+        precision += flat.T @ ((precision_of_own - precision_of_own @ shrink) @ rows).reshape(flat.shape)
         total = flat.T @ np.einsum("gji,gj->gi", shrink, pull).ravel()
         covariance = np.linalg.inv(precision)
         self._common = _Affine(covariance @ total, covariance)
@@ -109,8 +109,8 @@ class Peaks:
         explained = np.einsum("gi,gij,gj->", pull, apart, pull) + total @ self._common.mean
         surprise = weight @ residual**2 - explained
         off = y - (lines * self._groups.mean[group]).sum(axis=1)
-        taken = weight * np.einsum("ni,nij,nj->n", lines, self._groups.covariance[group], lines)
-        free = len(y) - taken.sum()
+        leverage = weight * np.einsum("ni,nij,nj->n", lines, self._groups.covariance[group], lines)
+        free = len(y) - leverage.sum()
         # Peaks that the prior did not expect, or that scatter around the fit more than assumed, widen all
         # intervals; less scatter does not narrow them.
         unexpected = (_DOUBT + surprise) / (_DOUBT + len(y))

@@ -62,9 +62,9 @@ class Sampler:
         for place, trial in enumerate(
             t for t in earlier if t.outcome and configurations.contains(self._space, t.config)
         ):
-            known = replace(trial, number=-1 - place)
-            self.started(known)
-            self.ended(known, feedback(trial, history))
+            learnt = replace(trial, number=-1 - place)
+            self.started(learnt)
+            self.ended(learnt, feedback(trial, history))
 
     def started(self, trial: Trial) -> None:
         """Adds a running trial, which counts as poor until it ends, so that the next suggestion differs.
@@ -105,21 +105,21 @@ class Sampler:
         if (heuristic := _first(heuristics, screen)) is not None:
             return heuristic, passed
         for _ in range(_TRIES):
-            asked = self._study.ask(self._distributions)
-            config = configuration(asked.params, self._space)
+            draw = self._study.ask(self._distributions)
+            config = configuration(draw.params, self._space)
             screened = screen(config)
             if not isinstance(screened, Refusal):
-                self._study.tell(asked, state=TrialState.FAIL)  # added by `started`, as another one may run
+                self._study.tell(draw, state=TrialState.FAIL)  # added by `started`, as another one may run
                 return screened, passed
             if screened.feedback is not None:
-                self._tell(asked.number, screened.feedback)
+                self._tell(draw.number, screened.feedback)
                 passed.append(RejectedSuggestion(config, screened.kind, screened.reason))
                 continue
-            self._study.tell(asked, state=TrialState.FAIL)
+            self._study.tell(draw, state=TrialState.FAIL)
             neighbours = configurations.neighbours(self._space, config)
             self._rng.shuffle(neighbours)
-            if (beside := _first(neighbours, screen)) is not None:
-                return beside, passed
+            if (neighbour := _first(neighbours, screen)) is not None:
+                return neighbour, passed
         return _first(configurations.shuffled(self._space, self._rng), screen), passed
 
 
@@ -186,9 +186,9 @@ def _quality_share(trial: Trial, history: History) -> float | None:
     """Returns a trial's last quality as a share of the baseline's after as many samples; None if unknown."""
     reference, start = history.baseline_curve, history.start
     for point in reversed(trial.measurement.curve):
-        there = (
+        expected = (
             reference[-1].quality if reference and trial.completed else curves.at(reference, point.samples)
         )
-        if there is not None and curves.gain(there, start):
-            return curves.share(point.quality, there, start)
+        if expected is not None and curves.gain(expected, start):
+            return curves.share(point.quality, expected, start)
     return None

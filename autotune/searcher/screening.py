@@ -82,11 +82,11 @@ class Screening:
         if self._fastest.number and key == self._space.speed_key(self._fastest.config):
             reason = f"is as fast as trial {self._fastest.number}, which keeps the quality"
             return Refusal(RejectedFor.SPEED, reason, Feedback((self._rival.samples_per_s,)))
-        known = self._speeds.throughput_like(config, self._fastest)
+        throughput = self._speeds.throughput_like(config, self._fastest)
         samples = self._space.samples(config)
-        reason = stopping.why_slower(known, self._rival, self._threshold, samples) or ""
+        reason = stopping.why_slower(throughput, self._rival, self._threshold, samples) or ""
         return (
-            Refusal(RejectedFor.SPEED, f"equal settings read {reason}", Feedback((known.samples_per_s,)))
-            if known and reason
+            Refusal(RejectedFor.SPEED, f"equal settings read {reason}", Feedback((throughput.samples_per_s,)))
+            if throughput and reason
             else None
         )

@@ -59,8 +59,8 @@ class Search:
         self._running = RunningTrials(environment.clock, shared)
         self.history = pilot.settled(History(studies.read(study).trials, space))
         self._sampler = samplers.informed(self.history, options.earlier, self._seed)
-        known = History(options.earlier, self.space).ranked
-        best_before = [t.config for t in known if configurations.contains(self.space, t.config)]
+        ranked = History(options.earlier, self.space).ranked
+        best_before = [t.config for t in ranked if configurations.contains(self.space, t.config)]
         self._heuristics = Heuristics(best_before, options.seed)
         # Phases, in order: the first one that proposes a trial decides.
         self._searching = (self._baseline, self._shorter_baseline, self._same_baseline, self._suggestion)
@@ -159,8 +159,8 @@ class Search:
             return None
         trial = self._next_waiting() if self._waiting else self._next_proposed()
         if trial is not None:
-            if said := self._environment.clear(trial):
-                self._listener.note(said)
+            if note := self._environment.clear(trial):
+                self._listener.note(note)
             for number in self._running.begin(trial):
                 studies.mark_shared(self._study, number)
             self._listener.started(trial)

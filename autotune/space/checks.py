@@ -61,11 +61,11 @@ def _other_rate_mistakes(space: Space) -> Iterator[str]:
         elif name in space.knobs or name == LEARNING_RATE:
             yield f"follow_learning_rate: {path} has values of its own, and cannot follow as well"
         elif units.number(space.baseline.get(name)) is None:
-            given = units.quote(space.baseline.get(name))
-            yield f"follow_learning_rate: {path} must be a number of the baseline: got {given}"
+            value = units.quote(space.baseline.get(name))
+            yield f"follow_learning_rate: {path} must be a number of the baseline: got {value}"
     if space.follow_learning_rate and (wrong := [rate for rate in _rates(space) if not units.number(rate)]):
-        path, given = space.naming.path(LEARNING_RATE), units.quote(wrong[0])
-        yield f"follow_learning_rate: {path} must be a number other than 0, to be followed: got {given}"
+        path, value = space.naming.path(LEARNING_RATE), units.quote(wrong[0])
+        yield f"follow_learning_rate: {path} must be a number other than 0, to be followed: got {value}"
 
 
 def _rates(space: Space) -> Iterator[Setting]:
@@ -93,7 +93,7 @@ def _step_count_mistakes(space: Space) -> Iterator[str]:
         for name in names:
             path, value = space.naming.path(name), space.baseline.get(name)
             if name not in space.baseline:
-                paths = [space.naming.path(known) for known in space.baseline]
+                paths = [space.naming.path(setting) for setting in space.baseline]
                 yield f"{where}: the baseline has no setting {path!r}{instead(path, paths)}"
             elif name in space.knobs and where != "evaluate_every":
                 yield f"{where}: {path} is a knob, and cannot follow the effective batch as well"
@@ -120,8 +120,8 @@ def _not_numbers(space: Space) -> list[str]:
     for name, (low, high) in space.known.whole.items():
         knob = space.knobs.get(name)
         values = _given(knob) if isinstance(knob, Distribution) else ()
-        given = [*values, *([space.baseline[name]] if name in space.baseline else [])]
-        wrong = [v for v in given if not _is_whole(v, low, high)]
+        values = [*values, *([space.baseline[name]] if name in space.baseline else [])]
+        wrong = [v for v in values if not _is_whole(v, low, high)]
         mistakes += (
             [f"{name}: whole numbers of {low} to {high}: got {units.quote(wrong[0])}"] if wrong else []
         )
@@ -152,7 +152,7 @@ def limit_mistakes(space: Space) -> list[str]:
     micro, accumulation, processes = (_values(space, name) for name in EFFECTIVE_BATCH)
     low, high = space.limits.effective_batch_size
     times = {steps * count for steps in accumulation for count in processes}
-    if any(_has_between(micro, -(-low // one), high // one) for one in times):
+    if any(_has_between(micro, -(-low // count), high // count) for count in times):
         return []
     ends = f"{min(micro) * min(times)} to {max(micro) * max(times)}"
     return [f"limits.effective_batch_size [{low}, {high}] allows none of the sizes, {ends}"]
@@ -171,10 +171,10 @@ def _not_dividing(space: Space, name: str, other: str) -> list[str]:
     """Returns a mistake if values of `name` divide the kept batch with no value of `other`."""
     size = space.effective_batch_size({})
     at_once = {value for value in _values(space, other) if size % value == 0}
-    wrong = (v for v in _values(space, name) if all(size % (v * each) for each in at_once))
+    wrong = (v for v in _values(space, name) if all(size % (v * count) for count in at_once))
     if not (first := list(itertools.islice(wrong, _MOST_TOLD))):
         return []
-    allowed = " or ".join(str(size // each) for each in sorted(at_once)[:_MOST_TOLD])
+    allowed = " or ".join(str(size // count) for count in sorted(at_once)[:_MOST_TOLD])
     rule = f"{ACCUMULATION} keeps the effective batch of {size}: divisors of {allowed}"
     return [f"knob {space.naming.path(name)}: {rule}: got {', '.join(map(str, first))}"]
 

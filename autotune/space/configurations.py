@@ -111,9 +111,9 @@ def regrouped(space: Space, config: Config, micro_batch_size: int) -> dict[str, 
 
     None if it does not divide that, or the space does not contain the accumulation.
     """
-    knob, whole = space.drawn_knobs.get(ACCUMULATION), space.effective_batch_size(config)
-    one = space.effective_batch_size({**config, MICRO_BATCH: micro_batch_size, ACCUMULATION: 1})
-    times, rest = divmod(whole, one)
+    knob, effective = space.drawn_knobs.get(ACCUMULATION), space.effective_batch_size(config)
+    at_once = space.effective_batch_size({**config, MICRO_BATCH: micro_batch_size, ACCUMULATION: 1})
+    times, rest = divmod(effective, at_once)
     if knob is None or rest or not knob.drawn_from.contains(times):
         return None
     return changed(space, config, {MICRO_BATCH: micro_batch_size, ACCUMULATION: times})
@@ -125,8 +125,8 @@ def for_workload(space: Space, settings: Config) -> dict[str, Any]:
     Step counts are rescaled from the baseline's effective batch to that of `settings`, and the planned
     length from a trial to the whole training.
     """
-    whole = lengths.settings(space, settings, is_whole=True)
-    return space.naming.as_given({**following.settings(space, settings), **whole})
+    length = lengths.settings(space, settings, is_whole=True)
+    return space.naming.as_given({**following.settings(space, settings), **length})
 
 
 def for_trial(

@@ -6,8 +6,8 @@ from autotune.space.space import Space
 
 def settings(space: Space, given: Config) -> dict[str, Setting]:
     """Returns the `given` settings, with step counts and learning rates derived from them."""
-    known = {name: value for name, value in given.items() if name != LENGTH or name not in space.knobs}
-    return {**known, **_steps(space, given), **_other_rates(space, given)}
+    plain = {name: value for name, value in given.items() if name != LENGTH or name not in space.knobs}
+    return {**plain, **_steps(space, given), **_other_rates(space, given)}
 
 
 def _steps(space: Space, given: Config) -> dict[str, Setting]:
@@ -24,10 +24,10 @@ def _other_rates(space: Space, given: Config) -> dict[str, Setting]:
     """Returns further learning rates, scaled by the ratio of the given learning rate to the baseline's."""
     if not space.follow_learning_rate:
         return {}
-    ours, theirs = (float(each.get(LEARNING_RATE) or 0) for each in (given, space.baseline))
-    if ours == theirs:
+    rate, baseline_rate = (float(config.get(LEARNING_RATE) or 0) for config in (given, space.baseline))
+    if rate == baseline_rate:
         return {}
-    rates = {name: float(given.get(name) or 0) * ours / theirs for name in space.follow_learning_rate}
+    rates = {name: float(given.get(name) or 0) * rate / baseline_rate for name in space.follow_learning_rate}
     return {name: float(f"{rate:.4g}") for name, rate in rates.items()}
 
 

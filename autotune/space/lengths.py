@@ -24,8 +24,8 @@ def own(space: Space) -> int | None:
     value = space.baseline.get(plan.names[0]) if plan else None
     if plan is None or not isinstance(value, int | float) or value <= 0:
         return None
-    each = _samples_each(space, plan, space.baseline)
-    return None if each is None else max(1, round(value * each))
+    unit_samples = _samples_each(space, plan, space.baseline)
+    return None if unit_samples is None else max(1, round(value * unit_samples))
 
 
 def _samples_each(space: Space, plan: PlannedLength, settings: Config) -> int | None:
@@ -48,19 +48,19 @@ def planned(space: Space, config: Config, samples: float, own: OwnCadence | None
     Steps and epochs are whole, and the last evaluation is at the end: by the trial's own evaluations if the
     space has `evaluate_every`, else by the training's `own` cadence if that is known.
     """
-    plan, whole = knob(space), space.budget.samples_per_trial
+    plan, usual = knob(space), space.budget.samples_per_trial
     if plan is None:
-        return whole
-    low, high = (share * whole for share in plan.share)
-    each = _samples_each(space, plan, space.settings(config)) or 1
+        return usual
+    low, high = (share * usual for share in plan.share)
+    unit_samples = _samples_each(space, plan, space.settings(config)) or 1
     wanted = min(max(samples, low), high)
     if space.evaluate_every is not None and plan.steps:
-        each *= space.budget.evaluations_per_trial
+        unit_samples *= space.budget.evaluations_per_trial
     elif own is not None and plan.steps:
-        fewest = math.ceil((low * (1 - _ROUNDING) / each - own.first) / own.every)
-        times = max(0, fewest, round((wanted / each - own.first) / own.every))
-        return (own.first + times * own.every) * each
-    return max(1, round(wanted / each)) * each
+        fewest = math.ceil((low * (1 - _ROUNDING) / unit_samples - own.first) / own.every)
+        times = max(0, fewest, round((wanted / unit_samples - own.first) / own.every))
+        return (own.first + times * own.every) * unit_samples
+    return max(1, round(wanted / unit_samples)) * unit_samples
 
 
 def is_within(space: Space, config: Config) -> bool:
@@ -68,23 +68,23 @@ def is_within(space: Space, config: Config) -> bool:
     plan, length = knob(space), config.get(LENGTH)
     if plan is None or not isinstance(length, int):
         return False
-    one = (_samples_each(space, plan, space.settings(config)) or 1) * space.budget.evaluations_per_trial
+    slack = (_samples_each(space, plan, space.settings(config)) or 1) * space.budget.evaluations_per_trial
     low, high = (share * space.budget.samples_per_trial for share in plan.share)
-    return low * (1 - _ROUNDING) - one <= length <= high * (1 + _ROUNDING) + one
+    return low * (1 - _ROUNDING) - slack <= length <= high * (1 + _ROUNDING) + slack
 
 
-def settings(space: Space, given: Config, *, is_whole: bool = False) -> dict[str, Setting]:
-    """Returns the user's length settings for the length of `given`, all scaled by the same factor.
+def settings(space: Space, config: Config, *, is_whole: bool = False) -> dict[str, Setting]:
+    """Returns the user's length settings for the length of `config`, all scaled by the same factor.
 
     They are for a trial, which may be a miniature. If `is_whole`, they are for the training that it stands
     for, with `evaluate_every` scaled too: a shorter training would otherwise end unevaluated.
     """
-    plan, length, whole = knob(space), given.get(LENGTH), own(space)
-    each = _samples_each(space, plan, given) if plan else None
-    if plan is None or whole is None or each is None or not isinstance(length, int):
+    plan, length, full = knob(space), config.get(LENGTH), own(space)
+    unit_samples = _samples_each(space, plan, config) if plan else None
+    if plan is None or full is None or unit_samples is None or not isinstance(length, int):
         return {}
-    samples = length * whole / space.budget.samples_per_trial if is_whole else length
-    times = samples / each / float(space.baseline[plan.names[0]] or 1)
+    samples = length * full / space.budget.samples_per_trial if is_whole else length
+    times = samples / unit_samples / float(space.baseline[plan.names[0]] or 1)
     values = {name: scaled(space.baseline.get(name), times) for name in plan.names}
     every = space.evaluate_every if is_whole and plan.steps else None
     if every is not None and every not in space.knobs and isinstance(usual := space.baseline.get(every), int):

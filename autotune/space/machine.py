@@ -79,7 +79,7 @@ def fit_to(space: Space, machine: Machine) -> tuple[Space, list[str]]:
     require("the baseline", space.baseline, machine, space.known)
     knobs, dropped = {}, []
     for name, knob in space.knobs.items():
-        kept = knob
+        fitted = knob
         if isinstance(knob, Distribution) and knob.choice:
             today = space.baseline[name]  # always stays: the search starts from it
             judged = [
@@ -89,6 +89,6 @@ def fit_to(space: Space, machine: Machine) -> tuple[Space, list[str]]:
             values = tuple(value for value, why in judged if not why)
             if not values:
                 continue  # nothing left to choose: keeps the baseline's value
-            kept = knob.of(values)
-        knobs[name] = kept
+            fitted = knob.of(values)
+        knobs[name] = fitted
     return space.model_copy(update={"knobs": knobs}), dropped

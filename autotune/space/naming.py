@@ -28,7 +28,7 @@ class Naming:
 
     def name(self, path: str) -> str:
         """Returns the tuner's name of the setting at `path`."""
-        return next((role for role, theirs in self.roles.items() if theirs == path), path)
+        return next((role for role, own_path in self.roles.items() if own_path == path), path)
 
     def path(self, name: str) -> str:
         """Returns the user's path of the setting `name`."""
@@ -51,13 +51,13 @@ class Naming:
         """Inverts `named`, except that values stay the tuner's."""
         return nest({self.path(name): value for name, value in flat.items()})
 
-    def value(self, name: str, theirs: Any) -> Any:
-        """Returns the tuner's value for `theirs`, which may be one of the user's words."""
+    def value(self, name: str, word: Any) -> Any:
+        """Returns the tuner's value for `word`, which may be one of the user's words."""
         words = self.values.get(name, {})
-        if not isinstance(theirs, list | dict) and text_of(theirs) in words:
-            return theirs
-        match = next((ours for ours, word in words.items() if is_same(word, theirs)), None)
-        return theirs if match is None else _parse_text(match)
+        if not isinstance(word, list | dict) and text_of(word) in words:
+            return word
+        match = next((value for value, own_word in words.items() if is_same(own_word, word)), None)
+        return word if match is None else _parse_text(match)
 
     def as_given(self, flat: Mapping[str, Setting]) -> dict[str, Any]:
         """Returns `flat` settings in the user's names, shape and words."""

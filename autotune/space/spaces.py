@@ -107,12 +107,12 @@ def complete(space: Space, source: str) -> Space:
             knobs[name] = knob.including(space.baseline[name])
         elif not knob.contains(space.baseline[name]):
             mistakes.append(f"knob {name}: must contain the baseline's {space.baseline[name]!r}")
-    whole = space.model_copy(update={"knobs": knobs})
-    whole = whole if mistakes else lengths.completed(whole)
-    mistakes += [] if mistakes else checks.limit_mistakes(whole)
+    completed = space.model_copy(update={"knobs": knobs})
+    completed = completed if mistakes else lengths.completed(completed)
+    mistakes += [] if mistakes else checks.limit_mistakes(completed)
     if mistakes:
         raise InputError(f"search space {source}: {'; '.join(mistakes)}")
-    return whole
+    return completed
 
 
 def _in_their_words(knob: Knob, naming: Naming) -> Knob:

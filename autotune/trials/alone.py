@@ -15,16 +15,16 @@ _POLL_S = 1.0
 
 
 def run(
-    order: Order, server: ForkServer, heard: Callable[[TrialReport], None] | None = None
+    order: Order, server: ForkServer, listen: Callable[[TrialReport], None] | None = None
 ) -> tuple[Outcome, Measurement]:
-    """Runs the trial and returns its outcome and measurement; `heard` gets every report but the last.
+    """Runs the trial and returns its outcome and measurement; `listen` gets every report but the last.
 
     Raises InputError if the trial was interrupted from outside; calling it again resumes the trial.
     """
     with closing(reports(order, server)) as running:
         for report in running:
-            if report.outcome is None and heard is not None:
-                heard(report)
+            if report.outcome is None and listen is not None:
+                listen(report)
     outcome = report.outcome or Outcome(Status.INTERRUPTED)
     if outcome.status is Status.INTERRUPTED:
         raise InputError(f"{outcome.reason}; nothing is lost: fix that and run the command again")

@@ -90,9 +90,9 @@ class Attempt:
         with interrupted_by_the_disk(self._end):
             self._poll(timeout_s, records)
             logs.bound(self._place.log)
-        shown = self._complete(self._progress.live_measurement())
+        measured = self._complete(self._progress.live_measurement())
         if self._outcome is None:
-            self._end_if_beaten(shown)
+            self._end_if_beaten(measured)
         if self._outcome is None and (is_stopping() or should_stop(self._order)):
             with interrupted_by_the_disk(self._end):
                 self._interrupt(records)
@@ -100,7 +100,7 @@ class Attempt:
             number=self._order.number,
             phase=self._progress.phase(time.monotonic() - self._heard_s),
             elapsed_s=self._earlier_s + time.monotonic() - self._started,
-            measurement=shown,
+            measurement=measured,
             records=_thin(records, self._order.metric.name),
             telemetry=self._telemetry.latest() if self._telemetry else {},
             note=self._server.note or self._note,
@@ -156,19 +156,19 @@ class Attempt:
             f"has it by {most}, the {metric.unit} of a trial"
         )
 
-    def _end_if_beaten(self, shown: Measurement) -> None:
+    def _end_if_beaten(self, measured: Measurement) -> None:
         """Stops a trial that the threshold says need not continue."""
         file = self._order.threshold_file
         threshold = _THRESHOLDS.read(Path(file)) if file else None
         if threshold is None or self._child is None:
             return
-        shown = replace(shown, curve=self._progress.curve)
+        measured = replace(measured, curve=self._progress.curve)
         samples = self._order.ends.samples or NEVER
-        if stopping.verdict(shown, threshold, samples) is None:
+        if stopping.verdict(measured, threshold, samples) is None:
             return
         # Not earlier: summarising it takes time from the trial.
-        shown = replace(shown, telemetry=self._telemetry_summary())
-        if beaten := stopping.verdict(shown, threshold, samples):
+        measured = replace(measured, telemetry=self._telemetry_summary())
+        if beaten := stopping.verdict(measured, threshold, samples):
             self._child.stop(_BEATEN_GRACE_S)
             self._outcome = beaten
 
@@ -214,10 +214,10 @@ class Attempt:
             telemetry=self._telemetry_summary(),
         )
 
-    def _complete(self, shown: Measurement) -> Measurement:
-        speed, device = shown.throughput, self._device
-        mfu = flops.utilisation(shown.flops_per_sample, speed.samples_per_s, device) if speed else None
-        return replace(shown, mfu=mfu, device=device, revision=self._order.revision)
+    def _complete(self, measured: Measurement) -> Measurement:
+        speed, device = measured.throughput, self._device
+        mfu = flops.utilisation(measured.flops_per_sample, speed.samples_per_s, device) if speed else None
+        return replace(measured, mfu=mfu, device=device, revision=self._order.revision)
 
     def stop(self, *, waits: bool = True) -> None:
         """Leaves the trial to be resumed; `waits`: the workload may write its checkpoint first."""

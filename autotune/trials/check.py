@@ -32,8 +32,8 @@ class Check:
     def __call__(self, record: object) -> dict[str, Any]:
         if not isinstance(record, Mapping):
             raise TypeError(f"a record must be a mapping, got {type(record).__name__}")
-        kept = {key: value for key, value in record.items() if key not in OWN}
-        plain = {str(key): unwrapped(value) for key, value in kept.items()}
+        yielded = {key: value for key, value in record.items() if key not in OWN}
+        plain = {str(key): unwrapped(value) for key, value in yielded.items()}
         what, samples = f"a record's {self._unit}", plain.get(self._unit)
         if not isinstance(samples, int) or isinstance(samples, bool):
             raise TypeError(f"{what} must be an int, got {units.quote(samples)}")

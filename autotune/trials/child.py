@@ -88,8 +88,8 @@ class Child:
     def _listen(self, timeout_s: float) -> None:
         pause_s = min(_LONGEST_PAUSE_S, _PAUSE_SHARE * (time.monotonic() - self._begun_s), timeout_s)
         if self._stopping or not wait([self._process.sentinel], pause_s):
-            heard = [one for one in (self._inbox, self._output) if not one.ended]
-            wait([*(one.pipe for one in heard), self._process.sentinel], timeout_s - pause_s)
+            readers = [reader for reader in (self._inbox, self._output) if not reader.ended]
+            wait([*(reader.pipe for reader in readers), self._process.sentinel], timeout_s - pause_s)
         self._count_still(max(timeout_s, LOOK_S))
         has_died = not self._process.is_alive()  # checked first: the pipe then holds everything
         self._take(self._inbox.take())

@@ -112,8 +112,8 @@ def killed_process(what: str) -> Outcome:
 
 def memory_limit_exceeded(held_bytes: int, limit_bytes: int) -> Outcome:
     """Returns the outcome of a trial whose processes together exceed its memory limit."""
-    held, limit = units.format_bytes(held_bytes), units.format_bytes(limit_bytes)
-    return failure(Failure.OOM, f"its processes held {held} together; its limit is {limit}", Shortage.MACHINE)
+    size, limit = units.format_bytes(held_bytes), units.format_bytes(limit_bytes)
+    return failure(Failure.OOM, f"its processes held {size} together; its limit is {limit}", Shortage.MACHINE)
 
 
 def _one_line(text: str) -> str:

@@ -31,7 +31,7 @@ def suspend(pid: int) -> None:
     """Suspends the family of `pid`, except the guard that ends it if the supervisor dies."""
     stopped: set[psutil.Process] = set()
     # Repeated, because a member may have forked meanwhile; parents stop first, so the loop ends.
-    while fresh := [one for one in members(pid) if one not in stopped and not _is_guard(one)]:
+    while fresh := [member for member in members(pid) if member not in stopped and not _is_guard(member)]:
         _signal(fresh, signal.SIGSTOP)
         stopped.update(fresh)
 
@@ -42,9 +42,9 @@ def resume(pid: int) -> None:
 
 
 def _signal(family: Iterable[psutil.Process], number: signal.Signals) -> None:
-    for one in family:
+    for member in family:
         with suppress(psutil.Error):
-            one.send_signal(number)
+            member.send_signal(number)
 
 
 def _is_guard(process: psutil.Process) -> bool:
@@ -57,7 +57,7 @@ def _is_guard(process: psutil.Process) -> bool:
 def waits_for_disk(pid: int) -> bool:
     """Returns True if the process or a descendant is in uninterruptible sleep."""
     with suppress(psutil.Error):
-        return any(one.status() == psutil.STATUS_DISK_SLEEP for one in members(pid))
+        return any(member.status() == psutil.STATUS_DISK_SLEEP for member in members(pid))
     return False
 
 
@@ -67,11 +67,11 @@ def held_bytes(pid: int, enough_bytes: int) -> int:
     Memory that members share counts once. A sum of at most `enough_bytes` may count it for each: that is
     faster.
     """
-    pids = [one.pid for one in members(pid)]
-    held = sum(_bytes(one, "status", "RssAnon", "RssShmem") for one in pids)
-    if held <= enough_bytes:
-        return held
-    return sum(_bytes(one, "smaps_rollup", "Pss_Anon", "Pss_Shmem") for one in pids)
+    pids = [member.pid for member in members(pid)]
+    total_bytes = sum(_bytes(each, "status", "RssAnon", "RssShmem") for each in pids)
+    if total_bytes <= enough_bytes:
+        return total_bytes
+    return sum(_bytes(each, "smaps_rollup", "Pss_Anon", "Pss_Shmem") for each in pids)
 
 
 def anonymous_bytes(pid: int) -> int:
@@ -93,7 +93,7 @@ def kill(process: BaseProcess, group: MemoryGroup | None) -> None:
     The process has no process group of its own in its first moments, so it is killed by itself first.
     Descendants that left the process group are still in the control group.
     """
-    inside = [one.pid for one in members(process.pid or 0)] + (group.pids() if group else [])
+    inside = [member.pid for member in members(process.pid or 0)] + (group.pids() if group else [])
     shared = guardian.shared_memory(inside)
     if process.is_alive():
         process.kill()

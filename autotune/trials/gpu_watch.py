@@ -22,7 +22,7 @@ class GpuWatch:
     def note(self, pid: int) -> None:
         """Notes the processes of the trial `pid`. Call it while the trial runs and just before it ends."""
         if self._gpus:
-            self._family.update(one.pid for one in family.members(pid))
+            self._family.update(member.pid for member in family.members(pid))
             self._family.update(family.group_of(pid))
             self._is_known |= self._is_holding()
 

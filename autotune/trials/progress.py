@@ -118,15 +118,15 @@ class Progress:
 
         `planned` is the number of samples it was configured for, 0 if none.
         """
-        seen, unit = self.evaluated_samples, self._metric.unit
+        last, unit = self.evaluated_samples, self._metric.unit
         if self._samples < _WHOLE_SHARE * planned:
             return (
                 f"the training ended after {self._samples} {unit}, and was planned for {planned}: the "
                 "settings of the length do not decide when it ends"
             )
-        if seen < _WHOLE_SHARE * self._samples:
+        if last < _WHOLE_SHARE * self._samples:
             return (
-                f"the training ended after {self._samples} {unit}, and was last evaluated after {seen}: have "
+                f"the training ended after {self._samples} {unit}, and was last evaluated after {last}: have "
                 "it evaluated at its end"
             )
         return None
@@ -221,8 +221,8 @@ class Progress:
         if not self.evaluated_samples and self._raw_quality is None:
             return f"the workload ended without a record that has {name}"
         if self.quality is None:
-            shown = units.quote(self._raw_quality)
-            return f"{name} is not a number after {self.evaluated_samples} {unit}: got {shown}"
+            value = units.quote(self._raw_quality)
+            return f"{name} is not a number after {self.evaluated_samples} {unit}: got {value}"
         if self._throughput() is None:
             return (
                 "its throughput could not be measured: that takes two records without "
@@ -266,6 +266,6 @@ def _is_within(share: float, throughput: Throughput) -> bool:
 
 def _numbers(values: object) -> tuple[float, ...]:
     """Returns the values of a list, () if one is not a finite number or there are too many."""
-    found = [units.number(value) for value in values] if isinstance(values, list) else []
-    numbers = tuple(value for value in found if value is not None)
-    return numbers if len(numbers) == len(found) <= _MOST_ITEMS else ()
+    parsed = [units.number(value) for value in values] if isinstance(values, list) else []
+    numbers = tuple(value for value in parsed if value is not None)
+    return numbers if len(numbers) == len(parsed) <= _MOST_ITEMS else ()

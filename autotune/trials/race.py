@@ -174,10 +174,10 @@ class Race:
         self._outcome: Outcome | None = None
         self._rounds: TextIO | None = None
         self._slices = read_slices(self._place)
-        self._earlier_s = sum(one.seconds for one in self._slices)
+        self._earlier_s = sum(turn.seconds for turn in self._slices)
         least = _TOGETHER if order.together else _APART
-        self._members = {one.order.number: _Member(one, server, least) for one in order.members}
-        self._lengths = {one.order.number: one.samples for one in order.members}
+        self._members = {racer.order.number: _Member(racer, server, least) for racer in order.members}
+        self._lengths = {racer.order.number: racer.samples for racer in order.members}
         self._course = self._run()
         self._telemetry = Telemetry(os.getpid())  # the fork server's children are its grandchildren
         self._telemetry.__enter__()
@@ -189,7 +189,7 @@ class Race:
             number=self._order.number,
             phase=Phase.RACING,
             elapsed_s=self._earlier_s + time.monotonic() - self._started,
-            measurement=Measurement(samples=sum(one.samples for one in self._slices)),
+            measurement=Measurement(samples=sum(turn.samples for turn in self._slices)),
             telemetry=self._telemetry.latest(),
         )
         if self._outcome is None and should_stop(self._order):
@@ -233,7 +233,7 @@ class Race:
 
     def _round(self, numbers: Sequence[int]) -> Waiting:
         """Gives every member a turn; a round that is broken off is not counted."""
-        done = max((one.round for one in self._slices), default=0)
+        done = max((turn.round for turn in self._slices), default=0)
         slices = []
         for number in numbers:
             member = self._members[number]
@@ -242,7 +242,7 @@ class Race:
             if not self._order.together:
                 member.end()
         if self._rounds is not None:
-            self._rounds.write(json.dumps([asdict(one) for one in slices]) + "\n")
+            self._rounds.write(json.dumps([asdict(turn) for turn in slices]) + "\n")
             self._rounds.flush()
         self._slices += slices
 
@@ -271,5 +271,5 @@ def read_slices(place: TrialDir) -> list[Slice]:
     for line in lines_of(place.slices_file):
         if isinstance(line, list):
             with suppress(TypeError):
-                slices += [Slice(**one) for one in line]
+                slices += [Slice(**values) for values in line]
     return slices

@@ -27,7 +27,7 @@ class TrialReport:
     @property
     def samples(self) -> int:
         """The samples trained so far; for a race, over all its slices."""
-        return self.measurement.samples or sum(one.samples for one in self.measurement.slices)
+        return self.measurement.samples or sum(turn.samples for turn in self.measurement.slices)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain values, as Ray requires of a result."""

@@ -143,7 +143,7 @@ def _drive(
     workdir = order.place.work
     workdir.mkdir(exist_ok=True)
     settings = dict(order.settings) if order.given is None else order.given
-    own = of_trial(
+    variables = of_trial(
         workdir,
         settings,
         order.ends.samples,
@@ -152,7 +152,7 @@ def _drive(
         gpus=order.limits.gpus,
         whole=order.whole,
     )
-    os.environ.update(own)
+    os.environ.update(variables)
     if inspect.isgeneratorfunction(fit):
         return _drain(fit(settings, workdir), count)
     with Inbox() as inbox, InboxListener(inbox, count.count_reported, give_up):

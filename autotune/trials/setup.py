@@ -240,10 +240,10 @@ class Setup:
         """Returns the orders of members that share a GPU, each capped in proportion to its known peak."""
         if not self.hardware.gpus:
             return list(orders)
-        held, room_bytes = [_held_bytes(trial) or 0 for trial in members], self._race_room_bytes(members)
+        peaks, room_bytes = [_held_bytes(trial) or 0 for trial in members], self._race_room_bytes(members)
         capped = []
-        for order, mine in zip(orders, held, strict=True):
-            cap_bytes = int(room_bytes * mine / sum(held))
+        for order, peak in zip(orders, peaks, strict=True):
+            cap_bytes = int(room_bytes * peak / sum(peaks))
             limits = order.limits
             gpus = limits.gpus if limits.gpus > 1 else limits.gpus / len(orders)
             cap_bytes = min(cap_bytes, limits.allocator_bytes or cap_bytes)

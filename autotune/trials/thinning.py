@@ -45,8 +45,8 @@ class Thinner:
 
     def rest(self) -> list[dict[str, Any]]:
         """Returns the step that is held back, if there is one."""
-        held, steps = self._held, self._steps
+        record, steps = self._held, self._steps
         self._held, self._steps = None, 0
-        if held is None:
+        if record is None:
             return []
-        return [{**held, STANDS_FOR: steps} if steps > 1 else held]
+        return [{**record, STANDS_FOR: steps} if steps > 1 else record]
