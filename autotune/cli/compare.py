@@ -23,7 +23,7 @@ from autotune.reports.model import Compared
 from autotune.reports.plot import Table as Figures
 from autotune.sessions import gpus, option_values
 from autotune.space import configurations
-from autotune.space.machine import Machine, why_not
+from autotune.space.machine import Machine, explain_unsupported
 from autotune.space.space import Space
 from autotune.storage import provenance
 from autotune.storage.store import StoredSession
@@ -127,7 +127,9 @@ def _precisions(text: str | None, space: Space, here: Machine) -> tuple[list[str
     asked = list(PRECISIONS) if text is None else [name.strip() for name in text.split(",")]
     for name in asked:
         option_values.one_of("--precisions", name, tuple(PRECISIONS))
-    lacking = {name: why for name in asked if (why := why_not(PRECISION, name, here, space.known))}
+    lacking = {
+        name: why for name in asked if (why := explain_unsupported(PRECISION, name, here, space.known))
+    }
     if lacking.keys() == set(asked):
         raise InputError(f"--precisions: {'; '.join(f'{name} {why}' for name, why in lacking.items())}")
     notes = [f"{PRECISION} {name}: left out, {why}" for name, why in lacking.items()]

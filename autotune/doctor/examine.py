@@ -22,7 +22,7 @@ from autotune.core.settings import COMPILE, PRECISION, PRECISIONS, WORKERS
 from autotune.core.shell import pip_install
 from autotune.sessions import gpus
 from autotune.sessions.gpus import Fault, Look
-from autotune.space.machine import Machine, why_not
+from autotune.space.machine import Machine, explain_unsupported
 from autotune.system import cgroup, nvml
 from autotune.system.devices import VISIBLE
 from autotune.system.nvml import Gpu
@@ -127,7 +127,7 @@ def _described(gpu: Gpu) -> str:
 def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capability]:
     """Yields every precision, and why trials cannot train in it here."""
     for precision in PRECISIONS:
-        reason = why_not(PRECISION, precision, machine)
+        reason = explain_unsupported(PRECISION, precision, machine)
         detail, _, missing = (reason or "trials can train in it").partition(": pip install ")
         remedy = pip_install(missing) if missing else "nothing; a search leaves it out"
         if precision == "bf16" and machine.compute_capability is None and not reason:
@@ -138,7 +138,7 @@ def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capab
 
 def compiling(machine: Machine) -> Capability:
     """Checks that trials can use torch.compile."""
-    reason = why_not(COMPILE, "default", machine)
+    reason = explain_unsupported(COMPILE, "default", machine)
     if reason is None:
         return Capability("torch.compile", True, "trials can compile the model")
     detail, _, missing = reason.partition(": pip install ")

@@ -71,7 +71,7 @@ class MemoryModel:
             return None
         return self._peaks.predict(memory_needs.need_of(config, self._known))
 
-    def why_unfit(self, config: Config) -> str | None:
+    def explain_misfit(self, config: Config) -> str | None:
         """Returns the reason that `config` is not worth starting, None if it may fit."""
         need = memory_needs.need_of(config, self._known)
         if failed := self._dominating(config, need):
@@ -134,7 +134,7 @@ class MemoryModel:
         whole machine ran out of memory, the settings of the loader must not be lower either.
         """
         failures = self._failed.get(need.group, ())
-        return next((f.trial for f in failures if _no_less(config, need, f, self._known)), None)
+        return next((f.trial for f in failures if _needs_no_less(config, need, f, self._known)), None)
 
     def _is_as_tight(self, trial: Trial) -> bool:
         """Returns True if `trial` had no less memory (its cap, if any) than the next trial may take."""
@@ -167,8 +167,8 @@ def _failed(trial: Trial, known: Knowledge) -> _Failed | None:
     return _Failed(trial, memory_needs.need_of(trial.config, known), trial.outcome.shortage is not None)
 
 
-def _no_less(config: Config, need: Need, failed: _Failed, known: Knowledge) -> bool:
-    if not memory_needs.no_less(need, failed.need):
+def _needs_no_less(config: Config, need: Need, failed: _Failed, known: Knowledge) -> bool:
+    if not memory_needs.needs_no_less(need, failed.need):
         return False
     return not failed.counts_loading or all(
         memory_needs.number(config, name, 0) >= memory_needs.number(failed.trial.config, name, 0)

@@ -84,7 +84,7 @@ def number(config: Config, name: str, otherwise: float) -> float:
     return otherwise if value is None else float(value)
 
 
-def no_less(need: Need, other: Need) -> bool:
+def needs_no_less(need: Need, other: Need) -> bool:
     """Returns True if `need` is known to be at least `other`, for any model and data."""
     return (
         need.micro_batch_size >= other.micro_batch_size

@@ -68,7 +68,7 @@ class Screening:
     def _outside(self, config: Config) -> Refusal | None:
         if reason := self._space.violation(config):
             return Refusal(RejectedFor.LIMITS, reason, self._worst)
-        if reason := self._memory.why_unfit(config):
+        if reason := self._memory.explain_misfit(config):
             return Refusal(RejectedFor.MEMORY, reason, self._worst)
         return None
 
@@ -84,7 +84,7 @@ class Screening:
             return Refusal(RejectedFor.SPEED, reason, Feedback((self._rival.samples_per_s,)))
         throughput = self._speeds.throughput_like(config, self._fastest)
         samples = self._space.samples(config)
-        reason = stopping.why_slower(throughput, self._rival, self._threshold, samples) or ""
+        reason = stopping.explain_slower(throughput, self._rival, self._threshold, samples) or ""
         return (
             Refusal(RejectedFor.SPEED, f"equal settings read {reason}", Feedback((throughput.samples_per_s,)))
             if throughput and reason

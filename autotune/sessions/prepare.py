@@ -220,7 +220,7 @@ def _as_taken(
             except InputError as error:
                 mistakes.append(f"knob {name}: {_alone(error, name)}")
         if knob.choice and len(taken) == len(knob.choice):
-            knobs[name] = knob.of(taken)
+            knobs[name] = knob.with_choice(taken)
     if mistakes:
         raise InputError(f"search space {source}: {'; '.join(dict.fromkeys(mistakes))}")
     return knobs

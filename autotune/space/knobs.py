@@ -87,7 +87,7 @@ class Distribution(BaseModel):
         """Lowest and highest value; (0, 0) for a choice."""
         return self.uniform or self.loguniform or self.randint or (0, 0)
 
-    def of(self, values: Sequence[Setting]) -> "Distribution":
+    def with_choice(self, values: Sequence[Setting]) -> "Distribution":
         """Returns a choice of `values` for the same setting."""
         return Distribution(choice=tuple(values), moves=self.moves)
 
@@ -95,7 +95,7 @@ class Distribution(BaseModel):
         """Returns the choice with one more value; numbers are sorted."""
         everything = (*(self.choice or ()), value)
         numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in everything)
-        return self.of(sorted(everything, key=_number) if numeric else everything)
+        return self.with_choice(sorted(everything, key=_number) if numeric else everything)
 
     @property
     def exponents(self) -> tuple[int, int] | None:

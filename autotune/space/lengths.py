@@ -18,7 +18,7 @@ def knob(space: Space) -> PlannedLength | None:
     return declared if isinstance(declared, PlannedLength) else None
 
 
-def own(space: Space) -> int | None:
+def training_length(space: Space) -> int | None:
     """Returns the samples of the user's own training, by its length settings; None if unknown."""
     plan = knob(space)
     value = space.baseline.get(plan.names[0]) if plan else None
@@ -79,7 +79,7 @@ def settings(space: Space, config: Config, *, is_whole: bool = False) -> dict[st
     They are for a trial, which may be a miniature. If `is_whole`, they are for the training that it stands
     for, with `evaluate_every` scaled too: a shorter training would otherwise end unevaluated.
     """
-    plan, length, full = knob(space), config.get(LENGTH), own(space)
+    plan, length, full = knob(space), config.get(LENGTH), training_length(space)
     unit_samples = _samples_each(space, plan, config) if plan else None
     if plan is None or full is None or unit_samples is None or not isinstance(length, int):
         return {}
@@ -110,7 +110,7 @@ def completed(space: Space) -> Space:
     plan = knob(space)
     if plan is None:
         return space
-    length = own(space) or space.budget.samples_per_trial
+    length = training_length(space) or space.budget.samples_per_trial
     if "samples_per_trial" not in space.budget.model_fields_set:
         space = space.revised(budget={"samples_per_trial": length})
         space = space.revised(budget={"samples_per_trial": planned(space, {}, length)})

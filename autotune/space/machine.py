@@ -26,9 +26,9 @@ class Machine:
     fails: Mapping[Setting, str] = field(default_factory=dict)
 
 
-def why_not(name: str, value: Setting, machine: Machine, known: Knowledge = COMMON) -> str | None:
+def explain_unsupported(name: str, value: Setting, machine: Machine, known: Knowledge = COMMON) -> str | None:
     """Returns a reason not to try the setting on this machine, None if it may be tried."""
-    if reason := why_impossible(name, value, machine, known):
+    if reason := explain_impossible(name, value, machine, known):
         return reason
     if known[name].at_most_cpus and isinstance(value, int) and value > machine.cpus:
         return f"this machine has {machine.cpus} CPUs"
@@ -37,7 +37,7 @@ def why_not(name: str, value: Setting, machine: Machine, known: Knowledge = COMM
     return None
 
 
-def why_impossible(name: str, value: Setting, machine: Machine, known: Knowledge = COMMON) -> str | None:
+def explain_impossible(name: str, value: Setting, machine: Machine, known: Knowledge = COMMON) -> str | None:
     """Returns the reason that this machine cannot run the setting at all, None if it can."""
     needs, capability = known[name].needs_for(value), machine.compute_capability
     if needs.cuda and capability is None:
@@ -46,19 +46,19 @@ def why_impossible(name: str, value: Setting, machine: Machine, known: Knowledge
         return f"needs compute capability {'.'.join(map(str, needs.compute_capability))}"
     if needs.torchao and not machine.has_torchao:
         return "needs torchao: pip install torchao"
-    if needs.compiler and (reason := _why_not_compiled(machine)):
+    if needs.compiler and (reason := _explain_uncompiled(machine)):
         return reason
     return machine.fails.get(value) if name == PRECISION else None
 
 
 def require(what: str, settings: Mapping[str, Setting], machine: Machine, known: Knowledge = COMMON) -> None:
     """Raises InputError, which lists them all, if this machine cannot run `settings` of `what`."""
-    refused = {name: why_impossible(name, value, machine, known) for name, value in settings.items()}
+    refused = {name: explain_impossible(name, value, machine, known) for name, value in settings.items()}
     if mistakes := [f"{name} {settings[name]!r} {why}" for name, why in refused.items() if why]:
         raise InputError(f"this machine cannot run {what}: {'; '.join(mistakes)}")
 
 
-def _why_not_compiled(machine: Machine) -> str | None:
+def _explain_uncompiled(machine: Machine) -> str | None:
     """Returns what torch.compile lacks: on a CPU for Inductor, on a GPU for Triton; None if nothing."""
     if machine.compute_capability is None:
         return None if machine.has_compiler else "needs a C++ compiler"
@@ -83,12 +83,13 @@ def fit_to(space: Space, machine: Machine) -> tuple[Space, list[str]]:
         if isinstance(knob, Distribution) and knob.choice:
             today = space.baseline[name]  # always stays: the search starts from it
             judged = [
-                (v, None if v == today else why_not(name, v, machine, space.known)) for v in knob.choice
+                (v, None if v == today else explain_unsupported(name, v, machine, space.known))
+                for v in knob.choice
             ]
             dropped += [f"{name} {value}: dropped, {why}" for value, why in judged if why]
             values = tuple(value for value, why in judged if not why)
             if not values:
                 continue  # nothing left to choose: keeps the baseline's value
-            fitted = knob.of(values)
+            fitted = knob.with_choice(values)
         knobs[name] = fitted
     return space.model_copy(update={"knobs": knobs}), dropped

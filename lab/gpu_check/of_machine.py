@@ -7,7 +7,7 @@ from autotune.core.settings import PRECISION
 from autotune.core.trial import Status
 from autotune.sessions import gpus
 from autotune.sessions.gpus import Look, Torch
-from autotune.space.machine import why_impossible
+from autotune.space.machine import explain_impossible
 from autotune.system import devices
 from lab.gpu_check import verdicts
 from lab.gpu_check.bench import WITHOUT_GPU, Bench
@@ -37,7 +37,7 @@ def judge_look(look: Look, bench: Bench) -> Iterator[Found]:
     machine = gpus.machine(bench.hardware, look)
     for precision in _COMPUTED:
         failing = machine.fails.get(precision)
-        reason = None if failing else why_impossible(PRECISION, precision, machine)
+        reason = None if failing else explain_impossible(PRECISION, precision, machine)
         result = failing or reason or "a convolution and a matrix product are right"
         if precision == "fp8" and not (failing or reason):
             result = "a scaled matrix product is right"

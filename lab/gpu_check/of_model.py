@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from autotune.core import units
 from autotune.core.settings import CHECKPOINTING, COMPILE, MICRO_BATCH, PRECISION, PRECISIONS, Setting
-from autotune.space.machine import why_not
+from autotune.space.machine import explain_unsupported
 from lab.gpu_check import verdicts
 from lab.gpu_check.bench import Bench, Ran
 from lab.gpu_check.verdicts import Found
@@ -28,7 +28,7 @@ def every_combination(bench: Bench) -> Iterator[Found]:
     longest_s = {"off": 0.0, "default": 0.0}
     for changed in combinations():
         name, mode = _name(changed), str(changed[COMPILE])
-        whys = (why_not(setting, value, bench.machine) for setting, value in changed.items())
+        whys = (explain_unsupported(setting, value, bench.machine) for setting, value in changed.items())
         if reason := next(filter(None, whys), None):
             yield Found(name, None, reason)
             continue

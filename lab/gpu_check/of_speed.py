@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from autotune.core.settings import COMPILE, MICRO_BATCH, PRECISION, Setting
-from autotune.space.machine import why_not
+from autotune.space.machine import explain_unsupported
 from lab.gpu_check import verdicts
 from lab.gpu_check.bench import Bench
 from lab.gpu_check.small_trainings import QUALITY
@@ -43,7 +43,7 @@ def _judge_waits(waits: float | None) -> Found:
 def compilations(bench: Bench) -> Iterator[Found]:
     """Looks for late compilations over epochs whose last batch is smaller."""
     name = "nothing is compiled after the first steps"
-    if reason := why_not(COMPILE, "default", bench.machine):
+    if reason := explain_unsupported(COMPILE, "default", bench.machine):
         yield Found(name, None, reason)
         return
     samples = 2 * bench.training_studies + _UNEVEN_BATCH
@@ -57,7 +57,7 @@ def compilations(bench: Bench) -> Iterator[Found]:
 def second_evaluation(bench: Bench) -> Iterator[Found]:
     """Compares the first evaluation's time with the second's, in a precision that suits cuDNN attention."""
     name = "an evaluation makes no plan for each word"
-    precision = "fp32" if why_not(PRECISION, "bf16", bench.machine) else "bf16"
+    precision = "fp32" if explain_unsupported(PRECISION, "bf16", bench.machine) else "bf16"
     every = _MICRO_BATCH * 2
     order = bench.order(
         2 * every, {PRECISION: precision, MICRO_BATCH: _MICRO_BATCH, **_EVALUATED}, evaluations=2

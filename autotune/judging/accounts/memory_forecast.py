@@ -47,7 +47,7 @@ class MemoryForecast:
 
 def forecast(trial: Trial, history: History, sizes_bytes: Sequence[int] = SIZES_BYTES) -> MemoryForecast:
     """Returns how the configuration of `trial` fits into memories of these sizes."""
-    unknown = _why_not_known(trial, history)
+    unknown = _explain_unknown(trial, history)
     candidates = [] if unknown else list(_candidates(trial.config, history.space))
     fits = [_fit(size, trial, candidates, history) for size in sizes_bytes]
     return MemoryForecast(
@@ -64,7 +64,7 @@ def _is_of_gpu(history: History) -> bool:
     return any(trial.measurement.peak_reserved_bytes for trial in history.trials)
 
 
-def _why_not_known(trial: Trial, history: History) -> str:
+def _explain_unknown(trial: Trial, history: History) -> str:
     """Returns the reason that no peak can be predicted; empty if it can."""
     if MICRO_BATCH not in trial.config:
         return f"not known: {MICRO_BATCH} is no knob, so no trial shows what another one needs"
@@ -84,11 +84,11 @@ def _fit(memory_bytes: int, trial: Trial, candidates: Iterable[Config], history:
     model = MemoryModel(history.trials, fraction=fraction, limit_bytes=limit_bytes, known=space.known)
     none = Fit(memory_bytes, int(fraction * limit_bytes))
     for config in candidates:
-        peak, why_unfit = model.predict(config), model.why_unfit(config)
-        if peak is None:  # not reached: `_why_not_known` requires a peak
+        peak, misfit = model.predict(config), model.explain_misfit(config)
+        if peak is None:  # not reached: `_explain_unknown` requires a peak
             continue
-        if why_unfit:
-            none = replace(none, reason=f"nothing fits: {MICRO_BATCH} {config[MICRO_BATCH]} {why_unfit}")
+        if misfit:
+            none = replace(none, reason=f"nothing fits: {MICRO_BATCH} {config[MICRO_BATCH]} {misfit}")
         elif peak.high_bytes > none.allowed_bytes:
             none = replace(none, reason=_doubt(config, peak, none.allowed_bytes))
         else:

@@ -58,13 +58,13 @@ def _is_faster(trial: Trial, history: History) -> bool:
     return factor is not None and factor.value > 1
 
 
-def why(trial: Trial, history: History) -> str:
+def explain(trial: Trial, history: History) -> str:
     """Returns the reason that a completed trial is not recommended, else the reason for its end."""
     ended = trial.outcome.reason if trial.outcome else ""
-    return lacking(trial, history) or ended
+    return _explain_fault(trial, history) or ended
 
 
-def lacking(trial: Trial, history: History) -> str | None:
+def _explain_fault(trial: Trial, history: History) -> str | None:
     """Returns the fault of a completed trial in constraints, memory or quality; None if there is none."""
     if broken := history.breaks(trial):
         return broken

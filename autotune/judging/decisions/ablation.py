@@ -51,7 +51,7 @@ def steps(history: History) -> list[AblationStep]:
     if confirmed is None:
         return []
     winner, space = confirmed[0], history.space
-    runs, previous = _Known(history, winner), history.baseline
+    runs, previous = _PathRuns(history, winner), history.baseline
     before: Config = space.baseline_config
     path: list[AblationStep] = []
     taken: list[str] = []
@@ -65,7 +65,7 @@ def steps(history: History) -> list[AblationStep]:
             speed, together, previous, gap = history.throughput(trial), gap, trial, ()
             step = replace(step, trial=trial.number, throughput=speed, factor=factor, together=together)
         else:
-            step, gap = replace(step, reason=runs.why_not(config) or ""), (*gap, knob)
+            step, gap = replace(step, reason=runs.explain_unmeasured(config) or ""), (*gap, knob)
         path.append(step)
         before = config
     return path
@@ -87,14 +87,14 @@ def next_step(history: History) -> Proposal | None:
     path, confirmed = steps(history), confirm.confirmed(history)
     if confirmed is None or not path:
         return None
-    runs, start = _Known(history, confirmed[0]), history.space.baseline_config
+    runs, start = _PathRuns(history, confirmed[0]), history.space.baseline_config
     configs = [s.config for s in path if s.trial is None and not s.reason]
-    if runs.measured(start) is None and runs.why_not(start) is None:
+    if runs.measured(start) is None and runs.explain_unmeasured(start) is None:
         configs = [start, *configs]
     return Proposal(configs[0], ablation_of=confirmed[0].number) if configs else None
 
 
-class _Known:
+class _PathRuns:
     """Looks up in a `history` the configurations between the baseline and `winner`."""
 
     def __init__(self, history: History, winner: Trial) -> None:
@@ -115,17 +115,17 @@ class _Known:
         """Returns a trial of equal speed that compares with the winner's repeats."""
         return self._measured.get(self._space.speed_key(config))
 
-    def why_not(self, config: Config) -> str | None:
+    def explain_unmeasured(self, config: Config) -> str | None:
         """Returns the reason that an unmeasured `config` will not be measured; None if it can be."""
         if trial := self._failed.get(self._space.speed_key(config)):
-            return _why_not_measured(trial)
-        return self._space.violation(config) or self._memory.why_unfit(config)
+            return _explain_unmeasured(trial)
+        return self._space.violation(config) or self._memory.explain_misfit(config)
 
     def cost(self, config: Config) -> int:
         """Returns the cost of a step to `config`: 0 if it is measured, 1 if it can be, 2 if it cannot."""
         if self.measured(config):
             return 0
-        return 2 if self.why_not(config) else 1
+        return 2 if self.explain_unmeasured(config) else 1
 
 
 def _is_measured_like(trial: Trial, like: Trial) -> bool:
@@ -138,7 +138,7 @@ def _is_measured_like(trial: Trial, like: Trial) -> bool:
     )
 
 
-def _why_not_measured(trial: Trial) -> str:
+def _explain_unmeasured(trial: Trial) -> str:
     if trial.outcome is None:
         return f"trial {trial.number} has not ended"
     if trial.measurement.throughput is None or trial.outcome.status is Status.FAILED:
@@ -160,7 +160,7 @@ def _order(winner: Trial, history: History) -> list[str]:
     remaining = [n for n in changed if n not in same_speed]
     begun = next((t.number for t in history.trials if t.ablation_of == winner.number), None)
     before = [t for t in history.trials if begun is None or t.number < begun]
-    runs = _Known(History(before, space), winner)
+    runs = _PathRuns(History(before, space), winner)
     taken: list[str] = []
     while remaining:
         knob = min(remaining, key=lambda name: runs.cost(_config(winner, [*taken, name], space)))

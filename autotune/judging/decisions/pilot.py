@@ -75,7 +75,7 @@ def pilot(asked: History) -> Pilot | None:
         chance=max((p.chance for p in ends if p.chance is not None), default=None),
         noise=noise.deviation if noise else None,
     )
-    why_not, doubt = _why_not(judged, ends, space), _doubt(judged, noise, space)
+    why_not, doubt = _explain_incomparable(judged, ends, space), _doubt(judged, noise, space)
     if why_not is None and is_wanted(space) and len(runs) < 2 and not planning.is_wanted(space):
         return None
     times = _FURTHER if why_not else _A_LITTLE_FURTHER
@@ -98,7 +98,7 @@ def _doubt(judged: Pilot, noise: Noise | None, space: Space) -> str | None:
     )
 
 
-def _why_not(judged: Pilot, ends: Sequence[Evaluation], space: Space) -> str | None:
+def _explain_incomparable(judged: Pilot, ends: Sequence[Evaluation], space: Space) -> str | None:
     """Returns the reason that qualities cannot be compared after so few samples, None if they can."""
     goal, after = space.objective, f"after {judged.samples} {space.unit}"
     figure = f"{goal.quality} {goal.turned(judged.quality):.4f}"
@@ -180,7 +180,7 @@ def _fixed(space: Space, name: str, knob: Knob) -> Knob:
         return ScaledLearningRate(scale=knob.scale, multiplier=Distribution(choice=(1.0,)))
     if isinstance(knob, PlannedLength):
         return knob.model_copy(update={"share": (1.0, 1.0)})
-    return knob.of([space.baseline[name]]) if isinstance(knob, Distribution) else knob
+    return knob.with_choice([space.baseline[name]]) if isinstance(knob, Distribution) else knob
 
 
 def fallback_reason(asked: History) -> str | None:

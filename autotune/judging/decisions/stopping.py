@@ -125,7 +125,9 @@ def _is_out_of_reach(
 
 def _too_slow(running: Measurement, threshold: Threshold, samples: int) -> Outcome | None:
     for rival in _like(running, threshold):
-        slower = why_slower(running.throughput, rival, threshold, samples) if rival.seconds is None else None
+        slower = (
+            explain_slower(running.throughput, rival, threshold, samples) if rival.seconds is None else None
+        )
         if slower and not rival.curve:
             return _stopped(StoppedFor.SLOW, slower)
         if slower and _is_out_of_reach(running.curve, rival.curve, 1.0, threshold):
@@ -134,7 +136,9 @@ def _too_slow(running: Measurement, threshold: Threshold, samples: int) -> Outco
     return None
 
 
-def why_slower(throughput: Throughput | None, rival: Rival, threshold: Threshold, samples: int) -> str | None:
+def explain_slower(
+    throughput: Throughput | None, rival: Rival, threshold: Threshold, samples: int
+) -> str | None:
     """Returns a line on how a training of `samples` certainly takes longer than the rival's, else None."""
     if throughput is None or throughput.half_width_per_s is None or throughput.steps < _FEWEST_STEPS:
         return None

@@ -59,8 +59,8 @@ def test_an_own_setting_that_moves_no_speed_shares_what_was_measured(make_trial)
 def test_an_own_setting_that_moves_no_memory_shares_an_out_of_memory(make_trial):
     failed = make_trial(1, failure="oom", clip=1)
     wanted = {**failed.config, "clip": 2}
-    assert MemoryModel([failed], known=OWN).why_unfit(wanted)
-    assert MemoryModel([failed]).why_unfit(wanted) is None
+    assert MemoryModel([failed], known=OWN).explain_misfit(wanted)
+    assert MemoryModel([failed]).explain_misfit(wanted) is None
 
 
 def test_memory_grows_with_an_own_setting_as_the_workload_says(make_trial):

@@ -26,7 +26,7 @@ def config(**changes):
 
 
 def ruled_out(wanted, trials):
-    return MemoryModel(trials).why_unfit(wanted)
+    return MemoryModel(trials).explain_misfit(wanted)
 
 
 @pytest.mark.parametrize(
@@ -114,31 +114,33 @@ def ran(make_trial):
 
 def test_a_predicted_out_of_memory_is_reported_with_the_prediction(ran):
     model = MemoryModel([ran(i, micro_batch_size=size) for i, size in enumerate((4, 16, 64))], fraction=0.85)
-    assert model.why_unfit(config(accumulation_steps=1, micro_batch_size=128)) is None
-    reason = model.why_unfit(config(accumulation_steps=1, micro_batch_size=256))
+    assert model.explain_misfit(config(accumulation_steps=1, micro_batch_size=128)) is None
+    reason = model.explain_misfit(config(accumulation_steps=1, micro_batch_size=256))
     assert reason == "predicted to need 35.3 GiB (32.0 to 38.6) of 20.4 GiB"
 
 
 def test_an_out_of_memory_is_named_if_it_is_stronger_than_a_prediction(make_trial):
     failed = make_trial(3, failure="oom", micro_batch_size=32)
-    assert MemoryModel([failed]).why_unfit(failed.config | {"micro_batch_size": 64}) == (
+    assert MemoryModel([failed]).explain_misfit(failed.config | {"micro_batch_size": 64}) == (
         "needs no less memory than trial 3, which ran out of it"
     )
-    assert MemoryModel([failed]).why_unfit(failed.config | {"micro_batch_size": 16}) is None
+    assert MemoryModel([failed]).explain_misfit(failed.config | {"micro_batch_size": 16}) is None
 
 
 def test_an_out_of_memory_under_a_smaller_limit_is_no_evidence(make_trial):
     failed = make_trial(3, failure="oom", limit=8 * GIB)
-    assert MemoryModel([failed], limit_bytes=8 * GIB).why_unfit(failed.config)
-    assert MemoryModel([failed], limit_bytes=24 * GIB).why_unfit(failed.config) is None
+    assert MemoryModel([failed], limit_bytes=8 * GIB).explain_misfit(failed.config)
+    assert MemoryModel([failed], limit_bytes=24 * GIB).explain_misfit(failed.config) is None
 
 
 def test_an_out_of_memory_under_a_smaller_cap_is_no_evidence(make_trial):
     failed = make_trial(3, failure="oom", limit=8 * GIB)
     capped = replace(failed, measurement=replace(failed.measurement, memory_cap_bytes=4 * GIB))
-    assert MemoryModel([capped], fraction=0.5, limit_bytes=8 * GIB).why_unfit(failed.config)
-    assert MemoryModel([capped], fraction=0.85, limit_bytes=8 * GIB).why_unfit(failed.config) is None
-    assert MemoryModel([failed], fraction=0.85, limit_bytes=8 * GIB).why_unfit(failed.config), "it had all"
+    assert MemoryModel([capped], fraction=0.5, limit_bytes=8 * GIB).explain_misfit(failed.config)
+    assert MemoryModel([capped], fraction=0.85, limit_bytes=8 * GIB).explain_misfit(failed.config) is None
+    assert MemoryModel([failed], fraction=0.85, limit_bytes=8 * GIB).explain_misfit(failed.config), (
+        "it had all"
+    )
 
 
 def test_if_trials_are_capped_a_large_step_has_to_fit_into_the_cap(ran):
@@ -157,7 +159,7 @@ def test_if_trials_are_capped_a_large_step_has_to_fit_into_the_cap(ran):
 
 def test_an_out_of_memory_in_a_race_is_no_evidence_on_its_first_member(make_trial):
     race = replace(make_trial(9, failure="oom", limit=8 * GIB), race=(0, 3))
-    assert MemoryModel([race], limit_bytes=8 * GIB).why_unfit(race.config) is None
+    assert MemoryModel([race], limit_bytes=8 * GIB).explain_misfit(race.config) is None
 
 
 def test_a_peak_up_to_an_out_of_memory_is_no_peak(make_trial):
@@ -277,7 +279,7 @@ def test_without_peaks_one_border_predicts_the_others(make_trial):
     model = MemoryModel([fitted, make_trial(1, failure="oom", micro_batch_size=128)])
     assert model.largest_worth_trying({"micro_batch_size": 256, "precision": "tf32"}, SIZES) == 64
     assert model.largest_worth_trying({"micro_batch_size": 256, "precision": "bf16"}, SIZES) == 128
-    assert model.why_unfit({"micro_batch_size": 256, "precision": "bf16"}) is None
+    assert model.explain_misfit({"micro_batch_size": 256, "precision": "bf16"}) is None
 
 
 def test_what_has_fitted_is_run_again_whatever_was_predicted(ran):
@@ -285,7 +287,7 @@ def test_what_has_fitted_is_run_again_whatever_was_predicted(ran):
     asked = {"micro_batch_size": 128, "precision": "tf32", "learning_rate": 1e-3}
     model = MemoryModel(trials, fraction=0.85)
     assert model.largest_worth_trying(asked, SIZES) == 128
-    assert model.why_unfit(asked) is None
+    assert model.explain_misfit(asked) is None
 
 
 def test_other_workloads_have_no_micro_batch(make_trial):
@@ -293,8 +295,8 @@ def test_other_workloads_have_no_micro_batch(make_trial):
     fitted = replace(make_trial(1, 1.0, 0.1, peak=GIB, limit=2 * GIB), config={"width": 32})
     model = MemoryModel([failed, fitted])
     assert model.predict({"width": 32}) is None
-    assert model.why_unfit({"width": 64}) == "needs no less memory than trial 0, which ran out of it"
-    assert model.why_unfit({"width": 32}) is None
+    assert model.explain_misfit({"width": 64}) == "needs no less memory than trial 0, which ran out of it"
+    assert model.explain_misfit({"width": 32}) is None
 
 
 def test_a_smaller_size_must_not_be_dominated_either(make_trial):

@@ -440,7 +440,7 @@ def test_it_learns_from_out_of_memory_and_finds_the_fast_corner(found):
 def test_nothing_that_cannot_fit_or_was_tried_or_breaks_the_limits_is_ever_run(found):
     trials = found.trials()
     for number, trial in enumerate(trials):
-        assert "ran out of it" not in (MemoryModel(trials[:number]).why_unfit(trial.config) or "")
+        assert "ran out of it" not in (MemoryModel(trials[:number]).explain_misfit(trial.config) or "")
         assert trial.config not in [t.config for t in trials[:number]]
         assert 8 <= found.space.effective_batch_size(trial.config) <= 128
 

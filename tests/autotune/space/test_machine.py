@@ -40,7 +40,7 @@ def test_a_recent_gpu_runs_everything(space):
 )
 def test_a_precision_needs_its_compute_capability(capability, precision, part):
     machine = Machine(cpus=8, compute_capability=capability, has_torchao=True)
-    assert part in machines.why_not("precision", precision, machine)
+    assert part in machines.explain_unsupported("precision", precision, machine)
 
 
 def test_a_baseline_that_cannot_run_here_is_refused(space):

@@ -129,10 +129,10 @@ def test_of_a_completed_trial_the_reason_is_what_it_lacks(make_trial, baseline, 
     guess = replace(guess, measurement=replace(guess.measurement, curve=tuple(curve)))
     winner = make_trial(4, 99, 0.2, half_width=0.1, x=4)
     history = History([baseline, poor, large, guess, winner], space)
-    assert reasons.why(poor, history) == "its quality 0.1000 is below 0.1900, which is to be kept"
-    assert reasons.why(large, history) == "it takes 96% of the memory, over 85%"
-    assert reasons.why(guess, history) == "its quality 0.2000 is not above chance, 0.2000"
-    assert [reasons.why(t, history) for t in (baseline, winner)] == ["", ""]
+    assert reasons.explain(poor, history) == "its quality 0.1000 is below 0.1900, which is to be kept"
+    assert reasons.explain(large, history) == "it takes 96% of the memory, over 85%"
+    assert reasons.explain(guess, history) == "its quality 0.2000 is not above chance, 0.2000"
+    assert [reasons.explain(t, history) for t in (baseline, winner)] == ["", ""]
 
 
 def test_a_reason_is_why_a_trial_ended_or_the_constraint_that_it_breaks(make_trial, space):
@@ -145,4 +145,4 @@ def test_a_reason_is_why_a_trial_ended_or_the_constraint_that_it_breaks(make_tri
     ]
     history = History(trials, asked)
     broken = "rouge_l is 0.1, and must be >= 0.2"
-    assert [reasons.why(t, history) for t in trials] == ["", broken, "as made", ""]
+    assert [reasons.explain(t, history) for t in trials] == ["", broken, "as made", ""]
