@@ -145,7 +145,7 @@ def gain(trial: Trial, history: History) -> str:
     ours, theirs = (_measured(t, history) for t in (trial, history.trial(0)))
     interval = words.factor.interval(found)
     sure = f" ({interval})" if interval else ""
-    turns_taken = ", timed in turns with the baseline" if history.relative.rounds(trial) else ""
+    turns_taken = ", timed in turns with the baseline" if history.relative.raced(trial) else ""
     scores = f", {goal.quality} {ours[1]} instead of {theirs[1]}" if history.quality(trial) else ""
     speeds = f"{ours[0]} {history.space.unit}/s instead of {theirs[0]}"
     return f"{times}{sure}: {speeds}{turns_taken}{scores}"

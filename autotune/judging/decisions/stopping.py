@@ -124,10 +124,8 @@ def _is_out_of_reach(
 
 
 def _too_slow(running: Measurement, threshold: Threshold, samples: int) -> Outcome | None:
-    for rival in _like(running, threshold):
-        slower = (
-            explain_slower(running.throughput, rival, threshold, samples) if rival.seconds is None else None
-        )
+    for rival in (rival for rival in _like(running, threshold) if rival.seconds is None):
+        slower = explain_slower(running.throughput, rival, threshold, samples)
         if slower and not rival.curve:
             return _stopped(StoppedFor.SLOW, slower)
         if slower and _is_out_of_reach(running.curve, rival.curve, 1.0, threshold):

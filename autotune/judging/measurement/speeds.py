@@ -15,7 +15,6 @@ from autotune.judging.measurement.estimates import Figure
 _AGREE = 0.02
 
 _Settings = tuple[Key, tuple[str, str]]  # settings that move speed, and origin
-_Raced = tuple[Figure, int]  # factor and number of rounds
 _Group = tuple[Key, bool, tuple[str, str]]  # settings, shared, origin: device and revision
 
 
@@ -96,16 +95,14 @@ class RelativeSpeeds:
         self, trials: Sequence[Trial], baseline: Trial | None, speeds: Speeds, known: Knowledge
     ) -> None:
         self._baseline, self._speeds, self._neutral = baseline, speeds, known.same_speed
-        self._races: dict[int, _Raced] = {}
-        self._equals: dict[_Settings, _Raced] = {}
+        self._races: dict[int, Figure] = {}
+        self._equals: dict[_Settings, Figure] = {}
         by_number = {trial.number: trial for trial in trials}
         for race in trials:
             for number in race.race[1:] if race.completed else ():
-                slices, first = race.measurement.slices, race.race[0]
-                factor = turns.ratio(slices, number, first)
+                factor = turns.ratio(race.measurement.slices, number, race.race[0])
                 if factor is not None and number in by_number:
-                    raced = factor, turns.rounds(slices, number, first)
-                    self._races[number] = self._equals[self._settings(by_number[number])] = raced
+                    self._races[number] = self._equals[self._settings(by_number[number])] = factor
 
     def _settings(self, trial: Trial) -> _Settings:
         return settings_key(trial.config, self._neutral), trial.measurement.origin
@@ -115,15 +112,6 @@ class RelativeSpeeds:
 
         Settings equally fast as the baseline's count as the baseline unless they have raced themselves.
         """
-        raced = self._raced(trial)
-        return raced[0] if raced else None
-
-    def rounds(self, trial: Trial) -> int:
-        """Returns the rounds of that race, 0 without one."""
-        raced = self._raced(trial)
-        return raced[1] if raced else 0
-
-    def _raced(self, trial: Trial) -> _Raced | None:
         if trial.original in self._races or self._is_as_the_baseline(trial):
             return self._races.get(trial.original)
         return self._equals.get(self._settings(trial))
