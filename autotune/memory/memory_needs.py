@@ -66,17 +66,13 @@ def need_of(config: Config, known: Knowledge = COMMON) -> Need:
 
 def _label(name: str, value: Setting, known: Knowledge) -> Label | None:
     """Returns the label of a setting, None if it moves no memory of the process or has a known order."""
-    if known[name].moves_memory in {MemoryEffect.NOT, MemoryEffect.LOADER} or _is_ordered(name, value):
+    is_switch = value is None or isinstance(value, bool)  # named checkpointing modes have no known order
+    is_ordered = name in BATCH or (name == CHECKPOINTING and is_switch)
+    if is_ordered or known[name].moves_memory in {MemoryEffect.NOT, MemoryEffect.LOADER}:
         return None
     if name == PRECISION and value in PRECISIONS:
         value = PRECISIONS[str(value)].stored_as
     return Label(name, value, value.__class__, known[name].power)
-
-
-def _is_ordered(name: str, value: Setting) -> bool:
-    """Returns True for settings outside the group; named checkpointing modes have no known order."""
-    is_switch = value is None or isinstance(value, bool)
-    return name in BATCH or (name == CHECKPOINTING and is_switch)
 
 
 def number(config: Config, name: str, otherwise: float) -> float:

@@ -77,8 +77,6 @@ class Losses:
         self._known[number] = (come_to, times)
         if out_of_memory:
             return Outcome(Status.FAILED, Failure.OOM, reason, Shortage.MACHINE)
-        return (
-            Outcome(Status.FAILED, Failure.LOST, f"{reason}; {times} times in a row")
-            if times >= MOST
-            else None
-        )
+        if times < MOST:
+            return None
+        return Outcome(Status.FAILED, Failure.LOST, f"{reason}; {times} times in a row")

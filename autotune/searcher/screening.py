@@ -40,9 +40,9 @@ class Screening:
         # A configuration that differs from a measured one only in settings without effect on speed has its
         # speed. It is not worth a trial if it is too slow, or if quality decides nothing. This does not hold
         # for trainings that may differ in length.
-        counts = not planning.is_wanted(space) and space.objective.target is None and bool(threshold.rivals)
-        counts = counts and space.objective.select != "pareto"
-        self._rival = threshold.rivals[0] if counts else None
+        is_fixed = not planning.is_wanted(space) and space.objective.target is None
+        counts = is_fixed and space.objective.select != "pareto"
+        self._rival = next(iter(threshold.rivals), None) if counts else None
         self._fastest = history.trial(self._rival.number) if self._rival else None
         self._timed = {
             space.speed_key(t.config): t
@@ -85,8 +85,7 @@ class Screening:
         throughput = self._speeds.throughput_like(config, self._fastest)
         samples = self._space.samples(config)
         reason = stopping.explain_slower(throughput, self._rival, self._threshold, samples) or ""
-        return (
-            Refusal(RejectedFor.SPEED, f"equal settings read {reason}", Feedback((throughput.samples_per_s,)))
-            if throughput and reason
-            else None
-        )
+        if throughput is None or not reason:
+            return None
+        feedback = Feedback((throughput.samples_per_s,))
+        return Refusal(RejectedFor.SPEED, f"equal settings read {reason}", feedback)

@@ -157,7 +157,9 @@ class Search:
         """
         if self.is_over() or self._running.is_closed:
             return None
-        trial = self._next_waiting() if self._waiting else self._next_proposed()
+        if self._waiting and self._waiting[0].runs_alone and self._running:
+            return None
+        trial = self._waiting.popleft() if self._waiting else self._next_proposed()
         if trial is not None:
             if note := self._environment.clear(trial):
                 self._listener.note(note)
@@ -165,11 +167,6 @@ class Search:
                 studies.mark_shared(self._study, number)
             self._listener.started(trial)
         return trial
-
-    def _next_waiting(self) -> Trial | None:
-        if self._waiting[0].runs_alone and self._running:
-            return None
-        return self._waiting.popleft()
 
     def _next_proposed(self) -> Trial | None:
         proposal = _first(self._searching)

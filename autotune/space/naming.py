@@ -47,10 +47,6 @@ class Naming:
         nest({self.path(name): value for name, value in flat.items()})
         return flat
 
-    def shaped(self, flat: Mapping[str, Setting]) -> dict[str, Any]:
-        """Inverts `named`, except that values stay the tuner's."""
-        return nest({self.path(name): value for name, value in flat.items()})
-
     def value(self, name: str, word: Any) -> Any:
         """Returns the tuner's value for `word`, which may be one of the user's words."""
         words = self.values.get(name, {})

@@ -11,7 +11,7 @@ from autotune.core.errors import InputError, instead
 from autotune.core.settings import LENGTH
 from autotune.space import checks, lengths
 from autotune.space.knobs import Distribution, Knob, PlannedLength, mistakes
-from autotune.space.naming import Naming
+from autotune.space.naming import nest
 from autotune.space.space import Space
 from autotune.workloads import registry
 
@@ -74,13 +74,12 @@ def to_values(space: Space) -> dict[str, Any]:
     """Returns `space` as plain values that `from_values` reads back."""
     values = space.model_dump(mode="json", exclude_none=False)
     naming = space.naming
-    values["baseline"] = naming.shaped(space.baseline)
-    values["knobs"] = {
-        naming.path(name): _in_their_words(knob, naming).model_dump(
-            mode="json", exclude_unset=True, exclude_none=True
-        )
-        for name, knob in space.knobs.items()
-    }
+    values["baseline"] = nest({naming.path(name): value for name, value in space.baseline.items()})
+    values["knobs"] = {}
+    for name, knob in space.knobs.items():
+        renamed = knob.renamed(naming.path) if isinstance(knob, PlannedLength) else knob
+        dumped = renamed.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+        values["knobs"][naming.path(name)] = dumped
     values["counted_in_steps"] = [naming.path(name) for name in space.counted_in_steps]
     values["follow_learning_rate"] = [naming.path(name) for name in space.follow_learning_rate]
     values["evaluate_every"] = space.evaluate_every and naming.path(space.evaluate_every)
@@ -113,7 +112,3 @@ def complete(space: Space, source: str) -> Space:
     if mistakes:
         raise InputError(f"search space {source}: {'; '.join(mistakes)}")
     return completed
-
-
-def _in_their_words(knob: Knob, naming: Naming) -> Knob:
-    return knob.renamed(naming.path) if isinstance(knob, PlannedLength) else knob

@@ -79,9 +79,10 @@ def drift(windows: Sequence[Window]) -> Drift | None:
     before = windows[: max(_FEWEST_BEFORE * size, len(windows) // _FIRST)]
     after = windows[-_LASTING * size :]
     usual, now = _medians(before, size), _medians(after, size)
-    if not _has_changed(usual, now, looks=len(windows) // size):
+    was, level = statistics.fmean(usual), 1 - (1 - _LEVEL) * size / len(windows)  # stricter with every look
+    least = max(_LEAST * was, _half_width(usual, level))
+    if was - least <= max(now) and min(now) <= was + least:
         return None
-    was = statistics.fmean(usual)
     is_now = statistics.median(now)  # the change may lie within the first of these blocks
     half = _half_width(usual, _LEVEL)
     cause = _cause(after, before) if is_now < was else _cause(before, after)
@@ -93,12 +94,6 @@ def _medians(windows: Sequence[Window], size: int) -> list[float]:
     """Returns the median samples per second of each complete block of `size` windows."""
     starts = range(0, len(windows) - size + 1, size)
     return [statistics.median(window.per_s for window in windows[i : i + size]) for i in starts]
-
-
-def _has_changed(usual: Sequence[float], now: Sequence[float], looks: int) -> bool:
-    was = statistics.fmean(usual)
-    least = max(_LEAST * was, _half_width(usual, 1 - (1 - _LEVEL) / looks))
-    return min(now) > was + least or max(now) < was - least
 
 
 def _half_width(usual: Sequence[float], level: float) -> float:
