@@ -19,7 +19,6 @@ from autotune.trials.order import Order
 
 _STARTS = 5
 _RESTART_S = 0.2  # a dying server stops answering before it is seen to be dead
-_NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 _WITHOUT_PRELOAD = (
     "the workload uses CUDA when it is imported, so no trial can be forked that uses CUDA: every trial "
     "imports the workload again, which takes longer"
@@ -39,6 +38,9 @@ class ForkServer:
         self.context.set_forkserver_preload([runner.__name__, *preload])
         self.note = ""
         self._is_known_to_fork = False
+        # Inherited by the server: torch then asks NVML whether CUDA is available, which leaves a process fit
+        # to be forked from.
+        os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
 
     def start(self, order: Order, group: MemoryGroup | None) -> tuple[BaseProcess, Connection, Connection]:
         """Starts a process that runs `order` in `group`; returns it, its message pipe and its output pipe."""
@@ -69,7 +71,7 @@ class ForkServer:
         process = self.context.Process(target=target, args=arguments, name="trial")
         for left in reversed(range(_STARTS)):
             try:
-                with _main_hidden(), _asking_nvml(), _server_killed_after(_PRELOAD_S):
+                with _main_hidden(), _server_killed_after(_PRELOAD_S):
                     process.start()
                 break
             except (EOFError, OSError):  # the server has died, or is about to
@@ -81,20 +83,6 @@ class ForkServer:
                     self.context.set_forkserver_preload([runner.__name__])
                 time.sleep(_RESTART_S)
         return process
-
-
-@contextmanager
-def _asking_nvml() -> Iterator[None]:
-    """Makes torch ask NVML whether CUDA is available, which leaves a process fit to be forked from."""
-    before = os.environ.get(_NVML_CHECK)
-    os.environ[_NVML_CHECK] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_NVML_CHECK]
-        else:
-            os.environ[_NVML_CHECK] = before
 
 
 @contextmanager
