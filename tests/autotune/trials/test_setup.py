@@ -325,7 +325,7 @@ def test_in_a_race_evaluations_are_added_if_they_count_for_the_speed(tmp_path, s
         setup = Setup(session, asked, Workload("json:loads"), WITHOUT)
         race = setup.race(Trial(2, space.baseline_config, race=(0, 1)), trials)
         assert [one.outside_s for one in race.members] == [pytest.approx(outside_s)] * 2
-        assert all((one.evaluations.unsure > 0) == (speed == "wall") for one in race.members)
+        assert all((one.unsure > 0) == (speed == "wall") for one in race.members)
 
 
 def test_a_planned_length_is_the_trials_own_and_in_a_race_none_is_over_before_it(tmp_path, planned):
