@@ -9,11 +9,13 @@ import typer
 from autotune.cli.options import (
     Goal,
     Json,
+    Judged,
     LengthOptions,
     Models,
     OutputOptions,
     Priced,
     Probed,
+    Scored,
     Trained,
     TrialOptions,
     Tuned,
@@ -21,7 +23,7 @@ from autotune.cli.options import (
 )
 from autotune.export import formats
 from autotune.reports.model import SAMPLES
-from autotune.sessions.requests import Probing, ResumeRequest, SearchRequest
+from autotune.sessions.requests import JudgeRequest, Probing, ResumeRequest, SearchRequest
 
 SessionArgument = Annotated[Path, typer.Argument(help="the session's directory")]
 
@@ -77,6 +79,22 @@ def search(  # noqa: PLR0917 - the groups of its options
 
     groups = (tuned, probed, output, length, goal, running)
     return start.search(SearchRequest(**{name: value for one in groups for name, value in vars(one).items()}))
+
+
+@app.command()
+@grouped
+def judge(
+    trainings: Annotated[
+        list[str],
+        typer.Argument(metavar="-- A --vs B", help="two command lines that train, or two scripts"),
+    ],
+    scored: Scored,
+    judged: Judged,
+) -> int:
+    """Say if a change trains faster, and as well. Example: autotune judge -- python a.py --vs python b.py"""
+    from autotune.sessions import judge as judging  # noqa: PLC0415 - `status` needs none of it
+
+    return judging.judge(trainings, JudgeRequest(**vars(scored), **vars(judged)))
 
 
 @app.command()

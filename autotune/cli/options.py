@@ -58,16 +58,36 @@ class Tuned:
 
 
 @dataclass(frozen=True)
-class Probed:
-    """The user's choices for the command line of a training."""
+class Scored:
+    """The user's choice of the score of a command line."""
 
     score: Annotated[str | None, _probed(help="the score that says how good your training is")] = None
     maximize: Annotated[bool, _probed("--maximize", help="a higher score is better")] = False
     minimize: Annotated[bool, _probed("--minimize", help="a lower score is better")] = False
+    yes: Annotated[bool, _probed("--yes", "-y", help="ask nothing, and take the likeliest score")] = False
+
+
+@dataclass(frozen=True)
+class Probed(Scored):
+    """The user's choices for the command line of a training."""
+
     only: Annotated[
         str | None, _probed(help="what is tuned, of batch,lr,length,workers,precision,compile; default: all")
     ] = None
-    yes: Annotated[bool, _probed("--yes", "-y", help="ask nothing, and take the likeliest score")] = False
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a change has to show, and how long it may take."""
+
+    keep: Annotated[float | None, _goal(min=0, max=1, help="share to keep of what A gains")] = None
+    within: Annotated[
+        float | None, _goal(min=0, help="instead of --keep: how much worse than A's the score may be")
+    ] = None
+    pairs: Annotated[int, _budget(min=3, help="most trainings of each, with a seed for each pair")] = 8
+    time: Annotated[str | None, _budget(help="time limit, such as 90m or 2h")] = None
+    session: Annotated[Path | None, _output(help="directory of the trainings, to continue them")] = None
+    as_json: Annotated[bool, _output("--json", help="print one JSON object")] = False
 
 
 @dataclass(frozen=True)

@@ -109,8 +109,8 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
     told = (scores.scores(short.seen) if short else []) or scores.scores(seen)
     if not told:
         prober.say("Your training runs until it tells a score ...")
-        told = scores.scores(prober.run(prober.line, _ScoreSeen(), _ENDING_S))
-    score, minimize = _chosen_score(told, wishes, choose)
+        told = scores.scores(run_to_score(prober))
+    score, minimize = chosen_score(told, wishes, choose)
     is_inside = any(one.option.is_inside for one in trier.effective)
     every = options.evaluated(known)
     found = ProbeResult(
@@ -130,6 +130,11 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
         cpus=cpus,
     )
     return found, [*trier.lines, f"score: {score.described}; {'lower' if minimize else 'higher'} is better"]
+
+
+def run_to_score(prober: Prober) -> Watched:
+    """Runs the training until it has told a score twice, for four minutes at most."""
+    return prober.run(prober.line, _ScoreSeen(), _ENDING_S)
 
 
 class _Watching:
@@ -309,7 +314,7 @@ def _followers(known: Sequence[Option]) -> list[Option]:
     return [one for one in known if one.key in names and options.is_number(one.value) and one.value]
 
 
-def _chosen_score(candidates: Sequence[Score], wishes: Wishes, choose: Choose) -> tuple[Score, bool]:
+def chosen_score(candidates: Sequence[Score], wishes: Wishes, choose: Choose) -> tuple[Score, bool]:
     """Returns the score, and whether a lower one is better."""
     listed = "; ".join(one.described for one in candidates) or "none"
     if wishes.score:

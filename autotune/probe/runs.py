@@ -1,6 +1,7 @@
 """Runs command lines of a training with changed settings, each in a view of its own."""
 
 import json
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,11 +21,15 @@ _TELL_S = 5.0  # nothing is silent for longer
 
 @dataclass(frozen=True)
 class CommandLine:
-    """A command line; arguments of objects that the hook replaces, and values in files, by dotted path."""
+    """A command line; arguments of objects that the hook replaces, and values in files, by dotted path.
+
+    `seed` is added to every seed of the script.
+    """
 
     words: tuple[str, ...]
     inside: Mapping[str, Setting] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)  # values in files on the line
+    seed: int = 0
 
     def with_value(self, option: Option, value: Setting) -> "CommandLine":
         """Returns the line with another value of an option."""
@@ -44,13 +49,14 @@ class CommandLine:
         return line
 
     @property
-    def overrides(self) -> dict[str, str]:
-        """The environment that has the hook replace arguments."""
+    def variables(self) -> dict[str, str]:
+        """The environment that has the hook replace arguments and shift seeds."""
         groups: dict[str, dict[str, Setting]] = {}
         for path, value in self.inside.items():
             group, _, name = path.partition(".")
             groups.setdefault(group, {})[name] = value
-        return {wire.OVERRIDES: json.dumps(groups)} if groups else {}
+        overrides = {wire.OVERRIDES: json.dumps(groups)} if groups else {}
+        return {**overrides, wire.SEED: str(self.seed)}
 
 
 class Prober:
@@ -62,19 +68,19 @@ class Prober:
         self._place, self.say = place, say
         words, self.environment = _assignments(words)
         self.line, self.directory = CommandLine(words), directory.resolve()
-        self._runs = 0
 
     def run(self, line: CommandLine, is_enough: effects.Stop, most_s: float) -> Watched:
         """Runs a command line; paths of files that it wrote are relative to its directory."""
-        self._runs += 1
-        place = self._place / str(self._runs)
-        place.mkdir()
+        with tempfile.TemporaryDirectory(dir=self._place) as place:
+            return self._run(line, is_enough, most_s, Path(place))
+
+    def _run(self, line: CommandLine, is_enough: effects.Stop, most_s: float, place: Path) -> Watched:
         made = view.make(self.directory, place)
         for file, values in line.files.items():
             text = Document.read(self.directory / file).replaced(values).text
             (made / file).unlink()
             (made / file).write_text(text, encoding="utf-8")
-        command = Command(line.words, made, {**self.environment, **line.overrides})
+        command = Command(line.words, made, {**self.environment, **line.variables})
         seen = watching.watch(command, place, self._telling(is_enough), most_s)
         known = [*seen.options, *(one for file in self.files for one in self._of_file(file))]
         wrote = [path for one in seen.wrote if (path := Path(one)).is_relative_to(made)]

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autotune.core import units
 from autotune.probe.watching import Watched
@@ -87,7 +87,7 @@ def scores(seen: Watched) -> list[Score]:
     Numbers that stay the same are left out, printed ones if they are logged or in a file, test scores beside
     those of a validation, those of a training beside those of an evaluation, and perplexities beside losses.
     """
-    found = [*_logged(seen), *_in_tables(seen.tables), *_printed(seen)]
+    found = _all(seen)
     evaluated = [one for one in found if one.split is not None]
     for kinds in (("reported",), ("csv", "jsonl", "tensorboard", "wandb")):
         if any(one.kind in kinds for one in evaluated):
@@ -102,6 +102,17 @@ def scores(seen: Watched) -> list[Score]:
     for one in sorted(chosen, key=_rank):
         first_of_name.setdefault(one.name, one)
     return list(first_of_name.values())
+
+
+def values(seen: Watched, score: Score) -> tuple[float, ...]:
+    """Returns the values of a score that was seen in another run; by its name if its place differs."""
+    found = _all(seen)
+    same = [one for one in found if replace(one, values=()) == replace(score, values=())]
+    return next((one.values for one in (*same, *found) if one.name == score.name), ())
+
+
+def _all(seen: Watched) -> list[Score]:
+    return [*_logged(seen), *_in_tables(seen.tables), *_printed(seen)]
 
 
 def _untold(found: Sequence[Score], steps: int) -> Iterator[Score]:

@@ -17,6 +17,7 @@ from autotune.workloads.command.process import OutputLine, Process
 
 _MARK = "AUTOTUNE_PROBED"
 _LOOK_S, _GRACE_S = 0.2, 5.0
+_LOOK_SHARE = 20  # of the time that reading its notes takes: they grow with a training
 
 
 @dataclass(frozen=True)
@@ -101,11 +102,14 @@ def watch(command: Command, place: Path, is_enough: Callable[[Watched], bool], m
     environment.pop(wire.SOCKET, None)
     begun_s = time.monotonic()
     process = Process(list(command.words), command.directory, environment, _MARK, heard, is_silent=True)
+    look_s = _LOOK_S
     try:
         while True:
-            process.wait(_LOOK_S)
-            code, seconds = process.code, time.monotonic() - begun_s
+            process.wait(min(look_s, max(0.0, begun_s + most_s - time.monotonic()) + _LOOK_S))
+            now_s = time.monotonic()
+            code, seconds = process.code, now_s - begun_s
             seen = read(notes.read_text(encoding="utf-8"), command.words, lines, seconds, code)
+            look_s = max(_LOOK_S, _LOOK_SHARE * (time.monotonic() - now_s))
             if code is not None or seconds > most_s or is_enough(seen):
                 return seen
     finally:

@@ -1,8 +1,10 @@
 """Probes the command line of a training, and writes the search space that was found."""
 
+import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from autotune.core import secrecy, units
@@ -11,7 +13,7 @@ from autotune.probe import command, proposal
 from autotune.probe.command import Choose, Wishes
 from autotune.probe.runs import Prober
 from autotune.probe.scores import Score
-from autotune.sessions.requests import Probing
+from autotune.sessions.requests import Probing, Scoring
 from autotune.system import telemetry
 from autotune.system.telemetry import Hardware
 
@@ -31,15 +33,14 @@ def space(words: Sequence[str], asked: Probing, hardware: Hardware, time_s: floa
     Raises InputError if its training fails, shows no step or no score, or if a choice is open and nobody is
     there to make it.
     """
-    wishes = Wishes(asked.score or "", _direction(asked), command.roles(asked.only))
-    choose = _Likeliest() if asked.yes else _Asking() if sys.stdin.isatty() else Choose()
-    with tempfile.TemporaryDirectory(prefix="autotune-probe-") as place:
-        prober = Prober(words, Path.cwd(), Path(place), _say)
-        found, lines = command.probe(prober, wishes, choose, hardware.cpus)
+    wishes = Wishes(asked.score or "", direction(asked), command.roles(asked.only))
+    with ended_by_sigterm(), tempfile.TemporaryDirectory(prefix="autotune-probe-") as place:
+        prober = Prober(words, Path.cwd(), Path(place), say)
+        found, lines = command.probe(prober, wishes, chooser(asked), hardware.cpus)
     for line in lines:
-        _say(line)
+        say(line)
     if found.training_s is not None:
-        _say(_plan(found.training_s, time_s))
+        say(_plan(found.training_s, time_s))
     return proposal.text(found, lines)
 
 
@@ -56,15 +57,30 @@ def write(words: Sequence[str], asked: Probing, output: Path) -> int:
     return 0
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     print(secrecy.cleaned(printable(text)), file=sys.stderr, flush=True)  # a script may print its key
 
 
-def _direction(asked: Probing) -> bool | None:
+def direction(asked: Scoring) -> bool | None:
     """Returns True if a lower score was said to be better, False if a higher one, None if neither."""
     if asked.maximize and asked.minimize:
         raise InputError("--maximize, --minimize: at most one of them")
     return None if not (asked.maximize or asked.minimize) else asked.minimize
+
+
+def chooser(asked: Scoring) -> Choose:
+    """Returns who answers an open question: nobody, without a terminal."""
+    return _Likeliest() if asked.yes else _Asking() if sys.stdin.isatty() else Choose()
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Has SIGTERM end the block as Ctrl-C does, so that its trainings end and their files are removed."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Likeliest(Choose):
@@ -79,15 +95,15 @@ class _Asking(Choose):
 
     def score(self, candidates: Sequence[Score]) -> Score:
         for number, one in enumerate(candidates, 1):
-            _say(f"  {number}) {one.described}")
-        _say("Which of these says how good the training is? [1]")
+            say(f"  {number}) {one.described}")
+        say("Which of these says how good the training is? [1]")
         answer = sys.stdin.readline().strip() or "1"
         if not answer.isdigit() or not 1 <= int(answer) <= len(candidates):
             raise InputError(f"a number from 1 to {len(candidates)}: got {answer!r}")
         return candidates[int(answer) - 1]
 
     def is_minimized(self, score: Score) -> bool:
-        _say(f"Is a higher {score.name} better? [y/n]")
+        say(f"Is a higher {score.name} better? [y/n]")
         answer = sys.stdin.readline().strip().lower()
         if answer not in ("y", "n"):
             raise InputError(f"y or n: got {answer!r}")

@@ -9,14 +9,32 @@ from pydantic import TypeAdapter
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probing:
-    """The user's choices for a training that is given as a command line."""
+class Scoring:
+    """The user's choice of the score of a training that is given as a command line."""
 
     score: str | None = None
     maximize: bool = False
     minimize: bool = False
-    only: str | None = None
     yes: bool = False  # ask nothing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probing(Scoring):
+    """The user's choices for a training that is given as a command line."""
+
+    only: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeRequest(Scoring):
+    """The options of `python -m autotune judge`."""
+
+    keep: float | None = None
+    within: float | None = None
+    pairs: int = 8
+    time: str | None = None
+    session: Path | None = None
+    as_json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from typing import Any
 
+import autotune_wire
+from autotune_imports import After
+
 _SEEDS = 2**32  # NumPy's limit
 _thread = threading.local()  # `is_seeding`: inside a call whose seed was shifted
+
+
+def arm(after: After) -> None:
+    """Shifts the seeds of torch, NumPy and Python by the offset in AUTOTUNE_SEED; 0 leaves them alone."""
+    offset = int(os.environ[autotune_wire.SEED] or 0)
+    if offset:
+        after.do("torch", functools.partial(_shift_torch, offset))
+        for module in ("random", "numpy.random"):
+            after.do(module, functools.partial(add, name="seed", offset=offset))
+
+
+def _shift_torch(offset: int, torch: Any) -> None:
+    add(torch, "manual_seed", offset)
+    for name in ("manual_seed", "manual_seed_all"):  # scripts may call these too
+        add(torch.cuda, name, offset)
+    torch.random.manual_seed = torch.manual_seed
+    torch.manual_seed(0)  # gives a script that seeds nothing a fixed seed
 
 
 def add(module: Any, name: str, offset: int) -> None:

@@ -26,7 +26,6 @@ import autotune_lightning
 import autotune_output
 import autotune_overrides
 import autotune_scores
-import autotune_seed
 import autotune_tokens
 import autotune_transformers
 import autotune_wire
@@ -64,13 +63,10 @@ def arm(after: After) -> None:
     with suppress(AttributeError, OSError, RuntimeError, ValueError):  # no stderr, or one without a file
         faulthandler.register(signal.SIGUSR1)
     sys.excepthook = _telling(sys.excepthook, wire)
-    offset = int(os.environ.get(autotune_wire.SEED) or 0)
-    after.do("torch", lambda torch: _attach(torch, Teller(torch, wire, total), offset, after))
+    after.do("torch", lambda torch: _attach(torch, Teller(torch, wire, total), after))
     if names := os.environ.get(autotune_wire.LOGGED):
         tell = functools.partial(autotune_scores.tell, wire, frozenset(json.loads(names)))
         autotune_scores.listen(after, tell)
-    for module in ("random", "numpy.random") if offset else ():
-        after.do(module, functools.partial(autotune_seed.add, name="seed", offset=offset))
 
 
 def _telling(hook: Callable[..., Any], wire: autotune_wire.Wire) -> Callable[..., Any]:
@@ -276,8 +272,8 @@ class Teller:
         return self.beside(wrapper)
 
 
-def _attach(torch: Any, teller: Teller, offset: int, after: After) -> None:
-    """Installs the hooks, caps the GPU's memory, and shifts torch's seed by `offset`."""
+def _attach(torch: Any, teller: Teller, after: After) -> None:
+    """Installs the hooks, and caps the GPU's memory."""
     after.do("torch._dynamo", teller.hide)
     stepped = teller.guarded("stepped")
     optimizers = importlib.import_module("torch.optim.optimizer")  # shadowed in torch.optim
@@ -294,12 +290,6 @@ def _attach(torch: Any, teller: Teller, offset: int, after: After) -> None:
     if cap_bytes:
         cap = functools.partial(autotune_gpu.cap, cap_bytes=cap_bytes)
         torch.cuda._lazy_call(lambda: attempt(cap, torch.cuda))  # once the script uses a GPU
-    if offset:
-        autotune_seed.add(torch, "manual_seed", offset)
-        for name in ("manual_seed", "manual_seed_all"):  # scripts may call these too
-            autotune_seed.add(torch.cuda, name, offset)
-        torch.random.manual_seed = torch.manual_seed
-        torch.manual_seed(0)  # gives a script that seeds nothing a fixed seed
 
 
 def _count_batches(iterator: Any, teller: Teller) -> None:

@@ -21,6 +21,7 @@ def _run_the_environments_own() -> None:
 
 _ARMED_BY = {
     "autotune_view": ("AUTOTUNE_VIEW",),
+    "autotune_seed": ("AUTOTUNE_SEED",),
     "autotune_probe": ("AUTOTUNE_PROBE",),
     "autotune_step_hook": ("AUTOTUNE_SOCKET", "AUTOTUNE_OVERRIDES"),
 }

@@ -129,10 +129,13 @@ def relative_noise(curves: Sequence[Curve], start: float | None = None) -> float
 
 
 def ended_with(measurement: Measurement) -> float | None:
-    """Returns the final quality: the mean of the last quarter of the evaluations, at least one."""
-    curve = measurement.curve
-    last = [p.quality for p in curve[-max(1, len(curve) // 4) :]]
-    return statistics.fmean(last) if last else measurement.quality
+    """Returns the final quality, if there is one."""
+    return final([p.quality for p in measurement.curve]) if measurement.curve else measurement.quality
+
+
+def final(scores: Sequence[float]) -> float:
+    """Returns the mean of the last quarter of the scores of a training, at least one."""
+    return statistics.fmean(scores[-max(1, len(scores) // 4) :])
 
 
 def reached(curve: Curve, target: float) -> float | None:

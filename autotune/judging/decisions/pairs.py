@@ -1,0 +1,88 @@
+"""Judges a changed training by whole trainings in pairs: is it faster, and as good? Pure."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autotune.core.measurement import Evaluation, Measurement
+from autotune.core.trial import Outcome, Status, Trial
+from autotune.judging.decisions import objective, quality
+from autotune.judging.decisions.quality import KeptQuality, QualityAnswer
+from autotune.judging.measurement import curves, estimates
+from autotune.judging.measurement.estimates import Figure
+from autotune.space.sections import Objective
+
+FEWEST = 3  # pairs, for a verdict
+_WORTH = 1.02  # a factor below this is no gain
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """A whole training: how long it took, and the scores that it told, in order."""
+
+    seconds: float
+    scores: tuple[float, ...]  # in the user's sign
+
+    @property
+    def final(self) -> float:
+        """The mean of its last quarter of scores, at least one."""
+        return curves.final(self.scores)
+
+
+@dataclass(frozen=True)
+class PairedVerdict:
+    """What the pairs show so far; `confirmed` is None while more of them may decide."""
+
+    confirmed: bool | None
+    why_not: str = ""  # empty if it is confirmed
+    factor: Figure | None = None  # the change takes 1/`factor` of the time
+    kept: KeptQuality | None = None
+
+
+def judge(
+    before: Sequence[TrainingRun], after: Sequence[TrainingRun], goal: Objective, most: int
+) -> PairedVerdict:
+    """Judges the change by pairs, each of which trained with a seed of its own; at most `most` will run.
+
+    The interval of the factor is Student's, of the pairs' log-ratios. Every look at the pairs may err, so
+    each has the confidence that keeps all of them together at 95% (`quality.early_level`).
+    """
+    if min(len(before), len(after)) < FEWEST:
+        return PairedVerdict(None, f"{FEWEST} pairs are needed")
+    level = quality.early_level(most)
+    factor = _factor(before, after, level)
+    ours, theirs = _trials(after, goal), _trials(before, goal)
+    start = objective.start(theirs[0])
+    reference = statistics.fmean(quality.qualities(theirs))
+    keep = objective.least_share(goal, reference, start)
+    noise = quality.noise([ours, theirs])
+    kept = quality.compare(ours, theirs, keep, noise, start=start, level=level)
+    is_same = goal.takes_any_quality or (kept is not None and kept.answer is QualityAnswer.KEPT)
+    if factor.is_below(_WORTH):
+        return PairedVerdict(False, "it is not faster", factor, kept)
+    if not goal.takes_any_quality and kept is not None and kept.answer is QualityAnswer.LOST:
+        return PairedVerdict(False, f"its {goal.quality} is worse", factor, kept)
+    if factor.is_above(1) and is_same:
+        return PairedVerdict(True, "", factor, kept)
+    open_ = [
+        *([] if factor.is_above(1) else ["whether it is faster"]),
+        *([] if is_same else [f"whether its {goal.quality} is as good"]),
+    ]
+    return PairedVerdict(None, f"{' and '.join(open_)} is not decided", factor, kept)
+
+
+def _factor(before: Sequence[TrainingRun], after: Sequence[TrainingRun], level: float) -> Figure:
+    logs = [math.log(a.seconds / b.seconds) for a, b in zip(before, after, strict=False)]
+    middle, half = statistics.fmean(logs), estimates.half_interval(logs, level)
+    return Figure(math.exp(middle), math.exp(middle - half), math.exp(min(700.0, middle + half)))
+
+
+def _trials(runs: Sequence[TrainingRun], goal: Objective) -> list[Trial]:
+    done = Outcome(Status.COMPLETED)
+    return [Trial(n, {}, done, _measurement(run, goal), run.seconds) for n, run in enumerate(runs)]
+
+
+def _measurement(run: TrainingRun, goal: Objective) -> Measurement:
+    curve = tuple(Evaluation(n, 0.0, goal.turned(score)) for n, score in enumerate(run.scores, 1))
+    return Measurement(quality=curve[-1].quality, curve=curve)

@@ -1,0 +1,253 @@
+"""Judges a change of a training: runs both command lines to their ends, in turns, and compares them."""
+
+import hashlib
+import json
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from autotune.core import units
+from autotune.core.errors import InputError
+from autotune.core.shell import quoted, word
+from autotune.display import words
+from autotune.judging.decisions import pairs
+from autotune.judging.decisions.pairs import PairedVerdict, TrainingRun
+from autotune.judging.measurement import estimates
+from autotune.probe import command, scores
+from autotune.probe.runs import Prober
+from autotune.probe.scores import Score
+from autotune.sessions import probing
+from autotune.sessions.requests import JudgeRequest
+from autotune.space.sections import Objective
+from autotune.storage.records import lines_of, open_lines
+
+FORMAT = 1
+EXIT_NOT_CONFIRMED = 1
+SIDES = ("A", "B")
+_RUNNERS = {".py": "python", ".sh": "sh"}
+_LINES_SHOWN = 20
+_SCRIPT_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What is compared: with other commands, scripts or scores it is another question."""
+
+    commands: tuple[str, ...]
+    digests: dict[str, str]  # of the files that the command lines name
+    score: Score | None = None  # None until a run has told it
+    minimize: bool = False
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A training that ran to its end."""
+
+    side: str
+    pair: int  # from 0; also its seed
+    run: TrainingRun
+
+
+_QUESTION, _ENDED = TypeAdapter(_Question), TypeAdapter(_Ended)
+
+
+def judge(given: Sequence[str], asked: JudgeRequest) -> int:
+    """Prints whether the second command trains faster than the first, and as well; returns the exit code.
+
+    0: confirmed, 1: not. Raises InputError if a command fails or tells no score.
+    """
+    lines = split(given)
+    root = asked.session or Path("runs") / f"judge-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    with probing.ended_by_sigterm():
+        comparison = _Comparison(root, lines, asked)
+        verdict = comparison.run()
+    if asked.as_json:
+        print(json.dumps(comparison.as_json(verdict), allow_nan=False))
+    else:
+        print("\n".join(comparison.report(verdict)))
+    return 0 if verdict.confirmed else EXIT_NOT_CONFIRMED
+
+
+def split(given: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Returns the words of both command lines: of `A --vs B`, or of two scripts."""
+    if given.count("--vs") == 1:
+        at = given.index("--vs")
+        before, after = list(given[:at]), list(given[at + 1 :])
+        if before and after:
+            return before, after
+    elif len(given) == 2 and all(Path(one).suffix in _RUNNERS for one in given):
+        before, after = ([_RUNNERS[Path(one).suffix], one] for one in given)
+        return before, after
+    got = " ".join(map(word, given))
+    raise InputError(f"two command lines, as in `judge -- A --vs B`, or two scripts: got {got}")
+
+
+class _Comparison:
+    """Trains both sides in turns, with a seed for each pair, and keeps every training in the session."""
+
+    def __init__(self, root: Path, lines: tuple[list[str], list[str]], asked: JudgeRequest) -> None:
+        self._asked, self._root, self._begun_s = asked, root, time.monotonic()
+        self._time_s = math.inf if asked.time is None else units.seconds(asked.time)
+        work = root / "work"
+        work.mkdir(parents=True, exist_ok=True)
+        self._probers = {
+            side: Prober(line, Path.cwd(), work, probing.say) for side, line in zip(SIDES, lines, strict=True)
+        }
+        self._file = root / "judge.jsonl"
+        self._question = _Question(tuple(" ".join(map(word, line)) for line in lines), _digests(lines))
+        self._ended: list[_Ended] = []
+        self._read()
+
+    def _read(self) -> None:
+        """Takes over the trainings of an earlier run of the same question."""
+        first, *others = list(lines_of(self._file)) or [None]
+        if first is None:
+            self._write(_QUESTION.dump_python(self._question))
+            return
+        before = _QUESTION.validate_python(first)
+        if before != self._question:
+            raise InputError(f"{self._root}: compares other commands or scripts: name a new --session")
+        for line in others:
+            if "commands" in line:
+                self._question = _QUESTION.validate_python(line)
+            else:
+                self._ended.append(_ENDED.validate_python(line))
+
+    def _write(self, value: Any) -> None:
+        with open_lines(self._file) as file:
+            file.write(json.dumps(value) + "\n")
+
+    def run(self) -> PairedVerdict:
+        """Trains pair after pair until they decide, or as many as allowed ran, or the time is up."""
+        for side, line in zip(SIDES, self._question.commands, strict=True):
+            probing.say(f"{side}: {line}")
+        self._look_for_a_score()
+        for pair in range(self._asked.pairs):
+            if (verdict := self._verdict()).confirmed is not None:
+                return verdict
+            for side in SIDES if pair % 2 == 0 else SIDES[::-1]:
+                if not any((one.side, one.pair) == (side, pair) for one in self._ended):
+                    if not self._has_time(side):
+                        return replace(verdict, why_not=f"out of time: {verdict.why_not}")
+                    self._train(side, pair)
+        return self._verdict()
+
+    def _look_for_a_score(self) -> None:
+        """Has the score chosen before a whole training, which may be long, if it shows by then."""
+        if self._question.score is None and self._left_s() > 0:
+            prober = self._probers[SIDES[0]]
+            probing.say("Looking for the score ...")
+            if candidates := scores.scores(command.run_to_score(prober)):
+                self._choose(candidates)
+
+    def _has_time(self, side: str) -> bool:
+        expected_s = max((one.run.seconds for one in self._ended if one.side == side), default=0.0)
+        return self._left_s() > expected_s
+
+    def _left_s(self) -> float:
+        return self._time_s - (time.monotonic() - self._begun_s)
+
+    def _train(self, side: str, pair: int) -> None:
+        """Runs one training to its end, and keeps its time and scores."""
+        prober = self._probers[side]
+        probing.say(f"{side} trains with seed {pair} ...")
+        seen = prober.run(replace(prober.line, seed=pair), lambda _: False, self._left_s())
+        if not seen.has_ended:
+            for line in seen.tail[-_LINES_SHOWN:]:
+                probing.say(f"  {line}")
+            end = f"ended with exit code {seen.code}" if seen.has_failed else "took longer than --time allows"
+            raise InputError(f"{side} {end}: nothing can be said of it; its last lines are above")
+        score = self._question.score or self._choose(scores.scores(seen))
+        told = scores.values(seen, score)
+        if not told:
+            raise InputError(f"{side} has not told {score.name}, which {SIDES[0]} has: it cannot be compared")
+        ended = _Ended(side, pair, TrainingRun(seen.seconds, told))
+        self._ended.append(ended)
+        self._write(_ENDED.dump_python(ended))
+        probing.say(f"  {units.format_seconds(seen.seconds)}, {score.name} {ended.run.final:.5g}")
+
+    def _choose(self, candidates: Sequence[Score]) -> Score:
+        """Decides which score counts."""
+        wishes = command.Wishes(self._asked.score or "", probing.direction(self._asked))
+        score, minimize = command.chosen_score(candidates, wishes, probing.chooser(self._asked))
+        self._question = replace(self._question, score=replace(score, values=()), minimize=minimize)
+        self._write(_QUESTION.dump_python(self._question))
+        return score
+
+    @property
+    def _goal(self) -> Objective:
+        name = self._question.score.name if self._question.score else "score"
+        values: dict[str, Any] = {"minimize" if self._question.minimize else "quality": name}
+        if self._asked.within is not None:
+            values["within"] = self._asked.within
+        elif self._asked.keep is not None:
+            values["keep"] = self._asked.keep
+        return Objective(**values)
+
+    def _runs(self) -> tuple[list[TrainingRun], ...]:
+        ordered = sorted(self._ended, key=lambda one: one.pair)
+        return tuple([one.run for one in ordered if one.side == side] for side in SIDES)
+
+    def _verdict(self) -> PairedVerdict:
+        before, after = self._runs()
+        return pairs.judge(before, after, self._goal, self._asked.pairs)
+
+    def report(self, verdict: PairedVerdict) -> list[str]:
+        """Returns the answer for a person."""
+        before, after = self._runs()
+        count = min(len(before), len(after))
+        if not count:
+            return [f"Not confirmed: {verdict.why_not}.", self._next()]
+        name = self._goal.quality
+        ours, theirs = (
+            units.format_seconds(statistics.fmean(run.seconds for run in side)) for side in (after, before)
+        )
+        final, other = (words.score(estimates.mean([run.final for run in side])) for side in (after, before))
+        interval = words.factor.interval(verdict.factor)
+        sure = f" ({interval})" if interval else ""
+        factor = f"{words.factor(verdict.factor)} as fast{sure}: " if verdict.factor else ""
+        lines = [
+            f"B, in {words.plural(count, 'pair')} of whole trainings: {factor}{ours} instead of {theirs}.",
+            f"Final {name} {final}, A's {other}{': not worse' if verdict.confirmed else ''}.",
+        ]
+        if verdict.confirmed:
+            return [*lines, "Confirmed: B is faster, and as good."]
+        undecided = verdict.confirmed is None
+        return [*lines, f"Not confirmed: {verdict.why_not}.", *([self._next()] if undecided else [])]
+
+    def _next(self) -> str:
+        return f"More pairs may decide it: repeat the command with --session {quoted(self._root)} --pairs N."
+
+    def as_json(self, verdict: PairedVerdict) -> dict[str, Any]:
+        """Returns the answer for a program."""
+        before, after = self._runs()
+        return {
+            "format": FORMAT,
+            "session": str(self._root),
+            "confirmed": verdict.confirmed,  # null: not decided
+            "why_not": verdict.why_not or None,
+            "factor": verdict.factor and asdict(verdict.factor),
+            "score": self._goal.quality,
+            "runs": {
+                side: [{"seconds": one.seconds, "score": one.final} for one in runs]
+                for side, runs in zip(SIDES, (before, after), strict=True)
+            },
+        }
+
+
+def _digests(lines: Sequence[Sequence[str]]) -> dict[str, str]:
+    """Returns the digests of the scripts and small files that the command lines name."""
+    files = {
+        one
+        for line in lines
+        for one in line
+        if Path(one).is_file() and Path(one).stat().st_size <= _SCRIPT_BYTES
+    }
+    return {one: hashlib.sha256(Path(one).read_bytes()).hexdigest() for one in sorted(files)}

@@ -1,0 +1,115 @@
+"""`judge` runs two real commands in turns; how long they take is made by sleeping."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from autotune.cli.app import app
+from autotune.core.errors import InputError
+from autotune.sessions import judge
+from autotune.sessions.requests import JudgeRequest
+
+SCRIPT = """\
+import argparse, random, time
+parser = argparse.ArgumentParser()
+parser.add_argument("--sleep", type=float)
+parser.add_argument("--loss", type=float, default=1.0)
+args = parser.parse_args()
+random.seed(1)
+open("model.pt", "w").write("weights")
+for step in range(4):
+    time.sleep(args.sleep / 4)
+    print(f"val_loss {args.loss + 3 - step + random.random() / 1000:.5f}")
+"""
+SLOW, FAST = "0.8", "0.05"
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def line(sleep, *more):
+    return [sys.executable, "train.py", "--sleep", sleep, *more]
+
+
+def asked(**more):
+    return JudgeRequest(**{"session": Path("judged"), "as_json": True, "pairs": 5, **more})
+
+
+def answer(capsys):
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_faster_command_is_confirmed_and_leaves_nothing_in_the_directory(directory, capsys):
+    code = judge.judge([*line(SLOW), "--vs", *line(FAST)], asked())
+    found = answer(capsys)
+    assert (code, found["confirmed"], found["score"]) == (0, True, "val_loss")
+    assert found["factor"]["low"] > 1.5
+    finals = [run["score"] for run in found["runs"]["A"]]
+    assert len(set(finals)) == len(finals), "every pair has a seed of its own"
+    assert {path.name for path in directory.iterdir()} == {"train.py", "judged"}
+    assert not list((directory / "judged" / "work").iterdir())
+
+
+def test_a_command_that_ends_worse_is_refused(directory, capsys):
+    code = judge.judge([*line(SLOW), "--vs", *line(FAST, "--loss", "2")], asked())
+    found = answer(capsys)
+    assert (code, found["confirmed"]) == (1, False)
+    assert found["why_not"] == "its val_loss is worse"
+
+
+def test_it_goes_on_where_it_was(directory, capsys):
+    words = [*line("0.3"), "--vs", *line("0.3")]
+    assert judge.judge(words, asked(pairs=3)) == 1
+    assert [len(runs) for runs in answer(capsys)["runs"].values()] == [3, 3]
+    with (directory / "judged" / "judge.jsonl").open("a") as file:
+        file.write('{"side": "A", "pa')  # cut short by a kill
+    assert judge.judge(words, asked(pairs=4)) in (0, 1)
+    told = capsys.readouterr()
+    assert told.err.count("trains with seed 3") == 2
+    assert "trains with seed 0" not in told.err
+
+
+def test_trainings_of_another_script_do_not_count(directory):
+    words = [*line(FAST), "--vs", *line(FAST)]
+    judge.judge(words, asked(pairs=3))
+    (directory / "train.py").write_text(SCRIPT.replace("random.random()", "random.random() * 2"))
+    with pytest.raises(InputError, match="other commands or scripts"):
+        judge.judge(words, asked(pairs=3))
+
+
+def test_a_command_that_fails_is_named_with_its_last_lines(directory, capsys):
+    with pytest.raises(InputError, match=r"^B ended with exit code 2"):
+        judge.judge([*line(FAST), "--vs", *line(FAST, "--unknown")], asked())
+    assert "unrecognized arguments: --unknown" in capsys.readouterr().err
+
+
+def test_a_time_limit_ends_it_undecided(directory, capsys):
+    code = judge.judge([*line("0.4"), "--vs", *line("0.4")], asked(time="1ms", score="val_loss"))
+    assert code == 1
+    assert answer(capsys)["why_not"].startswith("out of time")
+
+
+@pytest.mark.parametrize("words", [["python", "a.py"], ["a", "--vs"], ["a.txt", "b.txt"], ["a", "b", "c"]])
+def test_other_words_are_refused(words):
+    with pytest.raises(InputError, match="two command lines"):
+        judge.split(words)
+
+
+def test_two_scripts_are_run_by_what_their_names_say():
+    assert judge.split(["a.py", "b.sh"]) == (["python", "a.py"], ["sh", "b.sh"])
+
+
+def test_the_command_line_takes_both(directory, capsys):
+    shutil.copy("train.py", "changed.py")
+    options = ["--json", "--pairs", "3", "--score", "val_loss", "--session", "judged"]
+    words = [*line(SLOW), "--vs", sys.executable, "changed.py", "--sleep", FAST]
+    code = app(["judge", *options, "--", *words], standalone_mode=False)
+    assert code == 0
+    assert answer(capsys)["confirmed"] is True
