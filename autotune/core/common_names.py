@@ -78,7 +78,7 @@ _AMBIGUOUS = frozenset(
 ENDS: Sequence[str] = (
     *("max_iters", "max_steps", "num_train_steps", "max_train_steps", "train_steps", "total_steps"),
     *("num_steps", "steps", "n_steps", "train_iters", "num_iterations", "max_iterations", "iterations"),
-    *("total_iters", "num_iters", "n_iters", "iters"),
+    *("total_iters", "num_iters", "n_iters", "iters", "niter", "n_iter"),
 )
 OF_SCHEDULES: Sequence[str] = (
     *("warmup_steps", "warmup_iters", "num_warmup_steps", "lr_warmup_steps"),

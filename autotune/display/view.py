@@ -1,5 +1,6 @@
 """Trials as text: the same words and columns for the live table, the log, `status` and the summary."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,12 +14,14 @@ from autotune.core.trial import Failure, Status, Trial, TrialKind
 from autotune.display import advice, words
 from autotune.display.cautions import cautions, company, spending
 from autotune.judging.accounts import costs, reasons
-from autotune.judging.decisions import claims, confirm, objective
+from autotune.judging.decisions import ablation, claims, confirm, objective
 from autotune.judging.decisions import quality as qualities
 from autotune.judging.decisions.claims import Claim
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import turns
 from autotune.judging.measurement.estimates import Figure
+from autotune.space import configurations
+from autotune.space.naming import flatten
 from autotune.space.sections import Objective
 from autotune.workloads.base import Workload
 
@@ -181,11 +184,44 @@ def summary(history: History, workload: Workload, session: Path, go_on: str = ""
     surety = "" if claim else ", not confirmed"
     lines.append(f"Best{surety}: trial {trial.number}: {knobs(trial.config)}")
     if claim is not None:
-        lines += [confirmed(claim, history)]
+        lines += [confirmed(claim, history), *_break_even(trial, history)]
+        lines += _your_command(trial, history, workload)
     else:
         lines += [gain(trial, history), unconfirmed(trial, history)]
     lines += spending(history)
     return [*lines, "Run next:", *(f"  {command}" for command in next_commands(session, workload))]
+
+
+def _break_even(trial: Trial, history: History) -> list[str]:
+    """Says how many trainings, or how long a one, make up for the time of the search's trials."""
+    spent_s = math.fsum(one.seconds for one in history.trials)
+    before_s, after_s = (history.training_s(one) for one in (history.trial(0), trial))
+    if not before_s or not after_s or after_s >= before_s:
+        return []
+    saved_s = before_s - after_s
+    spent, saved, long = (
+        units.format_seconds(value) for value in (spent_s, saved_s, spent_s * before_s / saved_s)
+    )
+    count = words.plural(math.ceil(spent_s / saved_s), "training")
+    return [f"The trials took {spent}, a training saves {saved}: it pays after {count}, or one of {long}."]
+
+
+def _your_command(trial: Trial, history: History, workload: Workload) -> list[str]:
+    """Returns the user's command line with a winner's settings, and what they were; empty if it has none."""
+    space, values = history.space, configurations.for_workload
+    settings = values(space, space.settings(trial.config))
+    command = workload.own_file.command(settings)
+    if command is None:
+        return []
+    before = dict(flatten(values(space, space.settings({}))))
+    factors = {step.knob: step.factor for step in ablation.steps(history) if not step.together}
+    changes = [
+        f"{path} {words.setting(value)}, was {words.setting(before.get(path))}"
+        + (f" ({words.factor(factor)})" if (factor := factors.get(space.naming.name(path))) else "")
+        for path, value in flatten(settings)
+        if before.get(path) != value
+    ]
+    return ["Your command:", f"  {command}", *(f"  # {change}" for change in changes)]
 
 
 def promise(history: History) -> str:

@@ -18,7 +18,8 @@ from autotune.core.settings import (
     SEED,
     WORKERS,
 )
-from autotune.probe import effects, options, scores
+from autotune.probe import durations, effects, options, scores
+from autotune.probe.durations import ShortTraining
 from autotune.probe.effects import Candidate
 from autotune.probe.options import Option
 from autotune.probe.proposal import ProbeResult
@@ -28,12 +29,9 @@ from autotune.probe.watching import Watched
 
 _STEPS = 8  # of a run that tries settings
 _WATCHED_STEPS = 40  # of the user's own training, if it is not evaluated before
-_END_STEPS = 12  # of a training that is to end by itself
-_WATCHED_S, _TRIED_S, _ENDING_S = 120.0, 60.0, 240.0
+_WATCHED_S, _TRIED_S = 120.0, 60.0
 _LINES_SHOWN = 20
 _LOOK_S = 2.0  # between two looks for scores
-
-Length = tuple[str, tuple[Option, ...]]  # steps or epochs, and the options that count them
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {
     "batch": (MICRO_BATCH, ACCUMULATION),
@@ -96,7 +94,8 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
     trier = _Trier(prober, seen, [_described(seen)])
     candidates = [one for one in effects.candidates(known, seen) if one.role in wishes.roles]
     trier.together(candidates)
-    length, short = _try_length(trier, known)
+    length, short, note = durations.try_length(prober, known, seen)
+    trier.lines.append(note)
     if short is not None and length is not None:
         trier.again(short)
     if not framework:
@@ -123,10 +122,10 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
         minimize=minimize,
         knobs=tuple(trier.effective),
         length=length if LENGTH in wishes.roles else None,
-        training_s=_training_s(seen, short.seen if short else None, length),
+        training_s=durations.training_s(seen, short, length),
         every=every if length and length[0] == "steps" else None,
         followers=tuple(_followers(known)) if LEARNING_RATE in trier.roles else (),
-        samples_per_epoch=_samples_per_epoch(seen, short.seen if short else None, length),
+        samples_per_epoch=durations.samples_per_epoch(seen, short, length, batch_of(seen)),
         cpus=cpus,
     )
     return found, [*trier.lines, f"score: {score.described}; {'lower' if minimize else 'higher'} is better"]
@@ -134,7 +133,7 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
 
 def run_to_score(prober: Prober) -> Watched:
     """Runs the training until it has told a score twice, for four minutes at most."""
-    return prober.run(prober.line, _ScoreSeen(), _ENDING_S)
+    return prober.run(prober.line, _ScoreSeen(), durations.MOST_S)
 
 
 class _Watching:
@@ -198,7 +197,7 @@ class _Trier:
             shown += self._shown([one], self.seen, self.run([one]))
         self._note(candidates, shown)
 
-    def again(self, short: "_Short") -> None:
+    def again(self, short: ShortTraining) -> None:
         """Tries once more what showed no effect, in a training so short that its warm-up is over at once."""
         left = [one for one in self._without if one.role == LEARNING_RATE]
         for one in left:
@@ -224,37 +223,6 @@ class _Trier:
             self.lines.append(f"{one.option.name} {one.option.value} -> {one.value}: {result}")
 
 
-@dataclass(frozen=True)
-class _Short:
-    """A training that was made so short that it ended, and its line."""
-
-    line: CommandLine
-    seen: Watched
-
-
-def _try_length(trier: _Trier, known: Sequence[Option]) -> tuple[Length | None, _Short | None]:
-    """Returns the options for the length of a training, if a short one ends by them, and that training."""
-    asked = options.ends(known)
-    if asked is None:
-        trier.lines.append("no option that ends the training was found: its length stays")
-        return None, None
-    unit, counted = asked
-    value = _END_STEPS if unit == "steps" else 1
-    factor = value / float(counted[0].value or 1)
-    line = trier.prober.line
-    for one in counted:
-        line = line.with_value(one, options.scaled(one.value, factor))
-    if unit == "steps" and (every := options.evaluated(known)) is not None:
-        line = line.with_value(every, max(1, value // 2))
-    trier.prober.say(f"Trying {counted[0].name} {value} ...")
-    seen = trier.prober.run(line, lambda _: False, _ENDING_S)
-    has_ended = seen.has_ended and (unit == "epochs" or len(seen.steps) <= value + 2)
-    result = f"it ended after {len(seen.steps)} steps" if has_ended else "it did not end there, so it stays"
-    trier.lines.append(f"{counted[0].name} {counted[0].value} -> {value}: {result}")
-    short = _Short(line, seen) if seen.steps else None
-    return ((unit, tuple(counted)) if has_ended else None), short
-
-
 def _require_steps(prober: Prober, seen: Watched) -> None:
     if seen.steps:
         return
@@ -269,7 +237,7 @@ def _require_steps(prober: Prober, seen: Watched) -> None:
 
 def _described(seen: Watched) -> str:
     """Returns what the user's training is like, in a line."""
-    size, step_s, rates = _batch(seen), effects.step_s(seen), seen.steps[0].rates
+    size, step_s, rates = batch_of(seen), effects.step_s(seen), seen.steps[0].rates
     parts = [f"{size} samples a step" if size else "samples of a step unknown"]
     parts += [f"learning rate {max(rates):g}"] if rates else []
     parts += [f"{seen.loader.get('num_workers') or 0} loader workers"] if seen.loader else []
@@ -278,7 +246,7 @@ def _described(seen: Watched) -> str:
     return ", ".join(parts)
 
 
-def _batch(seen: Watched) -> int | None:
+def batch_of(seen: Watched) -> int | None:
     """Returns the samples of an optimizer step, by the options if they say it, else by what was seen."""
     size = options.role_of(seen.options, MICRO_BATCH)
     if size is None or not options.is_count(size.value):
@@ -286,26 +254,6 @@ def _batch(seen: Watched) -> int | None:
     parts = options.role_of(seen.options, ACCUMULATION)
     accumulated = parts.value if parts is not None and options.is_count(parts.value) else 1
     return int(size.value or 1) * int(accumulated or 1)
-
-
-def _samples_per_epoch(seen: Watched, short: Watched | None, length: Length | None) -> int | None:
-    """Returns the samples of an epoch: the items of the loader, or those of a short training of one epoch."""
-    if length is None or length[0] != "epochs":
-        return None
-    batch = _batch(seen)
-    return seen.loader.get("items") or (len(short.steps) * batch if short and batch else None)
-
-
-def _training_s(seen: Watched, short: Watched | None, length: Length | None) -> float | None:
-    """Returns how long the user's training takes, by the times of its steps; None if that is unknown."""
-    one_s = effects.step_s(seen)
-    if length is None or one_s is None or short is None:
-        return None
-    unit, counted = length
-    count = float(counted[0].value or 1)
-    return (seen.steps[0].at_s - seen.begun_s) + one_s * (
-        count if unit == "steps" else count * len(short.steps)
-    )
 
 
 def _followers(known: Sequence[Option]) -> list[Option]:

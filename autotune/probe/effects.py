@@ -168,6 +168,11 @@ def step_s(seen: Watched) -> float | None:
 Stop = Callable[[Watched], bool]
 
 
+def never(_: Watched) -> bool:
+    """Returns False: the training runs to its end."""
+    return False
+
+
 def after_steps(count: int) -> Stop:
     """Returns a condition that holds once so many steps were seen."""
     return lambda seen: len(seen.steps) >= count

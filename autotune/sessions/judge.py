@@ -20,7 +20,7 @@ from autotune.display import words
 from autotune.judging.decisions import pairs
 from autotune.judging.decisions.pairs import PairedVerdict, TrainingRun
 from autotune.judging.measurement import estimates
-from autotune.probe import command, scores
+from autotune.probe import command, effects, scores
 from autotune.probe.runs import Prober
 from autotune.probe.scores import Score
 from autotune.sessions import probing
@@ -158,7 +158,7 @@ class _Comparison:
         """Runs one training to its end, and keeps its time and scores."""
         prober = self._probers[side]
         probing.say(f"{side} trains with seed {pair} ...")
-        seen = prober.run(replace(prober.line, seed=pair), lambda _: False, self._left_s())
+        seen = prober.run(replace(prober.line, seed=pair), effects.never, self._left_s())
         if not seen.has_ended:
             for line in seen.tail[-_LINES_SHOWN:]:
                 probing.say(f"  {line}")

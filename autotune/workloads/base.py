@@ -55,6 +55,11 @@ class OwnFile:
         """Returns the command line that trains with `file`; None if unknown."""
         return None
 
+    def command(self, settings: Mapping[str, Any]) -> str | None:
+        """Returns the user's own command line with these settings; None if it has none, or needs more."""
+        del settings
+        return None
+
     def put_in(self, file: Path, settings: Mapping[str, Any]) -> InFile | None:
         """Returns a trial's values for the user's `file`; None if the workload does not write it."""
         return None

@@ -84,6 +84,31 @@ def note_hydra(write: Write, module: Any) -> None:
     module.HydraConfig.set_config = sets
 
 
+def note_omegaconf(write: Write, module: Any) -> None:
+    """Writes down the configuration into which a script merges its command line."""
+    from_cli, merge = module.OmegaConf.from_cli, module.OmegaConf.merge
+    given: list[Any] = []
+
+    def reads(*args: Any, **kwargs: Any) -> Any:
+        given.append(from_cli(*args, **kwargs))
+        return given[-1]
+
+    def merges(*configs: Any) -> Any:
+        merged = merge(*configs)
+        if any(one is config for one in given for config in configs):
+            write(
+                {
+                    "config": {
+                        "form": "{name}={value}",
+                        "values": dict(flat(module.OmegaConf.to_container(merged))),
+                    }
+                }
+            )
+        return merged
+
+    module.OmegaConf.from_cli, module.OmegaConf.merge = staticmethod(reads), staticmethod(merges)
+
+
 def flat(value: Any, above: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
     """Yields the scalars in a nested mapping, or in an object with attributes, by dotted path."""
     inner = value if isinstance(value, Mapping) else getattr(value, "__dict__", None)

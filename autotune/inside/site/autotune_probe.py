@@ -37,6 +37,7 @@ def arm(after: After) -> None:
         after.do(f"{package}.trainer.trainer", functools.partial(_note_trainer, notes, "lightning"))
     after.do("transformers.trainer", functools.partial(_note_trainer, notes, "transformers"))
     after.do("hydra.core.hydra_config", functools.partial(autotune_options.note_hydra, notes.write))
+    after.do("omegaconf.omegaconf", functools.partial(autotune_options.note_omegaconf, notes.write))
     after.do("click.core", functools.partial(autotune_options.note_click, notes.write))
     autotune_scores.listen(after, functools.partial(_note_scores, notes))
 

@@ -4,6 +4,7 @@ import functools
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -227,6 +228,16 @@ class Script(OwnFile):
 
     def trains_with(self, file: Path) -> str:
         return f"sh {quoted(file)}"
+
+    def command(self, settings: Mapping[str, Any]) -> str | None:
+        """Returns the command line for a shell; None if files have to be written first."""
+        if self.spec.files or self._place():
+            return None
+        text = self.command_line(settings)
+        if self.spec.python is None and self.spec.run[0] in {"python", "python3"}:
+            text = text.replace(f" {word(sys.executable)} ", f" {self.spec.run[0]} ", 1)
+        here = f"cd {quoted(self.directory)} && "
+        return text.removeprefix(here) if self.directory.resolve() == Path.cwd() else text
 
     def put_in(self, file: Path, settings: Mapping[str, Any]) -> InFile | None:
         """Returns the values for a trial's copy of `file`; None if it is not in the specification."""

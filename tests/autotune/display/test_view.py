@@ -9,6 +9,7 @@ from autotune.judging.decisions import claims, confirm
 from autotune.judging.decisions.history import History
 from autotune.space.sections import Objective, Training
 from autotune.workloads.base import Workload
+from autotune.workloads.command.workload import CommandWorkload
 
 
 @pytest.fixture
@@ -95,6 +96,42 @@ def test_the_summary_states_the_factor_both_qualities_and_what_to_run(make_trial
     assert "bleu_4 0.1550 instead of 0.1600" in text
     assert "Not confirmed: each was measured once, over 20000 samples." in text
     assert f"python -m autotune export {tmp_path / 's'} -o best.yaml" in text
+
+
+@pytest.fixture
+def searched_command(confirming, make_trial, space, tmp_path, monkeypatch):
+    """A history with a confirmed winner, and the command line that it is of."""
+    monkeypatch.chdir(tmp_path)
+    run = (
+        "python train.py -b {micro_batch_size} --precision {precision} --lr {learning_rate} -j {num_workers}"
+    )
+    values = {"kind": "command", "run": run, "directory": ".", "quality": {"bleu_4": "bleu (.*)"}}
+    learning = {"accumulation_steps": 1, "num_workers": 2, "learning_rate": 1e-4}
+    trials = [make_trial(0, 20, 0.2, half_width=0.1, **learning)]
+    faster = {**learning, "micro_batch_size": 32, "learning_rate": 2e-4}
+    trials.append(make_trial(1, 60, 0.2, half_width=0.1, **faster))
+    history = History([*trials, *confirming(trials, 1)], space)
+    return history, CommandWorkload.of(values, tmp_path)
+
+
+def test_the_answer_is_the_users_command_with_what_changed(searched_command, tmp_path):
+    history, command = searched_command
+    text = view.summary(history, command, tmp_path / "s")
+    at = text.index("Your command:")
+    assert text[at + 1 : at + 4] == [
+        "  python train.py -b 32 --precision fp32 --lr 0.0002 -j 2",
+        "  # micro_batch_size 32, was 16",
+        "  # learning_rate 0.0002, was 0.0001",
+    ]
+
+
+def test_the_answer_says_when_the_search_has_paid(searched_command, tmp_path):
+    """Nine trials of 10 s; a training of 20,000 samples takes 1000 s, and with the winner a third of it."""
+    history, command = searched_command
+    assert (
+        "The trials took 1m 30s, a training saves 11m 07s: it pays after 1 training, or one of 2m 15s."
+        in view.summary(history, command, tmp_path / "s")
+    )
 
 
 def test_the_summary_claims_nothing_when_the_baseline_is_best(make_trial, space, workload, tmp_path):

@@ -82,6 +82,28 @@ for epoch in range(config["epochs"]):
 """
 
 # Nothing can be set from outside.
+_CONFIGURED_BY_WORDS = f"""
+{MODEL}
+def train(config):
+    optimizer = torch.optim.SGD(model.parameters(), lr=config.train.lr)
+    for epoch in range(config.train.epochs):
+        for x, y in DataLoader(data, config.train.batch_size):
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(f"epoch {{epoch}} val loss {{loss.item():.5f}}")
+from omegaconf import OmegaConf
+defaults = OmegaConf.create({{"train": {{"lr": 0.01, "batch_size": 4, "epochs": 500}}}})
+"""
+OMEGACONF = f"{_CONFIGURED_BY_WORDS}train(OmegaConf.merge(defaults, OmegaConf.from_cli()))"
+HYDRA = f"""{_CONFIGURED_BY_WORDS}
+import hydra
+from hydra.core.config_store import ConfigStore
+ConfigStore.instance().store(name="config", node=defaults)
+hydra.main(version_base=None, config_name="config")(train)()
+"""
+
 CONSTANTS = f"""
 {MODEL}
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

@@ -148,3 +148,22 @@ def test_a_command_that_does_not_train_is_told_in_one_line(probe: Probe, script:
 def test_groups_that_nobody_knows_are_refused() -> None:
     with pytest.raises(InputError, match=r"--only: of batch, lr, .*: got speed"):
         command.roles("lr,speed")
+
+
+def test_what_is_named_like_steps_may_count_epochs(probe: Probe) -> None:
+    found = probe(scripts.ARGPARSE.replace("epochs", "niter"))
+    assert found.length is not None
+    assert (found.length[0], found.length[1][0].name) == ("epochs", "niter")
+
+
+def test_a_length_without_effect_stays(probe: Probe) -> None:
+    found = probe(scripts.ARGPARSE.replace("range(args.epochs)", "range(3)"))
+    assert found.length is None
+
+
+@pytest.mark.parametrize("script", [scripts.OMEGACONF, scripts.HYDRA], ids=["omegaconf", "hydra"])
+def test_words_of_the_command_line_override_a_configuration(probe: Probe, script: str) -> None:
+    found = probe(script, "train.lr=0.02")
+    assert _knobs(found) == {"micro_batch_size": "train.batch_size", "learning_rate": "train.lr"}
+    run = proposal.space(found)["workload"]["run"]
+    assert run.endswith("train.lr={train.lr} train.batch_size={train.batch_size} train.epochs={train.epochs}")

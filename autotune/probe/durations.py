@@ -1,0 +1,94 @@
+"""Finds what sets the length of a training: one that is made short has to end by it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from autotune.probe import effects, options
+from autotune.probe.options import Option
+from autotune.probe.runs import CommandLine, Prober
+from autotune.probe.watching import Watched
+
+MOST_S = 240.0  # of a training that is to end, or to tell its score
+_STEPS = 12
+_LATE = 2  # steps that it may go on
+
+Length = tuple[str, tuple[Option, ...]]  # steps or epochs, and the options that count them
+
+
+@dataclass(frozen=True)
+class ShortTraining:
+    """A training that was made short, and its line."""
+
+    line: CommandLine
+    seen: Watched
+
+
+class TriedLength(NamedTuple):
+    """The options for the length, if a short training ended by them; that training, and a note on it."""
+
+    length: Length | None
+    short: ShortTraining | None
+    note: str
+
+
+def try_length(prober: Prober, known: Sequence[Option], seen: Watched) -> TriedLength:
+    """Tries what is named like the length of a training.
+
+    `seen` is the user's own training. An option that is named like a number of steps may count epochs: if the
+    steps go on, it is tried as those.
+    """
+    asked = options.ends(known)
+    if asked is None:
+        return TriedLength(None, None, "no option that ends the training was found: its length stays")
+    unit, counted = asked
+    name, before = counted[0].name, counted[0].value
+    short: ShortTraining | None = None
+    for tried in ("steps", "epochs") if unit == "steps" else ("epochs",):
+        value = _STEPS if tried == "steps" else 1
+        prober.say(f"Trying {name} {value} ...")
+        short = _run(prober, counted, value, options.evaluated(known) if tried == "steps" else None)
+        if _has_ended_by_it(short.seen, seen, value):
+            note = f"{name} {before} -> {value}: it ended after {len(short.seen.steps)} steps"
+            return TriedLength((tried, tuple(counted)), short if short.seen.steps else None, note)
+    note = f"{name} {before}: no training was seen to end by it, so it stays"
+    return TriedLength(None, short if short and short.seen.steps else None, note)
+
+
+def _has_ended_by_it(short: Watched, full: Watched, value: int) -> bool:
+    """Returns True if a training ended because of the `value` of its length, steps or epochs."""
+    count = len(short.steps)
+    is_shorter = not full.has_ended or count < len(full.steps)
+    return short.has_ended and is_shorter and (value != _STEPS or count <= value + _LATE)
+
+
+def _run(prober: Prober, counted: Sequence[Option], value: int, every: Option | None) -> ShortTraining:
+    """Runs a training of `value` steps or epochs; one of steps is evaluated twice, if `every` says when."""
+    line, factor = prober.line, value / float(counted[0].value or 1)
+    for one in counted:
+        line = line.with_value(one, options.scaled(one.value, factor))
+    if every is not None:
+        line = line.with_value(every, max(1, value // 2))
+    is_enough = effects.after_steps(value + _LATE + 1) if value == _STEPS else effects.never
+    return ShortTraining(line, prober.run(line, is_enough, MOST_S))
+
+
+def samples_per_epoch(
+    seen: Watched, short: ShortTraining | None, length: Length | None, batch: int | None
+) -> int | None:
+    """Returns the samples of an epoch: the items of the loader, or those of a short training of one epoch."""
+    if length is None or length[0] != "epochs":
+        return None
+    return seen.loader.get("items") or (len(short.seen.steps) * batch if short and batch else None)
+
+
+def training_s(seen: Watched, short: ShortTraining | None, length: Length | None) -> float | None:
+    """Returns how long the user's training takes, by the times of its steps; None if that is unknown."""
+    one_s = effects.step_s(seen)
+    if length is None or one_s is None or short is None:
+        return None
+    unit, counted = length
+    count = float(counted[0].value or 1)
+    return (seen.steps[0].at_s - seen.begun_s) + one_s * (
+        count if unit == "steps" else count * len(short.seen.steps)
+    )
