@@ -89,7 +89,7 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
     seen = prober.run(prober.line, _Watching(), _WATCHED_S)
     _require_steps(prober, seen)
     framework = seen.trainer.get("framework")
-    inside = options.of_objects(seen.loader, seen.steps[0].rates, seen.trainer)
+    inside = options.of_objects(seen.loader, seen.steps[0].rates, seen.trainer, effects.model_settings(seen))
     known = inside if framework else list(seen.options)
     trier = _Trier(prober, seen, [_described(seen)])
     candidates = [one for one in effects.candidates(known, seen) if one.role in wishes.roles]
@@ -207,9 +207,10 @@ class _Trier:
 
     def inside(self, candidates: Sequence[Candidate]) -> None:
         """Has the hook replace what no option of the script sets."""
-        candidates = [one for one in candidates if effects.is_told_apart(one)]
-        if candidates:
-            self._note(candidates, self._shown(candidates, self.seen, self.run(candidates)))
+        apart = [one for one in candidates if effects.is_told_apart(one)]
+        for tried in (apart, *([one] for one in candidates if one not in apart)):
+            if tried:
+                self._note(tried, self._shown(tried, self.seen, self.run(tried)))
 
     def _shown(self, tried: Sequence[Candidate], before: Watched, after: Watched) -> list[Candidate]:
         is_alone = len(tried) == 1

@@ -72,8 +72,12 @@ def _candidate(role: str, option: Option, seen: Watched) -> Candidate | None:
         words = next((w for w in _WORDS if value in w.values() or _chosen(w, option)), None)
         if option.is_switch or words is None:
             return None
+        if option.is_inside and words is _WORDS[0] and seen.device == "cuda":
+            words = {**words, "tf32": "tf32"}
         is_wide = words.get("fp32") == value or value not in words.values()
         return Candidate(role, option, "bf16" if is_wide else "fp32", words)
+    if role == COMPILE and option.is_inside:
+        return Candidate(role, option, "default", {})
     if role == COMPILE:
         return Candidate(role, option, value is not True, {}) if isinstance(value, bool) else None
     if role == LEARNING_RATE:
@@ -89,6 +93,13 @@ def _candidate(role: str, option: Option, seen: Watched) -> Candidate | None:
     if role == WORKERS:  # some loaders refuse to have none
         return Candidate(role, option, value - 1 if value > 1 else value + 1, {})
     return Candidate(role, option, value + 1, {})
+
+
+def model_settings(seen: Watched) -> dict[str, Setting]:
+    """Returns the settings of a model that the hook can change: compilation pays on a GPU alone."""
+    is_wide = seen.steps[0].dtype == "float32"
+    can_compile = seen.device == "cuda" and not seen.compiled
+    return {**({"precision": "fp32"} if is_wide else {}), **({"compile": "off"} if can_compile else {})}
 
 
 def _chosen(words: Mapping[str, Setting], option: Option) -> bool:

@@ -107,8 +107,13 @@ def _scalars(data: Any, above: str = "") -> Iterator[tuple[str, Setting]]:
             yield from _scalars(value, f"{above}{name}.")
 
 
-def of_objects(loader: Mapping[str, Any], rates: Sequence[float], trainer: Mapping[str, Any]) -> list[Option]:
-    """Returns the arguments of a script's loader, optimizer and trainer that the hook can replace."""
+def of_objects(
+    loader: Mapping[str, Any],
+    rates: Sequence[float],
+    trainer: Mapping[str, Any],
+    model: Mapping[str, Setting],
+) -> list[Option]:
+    """Returns the arguments of a script's loader, optimizer, trainer and model that the hook can replace."""
     given: dict[str, Setting] = {}
     arguments = trainer.get("arguments", {})
     if trainer.get("framework") == "transformers":
@@ -117,6 +122,7 @@ def of_objects(loader: Mapping[str, Any], rates: Sequence[float], trainer: Mappi
     else:
         given |= {f"loader.{name}": loader.get(name) for name in ("batch_size", "num_workers")}
         given |= {"optimizer.lr": max(rates)} if rates else {}
+        given |= {} if trainer else {f"model.{name}": value for name, value in model.items()}
     if trainer.get("framework") == "lightning":
         given |= {f"trainer.{name}": arguments.get(name, usual) for name, usual in _OF_LIGHTNING.items()}
     return [Option(name, "", value) for name, value in given.items() if value is not None]

@@ -18,7 +18,7 @@ from autotune.probe.effects import Candidate
 from autotune.probe.options import Option
 from autotune.probe.scores import Score
 
-_PRECISIONS = ("fp32", "bf16")  # fp16 needs a scaler of gradients that a script may not have
+_PRECISIONS = ("fp32", "tf32", "bf16")  # fp16 needs a scaler of gradients that a script may not have
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _own(candidate: Candidate | None, option: Option) -> Setting:
     """Returns the user's value of an option, in the tuner's words."""
     if candidate is None:
         return option.value
-    if candidate.role == COMPILE:
+    if candidate.role == COMPILE and not option.is_inside:
         return "default" if option.value else "off"
     named = {word: name for name, word in candidate.words.items()}
     has_words = bool(candidate.words) and not option.is_inside  # a framework has its own
@@ -161,7 +161,7 @@ def _own(candidate: Candidate | None, option: Option) -> Setting:
 def _knob(one: Candidate, found: ProbeResult) -> dict[str, Any]:
     value: Any = one.option.value
     own, cpus = _own(one, one.option), found.cpus
-    words = [one.words.get(name, name) if one.option.is_inside else name for name in _PRECISIONS]
+    words = [w if one.option.is_inside else name for name in _PRECISIONS if (w := one.words.get(name))]
     match one.role:
         case "learning_rate":
             return {"scale": "sqrt"}

@@ -61,6 +61,7 @@ class Watched:
         default_factory=dict
     )  # texts of the CSV and JSON-lines files among them
     compiled: bool = False
+    device: str = ""  # of the batches, as torch calls its kind
 
     @property
     def has_failed(self) -> bool:
@@ -149,6 +150,7 @@ def read(
         lines=tuple(lines),
         wrote=tuple(by_kind.get("wrote", ())),
         compiled="compiled" in by_kind,
+        device=next(iter(by_kind.get("device", ())), ""),
     )
 
 

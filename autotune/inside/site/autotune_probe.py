@@ -185,6 +185,8 @@ class _Probe:
         tensor = next((one for one in args if isinstance(one, torch.Tensor) and one.dim()), None)
         if self._shape is None and tensor is not None:
             self._shape = list(tensor.shape)
+            if not self._count:
+                self._notes.write({"device": tensor.device.type})
             if not self._dtype:
                 own = next((p.dtype for p in module.parameters() if p.is_floating_point()), tensor.dtype)
                 self._note_type(own)

@@ -23,6 +23,7 @@ from typing import Any, Callable  # noqa: UP035 - for Python 3.8
 import autotune_device
 import autotune_gpu
 import autotune_lightning
+import autotune_model
 import autotune_output
 import autotune_overrides
 import autotune_scores
@@ -49,7 +50,8 @@ def arm(after: After) -> None:
     """
     wire = autotune_wire.Wire()
     overrides = Overrides(wire)
-    after.do("torch", lambda torch: autotune_overrides.attach(torch, overrides))
+    for module in (autotune_overrides, autotune_model):
+        after.do("torch", functools.partial(module.attach, overrides=overrides))
     begun = Seen(**json.loads(os.environ.get(autotune_wire.BEGUN) or '{"samples": 0}'))
     total = Total(os.environ.get(autotune_wire.UNIT, "samples"), begun)
     if autotune_wire.OVERRIDES in os.environ:  # commands without a framework are unchanged

@@ -83,6 +83,7 @@ def test_without_options_the_hook_sets_what_the_script_makes(probe: Probe) -> No
         "micro_batch_size": "loader.batch_size",
         "num_workers": "loader.num_workers",
         "learning_rate": "optimizer.lr",
+        "precision": "model.precision",
     }
     assert (found.score.name, found.minimize, found.length) == ("eval_accuracy", False, None)
     space = spaces.parse(proposal.text(found, []), "found")

@@ -1,0 +1,116 @@
+"""Changes the precision and the memory format of a script's models, and compiles them."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any, Callable  # noqa: UP035 - for Python 3.8
+
+from autotune_overrides import Overrides
+
+_FORMATS = {"bf16": "bfloat16"}
+_MATMUL = {"fp32": "highest", "tf32": "high"}
+
+
+def attach(torch: Any, overrides: Overrides) -> None:
+    """Applies the arguments for `model`, if there are any, to every model that the script trains."""
+    values = overrides.of("model")
+    if not values:
+        return
+    precision = values.get("precision")
+    if precision in _MATMUL:
+        torch.set_float32_matmul_precision(_MATMUL[precision])
+        torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    change = _Change(
+        torch,
+        getattr(torch, _FORMATS[precision]) if precision in _FORMATS else None,
+        is_channels_last=bool(values.get("channels_last")),
+        is_compiled=values.get("compile") not in (None, "off", False),
+    )
+    _Outermost(torch, lambda model: (change.apply(model), overrides.tell("model", values)))
+
+
+class _Outermost:
+    """Calls `found` with each trained model before its first call, until the first optimizer step."""
+
+    def __init__(self, torch: Any, found: Callable[[Any], Any]) -> None:
+        self._torch, self._found, self._depth = torch, found, 0
+        self._seen: set[int] = set()
+        self._call = torch.nn.Module.__call__
+        torch.nn.Module.__call__ = self._around(self._call)
+        optimizers = importlib.import_module("torch.optim.optimizer")
+        self._handle = optimizers.register_optimizer_step_post_hook(self._stepped)
+
+    def _around(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(call)
+        def called(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._depth:
+                self._look_at(module)
+            self._depth += 1
+            try:
+                return call(module, *args, **kwargs)
+            finally:
+                self._depth -= 1
+
+        return called
+
+    def _look_at(self, module: Any) -> None:
+        is_trained = self._torch.is_grad_enabled() and module.training
+        if is_trained and id(module) not in self._seen:
+            self._seen.add(id(module))
+            if any(one.requires_grad for one in module.parameters()):  # else it is a loss
+                self._found(module)
+
+    def _stepped(self, *_: Any) -> None:
+        self._torch.nn.Module.__call__ = self._call
+        self._handle.remove()
+
+
+class _Change:
+    """The change of a model: autocast to `dtype`, as Accelerate does it, memory format, compilation."""
+
+    def __init__(self, torch: Any, dtype: Any, *, is_channels_last: bool, is_compiled: bool) -> None:
+        self._torch, self._dtype = torch, dtype
+        self._is_channels_last, self._is_compiled = is_channels_last, is_compiled
+
+    def apply(self, model: Any) -> None:
+        """Changes a model in place, whose parameters stay those that its optimizer has."""
+        if self._is_channels_last:
+            model.to(memory_format=self._torch.channels_last)
+        if self._dtype is not None or self._is_channels_last:
+            model.forward = self._around(model, model.forward)
+        if self._is_compiled:
+            model.compile()
+
+    def _around(self, model: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps a `forward`, so that inputs have the memory format, and outputs are float32 again."""
+        device = next(model.parameters()).device.type
+        dtype = self._dtype
+
+        @functools.wraps(forward)
+        def changed(*args: Any, **kwargs: Any) -> Any:
+            if self._is_channels_last:
+                args = tuple(self._ordered(one) for one in args)
+            if dtype is None:
+                return forward(*args, **kwargs)
+            with self._torch.autocast(device, dtype):
+                result = forward(*args, **kwargs)
+            return self._widened(result)
+
+        return changed
+
+    def _ordered(self, value: Any) -> Any:
+        is_image = isinstance(value, self._torch.Tensor) and value.dim() == 4
+        return value.contiguous(memory_format=self._torch.channels_last) if is_image else value
+
+    def _widened(self, value: Any) -> Any:
+        """Returns tensors in autocast's format as float32, also in tuples, lists and mappings."""
+        if isinstance(value, self._torch.Tensor):
+            return value.float() if value.dtype == self._dtype else value
+        if isinstance(value, dict):  # also a model's output with attributes
+            for name, one in value.items():
+                value[name] = self._widened(one)
+            return value
+        if type(value) in (tuple, list):
+            return type(value)(self._widened(one) for one in value)
+        return value
