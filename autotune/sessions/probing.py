@@ -44,6 +44,12 @@ def space(words: Sequence[str], asked: Probing, hardware: Hardware, time_s: floa
     return proposal.text(found, lines)
 
 
+def show(words: Sequence[str], asked: Probing) -> int:
+    """Probes a command line, and says what a search would do with it."""
+    space(words, asked, telemetry.hardware(), None)
+    return 0
+
+
 def write(words: Sequence[str], asked: Probing, output: Path) -> int:
     """Probes a command line, writes its search space into a new file, and says what is next."""
     if output.exists():
