@@ -16,7 +16,7 @@ from autotune.probe.watching import Command, Watched
 from autotune.workloads.command import view
 from autotune.workloads.in_place.document import Document
 
-_TELL_S = 5.0  # nothing is silent for longer
+_TELL_S, _TELL_SHARE = 5.0, 0.1  # seconds between two lines, more in a long training
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Prober:
 
         def check(seen: Watched) -> bool:
             nonlocal told_s
-            if seen.seconds - told_s >= _TELL_S:
+            if seen.seconds - told_s >= max(_TELL_S, _TELL_SHARE * seen.seconds):
                 told_s = seen.seconds
                 self.say(f"  {len(seen.steps)} steps after {seen.seconds:.0f} s")
             return is_enough(seen)
