@@ -1,6 +1,7 @@
 """Runs command lines of a training with changed settings, each in a view of its own."""
 
 import json
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -71,8 +72,11 @@ class Prober:
 
     def run(self, line: CommandLine, is_enough: effects.Stop, most_s: float) -> Watched:
         """Runs a command line; paths of files that it wrote are relative to its directory."""
-        with tempfile.TemporaryDirectory(dir=self._place) as place:
-            return self._run(line, is_enough, most_s, Path(place))
+        place = Path(tempfile.mkdtemp(dir=self._place))
+        try:
+            return self._run(line, is_enough, most_s, place)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)  # follows no link in it
 
     def _run(self, line: CommandLine, is_enough: effects.Stop, most_s: float, place: Path) -> Watched:
         made = view.make(self.directory, place)
