@@ -123,6 +123,7 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
         knobs=tuple(trier.effective),
         length=length if LENGTH in wishes.roles else None,
         training_s=durations.training_s(seen, short, length),
+        samples=durations.samples(seen, short, length, batch_of(seen)),
         every=every if length and length[0] == "steps" else None,
         followers=tuple(_followers(known)) if LEARNING_RATE in trier.roles else (),
         samples_per_epoch=durations.samples_per_epoch(seen, short, length, batch_of(seen)),

@@ -6,12 +6,15 @@ from typing import NamedTuple
 
 from autotune.probe import effects, options
 from autotune.probe.options import Option
+from autotune.probe.proposal import ProbeResult
 from autotune.probe.runs import CommandLine, Prober
 from autotune.probe.watching import Watched
 
 MOST_S = 240.0  # of a training that is to end, or to tell its score
 _STEPS = 12
 _LATE = 2  # steps that it may go on
+_DOZEN, _NEARLY = 12, 0.6  # trials that a search should have time for, and the share that is nearly whole
+_LEAST_EPOCHS, _LEAST_STEPS = 4, 100  # of a miniature
 
 Length = tuple[str, tuple[Option, ...]]  # steps or epochs, and the options that count them
 
@@ -80,6 +83,29 @@ def samples_per_epoch(
     if length is None or length[0] != "epochs":
         return None
     return seen.loader.get("items") or (len(short.seen.steps) * batch if short and batch else None)
+
+
+def samples(
+    seen: Watched, short: ShortTraining | None, length: Length | None, batch: int | None
+) -> int | None:
+    """Returns the samples of the user's training; None if its length cannot change."""
+    if length is None:
+        return None
+    each = batch if length[0] == "steps" else samples_per_epoch(seen, short, length, batch)
+    return each and round(each * float(length[1][0].value or 1))
+
+
+def miniature(found: ProbeResult, time_s: float) -> int | None:
+    """Returns the samples of trials that fit a dozen times into `time_s`; None if whole trainings nearly do.
+
+    A trial may be as short as a quarter of that, which has to be an epoch, or some steps.
+    """
+    if not found.training_s or not found.samples or not found.length:
+        return None
+    unit, counted = found.length
+    least = (_LEAST_EPOCHS if unit == "epochs" else _LEAST_STEPS) / float(counted[0].value or 1)
+    share = max(time_s / (_DOZEN * found.training_s), least)
+    return None if share > _NEARLY else round(share * found.samples)
 
 
 def training_s(seen: Watched, short: ShortTraining | None, length: Length | None) -> float | None:

@@ -38,6 +38,8 @@ class ProbeResult:
     followers: tuple[Option, ...] = ()  # rates that follow the learning rate
     samples_per_epoch: int | None = None
     training_s: float | None = None  # how long the user's training takes here, as far as it is known
+    samples: int | None = None  # of the user's training, if its length may change
+    trial_samples: int | None = None  # of a trial, if that is a miniature of the training
     cpus: int = 1
 
 
@@ -62,7 +64,11 @@ def space(found: ProbeResult) -> dict[str, Any]:
     if found.samples_per_epoch and found.length and found.length[0] == "epochs":
         values["training"] = {"samples_per_epoch": found.samples_per_epoch}
     values["objective"] = {"minimize" if found.minimize else "maximize": found.score.name}
-    values["budget"] = {"trials": 40, **({"evaluations_per_trial": 1} if found.every else {})}
+    values["budget"] = {
+        "trials": 40,
+        **({"samples_per_trial": found.trial_samples} if found.trial_samples else {}),
+        **({"evaluations_per_trial": 1} if found.every else {}),
+    }
     return values
 
 

@@ -140,8 +140,8 @@ class _Comparison:
         return self._verdict()
 
     def _look_for_a_score(self) -> None:
-        """Has the score chosen before a whole training, which may be long, if it shows by then."""
-        if self._question.score is None and self._left_s() > 0:
+        """Has the score chosen before a whole training, which may be long, unless it is named."""
+        if self._question.score is None and not self._asked.score and self._left_s() > 0:
             prober = self._probers[SIDES[0]]
             probing.say("Looking for the score ...")
             if candidates := scores.scores(command.run_to_score(prober)):

@@ -5,12 +5,14 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from autotune.core import secrecy, units
 from autotune.core.errors import InputError, printable
-from autotune.probe import command, proposal
+from autotune.probe import command, durations, proposal
 from autotune.probe.command import Choose, Wishes
+from autotune.probe.proposal import ProbeResult
 from autotune.probe.runs import Prober
 from autotune.probe.scores import Score
 from autotune.sessions.requests import Probing, Scoring
@@ -39,8 +41,10 @@ def space(words: Sequence[str], asked: Probing, hardware: Hardware, time_s: floa
         found, lines = command.probe(prober, wishes, chooser(asked), hardware.cpus)
     for line in lines:
         say(line)
+    if time_s is not None:
+        found = replace(found, trial_samples=durations.miniature(found, time_s))
     if found.training_s is not None:
-        say(_plan(found.training_s, time_s))
+        say(_plan(found, time_s))
     return proposal.text(found, lines)
 
 
@@ -116,13 +120,17 @@ class _Asking(Choose):
         return answer == "n"
 
 
-def _plan(training_s: float, time_s: float | None) -> str:
+def _plan(found: ProbeResult, time_s: float | None) -> str:
     """Returns how long a training takes, and how many there is time for."""
+    training_s = found.training_s or 0.0
     one, wanted = units.format_seconds(training_s), units.format_seconds(_TRAININGS * training_s)
     if time_s is None:
         advised = f"--time {wanted.replace(' ', '')} has room for {_TRAININGS}"
         return f"A training takes about {one} here; {advised}."
-    count = int(time_s / training_s)
-    room = f"{units.format_seconds(time_s)} have room for {count}"
+    limit, count = units.format_seconds(time_s), int(time_s / training_s)
+    if found.trial_samples and found.samples:
+        share = f"{found.trial_samples / found.samples:.0%}"
+        whole = f"{wanted} would have room for {_TRAININGS} whole ones"
+        return f"A training takes about {one} here. To fit {limit}, trials are {share} of it. {whole}."
     better = f"; {wanted} would have for {_TRAININGS}" if count < _TRAININGS else ""
-    return f"A training takes about {one} here: {room}{better}."
+    return f"A training takes about {one} here: {limit} have room for {count}{better}."

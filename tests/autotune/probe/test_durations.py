@@ -1,0 +1,51 @@
+"""Trials are miniatures of a training that is too long to be tried often enough."""
+
+from dataclasses import replace
+
+import pytest
+
+from autotune.probe import durations, proposal
+from autotune.probe.options import Option
+from autotune.probe.proposal import ProbeResult
+from autotune.probe.scores import Score
+from autotune.space import spaces
+
+
+def _found(unit: str, count: int, training_s: float | None) -> ProbeResult:
+    option = Option("count", "--count {}", count)
+    return ProbeResult(
+        words=("python", "train.py"),
+        directory="/",
+        python=None,
+        environment={},
+        kind="command",
+        score=Score("val_loss", "", "", "val_loss (.*)", (2.0, 1.0)),
+        minimize=True,
+        length=(unit, (option,)),
+        samples_per_epoch=50_000,
+        training_s=training_s,
+        samples=1_000_000,
+    )
+
+
+@pytest.mark.parametrize(
+    ("unit", "count", "training_s", "time_s", "share"),
+    [
+        ("steps", 10_000, 60.0, 1200.0, None),  # a dozen fit
+        ("steps", 10_000, 120.0, 1200.0, None),  # nearly
+        ("steps", 10_000, 1000.0, 1200.0, 0.1),
+        ("steps", 10_000, 1e6, 1200.0, 0.01),  # at least 100 steps
+        ("epochs", 20, 1000.0, 1200.0, 0.2),  # at least four epochs
+        ("epochs", 5, 1000.0, 1200.0, None),
+        ("steps", 10_000, None, 1200.0, None),
+    ],
+)
+def test_a_dozen_trials_fit_into_the_time(unit, count, training_s, time_s, share):
+    found = durations.miniature(_found(unit, count, training_s), time_s)
+    assert found == (None if share is None else share * 1_000_000)
+
+
+def test_a_miniature_is_a_budget_of_samples():
+    found = replace(_found("epochs", 20, 1000.0), trial_samples=200_000)
+    space = spaces.complete(spaces.parse(proposal.text(found, []), "found"), "found")
+    assert (space.budget.samples_per_trial, space.training.samples) == (200_000, 1_000_000)
