@@ -96,10 +96,11 @@ def _candidate(role: str, option: Option, seen: Watched) -> Candidate | None:
 
 
 def model_settings(seen: Watched) -> dict[str, Setting]:
-    """Returns the settings of a model that the hook can change: compilation pays on a GPU alone."""
+    """Returns the settings of a model that the hook can change, and that pay on a GPU."""
+    if seen.device != "cuda":
+        return {}
     is_wide = seen.steps[0].dtype == "float32"
-    can_compile = seen.device == "cuda" and not seen.compiled
-    return {**({"precision": "fp32"} if is_wide else {}), **({"compile": "off"} if can_compile else {})}
+    return {**({"precision": "fp32"} if is_wide else {}), **({} if seen.compiled else {"compile": "off"})}
 
 
 def _chosen(words: Mapping[str, Setting], option: Option) -> bool:

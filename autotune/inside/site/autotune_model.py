@@ -27,13 +27,18 @@ def attach(torch: Any, overrides: Overrides) -> None:
         is_channels_last=bool(values.get("channels_last")),
         is_compiled=values.get("compile") not in (None, "off", False),
     )
-    _Outermost(torch, lambda model: (change.apply(model), overrides.tell("model", values)))
+
+    def apply(model: Any) -> None:
+        change.apply(model)
+        overrides.tell("model", values)
+
+    _Outermost(torch, apply)
 
 
 class _Outermost:
     """Calls `found` with each trained model before its first call, until the first optimizer step."""
 
-    def __init__(self, torch: Any, found: Callable[[Any], Any]) -> None:
+    def __init__(self, torch: Any, found: Callable[[Any], None]) -> None:
         self._torch, self._found, self._depth = torch, found, 0
         self._seen: set[int] = set()
         self._call = torch.nn.Module.__call__

@@ -119,8 +119,8 @@ def test_the_answer_is_the_users_command_with_what_changed(searched_command, tmp
     text = view.summary(history, command, tmp_path / "s")
     at = text.index("Your command:")
     assert text[at + 1 : at + 4] == [
-        "  python train.py -b 32 -p fp32 --lr 0.0002 -j 2",
-        "  # micro_batch_size 32, was 16",
+        "  python train.py -b 32 --precision fp32 --lr 0.0002 -j 2",
+        "  # micro_batch_size 32, was 16 (3.00x)",
         "  # learning_rate 0.0002, was 0.0001",
     ]
 

@@ -83,7 +83,6 @@ def test_without_options_the_hook_sets_what_the_script_makes(probe: Probe) -> No
         "micro_batch_size": "loader.batch_size",
         "num_workers": "loader.num_workers",
         "learning_rate": "optimizer.lr",
-        "precision": "model.precision",
     }
     assert (found.score.name, found.minimize, found.length) == ("eval_accuracy", False, None)
     space = spaces.parse(proposal.text(found, []), "found")
@@ -158,13 +157,17 @@ def test_what_is_named_like_steps_may_count_epochs(probe: Probe) -> None:
 
 
 def test_a_length_without_effect_stays(probe: Probe) -> None:
-    found = probe(scripts.ARGPARSE.replace("range(args.epochs)", "range(3)"))
+    found = probe(scripts.ARGPARSE.replace("range(args.epochs)", "range(2)"))
     assert found.length is None
 
 
 @pytest.mark.parametrize("script", [scripts.OMEGACONF, scripts.HYDRA], ids=["omegaconf", "hydra"])
 def test_words_of_the_command_line_override_a_configuration(probe: Probe, script: str) -> None:
     found = probe(script, "train.lr=0.02")
-    assert _knobs(found) == {"micro_batch_size": "train.batch_size", "learning_rate": "train.lr"}
+    assert _knobs(found) == {
+        "micro_batch_size": "train.batch_size",
+        "learning_rate": "train.lr",
+        "num_workers": "loader.num_workers",
+    }
     run = proposal.space(found)["workload"]["run"]
     assert run.endswith("train.lr={train.lr} train.batch_size={train.batch_size} train.epochs={train.epochs}")

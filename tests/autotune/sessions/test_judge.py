@@ -91,7 +91,7 @@ def test_a_command_that_fails_is_named_with_its_last_lines(directory, capsys):
 
 
 def test_a_time_limit_ends_it_undecided(directory, capsys):
-    code = judge.judge([*line("0.4"), "--vs", *line("0.4")], asked(time="1ms", score="val_loss"))
+    code = judge.judge([*line("0.4"), "--vs", *line("0.4")], asked(time="0.001s", score="val_loss"))
     assert code == 1
     assert answer(capsys)["why_not"].startswith("out of time")
 

@@ -1,0 +1,31 @@
+"""What the hook can change of a model is offered on a GPU, where it pays."""
+
+from autotune.probe import effects, options
+from autotune.probe.watching import Watched, WatchedStep
+
+
+def _seen(device: str, dtype: str = "float32", *, compiled: bool = False) -> Watched:
+    step = WatchedStep(at_s=0.0, rates=(0.1,), passes=1, shape=(8, 4), dtype=dtype, loss=1.0)
+    return Watched(steps=(step,), device=device, compiled=compiled)
+
+
+def _candidates(seen: Watched) -> dict[str, object]:
+    inside = options.of_objects(seen.loader, (), seen.trainer, effects.model_settings(seen))
+    return {one.option.name: one.tried for one in effects.candidates(inside, seen)}
+
+
+def test_precision_and_compilation_are_tried_on_a_gpu():
+    assert _candidates(_seen("cuda")) == {"model.precision": "bf16", "model.compile": "default"}
+    assert _candidates(_seen("cpu")) == {}
+
+
+def test_what_the_script_does_itself_is_left_alone():
+    assert _candidates(_seen("cuda", "bfloat16")) == {"model.compile": "default"}
+    assert _candidates(_seen("cuda", compiled=True)) == {"model.precision": "bf16"}
+
+
+def test_a_gpu_has_tf32_as_a_choice():
+    seen = _seen("cuda")
+    inside = options.of_objects({}, (), {}, effects.model_settings(seen))
+    precision = next(one for one in effects.candidates(inside, seen) if one.role == "precision")
+    assert precision.words["tf32"] == "tf32"
