@@ -14,7 +14,7 @@ from autotune.core.trial import Failure, Status, Trial, TrialKind
 from autotune.display import advice, words
 from autotune.display.cautions import cautions, company, spending
 from autotune.judging.accounts import costs, reasons
-from autotune.judging.decisions import ablation, claims, confirm, objective
+from autotune.judging.decisions import claims, confirm, objective
 from autotune.judging.decisions import quality as qualities
 from autotune.judging.decisions.claims import Claim
 from autotune.judging.decisions.history import History
@@ -208,6 +208,8 @@ def _break_even(trial: Trial, history: History) -> list[str]:
 
 def _your_command(trial: Trial, history: History, workload: Workload) -> list[str]:
     """Returns the user's command line with a winner's settings, and what they were; empty if it has none."""
+    from autotune.judging.decisions import ablation  # noqa: PLC0415 - imports NumPy, which `--help` does not
+
     space, values = history.space, configurations.for_workload
     settings = values(space, space.settings(trial.config))
     command = workload.own_file.command(settings)
