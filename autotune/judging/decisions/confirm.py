@@ -121,7 +121,7 @@ def finalists(history: History) -> list[Trial]:
     A refuted finalist is dropped once new configurations have been tried.
     """
     ranked = _candidates(history)
-    last = max(t.number for t in history.searched)
+    last = max((t.number for t in history.searched if t.outcome is not None), default=0)
     begun = _begun([t for t in history.trials if t.number > last])
     dropped_before = {trial.number for trial, _ in refuted(history)} - begun
     fresh = [t.number for t in ranked if t.number not in begun | dropped_before]

@@ -202,6 +202,14 @@ def test_what_was_refuted_is_no_finalist_once_others_were_tried(trials, space, p
     )
 
 
+def test_a_new_configuration_takes_no_finalist_out_before_it_has_ended(trials, space, play, make_trial):
+    """The finalist's seeds ran slower than its own run, as on a machine that others use."""
+    one = with_budget(space, finalists=1)
+    begun = play(trials, one, WON, {3: {"speed": 5, "half_width": 0.1}}, most=6)
+    running = replace(make_trial(len(begun), micro_batch_size=8), outcome=None)
+    assert confirm.recommended(History([*begun, running], one)) == (trials[3], None)
+
+
 def reaching(trial, samples):
     """`trial`, at the target after so many samples."""
     before, at = Evaluation(samples // 2, 1.0, 0.1), Evaluation(samples, 2.0, 0.2)
