@@ -255,7 +255,7 @@ def _of_live(place: Path) -> Iterator[Told]:
     """The picture that a search draws, once it knows the same trials."""
     shown = snapshot.take(StoredSession.open(place), place)
     screen = console.LineScreen(Console(), shown)
-    screen.known(shown.trials)
+    screen.restore(shown.trials)
     for trial, reported in _reported(place):
         screen.started(trial)
         screen.progress(trial, reported)
@@ -271,7 +271,7 @@ def _of_log(place: Path, history: History) -> Iterator[Told]:
     out = Console(width=200, file=StringIO())
     lines, written = console.LineScreen(out, begun), console.Events(out, begun)
     for screen in (lines, written):
-        screen.known(history.trials)
+        screen.restore(history.trials)
     for trial, reported in _reported(place):
         written.started(trial)
         written.progress(trial, reported)

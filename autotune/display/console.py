@@ -17,6 +17,7 @@ from autotune.display.live import LiveView
 from autotune.display.snapshot import RunningTrial, Snapshot
 from autotune.judging.decisions import confirm, pilot
 from autotune.judging.decisions.history import History
+from autotune.storage.study_file import SearchPlan
 from autotune.trials.progress import Phase
 from autotune.trials.reported import TrialReport
 
@@ -25,16 +26,18 @@ _PROGRESS_S = 5.0  # between two events of a trial in the same phase
 
 
 class Screen:
-    """Listens to a search and keeps what is shown of it. `begun` is the search before its first trial."""
+    """Listens to a search and keeps its state. `begun` is the search before its first trial."""
 
-    def __init__(self, begun: Snapshot, clock: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = clock
+    def __init__(
+        self, console: Console, begun: Snapshot, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._console, self._monotonic = console, clock
         self._begun, self._begun_s = begun, clock()
-        self._trials: dict[int, Trial] = {}
+        self._ended: dict[int, Trial] = {}
         self._running: dict[int, RunningTrial] = {}
         self._best, self.space = begun.best, begun.space
         self._slots = 1
-        self._estimate: tuple[float, Remaining | None] | None = None  # by when, and what
+        self._estimate: tuple[float, Remaining | None] | None = None  # with the time spent at its making
 
     def __enter__(self) -> Self:
         return self
@@ -48,15 +51,15 @@ class Screen:
         """Leaves the terminal as it was."""
 
     def note(self, text: str) -> None:
-        """Says something that is about the search as a whole."""
+        """Shows a message about the search as a whole."""
 
     def conclude(self, lines: Sequence[str], facts: Mapping[str, Any]) -> None:
-        """Says what came out, as text or as figures."""
+        """Shows the result, as text or as figures."""
 
-    def known(self, trials: Sequence[Trial]) -> None:
-        """The trials of an earlier run of this session."""
-        self._trials |= {t.number: t for t in trials if t.outcome is not None}
-        self._found()
+    def restore(self, trials: Sequence[Trial]) -> None:
+        """Takes the trials of an earlier run of this session."""
+        self._ended |= {t.number: t for t in trials if t.outcome is not None}
+        self._update_best()
 
     def started(self, trial: Trial) -> None:
         self._running[trial.number] = RunningTrial(trial, Phase.START, 0.0)
@@ -70,59 +73,49 @@ class Screen:
     def ended(self, trial: Trial) -> None:
         self._running.pop(trial.number, None)
         if trial.outcome is not None and trial.outcome.status is not Status.INTERRUPTED:
-            self._trials[trial.number] = trial
-        self._found()
+            self._ended[trial.number] = trial
+        self._update_best()
 
-    def _found(self) -> None:
-        """The best so far, slow to find with many trials: it changes only when one has ended."""
-        history = pilot.settled(History(self._all(), self._begun.space))
+    def _update_best(self) -> None:
+        """Only when a trial has ended: it takes long if there are many."""
+        history = pilot.settled(self._history(with_running=True))
         self.space, self._best = history.space, confirm.recommended(history)
         self._estimate = None
 
-    def _all(self) -> list[Trial]:
-        known = {r.trial.number: r.trial for r in list(self._running.values())} | self._trials
-        return [known[number] for number in sorted(known)]
-
-    def _history(self) -> History:
-        """Returns the history of the trials that have ended."""
-        return History([self._trials[number] for number in sorted(self._trials)], self.space)
+    def _history(self, *, with_running: bool = False) -> History:
+        running = {r.trial.number: r.trial for r in list(self._running.values())} if with_running else {}
+        trials = running | self._ended
+        return History([trials[number] for number in sorted(trials)], self.space)
 
     def snapshot(self) -> Snapshot:
-        """The search as it is now."""
-        plan, spent_s = self._begun.plan, self._spent_s()
+        """Returns the search as it is now."""
+        plan = replace(self._begun.plan, spent_s=self._spent_s())
         return replace(
             self._begun,
             space=self.space,
-            plan=replace(plan, spent_s=spent_s),
-            trials=tuple(self._trials.values()),
+            plan=plan,
+            trials=tuple(self._ended.values()),
             running=tuple(self._running.values()),
             best=self._best,
-            remaining=self._left(spent_s),
+            remaining=self._remaining(plan),
         )
 
     def _spent_s(self) -> float:
-        """The time that the search has taken so far, earlier runs of the session included."""
+        """Returns the seconds of the search so far, earlier runs of the session included."""
         return self._begun.plan.spent_s + self._monotonic() - self._begun_s
 
-    def _left(self, spent_s: float) -> Remaining | None:
-        """The estimate of the end: recomputed after every change, and now and then; else counted down."""
-        made = self._estimate
-        if made is None or spent_s - made[0] > _ESTIMATE_S:
+    def _remaining(self, plan: SearchPlan) -> Remaining | None:
+        """Returns the estimated end: computed after changes and every ten seconds, else counted down."""
+        made = self._estimate  # another thread may reset it
+        if made is None or plan.spent_s - made[0] > _ESTIMATE_S:
             running_s = {r.trial.number: r.seconds for r in list(self._running.values())}
-            plan = replace(self._begun.plan, spent_s=spent_s)
-            left = estimate.remaining(History(self._all(), self.space), running_s, plan, self._slots)
-            self._estimate = made = (spent_s, left)
-        return made[1] and made[1].after(spent_s - made[0])
+            left = estimate.remaining(self._history(with_running=True), running_s, plan, self._slots)
+            self._estimate = made = plan.spent_s, left
+        return made[1] and made[1].after(plan.spent_s - made[0])
 
 
 class LineScreen(Screen):
-    """Says what happens, one line an event."""
-
-    def __init__(
-        self, console: Console, begun: Snapshot, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        super().__init__(begun, clock)
-        self._console = console
+    """Prints a line for every event."""
 
     def note(self, text: str) -> None:
         live.say(self._console, text)
@@ -181,17 +174,14 @@ class Picture(LineScreen):
 class Events(Screen):
     """Writes every event as a line of JSON."""
 
-    def __init__(
-        self, console: Console, begun: Snapshot, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        super().__init__(begun, clock)
-        self._console = console
-        self._told: dict[int, tuple[float, str]] = {}  # when a trial's progress was last shown, and its phase
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._written: dict[int, tuple[float, str]] = {}  # time and phase of a trial's last progress event
 
     def _write(self, event: str, **values: Any) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = events.line({"event": event, "time": now, "session": self._begun.session, **values})
-        self._console.out(line, highlight=False)
+        line = {"event": event, "time": now, "session": self._begun.session, **values}
+        self._console.out(events.line(line), highlight=False)
 
     def note(self, text: str) -> None:
         self._write("note", text=text)
@@ -207,20 +197,19 @@ class Events(Screen):
     def progress(self, trial: Trial, report: TrialReport) -> None:
         super().progress(trial, report)
         running, now_s = self._running[trial.number], self._monotonic()
-        told_s, phase = self._told.get(trial.number, (-_PROGRESS_S, ""))
-        if running.phase != phase or now_s - told_s >= _PROGRESS_S:
-            self._told[trial.number] = now_s, running.phase
-            shown = self.snapshot()
-            self._write("progress", **events.progress(running, self.space, shown.remaining))
+        written_s, phase = self._written.get(trial.number, (-_PROGRESS_S, ""))
+        if running.phase != phase or now_s - written_s >= _PROGRESS_S:
+            self._written[trial.number] = now_s, running.phase
+            self._write("progress", **events.progress(running, self.space, self.snapshot().remaining))
 
     def ended(self, trial: Trial) -> None:
         super().ended(trial)
-        self._told.pop(trial.number, None)
+        self._written.pop(trial.number, None)
         self._write("ended", **events.ended(trial, self._history()))
 
 
 def screen(console: Console, begun: Snapshot, *, as_json: bool = False) -> Screen:
-    """Returns what shows a search on `console`."""
+    """Returns the screen for `console`: a picture if it is a terminal, else lines."""
     if as_json:
         return Events(console, begun)
     return (Picture if live.is_possible(console) else LineScreen)(console, begun)

@@ -1,8 +1,8 @@
-"""When a search will end, as far as that can be known. Pure functions of its trials."""
+"""Estimates when a search will end. Pure functions of its trials."""
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -13,20 +13,20 @@ from autotune.judging.decisions.history import History
 from autotune.space.space import Space
 from autotune.storage.study_file import SearchPlan
 
-_FEWEST_TRIALS = 3  # whose time says something about the next one's
-_SURE = 2.0  # standard deviations
-_FEWEST_RACE_S, _RACE_S = 10.0, 120.0
-_SAME = 1.15  # a range as narrow as that is told as one figure
+_FEWEST_TRIALS = 3  # to have ended before there is an estimate
+_DEVIATIONS = 2.0  # of the mean, on both sides
+_SHORTEST_RACE_S, _LONGEST_RACE_S = 10.0, 120.0
+_NARROW = 1.15  # ratio of a range that is printed as one figure
 _ROUNDED = ((120, 10), (600, 30), (3600, 60), (math.inf, 300))  # below so many seconds, to so many
 
 
 @dataclass(frozen=True)
 class Remaining:
-    """Between which times a search is likely to end; `is_capped` where its time limit is what ends it."""
+    """The range of seconds in which a search will probably end."""
 
     low_s: float
     high_s: float
-    is_capped: bool = False
+    is_capped: bool = False  # ended by its time limit
 
     def __str__(self) -> str:
         low, high = _rounded(self.low_s), _rounded(self.high_s)
@@ -34,14 +34,13 @@ class Remaining:
             return f"at most {units.format_seconds(self.high_s)}"
         if not low:
             return f"up to about {units.format_seconds(high)}" if high else "a few seconds"
-        if high <= _SAME * low:
+        if high <= _NARROW * low:
             return f"about {units.format_seconds(high)}"
         return f"about {units.format_seconds(low)} to {units.format_seconds(high)}"
 
     def after(self, passed_s: float) -> Self:
-        """The same, that much later, where nothing has happened in between."""
-        low_s, high_s = (max(0.0, value - passed_s) for value in (self.low_s, self.high_s))
-        return replace(self, low_s=low_s, high_s=high_s)
+        """Returns the range `passed_s` later, if no trial has begun or ended since."""
+        return replace(self, low_s=max(0.0, self.low_s - passed_s), high_s=max(0.0, self.high_s - passed_s))
 
 
 def _rounded(value_s: float) -> float:
@@ -52,62 +51,49 @@ def _rounded(value_s: float) -> float:
 def remaining(
     history: History, running_s: Mapping[int, float], plan: SearchPlan, slots: int
 ) -> Remaining | None:
-    """Returns the time left of a search whose running trials took `running_s`; None if not known yet.
+    """Returns the time left of a search that runs `slots` trials at a time; None if not known yet.
 
-    It follows from how long trials took so far, including those stopped early or failed, with `slots` of them
-    at a time; then the winner has to be confirmed, with more repeats the more finalists are as good. The time
-    limit caps it.
+    It extrapolates the duration of the trials that have ended, stopped and failed ones included; then the
+    winner has to be confirmed. `running_s` has the seconds of running trials by number.
     """
     searched = _searching(history, running_s, plan, slots)
-    repeats = _confirming(history, running_s, is_searched=searched == (0.0, 0.0))
-    left_s = plan.left_s
-    if searched is None or repeats is None:
-        return None if left_s is None else Remaining(0.0, left_s, is_capped=True)
-    low_s, high_s = (a + b for a, b in zip(searched, repeats, strict=True))
-    if left_s is not None and left_s < high_s:
-        return Remaining(min(low_s, left_s), left_s, is_capped=True)
-    return Remaining(low_s, high_s)
+    confirming = _confirming(history, running_s, is_searched=searched == (0.0, 0.0))
+    cap_s = math.inf if plan.left_s is None else plan.left_s
+    if searched is None or confirming is None:
+        return None if math.isinf(cap_s) else Remaining(0.0, cap_s, is_capped=True)
+    low_s, high_s = searched[0] + confirming[0], searched[1] + confirming[1]
+    return Remaining(min(low_s, cap_s), min(high_s, cap_s), is_capped=cap_s < high_s)
 
 
 def _searching(
     history: History, running_s: Mapping[int, float], plan: SearchPlan, slots: int
 ) -> tuple[float, float] | None:
-    """The time until no trial is left: what trials take on average, and how sure that is.
+    """Returns the least and the most seconds until every trial has ended.
 
-    In a finite space any remaining configuration may turn out not to be worth a start.
+    In a finite space, each remaining configuration may be rejected without a run.
     """
-    searched = history.searched
+    searched, choices = history.searched, [k.drawn_from.choice for k in history.space.drawn_knobs.values()]
+    size = math.prod(math.inf if choice is None else len(choice) for choice in choices)
     running = [running_s[t.number] for t in searched if t.outcome is None and t.number in running_s]
     waiting = sum(t.outcome is None for t in searched) - len(running)
-    untried = _configurations(history.space) - len(searched)
-    to_come = waiting + int(max(0, min(untried, plan.trials - len(searched))))
+    to_come = waiting + int(max(0, min(size, plan.trials) - len(searched)))
     if not running and not to_come:
         return 0.0, 0.0
-    took = _seconds(searched)
+    took = [t.seconds for t in searched if t.outcome is not None and t.seconds > 0]
     if len(took) < _FEWEST_TRIALS:
         return None
-    known, more, mean_s = len(took), len(running) + to_come, statistics.fmean(took)
-    fewest = to_come if math.isinf(untried) else waiting
+    more, mean_s = len(running) + to_come, statistics.fmean(took)
+    fewest = to_come if math.isinf(size) else waiting
     begun_s = sum(_left_s(seconds, took) for seconds in running)
-    spread_s = _SURE * statistics.stdev(took) * more * math.sqrt(1 / more + 1 / known)
+    spread_s = _DEVIATIONS * statistics.stdev(took) * more * math.sqrt(1 / more + 1 / len(took))
     low_s, high_s = begun_s + fewest * mean_s - spread_s, begun_s + to_come * mean_s + spread_s
     return max(0.0, low_s) / slots, high_s / slots
 
 
-def _configurations(space: Space) -> float:
-    """Returns how many configurations there are at most."""
-    choices = [knob.drawn_from.choice for knob in space.drawn_knobs.values()]
-    return math.prod(math.inf if choice is None else len(choice) for choice in choices)
-
-
-def _seconds(trials: Iterable[Trial]) -> list[float]:
-    return [t.seconds for t in trials if t.outcome is not None and t.seconds > 0]
-
-
 def _left_s(seconds: float, took: Sequence[float]) -> float:
-    """Returns what a trial that has run for so long still takes, judged by those that took longer.
+    """Returns the seconds left of a trial that has run for `seconds`, from the trials that took longer.
 
-    Where none did, half as long again: given its own length alone, that is the least wrong.
+    If none did, it is half of `seconds`: the least wrong guess from its own length alone.
     """
     longer = [t - seconds for t in took if t > seconds]
     return statistics.fmean(longer) if longer else seconds / 2
@@ -116,42 +102,35 @@ def _left_s(seconds: float, took: Sequence[float]) -> float:
 def _confirming(
     history: History, running_s: Mapping[int, float], *, is_searched: bool
 ) -> tuple[float, float] | None:
-    """The time that races, repeats and the ablation will take, all of which run by themselves.
+    """Returns the least and the most seconds of the race, the repeats and the ablation.
 
-    The least: the best holds and its ablation is done. The most: every finalist and every step is tried.
+    At least, the best so far holds in a short race and one repeat; at most, every finalist is confirmed and
+    every step of the ablation is run.
     """
-    budget, trials = history.space.budget, history.trials
-    if not budget.repeats:
+    space, baseline, best = history.space, history.baseline, history.best
+    if not space.budget.repeats:
         return 0.0, 0.0
-    baseline, best = history.baseline, history.best
     if baseline is None or best is None:
         return None
-    each_s = (baseline.seconds + best.seconds) / 2  # one is run as often as the other
-    steps = [t for t in trials if t.kind is TrialKind.STEP]
-    going_on = [t for t in trials if t.outcome is None and t.runs_alone]
-    begun_s = sum(running_s.get(t.number, 0.0) for t in going_on)
+    each_s = (baseline.seconds + best.seconds) / 2  # they are run equally often
+    begun = [t for t in history.trials if t.outcome is None and t.runs_alone]
+    low_s = each_s * sum(t.kind is TrialKind.SEED for t in begun)
     is_decided = is_searched and confirm.next_step(history) is None
-    left_steps = max(0, _most_steps(best, history.space) - sum(t.outcome is not None for t in steps))
-    fewest_s = _fewest_s(best, trials, each_s, is_decided=is_decided)
-    most_s = (
-        fewest_s if is_decided else max(fewest_s, budget.finalists * (_RACE_S + 2 * budget.repeats * each_s))
+    if best.number and not is_decided:
+        is_raced = any(t.kind is TrialKind.RACE and t.outcome for t in history.trials)
+        low_s = max(best.seconds, low_s) + (0.0 if is_raced else _SHORTEST_RACE_S)
+    longest_s = space.budget.finalists * (_LONGEST_RACE_S + 2 * space.budget.repeats * each_s)
+    high_s = low_s if is_decided else max(low_s, longest_s)
+    steps_s = each_s * sum(t.kind is TrialKind.STEP for t in begun)
+    to_come = _ablation_length(best, space) - sum(t.kind is TrialKind.STEP for t in history.trials)
+    begun_s = sum(running_s.get(t.number, 0.0) for t in begun)
+    return max(0.0, low_s + steps_s - begun_s), max(
+        0.0, high_s + steps_s + max(0, to_come) * each_s - begun_s
     )
-    low_s = fewest_s + len([t for t in steps if t.outcome is None]) * each_s
-    return max(0.0, low_s - begun_s), max(0.0, max(low_s, most_s + left_steps * each_s) - begun_s)
 
 
-def _fewest_s(best: Trial, trials: Sequence[Trial], each_s: float, *, is_decided: bool) -> float:
-    """Returns the time left if the best so far holds: a race, unless there was one, and a seed of its own."""
-    going_on = sum(t.outcome is None and t.kind is TrialKind.SEED for t in trials)
-    if is_decided or not best.number:
-        return going_on * each_s
-    races = [t for t in trials if t.kind is TrialKind.RACE]
-    race_s = _FEWEST_RACE_S if not races or races[-1].outcome is None else 0.0
-    return race_s + max(best.seconds, going_on * each_s)
-
-
-def _most_steps(best: Trial, space: Space) -> int:
-    """Counts the steps between the baseline and the best, one knob at a time, both ends left out."""
+def _ablation_length(best: Trial, space: Space) -> int:
+    """Returns the number of configurations between the baseline and `best`, one knob apart."""
     baseline, searched = space.baseline_config, space.drawn_knobs
-    changed = [n for n, value in best.config.items() if n in searched and value != baseline.get(n, value)]
-    return max(0, len(set(changed) - space.known.same_speed) - 1)
+    changed = {n for n, value in best.config.items() if n in searched and value != baseline.get(n, value)}
+    return max(0, len(changed - space.known.same_speed) - 1)

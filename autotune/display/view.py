@@ -10,7 +10,7 @@ from autotune.core.errors import printable
 from autotune.core.measurement import Measurement
 from autotune.core.settings import ACCUMULATION, COMMON, MICRO_BATCH, PRECISION, Config, Setting
 from autotune.core.shell import quoted
-from autotune.core.trial import Failure, Status, Trial, TrialKind
+from autotune.core.trial import Status, Trial, TrialKind
 from autotune.display import advice, words
 from autotune.display.cautions import cautions, company, spending
 from autotune.judging.accounts import costs, reasons
@@ -67,8 +67,8 @@ def _knob(name: str, value: Setting) -> str:
 
 def _measured(trial: Trial, history: History) -> tuple[str, str]:
     """Returns the throughput and the quality of a trial's settings, over all runs that count."""
-    goal, found = history.space.objective, history.quality(trial)
-    quality = qualities.in_users_sign(found.value if found else None, goal)
+    figure = history.quality(trial)
+    quality = qualities.in_users_sign(figure.value if figure else None, history.space.objective)
     return words.rate(history.throughput(trial)), words.score(quality)
 
 
@@ -80,38 +80,34 @@ def memory(measured: Measurement) -> str:
 
 def name(trial: Trial) -> str:
     """Returns the configuration of a trial in short, or the trials that it measures again."""
-    config = knobs(trial.config) or "no settings"
     if trial.race:
         return f"speed comparison of trials {', '.join(map(str, trial.race))}"
     if trial.repeat is not None:
-        whose = f"trial {trial.repeat.of}" if trial.repeat.of else "baseline"
-        return f"{whose}'s settings, another seed"
+        return f"{f'trial {trial.repeat.of}' if trial.repeat.of else 'baseline'}'s settings, another seed"
+    config = knobs(trial.config) or "no settings"
     return config if trial.ablation_of is None else f"ablation of trial {trial.ablation_of}: {config}"
 
 
 def style(trial: Trial) -> str:
-    """The colour of a trial's outcome."""
+    """Returns the colour of a trial's outcome."""
     return _STYLES[trial.outcome.status if trial.outcome else Status.INTERRUPTED]
 
 
 def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
-    """`12 trials: 9 completed, 2 out of memory, 1 failed; also 7 runs with another seed`."""
+    """Returns `12 trials: 9 completed, 2 out of memory; also 7 runs with another seed`."""
     searched = [t for t in trials if t.kind is TrialKind.SEARCHED]
-    failed = [t for t in searched if t.outcome and t.outcome.status is Status.FAILED]
-    oom = sum(t.outcome.failure is Failure.OOM for t in failed if t.outcome)
+    failed = sum(t.outcome is not None and t.outcome.status is Status.FAILED for t in searched)
+    oom = sum(t.out_of_memory for t in searched)
     parts = {
         "completed": sum(t.completed for t in searched),
         "stopped early": sum(t.stopped for t in searched),
         "out of memory": oom,
-        "failed otherwise": len(failed) - oom,
+        "failed otherwise": failed - oom,
         state: sum(t.outcome is None for t in searched),
     }
+    text = ", ".join(f"{n} {what}" for what, n in parts.items() if n) or "none ended"
     others = besides(map(kind, trials))
-    return (
-        f"{words.plural(len(searched), 'trial')}: "
-        + (", ".join(f"{n} {what}" for what, n in parts.items() if n) or "none ended")
-        + (f"; also {others}" if others else "")
-    )
+    return f"{words.plural(len(searched), 'trial')}: {text}{f'; also {others}' if others else ''}"
 
 
 def out_of_time(trials: Sequence[Trial], planned: int) -> str:
@@ -139,57 +135,59 @@ def besides(kinds: Iterable[str]) -> str:
 
 def gain(trial: Trial, history: History) -> str:
     """Returns `2.90x faster (2.71x to 3.10x): 61.2 samples/s instead of 21.1, bleu_4 ... instead of ...`."""
-    goal, found = history.space.objective, costs.gain(trial, history)
-    if found is None:
+    goal, figure = history.space.objective, costs.gain(trial, history)
+    if figure is None:
         return "gain over the baseline unknown"
-    times = faster(found)
     if goal.target is not None:
-        return f"reaches {goal.quality} {goal.target:g} {times}{_than(found)} the baseline"
-    ours, theirs = (_measured(t, history) for t in (trial, history.trial(0)))
-    interval = words.factor.interval(found)
+        return _reaches(figure, goal)
+    (speed, quality), (old_speed, old_quality) = (_measured(t, history) for t in (trial, history.trial(0)))
+    interval = words.factor.interval(figure)
     sure = f" ({interval})" if interval else ""
     turns_taken = ", timed in turns with the baseline" if history.relative.raced(trial) else ""
-    scores = f", {goal.quality} {ours[1]} instead of {theirs[1]}" if history.quality(trial) else ""
-    speeds = f"{ours[0]} {history.space.unit}/s instead of {theirs[0]}"
-    return f"{times}{sure}: {speeds}{turns_taken}{scores}"
+    scores = f", {goal.quality} {quality} instead of {old_quality}" if history.quality(trial) else ""
+    speeds = f"{speed} {history.space.unit}/s instead of {old_speed}"
+    return f"{faster(figure)}{sure}: {speeds}{turns_taken}{scores}"
 
 
-def faster(found: Figure | None) -> str:
+def faster(factor: Figure | None) -> str:
     """Returns `2.26x faster`, or `0.87x as fast`."""
-    return f"{words.factor(found)} {'faster' if _is_gain(found) else 'as fast'}"
+    return f"{words.factor(factor)} {'faster' if _is_gain(factor) else 'as fast'}"
 
 
-def _than(found: Figure | None) -> str:
-    return " than" if _is_gain(found) else " as"
-
-
-def _is_gain(found: Figure | None) -> bool:
+def _is_gain(factor: Figure | None) -> bool:
     """Returns True if two decimals show a gain."""
-    return found is not None and round(found.value, 2) > 1
+    return factor is not None and round(factor.value, 2) > 1
+
+
+def _reaches(factor: Figure | None, goal: Objective) -> str:
+    """Returns `reaches bleu_4 0.15 2.26x faster than the baseline`."""
+    than = "than" if _is_gain(factor) else "as"
+    return f"reaches {goal.quality} {goal.target:g} {faster(factor)} {than} the baseline"
 
 
 def summary(history: History, workload: Workload, session: Path, go_on: str = "") -> list[str]:
     """Returns the result of a search, and what to run next; `go_on` continues it, if that can be run."""
-    space, baseline, best = history.space, history.baseline, confirm.recommended(history)
-    if baseline is None or best is None:
+    space, best = history.space, confirm.recommended(history)
+    if history.baseline is None or best is None:
         return [NO_RESULT]
     lines = [promise(history)]
-    lines += _front(history) if space.objective.select == "pareto" else []
+    if space.objective.select == "pareto":
+        lines.append(f"Best trade-offs between speed and {space.objective.quality}, fastest first:")
+        lines += [f"  trial {t.number}: {knobs(t.config)}: {gain(t, history)}" for t in history.front]
     lines += [*refuted(history), *cautions(history)]
     trial, claim = best
     if trial.number == 0:
         return [*lines, nothing_better(history), *spending(history)]
     if advice.is_unconfirmed(history):
         return [*lines, *spending(history), advice.possibly(history, go_on)]
-    surety = "" if claim else ", not confirmed"
-    lines.append(f"Best{surety}: trial {trial.number}: {knobs(trial.config)}")
+    lines.append(f"Best{'' if claim else ', not confirmed'}: trial {trial.number}: {knobs(trial.config)}")
     if claim is not None:
         lines += [confirmed(claim, history), *_break_even(trial, history)]
         lines += _your_command(trial, history, workload)
     else:
         lines += [gain(trial, history), unconfirmed(trial, history)]
-    lines += spending(history)
-    return [*lines, "Run next:", *(f"  {command}" for command in next_commands(session, workload))]
+    commands = (f"  {command}" for command in next_commands(session, workload))
+    return [*lines, *spending(history), "Run next:", *commands]
 
 
 def _break_even(trial: Trial, history: History) -> list[str]:
@@ -227,26 +225,19 @@ def _your_command(trial: Trial, history: History, workload: Workload) -> list[st
 
 
 def promise(history: History) -> str:
-    """Returns the promise of a winner of the search, in a sentence, and what counts as its speed."""
-    counted = " Evaluations are part of the speed." if history.space.objective.counts_evaluations else ""
-    return _promise(history) + counted
-
-
-def _promise(history: History) -> str:
+    """Returns the goal of the search, in a sentence, and what counts as speed."""
     goal = history.space.objective
+    sense = f"; lower {goal.minimize} is better" if goal.minimize else ""
     if goal.select == "same-training":
-        return "Goal: the same training, only faster: effective batch and learning rate stay the baseline's."
-    if goal.target is not None:
-        return f"Goal: {goal.quality} {goal.target:g} in the least time{_sense(goal)}."
-    what = ", and the best trade-offs between speed and quality" if goal.select == "pareto" else ""
-    if goal.asks_for_speed_alone:
-        return f"Goal: the shortest training, whatever its {goal.quality}."
-    return f"Goal: the shortest training that {qualities.keeps(goal)}{what}{_sense(goal)}."
-
-
-def _sense(goal: Objective) -> str:
-    """`; lower val_loss is better`, where that needs saying."""
-    return f"; lower {goal.minimize} is better" if goal.minimize else ""
+        text = "the same training, only faster: effective batch and learning rate stay the baseline's"
+    elif goal.target is not None:
+        text = f"{goal.quality} {goal.target:g} in the least time{sense}"
+    elif goal.asks_for_speed_alone:
+        text = f"the shortest training, whatever its {goal.quality}"
+    else:
+        front = ", and the best trade-offs between speed and quality" if goal.select == "pareto" else ""
+        text = f"the shortest training that {qualities.keeps(goal)}{front}{sense}"
+    return f"Goal: {text}." + (" Evaluations are part of the speed." if goal.counts_evaluations else "")
 
 
 def nothing_better(history: History) -> str:
@@ -263,16 +254,13 @@ def unconfirmed(trial: Trial, history: History) -> str:
 
 
 def rests_on(trial: Trial, history: History) -> str:
-    """`each was measured once, over 400 samples`: what the figures of a trial and of the baseline rest on."""
-    ours, theirs = (len(history.runs_of(number)) for number in (trial.number, 0))
+    """Returns `each was measured once, over 400 samples`: the runs of a trial and of the baseline."""
+    runs = [len(history.runs_of(number)) for number in (trial.number, 0)]
     samples = f"over {history.space.budget.samples_per_trial} {history.space.unit}"
-    if max(ours, theirs) <= 1:
+    if max(runs) <= 1:
         return f"each was measured once, {samples}"
-    return f"it ran {_often(ours)}, the baseline {_often(theirs)}, {samples} each"
-
-
-def _often(runs: int) -> str:
-    return "once" if runs == 1 else f"{runs} times"
+    ours, theirs = ("once" if count == 1 else f"{count} times" for count in runs)
+    return f"it ran {ours}, the baseline {theirs}, {samples} each"
 
 
 def refuted(history: History) -> list[str]:
@@ -282,18 +270,16 @@ def refuted(history: History) -> list[str]:
 
 def confirmed(claim: Claim, history: History) -> str:
     """Returns the result of the winner's confirmation, in a sentence."""
-    goal = history.space.objective
-    race = claims.race_of(claim.number, history)
+    goal, race = history.space.objective, claims.race_of(claim.number, history)
     others = company([race] if race else [])
-    times, sure = faster(claim.factor), words.factor.interval(claim.factor)
-    while_busy = f", {others}" if others else ""
+    sure, while_busy = words.factor.interval(claim.factor), f", {others}" if others else ""
     if goal.target is not None:
-        reached = f"reaches {goal.quality} {goal.target:g} {times}{_than(claim.factor)} the baseline"
-        return f"Confirmed: {reached} ({sure}; {words.plural(claim.seeds, 'seed')}{while_busy})"
+        seeds = words.plural(claim.seeds, "seed")
+        return f"Confirmed: {_reaches(claim.factor, goal)} ({sure}; {seeds}{while_busy})"
     seconds = [history.training_s(trial) for trial in (history.trial(claim.number), history.trial(0))]
     took = [units.format_seconds(value) for value in seconds if value is not None]
     training = f": {took[0]} of training instead of {took[1]}" if len(took) == 2 else ""
-    speed = f"Confirmed: {times} ({sure}{while_busy}){training}"
+    speed = f"Confirmed: {faster(claim.factor)} ({sure}{while_busy}){training}"
     return f"{speed}. {final_qualities(claim, history)}" if claim.seeds else speed
 
 
@@ -310,20 +296,18 @@ def final_qualities(claim: Claim, history: History) -> str:
 def raced(race: Trial) -> str:
     """Returns `trial 5 is 2.24x as fast as trial 0 (2.15x to 2.33x), timed in 14 turns each`."""
     first, *others = race.race
-    slices = race.measurement.slices
-    comparisons = []
+    slices, comparisons = race.measurement.slices, []
     for number in others:
         if ratio := turns.ratio(slices, number, first):
             interval = words.factor.interval(ratio)
-            sure = f" ({interval})" if interval else ""
-            rounds = turns.rounds(slices, number, first)
-            times = f"trial {number} is {words.factor(ratio)} as fast as trial {first}{sure}"
-            comparisons.append(f"{times}, timed in {words.plural(rounds, 'turn')} each")
+            times = f"trial {number} is {words.factor(ratio)} as fast as trial {first}"
+            rounds = words.plural(turns.rounds(slices, number, first), "turn")
+            comparisons.append(f"{times}{f' ({interval})' if interval else ''}, timed in {rounds} each")
     return "; ".join(comparisons)
 
 
 def measured(trial: Trial, history: History) -> str:
-    """Compares a completed trial, or what it repeats, with the baseline."""
+    """Compares a completed trial, or the trial that it repeats, with the baseline."""
     number = trial.original
     claim = claims.claim(number, history)
     if claim.holds:
@@ -333,14 +317,8 @@ def measured(trial: Trial, history: History) -> str:
     return f"Not confirmed: {gain(trial, history)}; {rests_on(history.trial(number), history)}"
 
 
-def _front(history: History) -> list[str]:
-    return [f"Best trade-offs between speed and {history.space.objective.quality}, fastest first:"] + [
-        f"  trial {t.number}: {knobs(t.config)}: {gain(t, history)}" for t in history.front
-    ]
-
-
 def next_commands(session: Path, workload: Workload) -> list[str]:
-    """The two commands that turn a search into a training run."""
+    """Returns the commands that turn a search into a training."""
     own = workload.own_file
     file = Path(own.name)
     train = own.trains_with(file)

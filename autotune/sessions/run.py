@@ -132,7 +132,7 @@ def _search(setup: Setup, study: optuna.Study, shows: Screen, held: Held) -> Sea
             is_in_place=lambda: held.is_in_place,
         ),
     )
-    shows.known(running.trials())
+    shows.restore(running.trials())
     return running
 
 

@@ -87,7 +87,7 @@ def test_stamps_go_on_where_an_earlier_run_of_the_session_ended(begun, console, 
 
 def test_the_state_follows_the_events(begun, console, make_trial):
     screen = LineScreen(console, begun)
-    screen.known([make_trial(0, 20, 0.2), replace(make_trial(1), outcome=None)])
+    screen.restore([make_trial(0, 20, 0.2), replace(make_trial(1), outcome=None)])
     assert [t.number for t in screen.snapshot().trials] == [0]
     assert screen.snapshot().best[0].number == 0
     trial = replace(make_trial(2, x=1), outcome=None)
@@ -115,7 +115,7 @@ def test_a_trial_that_was_put_back_has_not_ended(begun, console, make_trial):
 def test_the_estimate_counts_down_and_is_made_anew_when_something_has_ended(begun, console, make_trial):
     screen = LineScreen(console, begun)
     assert screen.snapshot().remaining.is_capped, "only the limit is known"
-    screen.known([make_trial(n, 20, 0.2, x=n) for n in range(4)])
+    screen.restore([make_trial(n, 20, 0.2, x=n) for n in range(4)])
     first, second = screen.snapshot().remaining, screen.snapshot().remaining
     assert 0 < second.high_s < first.high_s
     for number in range(4, 9):
