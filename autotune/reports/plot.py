@@ -22,9 +22,7 @@ TRIALS = ("trials", "All trials as a table")
 _WIDEST = 46  # characters in a line of a hover text
 _CROWD = 300  # with more trials, markers other than the baseline's and the winner's are smaller
 _CHOSEN_SIZE = 12
-_ROW_PX, _BAR = 56, 0.42  # height of a row of bars, and the bar's share of it
-_AXIS_TITLE = {"font": {"color": "var(--muted)", "size": 12}, "standoff": 10}
-_TITLE = {"font": {"color": "var(--ink)", "size": 13}}
+_MUTED = {"color": "var(--muted)", "size": 12}
 
 
 @dataclass(frozen=True)
@@ -58,35 +56,36 @@ class Plot:
 
 def layout(height: int, **rest: Any) -> dict[str, Any]:
     """Returns the layout that all figures share, updated with `rest`; axes are merged."""
+    look = {"color": "var(--ink)", "size": 13}
     axis = {
         "gridcolor": "var(--grid)",
         "linecolor": "var(--rule)",
         "zeroline": False,
         "automargin": True,
-        "tickfont": {"color": "var(--muted)", "size": 12},
+        "tickfont": _MUTED,
     }
+    for name in filter(lambda name: "axis" in name, rest):
+        title = rest[name].get("title")
+        rest[name] = axis | rest[name]
+        if title:
+            rest[name]["title"] = {"text": title, "font": _MUTED, "standoff": 10}
     return {
         "height": height,
         "autosize": True,
         "margin": {"l": 8, "r": 12, "t": 12, "b": 8},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"color": "var(--ink)", "size": 13},
+        "font": look,
         "showlegend": False,
         "hovermode": "closest",
         "hoverlabel": {
             "bgcolor": "var(--surface)",
             "bordercolor": "var(--rule)",
-            "font": {"color": "var(--ink)", "size": 13},
+            "font": look,
             "align": "left",
         },
-        **{name: _with(axis, value) if "axis" in name else value for name, value in rest.items()},
+        **rest,
     }
-
-
-def _with(axis: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    title = {"title": _AXIS_TITLE | {"text": more["title"]}} if "title" in more else {}
-    return axis | more | title
 
 
 def plain(text: object) -> str:
@@ -118,6 +117,8 @@ def points(
     report: SessionReport,
 ) -> Trace:
     """Returns trials as markers with hover texts."""
+    is_small = len(report.trials) > _CROWD and mark.size < _CHOSEN_SIZE
+    edge, colour = (1.8, mark.colour) if "open" in mark.symbol else (1, "var(--surface)")
     return {
         "type": "scatter",
         "mode": "markers",
@@ -126,19 +127,13 @@ def points(
         "y": [y(row) for row in rows],
         "text": [hover_text(row, report) for row in rows],
         "hoverinfo": "text",
-        "marker": _marker(mark, is_crowded=len(report.trials) > _CROWD),
+        "marker": {
+            "symbol": mark.symbol,
+            "size": mark.size - 2 if is_small else mark.size,
+            "color": mark.colour,
+            "line": {"width": edge, "color": colour},
+        },
         "cliponaxis": False,
-    }
-
-
-def _marker(mark: Mark, *, is_crowded: bool) -> dict[str, Any]:
-    is_open = "open" in mark.symbol
-    edge, colour = (1.8, mark.colour) if is_open else (1, "var(--surface)")
-    return {
-        "symbol": mark.symbol,
-        "size": mark.size - 2 if is_crowded and mark.size < _CHOSEN_SIZE else mark.size,
-        "color": mark.colour,
-        "line": {"width": edge, "color": colour},
     }
 
 
@@ -165,7 +160,7 @@ def note(text: str, x: Any, y: Any, **rest: Any) -> dict[str, Any]:
         "y": y,
         "xref": "paper",
         "showarrow": False,
-        "font": {"color": "var(--muted)", "size": 12},
+        "font": _MUTED,
         "xanchor": "left",
         "yanchor": "bottom",
         "align": "left",
@@ -180,66 +175,23 @@ def across(y: float, colour: str, dash: str = "dot", width: float = 1) -> dict[s
     return {"type": "line", "layer": "below", **place, "line": edge}
 
 
-def bars(
-    mark: Mark,
-    rows: Sequence[int],
-    lengths: Sequence[float],
-    texts: Sequence[str],
-    begins: Sequence[float] = (),
-) -> Trace:
-    """Returns horizontal bars in numbered rows with hover texts; they start at 0 or at `begins`."""
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": mark.label,
-        "y": list(rows),
-        "x": list(lengths),
-        "width": _BAR,
-        "hovertext": [plain(text) for text in texts],
-        "hoverinfo": "text",
-        "marker": {"color": mark.colour, "line": {"color": "var(--surface)", "width": 1}},
-        **({"base": list(begins)} if begins else {}),
-    }
-
-
-def above(text: str, row: int) -> dict[str, Any]:
-    """Returns the title above a row of bars; `text` is plotly's markup."""
-    return note(text, 0, row, yref="y", yshift=13) | _TITLE
-
-
-def behind(text: str, x: float, row: int) -> dict[str, Any]:
-    """Returns a short text behind the bar that ends at `x`."""
-    return note(plain(text), x, row, xref="x", yref="y", xshift=5, yanchor="middle") | _TITLE
-
-
-def instead(text: str, row: int) -> dict[str, Any]:
-    """Returns the reason for a missing bar, in its place."""
-    return note(lines(text), 0, row, yref="y", yshift=12, yanchor="top") | _TITLE
-
-
-def joint(x: float, row: int) -> dict[str, Any]:
-    """Returns a line from the bar of a row to the next row's."""
+def vertical(x: float, low: float, high: float, **rest: Any) -> dict[str, Any]:
+    """Returns a thin vertical line."""
     edge = {"color": "var(--rule)", "width": 1}
-    return {"type": "line", "x0": x, "x1": x, "y0": row + _BAR / 2, "y1": row + 1 - _BAR / 2, "line": edge}
-
-
-def rows_layout(rows: int, **rest: Any) -> dict[str, Any]:
-    """Returns the layout for rows of bars, with titles above them to use the full width of narrow screens."""
-    axis = {"range": [rows - 0.5, -0.75], "showticklabels": False, "showgrid": False, "fixedrange": True}
-    return layout(70 + _ROW_PX * rows, yaxis=axis, **rest)
+    return {"type": "line", "x0": x, "x1": x, "y0": low, "y1": high, "line": edge, **rest}
 
 
 def hover_text(row: TrialRow, report: SessionReport) -> str:
     """Returns a trial's hover text: its kind, settings and figures, and why it ended."""
     figures = [f"{words.rate(row.throughput)} {report.unit}/s"] if row.throughput else []
-    score = f"{words.metric(report.quality)} {words.score(row.quality)}"
-    figures += [] if row.quality is None else [score]
-    part = "" if row.memory_share is None else f" ({words.share(row.memory_share)} of the memory)"
-    taken = words.peak(row.peak_memory_bytes, is_rising=row.memory_is_rising) + part
+    if row.quality is not None:
+        figures.append(f"{words.metric(report.quality)} {words.score(row.quality)}")
+    share = "" if row.memory_share is None else f" ({words.share(row.memory_share)} of the memory)"
+    peak = words.peak(row.peak_memory_bytes, is_rising=row.memory_is_rising) + share
     return f"<b>Trial {row.number}</b> " + lines(
         marks.trial(row).label,
         row.knobs,
         ", ".join(figures),
-        taken if row.peak_memory_bytes is not None else "",
+        peak if row.peak_memory_bytes is not None else "",
         row.reason,
     )

@@ -1,8 +1,8 @@
 """Horizontal bars: the speedup of each knob, and a sample's time by phase. Pure functions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate
 from typing import Any
 
 from autotune.display import words
@@ -11,115 +11,144 @@ from autotune.judging.measurement.estimates import Figure
 from autotune.reports import answer, marks
 from autotune.reports.marks import Mark
 from autotune.reports.model import SessionReport, Side
-from autotune.reports.plot import Plot, Table, Trace, above, bars, behind, instead, joint, plain, rows_layout
+from autotune.reports.plot import Plot, Table, Trace, layout, lines, note, plain, vertical
 
-_ROOM = 1.12  # right end of the axis, relative to the longest bar: leaves room for its text
+_ROW_PX, _THICKNESS = 56, 0.42  # height of a row, and the bar's share of it
+_MARGIN = 1.12  # right end of the axis, relative to the longest bar: leaves room for its text
 _GAIN = Mark("faster by this setting", "var(--gain)", "bar")
 _LOSS = Mark("slower by this setting", "var(--failed)", "bar")
+_FONT = {"font": {"color": "var(--ink)", "size": 13}}
 
 
 @dataclass(frozen=True)
 class _Bar:
-    """A row of the ablation, in samples per second."""
+    """A bar in a numbered row, with its hover text; `half` is half of the interval of its `end`."""
 
-    mark: Mark | None  # None: not measured
-    what: str  # the change
+    row: int
     begin: float
     end: float
-    brought: str  # its factor
-    half: float = 0.0  # half of the interval of `end`
-    sure: str = ""  # the interval of the factor
+    text: str
+    half: float = 0.0
+
+
+def _trace(mark: Mark, bars: Sequence[_Bar]) -> Trace:
+    halves = {"array": [bar.half for bar in bars], "visible": any(bar.half for bar in bars)}
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": mark.label,
+        "y": [bar.row for bar in bars],
+        "x": [bar.end - bar.begin for bar in bars],
+        "base": [bar.begin for bar in bars],
+        "width": _THICKNESS,
+        "hovertext": [plain(bar.text) for bar in bars],
+        "hoverinfo": "text",
+        "marker": {"color": mark.colour, "line": {"color": "var(--surface)", "width": 1}},
+        "error_x": {"type": "data", **halves, "color": "var(--ink)", "thickness": 1, "width": 4},
+    }
+
+
+def _layout(rows: int, **rest: Any) -> dict[str, Any]:
+    """Returns the layout for rows of bars; titles are above them, which suits narrow screens."""
+    axis = {"range": [rows - 0.5, -0.75], "showticklabels": False, "showgrid": False, "fixedrange": True}
+    return layout(70 + _ROW_PX * rows, barmode="overlay", yaxis=axis, **rest)
+
+
+def _title(text: str, detail: str, row: int) -> dict[str, Any]:
+    return note(
+        f"<b>{plain(text)}</b>" + (f"  {plain(detail)}" if detail else ""), 0, row, yref="y", yshift=13
+    )
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A row of the ablation, in samples per second; without a `throughput`, `text` says why."""
+
+    title: str
+    text: str  # at the end of the bar
+    mark: Mark | None = None
+    begin: float = 0.0
+    throughput: Figure | None = None
+    interval: str = ""
+
+    @property
+    def end(self) -> float:
+        return self.throughput.value if self.throughput else self.begin
+
+    @property
+    def half(self) -> float:
+        return (words.half_width(self.throughput) if self.throughput else None) or 0.0
+
+    def notes(self, row: int) -> list[dict[str, Any]]:
+        """Returns the title above the bar, and the text behind it or in its place."""
+        if self.throughput is None:
+            text = note(lines(self.text), 0, row, yref="y", yshift=12, yanchor="top")
+        else:
+            right = max(self.begin, self.end + self.half)
+            text = note(plain(self.text), right, row, xref="x", yref="y", xshift=5, yanchor="middle")
+        return [_title(self.title, self.interval, row) | _FONT, text | _FONT]
 
 
 def ablation(report: SessionReport) -> Plot | None:
     """Returns the throughput after each change, or why it was not measured; None without an ablation."""
-    baseline, best = report.answer.baseline, report.answer.best
+    baseline, best, unit = report.answer.baseline, report.answer.best, report.unit
     if not report.ablation or baseline is None or baseline.throughput is None:
         return None
-    rows = [_whole(marks.BASELINE, baseline.throughput), *_steps(report.ablation, baseline.throughput.value)]
+    rows = [_whole(marks.BASELINE, baseline.throughput)]
+    for step in report.ablation:
+        rows.append(_change(step, rows[-1].end))
     if best is not None and best.throughput is not None:
         rows.append(_whole(marks.WINNER, best.throughput))
-    rows += [_Bar(None, rest, 0.0, 0.0, factor) for rest, factor in _rest(report)]
-    drawn = [mark for mark in (_GAIN, _LOSS) if any(bar.mark is mark for bar in rows)]
+    rest = [(f"{unit} {line.over}", line.factor.text) for line in answer.fewer_samples(report)]
+    rows += [_Change(title, factor) for title, factor in rest]
+    bars = {
+        mark: [
+            _Bar(n, row.begin, row.end, f"{row.title}: {words.rate(row.end)} {unit}/s", row.half)
+            for n, row in enumerate(rows)
+            if row.mark is mark
+        ]
+        for mark in (marks.BASELINE, _GAIN, _LOSS, marks.WINNER)
+    }
+    right = _MARGIN * max(row.end + row.half for row in rows)
     return Plot(
         id="ablation",
         title="Ablation: from baseline to recommended, one setting at a time",
-        axes=f"{report.unit.capitalize()} per second with each change on top of those above it. The factors "
+        axes=f"{unit.capitalize()} per second with each change on top of those above it. The factors "
         "multiply to the gain; what settings do only together counts for the later one.",
-        label="; ".join(f"{bar.what}: {bar.brought}" for bar in rows),
-        data=[_trace(mark, rows, report.unit) for mark in (marks.BASELINE, *drawn, marks.WINNER)],
-        layout=rows_layout(
+        label="; ".join(f"{row.title}: {row.text}" for row in rows),
+        data=[_trace(mark, each) for mark, each in bars.items() if each],
+        layout=_layout(
             len(rows),
-            xaxis={
-                "title": f"{report.unit} per second",
-                "range": [0, _ROOM * max(bar.end + bar.half for bar in rows)],
-            },
-            annotations=[note for row, bar in enumerate(rows) for note in _notes(row, bar)],
-            shapes=[joint(bar.end, row) for row, (bar, _) in enumerate(pairwise(rows))],
+            xaxis={"title": f"{unit} per second", "range": [0, right]},
+            annotations=[text for n, row in enumerate(rows) for text in row.notes(n)],
+            shapes=[
+                vertical(row.end, n + _THICKNESS / 2, n + 1 - _THICKNESS / 2)
+                for n, row in enumerate(rows[:-1])
+            ],
         ),
-        legend=tuple(drawn),
-        table=_table(report),
+        legend=tuple(mark for mark in (_GAIN, _LOSS) if bars[mark]),
+        table=_ablation_table(report, rest),
     )
 
 
-def _whole(mark: Mark, throughput: Figure) -> _Bar:
-    """Returns the bar of a whole configuration."""
-    half = words.half_width(throughput) or 0.0
-    return _Bar(mark, mark.label, 0.0, throughput.value, words.rate(throughput.value), half)
+def _whole(mark: Mark, throughput: Figure) -> _Change:
+    """Returns the row of a whole configuration."""
+    return _Change(mark.label, words.rate(throughput.value), mark, 0.0, throughput)
 
 
-def _rest(report: SessionReport) -> list[tuple[str, str]]:
-    """Returns the part of the gain that is not throughput."""
-    return [(f"{report.unit} {line.over}", line.factor.text) for line in answer.fewer_samples(report)]
-
-
-def _steps(steps: Sequence[AblationStep], start: float) -> list[_Bar]:
-    rows, reached = [], start
-    for step in steps:
-        what = _what(step)
-        if step.throughput is None:
-            why = f"not measured: {step.reason}" if step.reason else "not measured"
-            rows.append(_Bar(None, what, reached, reached, why))
-            continue
-        end, half = step.throughput.value, words.half_width(step.throughput) or 0.0
-        brought, sure = words.factor(step.factor), words.factor.interval(step.factor)
-        rows.append(_Bar(_GAIN if end >= reached else _LOSS, what, reached, end, brought, half, sure))
-        reached = end
-    return rows
-
-
-def _what(step: AblationStep) -> str:
-    """Returns e.g. `num_workers  2 → 0`, and the changes above it that its factor includes."""
+def _change(step: AblationStep, reached: float) -> _Change:
+    """Returns the row of a step from `reached` samples per second."""
     together = f", with {' and '.join(step.together)}" if step.together else ""
-    return f"{step.knob}  {words.setting(step.before)} → {words.setting(step.after)}{together}"
+    title = f"{step.knob}  {words.setting(step.before)} → {words.setting(step.after)}{together}"
+    if step.throughput is None:
+        return _Change(
+            title, f"not measured: {step.reason}" if step.reason else "not measured", begin=reached
+        )
+    mark, interval = _GAIN if step.throughput.value >= reached else _LOSS, words.factor.interval(step.factor)
+    return _Change(title, words.factor(step.factor), mark, reached, step.throughput, interval)
 
 
-def _trace(mark: Mark, rows: Sequence[_Bar], unit: str) -> Trace:
-    chosen = [(row, bar) for row, bar in enumerate(rows) if bar.mark is mark]
-    texts = [f"{bar.what}: {words.rate(bar.end)} {unit}/s" for _, bar in chosen]
-    return bars(
-        mark,
-        [row for row, _ in chosen],
-        [bar.end - bar.begin for _, bar in chosen],
-        texts,
-        [bar.begin for _, bar in chosen],
-    ) | {"error_x": _errors([bar.half for _, bar in chosen])}
-
-
-def _errors(halves: Sequence[float]) -> dict[str, Any]:
-    """Returns error bars at the ends of bars."""
-    look = {"color": "var(--ink)", "thickness": 1, "width": 4}
-    return {"type": "data", "array": list(halves), "visible": any(halves)} | look
-
-
-def _notes(row: int, bar: _Bar) -> list[dict[str, Any]]:
-    title = above(f"<b>{plain(bar.what)}</b>" + (f"  {plain(bar.sure)}" if bar.sure else ""), row)
-    far = max(bar.begin, bar.end + bar.half)
-    brought = instead(bar.brought, row) if bar.mark is None else behind(bar.brought, far, row)
-    return [title, brought]
-
-
-def _table(report: SessionReport) -> Table:
+def _ablation_table(report: SessionReport, rest: Sequence[tuple[str, str]]) -> Table:
     rows = [
         (
             *(", ".join((*step.together, step.knob)), words.setting(step.before), words.setting(step.after)),
@@ -130,22 +159,9 @@ def _table(report: SessionReport) -> Table:
         for step in report.ablation
     ]
     none = words.NOTHING
-    rows += [(rest, none, none, none, factor, none, none) for rest, factor in _rest(report)]
+    rows += [(title, none, none, none, factor, none, none) for title, factor in rest]
     head = ("setting", "before", "after", f"{report.unit}/s", "factor", "interval", "trial")
     return Table(head, tuple(rows), numeric=(3, 4, 5, 6))
-
-
-@dataclass(frozen=True)
-class _Part:
-    """One side's seconds of a sample by phase."""
-
-    label: str
-    sample_s: dict[str, float]
-    side: Side
-
-    @property
-    def whole_s(self) -> float:
-        return sum(self.sample_s.values())
 
 
 def step_time(report: SessionReport) -> Plot | None:
@@ -153,60 +169,63 @@ def step_time(report: SessionReport) -> Plot | None:
 
     Steps of the two sides may differ in samples, so that only the time of a sample compares.
     """
-    parts = [
-        _Part(mark.label, sample_s, side)
-        for mark, side in answer.sides(report)
-        if (sample_s := _per_sample(side))
-    ]
-    if not parts:
+    sides = {mark.label: (side, _sample_s(side)) for mark, side in answer.sides(report)}
+    sides = {label: (side, sample_s) for label, (side, sample_s) in sides.items() if sample_s}
+    if not sides:
         return None
-    each = report.each
-    phases = marks.phases(name for part in parts for name in part.sample_s)
+    each, phases = report.each, marks.phases(name for _, sample_s in sides.values() for name in sample_s)
+    totals = {label: f"{words.milliseconds(sum(s.values()))} ms" for label, (_, s) in sides.items()}
+    bars = [_phase_bars(row, sample_s, phases) for row, (_, sample_s) in enumerate(sides.values())]
     return Plot(
         id="step-time",
         title=f"A {each}'s time, part by part",
         axes=f"Milliseconds of training per {each}, by part of a step. Evaluations are left out.",
-        label="; ".join(f"{part.label} {words.milliseconds(part.whole_s)} ms per {each}" for part in parts),
-        data=[_phase_bars(phase, parts) for phase in phases],
-        layout=rows_layout(
-            len(parts),
-            barmode="stack",
+        label="; ".join(f"{label} {total} per {each}" for label, total in totals.items()),
+        data=[_trace(phase, each) for phase, *each in zip(phases, *bars, strict=True)],
+        layout=_layout(
+            len(sides),
             xaxis={"title": f"ms per {each}"},
-            annotations=[
-                above(f"<b>{plain(part.label)}</b>  {words.milliseconds(part.whole_s)} ms", row)
-                for row, part in enumerate(parts)
-            ],
+            annotations=[_title(*total, row) | _FONT for row, total in enumerate(totals.items())],
         ),
         legend=tuple(phases),
-        table=_phase_table(phases, parts, each),
+        table=_phase_table(phases, sides, each),
     )
 
 
-def _per_sample(side: Side) -> dict[str, float]:
-    whole = sum(side.step_s.values())
-    if side.throughput is None or side.throughput.value <= 0 or whole <= 0:
+def _sample_s(side: Side) -> dict[str, float]:
+    """Returns the seconds of a sample by phase; empty if unknown."""
+    step_s = sum(side.step_s.values())
+    if side.throughput is None or side.throughput.value <= 0 or step_s <= 0:
         return {}
-    return {name: seconds / whole / side.throughput.value for name, seconds in side.step_s.items()}
+    return {name: seconds / step_s / side.throughput.value for name, seconds in side.step_s.items()}
 
 
-def _phase_bars(phase: Mark, parts: Sequence[_Part]) -> Trace:
-    seconds = [part.sample_s.get(phase.label, 0.0) for part in parts]
-    texts = [
-        f"{phase.label}: {words.milliseconds(value)} ms, {words.share(value / part.whole_s)}"
-        for value, part in zip(seconds, parts, strict=True)
+def _phase_bars(row: int, sample_s: Mapping[str, float], phases: Sequence[Mark]) -> list[_Bar]:
+    """Returns a row's bars, one behind the other."""
+    seconds = [sample_s.get(phase.label, 0.0) for phase in phases]
+    total_s = sum(seconds)
+    return [
+        _Bar(
+            row,
+            1000 * (end - s),
+            1000 * end,
+            f"{phase.label}: {words.milliseconds(s)} ms, {words.share(s / total_s)}",
+        )
+        for phase, s, end in zip(phases, seconds, accumulate(seconds), strict=True)
     ]
-    return bars(phase, range(len(parts)), [1000 * value for value in seconds], texts)
 
 
-def _phase_table(phases: Sequence[Mark], parts: Sequence[_Part], each: str) -> Table:
-    head = [text for part in parts for text in (f"{part.label}, ms per {each}", f"{part.label}, ms per step")]
+def _phase_table(
+    phases: Sequence[Mark], sides: Mapping[str, tuple[Side, Mapping[str, float]]], each: str
+) -> Table:
+    head = [text for label in sides for text in (f"{label}, ms per {each}", f"{label}, ms per step")]
     rows = (
         (
             phase.label,
             *(
                 words.milliseconds(seconds.get(phase.label))
-                for part in parts
-                for seconds in (part.sample_s, part.side.step_s)
+                for side, sample_s in sides.values()
+                for seconds in (sample_s, side.step_s)
             ),
         )
         for phase in phases

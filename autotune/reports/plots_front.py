@@ -41,15 +41,27 @@ def front(report: SessionReport) -> Plot | None:
     """
     measured = [r for r in report.trials if r.throughput is not None]
     placed = [r for r in measured if quality(r) is not None]
-    rug = [r for r in measured if quality(r) is None]
+    rug = marks.grouped(r for r in measured if quality(r) is None)
     if not measured:
         return None
     name, least = words.metric(report.quality), report.least_quality
     best = sorted((r for r in placed if r.on_front), key=per_s)
-    chosen, beside = _chosen(report, placed), marks.grouped(rug)
+    chosen = _chosen(report, placed)
     single = marks.grouped(r for r in placed if r not in [each.row for each in chosen])
     low, high = _range([least, *map(quality, placed), *(y for each in chosen for y in vars(each.y).values())])
-    shown = dict.fromkeys([*(mark for mark, _ in [*beside, *single]), *(each.mark for each in chosen)])
+    occurring = dict.fromkeys([*(mark for mark, _ in [*rug, *single]), *(each.mark for each in chosen)])
+    limits: dict[str, Any] = {"shapes": [], "annotations": []}
+    if least is not None:
+        # The text is inside the region: below its edge if lower is better.
+        text = f"{report.limit}: {words.score(least)}" if report.target is None else report.limit
+        anchor, end = ("top", low) if report.minimize else ("bottom", high)
+        limits["annotations"].append(note(plain(text), 0.004, least, yref="y", yanchor=anchor))
+        edge = across(least, "var(--muted)")
+        look = {"type": "rect", "fillcolor": "var(--keep)", "line": {"width": 0}}
+        limits["shapes"] += [edge | look | {"y1": end}, edge]
+    if rug:
+        text = f"not trained to the end: no {plain(name)} to compare"
+        limits["annotations"].append(note(text, 0.004, _RUG_TOP, yref="paper"))
     return Plot(
         id="front",
         title=f"Throughput against {name}",
@@ -60,7 +72,7 @@ def front(report: SessionReport) -> Plot | None:
             line(_LINE, [per_s(r) for r in best], [quality(r) for r in best], 1.5),
             *(points(rows, mark, per_s, quality, report) for mark, rows in single),
             *(_drawn(each, report) for each in chosen),
-            *(points(rows, mark, per_s, lambda _: 0, report) | {"yaxis": "y2"} for mark, rows in beside),
+            *(points(rows, mark, per_s, lambda _: 0, report) | {"yaxis": "y2"} for mark, rows in rug),
         ],
         layout=layout(
             500,
@@ -71,13 +83,9 @@ def front(report: SessionReport) -> Plot | None:
             },
             yaxis={"range": [low, high], "domain": [_PLOT_FROM if rug else 0, 1]},
             **({"yaxis2": _RUG_AXIS} if rug else {}),
-            shapes=[] if least is None else _region(least, low if report.minimize else high),
-            annotations=[
-                *([] if least is None else [_threshold(report, least)]),
-                *([_rug_title(name)] if rug else []),
-            ],
+            **limits,
         ),
-        legend=(*reversed(shown), _LINE, *([] if least is None else [_KEPT])),
+        legend=(*reversed(occurring), _LINE, *([] if least is None else [_KEPT])),
         elsewhere=TRIALS,
     )
 
@@ -91,10 +99,6 @@ class _Chosen:
     row: TrialRow
     x: Figure
     y: Figure
-
-    @property
-    def is_mean(self) -> bool:
-        return max(self.side.runs, self.side.seeds) > 1
 
 
 def _chosen(report: SessionReport, placed: Sequence[TrialRow]) -> list[_Chosen]:
@@ -110,8 +114,10 @@ def _drawn(each: _Chosen, report: SessionReport) -> Trace:
     """Returns the baseline or the winner with its intervals."""
     score = f"{words.metric(report.quality)} {words.score(each.y)}, {words.plural(each.side.seeds, 'seed')}"
     speed = f"{words.rate(each.x)} {report.unit}/s, {words.plural(each.side.runs, 'run')}"
-    means = lines(f"{each.mark.label}, means of its runs", each.side.knobs, speed, score)
-    text = f"<b>Trial {each.row.number}</b> {means}" if each.is_mean else hover_text(each.row, report)
+    text = hover_text(each.row, report)
+    if max(each.side.runs, each.side.seeds) > 1:
+        means = lines(f"{each.mark.label}, means of its runs", each.side.knobs, speed, score)
+        text = f"<b>Trial {each.row.number}</b> {means}"
     return points([each.row], each.mark, lambda _: each.x.value, lambda _: each.y.value, report) | {
         "text": [text],
         "error_x": _error(each.x, each.mark.colour),
@@ -158,52 +164,34 @@ def _error(figure: Figure, colour: str) -> dict[str, Any]:
     }
 
 
-def _region(least: float, best: float) -> list[dict[str, Any]]:
-    """Shades the qualities that a winner may have, from the `least` to the `best`, and draws the edge."""
-    edge = across(least, "var(--muted)")
-    return [edge | {"type": "rect", "y1": best, "fillcolor": "var(--keep)", "line": {"width": 0}}, edge]
-
-
-def _rug_title(name: str) -> dict[str, Any]:
-    return note(f"not trained to the end: no {plain(name)} to compare", 0.004, _RUG_TOP, yref="paper")
-
-
-def _threshold(report: SessionReport, least: float) -> dict[str, Any]:
-    text = f"{report.limit}: {words.score(least)}" if report.target is None else report.limit
-    # Inside the region: below its edge if lower is better.
-    return note(plain(text), 0.004, least, yref="y", yanchor="top" if report.minimize else "bottom")
-
-
 def history(report: SessionReport) -> Plot | None:
     """Returns throughput by trial number with the running best; None before a throughput was measured."""
-    rows = [r for r in report.trials if r.throughput is not None]
-    unmeasured = [r for r in report.trials if r.throughput is None]
-    if not rows:
+    speeds = [per_s(r) for r in report.trials if r.throughput is not None]
+    if not speeds:
         return None
-    best = _running_best(report.trials)
-    highest = max(per_s(r) for r in rows)
-    shown = marks.grouped([*rows, *unmeasured])
+    best, highest, groups = _running_best(report.trials), max(speeds), marks.grouped(report.trials)
+    label = (
+        f"{words.plural(len(speeds), 'trial')} measured, the fastest {words.rate(highest)} {report.unit}/s."
+    )
+    steps = []
+    if best:
+        number, speed = best[-1]
+        label += f" Best that keeps the quality: {words.rate(speed)}, since trial {number}."
+        x, y = zip(*best, (report.trials[-1].number, speed), strict=True)
+        step = line(_BEST, x, y)
+        steps = [step | {"line": {**step["line"], "shape": "hv"}}]
     return Plot(
         id="history",
         title="Throughput, trial by trial",
         axes=f"↑ {report.unit} per second. Trials that were not measured are at the bottom.",
-        label=f"{words.plural(len(rows), 'trial')} measured, the fastest {words.rate(highest)} "
-        f"{report.unit}/s. "
-        + (
-            f"Best that keeps the quality: {words.rate(best[-1][1])}, since trial {best[-1][0]}."
-            if best
-            else ""
-        ),
-        data=[
-            *_best_so_far(best, report.trials[-1].number),
-            *(points(group, mark, lambda r: r.number, per_s, report) for mark, group in shown),
-        ],
+        label=label,
+        data=[*steps, *(points(rows, mark, lambda r: r.number, per_s, report) for mark, rows in groups)],
         layout=layout(
             340,
             xaxis={"title": "trial", **({"dtick": 1} if len(report.trials) < _FEW else {})},
             yaxis={"range": [-0.03 * highest, 1.08 * highest]},
         ),
-        legend=(*(mark for mark, _ in reversed(shown)), *([_BEST] if best else [])),
+        legend=(*(mark for mark, _ in reversed(groups)), *([_BEST] if best else [])),
         elsewhere=TRIALS,
     )
 
@@ -218,11 +206,3 @@ def _running_best(rows: Sequence[TrialRow]) -> list[tuple[int, float]]:
         if may_win and (not best or per_s(row) > best[-1][1]):
             best.append((row.number, per_s(row)))
     return best
-
-
-def _best_so_far(best: Sequence[tuple[int, float]], last: int) -> list[Trace]:
-    if not best:
-        return []
-    x, y = [n for n, _ in best], [value for _, value in best]
-    trace = line(_BEST, [*x, last], [*y, y[-1]], 2)
-    return [trace | {"line": {**trace["line"], "shape": "hv"}}]

@@ -4,6 +4,7 @@ import math
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from autotune.core import units
@@ -12,7 +13,7 @@ from autotune.display.rows import TrialRow
 from autotune.reports import marks
 from autotune.reports.marks import Mark
 from autotune.reports.model import SessionReport
-from autotune.reports.plot import TRIALS, Plot, Trace, layout, line, note, per_s, plain, quality
+from autotune.reports.plot import TRIALS, Plot, Trace, layout, line, note, per_s, plain, quality, vertical
 
 _FAST = Mark("fastest third", "var(--band-3)", "line")
 _MIDDLE = Mark("middle third", "var(--band-2)", "line")
@@ -37,70 +38,64 @@ class _Axis:
 def parallel(report: SessionReport) -> Plot | None:
     """Returns the varied knobs, throughput and quality; None before two trials differ."""
     rows = [r for r in report.trials if r.kind in {"baseline", "winner", "trial"}]
-    knobs = _varied(rows)
+    names = dict.fromkeys(name for r in rows for name in r.config)
+    knobs = [name for name in names if len({repr(r.config.get(name)) for r in rows}) > 1]
     if not knobs:
         return None
-    name = words.metric(report.quality)
-    candidates = [
-        *(_axis(knob, rows, _setting(knob)) for knob in knobs),
-        _axis(f"{report.unit}/s", rows, lambda r: per_s(r) or None),
-        _axis(name, rows, quality),
-    ]
-    axes = [axis for axis in candidates if axis is not None]
-    bands = _bands(rows)
-    groups = [(mark, [r for r in rows if bands[r.number] == mark]) for mark in _ORDER]
-    shown = [(mark, members) for mark, members in groups if members]
+    metric = words.metric(report.quality)
+    values: dict[str, Callable[[TrialRow], Any]] = {
+        **{knob: partial(_setting, knob) for knob in knobs},
+        f"{report.unit}/s": lambda r: per_s(r) or None,
+        metric: quality,
+    }
+    axes = [axis for name, value in values.items() if (axis := _axis(name, rows, value))]
+    groups = _bands(rows)
     return Plot(
         id="parallel",
         title="Every configuration",
         axes="One line per trial, through its value of each setting to its results.",
-        label=f"{words.plural(len(rows), 'configuration')} over {', '.join(knobs)}, throughput and {name}",
-        data=[_lines(mark, members, axes) for mark, members in shown],
+        label=f"{words.plural(len(rows), 'configuration')} over {', '.join(knobs)}, throughput and {metric}",
+        data=[_lines(mark, members, axes) for mark, members in groups.items()],
         layout=layout(
             380,
             margin={"l": 34, "r": 34, "t": 64, "b": 10},
             xaxis={"visible": False, "range": [-0.05, len(axes) - 0.95], "fixedrange": True},
             yaxis={"visible": False, "range": [-0.03, 1.03], "fixedrange": True},
-            shapes=[_rule(n) for n in range(len(axes))],
+            shapes=[vertical(n, 0, 1, layer="below") for n in range(len(axes))],
             annotations=[a for n, axis in enumerate(axes) for a in _labels(n, axis)],
         ),
-        legend=tuple(replace(m, symbol="dot" if m.symbol == "dot" else "line") for m, _ in reversed(shown)),
+        legend=tuple(replace(m, symbol="dot" if m.symbol == "dot" else "line") for m in reversed(groups)),
         elsewhere=TRIALS,
         least_px=_AXIS_PX * len(axes),
     )
 
 
-def _varied(rows: Sequence[TrialRow]) -> list[str]:
-    names = dict.fromkeys(name for r in rows for name in r.config)
-    return [name for name in names if len({repr(r.config.get(name)) for r in rows}) > 1]
-
-
-def _setting(knob: str) -> Callable[[TrialRow], Any]:
-    return lambda row: row.config.get(knob)
+def _setting(knob: str, row: TrialRow) -> Any:
+    return row.config.get(knob)
 
 
 def _axis(name: str, rows: Sequence[TrialRow], value: Callable[[TrialRow], Any]) -> _Axis | None:
     """Returns a linear or logarithmic axis for numbers, and equal distances for other values."""
     values = [v for r in rows if (v := value(r)) is not None]
-    numbers = [n for v in values if (n := units.number(v)) is not None]
+    numbers = sorted({n for v in values if (n := units.number(v)) is not None})
     if not values:
         return None
-    if len(numbers) < len(values):
+    if any(units.number(v) is None for v in values):
         texts = sorted({words.setting(v) for v in values})
         at = {text: (n + 0.5) / len(texts) for n, text in enumerate(texts)}
         return _Axis(name, lambda r: at.get(words.setting(value(r))), [(y, text) for text, y in at.items()])
-    low, high = min(numbers), max(numbers)
+    low, high = numbers[0], numbers[-1]
     is_log = low > 0 and high / low >= _DECADE
     scaled: Callable[[float], float] = math.log if is_log else float
     span = (scaled(high) - scaled(low)) or 1.0
 
-    def place(number: float | None) -> float | None:
+    def place(row: TrialRow) -> float | None:
+        number = units.number(value(row))
         return None if number is None else (scaled(number) - scaled(low)) / span
 
-    few = sorted(set(numbers))
     middle = math.sqrt(low * high) if is_log else (low + high) / 2
-    ticks = [(place(n) or 0.0, _tick(n)) for n in (few if len(few) <= _MOST_TICKS else [low, middle, high])]
-    return _Axis(name, lambda r: place(units.number(value(r))), _apart(ticks))
+    labelled = numbers if len(numbers) <= _MOST_TICKS else [low, middle, high]
+    return _Axis(name, place, _apart([((scaled(n) - scaled(low)) / span, _tick(n)) for n in labelled]))
 
 
 def _apart(ticks: list[tuple[float, str]]) -> list[tuple[float, str]]:
@@ -118,49 +113,39 @@ def _tick(value: float) -> str:
     return f"{value:.3g}" if abs(value) >= 0.01 else f"{value:.2g}"
 
 
-def _bands(rows: Sequence[TrialRow]) -> dict[int, Mark]:
-    """Returns the line's mark for each trial, by number."""
-    speeds = sorted(r.throughput.value for r in rows if r.status == "completed" and r.throughput)
+def _bands(rows: Sequence[TrialRow]) -> dict[Mark, list[TrialRow]]:
+    """Groups the trials by the mark of their line, the last on top."""
+    speeds = sorted(per_s(r) for r in rows if r.status == "completed" and r.throughput)
     thirds = [speeds[len(speeds) * n // 3] for n in (1, 2)] if speeds else []
-    bands = {}
+    groups: dict[Mark, list[TrialRow]] = {mark: [] for mark in _ORDER}
     for row in rows:
         mark = marks.trial(row)
         if mark not in {marks.BASELINE, marks.WINNER}:
             mark = _FAILED if row.status == "failed" else _ENDED
             if row.status == "completed" and row.throughput:
-                mark = (_SLOW, _MIDDLE, _FAST)[sum(row.throughput.value >= limit for limit in thirds)]
-        bands[row.number] = mark
-    return bands
+                mark = (_SLOW, _MIDDLE, _FAST)[sum(per_s(row) >= limit for limit in thirds)]
+        groups[mark].append(row)
+    return {mark: members for mark, members in groups.items() if members}
 
 
 def _lines(mark: Mark, rows: Sequence[TrialRow], axes: Sequence[_Axis]) -> Trace:
     """Returns all trials of a kind as one line with gaps."""
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for row in rows:
-        for n, axis in enumerate(axes):
-            x.append(n)
-            y.append(axis.place(row))
-        x.append(None)
-        y.append(None)
-    width = 3 if mark in {marks.BASELINE, marks.WINNER} else 1.2
-    opacity = 1 if width == 3 else max(0.25, min(0.8, 40 / len(rows)))
-    return line(mark, x, y, width, opacity=opacity)
-
-
-def _rule(x: int) -> dict[str, Any]:
-    edge = {"color": "var(--rule)", "width": 1}
-    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "line": edge, "layer": "below"}
+    x = [*range(len(axes)), None] * len(rows)
+    y = [y for row in rows for y in (*(axis.place(row) for axis in axes), None)]
+    if mark in {marks.BASELINE, marks.WINNER}:
+        return line(mark, x, y, 3)
+    return line(mark, x, y, 1.2, opacity=max(0.25, min(0.8, 40 / len(rows))))
 
 
 def _labels(x: int, axis: _Axis) -> list[dict[str, Any]]:
-    name = "<br>".join(
-        plain(part) for part in textwrap.wrap(axis.name.replace("_", " "), _WIDEST, break_long_words=False)
-    )
-    head = note(f"<b>{name}</b>", x, 1, xref="x", yref="y", xanchor="center", yshift=12, align="center")
-    ticks = [
-        note(plain(text), x, y, xref="x", yref="y", xshift=4, yanchor="middle", bgcolor="var(--veil)")
-        | {"font": {"color": "var(--ink)", "size": 11}}
-        for y, text in axis.ticks
+    """Returns the name of an axis above it, and its ticks."""
+    parts = textwrap.wrap(axis.name.replace("_", " "), _WIDEST, break_long_words=False)
+    name = f"<b>{'<br>'.join(map(plain, parts))}</b>"
+    look = {"font": {"color": "var(--ink)", "size": 11}, "bgcolor": "var(--veil)"}
+    return [
+        note(name, x, 1, xref="x", yref="y", xanchor="center", yshift=12, align="center"),
+        *(
+            note(plain(text), x, y, xref="x", yref="y", xshift=4, yanchor="middle", **look)
+            for y, text in axis.ticks
+        ),
     ]
-    return [head, *ticks]

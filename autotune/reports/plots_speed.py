@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from autotune.core import units
@@ -29,100 +30,85 @@ def by_batch(report: SessionReport) -> list[Plot]:
 
 
 def _speed(report: SessionReport, rows: Sequence[TrialRow]) -> Plot:
-    groups, shifts = _by_precision(rows), _shifts(rows)
-    best = {
-        name: {n: max(per_s(r) for r in group if _size(r) == n) for n in _sizes(group)}
-        for name, group in groups
-    }
+    groups, chosen = _by_precision(rows), _chosen(rows)
+    # Precisions stand side by side.
+    shifts = {name: _APART ** (n - (len(groups) - 1) / 2) for n, name in enumerate(groups)}
+    labels, lines = [], []
+    for name, group in groups.items():
+        mark, best = (
+            marks.precision(name),
+            {n: max(per_s(r) for r in group if _size(r) == n) for n in _sizes(group)},
+        )
+        size = max(best, key=lambda n: best[n])
+        labels.append(f"{mark.label}: fastest at {size}, {words.rate(best[size])} {report.unit}/s")
+        lines.append(line(mark, [n * shifts[name] for n in best], list(best.values()), 1.2, opacity=0.5))
 
     def place(row: TrialRow) -> float:
         return _size(row) * shifts[marks.precision_of(row)]
 
+    by = "precision" if any(groups) else "size"
     return Plot(
         id="speed-by-batch",
         title="Throughput by micro-batch",
-        axes=f"↑ {report.unit} per second. {_joined(rows)}",
-        label="; ".join(_fastest(name, group, report.unit) for name, group in best.items()),
+        axes=f"↑ {report.unit} per second. Lines join the fastest of each {by}.",
+        label="; ".join(labels),
         data=[
-            *(
-                line(
-                    marks.precision(name),
-                    [n * shifts[name] for n in group],
-                    list(group.values()),
-                    1.2,
-                    opacity=0.5,
-                )
-                for name, group in best.items()
-            ),
-            *(points(group, marks.precision(name), place, per_s, report) for name, group in groups),
-            *(points(group, mark, place, per_s, report) for mark, group in _chosen(rows)),
+            *lines,
+            *(points(group, marks.precision(name), place, per_s, report) for name, group in groups.items()),
+            *(points(group, mark, place, per_s, report) for mark, group in chosen),
         ],
         layout=layout(360, xaxis=_axis(rows), yaxis={"rangemode": "tozero"}),
-        legend=(*(marks.precision(name) for name, _ in groups), *(mark for mark, _ in _chosen(rows))),
+        legend=(*map(marks.precision, groups), *(mark for mark, _ in chosen)),
         elsewhere=TRIALS,
     )
-
-
-def _joined(rows: Sequence[TrialRow]) -> str:
-    """Returns the sentence that explains the lines."""
-    by = "precision" if any(marks.precisions(rows)) else "size"
-    return f"Lines join the fastest of each {by}."
-
-
-def _fastest(name: str, per_s_by_size: dict[int, float], unit: str) -> str:
-    size = max(per_s_by_size, key=lambda n: per_s_by_size[n])
-    return f"{marks.precision(name).label}: fastest at {size}, {words.rate(per_s_by_size[size])} {unit}/s"
 
 
 def _memory(report: SessionReport, rows: Sequence[TrialRow]) -> Plot:
     measured = [r for r in rows if r.peak_memory_bytes is not None]
     full = [r for r in rows if r.peak_memory_bytes is None]
+    groups, chosen = _by_precision(measured), _chosen(measured)
     limit, highest = report.memory_limit_bytes, max((r.peak_memory_bytes or 0 for r in measured), default=0)
     unit, size = next(each for each in _UNITS if max(highest, limit or 0) >= each[1] or each[1] == 1)
     top = max(highest, limit or 0) / size or 1.0
+    label = f"The highest peak measured is {words.memory(highest)}"
+    limits, shapes = [], []
+    if limit is not None:
+        label += f", the limit {words.memory(limit)}"
+        limits = [_LIMIT, _ALLOWED]
+        allowed = report.memory_fraction * limit
+        shapes = [
+            across(limit / size, _LIMIT.colour, "solid", 1.2),
+            across(allowed / size, _ALLOWED.colour, "dash", 1.2),
+        ]
+    rising = words.plural(sum(r.memory_is_rising for r in measured), "trial")
+    caution = f" The peak of {rising} still rose at the end: it takes at least that much."
+    is_rising = any(r.memory_is_rising for r in measured)
 
     def peak(row: TrialRow) -> float:
         return (row.peak_memory_bytes or 0) / size
 
-    lines = [] if limit is None else [(limit, _LIMIT), (limit * report.memory_fraction, _ALLOWED)]
     return Plot(
         id="memory-by-batch",
         title="Peak memory by micro-batch",
-        axes=f"↑ {unit}. Trials that ran out of memory are at the top.{_caution(measured)}",
-        label=f"The highest peak measured is {words.memory(highest)}"
-        + ("" if limit is None else f", the limit {words.memory(limit)}")
-        + f"; {words.plural(sum(r.failure == 'oom' for r in rows), 'trial')} ran out of memory",
+        axes=f"↑ {unit}. Trials that ran out of memory are at the top.{caution if is_rising else ''}",
+        label=f"{label}; {words.plural(sum(r.failure == 'oom' for r in rows), 'trial')} ran out of memory",
         data=[
             *(trace for each in report.predicted for trace in _prediction(each, size)),
-            *(points(group, marks.precision(n), _size, peak, report) for n, group in _by_precision(measured)),
-            *(points(group, mark, _size, peak, report) for mark, group in _chosen(measured)),
+            *(points(group, marks.precision(n), _size, peak, report) for n, group in groups.items()),
+            *(points(group, mark, _size, peak, report) for mark, group in chosen),
             *([points(full, marks.OOM, _size, lambda _: 1.07 * top, report)] if full else []),
         ],
-        layout=layout(
-            360,
-            xaxis=_axis(rows),
-            yaxis={"range": [0, 1.14 * top]},
-            shapes=[
-                across(at / size, mark.colour, "dash" if mark is _ALLOWED else "solid", 1.2)
-                for at, mark in lines
-            ],
-        ),
+        layout=layout(360, xaxis=_axis(rows), yaxis={"range": [0, 1.14 * top]}, shapes=shapes),
         legend=(
-            *(marks.precision(name) for name, _ in _by_precision(measured)),
-            *(mark for mark, _ in _chosen(measured)),
+            *map(marks.precision, groups),
+            *(mark for mark, _ in chosen),
             *([marks.OOM] if full else []),
             *([_PREDICTED] if report.predicted else []),
-            *(mark for _, mark in lines),
+            *limits,
         ),
         table=_predicted(report),
         elsewhere=TRIALS,
     )
-
-
-def _caution(rows: Sequence[TrialRow]) -> str:
-    rising = sum(r.memory_is_rising for r in rows)
-    trials = words.plural(rising, "trial")
-    return f" The peak of {trials} still rose at the end: it takes at least that much." if rising else ""
 
 
 def _predicted(report: SessionReport) -> Table | None:
@@ -130,10 +116,10 @@ def _predicted(report: SessionReport) -> Table | None:
     rows = tuple(
         (
             f"{each.precision} {size}".strip(),
-            f"{words.memory(peak)} ({words.memory(low)} to {words.memory(up)})",
+            f"{words.memory(peak)} ({words.memory(low)} to {words.memory(high)})",
         )
         for each in report.predicted
-        for size, peak, low, up in zip(
+        for size, peak, low, high in zip(
             each.micro_batch_size, each.peak_bytes, each.low_bytes, each.high_bytes, strict=True
         )
     )
@@ -144,14 +130,15 @@ def _predicted(report: SessionReport) -> Table | None:
 def _prediction(predicted: Predicted, unit_bytes: int) -> list[Trace]:
     """Returns the predicted peak of a precision as a dashed line inside its interval."""
     mark, sizes = marks.precision(predicted.precision), list(predicted.micro_batch_size)
-    low, high = (
-        [value / unit_bytes for value in side] for side in (predicted.low_bytes, predicted.high_bytes)
+    peaks, low, high = (
+        [value / unit_bytes for value in each]
+        for each in (predicted.peak_bytes, predicted.low_bytes, predicted.high_bytes)
     )
-    edge = line(mark, sizes + sizes[::-1], high + low[::-1], 0)
-    middle = line(
-        Mark(mark.label, mark.colour, "dash"), sizes, [v / unit_bytes for v in predicted.peak_bytes], 1.2
-    )
-    return [edge | {"fill": "toself", "fillcolor": mark.colour, "opacity": 0.14}, middle]
+    band = line(mark, sizes + sizes[::-1], high + low[::-1], 0)
+    return [
+        band | {"fill": "toself", "fillcolor": mark.colour, "opacity": 0.14},
+        line(replace(mark, symbol="dash"), sizes, peaks, 1.2),
+    ]
 
 
 def _chosen(rows: Sequence[TrialRow]) -> list[tuple[Mark, list[TrialRow]]]:
@@ -159,15 +146,8 @@ def _chosen(rows: Sequence[TrialRow]) -> list[tuple[Mark, list[TrialRow]]]:
     return marks.grouped(r for r in rows if r.kind in {"baseline", "winner"})
 
 
-def _by_precision(rows: Sequence[TrialRow]) -> list[tuple[str, list[TrialRow]]]:
-    groups = ((name, [r for r in rows if marks.precision_of(r) == name]) for name in marks.precisions(rows))
-    return list(groups)
-
-
-def _shifts(rows: Sequence[TrialRow]) -> dict[str, float]:
-    """Returns factors that shift micro-batches on the axis, so that precisions stand side by side."""
-    names = marks.precisions(rows)
-    return {name: _APART ** (n - (len(names) - 1) / 2) for n, name in enumerate(names)}
+def _by_precision(rows: Sequence[TrialRow]) -> dict[str, list[TrialRow]]:
+    return {name: [r for r in rows if marks.precision_of(r) == name] for name in marks.precisions(rows)}
 
 
 def _axis(rows: Sequence[TrialRow]) -> dict[str, Any]:
