@@ -111,11 +111,10 @@ def on_test(quality: str) -> str:
     return quality.removeprefix(_OF_VALIDATION)
 
 
-def mean_scores(models: Sequence[Model]) -> dict[str, float]:
-    """Returns the means of the scores that all scored models have."""
-    scored = [model.scores for model in models if model.scores]
-    common = [name for name in scored[0] if all(name in scores for scores in scored)] if scored else []
-    return {name: math.fsum(scores[name] for scores in scored) / len(scored) for name in common}
+def means(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Returns the means of the figures that all have, by name."""
+    common = [name for name in figures[0] if all(name in other for other in figures)] if figures else []
+    return {name: math.fsum(values[name] for values in figures) / len(figures) for name in common}
 
 
 def beside_fp32(model: Model, models: Runs) -> float | None:

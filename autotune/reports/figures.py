@@ -1,15 +1,14 @@
 """Computes the figures of a session's report from its contents, which `read` has read. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autotune.compare import verdict
-from autotune.compare.results import ComparisonResults
+from autotune.compare import results, verdict
+from autotune.compare.results import ComparisonResults, Runs
 from autotune.core.rejected_suggestion import RejectedFor, RejectedSuggestion
 from autotune.core.settings import MICRO_BATCH, PRECISION, SEED, Config, settings_key
-from autotune.core.trial import Trial
 from autotune.display import advice, rows, words
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
 from autotune.judging.accounts import memory_forecast
@@ -18,10 +17,10 @@ from autotune.judging.accounts.memory_forecast import MemoryForecast
 from autotune.judging.decisions import ablation, confirm, objective, quality
 from autotune.judging.decisions.history import History
 from autotune.memory.feasibility import MemoryModel
-from autotune.reports import comparison
-from autotune.reports.model import Predicted, SessionReport, Skipped
+from autotune.reports.model import Compared, Predicted, SessionReport, Skipped
 from autotune.reports.recommendation import answer
 from autotune.space import configurations
+from autotune.space.sections import Objective
 from autotune.space.space import Space
 from autotune.storage.store import Options
 from autotune.storage.study_file import SearchPlan
@@ -32,7 +31,7 @@ from autotune.workloads.base import OwnSection, Workload
 class SessionFacts:
     """The contents of a session."""
 
-    shown: Path  # its directory as the user would write it
+    path: Path  # as the user would write it
     state: str
     history: History
     workload: Workload
@@ -45,22 +44,26 @@ class SessionFacts:
     prices: Prices | None = None
 
 
-def report(known: SessionFacts) -> SessionReport:
+def report(facts: SessionFacts) -> SessionReport:
     """Returns the report of a session."""
-    history, space = known.history, known.history.space
+    history, space, provenance = facts.history, facts.history.space, facts.provenance
+    is_open = facts.state == ENDED and advice.is_unconfirmed(history)
+    resume = advice.go_on(history, facts.plan, facts.path)
     result = answer(
         history,
-        known.workload,
-        known.shown,
-        go_on=_resumed(known),
-        training_samples=space.training.samples or known.provenance.get("training_samples"),
-        prices=known.prices,
+        facts.workload,
+        facts.path,
+        go_on=resume if facts.state == INTERRUPTED or is_open else "",
+        training_samples=space.training.samples or provenance.get("training_samples"),
+        prices=facts.prices,
     )
-    limit, goal, compared = _memory_limit_bytes(known), space.objective, known.compared
+    limits = [limit for t in history.trials if (limit := t.measurement.memory_limit_bytes)]
+    limit = min(limits, default=facts.options.memory_limit_bytes)  # as the memory model has it
+    goal, models = space.objective, facts.compared.models
     return SessionReport(
-        session=str(known.shown),
-        created=str(known.provenance.get("created", "")),
-        state=known.state,
+        session=str(facts.path),
+        created=str(provenance.get("created", "")),
+        state=facts.state,
         quality=goal.quality,
         keep=goal.keep,
         select=goal.select,
@@ -68,27 +71,27 @@ def report(known: SessionFacts) -> SessionReport:
         memory_fraction=space.limits.memory_fraction,
         memory_limit_bytes=limit,
         samples_per_trial=space.budget.samples_per_trial,
-        planned=known.plan.trials,
-        seconds=known.plan.spent_s or sum(t.seconds for t in history.trials),
+        planned=facts.plan.trials,
+        seconds=facts.plan.spent_s or sum(t.seconds for t in history.trials),
         answer=result,
         least_quality=_least_quality(history),
         trials=rows.rows(history, result.best.trial if result.best and not result.is_open else None),
         predicted=predicted(result.best.config, history, limit) if result.best else (),
         ablation=tuple(ablation.steps(history)),
-        which_precision=verdict.verdict(compared.models, compared.goal, verdict.search_noise(history)),
-        compared=comparison.compared(compared.models, goal),
-        own=known.own,
-        skipped=skipped(known.passed_over, history),
-        provenance=_provenance(known),
+        which_precision=verdict.verdict(models, facts.compared.goal, verdict.search_noise(history)),
+        compared=tuple(_compared(label, models, goal) for label in models),
+        own=facts.own,
+        skipped=skipped(facts.passed_over, history),
+        provenance=_provenance(facts),
         minimize=goal.minimize is not None,
         within=goal.within,
         unit=space.unit,
         speed=goal.speed,
         by_precision=PRECISION in space.baseline,
-        writes_reports=known.workload.program is not None,
+        writes_reports=facts.workload.program is not None,
         constraints=goal.constraints,
         elsewhere=_elsewhere(history),
-        going_on=_going_on(known),
+        going_on=_going_on(facts, resume),
     )
 
 
@@ -109,47 +112,52 @@ def _least_quality(history: History) -> float | None:
     return quality.in_users_sign(history.least_quality, goal)
 
 
-def _resumed(known: SessionFacts) -> str:
-    """Returns the command that continues a search that was interrupted or could not confirm its best."""
-    is_unfinished = known.state == INTERRUPTED or (
-        known.state == ENDED and advice.is_unconfirmed(known.history)
-    )
-    return advice.go_on(known.history, known.plan, known.shown) if is_unfinished else ""
-
-
-def _going_on(known: SessionFacts) -> str:
+def _going_on(facts: SessionFacts, resume: str) -> str:
     """Returns the command that runs more trials; empty if the search is running, or none can be run."""
-    if known.state == RUNNING or known.history.failed_baseline:
+    if facts.state == RUNNING or facts.history.failed_baseline:
         return ""
-    untried = known.plan.trials - len(known.history.searched)
-    more = " --trials 20" if known.state == ENDED and (known.plan.left_s != 0 or untried <= 0) else ""
-    return f"{advice.go_on(known.history, known.plan, known.shown)}{more}"
+    is_complete = facts.plan.trials <= len(facts.history.searched)
+    more = facts.state == ENDED and (facts.plan.left_s != 0 or is_complete)
+    return f"{resume} --trials 20" if more else resume
 
 
-def _memory_limit_bytes(known: SessionFacts) -> int | None:
-    """Returns the lowest memory limit of any trial, which is what the memory model uses."""
-    shown = [t.measurement for t in known.history.trials]
-    limits = [m.memory_limit_bytes for m in shown if m.memory_limit_bytes]
-    return min(limits, default=known.options.memory_limit_bytes)
+def _compared(label: str, runs: Runs, goal: Objective) -> Compared:
+    """Returns the results of a label; figures that are not means are those of its first model."""
+    model, done = results.first(runs)[label], [each for each in runs[label] if each.completed]
+    return Compared(
+        label=label,
+        config=model.config,
+        status=model.outcome.status.value,
+        reason=model.outcome.reason,
+        trial=model.trial,
+        samples=model.samples,
+        throughput=results.throughput(done),
+        training_peak_bytes=model.training.peak_memory_bytes,
+        training_memory_is_rising=model.training.memory_is_rising,
+        scores=results.means([each.scores for each in done if each.scores]),
+        reports_per_s=objective.mean([m.reports_per_s for m in done if m.reports_per_s is not None]),
+        writing_peak_bytes=model.peak_memory_bytes,
+        curve=quality.curve_in_users_sign(model.training.curve, goal),
+        seeds=len(done),
+        steps=model.steps,
+        beside_fp32=results.beside_fp32(model, runs),
+        checkpoint_bytes=model.checkpoint_bytes,
+        parameters=model.parameters,
+    )
 
 
-def _provenance(known: SessionFacts) -> dict[str, Any]:
+def _provenance(facts: SessionFacts) -> dict[str, Any]:
     """Returns how the session was started, and how its trials were measured."""
-    measured = [t.measurement for t in known.history.trials if t.measurement.throughput]
-    shared = sum(m.shared for m in measured)
+    space, trials = facts.history.space, facts.history.trials
+    is_shared = [t.measurement.shared for t in trials if t.measurement.throughput]
+    seeded = (facts.workload.with_seed(space.settings(t.config), t.seed) for t in trials)
     return {
-        **{name: fact for name, fact in known.provenance.items() if name != "space"},
-        "seeds": sorted({_seed(t, known) for t in known.history.trials}),
-        "measured_alone": len(measured) - shared,
-        "measured_beside_others": shared,
-        "options": asdict(known.options),
+        **{name: fact for name, fact in facts.provenance.items() if name != "space"},
+        "seeds": sorted({int(settings.get(SEED) or 0) for settings in seeded}),
+        "measured_alone": is_shared.count(False),
+        "measured_beside_others": is_shared.count(True),
+        "options": asdict(facts.options),
     }
-
-
-def _seed(trial: Trial, known: SessionFacts) -> int:
-    """Returns the seed of a trial's random generators."""
-    settings = known.workload.with_seed(known.history.space.settings(trial.config), trial.seed)
-    return int(settings.get(SEED) or 0)
 
 
 def predicted(config: Config, history: History, memory_limit_bytes: int | None) -> tuple[Predicted, ...]:
@@ -187,27 +195,20 @@ def skipped(passed_over: Sequence[RejectedSuggestion], history: History) -> tupl
         groups.setdefault(words.without_figures(one.reason), []).append(one)
     reasons = [
         Skipped(
-            reason=what,
+            reason=reason,
             count=len(group),
-            saved_s=len({settings_key(one.config, ()) for one in group}) * _each_s(group[0].kind, history),
+            saved_s=len({settings_key(one.config, ()) for one in group}) * _trial_s(group[0].kind, history),
             example=group[0].reason,
         )
-        for what, group in groups.items()
+        for reason, group in groups.items()
     ]
     return tuple(sorted(reasons, key=lambda s: s.count, reverse=True))
 
 
-def _each_s(kind: RejectedFor, history: History) -> float:
-    """Returns the estimated seconds of a trial that was rejected for this reason."""
+def _trial_s(kind: RejectedFor, history: History) -> float:
+    """Returns the mean seconds of trials that ended for this reason, or of all if none did."""
     if kind is RejectedFor.LIMITS:
         return 0.0
-    if kind is RejectedFor.MEMORY:
-        return _mean_s(history, lambda t: t.out_of_memory)
-    return _mean_s(history, lambda t: t.stopped)
-
-
-def _mean_s(history: History, is_like: Callable[[Trial], bool]) -> float:
-    """Returns the mean seconds of the trials that pass `is_like`, or of all ended ones if none does."""
     ended = [t for t in history.searched if t.outcome is not None]
-    alike = [t.seconds for t in ended if is_like(t)] or [t.seconds for t in ended]
-    return objective.mean(alike) or 0.0
+    alike = [t for t in ended if (t.out_of_memory if kind is RejectedFor.MEMORY else t.stopped)]
+    return objective.mean([t.seconds for t in alike or ended]) or 0.0

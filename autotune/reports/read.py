@@ -18,19 +18,20 @@ def read(root: Path, samples: int, *, is_over: bool = False, prices: Prices | No
     Writes nothing and does not disturb a running search. With `is_over`, a locked session counts as ended.
     """
     session = StoredSession.open(root)
-    shown = snapshot.take(session, root, is_over=is_over)
-    compared, workload = results.load(session, shown.space.objective), registry.named(shown.space.workload)
-    known = SessionFacts(
-        shown=root,
-        state=shown.state,
-        history=shown.history,
-        workload=workload,
-        options=session.options(),
-        provenance=session.provenance(),
-        plan=shown.plan,
-        passed_over=shown.passed_over,
-        compared=compared,
-        own=workload.report_section(session.comparison.root, compared.reports, samples),
-        prices=prices,
+    search = snapshot.take(session, root, is_over=is_over)
+    compared, workload = results.load(session, search.space.objective), registry.named(search.space.workload)
+    return figures.report(
+        SessionFacts(
+            path=root,
+            state=search.state,
+            history=search.history,
+            workload=workload,
+            options=session.options(),
+            provenance=session.provenance(),
+            plan=search.plan,
+            passed_over=search.passed_over,
+            compared=compared,
+            own=workload.report_section(session.comparison.root, compared.reports, samples),
+            prices=prices,
+        )
     )
-    return figures.report(known)

@@ -1,9 +1,10 @@
 """The recommended configuration compared with the baseline, and its evidence. Pure functions of trials."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from autotune.compare import results
 from autotune.core.measurement import Measurement
 from autotune.core.settings import MICRO_BATCH
 from autotune.core.trial import Trial
@@ -41,20 +42,22 @@ def answer(
     `go_on` is the command that continues a search that has not ended, or is not confirmed.
     """
     going_on = (go_on,) if go_on else ()
-    space, baseline, recommended = history.space, history.baseline, confirm.recommended(history)
+    baseline, recommended = history.baseline, confirm.recommended(history)
     if baseline is None or recommended is None:
         return _none(history, session, going_on)
     trial, claim = recommended
-    is_better = trial.number != baseline.number
-    is_open = advice.is_unconfirmed(history)
-    spent = [overhead.time_spent(one, history) for one in (baseline, trial)]
-    is_counted = _counts(spent, history)
-    whole_s = [
-        _whole_s(one, training_samples, history.shorter(of), is_counted=is_counted)
-        for of, one in zip((baseline, trial), spent, strict=True)
-    ]
-    sides = zip((baseline, trial), spent, whole_s, strict=True)
-    theirs, ours = (_side(one, history, cost, seconds, prices) for one, cost, seconds in sides)
+    is_better, is_open = trial.number != baseline.number, advice.is_unconfirmed(history)
+    spent = [overhead.time_spent(each, history) for each in (baseline, trial)]
+    evaluations = [each and each.evaluations for each in spent]
+    is_counted = history.space.objective.counts_evaluations or None not in evaluations
+
+    def side(each: Trial, shares: TimeShares | None) -> Side:
+        samples = round((training_samples or 0) / history.shorter(each))
+        whole_s = shares.whole_s(samples, is_counted=is_counted) if shares and training_samples else None
+        return _side(each, history, shares, whole_s, prices)
+
+    theirs, ours = map(side, (baseline, trial), spent)
+    commands = [*(view.next_commands(session, workload) if is_better else ()), *going_on]
     return Answer(
         verdict=advice.verdict(recommended),
         promise=view.promise(history),
@@ -69,32 +72,14 @@ def answer(
         cautions=(
             *view.refuted(history),
             *cautions(history),
-            *_few(theirs, ours, space, workload),
+            *_few(theirs, ours, history.space, workload),
             *(_unpriced(prices, (theirs, ours), training_samples) if prices else ()),
         ),
-        commands=()
-        if is_open
-        else (*(view.next_commands(session, workload) if is_better else ()), *going_on),
+        commands=() if is_open else tuple(commands),
         outside=tuple(spending(history)),
         evaluations_counted=is_counted,
         prices=prices,
     )
-
-
-def _counts(spent: Sequence[TimeShares | None], history: History) -> bool:
-    """Returns True if the time of evaluations in the full training is known on both sides."""
-    known = all(one is not None and one.evaluations is not None for one in spent)
-    return known or history.space.objective.counts_evaluations
-
-
-def _whole_s(
-    spent: TimeShares | None, samples: int | None, shorter: float, *, is_counted: bool
-) -> Figure | None:
-    """Returns the seconds of the full training, `shorter` times shorter than the baseline's `samples`.
-
-    None if its length is unknown.
-    """
-    return spent.whole_s(round(samples / shorter), is_counted=is_counted) if spent and samples else None
 
 
 def _unpriced(prices: Prices, sides: Sequence[Side], samples: int | None) -> Iterator[str]:
@@ -113,10 +98,9 @@ def _none(history: History, session: Path, going_on: tuple[str, ...]) -> Answer:
     failed = history.failed_baseline
     if failed is None or failed.outcome is None:
         return Answer(WinnerState.NONE, view.NO_RESULT, commands=going_on)
-    sentence = f"{view.NO_RESULT} It {failed.outcome}: {failed.outcome.reason}"
     return Answer(
         WinnerState.NONE,
-        sentence,
+        f"{view.NO_RESULT} It {failed.outcome}: {failed.outcome.reason}",
         cautions=tuple(cautions(history)),
         commands=(store.search_command(session),),
     )
@@ -126,10 +110,10 @@ def _sentence(recommended: tuple[Trial, Claim | None], history: History) -> str:
     trial, claim = recommended
     if not trial.number:
         return view.nothing_better(history)
-    which = f"trial {trial.number}, {view.knobs(trial.config)}."
+    settings = f"trial {trial.number}, {view.knobs(trial.config)}."
     if claim is not None:
-        return f"{view.confirmed(claim, history)}: {which}"
-    return f"{view.gain(trial, history)}: {which} {view.unconfirmed(trial, history)}"
+        return f"{view.confirmed(claim, history)}: {settings}"
+    return f"{view.gain(trial, history)}: {settings} {view.unconfirmed(trial, history)}"
 
 
 def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[str]:
@@ -148,20 +132,24 @@ def _side(
     trial: Trial, history: History, spent: TimeShares | None, whole_s: Figure | None, prices: Prices | None
 ) -> Side:
     """Returns the figures of `trial`, with `spent` time by part and `whole_s` of the full training."""
-    runs = _speed_runs(trial, history)
-    scored_runs = [t for t in history.quality_runs(trial) if t.quality is not None]
+    origin, goal = trial.measurement.origin, history.space.objective
+    runs = [t for t in history.runs_of(trial.number) if t.measurement.origin == origin] or [trial]
+    runs = [t for t in runs if not t.measurement.shared] or runs
+    scored = [t for t in history.quality_runs(trial) if t.quality is not None]
     measurements, memory = [t.measurement for t in runs], history.memory(trial)
-    throughput = history.throughput(trial)
-    quality_shown = quality.figure_in_users_sign(history.quality(trial), history.space.objective)
+    judged = quality.figure_in_users_sign(history.quality(trial), goal)
+    scores = results.means([_scores(t.measurement) for t in scored])
+    if judged and goal.quality in scores:  # not that of the last evaluation
+        scores[goal.quality] = judged.value
     return Side(
         trial=trial.number,
         config=trial.config,
         knobs=view.knobs(trial.config),
-        throughput=throughput,
+        throughput=history.throughput(trial),
         runs=sum(m.throughput is not None for m in measurements),
-        quality=quality_shown,
-        seeds=len({t.seed for t in scored_runs}),
-        scores=_scored(_means([_scores(t.measurement) for t in scored_runs]), quality_shown, history.space),
+        quality=judged,
+        seeds=len({t.seed for t in scored}),
+        scores=scores,
         peak_memory_bytes=memory.peak_memory_bytes,
         memory_is_rising=memory.memory_is_rising,
         memory_share=objective.memory_share(memory),
@@ -173,34 +161,13 @@ def _side(
         evaluation_share=spent.evaluations if spent else None,
         pause_share=spent.pauses if spent else 0.0,
         cost=costs.cost(trial, history, whole_s, prices) if whole_s else None,
-        planned=history.length(trial) if history.space.objective.target is None else None,
+        planned=history.length(trial) if goal.target is None else None,
         mfu=objective.mean([m.mfu for m in measurements if m.mfu is not None]),
     )
 
 
-def _speed_runs(trial: Trial, history: History) -> list[Trial]:
-    """Returns the runs of `trial`: only those alone on the device, if there are any."""
-    every = [t for t in history.runs_of(trial.number) if t.measurement.origin == trial.measurement.origin]
-    return [t for t in every if not t.measurement.shared] or every or [trial]
-
-
-def _scored(scores: Mapping[str, float], quality: Figure | None, space: Space) -> dict[str, float]:
-    """Returns `scores` with the `quality` that is judged, not that of the last evaluation.
-
-    Both have the user's sign.
-    """
-    name = space.objective.quality
-    return {**scores, **({name: quality.value} if quality and name in scores else {})}
-
-
 def _scores(measurement: Measurement) -> dict[str, float]:
     return {name: value for name, value in measurement.scores.items() if is_score(name)}
-
-
-def _means(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Returns the means of the figures that all have, by name."""
-    common = [name for name in figures[0] if all(name in other for other in figures)] if figures else []
-    return {name: math.fsum(values[name] for values in figures) / len(figures) for name in common}
 
 
 def _mean_of(name: str, measurements: Sequence[Measurement]) -> float | None:
@@ -225,5 +192,5 @@ def _step_s(
     else:  # the number of units in a step varies
         timed = [m.throughput for m in measurements if m.throughput and m.throughput.steps]
         whole_s = objective.mean([t.seconds / t.steps for t in timed]) or 0.0
-    shares = _means([m.step_shares for m in measurements])
+    shares = results.means([m.step_shares for m in measurements])
     return {phase.removesuffix("_s"): share * whole_s for phase, share in shares.items()}

@@ -80,7 +80,7 @@ def confirmed(
 def known(space: Space) -> SessionFacts:
     """Returns a session that has ended with a confirmed winner."""
     return SessionFacts(
-        shown=Path("runs/s"),
+        path=Path("runs/s"),
         state="ended",
         history=History(confirmed(space), space),
         workload=Workload("some.module:fit"),

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from autotune.compare.results import ComparisonResults, Model
-from autotune.core.measurement import Measurement
+from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.rejected_suggestion import RejectedFor, RejectedSuggestion
-from autotune.core.trial import Outcome, Status
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.decisions.history import History
 from autotune.memory.feasibility import MemoryModel
 from autotune.reports import figures
@@ -69,6 +69,20 @@ def test_compared_models_are_in_it(known):
     models = {n: (Model(n, {}, Outcome(Status.COMPLETED), Measurement(), 100),) for n in ("baseline", "bf16")}
     report = figures.report(replace(known, compared=ComparisonResults(models)))
     assert [model.label for model in report.compared] == ["baseline", "bf16"]
+
+
+def test_a_compared_model_has_figures_of_training_and_writing(known):
+    curve = (Evaluation(100, 2.0, 0.1),)
+    training = Measurement(throughput=Throughput(50.0, 1.0, 40, 9.0), peak_memory_bytes=7, curve=curve)
+    model = Model("bf16", {"a": 1}, Outcome(Status.COMPLETED), training, 100, 4, {"bleu_4": 0.2}, 3.5, 9)
+    broken = Model("fp8", {"a": 2}, Outcome(Status.FAILED, Failure.ERROR, "no fp8"), Measurement(), 0)
+    models = {"bf16": (model,), "fp8": (broken,)}
+    first, second = figures.report(replace(known, compared=ComparisonResults(models))).compared
+    assert (first.label, first.status, first.trial, first.samples) == ("bf16", "completed", 4, 100)
+    assert (first.throughput.low, first.throughput.high, first.training_peak_bytes) == (49.0, 51.0, 7)
+    assert (first.scores, first.reports_per_s, first.writing_peak_bytes) == ({"bleu_4": 0.2}, 3.5, 9)
+    assert first.curve == curve
+    assert (second.status, second.reason, second.throughput) == ("failed", "no fp8", None)
 
 
 def test_rejected_suggestions_are_in_the_report(known):
