@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from autotune.core import units
 from autotune.display import words
 from autotune.display.words import FigureForm
-from autotune.judging.accounts.costs import Prices
 from autotune.judging.measurement.estimates import Figure
 from autotune.reports import marks
 from autotune.reports.marks import Mark
@@ -56,7 +55,7 @@ class Setting:
         return self.before != self.after
 
 
-_WHOLE, _ELECTRICITY, _COST = "Full training", "Electricity", "Cost"
+_PEAK, _WHOLE, _ELECTRICITY, _COST = "Peak memory", "Full training", "Electricity", "Cost"
 _OF_WHOLE = {_WHOLE, _ELECTRICITY, _COST}
 _OPTIONAL = {"Evaluations", "Pauses", _ELECTRICITY}  # not listed as unknown if missing
 
@@ -69,7 +68,6 @@ class _Kind:
     over: str
     figure: Callable[[Side], Figure | float | None]
     form: FigureForm
-    cell: Callable[[Side], Cell] | None = None  # instead of `form`, if it has a note of its own
 
 
 def is_better(report: SessionReport) -> bool:
@@ -91,12 +89,10 @@ def sides(report: SessionReport) -> list[tuple[Mark, Side]]:
 
 def lines(report: SessionReport) -> list[ComparedFigure]:
     """Returns the figures that are known for at least one side."""
-    baseline, best = report.answer.baseline, report.answer.best
     # Reaching a target sooner says nothing about the time of a whole training.
     hides_whole = report.target is not None and report.answer.prices is None
-    gain = report.answer.speed
     kinds = [kind for kind in _kinds(report) if not (hides_whole and kind.name in _OF_WHOLE)]
-    candidates = [_line(kind, baseline, best, gain) for kind in kinds]
+    candidates = [_line(kind, report) for kind in kinds]
     known = [line for line in candidates if {line.baseline, line.best} != {Cell()}]
     return [*known[:1], *fewer_samples(report), *known[1:]]
 
@@ -109,12 +105,11 @@ def fewer_samples(report: SessionReport) -> list[ComparedFigure]:
     fewer = gain.value / speed.value
     if report.target is None and math.isclose(fewer, 1.0, rel_tol=0.005):
         return []
-    of = "of the training" if report.target is None else f"to {report.limit}"
-    both = (report.answer.baseline, report.answer.best)
-    theirs, ours = (Cell(words.count(side.planned if side else None)) for side in both)
-    return [
-        ComparedFigure(report.unit.capitalize(), of, theirs, ours, Cell(words.factor(fewer), "of the gain"))
-    ]
+    over = "of the training" if report.target is None else f"to {report.limit}"
+    sides = (report.answer.baseline, report.answer.best)
+    theirs, ours = (Cell(words.count(side.planned if side else None)) for side in sides)
+    factor = Cell(words.factor(fewer), "of the gain")
+    return [ComparedFigure(report.unit.capitalize(), over, theirs, ours, factor)]
 
 
 def unknown(report: SessionReport) -> list[str]:
@@ -138,60 +133,38 @@ def settings(report: SessionReport) -> list[Setting]:
     return sorted(rows, key=lambda setting: not setting.is_changed)
 
 
-def _kinds(report: SessionReport) -> tuple[_Kind, ...]:
-    known = [side for side in (report.answer.baseline, report.answer.best) if side]
-    seeds = words.plural(max((side.seeds for side in known), default=0), "seed")
-    limit = report.memory_limit_bytes
-    return (
+def _kinds(report: SessionReport) -> list[_Kind]:
+    result, limit = report.answer, report.memory_limit_bytes
+    seeds = max((side.seeds for side in (result.baseline, result.best) if side), default=0)
+    score = f"mean of {words.plural(seeds, 'seed')}" + ("; lower is better" if report.minimize else "")
+    speed = f"{report.unit} per second" + (", evaluations included" if report.speed == "wall" else "")
+    length = ""
+    if result.full_training_samples is not None:
+        counted = ", evaluations included" if result.evaluations_counted else ""
+        length = f"{words.count(result.full_training_samples)} {report.unit}{counted}"
+    pauses = "long steps at regular distances, of the full training, about"
+    electricity = "of the GPU, over the full training, about"
+    kinds = [
+        _Kind("Throughput", speed, lambda s: s.throughput, words.rate),
+        _Kind(words.metric(report.quality), score, lambda s: s.quality, words.score),
         _Kind(
-            "Throughput",
-            f"{report.unit} per second" + (", evaluations included" if report.speed == "wall" else ""),
-            lambda s: s.throughput,
-            words.rate,
-        ),
-        _Kind(
-            words.metric(report.quality),
-            f"mean of {seeds}" + ("; lower is better" if report.minimize else ""),
-            lambda s: s.quality,
-            words.score,
-        ),
-        _Kind(
-            "Peak memory",
-            f"of {words.memory(limit)}" if limit else "",
-            lambda s: s.peak_memory_bytes,
-            words.memory,
-            _peak,
+            _PEAK, f"of {words.memory(limit)}" if limit else "", lambda s: s.peak_memory_bytes, words.memory
         ),
         _Kind("GPU utilisation", "", lambda s: s.gpu_percent, words.percent),
         _Kind("HFU", "of the device's peak FLOP/s", lambda s: s.mfu, words.share),
         _Kind("CPU", "100% is one core", lambda s: s.cpu_percent, words.percent),
         _Kind("Energy", f"per {report.each}", lambda s: s.joules_per_sample, words.energy),
         _Kind("Evaluations", "of the full training, about", lambda s: s.evaluation_share, words.share),
-        _Kind(
-            "Pauses",
-            "long steps at regular distances, of the full training, about",
-            lambda s: s.pause_share or None,
-            words.share,
-        ),
-        _Kind(_WHOLE, _training_length(report), _whole_s, words.duration),
-        _Kind(
-            _ELECTRICITY,
-            "of the GPU, over the full training, about",
-            lambda s: s.cost.kwh if s.cost else None,
-            words.kilowatt_hours,
-        ),
-        *_priced(report.answer.prices),
-    )
-
-
-def _priced(prices: Prices | None) -> tuple[_Kind, ...]:
-    """Returns the cost of the full training, if prices were given."""
-    if prices is None:
-        return ()
-    form, of = words.money(prices.currency), {"hour": prices.per_hour, "kWh": prices.per_kwh}
-    prices_text = ", ".join(f"{form(price)} per {name}" for name, price in of.items() if price)
-    over = f"of the full training, about; {prices_text or 'nothing is to be paid'}"
-    return (_Kind(_COST, over, lambda s: s.cost.money if s.cost else None, form),)
+        _Kind("Pauses", pauses, lambda s: s.pause_share or None, words.share),
+        _Kind(_WHOLE, length, _whole_s, words.duration),
+        _Kind(_ELECTRICITY, electricity, lambda s: s.cost.kwh if s.cost else None, words.kilowatt_hours),
+    ]
+    if prices := result.prices:
+        form, per = words.money(prices.currency), {"hour": prices.per_hour, "kWh": prices.per_kwh}
+        each = ", ".join(f"{form(price)} per {name}" for name, price in per.items() if price)
+        over = f"of the full training, about; {each or 'nothing is to be paid'}"
+        kinds.append(_Kind(_COST, over, lambda s: s.cost.money if s.cost else None, form))
+    return kinds
 
 
 def _whole_s(side: Side) -> Figure | float | None:
@@ -199,43 +172,26 @@ def _whole_s(side: Side) -> Figure | float | None:
     return side.cost.hours.scaled(3600.0) if side.cost else side.full_training_s
 
 
-def _training_length(report: SessionReport) -> str:
-    """Returns the length of the full training in words."""
-    samples = report.answer.full_training_samples
-    if samples is None:
-        return ""
-    counted = ", evaluations included" if report.answer.evaluations_counted else ""
-    return f"{words.count(samples)} {report.unit}{counted}"
-
-
-def _peak(side: Side) -> Cell:
-    """Returns the peak, with its share of the limit in small print."""
-    part = f"({words.share(side.memory_share)})" if side.memory_share else ""
-    return Cell(words.peak(side.peak_memory_bytes, is_rising=side.memory_is_rising), part)
-
-
 def _cell(kind: _Kind, side: Side | None) -> Cell:
-    """Returns e.g. `61.2`, with `± 0.8` in small print."""
+    """Returns e.g. `61.2`, with `± 0.8` in small print; of the peak, its share of the limit."""
     if side is None:
         return Cell()
-    if kind.cell:
-        return kind.cell(side)
+    if kind.name == _PEAK:
+        part = f"({words.share(side.memory_share)})" if side.memory_share else ""
+        return Cell(words.peak(side.peak_memory_bytes, is_rising=side.memory_is_rising), part)
     value, sign, half = kind.form(kind.figure(side)).partition(" ± ")
     return Cell(value, f"± {half}" if sign else "")
 
 
-def _line(kind: _Kind, baseline: Side | None, best: Side | None, gain: Figure | None) -> ComparedFigure:
-    ours, theirs = (_cell(kind, side) for side in (best, baseline))
+def _line(kind: _Kind, report: SessionReport) -> ComparedFigure:
+    sides, gain = (report.answer.baseline, report.answer.best), report.answer.speed
     if kind.name == "Throughput" and gain is not None:
         interval = words.factor.interval(gain)
         factor = Cell(words.factor(gain), f"({interval})" if interval else "")
     else:
-        before, after = (_value(kind.figure(side)) if side else None for side in (baseline, best))
+        figures = (kind.figure(side) if side else None for side in sides)
+        before, after = (units.number(f.value if isinstance(f, Figure) else f) for f in figures)
         # For values below 0, such as a negated loss, a factor does not say which is larger.
-        ratio = after / before if before and before > 0 and after is not None else None
-        factor = Cell(words.factor(ratio))
+        factor = Cell(words.factor(after / before if before and before > 0 and after is not None else None))
+    theirs, ours = (_cell(kind, side) for side in sides)
     return ComparedFigure(kind.name, kind.over, theirs, ours, factor)
-
-
-def _value(figure: Figure | float | None) -> float | None:
-    return units.number(figure.value if isinstance(figure, Figure) else figure)

@@ -40,6 +40,8 @@ def _training(report: TrainingReport) -> str:
 def _session(report: SessionReport) -> str:
     """Returns the answer, the baseline next to the best, the compared precisions, and the provenance."""
     result = report.answer
+    own = [table for table in report.own.tables if not table.is_detail] if report.own else []
+    facts = [f"{name} {report.provenance[name]}" for name in _FACTS if report.provenance.get(name)]
     return _joined(
         [f"## autotune: {_text(report.session)}"],
         [_text(result.promise)] if result.promise else [],
@@ -48,10 +50,10 @@ def _session(report: SessionReport) -> str:
         [f"- {_text(line)}" for line in (*result.cautions, *result.outside)],
         [_text(report.which_precision.sentence)] if report.which_precision else [],
         _table(tables.scores(report)) if report.compared else [],
-        *_own(report),
+        *(_table(Table((one.title, *one.head[1:]), tuple(map(tuple, one.rows)))) for one in own),
         *_elsewhere(report),
         _code(result.commands),
-        [_provenance(report)],
+        [_text("; ".join([*facts, f"{report.samples_per_trial} {report.unit} per trial"]))],
     )
 
 
@@ -78,22 +80,6 @@ def _elsewhere(report: SessionReport) -> list[list[str]]:
         _table(elsewhere.table(report.elsewhere)),
         [f"- {_text(note)}" for note in elsewhere.notes(report.elsewhere)],
     ]
-
-
-def _own(report: SessionReport) -> list[list[str]]:
-    """Returns the workload's own tables, each with its title as the first heading."""
-    tables = report.own.tables if report.own else ()
-    return [
-        _table(Table((one.title, *one.head[1:]), tuple(map(tuple, one.rows))))
-        for one in tables
-        if not one.is_detail
-    ]
-
-
-def _provenance(report: SessionReport) -> str:
-    """Returns the origin of the figures as one line."""
-    facts = [f"{name} {report.provenance[name]}" for name in _FACTS if report.provenance.get(name)]
-    return _text("; ".join([*facts, f"{report.samples_per_trial} {report.unit} per trial"]))
 
 
 def _code(commands: Sequence[str]) -> list[str]:

@@ -44,7 +44,8 @@ def render(report: SessionReport | TrainingReport) -> str:
         plots, template, name = training_plots.by_section(report), "training.html.j2", report.directory
     else:
         plots, template, name = plots_of(report), "page.html.j2", report.session
-    library, script = script_of(_plotly()), script_of(asset("report.js"))
+    plotly = resources.files("plotly") / "package_data" / "plotly.min.js"
+    library, script = script_of(plotly.read_text(encoding="utf-8")), script_of(asset("report.js"))
     return (
         environment()
         .get_template(template)
@@ -53,7 +54,6 @@ def render(report: SessionReport | TrainingReport) -> str:
             path=quoted(name),
             report=report,
             plots=plots,
-            own=_own(report) if isinstance(report, SessionReport) else "",
             sections=sections(report),
             figures=_json(plots),
             library=library,
@@ -64,11 +64,6 @@ def render(report: SessionReport | TrainingReport) -> str:
     )
 
 
-def _own(report: SessionReport) -> Markup:
-    """Returns the HTML of the workload's own section, empty if it has none."""
-    return Markup(report.own.html() if report.own else "")  # noqa: S704 - the workload has escaped it
-
-
 def _json(plots: Mapping[str, Sequence[Plot]]) -> Markup:
     """Returns the figures of all plots as JSON that is safe inside a script element."""
     figures = {plot.id: plot.figure for place in plots.values() for plot in place}
@@ -77,20 +72,19 @@ def _json(plots: Mapping[str, Sequence[Plot]]) -> Markup:
 
 def plots_of(report: SessionReport) -> dict[str, list[Plot]]:
     """Returns the plots of a session's report by their place; a plot without data is left out."""
+    single = {
+        "front": plots_front.front(report),
+        "step": plots_bars.step_time(report),
+        "ablation": plots_bars.ablation(report),
+        "history": plots_front.history(report),
+        "parallel": plots_parallel.parallel(report),
+    }
     return {
-        "front": _list(plots_front.front(report)),
         "batches": plots_speed.by_batch(report),
-        "step": _list(plots_bars.step_time(report)),
-        "ablation": _list(plots_bars.ablation(report)),
         "quality": plots_quality.search_runs(report),
         "compared": plots_quality.compared_models(report),
-        "history": _list(plots_front.history(report)),
-        "parallel": _list(plots_parallel.parallel(report)),
+        **{name: [plot] if plot else [] for name, plot in single.items()},
     }
-
-
-def _list(plot: Plot | None) -> list[Plot]:
-    return [] if plot is None else [plot]
 
 
 @cache
@@ -123,11 +117,6 @@ def _finalize(value: Any) -> Any:
 def asset(name: str) -> str:
     """Returns a file of the templates' directory as text."""
     return (resources.files("autotune.reports") / "templates" / name).read_text(encoding="utf-8")
-
-
-def _plotly() -> str:
-    """Returns the JavaScript in plotly's Python package."""
-    return (resources.files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
 
 
 def script_of(text: str) -> Markup:

@@ -16,7 +16,7 @@ _LABELS = {"cpus": "CPUs", "revision": "code revision", "data": "data fingerprin
 
 
 def trial_counts(report: SessionReport) -> str:
-    """Returns e.g. Returns `48 trials; 1 speed comparison, 9 runs with another seed`."""
+    """Returns `48 trials; 1 speed comparison, 9 runs with another seed`."""
     kinds = [row.kind for row in report.trials]
     searched = sum(kind in {"baseline", "winner", "trial"} for kind in kinds)
     return "; ".join(filter(None, [words.plural(searched, "trial"), view.besides(kinds)]))
@@ -24,17 +24,20 @@ def trial_counts(report: SessionReport) -> str:
 
 def trials(report: SessionReport) -> list[tuple[Mark, TrialRow, tuple[str, ...]]]:
     """Returns every trial with its mark and the cells after its number and outcome."""
-    return [(marks.trial(r), r, _cells(r)) for r in report.trials]
-
-
-def _cells(row: TrialRow) -> tuple[str, ...]:
-    return (
-        words.rate(row.throughput),
-        words.factor(row.factor),
-        words.score(row.quality),
-        row.peak,
-        words.duration(row.seconds),
-    )
+    return [
+        (
+            marks.trial(row),
+            row,
+            (
+                words.rate(row.throughput),
+                words.factor(row.factor),
+                words.score(row.quality),
+                row.peak,
+                words.duration(row.seconds),
+            ),
+        )
+        for row in report.trials
+    ]
 
 
 def asides(row: TrialRow) -> str:
@@ -73,11 +76,12 @@ def _reasons(rows: Iterable[TrialRow]) -> str:
         groups.setdefault(words.without_figures(reason), []).append(reason)
     groups_by_size = sorted(groups.items(), key=lambda group: len(group[1]), reverse=True)
     texts = [
-        (what if len(set(same)) > 1 else same[0]) + (f" ({len(same)} times)" if len(same) > 1 else "")
-        for what, same in groups_by_size[:_MOST_REASONS]
+        (common if len(set(same)) > 1 else same[0]) + (f" ({len(same)} times)" if len(same) > 1 else "")
+        for common, same in groups_by_size[:_MOST_REASONS]
     ]
-    more = len(groups_by_size) - len(texts)
-    return "; ".join([*texts, *([f"{more} other reasons"] if more > 0 else [])])
+    if len(groups_by_size) > len(texts):
+        texts.append(f"{len(groups_by_size) - len(texts)} other reasons")
+    return "; ".join(texts)
 
 
 def skipped(report: SessionReport) -> Table:
@@ -103,7 +107,10 @@ def scores(report: SessionReport) -> Table:
             each.label,
             *((str(each.seeds),) if has_seeds(report) else ()),
             *(words.score(each.scores.get(name)) for name in names),
-            *(_writing(each) if report.writes_reports else ()),
+            *(
+                (words.rate(each.reports_per_s), words.memory(each.writing_peak_bytes))
+                * report.writes_reports
+            ),
             words.rate(each.throughput),
             words.peak(each.training_peak_bytes, is_rising=each.training_memory_is_rising),
         )
@@ -114,34 +121,23 @@ def scores(report: SessionReport) -> Table:
 
 def trainings(models: Sequence[Compared]) -> Table | None:
     """Returns figures of the compared models' trainings; None if none is known."""
-    cells = {each.label: _training_cells(each) for each in models if each.status == "completed"}
-    every = next(iter(cells.values()), {})
-    names = [name for name in every if any(row[name] != words.NOTHING for row in cells.values())]
-    rows = tuple((label, *(row[name] for name in names)) for label, row in cells.items())
-    return Table(("model", *names), rows, numeric=tuple(range(1, len(names) + 1))) if names else None
-
-
-def _training_cells(each: Compared) -> dict[str, str]:
-    """Returns the cells of a model by heading."""
-    steps = each.steps
-    return {
-        "final train loss": words.score(steps.final_loss),
-        "against fp32": words.change(each.beside_fp32),
-        "bad steps": words.count(steps.bad),
-        "overflows": words.count(steps.overflows),
-        "parameters": words.count(each.parameters),
-        "checkpoints": words.memory(each.checkpoint_bytes),
+    trained = [each for each in models if each.status == "completed"]
+    columns = {
+        "final train loss": [words.score(each.steps.final_loss) for each in trained],
+        "against fp32": [words.change(each.beside_fp32) for each in trained],
+        "bad steps": [words.count(each.steps.bad) for each in trained],
+        "overflows": [words.count(each.steps.overflows) for each in trained],
+        "parameters": [words.count(each.parameters) for each in trained],
+        "checkpoints": [words.memory(each.checkpoint_bytes) for each in trained],
     }
+    known = {name: cells for name, cells in columns.items() if set(cells) - {words.NOTHING}}
+    rows = tuple(zip([each.label for each in trained], *known.values(), strict=True))
+    return Table(("model", *known), rows, numeric=tuple(range(1, len(known) + 1))) if known else None
 
 
 def has_seeds(report: SessionReport) -> bool:
     """Returns True if figures of compared models are means over several seeds."""
     return any(each.seeds > 1 for each in report.compared)
-
-
-def _writing(each: Compared) -> tuple[str, str]:
-    """Returns speed and memory of writing reports."""
-    return words.rate(each.reports_per_s), words.memory(each.writing_peak_bytes)
 
 
 def own_scores(report: SessionReport) -> Table | None:
@@ -172,12 +168,10 @@ def _sought(report: SessionReport) -> str:
     name = words.metric(report.quality)
     if report.target is not None:
         return f"the fewest seconds of training to {name} {report.target:g}"
-    front = (
-        f"the best trade-offs between throughput and {name}, and of these "
-        if report.select == "pareto"
-        else ""
-    )
-    return f"{front}the highest throughput with {report.no_worse}"
+    fastest = f"the highest throughput with {report.no_worse}"
+    if report.select == "pareto":
+        return f"the best trade-offs between throughput and {name}, and of these {fastest}"
+    return fastest
 
 
 def _label(name: str) -> str:

@@ -1,8 +1,8 @@
 """The plots of a training: loss and quality, speed, and the machine's telemetry. Pure functions."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Any
 
@@ -49,86 +49,81 @@ _LABELS_OF_GPU = {
     "temperature_c": "",
     "power_w": "",
 }
-# Plots of the machine: ID, title, unit, suffix of the figures' names, and their factor to the unit.
-_KINDS = (
-    ("memory", "Memory", " GiB", "_bytes", 2.0**-30),
-    ("use", "Use of CPUs and GPUs", "%", "_percent", 1.0),
-    ("clock", "Clocks", " MHz", "_mhz", 1.0),
-    ("temperature", "Temperature", " °C", "_c", 1.0),
-    ("power", "Power", " W", "_w", 1.0),
+
+
+@dataclass(frozen=True)
+class _MachineKind:
+    """A plot of the machine: the figures whose names end with `suffix`."""
+
+    id: str
+    title: str
+    unit: str
+    suffix: str
+    scale: float = 1.0  # to the unit
+
+
+_MACHINE = (
+    _MachineKind("memory", "Memory", " GiB", "_bytes", 2.0**-30),
+    _MachineKind("use", "Use of CPUs and GPUs", "%", "_percent"),
+    _MachineKind("clock", "Clocks", " MHz", "_mhz"),
+    _MachineKind("temperature", "Temperature", " °C", "_c"),
+    _MachineKind("power", "Power", " W", "_w"),
 )
 _LEFT_OUT = {"host_memory_percent"}  # memory has a plot of its own
 
 
 def by_section(report: TrainingReport) -> dict[str, list[Plot]]:
     """Returns every plot, by its section."""
-    return {"learning": learning(report), "speed": speed(report), "machine": machine(report)}
+    axes = Axes(report.metric.unit, report.seconds, report.events)
+    plots = [_machine(kind, report.curves.machine, axes) for kind in _MACHINE]
+    return {
+        "learning": _learning(report, axes),
+        "speed": [*_per_s(report, axes), *_phases(report, axes)],
+        "machine": [plot for plot in plots if plot],
+    }
 
 
-def _axes(report: TrainingReport) -> Axes:
-    return Axes(report.metric.unit, report.seconds, report.events)
-
-
-def learning(report: TrainingReport) -> list[Plot]:
+def _learning(report: TrainingReport, axes: Axes) -> list[Plot]:
     """Returns loss and quality, each over samples and over time, and other figures over samples."""
-    known, axes, name = report.curves, _axes(report), words.metric(report.metric.name)
-    quality = name + (", lower is better" if report.metric.minimize else "")
-    both = (
-        (Plot("loss", _LOSS.label, "↑ loss"), _LOSS, known.loss),
-        (Plot("quality", name, f"↑ {quality}"), Mark(name, "var(--winner)", "line"), thinned(known.quality)),
-    )
-    plots = [
-        plot
-        for one, mark, points in both
-        if points
-        for plot in curves.over_both(one, {mark: [points]}, words.score, axes)
-    ]
-    return plots + [_over_samples(name, points, axes) for name, points in known.beside.items() if points]
+    loss, quality, name = report.curves.loss, report.curves.quality, words.metric(report.metric.name)
+    plots: list[Plot] = []
+    if loss:
+        plot = Plot("loss", _LOSS.label, "↑ loss")
+        plots += curves.over_both(plot, {_LOSS: [loss]}, words.score, axes)
+    if quality:
+        plot = Plot("quality", name, f"↑ {name}" + (", lower is better" if report.metric.minimize else ""))
+        runs = {Mark(name, "var(--winner)", "line"): [thinned(quality)]}
+        plots += curves.over_both(plot, runs, words.score, axes)
+    for name, points in report.curves.beside.items():
+        if points:
+            title = name.replace("_", " ").capitalize()
+            plot, runs = Plot(name, title, f"↑ {name}"), {replace(_LOSS, label=title): [points]}
+            plots.append(curves.drawn(plot, runs, words.three_digits, replace(axes, over="samples")))
+    return plots
 
 
-def _over_samples(name: str, points: Sequence[CurvePoint], axes: Axes) -> Plot:
-    """Returns a plot of one figure over samples."""
-    title = name.replace("_", " ").capitalize()
-    runs = {Mark(title, "var(--completed)", "line"): [points]}
-    return curves.drawn(
-        Plot(name, title, f"↑ {name}"), runs, words.three_digits, replace(axes, over="samples")
-    )
-
-
-def speed(report: TrainingReport) -> list[Plot]:
-    """Returns the plots of throughput, and of the time of a sample by phase."""
-    return [*_per_s(report), *_phases(report)]
-
-
-def _per_s(report: TrainingReport) -> list[Plot]:
+def _per_s(report: TrainingReport, axes: Axes) -> list[Plot]:
     """Returns samples per second over time, next to the promised throughput, without evaluations."""
-    points = report.curves.speed
+    points, unit = report.curves.speed, report.metric.unit
     if not points:
         return []
-    promised = None if report.metric.counts_evaluations else _promised_speed(report)
+    kept = report.promised.kept if report.promised and not report.metric.counts_evaluations else ()
+    promised = next((check.promised for check in kept if check.what == "speed"), None)
     top = _ROOM * max([*(point.value for point in points), promised.value if promised else 0.0])
     plot = Plot(
         "speed",
-        f"{report.metric.unit.capitalize()} per second",
-        f"↑ {report.metric.unit} per second, of steps alone. Evaluations are left out.",
-        layout={"yaxis": {"range": [0, top]}, **_level(promised)},
+        f"{unit.capitalize()} per second",
+        f"↑ {unit} per second, of steps alone. Evaluations are left out.",
+        layout={"yaxis": {"range": [0, top]}, **(_level(promised) if promised else {})},
         legend=(_PROMISED,) if promised else (),
     )
-    runs = {Mark("measured", "var(--completed)", "line"): [points]}
-    plotted = curves.drawn(plot, runs, words.rate, _axes(report))
-    label = f"{plotted.label}; promised {words.rate(promised)}" if promised else plotted.label
-    return [replace(plotted, label=label)]
+    drawn = curves.drawn(plot, {replace(_LOSS, label="measured"): [points]}, words.rate, axes)
+    label = f"{drawn.label}; promised {words.rate(promised)}" if promised else drawn.label
+    return [replace(drawn, label=label)]
 
 
-def _promised_speed(report: TrainingReport) -> Figure | None:
-    kept = report.promised.kept if report.promised else ()
-    return next((one.promised for one in kept if one.what == "speed"), None)
-
-
-def _level(promised: Figure | None) -> dict[str, Any]:
-    """Draws what was promised as a line across, and its interval as a band."""
-    if promised is None:
-        return {}
+def _level(promised: Figure) -> dict[str, Any]:
+    """Draws the promised throughput as a line across, and its interval as a band."""
     shapes = [across(promised.value, "var(--winner)", "dash", 1.4)]
     if promised.low is not None and promised.high is not None:
         band = {"y0": promised.low, "y1": promised.high, "fillcolor": "var(--winner)", "opacity": 0.15}
@@ -137,7 +132,7 @@ def _level(promised: Figure | None) -> dict[str, Any]:
     return {"shapes": shapes, "annotations": [note(text, 1, promised.value, yref="y", xanchor="right")]}
 
 
-def _phases(report: TrainingReport) -> list[Plot]:
+def _phases(report: TrainingReport, axes: Axes) -> list[Plot]:
     """Returns the time of a sample by phase of its step, stacked, over time."""
     phases_s, each = report.curves.phases_s, report.metric.unit.removesuffix("s")
     if not phases_s:
@@ -149,44 +144,32 @@ def _phases(report: TrainingReport) -> list[Plot]:
         f"↑ ms per {each}, by part of a step. Evaluations are left out.",
         layout={"yaxis": {"rangemode": "tozero"}},
     )
-    return [curves.stacked(plot, runs, replace(words.three_digits, unit=" ms"), _axes(report))]
+    return [curves.stacked(plot, runs, replace(words.three_digits, unit=" ms"), axes)]
 
 
-def machine(report: TrainingReport) -> list[Plot]:
-    """Returns the plots of the machine over time, one for each unit."""
-    return [plot for kind in _KINDS if (plot := _machine(*kind, report=report))]
-
-
-def _machine(
-    name: str, title: str, unit: str, ending: str, scale: float, *, report: TrainingReport
-) -> Plot | None:
-    looks, seen = cycle(_LOOKS), report.curves.machine
+def _machine(kind: _MachineKind, telemetry: Mapping[str, Sequence[CurvePoint]], axes: Axes) -> Plot | None:
+    """Returns telemetry of one unit over time; 100% of the CPUs are all that it may use."""
+    cpus = max((point.value for point in telemetry.get("allowed_cpus", ())), default=1.0) or 1.0
+    scales = dict.fromkeys(("cpu_percent", "others_cpu_percent"), kind.scale / cpus)
+    looks = cycle(_LOOKS)
     runs = {
-        Mark(_label(figure), *next(looks)): [_scaled(points, scale / _whole(figure, report))]
-        for figure, points in seen.items()
-        if figure.endswith(ending) and figure not in _LEFT_OUT and points
+        Mark(_label(name), *next(looks)): [_scaled(points, scales.get(name, kind.scale))]
+        for name, points in telemetry.items()
+        if name.endswith(kind.suffix) and name not in _LEFT_OUT and points
     }
     if not runs:
         return None
-    axes = f"↑ {unit.strip()}" + (", 100% is all that it may use" if name == "use" else "")
-    layout, form = {"yaxis": {"rangemode": "tozero"}}, replace(words.three_digits, unit=unit)
-    plot = Plot(name, title, axes, layout=layout, legend=tuple(runs))
-    return curves.drawn(plot, runs, form, _axes(report))
+    text = f"↑ {kind.unit.strip()}" + (", 100% is all that it may use" if kind.id == "use" else "")
+    layout = {"yaxis": {"rangemode": "tozero"}}
+    plot = Plot(kind.id, kind.title, text, layout=layout, legend=tuple(runs))
+    return curves.drawn(plot, runs, replace(words.three_digits, unit=kind.unit), axes)
 
 
-def _label(figure: str) -> str:
-    if one := _OF_GPU.fullmatch(figure):
-        which, what = one[1], _LABELS_OF_GPU.get(one[2], one[2])
-        return ", ".join(part for part in (f"GPU {which}" if which else "GPU", what) if part)
-    return _LABELS.get(figure, figure)
-
-
-def _whole(figure: str, report: TrainingReport) -> float:
-    """Returns the number of allowed CPUs for figures of CPU use, in which 100% is one CPU; 1 for others."""
-    if figure not in {"cpu_percent", "others_cpu_percent"}:
-        return 1.0
-    allowed = report.curves.machine.get("allowed_cpus", ())
-    return max((point.value for point in allowed), default=1.0) or 1.0
+def _label(name: str) -> str:
+    if one := _OF_GPU.fullmatch(name):
+        gpu, figure = one[1], _LABELS_OF_GPU.get(one[2], one[2])
+        return ", ".join(filter(None, [f"GPU {gpu}" if gpu else "GPU", figure]))
+    return _LABELS.get(name, name)
 
 
 def _scaled(points: Iterable[CurvePoint], scale: float) -> list[CurvePoint]:

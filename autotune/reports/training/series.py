@@ -1,17 +1,16 @@
 """Records, events and telemetry of a training over the seconds that it has run. Pure."""
 
-import bisect
 import itertools
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autotune.core import units
 from autotune.core.measurement import PHASES
 from autotune.core.record_names import TRAIN_LOSS
 from autotune.judging.measurement import trends
-from autotune.judging.measurement.drift import Window
 from autotune.reports.curves import CurvePoint
 from autotune.reports.training.model import Curves, Growth
 from autotune.storage.records import forget_from, is_mark
@@ -31,97 +30,74 @@ class TrainingAttempt:
     to_s: float  # seconds trained when it ended
 
 
-class AttemptTimeline:
-    """Follows the attempts of a training from its records. The time between two attempts does not count."""
-
-    def __init__(self) -> None:
-        self._begun: list[float] = []
-        self._from_s: list[float] = []
-        self._clock_s = 0.0
-        self.seconds = 0.0
-
-    def count(self, record: Mapping[str, Any]) -> None:
-        if is_mark(record):
-            self._begun.append(units.number(record["attempt"]) or 0.0)
-            self._from_s.append(self.seconds)
-            self._clock_s = record["clock_s"]
-        elif self._from_s:
-            self.seconds = max(self.seconds, self._from_s[-1] + record["at_s"] - self._clock_s)
-
-    @property
-    def attempts(self) -> list[TrainingAttempt]:
-        ends = [*self._from_s[1:], self.seconds]
-        return list(map(TrainingAttempt, self._begun, self._from_s, ends))
-
-
-def seconds_at(at: float, attempts: Sequence[TrainingAttempt]) -> float:
-    """Returns the seconds trained at a moment `at`, in seconds since 1970."""
-    known = bisect.bisect_right(attempts, at, key=lambda attempt: attempt.begun)
-    if not known:
-        return 0.0
-    last = attempts[known - 1]
-    return min(last.to_s, last.from_s + at - last.begun)
-
-
 class Track:
-    """Collects the curves of a training from its records; those of evaluations have the `quality`."""
+    """Collects the curves of a training from its records; those of evaluations have the `quality`.
+
+    The time between two attempts does not count.
+    """
 
     def __init__(self, quality: str) -> None:
-        self.timeline = AttemptTimeline()
-        self.repeated = self.samples = 0
+        self.seconds, self.samples, self.repeated = 0.0, 0, 0
+        self._begun: list[tuple[float, float]] = []  # of every attempt: when, and the seconds trained by then
+        self._offset_s = 0.0  # from the clock of the last attempt to seconds of training
         self._quality = quality
         self._curves: dict[str, list[CurvePoint]] = {name: [] for name in (TRAIN_LOSS, quality, *_BESIDE)}
         self._steps = StepWindows(quality, _WINDOW_S)
         self._speed: list[CurvePoint] = []
         self._phases_s: dict[str, list[CurvePoint]] = {name.removesuffix("_s"): [] for name in PHASES}
 
+    @property
+    def attempts(self) -> list[TrainingAttempt]:
+        ends = [*(from_s for _, from_s in self._begun[1:]), self.seconds]
+        return [TrainingAttempt(*begun, end) for begun, end in zip(self._begun, ends, strict=False)]
+
     def count(self, record: Mapping[str, Any]) -> None:
         """Adds a record, or the mark of a new attempt."""
-        self.timeline.count(record)
         if is_mark(record):
+            self._begun.append((units.number(record["attempt"]) or 0.0, self.seconds))
+            self._offset_s = self.seconds - record["clock_s"]
             self._steps = StepWindows(self._quality, _WINDOW_S)
             return
+        if self._begun:
+            self.seconds = max(self.seconds, self._offset_s + record["at_s"])
         samples = int(record["samples"])
-        if samples < self.samples:  # resumed from an earlier checkpoint
-            self.repeated += self.samples - samples
+        self.repeated += max(0, self.samples - samples)  # resumed from an earlier checkpoint
         self.samples = samples
         for name in filter(_is_memory, record):
             self._curves.setdefault(name, [])
         for name, points in self._curves.items():
-            self._add(points, record.get(name))
+            number = units.number(record.get(name))
+            # A resumed training reaches later points again.
+            forget_from(points, samples + 1 if number is None else samples)
+            if number is not None:
+                points.append(self._point(number))
         if window := self._steps.add(record, {}):
-            self._add_window(window)
+            self._speed.append(self._point(window.per_s))
+            for name, seconds in window.phases_s.items():
+                self._phases_s[name.removesuffix("_s")].append(self._point(seconds / window.trained))
 
-    def _add(self, points: list[CurvePoint], value: object) -> None:
-        """Adds a figure, and drops those from before a resumption that the training reaches again."""
-        forget_from(points, self.samples + 1)
-        number = units.number(value)
-        if number is None:
-            return
-        forget_from(points, self.samples)
-        points.append(CurvePoint(self.samples, self.timeline.seconds, number))
+    def _point(self, value: float) -> CurvePoint:
+        return CurvePoint(self.samples, self.seconds, value)
 
-    def _add_window(self, window: Window) -> None:
-        """Adds the window's speed, and its seconds per sample by phase."""
-        at_s = self.timeline.seconds
-        self._speed.append(CurvePoint(window.samples, at_s, window.per_s))
-        for name, seconds in window.phases_s.items():
-            point = CurvePoint(window.samples, at_s, seconds / window.trained)
-            self._phases_s[name.removesuffix("_s")].append(point)
-
-    def curves(self, seen: Mapping[str, Sequence[CurvePoint]]) -> Curves:
-        """Returns all curves so far, with the telemetry `seen`."""
-        most = round(min(_MOST_POINTS, max(_FEWEST_POINTS, self.timeline.seconds / _SHOWN_S)))
+    def curves(self, telemetry: Mapping[str, Sequence[CurvePoint]]) -> Curves:
+        """Returns all curves so far, with those of the `telemetry`."""
+        most = round(min(_MOST_POINTS, max(_FEWEST_POINTS, self.seconds / _SHOWN_S)))
         phases_s = {name: each for name, each in self._phases_s.items() if any(p.value for p in each)}
-        shown, quality = _thinned(self._curves), self._quality
+        curves, quality = _thinned(self._curves), self._quality
         return Curves(
-            loss=shown[TRAIN_LOSS],
+            loss=curves[TRAIN_LOSS],
             quality=tuple(self._curves[quality]),
             speed=thinned(self._speed, most),
             phases_s=_thinned(phases_s, most),
-            beside={name: shown[name] for name in _BESIDE if name != quality},
-            machine={name: shown[name] for name in filter(_is_memory, shown)} | _thinned(seen),
+            beside={name: curves[name] for name in _BESIDE if name != quality},
+            machine={name: curves[name] for name in filter(_is_memory, curves)} | _thinned(telemetry),
         )
+
+
+def seconds_at(at: float, attempts: Sequence[TrainingAttempt]) -> float:
+    """Returns the seconds trained at a moment `at`, in seconds since 1970."""
+    begun = [attempt for attempt in attempts if attempt.begun <= at]
+    return min(begun[-1].to_s, begun[-1].from_s + at - begun[-1].begun) if begun else 0.0
 
 
 def _is_memory(name: str) -> bool:
@@ -171,8 +147,8 @@ def thinned(points: Sequence[CurvePoint], most: int = _MOST_POINTS) -> tuple[Cur
     first_s, last_s = points[0].seconds, points[-1].seconds
     apart_s = (last_s - first_s) / most or 1.0
     parts = itertools.groupby(points, lambda point: min(most - 1, int((point.seconds - first_s) / apart_s)))
-    return tuple(_mean(list(part)) for _, part in parts)
-
-
-def _mean(points: Sequence[CurvePoint]) -> CurvePoint:
-    return CurvePoint(points[-1].samples, points[-1].seconds, sum(p.value for p in points) / len(points))
+    means = []
+    for _, part in parts:
+        *_, last = each = list(part)
+        means.append(replace(last, value=statistics.fmean(point.value for point in each)))
+    return tuple(means)

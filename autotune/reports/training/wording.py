@@ -29,35 +29,36 @@ def verdict(report: TrainingReport) -> tuple[str, str, str]:
 
 
 def sentence(report: TrainingReport) -> str:
-    """Says whose promise it is, and whether it holds so far."""
-    known = report.promised
-    if known is None:
+    """Compares the training so far with the figures that its session measured."""
+    promised = report.promised
+    if promised is None:
         return "No session has measured these settings: speed, quality and memory are first measured here."
-    of = f"what session {known.session} measured for trial {known.trial}"
-    if all(one.found is None for one in known.kept):
-        return f"There is nothing yet to compare with {of}."
-    who = "The training is" if report.state == ENDED else "So far the training is"
-    return {
-        PromiseAnswer.HELD: f"{who} as good as {of}.",
-        PromiseAnswer.BROKEN: f"{who} not as good as {of}.",
-        PromiseAnswer.UNDECIDED: f"{who} not clearly as good as {of}, and not clearly worse.",
-    }[known.answer]
+    figures = f"what session {promised.session} measured for trial {promised.trial}"
+    if all(check.found is None for check in promised.kept):
+        return f"There is nothing yet to compare with {figures}."
+    answer = {
+        PromiseAnswer.HELD: f"as good as {figures}.",
+        PromiseAnswer.BROKEN: f"not as good as {figures}.",
+        PromiseAnswer.UNDECIDED: f"not clearly as good as {figures}, and not clearly worse.",
+    }[promised.answer]
+    return f"{'The' if report.state == ENDED else 'So far the'} training is {answer}"
 
 
 def printed(report: TrainingReport) -> list[str]:
     """Returns the verdict for a terminal, with possible reasons; no lines if nothing was promised."""
-    known = report.promised
-    if known is None:
+    promised = report.promised
+    if promised is None:
         return []
+    verdict = VERDICTS[promised.answer][1]
     return [
-        f"{VERDICTS[known.answer][1]}: what session {known.session} measured for trial {known.trial}",
-        *(f"- {one.what}: {one.answer}: {one.text}" for one in known.kept),
+        f"{verdict}: what session {promised.session} measured for trial {promised.trial}",
+        *(f"- {check.what}: {check.answer}: {check.text}" for check in promised.kept),
         *(f"- during the training: {text}" for text in observations(report)),
     ]
 
 
 def ended(report: TrainingReport) -> str:
-    """Says how the training has ended, if it has."""
+    """Returns how the training has ended, if it has."""
     if report.state == RUNNING:
         return "The training is running."
     if report.outcome is None:
@@ -76,17 +77,16 @@ def done(report: TrainingReport) -> str:
 
 def promised(report: TrainingReport) -> Table | None:
     """Returns promised figures next to measured ones; None if nothing was promised."""
-    kept = report.promised.kept if report.promised else ()
     kinds: dict[str, tuple[str, FigureForm]] = {
         "speed": (f"{report.metric.unit}/s", words.rate),
         "quality": (words.metric(report.metric.name), words.score),
         "memory": ("memory", words.memory),
     }
-    named = ((*kinds[one.what], one) for one in kept)
-    rows = tuple(
-        (name, form(one.promised), form(one.found), one.answer, one.text) for name, form, one in named
-    )
-    return Table(("", "promised", "found", "answer", "why"), rows, numeric=(1, 2)) if rows else None
+    rows = []
+    for check in report.promised.kept if report.promised else ():
+        name, form = kinds[check.what]
+        rows.append((name, form(check.promised), form(check.found), check.answer, check.text))
+    return Table(("", "promised", "found", "answer", "why"), tuple(rows), numeric=(1, 2)) if rows else None
 
 
 def observations(report: TrainingReport) -> list[str]:
@@ -97,34 +97,32 @@ def observations(report: TrainingReport) -> list[str]:
 
 def figures(report: TrainingReport) -> list[tuple[str, str]]:
     """Returns the known figures of the training, by name."""
-    shown, speed = report.measured, report.measured.throughput
+    measured, speed, unit = report.measured, report.measured.throughput, report.metric.unit
     evaluations = f"evaluations {'included' if report.metric.counts_evaluations else 'left out'}"
-    again = f"about {words.count(report.repeated)} {report.metric.unit}" if report.repeated else words.NOTHING
     values = {
         "done": done(report),
         "time": _time(report),
-        f"{report.metric.unit}/s, {evaluations}": words.rate(estimates.throughput_figure(speed)),
+        f"{unit}/s, {evaluations}": words.rate(estimates.throughput_figure(speed)),
         "optimizer steps/s, evaluations left out": words.rate(speed.steps_per_s if speed else None),
         words.metric(report.metric.name): _quality(report),
-        "peak memory": view.memory(shown),
+        "peak memory": view.memory(measured),
         **{f"use of {one.memory}": _growth(one, report) for one in report.growth},
-        "trained parameters": words.count(shown.trained_parameters),
+        "trained parameters": words.count(measured.trained_parameters),
         "checkpoints, and what else is in work": words.memory(report.work_bytes),
         "evaluations": _evaluations(report),
-        "parts of a step": words.step(shown.step_shares),
-        "HFU, of the device's peak FLOP/s": words.share(shown.mfu),
-        "trained again after faults": again,
+        "parts of a step": words.step(measured.step_shares),
+        "HFU, of the device's peak FLOP/s": words.share(measured.mfu),
+        "trained again after faults": f"about {words.count(report.repeated)} {unit}" * bool(report.repeated),
     }
     return [(name, text) for name, text in values.items() if text not in {"", words.NOTHING}]
 
 
 def _time(report: TrainingReport) -> str:
-    spent, done_ = words.duration(report.seconds), report.measured.samples
-    attempts = f" in {report.attempts} attempts" if report.attempts > 1 else ""
-    left = (report.planned or 0) - done_
-    if report.outcome is not None or left <= 0 or not done_:
-        return spent + attempts
-    return f"{spent}{attempts}, about {words.duration(report.seconds / done_ * left)} left"
+    trained, attempts = report.measured.samples, f" in {report.attempts} attempts" * (report.attempts > 1)
+    spent, left = f"{words.duration(report.seconds)}{attempts}", (report.planned or 0) - trained
+    if report.outcome is not None or left <= 0 or not trained:
+        return spent
+    return f"{spent}, about {words.duration(report.seconds / trained * left)} left"
 
 
 def _quality(report: TrainingReport) -> str:
@@ -140,20 +138,20 @@ def _quality(report: TrainingReport) -> str:
 
 
 def _growth(one: Growth, report: TrainingReport) -> str:
+    growth, unit = words.growth(one.slope, report.metric.unit), report.metric.unit
     if one.slope.low <= 0:
         return "no certain growth"
-    rises = words.growth(one.slope, report.metric.unit)
     if one.full is None:
-        return rises + ", and less and less" * one.slope.is_slowing
-    return f"{rises}; at this slope it is full after {words.until_full(one.full, report.metric.unit, None)}"
+        return growth + ", and less and less" * one.slope.is_slowing
+    return f"{growth}; at this slope it is full after {words.until_full(one.full, unit, None)}"
 
 
 def _evaluations(report: TrainingReport) -> str:
-    seen = report.measured.outside
-    if not seen.evaluations or seen.evaluation_s is None or not report.seconds:
+    outside = report.measured.outside
+    if not outside.evaluations or outside.evaluation_s is None or not report.seconds:
         return words.NOTHING
-    share = min(1.0, seen.evaluations * seen.evaluation_s / report.seconds)
-    return f"{seen.evaluations} of {words.duration(seen.evaluation_s)} each, {share:.0%} of the time"
+    share = min(1.0, outside.evaluations * outside.evaluation_s / report.seconds)
+    return f"{outside.evaluations} of {words.duration(outside.evaluation_s)} each, {share:.0%} of the time"
 
 
 def scores(report: TrainingReport) -> list[tuple[str, str]]:

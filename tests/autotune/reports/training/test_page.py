@@ -127,17 +127,21 @@ def test_missing_figures_say_how_to_update_the_report(found):
 
 
 def test_events_are_marked_except_begin_and_end(found):
-    drawn, _ = plots.speed(found)
+    drawn, _ = plots.by_section(found)["speed"]
     told = drawn.data[-1]
     assert [found.events[n].seconds / 60 for n in (1, 2)] == told["x"]
     assert told["text"][0].startswith("retried: failed")
     quiet = tuple(e for e in found.events if e.kind in {Kind.BEGUN, Kind.ENDED})
-    drawn, _ = plots.speed(replace(found, events=quiet))
+    drawn, _ = plots.by_section(replace(found, events=quiet))["speed"]
     assert (len(drawn.data), len(drawn.legend)) == (1, 2)
 
 
 def test_all_plots_over_time_share_one_axis(found):
-    drawn = [*plots.learning(found), *plots.speed(found), *plots.machine(found)]
+    drawn = [
+        *plots.by_section(found)["learning"],
+        *plots.by_section(found)["speed"],
+        *plots.by_section(found)["machine"],
+    ]
     ranges = [tuple(p.layout["xaxis"]["range"]) for p in drawn if p.id.endswith("-time")]
     assert len(ranges) == 9
     assert len(set(ranges)) == 1
@@ -145,7 +149,7 @@ def test_all_plots_over_time_share_one_axis(found):
 
 def test_phases_add_up_to_the_time_of_a_sample(found):
     """A step of 8 samples takes 0.5 s, a quarter of it waiting for data."""
-    _, drawn = plots.speed(found)
+    _, drawn = plots.by_section(found)["speed"]
     data, forward = (trace["y"] for trace in drawn.data[:2])
     assert [mark.label for mark in drawn.legend[:2]] == ["data", "forward"]
     assert data == pytest.approx([62.5 / 4] * len(data))
@@ -155,19 +159,19 @@ def test_phases_add_up_to_the_time_of_a_sample(found):
         "forward: 46.9 ms at first, 46.9 ms in the end"
     )
     silent = replace(found, curves=replace(found.curves, phases_s={}))
-    assert [plot.id for plot in plots.speed(silent)] == ["speed-time"]
+    assert [plot.id for plot in plots.by_section(silent)["speed"]] == ["speed-time"]
 
 
 def test_cpu_use_is_relative_to_the_allowed_cpus(found):
-    use = next(plot for plot in plots.machine(found) if plot.id == "use-time")
+    use = next(plot for plot in plots.by_section(found)["machine"] if plot.id == "use-time")
     assert max(use.data[0]["y"]) == 170.0 / 4
 
 
 def test_a_gpu_of_several_is_named(found):
-    memory = next(plot for plot in plots.machine(found) if plot.id == "memory-time")
+    memory = next(plot for plot in plots.by_section(found)["machine"] if plot.id == "memory-time")
     labels = [mark.label for mark in memory.legend]
     assert [label for label in labels if "GPU" in label] == ["GPU, used", "GPU 0, used"]
-    power = next(plot for plot in plots.machine(found) if plot.id == "power-time")
+    power = next(plot for plot in plots.by_section(found)["machine"] if plot.id == "power-time")
     assert power.legend[0].label == "GPU"
 
 
@@ -190,7 +194,7 @@ def test_many_evaluations_are_thinned_in_plots_and_keep_the_best(found):
     points = tuple(CurvePoint(n, float(n), 0.9 if n == 7 else 0.1) for n in range(20_000))
     told = replace(found, curves=replace(found.curves, quality=points))
     assert dict(wording.figures(told))["BLEU-4"] == "0.1000, the best 0.9000 after 7 samples"
-    drawn = [plot for plot in plots.learning(told) if plot.id.startswith("quality")]
+    drawn = [plot for plot in plots.by_section(told)["learning"] if plot.id.startswith("quality")]
     assert [len(plot.data[0]["y"]) for plot in drawn] == [300, 300]
 
 

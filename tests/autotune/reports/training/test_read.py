@@ -77,7 +77,7 @@ def test_a_speed_promised_with_evaluations_is_compared_with_them(killed):
     assert {one.what: one.answer for one in found.promised.kept}["speed"] is PromiseAnswer.HELD
     assert found.measured.throughput.samples_per_s == pytest.approx(handmade.EVERY / 16.5)
     assert dict(wording.figures(found))["samples/s, evaluations included"].startswith("12.1")
-    assert "promised" not in plots.speed(found)[0].label  # it excludes evaluations
+    assert "promised" not in plots.by_section(found)["speed"][0].label  # it excludes evaluations
     plan.write(killed, replace(wall, metric=known.metric))
     kept = read.read(killed.root).promised.kept
     assert next(one.text for one in kept if one.what == "speed").endswith("32% faster")

@@ -31,9 +31,9 @@ SECOND = [{"attempt": 9000.0, "clock_s": 5.0}, step(32, 8.0), step(40, 9.0), ste
 
 
 def test_no_time_passes_between_two_attempts():
-    timeline = track(*FIRST, *SECOND).timeline
-    assert timeline.seconds == 12.0 + 5.0
-    assert timeline.attempts == [TrainingAttempt(1000.0, 0.0, 12.0), TrainingAttempt(9000.0, 12.0, 17.0)]
+    timed = track(*FIRST, *SECOND)
+    assert timed.seconds == 12.0 + 5.0
+    assert timed.attempts == [TrainingAttempt(1000.0, 0.0, 12.0), TrainingAttempt(9000.0, 12.0, 17.0)]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_no_time_passes_between_two_attempts():
     [(900.0, 0.0), (1000.0, 0.0), (1007.5, 7.5), (5000.0, 12.0), (9004.0, 16.0), (9999.0, 17.0)],
 )
 def test_a_moment_is_converted_to_seconds_of_training(at, seconds):
-    assert series.seconds_at(at, track(*FIRST, *SECOND).timeline.attempts) == seconds
+    assert series.seconds_at(at, track(*FIRST, *SECOND).attempts) == seconds
 
 
 def test_repeated_samples_replace_earlier_points():
@@ -105,5 +105,5 @@ def test_telemetry_has_the_same_time_axis():
         {"at": "then", "samples": 40, "cpu_percent": 70.0},
         {},
     ]
-    found = series.telemetry_curves(lines, track(*FIRST, *SECOND).timeline.attempts)
+    found = series.telemetry_curves(lines, track(*FIRST, *SECOND).attempts)
     assert found == {"cpu_percent": [CurvePoint(8, 2.0, 90.0), CurvePoint(40, 16.0, 80.0)]}
