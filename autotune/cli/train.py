@@ -86,7 +86,7 @@ def train(target: str, asked: Trained) -> int:
                 """Leaves out the outcome: the training may continue after the attempt."""
                 trackers.log(TRAINING, replace(report, outcome=None))
 
-            whole = Whole(setup.training, planned, place, shows=shows, follow=log_attempt)
+            whole = Whole(setup.training, planned, place, screen=shows, follow=log_attempt)
             last = whole.run(retries=asked.retries, is_stopping=lambda: bool(stopped))
             trackers.log(TRAINING, replace(last, records=()))  # logged before
     _conclude(workdir)

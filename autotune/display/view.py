@@ -44,14 +44,14 @@ def knobs(config: Config) -> str:
     """Returns a configuration in short: `batch 32 (2 x 16 accumulated) bf16 workers 2 lr 1.2e-04`."""
     rest, parts = dict(config), []
     if MICRO_BATCH in rest:
-        parts.append(_batch(rest.pop(MICRO_BATCH), rest.pop(ACCUMULATION, None) or 1))
+        parts.append(batch(rest.pop(MICRO_BATCH), rest.pop(ACCUMULATION, None) or 1))
     if PRECISION in rest:
         parts.append(str(rest.pop(PRECISION)))
     parts += [_knob(name, value) for name, value in rest.items() if value is not False]
     return printable(" ".join(parts))
 
 
-def _batch(size: Setting, accumulation: Setting) -> str:
+def batch(size: Setting, accumulation: Setting) -> str:
     """Returns the samples of an optimizer step, without those of other processes."""
     if accumulation == 1:
         return f"batch {size}"

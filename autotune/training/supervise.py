@@ -50,19 +50,11 @@ def answer(outcome: Outcome, settings: Mapping[str, Setting], tried: Tried, most
     is_used_up = tried.times > most
     if outcome.failure is Failure.OOM and (outcome.shortage is None or is_used_up):
         return _smaller(settings)
-    if is_used_up or not _may_come_further(outcome):
+    may_succeed = outcome.is_passing or outcome.failure in {Failure.TIMEOUT, Failure.OOM}
+    if is_used_up or not (may_succeed or outcome.status is Status.INTERRUPTED):
         return None
-    return GoOn(_wait_s(tried.times), "goes on from its checkpoint", {})
-
-
-def _may_come_further(outcome: Outcome) -> bool:
-    """Returns True if the attempt was interrupted, hung, or met a transient fault."""
-    was_ended = outcome.status is Status.INTERRUPTED
-    return was_ended or outcome.is_passing or outcome.failure in {Failure.TIMEOUT, Failure.OOM}
-
-
-def _wait_s(times: int) -> float:
-    return min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** max(0, times - 1))
+    wait_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** max(0, tried.times - 1))
+    return GoOn(wait_s, "goes on from its checkpoint", {})
 
 
 def _smaller(settings: Mapping[str, Setting]) -> GoOn | None:
@@ -71,7 +63,7 @@ def _smaller(settings: Mapping[str, Setting]) -> GoOn | None:
     if not isinstance(size, int) or not isinstance(accumulated, int) or size < 2 or size % 2:
         return None
     halved, doubled = size // 2, 2 * accumulated
-    text = f"goes on with micro-batches of {watch.instead(halved, size, size * accumulated)}"
+    text = f"goes on with {watch.describe_smaller(halved, size, size * accumulated)}"
     return GoOn(0.0, text, {MICRO_BATCH: halved, ACCUMULATION: doubled})
 
 

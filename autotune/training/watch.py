@@ -12,7 +12,7 @@ from autotune.core.measurement import PHASES
 from autotune.core.metric import Metric
 from autotune.core.record_names import COMPILING
 from autotune.core.settings import ACCUMULATION, MICRO_BATCH, Setting
-from autotune.display import words
+from autotune.display import view, words
 from autotune.judging.measurement import drift, trends
 from autotune.judging.measurement.drift import Drift, Window
 from autotune.judging.measurement.trends import Series
@@ -21,7 +21,6 @@ from autotune.trials.reported import TrialReport
 
 _WINDOW_S = 10.0
 _RECENT = 30  # windows
-_SAME = "the same effective batch; statistics of batch norms are of smaller batches"
 _AS_LONG_AGAIN = 3  # assumed rest of a training of unknown length, in multiples of the samples so far
 
 
@@ -46,21 +45,14 @@ class Said(NamedTuple):
     text: str
 
 
-class TrainingLength(NamedTuple):
-    """The samples of a training and of an epoch; None if unknown."""
-
-    samples: int | None
-    epoch: int | None
-
-
 class Watch:
-    """Watches the reports of one process of a training.
+    """Watches the reports of one process of a training of `samples`, with `epoch` in each epoch.
 
     Every process needs a new one: its memory starts over, and other settings have another speed.
     """
 
-    def __init__(self, metric: Metric, length: TrainingLength) -> None:
-        self._metric, self._length = metric, length
+    def __init__(self, metric: Metric, *, samples: int | None, epoch: int | None) -> None:
+        self._metric, self._total, self._epoch = metric, samples, epoch
         self._steps, self._windows = StepWindows(metric.name), list[Window]()
         self._held = {memory: Series() for memory in MEMORIES}
         self._since = math.inf  # samples at the start of this process
@@ -72,8 +64,10 @@ class Watch:
         for memory, series in self._held.items():
             if memory.held in report.telemetry:
                 series.add(report.samples, report.telemetry[memory.held])
-        is_full = [self._count(record, report.telemetry) for record in report.records]
-        return [*self._drifted(), *self._leaking(report)] if any(is_full) else []
+        windows = [self._steps.add(record, report.telemetry) for record in report.records]
+        complete = [window for window in windows if window]
+        self._windows += complete
+        return [*self._drifted(), *self._leaking(report)] if complete else []
 
     @property
     def recent_per_s(self) -> float | None:
@@ -89,12 +83,6 @@ class Watch:
         total_s = sum(spent_s.values())
         return {name: s / total_s for name, s in spent_s.items()} if total_s else {}
 
-    def _count(self, record: Mapping[str, Any], seen: Mapping[str, float]) -> bool:
-        """Adds a record; returns True if it completes a window."""
-        window = self._steps.add(record, seen)
-        self._windows += [window] if window else []
-        return window is not None
-
     def _drifted(self) -> list[Said]:
         change = drift.drift(self._windows)
         if change is None:
@@ -104,7 +92,7 @@ class Watch:
 
     def _leaking(self, report: TrialReport) -> list[Said]:
         """Waits for one full epoch of this process first, because caches fill during it."""
-        if report.samples - self._since <= (self._length.epoch or 0):
+        if report.samples - self._since <= (self._epoch or 0):
             return []
         warnings = {memory: self._leak(memory, report) for memory in self._held.keys() - self._warned}
         self._warned |= {memory for memory, text in warnings.items() if text}
@@ -115,22 +103,17 @@ class Watch:
         held, free = report.telemetry.get(memory.held), report.telemetry.get(memory.free)
         if slope is None or held is None or free is None:
             return None
-        if not trends.will_fill(slope, held, held + free, samples, self._end(samples)):
+        end = self._total or samples + _AS_LONG_AGAIN * (samples - self._since)
+        if not trends.will_fill(slope, held, held + free, samples, end):
             return None
-        full = trends.full_at(slope, held, held + free, samples)
-        unit, when = self._metric.unit, words.until_full(full, self._metric.unit, self._length.epoch)
-        rises = f"use of {memory.name} grows: {words.growth(slope, unit)}"
-        return f"{rises}; at this slope it is full after {when}, {self._how_soon(full.samples - samples)}"
-
-    def _end(self, samples: int) -> float:
-        """Returns the samples at which the training ends, assumed if its length is unknown."""
-        return self._length.samples or samples + _AS_LONG_AGAIN * (samples - self._since)
-
-    def _how_soon(self, left: float) -> str:
-        """Returns when memory will be full, `left` samples from now, in words."""
-        if self._length.samples is not None:
-            return "before the training ends"
-        return f"in about {units.format_seconds(left / (self.recent_per_s or math.inf))} of training"
+        full, unit = trends.full_at(slope, held, held + free, samples), self._metric.unit
+        soon = "before the training ends"
+        if self._total is None:
+            left_s = (full.samples - samples) / (self.recent_per_s or math.inf)
+            soon = f"in about {units.format_seconds(left_s)} of training"
+        when = words.until_full(full, unit, self._epoch)
+        grows = f"use of {memory.name} grows: {words.growth(slope, unit)}"
+        return f"{grows}; at this slope it is full after {when}, {soon}"
 
 
 class StepWindows:
@@ -143,13 +126,10 @@ class StepWindows:
     def __init__(self, quality: str, window_s: float = _WINDOW_S) -> None:
         self._quality, self._window_s = quality, window_s
         self._before: Mapping[str, Any] | None = None  # the previous step
-        self._begin()
-
-    def _begin(self) -> None:
         self._seconds, self._trained, self._phases_s = 0.0, 0, dict.fromkeys(PHASES, 0.0)
 
-    def add(self, record: Mapping[str, Any], seen: Mapping[str, float]) -> Window | None:
-        """Adds a record with the telemetry `seen`; returns the window that it completes, if any."""
+    def add(self, record: Mapping[str, Any], telemetry: Mapping[str, float]) -> Window | None:
+        """Adds a record; returns the window that it completes, if any."""
         is_step = self._quality not in record and record.get(COMPILING) is not True
         before, self._before = self._before, record if is_step else None
         if not is_step or before is None or record["samples"] <= before["samples"]:
@@ -158,27 +138,22 @@ class StepWindows:
         self._trained += record["samples"] - before["samples"]
         for name in PHASES:
             self._phases_s[name] += units.number(record.get(name)) or 0.0
-        return self._window(record["samples"], seen) if self._seconds >= self._window_s else None
-
-    def _window(self, samples: int, seen: Mapping[str, float]) -> Window:
-        """Returns the window up to `samples`; its phases have the shares of the reported steps."""
+        if self._seconds < self._window_s:
+            return None
         total_s, seconds = sum(self._phases_s.values()), self._seconds
         phases_s = {name: seconds * s / total_s for name, s in self._phases_s.items()} if total_s else {}
-        window = Window(samples, self._trained, seconds, phases_s, seen)
-        self._begin()
+        window = Window(record["samples"], self._trained, seconds, phases_s, telemetry)
+        self._seconds, self._trained, self._phases_s = 0.0, 0, dict.fromkeys(PHASES, 0.0)
         return window
 
 
 def _drift_text(change: Drift, unit: str) -> str:
-    ratio = change.ratio.value
-    far = f"{abs(ratio - 1):.0%} {'slower' if ratio < 1 else 'faster'}"
-    why = (
-        f"likely cause: {change.cause}" if ratio < 1 else f"it was slower before, likely for: {change.cause}"
-    )
-    return (
-        f"{far} since {change.samples} {unit}: {change.after_per_s:.1f} instead of {change.before_per_s:.1f} "
-        f"{unit}/s ({words.factor.interval(change.ratio)}); {why}"
-    )
+    ratio, speeds = change.ratio.value, f"{change.after_per_s:.1f} instead of {change.before_per_s:.1f}"
+    moved, cause = f"{abs(ratio - 1):.0%} faster", "it was slower before, likely for"
+    if ratio < 1:
+        moved, cause = f"{abs(ratio - 1):.0%} slower", "likely cause"
+    interval = words.factor.interval(change.ratio)
+    return f"{moved} since {change.samples} {unit}: {speeds} {unit}/s ({interval}); {cause}: {change.cause}"
 
 
 class MicroBatch:
@@ -201,10 +176,10 @@ class MicroBatch:
         if was is None or size != before or not 0 < size < was:
             return None
         self._smallest = size
-        return f"the trainer halved its micro-batch: {instead(size, was, self._effective)}"
+        return f"the trainer halved its micro-batch: {describe_smaller(size, was, self._effective)}"
 
 
-def instead(size: float, was: float, effective: float) -> str:
-    """Returns e.g. `8x4 instead of 16x2: ...`, size x accumulation at the same `effective` batch."""
-    now, before = (f"{one:g}x{math.ceil(effective / one)}" for one in (size, was))
-    return f"{now} instead of {before}: {_SAME}"
+def describe_smaller(size: float, was: float, effective: float) -> str:
+    """Returns `batch 32 (4 x 8 accumulated) instead of batch 32 (2 x 16 accumulated); ...`."""
+    now, before = (view.batch(int(each), math.ceil(effective / each)) for each in (size, was))
+    return f"{now} instead of {before}; statistics of batch norms are of smaller batches"

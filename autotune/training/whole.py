@@ -2,10 +2,9 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from autotune.core.settings import Setting
 from autotune.core.trial import Outcome, Status
@@ -18,7 +17,7 @@ from autotune.training.plan import TrainingPlan
 from autotune.training.screen import TrainingScreen
 from autotune.training.standing import TrainingStatus
 from autotune.training.supervise import GoOn
-from autotune.training.watch import MicroBatch, Said, TrainingLength, Watch
+from autotune.training.watch import MicroBatch, Said, Watch
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.reported import TrialReport
@@ -30,7 +29,7 @@ _TELEMETRY_EVERY_S = 10.0  # 8,640 lines a day
 class Whole:
     """Trains as planned in `place`, whose lock must be held.
 
-    `shows` gets messages for users, `follow` every report. Writes events next to the records, and changed
+    `screen` gets messages for users, `follow` every report. Writes events next to the records, and changed
     settings into the plan; a full disk skips both, as it must not end the training.
     """
 
@@ -40,22 +39,18 @@ class Whole:
         planned: TrainingPlan,
         place: TrainingDir,
         *,
-        shows: TrainingScreen,
+        screen: TrainingScreen,
         follow: Callable[[TrialReport], None],
     ) -> None:
         self._training, self._plan, self._place = training, planned, place
-        self._shows, self._follow = shows, follow
+        self._epoch = training.space.training.samples_per_epoch
+        self._screen, self._follow = screen, follow
         self._sampled_s = float("-inf")
         self._micro_batch = MicroBatch({**planned.settings, **planned.changes})
         self._watch = self._new_watch()
-        standing = TrainingStatus(planned, training.space.training.samples_per_epoch)
-        self._standing = standing.with_records(self._earlier())
-
-    def _earlier(self) -> Iterator[dict[str, Any]]:
-        """Yields the records of earlier processes, and notes their micro-batches."""
-        for record in read_records(self._place):
+        for record in read_records(place):
             self._micro_batch.hear(record)
-            yield record
+        self._status = TrainingStatus(planned, self._epoch).with_records(read_records(place))
 
     def run(self, *, retries: int, is_stopping: Callable[[], bool]) -> TrialReport:
         """Runs the training and returns its last report, with the outcome.
@@ -83,15 +78,14 @@ class Whole:
             self._micro_batch = MicroBatch({**self._plan.settings, **self._plan.changes})
             with suppress(OSError):
                 plan.write(self._place, self._plan)
-            self._standing = replace(self._standing, plan=self._plan)
+            self._status = replace(self._status, plan=self._plan)
         return self._training.whole_training({**self._plan.config, **self._plan.changes}, self._place)
 
     def _end_of(self, last: TrialReport) -> str:
         return messages.ended(last.outcome or Outcome(Status.INTERRUPTED), last.measurement, self._plan)
 
     def _new_watch(self) -> Watch:
-        planned, epoch = self._plan, self._training.space.training.samples_per_epoch
-        return Watch(planned.metric, TrainingLength(planned.samples, epoch))
+        return Watch(self._plan.metric, samples=self._plan.samples, epoch=self._epoch)
 
     def _going_on(self, last: TrialReport, how: GoOn) -> None:
         self._watch = self._new_watch()
@@ -100,9 +94,9 @@ class Whole:
     def _happened(self, kind: Kind, text: str) -> None:
         with suppress(OSError):
             events.write(
-                self._place.events_file, TrainingEvent(time.time(), self._standing.furthest, kind, text)
+                self._place.events_file, TrainingEvent(time.time(), self._status.furthest, kind, text)
             )
-        self._shows.say(text)
+        self._screen.say(text)
 
     def _hear(self, report: TrialReport) -> None:
         self._follow(report)
@@ -111,14 +105,14 @@ class Whole:
         if halved:
             self._watch = self._new_watch()  # speed and memory change with the micro-batch
         news = [*(Said(Kind.HALVED, text) for text in halved), *self._watch.hear(report)]
-        self._standing = self._standing.after(report, self._watch)
+        self._status = self._status.after(report, self._watch)
         for kind, text in news:
             self._happened(kind, text)
         for record in report.records:
             if self._plan.metric.name in record:
-                self._shows.say(messages.evaluation(record, self._plan))
+                self._screen.say(messages.evaluation(record, self._plan))
         if report.outcome is None:
-            self._shows.stands(self._standing)
+            self._screen.update(self._status)
 
     def _keep_telemetry(self, report: TrialReport) -> None:
         now_s = time.monotonic()

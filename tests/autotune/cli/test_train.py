@@ -195,7 +195,7 @@ def test_a_leak_is_told_long_before_memory_is_full(tmp_path):
 def test_out_of_memory_is_answered_with_smaller_micro_batches(tmp_path, capsys):
     assert train(tmp_path, faults="out_of_memory@300") == 0
     assert happened(tmp_path) == [Kind.BEGUN, Kind.HALVED, Kind.ENDED]
-    assert "4x2 instead of 8x1" in capsys.readouterr().out
+    assert "batch 8 (2 x 4 accumulated) instead of batch 8" in capsys.readouterr().out
     assert {r["batch"] for r in records(tmp_path) if "batch" in r} == {8}  # the effective one stays
     assert json.loads((tmp_path / "t" / "plan.json").read_text())["changes"] == {
         "micro_batch_size": 4,

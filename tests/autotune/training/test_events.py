@@ -7,7 +7,7 @@ from autotune.training.events import Kind, TrainingEvent
 
 EVENTS = [
     TrainingEvent(10.5, 0, Kind.BEGUN, "training"),
-    TrainingEvent(20.0, 400, Kind.HALVED, "4x2 instead of 8x1"),
+    TrainingEvent(20.0, 400, Kind.HALVED, "batch 8 (2 x 4 accumulated) instead of batch 8"),
 ]
 
 

@@ -35,7 +35,7 @@ def test_lines_show_the_status_every_half_minute(capsys):
     with TrainingScreen(Console(force_terminal=False), lambda: now_s) as shows:
         for second in range(61):
             now_s = 1000.0 + second
-            shows.stands(replace(EARLY, samples=1000 + second))
+            shows.update(replace(EARLY, samples=1000 + second))
         shows.say("a name\x1b[2J")
     assert capsys.readouterr().out.splitlines() == [
         "1,000 of 4,000 samples, 50.0 samples/s, 1m 00s of training left",
@@ -50,7 +50,7 @@ def test_the_panel_shows_the_latest_status(terminal, monkeypatch):
     with TrainingScreen(terminal) as shows:
         shows.say("it has begun")
         for samples in (1000, 2000):
-            shows.stands(replace(EARLY, samples=samples))
+            shows.update(replace(EARLY, samples=samples))
         wait_for(lambda: any("2,000 of 4,000 samples" in line for line in shown(terminal)))
         assert shown(terminal)[:2] == ["it has begun", "training batch 8"]
     assert shown(terminal) == ["it has begun"]

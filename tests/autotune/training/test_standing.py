@@ -23,7 +23,7 @@ def evaluated(*points):
 
 
 def test_a_report_updates_the_status():
-    watch, standing = Watch(PLAN.metric, LENGTH), BEGUN
+    watch, standing = Watch(PLAN.metric, **LENGTH), BEGUN
     for report in reports(300):
         watch.hear(report)
         standing = standing.after(report, watch)
@@ -91,6 +91,6 @@ def test_the_time_left_is_of_its_steps(samples, per_s, left_s):
 def test_a_report_from_behind_a_checkpoint_does_not_move_the_furthest():
     ahead = replace(BEGUN, samples=400, furthest=400)
     found = ahead.after(
-        TrialReport(0, Phase.START, 1.0, Measurement(samples=320)), Watch(PLAN.metric, LENGTH)
+        TrialReport(0, Phase.START, 1.0, Measurement(samples=320)), Watch(PLAN.metric, **LENGTH)
     )
     assert (found.samples, found.furthest) == (320, 400)

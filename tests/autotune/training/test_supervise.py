@@ -152,7 +152,7 @@ def test_attempts_with_progress_are_unlimited():
 def test_out_of_memory_halves_the_micro_batch_and_keeps_the_effective_one():
     found = answer(failed(Failure.OOM, "CUDA out of memory"), SETTINGS, Tried(1, 100), most=3)
     assert dict(found.changes) == {"micro_batch_size": 8, "accumulation_steps": 4}
-    assert "8x4 instead of 16x2" in found.text
+    assert "batch 32 (4 x 8 accumulated) instead of batch 32 (2 x 16 accumulated)" in found.text
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,9 @@ TRAINING = SimpleNamespace(
     workload=SimpleNamespace(preload=()),
 )
 END = TrialReport(0, Phase.TRAINING, 1.0, Measurement(samples=9), outcome=Outcome(Status.COMPLETED))
-HALVED = GoOn(0.0, "goes on with micro-batches of 8x4", {"micro_batch_size": 8, "accumulation_steps": 4})
+HALVED = GoOn(
+    0.0, "goes on with batch 32 (4 x 8 accumulated)", {"micro_batch_size": 8, "accumulation_steps": 4}
+)
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def train(tmp_path, monkeypatch):
         place, said = TrainingDir(tmp_path), []
         shows = TrainingScreen(Console(force_terminal=False))
         shows.say = said.append
-        whole = Whole(TRAINING, PLAN, place, shows=shows, follow=lambda _: None)
+        whole = Whole(TRAINING, PLAN, place, screen=shows, follow=lambda _: None)
         whole.run(retries=3, is_stopping=lambda: False)
         return list(events.read(place.events_file)), said
 
@@ -73,7 +75,9 @@ def test_a_trainer_that_halves_its_micro_batches_has_another_speed_from_there_on
     slower = reports(2000, begun=200_000, rate=lambda _: 80.0)
     found, _ = train([*reports(2000), *smaller(slower, 4)])
     assert [event.kind for event in found] == [Kind.BEGUN, Kind.HALVED, Kind.ENDED]
-    assert found[1].text.startswith("the trainer halved its micro-batch: 4x2 instead of 8x1")
+    assert found[1].text.startswith(
+        "the trainer halved its micro-batch: batch 8 (2 x 4 accumulated) instead of batch 8"
+    )
 
 
 def test_batches_halved_before_a_resumption_are_not_reported(train, tmp_path):
