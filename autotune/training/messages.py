@@ -11,15 +11,14 @@ from autotune.training.standing import TrainingStatus
 
 
 def begun(plan: TrainingPlan) -> str:
-    """Says what is trained, for how long, and what its session promised."""
+    """Returns what is trained, for how long, and the speed that its session measured."""
     unit = plan.metric.unit
     length = "to its own end" if plan.samples is None else f"over {plan.samples} {unit}"
-    known = plan.promise
-    if known is None:
+    if plan.promise is None:
         return f"training {length}: {view.knobs(plan.config) or 'the baseline'}"
-    of = f"trial {known.trial} of session {known.session}"
-    speed = f", measured {words.rate(known.throughput)} {unit}/s" if known.throughput else ""
-    return f"training {length} with {of}: {view.knobs(plan.config)}{speed}"
+    trial, session, throughput = plan.promise.trial, plan.promise.session, plan.promise.throughput
+    speed = f", measured {words.rate(throughput)} {unit}/s" if throughput else ""
+    return f"training {length} with trial {trial} of session {session}: {view.knobs(plan.config)}{speed}"
 
 
 def done(samples: int, planned: int | None, unit: str) -> str:
@@ -28,21 +27,21 @@ def done(samples: int, planned: int | None, unit: str) -> str:
     return f"{words.count(samples)}{of} {unit}"
 
 
-def progress(standing: TrainingStatus) -> str:
-    """Says how far it is, its current speed, and the time left at that speed."""
-    plan, shown = standing.plan, standing.measurement
+def progress(status: TrainingStatus) -> str:
+    """Returns how far it is, its current speed, and the time left at that speed."""
+    plan, measured = status.plan, status.measurement
     figures = {
-        f"{words.rate(standing.recent_per_s)} {plan.metric.unit}/s": standing.recent_per_s,
-        f"{words.duration(standing.left_s)} of training left": standing.left_s,
-        f"loss {words.score(standing.loss)}": standing.loss,
-        f"memory {peak(shown)}": shown.peak_memory_bytes,
+        f"{words.rate(status.recent_per_s)} {plan.metric.unit}/s": status.recent_per_s,
+        f"{words.duration(status.left_s)} of training left": status.left_s,
+        f"loss {words.score(status.loss)}": status.loss,
+        f"memory {peak(measured)}": measured.peak_memory_bytes,
     }
     known = (text for text, value in figures.items() if value is not None)
-    return ", ".join([done(standing.samples, plan.samples, plan.metric.unit), *known])
+    return ", ".join([done(status.samples, plan.samples, plan.metric.unit), *known])
 
 
-def peak(shown: Measurement) -> str:
-    return words.narrow_peak(shown.peak_memory_bytes, is_rising=shown.memory_is_rising)
+def peak(measured: Measurement) -> str:
+    return words.narrow_peak(measured.peak_memory_bytes, is_rising=measured.memory_is_rising)
 
 
 def evaluation(record: Mapping[str, object], plan: TrainingPlan) -> str:
@@ -51,16 +50,16 @@ def evaluation(record: Mapping[str, object], plan: TrainingPlan) -> str:
     return f"after {record['samples']} {plan.metric.unit}: {plan.metric.name} {words.score(quality)}"
 
 
-def ended(outcome: Outcome, shown: Measurement, plan: TrainingPlan) -> str:
-    """Says how it has ended, with its figures."""
-    done = f"{outcome} after {shown.samples} {plan.metric.unit}"
+def ended(outcome: Outcome, measured: Measurement, plan: TrainingPlan) -> str:
+    """Returns how it has ended, with its figures."""
+    done = f"{outcome} after {measured.samples} {plan.metric.unit}"
     if outcome.status is not Status.COMPLETED:
         return f"{done}: {outcome.reason}" if outcome.reason else done
-    return f"{done}: {rows.of_run(shown, plan.goal).line(plan.metric.unit, plan.metric.name)}"
+    return f"{done}: {rows.of_run(measured, plan.goal).line(plan.metric.unit, plan.metric.name)}"
 
 
-def meanwhile(shown: Measurement) -> list[str]:
-    """Says what other programs used of the machine, if more than a twentieth, and what slowed it down."""
-    used = [f"other programs used {part:.0%} of the {what}" for what, part in shown.others.items()]
+def meanwhile(measured: Measurement) -> list[str]:
+    """Returns what other programs used of the machine, if more than a twentieth, and if the GPU throttled."""
+    used = [f"other programs used {share:.0%} of the {name}" for name, share in measured.others.items()]
     slowed = "the GPU was slowed down for its heat or its power"
-    return used + [slowed] * shown.throttled
+    return used + [slowed] * measured.throttled

@@ -4,7 +4,7 @@ import os
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -43,7 +43,7 @@ class TrainingScreen:
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._standing: TrainingStatus | None = None
+        self._status: TrainingStatus | None = None
         self._said_s = float("-inf")
         self._view = LiveView(console, self._drawn) if live.is_possible(console) else None
 
@@ -66,12 +66,12 @@ class TrainingScreen:
             with suppress(OSError):  # the disk of a log is full: the training continues
                 print(printable(text), flush=True)
 
-    def stands(self, standing: TrainingStatus) -> None:
+    def update(self, status: TrainingStatus) -> None:
         """Takes the training's status, every second."""
-        self._standing = standing
+        self._status = status
         if self._view is None and self._clock() - self._said_s >= _SAY_EVERY_S:
             self._said_s = self._clock()
-            self.say(messages.progress(standing))
+            self.say(messages.progress(status))
 
     def stopping(self, text: str) -> None:
         """Says that a signal has come; called from its handler, possibly in the middle of a print."""
@@ -82,125 +82,109 @@ class TrainingScreen:
                 os.write(1, f"{text}\n".encode())
 
     def _drawn(self) -> RenderableType:
-        return panel(self._standing) if self._standing else Text()
+        return panel(self._status) if self._status else Text()
 
 
-def panel(standing: TrainingStatus) -> RenderableType:
+def panel(status: TrainingStatus) -> RenderableType:
     """Draws what is trained, how far it is, and its figures next to the promised ones."""
-    plan, phase = standing.plan, standing.phase
-    share = None if plan.samples is None else min(1.0, standing.samples / plan.samples)
-    parts: list[RenderableType] = [
-        *_heading(standing),
-        draw.bar(Phase.TRAINING if phase is Phase.MEASURING else phase, share, standing.seconds),
-        Text(_done(standing)),
-        Text(),
-        _figures(standing),
-    ]
-    return Constrain(Group(*parts), draw.WIDEST)
-
-
-def _heading(standing: TrainingStatus) -> Iterator[Text]:
-    plan = standing.plan
+    plan, phase, epoch = status.plan, status.phase, status.epoch
     knobs = view.knobs({**plan.config, **plan.changes}) or "the baseline"
     origin = f"trial {plan.promise.trial} of session {plan.promise.session}, " if plan.promise else ""
-    yield Text(f"training {knobs}", style=draw.HEADING)
-    yield Text(printable(f"{origin}on {plan.device}"), style=draw.HINT)
-
-
-def _done(standing: TrainingStatus) -> str:
-    """Returns the known parts of `12,400 of 40,000 samples, epoch 3.1 of 10.0, 27m 05s of training left`."""
-    total, epoch = standing.plan.samples, standing.epoch
-    parts = [messages.done(standing.samples, total, standing.plan.metric.unit)]
+    progress = [messages.done(status.samples, plan.samples, plan.metric.unit)]
     if epoch:
-        of = "" if total is None else f" of {total / epoch:.1f}"
-        parts.append(f"epoch {standing.samples / epoch:.1f}{of}")
-    if standing.left_s is not None:
-        parts.append(f"{words.duration(standing.left_s)} of training left")
-    return ", ".join(parts)
+        of = "" if plan.samples is None else f" of {plan.samples / epoch:.1f}"
+        progress.append(f"epoch {status.samples / epoch:.1f}{of}")
+    if status.left_s is not None:
+        progress.append(f"{words.duration(status.left_s)} of training left")
+    share = None if plan.samples is None else min(1.0, status.samples / plan.samples)
+    return Constrain(
+        Group(
+            Text(f"training {knobs}", style=draw.HEADING),
+            Text(printable(f"{origin}on {plan.device}"), style=draw.HINT),
+            draw.bar(Phase.TRAINING if phase is Phase.MEASURING else phase, share, status.seconds),
+            Text(", ".join(progress)),
+            Text(),
+            _figures(status),
+        ),
+        draw.WIDEST,
+    )
 
 
-def _figures(standing: TrainingStatus) -> Table:
+def _figures(status: TrainingStatus) -> Table:
     grid = Table.grid(padding=(0, 1, 0, 0), expand=True)
     grid.add_column(width=_LABELS)
     grid.add_column(ratio=1, overflow="fold")
+    contention = ", ".join(messages.meanwhile(Measurement(telemetry=status.telemetry)))
     rows = {
-        "throughput": _throughput(standing),
-        "promised": _promised(standing),
-        "quality": _quality(standing),
-        "loss": _loss(standing),
-        "step": Text(words.step(standing.step_shares)),
-        "memory": Text(_memory(standing)),
-        "CPUs": Text(_cpus(standing.telemetry)),
-        **_gpus(standing.telemetry),
-        "meanwhile": Text(_meanwhile(standing.telemetry), style=_WARNING),
+        "throughput": _throughput(status),
+        "promised": _promised(status),
+        "quality": _quality(status),
+        "loss": Text("" if status.loss is None else words.score(status.loss)),
+        "step": Text(words.step(status.step_shares)),
+        "memory": Text(_memory(status)),
+        "CPUs": Text(_cpus(status.telemetry)),
+        **_gpus(status.telemetry),
+        "meanwhile": Text(contention, style=_WARNING),
     }
+    if status.loss is not None:
+        rows["loss"].append(_sparkline(status.losses), style=_GOOD)
     for label, text in rows.items():
         if text:
             grid.add_row(Text(label, style="cyan"), text)
     return grid
 
 
-def _throughput(standing: TrainingStatus) -> Text:
+def _throughput(status: TrainingStatus) -> Text:
     """Returns the current throughput and the mean so far."""
-    unit, so_far, mfu = standing.plan.metric.unit, _so_far(standing), standing.measurement.mfu
+    unit, mean, mfu = status.plan.metric.unit, _mean_throughput(status), status.measurement.mfu
     parts = {
-        f"{words.rate(standing.recent_per_s)} {unit}/s now": standing.recent_per_s,
-        f"{words.rate(so_far)} so far": so_far,
+        f"{words.rate(status.recent_per_s)} {unit}/s now": status.recent_per_s,
+        f"{words.rate(mean)} so far": mean,
         f"HFU {words.share(mfu)}": mfu,
     }
-    shown = ", ".join(text for text, value in parts.items() if value is not None)
-    return Text(shown) if shown else Text("not known yet", style=draw.HINT)
+    text = ", ".join(text for text, value in parts.items() if value is not None)
+    return Text(text) if text else Text("not known yet", style=draw.HINT)
 
 
-def _so_far(standing: TrainingStatus) -> Figure | None:
-    return estimates.throughput_figure(standing.measurement.throughput)
+def _mean_throughput(status: TrainingStatus) -> Figure | None:
+    return estimates.throughput_figure(status.measurement.throughput)
 
 
-def _promised(standing: TrainingStatus) -> Text:
+def _promised(status: TrainingStatus) -> Text:
     """Returns the promised throughput, how the current one compares, and the promised quality."""
-    plan, known, text = standing.plan, standing.plan.promise, Text()
-    if known is None:
+    metric, promised, text = status.plan.metric, status.plan.promise, Text()
+    if promised is None:
         return text
-    if known.throughput is not None:
-        text.append(f"{words.rate(known.throughput)} {plan.metric.unit}/s")
-        if per_s := _comparable_per_s(standing):
-            ratio = per_s / known.throughput.value
-            is_slower = ratio <= 1 - promise.SLACK
-            text.append(": ").append(promise.compare_speed(ratio), style=_WARNING if is_slower else _GOOD)
-    if known.least is not None and known.quality is not None:
-        quality = _point_text(Point(known.samples, plan.metric.turned(known.quality)))
-        text.append(f"{', ' if text else ''}{printable(plan.metric.name)} {quality}")
+    if promised.throughput is not None:
+        text.append(f"{words.rate(promised.throughput)} {metric.unit}/s")
+        # Step windows exclude evaluations: the mean has them, if they count.
+        mean = _mean_throughput(status)
+        per_s = (None if metric.counts_evaluations else status.recent_per_s) or (mean.value if mean else None)
+        if per_s:
+            ratio = per_s / promised.throughput.value
+            style = _WARNING if ratio <= 1 - promise.SLACK else _GOOD
+            text.append(": ").append(promise.compare_speed(ratio), style=style)
+    if promised.least is not None and promised.quality is not None:
+        quality = _point_text(Point(promised.samples, metric.turned(promised.quality)))
+        text.append(f"{', ' if text else ''}{printable(metric.name)} {quality}")
     return text
 
 
-def _comparable_per_s(standing: TrainingStatus) -> float | None:
-    """Returns the current throughput; the mean so far if evaluations count, as step windows exclude them."""
-    so_far = _so_far(standing)
-    now = None if standing.plan.metric.counts_evaluations else standing.recent_per_s
-    return now or (so_far.value if so_far else None)
-
-
-def _quality(standing: TrainingStatus) -> Text:
+def _quality(status: TrainingStatus) -> Text:
     """Returns the last evaluation, the best if it differs, and the curve."""
-    name, best = printable(standing.plan.metric.name), standing.best
+    name, best = printable(status.plan.metric.name), status.best
     if best is None:
         return Text(f"no evaluation has {name} yet", style=draw.HINT)
-    last = standing.curve[-1]
+    last = status.curve[-1]
     text = f"{name} {_point_text(last)}" + (f", best {_point_text(best)}" if best.value != last.value else "")
-    return Text(text).append(_curve(standing.curve), style=_GOOD)
+    return Text(text).append(_sparkline(status.curve), style=_GOOD)
 
 
 def _point_text(point: Point) -> str:
     return f"{words.score(point.value)} after {words.count(point.samples)}"
 
 
-def _loss(standing: TrainingStatus) -> Text:
-    if standing.loss is None:
-        return Text()
-    return Text(words.score(standing.loss)).append(_curve(standing.losses), style=_GOOD)
-
-
-def _curve(points: Sequence[Point]) -> str:
+def _sparkline(points: Sequence[Point]) -> str:
     """Returns a space and a sparkline: one bar for the mean over each part of the samples."""
     width = min(_WIDEST_CURVE, len(points))
     if width < _FEWEST_IN_CURVE:
@@ -209,54 +193,50 @@ def _curve(points: Sequence[Point]) -> str:
     columns: dict[int, list[float]] = defaultdict(list)
     for point in points:
         columns[min(width - 1, int((point.samples - first) / (last - first) * width))].append(point.value)
-    means = [statistics.fmean(columns[n]) for n in range(width) if n in columns]
+    means = [statistics.fmean(columns[n]) for n in sorted(columns)]
     low, high = min(means), max(means)
     steps = [(mean - low) / (high - low) if high > low else 0.0 for mean in means]
     return " " + "".join(_BARS[round(step * (len(_BARS) - 1))] for step in steps)
 
 
-def _memory(standing: TrainingStatus) -> str:
+def _memory(status: TrainingStatus) -> str:
     """Returns the training's memory, now and at its peak, and the machine's."""
-    seen, shown = standing.telemetry, standing.measurement
+    telemetry, measured = status.telemetry, status.measurement
+    machine = _use(telemetry, "host_memory")
     parts = {
-        f"{words.memory(seen.get('host_rss_bytes'))} on the host": "host_rss_bytes" in seen,
-        f"peak {messages.peak(shown)}": shown.peak_memory_bytes is not None,
-        f"the machine {_share(seen, 'host_memory')}": _share(seen, "host_memory"),
+        f"{words.memory(telemetry.get('host_rss_bytes'))} on the host": "host_rss_bytes" in telemetry,
+        f"peak {messages.peak(measured)}": measured.peak_memory_bytes is not None,
+        f"the machine {machine}": machine,
     }
     return ", ".join(text for text, is_known in parts.items() if is_known)
 
 
-def _share(seen: Mapping[str, float], of: str) -> str:
+def _use(telemetry: Mapping[str, float], memory: str) -> str:
     """Returns e.g. `3.1 GiB of 15.6 GiB` for a memory in use; empty if unknown."""
-    used, free = seen.get(f"{of}_used_bytes"), seen.get(f"{of}_free_bytes")
+    used, free = (telemetry.get(f"{memory}_{part}_bytes") for part in ("used", "free"))
     return "" if used is None or free is None else f"{words.memory(used)} of {words.memory(used + free)}"
 
 
-def _cpus(seen: Mapping[str, float]) -> str:
+def _cpus(telemetry: Mapping[str, float]) -> str:
     """Returns how many CPUs it keeps busy."""
-    if "cpu_percent" not in seen:
+    if "cpu_percent" not in telemetry:
         return ""
-    of = f" of {seen['allowed_cpus']:.0f}" if "allowed_cpus" in seen else ""
-    return f"{seen['cpu_percent'] / 100:.1f}{of} busy"
+    of = f" of {telemetry['allowed_cpus']:.0f}" if "allowed_cpus" in telemetry else ""
+    return f"{telemetry['cpu_percent'] / 100:.1f}{of} busy"
 
 
-def _gpus(seen: Mapping[str, float]) -> dict[str, Text]:
+def _gpus(telemetry: Mapping[str, float]) -> dict[str, Text]:
     """Returns one line per GPU."""
-    each = {f"GPU {index}": Text(_gpu(figures)) for index, figures in nvml.by_gpu(seen).items()}
-    return each or {"GPU": Text(_gpu(seen))}
+    gpus = {f"GPU {index}": figures for index, figures in nvml.by_gpu(telemetry).items()}
+    return {label: Text(_gpu(figures)) for label, figures in (gpus or {"GPU": telemetry}).items()}
 
 
-def _gpu(seen: Mapping[str, float]) -> str:
+def _gpu(telemetry: Mapping[str, float]) -> str:
     figures = {
         "gpu_utilisation_percent": "{:.0f}% busy",
         "gpu_temperature_c": "{:.0f} °C",
         "gpu_power_w": "{:.0f} W",
         "gpu_sm_clock_mhz": "{:.0f} MHz",
     }
-    parts = [text.format(seen[name]) for name, text in figures.items() if name in seen]
-    return ", ".join([*parts[:1], *filter(None, [_share(seen, "gpu_memory")]), *parts[1:]])
-
-
-def _meanwhile(seen: Mapping[str, float]) -> str:
-    """Says what slows it down at the moment."""
-    return ", ".join(messages.meanwhile(Measurement(telemetry=seen)))
+    busy, *rest = (text.format(telemetry[n]) if n in telemetry else "" for n, text in figures.items())
+    return ", ".join(filter(None, [busy, _use(telemetry, "gpu_memory"), *rest]))
