@@ -18,7 +18,7 @@ from autotune.core.settings import PRECISION, PRECISIONS
 from autotune.core.shell import quoted
 from autotune.core.trial import Status
 from autotune.display import words
-from autotune.reports import comparison, tables
+from autotune.reports import figures, tables
 from autotune.reports.model import Compared
 from autotune.reports.plot import Table as Figures
 from autotune.sessions import gpus, option_values
@@ -65,7 +65,7 @@ def compare(session: Path, asked: Models) -> int:
         results.write_keep(opened.comparison.goal_file, asked.keep)
         failed = [contender.name for contender in models if not running.run(contender)]
     found = results.load(opened, space.objective)
-    compared = comparison.compared(found.models, space.objective)
+    compared = figures.compared(found.models, space.objective)
     _print_tables(compared, space, writes_reports=workload.program is not None)
     if decided := verdict(found.models, found.goal, search_noise(history)):
         _say(decided.sentence)

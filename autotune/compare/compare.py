@@ -119,7 +119,7 @@ class _Job:
     @property
     def existing(self) -> Model | None:
         """Returns the model on disk; None if there is none, or it was made under another plan."""
-        return results.read(self.place) if self.is_planned() else None
+        return None if self.changed() else results.RESULT.read(self.place.result_file)
 
     def changed(self) -> list[str]:
         """Returns the names that differ between its plan and its directory's."""
@@ -128,10 +128,6 @@ class _Job:
         except (OSError, ValueError, AttributeError):
             return ["plan"]
 
-    def is_planned(self) -> bool:
-        """Returns True if its directory belongs to a model with the same plan."""
-        return not self.changed()
-
     def goes_on(self) -> bool:
         """Returns True if its directory holds part of a training, or a trained model without scores.
 
@@ -139,7 +135,7 @@ class _Job:
         """
         verdict = read_verdict(self.place)
         is_trained = verdict is not None and verdict[0].status is Status.COMPLETED
-        return self.is_planned() and (verdict is None or (is_trained and self.place.work.is_dir()))
+        return not self.changed() and (verdict is None or (is_trained and self.place.work.is_dir()))
 
     def model(
         self, outcome: Outcome, training: Measurement, place: TrialDir, trial: int | None = None
@@ -179,7 +175,7 @@ class Comparison:
         """`training` has the search's settings; its samples may differ from those of the terms."""
         self._session, self._space, self._training = session, training.space, training
         self._trials, self._terms, self._say = trials, terms, say
-        self._baseline = self._lasting(self._space.baseline)
+        self._baseline = self._with_epochs(self._space.baseline)
         self._server = ForkServer(training.workload.preload)
 
     def run(self, contender: Contender) -> bool:
@@ -193,7 +189,7 @@ class Comparison:
         model, work = self._reused(job) or self._trained(job)
         if model.completed:
             model = self._scored(job, model, work)
-        results.write(job.place, model)
+        results.RESULT.write(job.place.result_file, model)
         is_whole = self._is_whole(job, model)
         if is_whole and not self._training.options.keep_checkpoints:
             shutil.rmtree(job.place.work, ignore_errors=True)
@@ -210,21 +206,18 @@ class Comparison:
                     f"{place.name}: was made with other {', '.join(changed)}: set aside as {aside.name}"
                 )
 
-    def _lasting(self, settings: Config) -> dict[str, Setting]:
+    def _with_epochs(self, settings: Config) -> dict[str, Setting]:
         """Returns `settings` with the length in epochs, if it was asked for in epochs."""
         epochs, name = self._terms.epochs, self._training.workload.epochs
         return {**settings, name: epochs} if epochs and name else dict(settings)
-
-    def _asked(self, contender: Contender) -> Contender:
-        """Returns `contender` with the common length, even if epochs are a knob."""
-        whole = self._lasting(self._space.settings(contender.config))
-        return replace(contender, config={name: whole[name] for name in contender.config})
 
     def _job(self, contender: Contender) -> _Job:
         """Returns a contender's job: alone on the device, its checkpoint kept to be scored."""
         space = self._space.model_copy(update={"baseline": self._baseline})
         training = replace(self._training, space=space)
-        place, contender = self._session.model_dir(contender.name), self._asked(contender)
+        place, settings = self._session.model_dir(contender.name), self._space.settings(contender.config)
+        settings = self._with_epochs(settings)  # even if epochs are a knob
+        contender = replace(contender, config={name: settings[name] for name in contender.config})
         order = replace(
             training.order(contender.config, place, seed=contender.seed, samples=self._terms.samples),
             keep_work=True,
@@ -245,13 +238,12 @@ class Comparison:
         if not self._terms.may_take or samples != self._space.budget.samples_per_trial:
             return None
         for trial in self._trials:
-            place, shown = self._session.trial_dir(trial.number), trial.measurement
-            has_seed = trial.seed == asked.seed
-            is_same = has_seed and self._space.settings(trial.config) == settings
-            is_whole = trial.completed and shown.quality_samples >= samples and place.work.is_dir()
-            if is_same and is_whole and not shown.shared and trial.outcome:
+            place, measured = self._session.trial_dir(trial.number), trial.measurement
+            is_same = trial.seed == asked.seed and self._space.settings(trial.config) == settings
+            is_whole = trial.completed and measured.quality_samples >= samples and place.work.is_dir()
+            if is_same and is_whole and not measured.shared and trial.outcome:
                 self._say(f"{job.name}: taken from trial {trial.number}")
-                return job.model(trial.outcome, shown, place, trial.number), place.work
+                return job.model(trial.outcome, measured, place, trial.number), place.work
         return None
 
     def _trained(self, job: _Job) -> tuple[Model, Path]:
@@ -260,12 +252,25 @@ class Comparison:
         if verdict is None:
             length = f"{order.ends.samples} {order.metric.unit}"
             self._say(f"{job.name}: training over {length}: {view.knobs(job.contender.config)}")
-            verdict = alone.run(order, self._server, _Progress(job, self._say))
-        outcome, shown = verdict
-        figures = rows.of_run(shown, self._space.objective).line(order.metric.unit, order.metric.name)
+            verdict = alone.run(order, self._server, self._listener(job))
+        outcome, measured = verdict
+        figures = rows.of_run(measured, self._space.objective).line(order.metric.unit, order.metric.name)
         is_done = outcome.status is Status.COMPLETED
         self._say(f"{job.name}: training {outcome}: {figures if is_done else outcome.reason}")
-        return job.model(outcome, shown, job.place), job.place.work
+        return job.model(outcome, measured, job.place), job.place.work
+
+    def _listener(self, job: _Job) -> Callable[[TrialReport], None]:
+        """Returns a function that prints the progress of a training every ten seconds."""
+        said_s, unit = time.monotonic(), job.order.metric.unit
+
+        def hear(report: TrialReport) -> None:
+            nonlocal said_s
+            if time.monotonic() - said_s >= _SAY_EVERY_S:
+                said_s, rate = time.monotonic(), report.measurement.throughput
+                speed = f", {rate.samples_per_s:.1f} {unit}/s" if rate else ""
+                self._say(f"{job.name}: {report.samples} of {job.order.ends.samples} {unit}{speed}")
+
+        return hear
 
     def _scored(self, job: _Job, model: Model, work: Path) -> Model:
         """Returns `model` with its scores over the test split, or unchanged if it cannot be scored."""
@@ -291,20 +296,3 @@ class Comparison:
         """Returns True if the model is trained and scored."""
         is_scored = bool(model.scores) or self._command(job, job.place.work) is None
         return model.completed and is_scored
-
-
-class _Progress:
-    """Reports the progress of a training every ten seconds."""
-
-    def __init__(self, job: _Job, say: Callable[[str], None]) -> None:
-        self._job, self._say = job, say
-        self._said_s = time.monotonic()
-
-    def __call__(self, report: TrialReport) -> None:
-        if time.monotonic() - self._said_s < _SAY_EVERY_S:
-            return
-        self._said_s = time.monotonic()
-        rate = report.measurement.throughput
-        speed = "" if rate is None else f", {rate.samples_per_s:.1f} {self._job.order.metric.unit}/s"
-        done = f"{report.samples} of {self._job.order.ends.samples} {self._job.order.metric.unit}"
-        self._say(f"{self._job.name}: {done}{speed}")

@@ -15,8 +15,6 @@ from autotune.trials.runner import GUARD
 _GUARD = ("/bin/sh", "-c", GUARD)
 _LONGEST = 300
 _NO_SCORES = frozenset({"studies", "seconds", "reports_per_s", "peak_memory_bytes", "parameters"})
-
-
 _ITEMS = "_items"
 
 
@@ -33,27 +31,21 @@ class Evaluated:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        numbers = units.numbers(values)
-        peak, parameters = numbers.get("peak_memory_bytes"), numbers.get("parameters")
+        numbers, items = units.numbers(values), {}
+        for name, value in values.items():
+            each = [units.number(item) for item in value] if isinstance(value, list) else []
+            known = tuple(number for number in each if number is not None)
+            if name.endswith(_ITEMS) and known and len(known) == len(each):
+                items[name.removesuffix(_ITEMS)] = known
+        peak, parameters = (numbers.get(name) for name in ("peak_memory_bytes", "parameters"))
         return cls(
             scores={name: value for name, value in numbers.items() if name not in _NO_SCORES},
             reports_per_s=numbers.get("reports_per_s"),
             peak_memory_bytes=None if peak is None else int(peak),
-            items={
-                name.removesuffix(_ITEMS): items
-                for name, value in values.items()
-                if name.endswith(_ITEMS) and (items := _numbers(value))
-            },
+            items=items,
             collapsed=values.get("collapsed") is True,
             parameters=None if parameters is None else int(parameters),
         )
-
-
-def _numbers(value: object) -> tuple[float, ...]:
-    """Returns the numbers of a list; empty if any element is not a number."""
-    values = [units.number(one) for one in value] if isinstance(value, list) else []
-    numbers = tuple(one for one in values if one is not None)
-    return numbers if len(numbers) == len(values) else ()
 
 
 def run(command: Sequence[str], log: Path) -> Evaluated:
@@ -76,14 +68,11 @@ def run(command: Sequence[str], log: Path) -> Evaluated:
     with log.open("a", encoding="utf-8") as file:
         file.write(stderr)
     if done.returncode:
-        raise EvaluationError(f"exit code {done.returncode}: {_last_line(stderr)}")
+        last = next(
+            (line.strip() for line in reversed(stderr.split("\n")) if line.strip()), "it said nothing"
+        )
+        raise EvaluationError(f"exit code {done.returncode}: {last[-_LONGEST:]}")
     try:
         return Evaluated.from_dict(json.loads(done.stdout))
     except (ValueError, AttributeError):
         raise EvaluationError("it printed no JSON object") from None
-
-
-def _last_line(output: str) -> str:
-    """Returns the last line of the command's output."""
-    lines = [line.strip() for line in output.split("\n") if line.strip()]
-    return lines[-1][-_LONGEST:] if lines else "it said nothing"

@@ -6,12 +6,11 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, TypeAdapter
+from pydantic import BeforeValidator
 
 from autotune.compare.steps import StepSummary
 from autotune.core import files, units
@@ -21,8 +20,9 @@ from autotune.core.trial import Outcome, Status
 from autotune.judging.measurement import estimates
 from autotune.judging.measurement.estimates import Figure
 from autotune.space.sections import Objective
+from autotune.storage.json_file import JsonFile
 from autotune.storage.store import StoredSession
-from autotune.storage.trial_dir import ComparisonDir, ModelDir
+from autotune.storage.trial_dir import ComparisonDir
 
 BASELINE, FP32 = "baseline", "fp32"
 _OF_VALIDATION = "val_"
@@ -66,25 +66,13 @@ class Model:
         return self.outcome.status is Status.COMPLETED
 
 
-_MODEL = TypeAdapter(Model)
-
-
-def write(place: ModelDir, model: Model) -> None:
-    """Writes `model` into `place` atomically."""
-    files.write_whole(place.result_file, json.dumps(asdict(model)))
-
-
-def read(place: ModelDir) -> Model | None:
-    """Returns the model in `place`; None if there is none that can be read."""
-    with suppress(OSError, ValueError):  # another version's, or corrupt
-        return _MODEL.validate_json(files.read(place.result_file))
-    return None
+RESULT = JsonFile(Model)  # as it is in a model's directory
 
 
 def runs(root: Path) -> dict[str, tuple[Model, ...]]:
     """Returns the models below `root` by label, baseline first, and by seed within a label."""
-    known = [model for place in ComparisonDir(root).models if (model := read(place)) is not None]
-    ordered = sorted(known, key=lambda model: (model.label != BASELINE, model.label, model.seed))
+    models = [model for place in ComparisonDir(root).models if (model := RESULT.read(place.result_file))]
+    ordered = sorted(models, key=lambda model: (model.label != BASELINE, model.label, model.seed))
     return {m.label: tuple(other for other in ordered if other.label == m.label) for m in ordered}
 
 

@@ -79,7 +79,7 @@ def report(facts: SessionFacts) -> SessionReport:
         predicted=predicted(result.best.config, history, limit) if result.best else (),
         ablation=tuple(ablation.steps(history)),
         which_precision=verdict.verdict(models, facts.compared.goal, verdict.search_noise(history)),
-        compared=tuple(_compared(label, models, goal) for label in models),
+        compared=compared(models, goal),
         own=facts.own,
         skipped=skipped(facts.passed_over, history),
         provenance=_provenance(facts),
@@ -119,6 +119,11 @@ def _going_on(facts: SessionFacts, resume: str) -> str:
     is_complete = facts.plan.trials <= len(facts.history.searched)
     more = facts.state == ENDED and (facts.plan.left_s != 0 or is_complete)
     return f"{resume} --trials 20" if more else resume
+
+
+def compared(runs: Runs, goal: Objective) -> tuple[Compared, ...]:
+    """Returns a row for every label that was compared."""
+    return tuple(_compared(label, runs, goal) for label in runs)
 
 
 def _compared(label: str, runs: Runs, goal: Objective) -> Compared:

@@ -427,7 +427,7 @@ def test_a_labels_figures_are_of_its_first_completed_seed(session):
     for seed, outcome in enumerate((failed, done, done)):
         place = session.model_dir(results.name_of("bf16", seed))
         place.root.mkdir(parents=True)
-        results.write(place, Model("bf16", {}, outcome, Measurement(), 400, seed=seed))
+        results.RESULT.write(place.result_file, Model("bf16", {}, outcome, Measurement(), 400, seed=seed))
         place.reports_file.touch()
     found = results.load(session, Objective())
     assert results.first(found.models)["bf16"].seed == 1

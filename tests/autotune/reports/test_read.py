@@ -108,7 +108,7 @@ def test_compared_models_are_read(kept, monkeypatch):
         model_dir = session.model_dir(label)
         model_dir.root.mkdir(parents=True)
         model = Model(label, {}, Outcome(Status.COMPLETED), Measurement(), 400, scores={"bleu_4": 0.1})
-        results.write(model_dir, model)
+        results.RESULT.write(model_dir.result_file, model)
         model_dir.reports_file.write_text(label)
     asked = []
     monkeypatch.setattr(Workload, "report_section", lambda *given: asked.append(given[1:]))
@@ -124,7 +124,9 @@ def test_generated_reports_and_readers_marks_are_a_section(kept):
     for label in ("baseline", "bf16"):
         model_dir = session.model_dir(label)
         written.write(model_dir.reports_file, [written.entry(n, f"{label} {n}") for n in range(4)])
-        results.write(model_dir, Model(label, {}, Outcome(Status.COMPLETED), Measurement(), 400))
+        results.RESULT.write(
+            model_dir.result_file, Model(label, {}, Outcome(Status.COMPLETED), Measurement(), 400)
+        )
     marks = {id_of("1", "bf16 1"): {"mark": "correct", "note": "well seen"}}
     answers = session.comparison.root / "answers-AB.json"
     answers.write_text(json.dumps({"format": 1, "reader": "AB", "marks": marks}))
