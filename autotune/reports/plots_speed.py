@@ -32,7 +32,7 @@ def by_batch(report: SessionReport) -> list[Plot]:
 def _speed(report: SessionReport, rows: Sequence[TrialRow]) -> Plot:
     groups, chosen = _by_precision(rows), _chosen(rows)
     # Precisions stand side by side.
-    shifts = {name: _APART ** (n - (len(groups) - 1) / 2) for n, name in enumerate(groups)}
+    shifts: dict[str, float] = {name: _APART ** (n - (len(groups) - 1) / 2) for n, name in enumerate(groups)}
     labels, lines = [], []
     for name, group in groups.items():
         mark, best = (

@@ -227,7 +227,9 @@ def _cpus(telemetry: Mapping[str, float]) -> str:
 
 def _gpus(telemetry: Mapping[str, float]) -> dict[str, Text]:
     """Returns one line per GPU."""
-    gpus = {f"GPU {index}": figures for index, figures in nvml.by_gpu(telemetry).items()}
+    gpus: dict[str, Mapping[str, float]] = {
+        f"GPU {index}": figures for index, figures in nvml.by_gpu(telemetry).items()
+    }
     return {label: Text(_gpu(figures)) for label, figures in (gpus or {"GPU": telemetry}).items()}
 
 
