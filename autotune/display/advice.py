@@ -12,7 +12,6 @@ from autotune.judging.decisions import confirm
 from autotune.judging.decisions.claims import Claim
 from autotune.judging.decisions.history import History
 from autotune.judging.decisions.objective import Reason
-from autotune.space.sections import Objective
 from autotune.storage.store import StoredSession, resume_command, search_command
 from autotune.storage.study_file import SearchPlan
 
@@ -40,17 +39,18 @@ def verdict(best: tuple[Trial, Claim | None] | None) -> WinnerState:
 
 
 def has_winner(history: History) -> bool:
-    """Returns whether a search has a winner: a configuration that beats the baseline, by repeats if they
-    were asked for; under `pareto` a front of more than the baseline.
+    """Returns True if a configuration beats the baseline, confirmed if the search repeats its finalists.
+
+    Under `pareto`, a front of more than the baseline is enough.
     """
-    found, space = verdict(confirm.recommended(history)), history.space
-    if space.objective.select == "pareto" and found is not WinnerState.NONE:
+    state, space = verdict(confirm.recommended(history)), history.space
+    if space.objective.select == "pareto" and state is not WinnerState.NONE:
         return any(t.number for t in history.front)
-    return found is WinnerState.CONFIRMED or (found is WinnerState.UNCONFIRMED and not space.budget.repeats)
+    return state is WinnerState.CONFIRMED or (state is WinnerState.UNCONFIRMED and not space.budget.repeats)
 
 
 def is_unconfirmed(history: History) -> bool:
-    """Returns whether a trial seems better than the baseline and still awaits its confirmation."""
+    """Returns True if a trial seems better than the baseline and still awaits its confirmation."""
     return verdict(confirm.recommended(history)) is WinnerState.UNCONFIRMED and not has_winner(history)
 
 
@@ -58,13 +58,12 @@ def possibly(history: History, command: str = "") -> str:
     """Returns `Possibly 1.9x faster, not confirmed. To confirm it: ...` and the `command`, if given."""
     best = confirm.recommended(history)
     gain = costs.gain(best[0], history) if best else None
-    is_more = gain is not None and _LEAST_SHOWN <= gain.value < math.inf
-    times = f" {gain.value:.1f}x" if gain and is_more else ""
+    times = f" {gain.value:.1f}x" if gain and _LEAST_SHOWN <= gain.value < math.inf else ""
     return f"Possibly{times} faster, not confirmed" + (f". To confirm it: {command}" if command else "")
 
 
 def why_none(history: History) -> str:
-    """`No winner: of 12 other trials 5 ran faster and lost the quality, 4 ran out of memory, ...`."""
+    """Returns `No winner: of 12 other trials 5 ran faster and lost the quality, 4 ran out of memory, ...`."""
     if is_unconfirmed(history):
         return possibly(history)
     if (failed := history.failed_baseline) and failed.outcome:
@@ -83,9 +82,9 @@ class Try:
 
 
 def go_on(history: History, plan: SearchPlan, session: Path) -> str:
-    """The command that resumes a search, with more time if there is none left.
+    """Returns the command that resumes a search.
 
-    The time is enough for about ten trials, and for confirming a winner.
+    If no time is left, it adds enough for about ten trials, and for confirming a winner.
     """
     resume = resume_command(session)
     if plan.left_s != 0:
@@ -100,55 +99,38 @@ def what_to_try(
 ) -> list[Try]:
     """Returns what may bring a winner, the likeliest first; `exhausted`: every configuration was tried.
 
-    `fallback_reason` says why qualities could not be compared, where that was asked for.
+    `fallback_reason` says why qualities could not be compared, if that was asked for.
     """
-    file, resume = StoredSession(session).space_file, go_on(history, plan, session)
+    stored, resume = StoredSession(session), go_on(history, plan, session)
+    file, again = stored.space_file, search_command(session)
     if failed := history.failed_baseline:
-        return [_for_baseline(failed, session)]
+        if failed.out_of_memory:
+            fits = "such as one with a smaller batch; or a higher --memory-limit"
+            return [Try(f"a --baseline that fits, {fits}")]
+        log = stored.trial_dir(failed.number).log
+        return [Try(f"fix that, or give other settings as the --baseline; the trial's log is {log}")]
     if history.baseline is None:
         return [Try("more time", resume)]
     if is_unconfirmed(history):
         return [Try("time to confirm it", resume)]
-    found, space, goal = reasons.counts(history), history.space, history.space.objective
+    counts, space, goal = reasons.counts(history), history.space, history.space.objective
     repeats = f"budget.repeats {2 * space.budget.repeats} in {file}"
-    longer = (
-        [Try(f"longer trials: {fallback_reason}", f"{search_command(session)} --samples auto")]
-        if fallback_reason
-        else []
-    )
-    told = {
+    slack = f"keep below {goal.keep:g}" if goal.within is None else f"within above {goal.within:g}"
+    target = f"{'above' if goal.minimize else 'below'} {goal.target}"
+    smaller = "smaller batches, or activation checkpointing as a knob"
+    remedies = {
         Reason.REFUTED: Try(f"{repeats}: more runs show smaller gains, on an idle machine", resume),
         Reason.UNDECIDED: Try(f"{repeats}: more seeds show whether the quality is kept", resume),
-        Reason.CHANCE: Try("longer trials, which learn more", f"{search_command(session)} --samples auto"),
-        Reason.QUALITY: Try(f"{_more_slack(goal)} in {file}", resume),
+        Reason.CHANCE: Try("longer trials, which learn more", f"{again} --samples auto"),
+        Reason.QUALITY: Try(f"an objective.{slack} in {file}", resume),
         Reason.BROKEN: Try(f"looser objective.constraints in {file}", resume),
-        Reason.MISSED: Try(
-            f"an objective.target {'above' if goal.minimize else 'below'} {goal.target} in {file}", resume
-        ),
-        Reason.OOM: Try(
-            f"a new search with smaller batches, or activation checkpointing as a knob, in {file}"
-        ),
+        Reason.MISSED: Try(f"an objective.target {target} in {file}", resume),
+        Reason.OOM: Try(f"a new search with {smaller}, in {file}"),
     }
-    tries = longer + [what for kind, what in told.items() if found[kind]]
+    tries = [remedy for reason, remedy in remedies.items() if counts[reason]]
+    if fallback_reason:
+        tries.insert(0, Try(f"longer trials: {fallback_reason}", f"{again} --samples auto"))
     if exhausted:
-        return [
-            *tries,
-            Try(f"more knobs or values in {file}: everything in it was tried", search_command(session)),
-        ]
+        return [*tries, Try(f"more knobs or values in {file}: everything in it was tried", again)]
     more = Try("more time", resume) if plan.left_s == 0 else Try("more trials", f"{resume} --trials 20")
     return [*tries, more]
-
-
-def _more_slack(goal: Objective) -> str:
-    """Says what to ask of the quality instead."""
-    if goal.within is not None:
-        return f"an objective.within above {goal.within:g}"
-    return f"an objective.keep below {goal.keep:g}"
-
-
-def _for_baseline(failed: Trial, session: Path) -> Try:
-    """Says what to do about a baseline that has failed."""
-    if failed.out_of_memory:
-        return Try("a --baseline that fits, such as one with a smaller batch; or a higher --memory-limit")
-    log = StoredSession(session).trial_dir(failed.number).log
-    return Try(f"fix that, or give other settings as the --baseline; the trial's log is {log}")

@@ -78,37 +78,38 @@ def _range(remaining: Remaining | None) -> dict[str, float] | None:
 
 
 def result(history: History, best: tuple[Trial, Claim | None] | None) -> dict[str, Any]:
-    """Returns the result: the `best`, its factor over the baseline, and how sure that is."""
-    baseline, spent = history.baseline, overhead.time_spent(best[0], history) if best else None
+    """Returns the result: the `best`, its factor over the baseline, and its confirmation."""
+    trial, claim = best or (None, None)
+    baseline, spent = history.baseline, overhead.time_spent(trial, history) if trial else None
     return {
         "verdict": str(advice.verdict(best)),
-        "best": ended(best[0], history) if best else None,
+        "best": ended(trial, history) if trial else None,
         "baseline": ended(baseline, history) if baseline else None,
-        "factor": costs.gain(best[0], history) if best and baseline else None,
-        "rounds": best[1].rounds if best and best[1] else 0,
-        "seeds": best[1].seeds if best and best[1] else 0,
+        "factor": costs.gain(trial, history) if trial and baseline else None,
+        "rounds": claim.rounds if claim else 0,
+        "seeds": claim.seeds if claim else 0,
         "evaluation_share": spent.evaluations if spent else None,
         "pause_share": spent.pauses if spent else None,
     }
 
 
-def status(shown: Snapshot) -> dict[str, Any]:
-    """All of a snapshot."""
-    space, plan = shown.space, shown.plan
+def status(snapshot: Snapshot) -> dict[str, Any]:
+    """Returns the whole snapshot."""
+    space, plan = snapshot.space, snapshot.plan
     return {
-        "session": shown.session,
-        "device": shown.device,
-        "state": shown.state,
+        "session": snapshot.session,
+        "device": snapshot.device,
+        "state": snapshot.state,
         "planned": plan.trials,
-        "passed_over": len(shown.passed_over),
+        "passed_over": len(snapshot.passed_over),
         "spent_s": plan.spent_s,
         "time_limit_s": plan.time_s,
-        "remaining_s": _range(shown.remaining),
+        "remaining_s": _range(snapshot.remaining),
         "quality": space.objective.quality,
         "minimize": space.objective.minimize is not None,
         "unit": space.unit,
         "samples_per_trial": space.budget.samples_per_trial,
-        "running": [progress(r, space, None) for r in shown.running],
-        "trials": [ended(t, shown.history) for t in shown.trials],
-        **result(shown.history, shown.best),
+        "running": [progress(r, space, None) for r in snapshot.running],
+        "trials": [ended(t, snapshot.history) for t in snapshot.trials],
+        **result(snapshot.history, snapshot.best),
     }

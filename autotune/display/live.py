@@ -19,7 +19,7 @@ _REFRESH_S = 1.0
 
 
 def is_possible(console: Console) -> bool:
-    """Returns whether Rich draws on `console`, and that is a terminal: a pipe can be given colours, too."""
+    """Returns True if Rich can redraw on `console`, and it is a terminal: a pipe may have colours, too."""
     is_drawn = console.is_terminal and console.is_interactive and not console.is_dumb_terminal
     return is_drawn and console.file.isatty()
 
@@ -31,11 +31,11 @@ def say(console: Console, text: str) -> None:
 
 
 class LiveView:
-    """Redraws what `draw` returns while the context is open, and then removes it.
+    """Redraws the picture that `draw` returns while the context is open, and then removes it.
 
-    What is said or printed stays above it. Rich draws from a thread of its own, too, but holds no lock from
-    measuring what is on the screen to overwriting it: a line printed in between would leave half a picture
-    behind. Neither an error in drawing nor a lost terminal ends anything.
+    Printed lines stay above it. Rich's own refreshing thread holds no lock between measuring the screen and
+    overwriting it, so that a line printed in between would leave half a picture behind. Neither an error in
+    drawing nor a lost terminal ends anything.
     """
 
     def __init__(self, console: Console, draw: Callable[[], RenderableType]) -> None:
@@ -67,7 +67,7 @@ class LiveView:
         self.close()
 
     def close(self) -> None:
-        """Leaves the terminal as it was, with the lines that were said."""
+        """Leaves the terminal as it was, with the printed lines."""
         with self._lock:
             if self.is_open:
                 self.is_open = False
@@ -80,7 +80,7 @@ class LiveView:
             say(self._console, text)
 
     def close_with(self, text: str) -> None:
-        """Has it closed soon, with a last line. A signal handler may call it at any point."""
+        """Closes it soon, with a last line. A signal handler may call it at any point."""
         self._last_words.put(text)
 
     def _refresh(self) -> None:
@@ -105,7 +105,7 @@ class LiveView:
 
 
 class _Aside(io.TextIOBase):
-    """Stands for a `file` such as standard output: what libraries write to it is said line by line."""
+    """Replaces a `file` such as standard output: passes what libraries write to `say`, line by line."""
 
     def __init__(self, file: TextIO, say: Callable[[str], None]) -> None:
         self.rich_proxied_file = file  # by this name Rich finds where to write itself

@@ -35,26 +35,26 @@ class TrialFigures:
 
     @property
     def peak(self) -> str:
-        """`2.4 GiB (31%)`: the peak, and its share of what the trial was allowed."""
+        """Returns `2.4 GiB (31%)`: the peak, and its share of the trial's limit."""
         return words.peak(self.peak_memory_bytes, self.memory_share, is_rising=self.memory_is_rising)
 
     @property
     def narrow_peak(self) -> str:
-        """`>2.4 GiB`: the peak for a narrow column."""
+        """Returns `>2.4 GiB`, the peak for a narrow column."""
         return words.narrow_peak(self.peak_memory_bytes, is_rising=self.memory_is_rising)
 
     def line(self, unit: str, quality: str) -> str:
-        """`61.2 ± 0.8 samples/s, bleu_4 0.1623, memory 2.4 GiB (31%)`."""
-        reached = f"{quality} {words.score(self.quality)}"
-        return f"{words.rate(self.throughput)} {unit}/s, {reached}, memory {self.peak}"
+        """Returns `61.2 ± 0.8 samples/s, bleu_4 0.1623, memory 2.4 GiB (31%)`."""
+        score = words.score(self.quality)
+        return f"{words.rate(self.throughput)} {unit}/s, {quality} {score}, memory {self.peak}"
 
 
 @dataclass(frozen=True)
 class TrialRow(TrialFigures):
-    """A trial with all that is shown of it.
+    """A trial as every surface shows it.
 
-    Throughput, quality and memory are what is known of its settings, over all runs that count; of a repeat
-    they are what its own `run` has measured.
+    Throughput, quality and memory are those of its settings, over all runs that count; for a repeat they are
+    those of its own `run`.
     """
 
     number: int
@@ -80,21 +80,21 @@ class TrialRow(TrialFigures):
 
     @property
     def why(self) -> str:
-        """The reason for its end, in the same words for all that were stopped for the same."""
+        """Returns the reason for its end, in equal words for trials that were stopped for the same reason."""
         return _STOPPED_FOR[StoppedFor(self.stopped_for)] if self.stopped_for else self.reason
 
 
 def rows(history: History, winner: int | None) -> tuple[TrialRow, ...]:
-    """Returns every trial, in order; `winner` is the number of the one to run, None if that is not known."""
+    """Returns every trial, in order; `winner` is the number of the recommended one, None if unknown."""
     front = {trial.number for trial in history.front}
     return tuple(row(t, history, winner, is_on_front=t.number in front) for t in history.trials)
 
 
 def row(trial: Trial, history: History, winner: int | None = None, *, is_on_front: bool = False) -> TrialRow:
-    """Returns what is shown of a trial; whether it is the winner or on the front is told by the caller."""
+    """Returns the row of a trial; the caller knows the winner and the front."""
     m, outcome, space = trial.measurement, trial.outcome, history.space
-    run, known, memory = of_run(m, space.objective), history.quality(trial), history.memory(trial)
-    throughput, reached = history.throughput(trial), known.value if known else None
+    run, figure, memory = of_run(m, space.objective), history.quality(trial), history.memory(trial)
+    throughput, reached = history.throughput(trial), figure.value if figure else None
     if trial.repeat:
         throughput, reached, memory = run.throughput, objective.final_quality(trial, space), m
     score = quality.in_users_sign(reached, space.objective)
@@ -129,7 +129,7 @@ def row(trial: Trial, history: History, winner: int | None = None, *, is_on_fron
 
 
 def of_run(measured: Measurement, goal: Objective) -> TrialFigures:
-    """Returns what a run alone has `measured`; its quality is that of the last evaluation."""
+    """Returns the figures of a single run; the quality is that of its last evaluation."""
     return TrialFigures(
         samples=measured.samples,
         throughput=estimates.throughput_figure(measured.throughput),
@@ -141,7 +141,7 @@ def of_run(measured: Measurement, goal: Objective) -> TrialFigures:
 
 
 def _keeps_quality(trial: Trial, score: float | None, history: History) -> bool | None:
-    """Returns whether the quality shown of a trial is enough; part of a trial says nothing."""
+    """Returns True if the `score` of a trial is enough; None if it has not completed, or that is unknown."""
     least, goal = history.least_quality, history.space.objective
     if not trial.completed or least is None or score is None:
         return None
@@ -151,7 +151,7 @@ def _keeps_quality(trial: Trial, score: float | None, history: History) -> bool 
 
 
 def _saved_s(trial: Trial, space: Space) -> float:
-    """Returns how long the rest of a stopped trial would have taken, at the pace that it had."""
+    """Returns the seconds that the rest of a stopped trial would have taken, at its own pace."""
     samples = trial.measurement.samples
     if not trial.stopped or trial.kind is not TrialKind.SEARCHED or not samples:
         return 0.0

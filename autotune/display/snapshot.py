@@ -1,4 +1,4 @@
-"""A search at one moment: all that is shown of it, whether it runs here, elsewhere, or not any more."""
+"""A search at one moment, whether it runs here, elsewhere, or not any more."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -25,62 +25,56 @@ RUNNING, INTERRUPTED, ENDED = "running", "interrupted", "ended"
 
 @dataclass(frozen=True)
 class RunningTrial:
-    """A trial without an outcome, with what it has shown so far, after so many `seconds`.
-
-    `phase` is what it does: a `Phase`, or interrupted.
-    """
+    """A trial without an outcome, with its measurement so far."""
 
     trial: Trial
-    phase: str
+    phase: str  # a `Phase`, or interrupted
     seconds: float
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A search in `state` running, interrupted or ended; `trials` are those that have an outcome.
-
-    `best` is what is recommended so far, and what its repeats say; `remaining` the time to the end.
-    """
+    """A search at one moment."""
 
     session: str
     device: str
-    state: str
+    state: str  # running, interrupted or ended
     space: Space
     plan: SearchPlan
-    trials: tuple[Trial, ...]
+    trials: tuple[Trial, ...]  # those that have an outcome
     running: tuple[RunningTrial, ...]
     passed_over: Sequence[RejectedSuggestion]
-    best: tuple[Trial, Claim | None] | None
-    remaining: Remaining | None
+    best: tuple[Trial, Claim | None] | None  # recommended so far, with its claim
+    remaining: Remaining | None  # time to the end
 
     @property
     def everything(self) -> list[Trial]:
-        """Every trial that was begun, in order."""
+        """Returns every trial that was begun, in order."""
         return sorted([*self.trials, *(r.trial for r in self.running)], key=lambda t: t.number)
 
     @cached_property
     def history(self) -> History:
-        """The history of all of them."""
         return History(self.everything, self.space)
 
 
-def take(session: StoredSession, shown: Path, *, is_over: bool = False) -> Snapshot:
+def take(session: StoredSession, path: Path, *, is_over: bool = False) -> Snapshot:
     """Reads a session's directory as it is now; writes nothing. Raises InputError before its first trial.
 
-    The time spent is known from the last trial's end: what has run since began then at the latest. If the
+    The study has the time spent until the last trial ended; running trials began then at the latest. If the
     search `is_over`, a process that still holds the session is not searching any more.
     """
     study = session.study()
     history = session.history_of(study)
     trials, space = history.trials, history.space
     plan = study.plan or SearchPlan(space.budget.trials, space.budget.time)
-    state = _state(session, plan, is_over=is_over)
+    is_running = is_in_use(session) and not is_over
+    state = ENDED if plan.ended else RUNNING if is_running else INTERRUPTED
     running = [_so_far(session, space, trial, state) for trial in trials if trial.outcome is None]
     running_s = {r.trial.number: r.seconds for r in running}
     if state == RUNNING:
         plan = replace(plan, spent_s=plan.spent_s + min(running_s.values(), default=0.0))
     return Snapshot(
-        session=str(shown),
+        session=str(path),
         device=str(session.provenance().get("hardware", "")),
         state=state,
         space=space,
@@ -93,21 +87,14 @@ def take(session: StoredSession, shown: Path, *, is_over: bool = False) -> Snaps
     )
 
 
-def _state(session: StoredSession, plan: SearchPlan, *, is_over: bool) -> str:
-    """Returns whether a search runs, has ended, or was interrupted."""
-    if plan.ended:
-        return ENDED
-    return RUNNING if is_in_use(session) and not is_over else INTERRUPTED
-
-
 def _so_far(session: StoredSession, space: Space, trial: Trial, state: str) -> RunningTrial:
     records = session.records_of(trial)
     progress = Progress(space.metric_of(trial.config), space.settings(trial.config))
     for record in records:
         progress.count(record)
-    # Whether its peak still rises is known when it ends, here as on the screen of the search.
-    shown = replace(progress.measurement(), shared=trial.measurement.shared, memory_is_rising=False)
-    trial = replace(trial, measurement=shown)
+    # A peak that still rises is known when the trial ends, here as on the screen of the search.
+    so_far = replace(progress.measurement(), shared=trial.measurement.shared, memory_is_rising=False)
+    trial = replace(trial, measurement=so_far)
     if state != RUNNING:
         return RunningTrial(trial, INTERRUPTED, seconds_of(records))
     silent_s = _silent_s(records)

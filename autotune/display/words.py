@@ -11,7 +11,7 @@ from autotune.core.measurement import Slope
 from autotune.judging.measurement.estimates import Figure
 from autotune.judging.measurement.trends import Full
 
-NOTHING = "-"  # for a figure that is not known
+NOTHING = "-"  # an unknown figure
 _METRICS = {
     **{f"bleu_{n}": f"BLEU-{n}" for n in range(1, 5)},
     "meteor": "METEOR",
@@ -25,26 +25,27 @@ _FIGURE = re.compile(r"\d+([.,]\d+)*( [KMGT]iB)?")
 class FigureForm:
     """Writes figures of one kind: calling it returns `61.2 ± 0.8`, or `61.2` if there is no interval."""
 
-    spec: str | Callable[[float], str]  # as `format` takes it, or what writes a value
+    spec: str | Callable[[float], str]  # for `format`, or a function that formats the value
     unit: str = ""
-    below_one: str = ""  # the `spec` of figures that are less than one, if they need more digits
+    below_one: str = ""  # the `spec` of figures below one, if they need more digits
     scale: float = 1.0
-    has_interval: bool = True  # whether it is written, too
+    has_interval: bool = True  # written after the value
 
-    def __call__(self, found: Figure | float | None) -> str:
-        value = units.number(found.value if isinstance(found, Figure) else found)
+    def __call__(self, figure: Figure | float | None) -> str:
+        value = units.number(figure.value if isinstance(figure, Figure) else figure)
         if value is None:
             return NOTHING
-        half = half_width(found) if self.has_interval and isinstance(found, Figure) else None
-        return self._written(value, value) + ("" if half is None else f" ± {self._written(half, value)}")
+        half = half_width(figure) if self.has_interval and isinstance(figure, Figure) else None
+        return self._format(value, value) + ("" if half is None else f" ± {self._format(half, value)}")
 
-    def interval(self, found: Figure | None) -> str:
+    def interval(self, figure: Figure | None) -> str:
         """Returns `2.71x to 3.10x`; empty if there is no interval."""
-        if found is None or half_width(found) is None:
+        if figure is None or half_width(figure) is None:
             return ""
-        return " to ".join(self._written(end or 0.0, found.value) for end in (found.low, found.high))
+        return " to ".join(self._format(end or 0.0, figure.value) for end in (figure.low, figure.high))
 
-    def _written(self, value: float, like: float) -> str:
+    def _format(self, value: float, like: float) -> str:
+        """Formats `value` with as many digits as the value `like` gets."""
         spec = self.below_one if self.below_one and abs(like * self.scale) < 1 else self.spec
         text = spec(value) if callable(spec) else format(value * self.scale, spec)
         return f"{text}{self.unit}"
@@ -137,13 +138,13 @@ def ordered(quality: str, *scores: Mapping[str, Any]) -> list[str]:
     return [name for name in dict.fromkeys((*_METRICS, quality)) if any(name in each for each in scores)]
 
 
-def growth(found: Slope, unit: str) -> str:
-    """`62 MiB more for every 1000 samples (56 MiB to 69 MiB)`."""
-    rate, low, high = (units.format_bytes(1000 * r) for r in (found.per_sample, found.low, found.high))
+def growth(slope: Slope, unit: str) -> str:
+    """Returns `62 MiB more for every 1000 samples (56 MiB to 69 MiB)`."""
+    rate, low, high = (units.format_bytes(1000 * r) for r in (slope.per_sample, slope.low, slope.high))
     return f"{rate} more for every 1000 {unit} ({low} to {high})"
 
 
-def until_full(found: Full, unit: str, epoch: int | None) -> str:
-    """`491920 samples, in epoch 41`; no epoch where its number of samples is unknown."""
-    during = f", in epoch {math.ceil(found.samples / epoch)}" if epoch else ""
-    return f"{found.samples:.0f} {unit}{during}"
+def until_full(full: Full, unit: str, epoch: int | None) -> str:
+    """Returns `491920 samples, in epoch 41`; without the epoch if its length is unknown."""
+    during = f", in epoch {math.ceil(full.samples / epoch)}" if epoch else ""
+    return f"{full.samples:.0f} {unit}{during}"
