@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from autotune.core.errors import InputError, instead, printable
-from autotune.export.winner import Exported, Given, Winner, commented
+from autotune.export.winner import Exported, Winner, commented
 from autotune.space.naming import nest
 from autotune.workloads.base import Workload
 from autotune.workloads.frameworks.framework import ConfigFile
@@ -52,10 +52,6 @@ class Format:
         return Exported(text, unsaid)
 
 
-def _as_they_are(winner: Winner) -> Values:
-    return Values(winner.settings)
-
-
 def _translated(kind: str, file: ConfigFile, winner: Winner) -> Values:
     """Returns the settings that a framework's file can express; raises InputError if there are none.
 
@@ -75,16 +71,14 @@ def _translated(kind: str, file: ConfigFile, winner: Winner) -> Values:
         by_meaning |= translation or {}
         note = file.notes.get(f"{given.meaning}={given.ours}")
         if note or translation is None:
-            unsaid.append(_line(given, note or file.notes.get(given.meaning, "")))
+            note = note or file.notes.get(given.meaning, "")
+            value = json.dumps(given.theirs, default=str)
+            unsaid.append(f"{given.path}: {value}{f' ({note})' if note else ''}")
     if not (own or by_meaning):
         raise InputError(f"--format {kind}: none of the settings is one that it has a place for")
     values = nest({**by_meaning, **own})
     off = {} if winner.has_workers else {n: v for n, v in file.without_workers.items() if n in values}
     return Values({**file.begins, **values, **off}, tuple(unsaid))
-
-
-def _line(given: Given, note: str) -> str:
-    return f"{given.path}: {json.dumps(given.theirs, default=str)}{f' ({note})' if note else ''}"
 
 
 FORMATS: Mapping[str, Format] = {
@@ -95,8 +89,8 @@ FORMATS: Mapping[str, Format] = {
         if one.file
     },
     "shell": Format("sh"),
-    "yaml": Format("yaml", _as_they_are),
-    "json": Format("json", _as_they_are),
+    "yaml": Format("yaml", lambda winner: Values(winner.settings)),
+    "json": Format("json", lambda winner: Values(winner.settings)),
 }
 
 

@@ -71,12 +71,9 @@ def _workload_values(file: Path, winner: Winner) -> tuple[Mapping[str, Any], lis
     """Returns the workload's values for `file`, and the settings left out; None for a file of others."""
     if (filled := winner.workload.own_file.put_in(file, winner.settings)) is None:
         return None
-    lacking = [given for given in _searched(winner) if not _is_in(given.path, filled.names)]
+    parts = tuple(f"{name}{end}" for name in filled.names for end in (".", "["))
+    lacking = [g for g in _searched(winner) if g.path not in filled.names and not g.path.startswith(parts)]
     return filled.values, [f"{given.path}: {given.theirs}: not in workload.files" for given in lacking]
-
-
-def _is_in(path: str, settings: Sequence[str]) -> bool:
-    return any(path == name or path.startswith((f"{name}.", f"{name}[")) for name in settings)
 
 
 def _by_name(known: Mapping[str, Any], winner: Winner) -> tuple[Mapping[str, Any], list[str]]:

@@ -39,24 +39,22 @@ def axes(unit: str) -> dict[str, tuple[str, ...]]:
 
 
 def metrics(values: Mapping[str, Any], metric: Metric) -> dict[str, float]:
-    """Returns the numbers in a record, or in a report's own figures, by chart name.
+    """Returns the numbers in a record, or in a report's own figures, by chart name; NaN and infinity too.
 
     An unknown name is a training metric if the record has a `train_loss` but no quality, else a validation
     score. `samples` is renamed to the metric's unit.
     """
     other = "train/" if "train_loss" in values and metric.name not in values else "val/"
-    return {
-        metric.unit if key == "samples" else _name(key, other): float(value)
-        for key, value in values.items()
-        if _is_figure(value) and key not in _NO_FIGURES and (key == "samples" or key != metric.unit)
+    numbers = {
+        name: float(value)
+        for name, value in values.items()
+        if isinstance(value, float) or (type(value) is int and abs(value) <= _LARGEST)
     }
-
-
-def _is_figure(value: object) -> bool:
-    """Returns True for numbers that can be charted, NaN and infinity included."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return abs(value) <= _LARGEST
-    return isinstance(value, float)
+    return {
+        metric.unit if name == "samples" else _name(name, other): number
+        for name, number in numbers.items()
+        if name not in {*_NO_FIGURES, metric.unit} or name == "samples"
+    }
 
 
 def _name(key: str, other: str) -> str:
@@ -81,25 +79,24 @@ def rows(report: TrialReport, metric: Metric) -> list[dict[str, float]]:
     """Returns a report as rows of the run's history: one per record, then one for the whole trial."""
     records, measurement = report.records, report.measurement
     last_at_s = records[-1].get(_CLOCK, 0.0) if records else 0.0
-    own = {
+    figures = {
         "samples": report.samples,
         "elapsed_s": report.elapsed_s,
         **_speed(measurement),
         "peak_memory_bytes": measurement.peak_memory_bytes,
+        **report.telemetry,
     }
-    return [
-        *(
-            metrics(r, metric) | {"seconds": report.elapsed_s - (last_at_s - r.get(_CLOCK, last_at_s))}
-            for r in records
-        ),
-        metrics({**own, **report.telemetry}, metric),
-    ]
+    by_record = (
+        metrics(r, metric) | {"seconds": report.elapsed_s - (last_at_s - r.get(_CLOCK, last_at_s))}
+        for r in records
+    )
+    return [*by_record, metrics(figures, metric)]
 
 
-def summary(outcome: Outcome, shown: Measurement | None, metric: Metric) -> dict[str, Any]:
+def summary(outcome: Outcome, measurement: Measurement | None, metric: Metric) -> dict[str, Any]:
     """Returns the run's summary: how and why the trial ended, and its figures over the whole trial.
 
-    `shown` is None if the trial's process was lost.
+    `measurement` is None if the trial's process was lost.
     """
     verdict = {
         "status": outcome.status,
@@ -107,9 +104,8 @@ def summary(outcome: Outcome, shown: Measurement | None, metric: Metric) -> dict
         "stopped_for": outcome.stopped_for or "",
         "reason": outcome.reason,
     }
-    return (_figures(shown, metric) if shown else {}) | {
-        key: cleaned(str(value)) for key, value in verdict.items()
-    }
+    figures = _figures(measurement, metric) if measurement else {}
+    return figures | {name: cleaned(str(value)) for name, value in verdict.items()}
 
 
 def _figures(measurement: Measurement, metric: Metric) -> dict[str, Any]:
@@ -122,11 +118,12 @@ def _figures(measurement: Measurement, metric: Metric) -> dict[str, Any]:
         "memory_peak_share": peak / limit if peak and limit else None,
         **measurement.telemetry,
     }
-    known = {
-        "memory/is_rising": measurement.memory_is_rising if peak else None,
-        PARAMETERS: measurement.trained_parameters or None,
-    }
-    return metrics(figures, metric) | {name: value for name, value in known.items() if value is not None}
+    known: dict[str, Any] = metrics(figures, metric)
+    if peak:
+        known["memory/is_rising"] = measurement.memory_is_rising
+    if measurement.trained_parameters:
+        known[PARAMETERS] = measurement.trained_parameters
+    return known
 
 
 def _speed(measurement: Measurement) -> dict[str, float | None]:

@@ -62,8 +62,8 @@ class Mlflow(Tracker):
     @cached_property
     def _experiment_id(self) -> str:
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "autotune"
-        if found := self._client.get_experiment_by_name(name):
-            return str(found.experiment_id)
+        if experiment := self._client.get_experiment_by_name(name):
+            return str(experiment.experiment_id)
         directory = self.context.place.tracker_dir("mlflow") / "artifacts"
         place = None if os.environ.get(_URI) else directory.as_uri()  # else in the current directory
         return str(self._client.create_experiment(name, artifact_location=place))
@@ -71,10 +71,10 @@ class Mlflow(Tracker):
     def begin(self, run: str, settings: Mapping[str, Any]) -> None:
         """Starts a run with its settings, or reopens it; settings of an MLflow run cannot change."""
         identity = f"{self.context.key('mlflow')}-{run}"
-        found = self._client.search_runs([self._experiment_id], f"tags.`{_IDENTITY}` = '{identity}'")
-        if found:
-            self._client.update_run(found[0].info.run_id, status="RUNNING")
-            self._open[run] = _Open(found[0])
+        earlier = self._client.search_runs([self._experiment_id], f"tags.`{_IDENTITY}` = '{identity}'")
+        if earlier:
+            self._client.update_run(earlier[0].info.run_id, status="RUNNING")
+            self._open[run] = _Open(earlier[0])
             return
         tags = {_IDENTITY: identity, "session": self.context.group, "tags": ", ".join(self.context.tags)}
         name = f"{self.context.group}-{run}"
@@ -89,21 +89,17 @@ class Mlflow(Tracker):
     def _log(self, run: str, figures: Mapping[str, Any]) -> None:
         """Logs numbers as metrics, at the step and second that are among them, and texts as tags."""
         if begun := self._open.get(run):
-            begun.step = int(figures.get(self.context.metric.unit, begun.step))
-            begun.seconds = figures.get("seconds", begun.seconds)
-            at_ms, made = begun.run.info.start_time + int(1000 * begun.seconds), self._mlflow.entities
-            named = [
-                (name, v) for name, v in figures.items() if name not in {self.context.metric.unit, "seconds"}
-            ]
-            self._client.log_batch(
-                begun.id,
-                metrics=[
-                    made.Metric(_name(name), float(value), at_ms, begun.step)
-                    for name, value in named
-                    if isinstance(value, int | float)
-                ],
-                tags=[made.RunTag(name, value) for name, value in named if isinstance(value, str)],
-            )
+            values = dict(figures)
+            begun.step = int(values.pop(self.context.metric.unit, begun.step))
+            begun.seconds = values.pop("seconds", begun.seconds)
+            at_ms, entities = begun.run.info.start_time + int(1000 * begun.seconds), self._mlflow.entities
+            metrics, tags = [], []
+            for name, value in values.items():
+                if isinstance(value, str):
+                    tags.append(entities.RunTag(name, value))
+                elif isinstance(value, int | float):
+                    metrics.append(entities.Metric(_name(name), float(value), at_ms, begun.step))
+            self._client.log_batch(begun.id, metrics=metrics, tags=tags)
 
     def end(self, run: str, outcome: Outcome, measurement: Measurement | None) -> None:
         """Logs the figures over the whole run as the last of its charts, and the outcome as tags."""

@@ -21,22 +21,23 @@ def table(trials: Sequence[Trial], history: History) -> dict[str, list[Value]]:
     Figures cover all valid runs of a trial's settings, or the single run of a repeat; columns with the prefix
     `run_` are measured in the trial's own run.
     """
-    space, shown = history.space, [rows.row(trial, history) for trial in trials]
-    quality = space.objective.quality
+    each, quality = [rows.row(trial, history) for trial in trials], history.space.objective.quality
     return {
-        "trial": [row.number for row in shown],
-        "repeat_of": [row.repeats for row in shown],
+        "trial": [row.number for row in each],
+        "repeat_of": [row.repeats for row in each],
         "ablation_of": [trial.ablation_of for trial in trials],
-        "configuration": [cleaned(row.knobs) for row in shown],
-        **{name: _with_one_type([trial.config.get(name) for trial in trials]) for name in space.knobs},
-        "throughput": [_value(row.throughput) for row in shown],
-        "factor": [_value(row.factor) for row in shown],
-        quality: [row.quality for row in shown],
-        **{name: [getattr(row, name) for row in shown] for name in _MEMORY},
-        "run_throughput": [_value(row.run.throughput) for row in shown],
-        f"run_{quality}": [row.run.quality for row in shown],
+        "configuration": [cleaned(row.knobs) for row in each],
+        **{
+            name: _with_one_type([trial.config.get(name) for trial in trials]) for name in history.space.knobs
+        },
+        "throughput": [_value(row.throughput) for row in each],
+        "factor": [_value(row.factor) for row in each],
+        quality: [row.quality for row in each],
+        **{name: [getattr(row, name) for row in each] for name in _MEMORY},
+        "run_throughput": [_value(row.run.throughput) for row in each],
+        f"run_{quality}": [row.run.quality for row in each],
         "outcome": [str(trial.outcome or "") for trial in trials],
-        "reason": [cleaned(row.reason) for row in shown],
+        "reason": [cleaned(row.reason) for row in each],
     }
 
 
@@ -66,5 +67,5 @@ def figures(history: History) -> dict[str, Value]:
     }
 
 
-def _value(found: Figure | None) -> float | None:
-    return found.value if found else None
+def _value(figure: Figure | None) -> float | None:
+    return figure.value if figure else None

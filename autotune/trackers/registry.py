@@ -26,9 +26,8 @@ def check(asked: Sequence[str]) -> tuple[str, ...]:
         if name not in OPTIONAL:
             raise InputError(f"--tracker: one of {', '.join(OPTIONAL)}: got {name!r}")
         if util.find_spec(name) is None:
-            raise InputError(
-                f"--tracker {name}: {name} is not installed: pip install 'autotune-r2gen[{name}]'"
-            )
+            install = f"pip install 'autotune-r2gen[{name}]'"
+            raise InputError(f"--tracker {name}: {name} is not installed: {install}")
     return tuple(dict.fromkeys(asked))
 
 

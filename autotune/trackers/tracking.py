@@ -34,9 +34,7 @@ class Trackers:
     def __init__(self, trackers: Mapping[str, Tracker], whose: str) -> None:
         self.names, self._whose = frozenset(trackers), whose
         self._workers = [_Worker(tracker, whose) for tracker in trackers.values()]
-        self._open: dict[
-            str, TrialReport | None
-        ] = {}  # the last report of every open run, if it has the outcome
+        self._open: dict[str, TrialReport | None] = {}  # the last report of open runs, if it has the outcome
 
     def begin(self, run: str, settings: Mapping[str, Any]) -> None:
         """Starts a run, or an attempt that resumes it."""
@@ -95,7 +93,7 @@ class _Worker:
         self._tracker, self._whose = tracker, whose
         self._waiting: queue.Queue[tuple[str, tuple[Any, ...]] | None] = queue.Queue(_MOST_WAITING)
         self._is_quiet = self._is_broken_off = False
-        self._thread = threading.Thread(target=self._run, name=tracker.title, daemon=True)
+        self._thread = threading.Thread(target=self._call_all, name=tracker.title, daemon=True)
         self._thread.start()
 
     def put(self, what: str, *args: Any) -> None:
@@ -121,7 +119,7 @@ class _Worker:
             self._thread.join(_ABANDON_S)
             logger.warning("%s did not receive everything%s", self._tracker.title, hint)
 
-    def _run(self) -> None:
+    def _call_all(self) -> None:
         while (call := self._waiting.get()) is not None:
             self._call(*call)
 
@@ -129,9 +127,7 @@ class _Worker:
         try:
             getattr(self._tracker, what)(*args)
         except Exception as error:  # noqa: BLE001 - no error of a tracker may end a search
-            if not failures.disk_fault(
-                error, failures.OUR_DISK_ERRNOS
-            ):  # that stops the search with its own message
+            if not failures.disk_fault(error, failures.OUR_DISK_ERRNOS):  # it stops the search by itself
                 self._complain(line(error))
             with suppress(Exception):
                 if not self._is_broken_off and self._tracker.recover():

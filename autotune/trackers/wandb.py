@@ -135,7 +135,7 @@ def _tables(history: History) -> dict[str, Any]:
     trials, quality = history.trials, history.space.objective.quality
     both = [t for t in trials if t.samples_per_s is not None and t.quality is not None]
     names = {"trials": trials, "front": history.front, "points": both}
-    tables = {name: _table(overview.table(shown, history)) for name, shown in names.items()}
+    tables = {name: _table(overview.table(each, history)) for name, each in names.items()}
     title = f"throughput and {quality}"
     scatter = wandb.plot.scatter(tables.pop("points"), "throughput", quality, title)
     return {**tables, "throughput_and_quality": scatter}
@@ -147,13 +147,12 @@ def _table(columns: Mapping[str, list[Any]]) -> wandb.Table:
 
 def _services() -> list[psutil.Process]:
     """Returns the live W&B service processes started by this process."""
-    return [child for child in psutil.Process().children() if _is_service(child)]
-
-
-def _is_service(process: psutil.Process) -> bool:
-    with suppress(psutil.Error):  # it has ended meanwhile
-        return process.name() == "wandb-core" and process.status() != psutil.STATUS_ZOMBIE
-    return False
+    services = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # it has ended meanwhile
+            if child.name() == "wandb-core" and child.status() != psutil.STATUS_ZOMBIE:
+                services.append(child)
+    return services
 
 
 def _settings() -> wandb.Settings:
