@@ -184,7 +184,7 @@ def step_time(report: SessionReport) -> Plot | None:
         data=[_trace(phase, each) for phase, *each in zip(phases, *bars, strict=True)],
         layout=_layout(
             len(sides),
-            xaxis={"title": f"ms per {each}"},
+            xaxis={"title": f"ms per {each}", "rangemode": "tozero"},
             annotations=[_title(*total, row) | _FONT for row, total in enumerate(totals.items())],
         ),
         legend=tuple(phases),
