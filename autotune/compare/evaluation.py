@@ -34,9 +34,9 @@ class Evaluated:
         numbers, items = units.numbers(values), {}
         for name, value in values.items():
             each = [units.number(item) for item in value] if isinstance(value, list) else []
-            known = tuple(number for number in each if number is not None)
-            if name.endswith(_ITEMS) and known and len(known) == len(each):
-                items[name.removesuffix(_ITEMS)] = known
+            numeric = tuple(number for number in each if number is not None)
+            if name.endswith(_ITEMS) and numeric and len(numeric) == len(each):
+                items[name.removesuffix(_ITEMS)] = numeric
         peak, parameters = (numbers.get(name) for name in ("peak_memory_bytes", "parameters"))
         return cls(
             scores={name: value for name, value in numbers.items() if name not in _NO_SCORES},

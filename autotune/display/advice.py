@@ -1,4 +1,4 @@
-"""Says whether a search has found a winner; if not, why, and what to try. Pure functions of trials."""
+"""Decides if a search has a winner; if not, explains why, and what to try. Pure functions of trials."""
 
 import math
 from dataclasses import dataclass

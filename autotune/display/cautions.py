@@ -39,8 +39,8 @@ def cautions(history: History) -> list[str]:
 
 def _leak(trial: Trial, history: History) -> str | None:
     """Returns `Trial 7 takes 64 MiB more for every 1000 samples ...`; None if its training fits."""
-    shown, training = history.memory(trial), history.space.training
-    slope, full = shown.memory_slope, trends.training_full_at(shown, training.samples)
+    memory, training = history.memory(trial), history.space.training
+    slope, full = memory.memory_slope, trends.training_full_at(memory, training.samples)
     if slope is None or full is None:
         return None
     who, unit = f"Trial {trial.number}" if trial.number else "The baseline", history.space.unit
@@ -164,7 +164,7 @@ def spending(history: History) -> list[str]:
 
 
 def _saving(share: float, trial: Trial, history: History) -> str:
-    """Says what half as many evaluations would save; nothing if that is little or searched."""
+    """Returns what half as many evaluations would save; empty if that is little or searched."""
     space = history.space
     if share < _WORTH_CHANGING or space.interval_setting in space.knobs:
         return ""

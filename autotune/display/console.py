@@ -77,7 +77,7 @@ class Screen:
         self._update_best()
 
     def _update_best(self) -> None:
-        """Only when a trial has ended: it takes long if there are many."""
+        """Updates the best trial, only when one has ended: it takes long if there are many."""
         history = pilot.settled(self._history(with_running=True))
         self.space, self._best = history.space, confirm.recommended(history)
         self._estimate = None
@@ -127,8 +127,8 @@ class LineScreen(Screen):
 
     def started(self, trial: Trial) -> None:
         super().started(trial)
-        what = " (baseline)" if trial.number == 0 else ""
-        self.note(f"{self._clock()} trial {trial.number} started: {view.name(trial)}{what}")
+        role = " (baseline)" if trial.number == 0 else ""
+        self.note(f"{self._clock()} trial {trial.number} started: {view.name(trial)}{role}")
 
     def ended(self, trial: Trial) -> None:
         super().ended(trial)

@@ -31,7 +31,7 @@ class TrialFigures:
     quality: float | None
     peak_memory_bytes: int | None
     memory_is_rising: bool  # the peak still grew when the run ended: a longer training takes more
-    memory_share: float | None  # of what the trial was allowed
+    memory_share: float | None  # of the trial's limit
 
     @property
     def peak(self) -> str:
@@ -70,7 +70,7 @@ class TrialRow(TrialFigures):
     keeps_quality: bool | None  # None if it is not known
     on_front: bool
     seconds: float  # the search's own
-    saved_s: float  # what stopping it early has saved, about
+    saved_s: float  # estimated, by stopping it early
     shared: bool  # other trials ran alongside it
     disturbed: bool  # other programs did
     throttled: bool

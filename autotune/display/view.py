@@ -61,8 +61,8 @@ def batch(size: Setting, accumulation: Setting) -> str:
 def _knob(name: str, value: Setting) -> str:
     if value is True:
         return name
-    shown = f"{float(f'{value:.2g}'):g}" if isinstance(value, float) else str(value)
-    return f"{COMMON[name].short or name} {shown}"
+    text = f"{float(f'{value:.2g}'):g}" if isinstance(value, float) else str(value)
+    return f"{COMMON[name].short or name} {text}"
 
 
 def _measured(trial: Trial, history: History) -> tuple[str, str]:
@@ -127,9 +127,9 @@ def kind(trial: Trial) -> str:
 def besides(kinds: Iterable[str]) -> str:
     """Returns `1 speed comparison, 7 runs with another seed`: what was run besides the searched trials."""
     counted, with_seed = Counter(kinds), " with another seed"
-    what = {"race": ("speed comparison", ""), "repeat": ("run", with_seed), "ablation": ("ablation run", "")}
+    nouns = {"race": ("speed comparison", ""), "repeat": ("run", with_seed), "ablation": ("ablation run", "")}
     return ", ".join(
-        words.plural(counted[one], noun) + more for one, (noun, more) in what.items() if counted[one]
+        words.plural(counted[each], noun) + more for each, (noun, more) in nouns.items() if counted[each]
     )
 
 
@@ -241,14 +241,14 @@ def promise(history: History) -> str:
 
 
 def nothing_better(history: History) -> str:
-    """Says why a search recommends nothing but the baseline."""
+    """Returns why a search recommends nothing but the baseline."""
     speed, quality = _measured(history.trial(0), history)
     figures = f"{speed} {history.space.unit}/s, {history.space.objective.quality} {quality}"
     return f"The baseline is the best so far ({figures}): {reasons.summary(history)}."
 
 
 def unconfirmed(trial: Trial, history: History) -> str:
-    """Says what the gain of a trial that was not confirmed rests on."""
+    """Returns how few runs the gain of a trial that was not confirmed rests on."""
     shared = " Other trials ran at the same time." if trial.measurement.shared else ""
     return f"Not confirmed: {rests_on(trial, history)}.{shared}"
 
@@ -284,7 +284,7 @@ def confirmed(claim: Claim, history: History) -> str:
 
 
 def final_qualities(claim: Claim, history: History) -> str:
-    """`Final val_loss 1.884 ± 0.005, baseline 1.903 ± 0.004 (3 seeds each): not worse`."""
+    """Returns `Final val_loss 1.884 ± 0.005, baseline 1.903 ± 0.004 (3 seeds each): not worse`."""
     goal, trials = history.space.objective, (history.trial(claim.number), history.trial(0))
     ours, theirs = (words.score(qualities.figure_in_users_sign(history.quality(t), goal)) for t in trials)
     baseline = len(history.runs_of(0))

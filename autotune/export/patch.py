@@ -52,16 +52,16 @@ def patched(document: Document, winner: Winner) -> Patched:
     A file that the workload writes for its trials gets what a trial got. In any other, a value goes to its
     own path, or to the only key that commonly means the same. YAML begins with the evidence as comments.
     """
-    known = dict(document.root.leaves())
-    values, left_out = _workload_values(document.file, winner) or _by_name(known, winner)
+    leaves = dict(document.root.leaves())
+    values, left_out = _workload_values(document.file, winner) or _by_name(leaves, winner)
     if not values:
         raise InputError(f"has no place for any of: {'; '.join(left_out)}")
     head = winner.comment if document.file.suffix.lower() in _COMMENTS else ""
     made = document.replaced(values).text
     replaced = tuple(
-        f"{path}: {known.get(path, _NOTHING)} -> {value}"
+        f"{path}: {leaves.get(path, _NOTHING)} -> {value}"
         for path, value in values.items()
-        if not is_same(known.get(path, _NOTHING), value)
+        if not is_same(leaves.get(path, _NOTHING), value)
     )
     mark = _BYTE_ORDER if made.startswith(_BYTE_ORDER) else ""  # valid only at the beginning of a file
     return Patched(mark + head + made.removeprefix(mark), replaced, tuple(left_out))
@@ -76,12 +76,12 @@ def _workload_values(file: Path, winner: Winner) -> tuple[Mapping[str, Any], lis
     return filled.values, [f"{given.path}: {given.theirs}: not in workload.files" for given in lacking]
 
 
-def _by_name(known: Mapping[str, Any], winner: Winner) -> tuple[Mapping[str, Any], list[str]]:
-    """Returns the new values by path in a file with the `known` values, and the settings left out."""
+def _by_name(leaves: Mapping[str, Any], winner: Winner) -> tuple[Mapping[str, Any], list[str]]:
+    """Returns the new values by path in a file with the values of `leaves`, and the settings left out."""
     values: dict[str, Any] = {}
     left_out: list[str] = []
     for given in _searched(winner):
-        free = {path: old for path, old in known.items() if path not in values}
+        free = {path: old for path, old in leaves.items() if path not in values}
         try:
             values |= _places(given, free, winner)
         except _NoPlace as reason:
@@ -100,21 +100,21 @@ def _searched(winner: Winner) -> list[Given]:
     ]
 
 
-def _places(given: Given, known: Mapping[str, Any], winner: Winner) -> dict[str, Any]:
+def _places(given: Given, leaves: Mapping[str, Any], winner: Winner) -> dict[str, Any]:
     """Returns the new values for one setting."""
     words = tuple(winner.naming.values.get(given.name, {}).values())
-    if given.path in known:
-        return {given.path: _in_words_of(given.path, known[given.path], given, (*words, *PRECISIONS))}
+    if given.path in leaves:
+        return {given.path: _in_words_of(given.path, leaves[given.path], given, (*words, *PRECISIONS))}
     others = {one.path for one in winner.every} - {given.path}
-    alike = [path for path in known if path not in others and ends_with(path, sure(given.meaning))]
+    alike = [path for path in leaves if path not in others and ends_with(path, sure(given.meaning))]
     if len(alike) > 1:
         raise _NoPlace(f"it may be any of {', '.join(alike)}")
     if alike:
-        place, old = alike[0], known[alike[0]]
+        place, old = alike[0], leaves[alike[0]]
         if isinstance(old, bool) and given.meaning != PRECISION:
             return {place: given.ours not in OFF}
         return {place: _in_words_of(place, old, given, words)}
-    if given.meaning == PRECISION and (switches := _switches(given.ours, known)):
+    if given.meaning == PRECISION and (switches := _switches(given.ours, leaves)):
         return switches
     raise _NoPlace("not found")
 
@@ -138,9 +138,9 @@ def _last(path: str) -> str:
     return path.rpartition(".")[2]
 
 
-def _switches(precision: Any, known: Mapping[str, Any]) -> dict[str, bool]:
+def _switches(precision: Any, leaves: Mapping[str, Any]) -> dict[str, bool]:
     """Returns the switches `bf16`, `fp16` and `tf32` (or `bf16.enabled` ...) of a file for a precision."""
-    switches = {path: name for path in known if (name := _last(path.removesuffix(".enabled"))) in _SWITCHES}
+    switches = {path: name for path in leaves if (name := _last(path.removesuffix(".enabled"))) in _SWITCHES}
     if not switches or precision not in PRECISIONS:
         return {}
     if precision in _SWITCHES and precision not in switches.values():  # added next to an existing switch

@@ -108,5 +108,5 @@ def _evidence(trial: Trial, history: History, provenance: Mapping[str, Any]) -> 
         "peak memory": view.memory(history.memory(trial)),
         "over": f"{space.budget.samples_per_trial} {space.unit} per run",
     }
-    known = ("hardware", "versions", "seed", "command")
-    return facts | {name: str(provenance[name]) for name in known if name in provenance}
+    names = ("hardware", "versions", "seed", "command")
+    return facts | {name: str(provenance[name]) for name in names if name in provenance}

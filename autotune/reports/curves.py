@@ -1,6 +1,6 @@
 """Plots of curves over samples and over time, for a search's runs and for a training. Pure functions."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,15 +52,6 @@ class Axes:
     over: str = "time"  # or samples
 
     @property
-    def marked(self) -> list[Happened]:
-        """Returns the events to mark."""
-        return [event for event in self.events if event.kind not in _UNMARKED]
-
-    @property
-    def name(self) -> str:
-        return "time" if self.over == "time" else self.unit
-
-    @property
     def x(self) -> dict[str, Any]:
         """Returns plotly's layout of the axis."""
         if self.over != "time":
@@ -76,8 +67,8 @@ class Axes:
     @property
     def _time(self) -> tuple[float, str]:
         """Returns the unit of the time axis in seconds, and its name."""
-        known = ((3600.0, "hours"), (60.0, "minutes"))
-        return next(((s, name) for s, name in known if self.whole_s >= 2 * s), (1.0, "seconds"))
+        hours_or_minutes = ((3600.0, "hours"), (60.0, "minutes"))
+        return next(((s, name) for s, name in hours_or_minutes if self.whole_s >= 2 * s), (1.0, "seconds"))
 
 
 def over_both(plot: Plot, runs: Runs, form: Form, axes: Axes) -> list[Plot]:
@@ -95,24 +86,27 @@ def drawn(plot: Plot, runs: Runs, form: Form, axes: Axes) -> Plot:
 
     Extends its layout and legend. If it has no label, the label gives the ends of the curves.
     """
-    events = axes.marked
-    yaxes = {"yaxis": {}, **({"yaxis2": _EVENTS_AXIS} if events else {})}
-    named = [*runs, *plot.legend] if len(runs) > 1 or plot.legend else []
+    data = [
+        _trace(mark, run, form, axes, is_alone=len(each) == 1) for mark, each in runs.items() for run in each
+    ]
+    legend = [*runs, *plot.legend] if len(runs) > 1 or plot.legend else []
+    yaxes = {"yaxis": {}}
+    if events := [event for event in axes.events if event.kind not in _UNMARKED]:
+        data.append(_marked(events, axes))
+        legend.append(_EVENT)
+        yaxes["yaxis2"] = _EVENTS_AXIS
+    ends = (
+        f"{mark.label}: {form(run[0].value)} at first, {form(run[-1].value)} in the end"
+        for mark, (run, *_) in runs.items()
+    )
     return replace(
         plot,
         id=f"{plot.id}-{axes.over}",
-        title=f"{plot.title} over {axes.name}",
-        label=plot.label or f"{plot.title}. {'; '.join(_ends(runs, form))}",
-        data=[
-            *(
-                _trace(mark, run, form, axes, is_alone=len(each) == 1)
-                for mark, each in runs.items()
-                for run in each
-            ),
-            *([_marked(events, axes)] if events else []),
-        ],
+        title=f"{plot.title} over {'time' if axes.over == 'time' else axes.unit}",
+        label=plot.label or f"{plot.title}. {'; '.join(ends)}",
+        data=data,
         layout=layout(330, xaxis=axes.x, **{**yaxes, **plot.layout}),
-        legend=tuple(dict.fromkeys([*named, *([_EVENT] if events else [])])),
+        legend=tuple(dict.fromkeys(legend)),
         table=_table(plot.title, runs, form, axes.unit),
     )
 
@@ -123,12 +117,6 @@ def stacked(plot: Plot, runs: Runs, form: Form, axes: Axes) -> Plot:
     look = {"stackgroup": plot.id, "hoveron": "points", "mode": "lines"}
     data = [t if "yaxis" in t else t | look | {"fillcolor": t["line"]["color"]} for t in flat.data]
     return replace(flat, data=data)
-
-
-def _ends(runs: Runs, form: Form) -> Iterator[str]:
-    for mark, each in runs.items():
-        first, last = each[0][0].value, each[0][-1].value
-        yield f"{mark.label}: {form(first)} at first, {form(last)} in the end"
 
 
 def _trace(mark: Mark, run: Sequence[CurvePoint], form: Form, axes: Axes, *, is_alone: bool) -> Trace:
@@ -165,21 +153,17 @@ def _marked(events: Sequence[Happened], axes: Axes) -> Trace:
     }
 
 
-def _table(what: str, runs: Runs, form: Form, unit: str) -> Table:
+def _table(title: str, runs: Runs, form: Form, unit: str) -> Table:
     """Returns evenly spaced points of every run, the last one included."""
     named = [
         (mark.label if len(each) == 1 else f"{mark.label}, run {n}", run)
         for mark, each in runs.items()
         for n, run in enumerate(each, start=1)
     ]
+    most = _MOST_ROWS // len(named) or 1
     rows = tuple(
         (label, words.count(p.samples), words.duration(p.seconds), form(p.value))
         for label, run in named
-        for p in _some(run, _MOST_ROWS // len(named) or 1)
+        for p in reversed(run[:: -(-(-len(run) // most) or 1)])
     )
-    return Table(("curve", unit, "time", what), rows, numeric=(1, 2, 3))
-
-
-def _some(points: Sequence[CurvePoint], most: int) -> list[CurvePoint]:
-    apart = -(-len(points) // most) or 1
-    return [point for n, point in enumerate(points) if (len(points) - 1 - n) % apart == 0]
+    return Table(("curve", unit, "time", title), rows, numeric=(1, 2, 3))

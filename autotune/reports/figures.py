@@ -179,13 +179,13 @@ def predicted(config: Config, history: History, memory_limit_bytes: int | None) 
 def _predicted(model: MemoryModel, config: Config, space: Space) -> Predicted:
     sizes = space.micro_batch_sizes
     predictions = [(size, model.predict(configurations.resized(space, config, size))) for size in sizes]
-    known = [(size, peak) for size, peak in predictions if peak is not None]
+    peaks = [(size, peak) for size, peak in predictions if peak is not None]
     return Predicted(
         precision=str(config.get(PRECISION, "")),
-        micro_batch_size=tuple(size for size, _ in known),
-        peak_bytes=tuple(peak.expected_bytes for _, peak in known),
-        low_bytes=tuple(peak.low_bytes for _, peak in known),
-        high_bytes=tuple(peak.high_bytes for _, peak in known),
+        micro_batch_size=tuple(size for size, _ in peaks),
+        peak_bytes=tuple(peak.expected_bytes for _, peak in peaks),
+        low_bytes=tuple(peak.low_bytes for _, peak in peaks),
+        high_bytes=tuple(peak.high_bytes for _, peak in peaks),
     )
 
 

@@ -115,5 +115,5 @@ def precisions(rows: Iterable[TrialRow]) -> list[str]:
 def phases(occurring: Iterable[str]) -> list[Mark]:
     """Returns marks for the phases of a step in order, unknown ones last."""
     names = set(occurring)
-    known = [name for name in _PHASES if name in names] + sorted(names - set(_PHASES))
-    return [Mark(name, f"var(--phase-{min(n, 5)})", "bar") for n, name in enumerate(known, start=1)]
+    ordered = [name for name in _PHASES if name in names] + sorted(names - set(_PHASES))
+    return [Mark(name, f"var(--phase-{min(n, 5)})", "bar") for n, name in enumerate(ordered, start=1)]

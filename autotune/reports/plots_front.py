@@ -144,9 +144,9 @@ def _label(report: SessionReport, placed: Sequence[TrialRow], name: str) -> str:
 
 
 def _range(values: Iterable[float | None]) -> tuple[float, float]:
-    known = [value for value in values if value is not None] or [0.0, 1.0]
-    room = (max(known) - min(known)) * 0.06 or 0.01
-    return min(known) - room, max(known) + room
+    numbers = [value for value in values if value is not None] or [0.0, 1.0]
+    room = (max(numbers) - min(numbers)) * 0.06 or 0.01
+    return min(numbers) - room, max(numbers) + room
 
 
 def _error(figure: Figure, colour: str) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def _plots(
     ends: Mapping[Mark, float | None],
     layout: dict[str, Any],
 ) -> list[Plot]:
-    """Returns the curves over samples and over time, labelled with where each `ends`."""
+    """Returns the curves over samples and over time, labelled with the quality at their `ends`."""
     runs = {mark: each for mark, each in curves_by_mark.items() if each}
     if not runs:
         return []

@@ -118,12 +118,12 @@ def _figures(measurement: Measurement, metric: Metric) -> dict[str, Any]:
         "memory_peak_share": peak / limit if peak and limit else None,
         **measurement.telemetry,
     }
-    known: dict[str, Any] = metrics(figures, metric)
+    charted: dict[str, Any] = metrics(figures, metric)
     if peak:
-        known["memory/is_rising"] = measurement.memory_is_rising
+        charted["memory/is_rising"] = measurement.memory_is_rising
     if measurement.trained_parameters:
-        known[PARAMETERS] = measurement.trained_parameters
-    return known
+        charted[PARAMETERS] = measurement.trained_parameters
+    return charted
 
 
 def _speed(measurement: Measurement) -> dict[str, float | None]:

@@ -72,14 +72,16 @@ class _File:
         """Writes the run's row in the HParams table; its metrics are the last values of their charts."""
         self._write(file_version="brain.Event:2")
         names = [name for name in self._context.knobs or settings if settings[name] is not None]
-        known = secrecy.cleaned({name: settings[name] for name in names})
+        hparams = secrecy.cleaned({name: settings[name] for name in names})
         figures = ("perf/throughput", charts.score(self._context.metric.name), "memory/peak_bytes")
         experiment = api_pb2.Experiment(
-            hparam_infos=[api_pb2.HParamInfo(name=name, type=_type(value)) for name, value in known.items()],
+            hparam_infos=[
+                api_pb2.HParamInfo(name=name, type=_type(value)) for name, value in hparams.items()
+            ],
             metric_infos=[api_pb2.MetricInfo(name=api_pb2.MetricName(tag=tag)) for tag in figures],
         )
         self._write(summary=_hparams(metadata.EXPERIMENT_TAG, experiment=experiment))
-        self._write(summary=hparams_pb(known, trial_id=self._name, start_time_secs=self._begun_s))
+        self._write(summary=hparams_pb(hparams, trial_id=self._name, start_time_secs=self._begun_s))
 
     def log(self, report: TrialReport) -> None:
         for row in charts.thinned(charts.rows(report, self._context.metric)):

@@ -41,9 +41,9 @@ def write(file: Path, event: TrainingEvent) -> None:
 
 def read(file: Path) -> Iterator[TrainingEvent]:
     """Yields the events in `file`, skipping corrupt lines; nothing if there is no file."""
-    known = [str(kind) for kind in Kind]
+    kinds = [str(kind) for kind in Kind]
     for line in lines_of(file):
-        if not isinstance(line, dict) or line.get("kind") not in known:
+        if not isinstance(line, dict) or line.get("kind") not in kinds:
             continue
         at, samples = (units.number(line.get(name)) for name in ("at", "samples"))
         if at is not None and samples is not None:

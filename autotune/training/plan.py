@@ -68,18 +68,18 @@ def is_training(root: Path) -> bool:
     return place.plan_file.is_file() and place.events_file.is_file()
 
 
-def resumed(known: TrainingPlan, plan: TrainingPlan, place: TrainingDir) -> TrainingPlan:
-    """Returns `plan` with the promise and changes of `known`, the plan that was begun in `place`.
+def resumed(begun: TrainingPlan, plan: TrainingPlan, place: TrainingDir) -> TrainingPlan:
+    """Returns `plan` with the promise and changes of `begun`, the plan that was begun in `place`.
 
-    Raises InputError if `known` is another training.
+    Raises InputError if `begun` is another training.
     """
-    names = {**known.settings, **plan.settings}
+    names = {**begun.settings, **plan.settings}
     pairs = [
-        *((name, value(known), value(plan)) for name, value in _FIXED.items()),
-        *((name, known.settings.get(name), plan.settings.get(name)) for name in names),
+        *((name, value(begun), value(plan)) for name, value in _FIXED.items()),
+        *((name, begun.settings.get(name), plan.settings.get(name)) for name in names),
     ]
     differ = [f"{name} {units.quote(was)}, now {units.quote(now)}" for name, was, now in pairs if was != now]
     if differ:
         rule = "was begun with other settings"
         raise InputError(f"{place.root}: {rule}: {'; '.join(differ)}; train in another directory")
-    return replace(plan, promise=known.promise, changes=known.changes)
+    return replace(plan, promise=begun.promise, changes=begun.changes)

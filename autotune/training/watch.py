@@ -71,7 +71,7 @@ class Watch:
 
     @property
     def recent_per_s(self) -> float | None:
-        """Throughput over the last five minutes of steps, or since it changed; None at first."""
+        """Returns the throughput over the last five minutes of steps, or since it changed; None at first."""
         recent = self._windows[-_RECENT:]
         return sum(w.trained for w in recent) / sum(w.seconds for w in recent) if recent else None
 
