@@ -108,12 +108,12 @@ def test_a_leak_that_does_not_fill_memory_is_not_reported():
 
 def test_growth_within_the_first_epoch_is_not_reported():
     told = reports(600, held=lambda s: 500 * MIB + 10 * MIB * s)
-    assert heard(told, LENGTH._replace(epoch=10**6)) == []
+    assert heard(told, LENGTH | {"epoch": 10**6}) == []
 
 
 def test_a_resumed_process_gets_an_epoch_to_fill_its_caches():
     growing = {"begun": 5 * 10**6, "held": lambda s: 500 * MIB + 10 * MIB * s}
-    length = LENGTH._replace(epoch=20_000)
+    length = LENGTH | {"epoch": 20_000}
     assert heard(reports(180, **growing), length) == []
     ((samples, said),) = heard(reports(300, **growing), length)
     assert said.kind is Kind.LEAK
