@@ -254,7 +254,7 @@ class Comparison:
             self._say(f"{job.name}: training over {length}: {view.knobs(job.contender.config)}")
             verdict = alone.run(order, self._server, self._listener(job))
         outcome, measured = verdict
-        figures = rows.of_run(measured, self._space.objective).line(order.metric.unit, order.metric.name)
+        figures = rows.run_figures(measured, self._space.objective).line(order.metric.unit, order.metric.name)
         is_done = outcome.status is Status.COMPLETED
         self._say(f"{job.name}: training {outcome}: {figures if is_done else outcome.reason}")
         return job.model(outcome, measured, job.place), job.place.work

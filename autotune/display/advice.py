@@ -54,7 +54,7 @@ def is_unconfirmed(history: History) -> bool:
     return verdict(confirm.recommended(history)) is WinnerState.UNCONFIRMED and not has_winner(history)
 
 
-def possibly(history: History, command: str = "") -> str:
+def possible_gain(history: History, command: str = "") -> str:
     """Returns `Possibly 1.9x faster, not confirmed. To confirm it: ...` and the `command`, if given."""
     best = confirm.recommended(history)
     gain = costs.gain(best[0], history) if best else None
@@ -62,10 +62,10 @@ def possibly(history: History, command: str = "") -> str:
     return f"Possibly{times} faster, not confirmed" + (f". To confirm it: {command}" if command else "")
 
 
-def why_none(history: History) -> str:
+def no_winner_reason(history: History) -> str:
     """Returns `No winner: of 12 other trials 5 ran faster and lost the quality, 4 ran out of memory, ...`."""
     if is_unconfirmed(history):
-        return possibly(history)
+        return possible_gain(history)
     if (failed := history.failed_baseline) and failed.outcome:
         return f"No winner: the baseline {failed.outcome}: {failed.outcome.reason}"
     if history.baseline is None:
@@ -81,7 +81,7 @@ class Try:
     command: str = ""
 
 
-def go_on(history: History, plan: SearchPlan, session: Path) -> str:
+def continue_command(history: History, plan: SearchPlan, session: Path) -> str:
     """Returns the command that resumes a search.
 
     If no time is left, it adds enough for about ten trials, and for confirming a winner.
@@ -101,7 +101,7 @@ def what_to_try(
 
     `fallback_reason` says why qualities could not be compared, if that was asked for.
     """
-    stored, resume = StoredSession(session), go_on(history, plan, session)
+    stored, resume = StoredSession(session), continue_command(history, plan, session)
     file, again = stored.space_file, search_command(session)
     if failed := history.failed_baseline:
         if failed.out_of_memory:

@@ -50,7 +50,7 @@ def _leak(trial: Trial, history: History) -> str | None:
     )
 
 
-def company(rests_on: Sequence[Trial]) -> str:
+def contention(rests_on: Sequence[Trial]) -> str:
     """Returns what other programs used of the machine during the trials that a claim rests on."""
     used = [f"{_share(resource, each)} of the {resource}" for resource, each in _disturbed(rests_on).items()]
     return f"while other programs used {' and '.join(used)}" if used else ""

@@ -141,7 +141,7 @@ class LineScreen(Screen):
         if trial.outcome is not None and trial.outcome.status is not Status.COMPLETED:
             return f"{view.knobs(trial.config)}: {trial.outcome.reason}"
         if trial.kind is TrialKind.RACE:
-            return view.raced(trial)
+            return view.race_result(trial)
         row, target = rows.row(trial, self._history()), self.space.objective.target
         figures = row.line(self.space.unit, self.space.objective.quality)
         if row.factor and trial.original:

@@ -56,7 +56,7 @@ def _header(snapshot: Snapshot) -> Group:
     searched = sum(t.kind is TrialKind.SEARCHED for t in snapshot.trials)
     state = RUNNING if snapshot.state == RUNNING else INTERRUPTED
     more = f", {len(snapshot.running)} {state}" if snapshot.running else ""
-    more += f"; also {others}" if (others := view.besides(map(view.kind, snapshot.trials))) else ""
+    more += f"; also {others}" if (others := view.count_others(map(view.kind, snapshot.trials))) else ""
     where = f" on {snapshot.device}" if snapshot.device else ""
     return Group(
         Text(printable(f"{snapshot.session}{where}"), style=HEADING),
@@ -106,7 +106,7 @@ def _figures(run: TrialFigures, space: Space) -> Text:
 def _running(snapshot: Snapshot, most: int | None) -> Table:
     grid = _grid(RUNNING if snapshot.state == RUNNING else INTERRUPTED, _headings(snapshot.space))
     for running in snapshot.running[:most]:
-        trial, so_far = running.trial, rows.of_run(running.trial.measurement, snapshot.space.objective)
+        trial, so_far = running.trial, rows.run_figures(running.trial.measurement, snapshot.space.objective)
         share = min(1.0, so_far.samples / snapshot.space.budget.samples_per_trial)
         is_race = trial.kind is TrialKind.RACE  # it ends when it is decided: its progress is unknown
         phase = "comparing" if running.phase == Phase.RACING else running.phase
@@ -157,7 +157,7 @@ def _best(snapshot: Snapshot) -> Table:
 def _outcome(trial: Trial, snapshot: Snapshot) -> Text:
     """Returns a completed trial's figures, or the outcome of another one and the reason."""
     if trial.kind is TrialKind.RACE and trial.completed:
-        return Text(view.raced(trial))
+        return Text(view.race_result(trial))
     if trial.completed:
         row = rows.row(trial, snapshot.history)
         reason = f"\nruled out: {printable(row.reason)}" if row.reason else ""

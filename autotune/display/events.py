@@ -57,7 +57,7 @@ def progress(running: RunningTrial, space: Space, remaining: Remaining | None) -
         **started(running.trial),
         "phase": str(running.phase),
         "share": min(1.0, measured.samples / space.budget.samples_per_trial),
-        **vars(rows.of_run(measured, space.objective)),
+        **vars(rows.run_figures(measured, space.objective)),
         "seconds": running.seconds,
         "remaining_s": _range(remaining),
     }

@@ -93,7 +93,7 @@ def rows(history: History, winner: int | None) -> tuple[TrialRow, ...]:
 def row(trial: Trial, history: History, winner: int | None = None, *, is_on_front: bool = False) -> TrialRow:
     """Returns the row of a trial; the caller knows the winner and the front."""
     m, outcome, space = trial.measurement, trial.outcome, history.space
-    run, figure, memory = of_run(m, space.objective), history.quality(trial), history.memory(trial)
+    run, figure, memory = run_figures(m, space.objective), history.quality(trial), history.memory(trial)
     throughput, reached = history.throughput(trial), figure.value if figure else None
     if trial.repeat:
         throughput, reached, memory = run.throughput, objective.final_quality(trial, space), m
@@ -128,7 +128,7 @@ def row(trial: Trial, history: History, winner: int | None = None, *, is_on_fron
     )
 
 
-def of_run(measured: Measurement, goal: Objective) -> TrialFigures:
+def run_figures(measured: Measurement, goal: Objective) -> TrialFigures:
     """Returns the figures of a single run; the quality is that of its last evaluation."""
     return TrialFigures(
         samples=measured.samples,

@@ -12,7 +12,7 @@ from autotune.core.settings import ACCUMULATION, COMMON, MICRO_BATCH, PRECISION,
 from autotune.core.shell import quoted
 from autotune.core.trial import Status, Trial, TrialKind
 from autotune.display import advice, words
-from autotune.display.cautions import cautions, company, spending
+from autotune.display.cautions import cautions, contention, spending
 from autotune.judging.accounts import costs, reasons
 from autotune.judging.decisions import claims, confirm, objective
 from autotune.judging.decisions import quality as qualities
@@ -106,7 +106,7 @@ def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
         state: sum(t.outcome is None for t in searched),
     }
     text = ", ".join(f"{n} {what}" for what, n in parts.items() if n) or "none ended"
-    others = besides(map(kind, trials))
+    others = count_others(map(kind, trials))
     return f"{words.plural(len(searched), 'trial')}: {text}{f'; also {others}' if others else ''}"
 
 
@@ -124,7 +124,7 @@ def kind(trial: Trial) -> str:
     return _KINDS.get(trial.kind) or ("trial" if trial.number else "baseline")
 
 
-def besides(kinds: Iterable[str]) -> str:
+def count_others(kinds: Iterable[str]) -> str:
     """Returns `1 speed comparison, 7 runs with another seed`: what was run besides the searched trials."""
     counted, with_seed = Counter(kinds), " with another seed"
     nouns = {"race": ("speed comparison", ""), "repeat": ("run", with_seed), "ablation": ("ablation run", "")}
@@ -146,10 +146,10 @@ def gain(trial: Trial, history: History) -> str:
     turns_taken = ", timed in turns with the baseline" if history.relative.raced(trial) else ""
     scores = f", {goal.quality} {quality} instead of {old_quality}" if history.quality(trial) else ""
     speeds = f"{speed} {history.space.unit}/s instead of {old_speed}"
-    return f"{faster(figure)}{sure}: {speeds}{turns_taken}{scores}"
+    return f"{speedup(figure)}{sure}: {speeds}{turns_taken}{scores}"
 
 
-def faster(factor: Figure | None) -> str:
+def speedup(factor: Figure | None) -> str:
     """Returns `2.26x faster`, or `0.87x as fast`."""
     return f"{words.factor(factor)} {'faster' if _is_gain(factor) else 'as fast'}"
 
@@ -162,7 +162,7 @@ def _is_gain(factor: Figure | None) -> bool:
 def _reaches(factor: Figure | None, goal: Objective) -> str:
     """Returns `reaches bleu_4 0.15 2.26x faster than the baseline`."""
     than = "than" if _is_gain(factor) else "as"
-    return f"reaches {goal.quality} {goal.target:g} {faster(factor)} {than} the baseline"
+    return f"reaches {goal.quality} {goal.target:g} {speedup(factor)} {than} the baseline"
 
 
 def summary(history: History, workload: Workload, session: Path, go_on: str = "") -> list[str]:
@@ -174,18 +174,18 @@ def summary(history: History, workload: Workload, session: Path, go_on: str = ""
     if space.objective.select == "pareto":
         lines.append(f"Best trade-offs between speed and {space.objective.quality}, fastest first:")
         lines += [f"  trial {t.number}: {knobs(t.config)}: {gain(t, history)}" for t in history.front]
-    lines += [*refuted(history), *cautions(history)]
+    lines += [*refuted_finalists(history), *cautions(history)]
     trial, claim = best
     if trial.number == 0:
-        return [*lines, nothing_better(history), *spending(history)]
+        return [*lines, no_improvement(history), *spending(history)]
     if advice.is_unconfirmed(history):
-        return [*lines, *spending(history), advice.possibly(history, go_on)]
+        return [*lines, *spending(history), advice.possible_gain(history, go_on)]
     lines.append(f"Best{'' if claim else ', not confirmed'}: trial {trial.number}: {knobs(trial.config)}")
     if claim is not None:
-        lines += [confirmed(claim, history), *_break_even(trial, history)]
+        lines += [confirmation(claim, history), *_break_even(trial, history)]
         lines += _your_command(trial, history, workload)
     else:
-        lines += [gain(trial, history), unconfirmed(trial, history)]
+        lines += [gain(trial, history), missing_confirmation(trial, history)]
     commands = (f"  {command}" for command in next_commands(session, workload))
     return [*lines, *spending(history), "Run next:", *commands]
 
@@ -240,20 +240,20 @@ def promise(history: History) -> str:
     return f"Goal: {text}." + (" Evaluations are part of the speed." if goal.counts_evaluations else "")
 
 
-def nothing_better(history: History) -> str:
+def no_improvement(history: History) -> str:
     """Returns why a search recommends nothing but the baseline."""
     speed, quality = _measured(history.trial(0), history)
     figures = f"{speed} {history.space.unit}/s, {history.space.objective.quality} {quality}"
     return f"The baseline is the best so far ({figures}): {reasons.summary(history)}."
 
 
-def unconfirmed(trial: Trial, history: History) -> str:
+def missing_confirmation(trial: Trial, history: History) -> str:
     """Returns how few runs the gain of a trial that was not confirmed rests on."""
     shared = " Other trials ran at the same time." if trial.measurement.shared else ""
-    return f"Not confirmed: {rests_on(trial, history)}.{shared}"
+    return f"Not confirmed: {describe_runs(trial, history)}.{shared}"
 
 
-def rests_on(trial: Trial, history: History) -> str:
+def describe_runs(trial: Trial, history: History) -> str:
     """Returns `each was measured once, over 400 samples`: the runs of a trial and of the baseline."""
     runs = [len(history.runs_of(number)) for number in (trial.number, 0)]
     samples = f"over {history.space.budget.samples_per_trial} {history.space.unit}"
@@ -263,15 +263,15 @@ def rests_on(trial: Trial, history: History) -> str:
     return f"it ran {ours}, the baseline {theirs}, {samples} each"
 
 
-def refuted(history: History) -> list[str]:
+def refuted_finalists(history: History) -> list[str]:
     """Returns the finalists that were not confirmed, and why, a sentence each."""
     return [f"Trial {t.number} was not confirmed: {reason}." for t, reason in confirm.refuted(history)]
 
 
-def confirmed(claim: Claim, history: History) -> str:
+def confirmation(claim: Claim, history: History) -> str:
     """Returns the result of the winner's confirmation, in a sentence."""
     goal, race = history.space.objective, claims.race_of(claim.number, history)
-    others = company([race] if race else [])
+    others = contention([race] if race else [])
     sure, while_busy = words.factor.interval(claim.factor), f", {others}" if others else ""
     if goal.target is not None:
         seeds = words.plural(claim.seeds, "seed")
@@ -279,7 +279,7 @@ def confirmed(claim: Claim, history: History) -> str:
     seconds = [history.training_s(trial) for trial in (history.trial(claim.number), history.trial(0))]
     took = [units.format_seconds(value) for value in seconds if value is not None]
     training = f": {took[0]} of training instead of {took[1]}" if len(took) == 2 else ""
-    speed = f"Confirmed: {faster(claim.factor)} ({sure}{while_busy}){training}"
+    speed = f"Confirmed: {speedup(claim.factor)} ({sure}{while_busy}){training}"
     return f"{speed}. {final_qualities(claim, history)}" if claim.seeds else speed
 
 
@@ -293,7 +293,7 @@ def final_qualities(claim: Claim, history: History) -> str:
     return f"Final {goal.quality} {ours}, baseline {theirs} ({runs}){answer}"
 
 
-def raced(race: Trial) -> str:
+def race_result(race: Trial) -> str:
     """Returns `trial 5 is 2.24x as fast as trial 0 (2.15x to 2.33x), timed in 14 turns each`."""
     first, *others = race.race
     slices, comparisons = race.measurement.slices, []
@@ -306,15 +306,15 @@ def raced(race: Trial) -> str:
     return "; ".join(comparisons)
 
 
-def measured(trial: Trial, history: History) -> str:
+def compare_with_baseline(trial: Trial, history: History) -> str:
     """Compares a completed trial, or the trial that it repeats, with the baseline."""
     number = trial.original
     claim = claims.claim(number, history)
     if claim.holds:
-        return confirmed(claim, history)
+        return confirmation(claim, history)
     if not number:
         return "the baseline"
-    return f"Not confirmed: {gain(trial, history)}; {rests_on(history.trial(number), history)}"
+    return f"Not confirmed: {gain(trial, history)}; {describe_runs(history.trial(number), history)}"
 
 
 def next_commands(session: Path, workload: Workload) -> list[str]:

@@ -104,7 +104,7 @@ def _evidence(trial: Trial, history: History, provenance: Mapping[str, Any]) -> 
     space = history.space
     facts = {
         "trial": f"{trial.number} of session {provenance.get('session', '')}",
-        "measured": view.measured(trial, history),
+        "measured": view.compare_with_baseline(trial, history),
         "peak memory": view.memory(history.memory(trial)),
         "over": f"{space.budget.samples_per_trial} {space.unit} per run",
     }

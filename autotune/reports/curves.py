@@ -71,17 +71,17 @@ class Axes:
         return next(((s, name) for s, name in hours_or_minutes if self.whole_s >= 2 * s), (1.0, "seconds"))
 
 
-def over_both(plot: Plot, runs: Runs, form: Form, axes: Axes) -> list[Plot]:
+def draw_over_both(plot: Plot, runs: Runs, form: Form, axes: Axes) -> list[Plot]:
     """Returns the curves over samples and over time, with one table for both."""
     table = f"table-{plot.id}-samples", f"In the table of {plot.title} over {axes.unit}"
-    over_time = drawn(plot, runs, form, axes)
+    over_time = draw(plot, runs, form, axes)
     return [
-        drawn(plot, runs, form, replace(axes, over="samples")),
+        draw(plot, runs, form, replace(axes, over="samples")),
         replace(over_time, table=None, elsewhere=table),
     ]
 
 
-def drawn(plot: Plot, runs: Runs, form: Form, axes: Axes) -> Plot:
+def draw(plot: Plot, runs: Runs, form: Form, axes: Axes) -> Plot:
     """Returns `plot` with the curves of `runs`, events, and a table.
 
     Extends its layout and legend. If it has no label, the label gives the ends of the curves.
@@ -111,9 +111,9 @@ def drawn(plot: Plot, runs: Runs, form: Form, axes: Axes) -> Plot:
     )
 
 
-def stacked(plot: Plot, runs: Runs, form: Form, axes: Axes) -> Plot:
-    """Returns the same as `drawn` with stacked curves, the first at the bottom."""
-    flat = drawn(plot, runs, form, axes)
+def draw_stacked(plot: Plot, runs: Runs, form: Form, axes: Axes) -> Plot:
+    """Returns the same as `draw` with stacked curves, the first at the bottom."""
+    flat = draw(plot, runs, form, axes)
     look = {"stackgroup": plot.id, "hoveron": "points", "mode": "lines"}
     data = [t if "yaxis" in t else t | look | {"fillcolor": t["line"]["color"]} for t in flat.data]
     return replace(flat, data=data)

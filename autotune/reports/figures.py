@@ -48,7 +48,7 @@ def report(facts: SessionFacts) -> SessionReport:
     """Returns the report of a session."""
     history, space, provenance = facts.history, facts.history.space, facts.provenance
     is_open = facts.state == ENDED and advice.is_unconfirmed(history)
-    resume = advice.go_on(history, facts.plan, facts.path)
+    resume = advice.continue_command(history, facts.plan, facts.path)
     result = answer(
         history,
         facts.workload,
@@ -145,7 +145,7 @@ def _compared(label: str, runs: Runs, goal: Objective) -> Compared:
         curve=quality.curve_in_users_sign(model.training.curve, goal),
         seeds=len(done),
         steps=model.steps,
-        beside_fp32=results.beside_fp32(model, runs),
+        beside_fp32=results.loss_over_fp32(model, runs),
         checkpoint_bytes=model.checkpoint_bytes,
         parameters=model.parameters,
     )

@@ -28,11 +28,11 @@ def _training(report: TrainingReport) -> str:
     return _joined(
         [f"## autotune train: {_text(report.directory)}"],
         [f"**{verdict}.** {_text(wording.sentence(report))}"],
-        [_text(wording.ended(report))],
+        [_text(wording.end(report))],
         [f"- {_text(line)}" for line in wording.observations(report)],
-        _table(wording.promised(report)),
+        _table(wording.promise_table(report)),
         _table(Table(("figure", ""), tuple(wording.figures(report)))),
-        _table(wording.happened(report)),
+        _table(wording.event_table(report)),
         [_text(f"{report.workload} on {report.device}; {settings}")],
     )
 

@@ -68,7 +68,7 @@ def _plots(
         layout=layout,
     )
     whole_s = max(run[-1].seconds for each in runs.values() for run in each)
-    drawn = curves.over_both(plot, runs, words.score, Axes(report.unit, whole_s))
+    drawn = curves.draw_over_both(plot, runs, words.score, Axes(report.unit, whole_s))
     return [replace(plot, data=plot.data[::-1]) for plot in drawn]  # the baseline and the winner above others
 
 

@@ -61,7 +61,7 @@ def answer(
     return Answer(
         verdict=advice.verdict(recommended),
         promise=view.promise(history),
-        sentence=advice.possibly(history, go_on) if is_open else _sentence(recommended, history),
+        sentence=advice.possible_gain(history, go_on) if is_open else _sentence(recommended, history),
         is_open=is_open,
         baseline=theirs,
         best=ours,
@@ -70,7 +70,7 @@ def answer(
         rounds=claim.rounds if claim else 0,
         full_training_samples=training_samples,
         cautions=(
-            *view.refuted(history),
+            *view.refuted_finalists(history),
             *cautions(history),
             *_few(theirs, ours, history.space, workload),
             *(_unpriced(prices, (theirs, ours), training_samples) if prices else ()),
@@ -109,11 +109,11 @@ def _none(history: History, session: Path, going_on: tuple[str, ...]) -> Answer:
 def _sentence(recommended: tuple[Trial, Claim | None], history: History) -> str:
     trial, claim = recommended
     if not trial.number:
-        return view.nothing_better(history)
+        return view.no_improvement(history)
     settings = f"trial {trial.number}, {view.knobs(trial.config)}."
     if claim is not None:
-        return f"{view.confirmed(claim, history)}: {settings}"
-    return f"{view.gain(trial, history)}: {settings} {view.unconfirmed(trial, history)}"
+        return f"{view.confirmation(claim, history)}: {settings}"
+    return f"{view.gain(trial, history)}: {settings} {view.missing_confirmation(trial, history)}"
 
 
 def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[str]:

@@ -19,7 +19,7 @@ def trial_counts(report: SessionReport) -> str:
     """Returns `48 trials; 1 speed comparison, 9 runs with another seed`."""
     kinds = [row.kind for row in report.trials]
     searched = sum(kind in {"baseline", "winner", "trial"} for kind in kinds)
-    return "; ".join(filter(None, [words.plural(searched, "trial"), view.besides(kinds)]))
+    return "; ".join(filter(None, [words.plural(searched, "trial"), view.count_others(kinds)]))
 
 
 def trials(report: SessionReport) -> list[tuple[Mark, TrialRow, tuple[str, ...]]]:
@@ -40,9 +40,9 @@ def trials(report: SessionReport) -> list[tuple[Mark, TrialRow, tuple[str, ...]]
     ]
 
 
-def asides(row: TrialRow) -> str:
+def remarks(row: TrialRow) -> str:
     """Returns a trial's remarks."""
-    remarks = {
+    by_text = {
         f"trial {row.repeats}'s settings with another seed, figures of this run": row.repeats is not None,
         "ablation run": row.kind == "ablation",
         "on the Pareto front": row.on_front,
@@ -50,7 +50,7 @@ def asides(row: TrialRow) -> str:
         "other programs used the machine": row.disturbed,
         "thermally throttled": row.throttled,
     }
-    return ", ".join(text for text, holds in remarks.items() if holds)
+    return ", ".join(text for text, holds in by_text.items() if holds)
 
 
 def outcomes(report: SessionReport) -> Table:
@@ -140,7 +140,7 @@ def has_seeds(report: SessionReport) -> bool:
     return any(each.seeds > 1 for each in report.compared)
 
 
-def own_scores(report: SessionReport) -> Table | None:
+def search_scores(report: SessionReport) -> Table | None:
     """Returns the scores that the search measured besides the quality; None if there are none."""
     sides = [(mark.label, side.scores) for mark, side in answer.sides(report) if side.scores]
     names = words.ordered(report.quality, *(values for _, values in sides))

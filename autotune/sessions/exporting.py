@@ -37,7 +37,7 @@ def export(root: Path, output: Path | None, number: int | None, name: str | None
     trial, history = wanted(state, number), state.history
     gpus = math.ceil(session.options().gpus_per_trial)
     best = winner.from_trial(trial, history, workload, session.provenance(), gpus)
-    settings = f"{view.knobs(trial.config)}: {view.measured(trial, history)}"
+    settings = f"{view.knobs(trial.config)}: {view.compare_with_baseline(trial, history)}"
     if own is not None:
         file = output or Path(f"best{own.suffix}")
         return Export(file, settings, _patch(best, own, file))
@@ -58,7 +58,7 @@ def wanted(shown: Snapshot, number: int | None) -> Trial:
     if number is None:
         best = confirm.recommended(history)
         if best and advice.is_unconfirmed(history):
-            possibly = advice.possibly(history, go_on(shown))
+            possibly = advice.possible_gain(history, go_on(shown))
             raise UnconfirmedError(
                 f"no winner yet; --trial {best[0].number} names one all the same. {possibly}"
             )

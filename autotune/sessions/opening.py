@@ -21,4 +21,4 @@ def go_on(shown: Snapshot) -> str:
     """Returns the command that continues a search; empty while it runs."""
     if shown.state == RUNNING:
         return ""
-    return advice.go_on(shown.history, shown.plan, Path(shown.session))
+    return advice.continue_command(shown.history, shown.plan, Path(shown.session))

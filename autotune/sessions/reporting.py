@@ -37,7 +37,7 @@ def conclude_training(place: TrainingDir) -> Iterator[str]:
     """Writes the page of a training that is over; yields its verdict and the page's path as lines."""
     try:
         found = training.read(place.root, is_over=True)
-        yield from wording.printed(found)
+        yield from wording.terminal_lines(found)
         yield write(place.report_file, _page(found))
     except InputError as error:
         yield f"No report: {error}"

@@ -183,7 +183,7 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
     has_winner = advice.has_winner(history)
     why, tries = "", []
     if not has_winner and not is_interrupted:
-        why = advice.why_none(history)
+        why = advice.no_winner_reason(history)
         tries = advice.what_to_try(
             history,
             search.plan,
@@ -193,7 +193,7 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
         )
     code = EXIT_INTERRUPTED if is_interrupted else 0 if has_winner else EXIT_NO_WINNER
     lines = [*_ending(search), view.counts(history.trials)]
-    go_on = advice.go_on(history, search.plan, shown)
+    go_on = advice.continue_command(history, search.plan, shown)
     lines += (
         view.summary(history, workload, shown, "" if is_interrupted else go_on) if best or not why else []
     )

@@ -80,7 +80,7 @@ class Session:
             baseline_quality=rows.row(baseline, history).quality,
             rounds=claim.rounds if claim else 0,
             seeds=claim.seeds if claim else 0,
-            why_not="" if advice.has_winner(history) else advice.why_none(history),
+            why_not="" if advice.has_winner(history) else advice.no_winner_reason(history),
         )
 
     def export(

@@ -55,10 +55,10 @@ def ended(outcome: Outcome, measured: Measurement, plan: TrainingPlan) -> str:
     done = f"{outcome} after {measured.samples} {plan.metric.unit}"
     if outcome.status is not Status.COMPLETED:
         return f"{done}: {outcome.reason}" if outcome.reason else done
-    return f"{done}: {rows.of_run(measured, plan.goal).line(plan.metric.unit, plan.metric.name)}"
+    return f"{done}: {rows.run_figures(measured, plan.goal).line(plan.metric.unit, plan.metric.name)}"
 
 
-def meanwhile(measured: Measurement) -> list[str]:
+def contention(measured: Measurement) -> list[str]:
     """Returns what other programs used of the machine, if more than a twentieth, and if the GPU throttled."""
     used = [f"other programs used {share:.0%} of the {name}" for name, share in measured.others.items()]
     slowed = "the GPU was slowed down for its heat or its power"

@@ -114,7 +114,7 @@ def _figures(status: TrainingStatus) -> Table:
     grid = Table.grid(padding=(0, 1, 0, 0), expand=True)
     grid.add_column(width=_LABELS)
     grid.add_column(ratio=1, overflow="fold")
-    contention = ", ".join(messages.meanwhile(Measurement(telemetry=status.telemetry)))
+    contention = ", ".join(messages.contention(Measurement(telemetry=status.telemetry)))
     rows = {
         "throughput": _throughput(status),
         "promised": _promised(status),

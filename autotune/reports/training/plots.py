@@ -89,16 +89,16 @@ def _learning(report: TrainingReport, axes: Axes) -> list[Plot]:
     plots: list[Plot] = []
     if loss:
         plot = Plot("loss", _LOSS.label, "↑ loss")
-        plots += curves.over_both(plot, {_LOSS: [loss]}, words.score, axes)
+        plots += curves.draw_over_both(plot, {_LOSS: [loss]}, words.score, axes)
     if quality:
         plot = Plot("quality", name, f"↑ {name}" + (", lower is better" if report.metric.minimize else ""))
         runs = {Mark(name, "var(--winner)", "line"): [thinned(quality)]}
-        plots += curves.over_both(plot, runs, words.score, axes)
+        plots += curves.draw_over_both(plot, runs, words.score, axes)
     for name, points in report.curves.beside.items():
         if points:
             title = name.replace("_", " ").capitalize()
             plot, runs = Plot(name, title, f"↑ {name}"), {replace(_LOSS, label=title): [points]}
-            plots.append(curves.drawn(plot, runs, words.three_digits, replace(axes, over="samples")))
+            plots.append(curves.draw(plot, runs, words.three_digits, replace(axes, over="samples")))
     return plots
 
 
@@ -117,7 +117,7 @@ def _per_s(report: TrainingReport, axes: Axes) -> list[Plot]:
         layout={"yaxis": {"range": [0, top]}, **(_level(promised) if promised else {})},
         legend=(_PROMISED,) if promised else (),
     )
-    drawn = curves.drawn(plot, {replace(_LOSS, label="measured"): [points]}, words.rate, axes)
+    drawn = curves.draw(plot, {replace(_LOSS, label="measured"): [points]}, words.rate, axes)
     label = f"{drawn.label}; promised {words.rate(promised)}" if promised else drawn.label
     return [replace(drawn, label=label)]
 
@@ -144,7 +144,7 @@ def _phases(report: TrainingReport, axes: Axes) -> list[Plot]:
         f"↑ ms per {each}, by part of a step. Evaluations are left out.",
         layout={"yaxis": {"rangemode": "tozero"}},
     )
-    return [curves.stacked(plot, runs, replace(words.three_digits, unit=" ms"), axes)]
+    return [curves.draw_stacked(plot, runs, replace(words.three_digits, unit=" ms"), axes)]
 
 
 def _machine(kind: _MachineKind, telemetry: Mapping[str, Sequence[CurvePoint]], axes: Axes) -> Plot | None:
@@ -162,7 +162,7 @@ def _machine(kind: _MachineKind, telemetry: Mapping[str, Sequence[CurvePoint]], 
     text = f"↑ {kind.unit.strip()}" + (", 100% is all that it may use" if kind.id == "use" else "")
     layout = {"yaxis": {"rangemode": "tozero"}}
     plot = Plot(kind.id, kind.title, text, layout=layout, legend=tuple(runs))
-    return curves.drawn(plot, runs, replace(words.three_digits, unit=kind.unit), axes)
+    return curves.draw(plot, runs, replace(words.three_digits, unit=kind.unit), axes)
 
 
 def _label(name: str) -> str:

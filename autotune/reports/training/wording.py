@@ -44,7 +44,7 @@ def sentence(report: TrainingReport) -> str:
     return f"{'The' if report.state == ENDED else 'So far the'} training is {answer}"
 
 
-def printed(report: TrainingReport) -> list[str]:
+def terminal_lines(report: TrainingReport) -> list[str]:
     """Returns the verdict for a terminal, with possible reasons; no lines if nothing was promised."""
     promised = report.promised
     if promised is None:
@@ -57,7 +57,7 @@ def printed(report: TrainingReport) -> list[str]:
     ]
 
 
-def ended(report: TrainingReport) -> str:
+def end(report: TrainingReport) -> str:
     """Returns how the training has ended, if it has."""
     if report.state == RUNNING:
         return "The training is running."
@@ -75,7 +75,7 @@ def done(report: TrainingReport) -> str:
     return messages.done(samples, planned, report.metric.unit) + share
 
 
-def promised(report: TrainingReport) -> Table | None:
+def promise_table(report: TrainingReport) -> Table | None:
     """Returns promised figures next to measured ones; None if nothing was promised."""
     kinds: dict[str, tuple[str, FigureForm]] = {
         "speed": (f"{report.metric.unit}/s", words.rate),
@@ -92,7 +92,7 @@ def promised(report: TrainingReport) -> Table | None:
 def observations(report: TrainingReport) -> list[str]:
     """Returns observations that may explain a broken promise, or foresee a full memory."""
     happened = [event.text for event in report.events if event.kind in {Kind.DRIFT, Kind.LEAK}]
-    return [*messages.meanwhile(report.measured), *happened]
+    return [*messages.contention(report.measured), *happened]
 
 
 def figures(report: TrainingReport) -> list[tuple[str, str]]:
@@ -160,7 +160,7 @@ def scores(report: TrainingReport) -> list[tuple[str, str]]:
     return [(words.metric(name), words.score(values[name])) for name in values if is_score(name)]
 
 
-def happened(report: TrainingReport) -> Table:
+def event_table(report: TrainingReport) -> Table:
     """Returns the events, one a row; times are in UTC."""
     rows = tuple(
         (moment(e.at), words.duration(e.seconds), words.count(e.samples), e.kind, e.text)

@@ -466,10 +466,10 @@ def test_a_training_loss_is_compared_with_the_same_training_in_fp32():
     wide = model("fp32", "fp32", 2.0), model("fp32", "fp32", 4.0, seed=1)
     narrow = model("bf16", "bf16", 2.1), model("bf16", "bf16", 3.0, seed=1)
     found = {"baseline": (model("baseline", "bf16", 9.0, batch=4),), "fp32": wide, "bf16": narrow}
-    assert results.beside_fp32(narrow[0], found) == pytest.approx(0.05)
-    assert results.beside_fp32(narrow[1], found) == pytest.approx(-0.25)
-    assert results.beside_fp32(wide[0], found) is None
-    assert results.beside_fp32(found["baseline"][0], found) is None
+    assert results.loss_over_fp32(narrow[0], found) == pytest.approx(0.05)
+    assert results.loss_over_fp32(narrow[1], found) == pytest.approx(-0.25)
+    assert results.loss_over_fp32(wide[0], found) is None
+    assert results.loss_over_fp32(found["baseline"][0], found) is None
 
 
 @pytest.mark.parametrize(

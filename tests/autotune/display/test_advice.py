@@ -77,14 +77,14 @@ def test_a_target_that_was_not_reached_is_why(make_trial, space):
 def test_the_reasons_are_counted_the_most_frequent_first(make_trial, baseline, space):
     trials = [baseline, *(make_trial(n, 40, 0.1, half_width=0.1, x=n) for n in range(1, 4))]
     trials += [make_trial(4, failure="oom"), make_trial(5, 9, 0.2, half_width=0.1, x=5)]
-    assert advice.why_none(History(trials, space)) == (
+    assert advice.no_winner_reason(History(trials, space)) == (
         "No winner: of 5 other trials, 3 ran faster and lost the quality, 1 ran out of memory, "
         "1 kept the quality and ran no faster"
     )
-    assert advice.why_none(History([baseline], space)) == "No winner: nothing else was tried"
-    assert advice.why_none(History([], space)) == "No winner: the baseline has not ended"
+    assert advice.no_winner_reason(History([baseline], space)) == "No winner: nothing else was tried"
+    assert advice.no_winner_reason(History([], space)) == "No winner: the baseline has not ended"
     assert (
-        advice.why_none(History([make_trial(0, failure="oom")], space))
+        advice.no_winner_reason(History([make_trial(0, failure="oom")], space))
         == "No winner: the baseline failed (oom): as made"
     )
 
@@ -121,14 +121,15 @@ def test_of_what_awaits_its_confirmation_nothing_is_said_but_that(make_trial, ba
     """The factor only if there is one to tell."""
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
     history = History([baseline, faster], space)
-    assert advice.why_none(history) == "Possibly 3.0x faster, not confirmed"
+    assert advice.no_winner_reason(history) == "Possibly 3.0x faster, not confirmed"
     assert (
-        advice.possibly(history, "resume s") == "Possibly 3.0x faster, not confirmed. To confirm it: resume s"
+        advice.possible_gain(history, "resume s")
+        == "Possibly 3.0x faster, not confirmed. To confirm it: resume s"
     )
     confirm_it = ("time to confirm it", "python -m autotune resume runs/s --time 5m")
     assert tries([baseline, faster], space, plan=SPENT) == [confirm_it]
     barely = [baseline, make_trial(1, 10.4, 0.2, half_width=0.001, x=1)]
-    assert advice.possibly(History(barely, space)) == "Possibly faster, not confirmed"
+    assert advice.possible_gain(History(barely, space)) == "Possibly faster, not confirmed"
     assert not advice.is_unconfirmed(History([baseline, faster], budget(space, repeats=0)))
     assert not advice.is_unconfirmed(History([baseline], space))
 
@@ -179,7 +180,7 @@ def test_who_broke_a_constraint_is_counted_as_that_and_told_what_to_loosen(make_
     trials = [baseline, make_trial(1, 30, 0.2, half_width=0.1, x=1, scores={"rouge_l": 0.1})]
     history = History(trials, asked)
     assert reasons.counts(history) == {Reason.BROKEN: 1}
-    assert advice.why_none(history) == "No winner: of 1 other trial, 1 broke a constraint"
+    assert advice.no_winner_reason(history) == "No winner: of 1 other trial, 1 broke a constraint"
     assert advice.what_to_try(history, OPEN, SESSION, exhausted=False)[0].what.startswith(
         "looser objective.constraints"
     )

@@ -219,9 +219,9 @@ def test_a_confirmed_winner_is_stated_with_both_trainings_their_times_and_qualit
     )
     assert expected in text
     assert "measured once" not in text
-    assert view.measured(trials[1], History(trials, space)).startswith(expected)
-    assert "measured once" in view.measured(trials[1], History(trials[:2], space))
-    assert view.measured(trials[0], History(trials, space)) == "the baseline"
+    assert view.compare_with_baseline(trials[1], History(trials, space)).startswith(expected)
+    assert "measured once" in view.compare_with_baseline(trials[1], History(trials[:2], space))
+    assert view.compare_with_baseline(trials[0], History(trials, space)) == "the baseline"
 
 
 def test_a_winner_that_does_not_hold_is_named_with_the_reason(confirmed, space, workload, tmp_path):
@@ -286,15 +286,15 @@ def test_a_race_says_what_else_used_the_machine(confirmed, space):
     trials = confirmed()
     (winner, claim) = confirm.confirmed(History(trials, space))
     space = space.model_copy(update={"objective": Objective(target=0.2)})
-    assert view.confirmed(claim, History(trials, space)).endswith("; 3 seeds)")
+    assert view.confirmation(claim, History(trials, space)).endswith("; 3 seeds)")
     elsewhere = [busy(t, 0.5) if t is winner else t for t in trials]
-    told = view.confirmed(claim, History(elsewhere, space))
+    told = view.confirmation(claim, History(elsewhere, space))
     assert "other programs" not in told, "the claim does not rest on it"
     behind = claims.race_of(winner.number, History(trials, space))
     seen = [busy(t, 0.38) if t is behind else t for t in trials]
-    told = view.confirmed(claim, History(seen, space))
+    told = view.confirmation(claim, History(seen, space))
     assert told.endswith("; 3 seeds, while other programs used 38% of the CPUs)")
-    assert view.company([busy(winner, 0.38, 0.1), busy(winner, 0.2)]) == (
+    assert view.contention([busy(winner, 0.38, 0.1), busy(winner, 0.2)]) == (
         "while other programs used up to 38% of the CPUs and 10% of the GPU"
     )
 

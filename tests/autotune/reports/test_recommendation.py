@@ -53,7 +53,8 @@ def test_the_factor_and_the_sentence_are_those_of_the_claim(space, workload):
     history = History(confirmed(space), space)
     found, claim = answer(history, workload, HERE), claims.claim(1, history)
     assert found.factor == claim.factor
-    assert found.sentence == f"{view.confirmed(claim, history)}: trial 1, batch 64 bf16 workers 2 lr 0.0001."
+    settings = "trial 1, batch 64 bf16 workers 2 lr 0.0001."
+    assert found.sentence == f"{view.confirmation(claim, history)}: {settings}"
     assert found.commands == ("python -m autotune export runs/s -o best.yaml",)
 
 

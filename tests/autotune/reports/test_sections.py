@@ -88,10 +88,10 @@ def test_a_workload_with_a_precision_is_compared_by_it_without_written_reports(s
 
 def test_further_scores_are_a_table(other):
     report = report_of(other, Workload("json:loads"))
-    assert tables.own_scores(report) is None
+    assert tables.search_scores(report) is None
     sides = [replace(side, scores={"val_loss": 0.2, "rouge_l": 0.4}) for side in _sides(report)]
     more = replace(report, answer=replace(report.answer, baseline=sides[0], best=sides[1]))
-    assert tables.own_scores(more).head == ("model", "ROUGE-L", "val_loss")
+    assert tables.search_scores(more).head == ("model", "ROUGE-L", "val_loss")
     assert "Scores model" in words_of(shown(more).texts["quality"])
 
 

@@ -48,8 +48,8 @@ def test_an_end_says_why():
 
 def test_other_programs_use_is_reported():
     busy = replace(SHOWN, telemetry={"others_cpu_percent": 176.0, "allowed_cpus": 2.0, "gpu_throttled": 0.5})
-    assert messages.meanwhile(busy) == [
+    assert messages.contention(busy) == [
         "other programs used 88% of the CPUs",
         "the GPU was slowed down for its heat or its power",
     ]
-    assert messages.meanwhile(SHOWN) == []
+    assert messages.contention(SHOWN) == []

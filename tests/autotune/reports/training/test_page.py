@@ -91,18 +91,18 @@ SLOWER = Happened(2.0, 800, 90.0, Kind.DRIFT, "12% slower since 800 samples; lik
 
 def test_a_terminal_gets_a_line_for_every_figure_and_possible_reasons(found):
     told = replace(found, events=(*found.events, SLOWER))
-    assert wording.printed(told) == [
+    assert wording.terminal_lines(told) == [
         "As promised: what session iu measured for trial 11",
         *(f"- {one.what}: held: {one.text}" for one in found.promised.kept),
         f"- during the training: {SLOWER.text}",
     ]
-    assert wording.printed(replace(told, promised=None)) == []
+    assert wording.terminal_lines(replace(told, promised=None)) == []
 
 
 def test_figures_that_are_not_measured_yet_are_dashes(found):
     missing = tuple(replace(one, answer=PromiseAnswer.UNDECIDED, found=None) for one in found.promised.kept)
     told = replace(found, promised=replace(found.promised, answer=PromiseAnswer.UNDECIDED, kept=missing))
-    assert {row[2] for row in wording.promised(told).rows} == {words.NOTHING}
+    assert {row[2] for row in wording.promise_table(told).rows} == {words.NOTHING}
     assert "There is nothing yet to compare with" in wording.sentence(told)
 
 
