@@ -1,8 +1,8 @@
 """The plots of a training: loss and quality, speed, and the machine's telemetry. Pure functions."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
@@ -49,25 +49,13 @@ _LABELS_OF_GPU = {
     "temperature_c": "",
     "power_w": "",
 }
-
-
-@dataclass(frozen=True)
-class _MachineKind:
-    """A plot of the machine: the figures whose names end with `suffix`."""
-
-    id: str
-    title: str
-    unit: str
-    suffix: str
-    scale: float = 1.0  # to the unit
-
-
+# Plots of the machine: ID, title, unit, suffix of the figures' names, and their scale to the unit.
 _MACHINE = (
-    _MachineKind("memory", "Memory", " GiB", "_bytes", 2.0**-30),
-    _MachineKind("use", "Use of CPUs and GPUs", "%", "_percent"),
-    _MachineKind("clock", "Clocks", " MHz", "_mhz"),
-    _MachineKind("temperature", "Temperature", " °C", "_c"),
-    _MachineKind("power", "Power", " W", "_w"),
+    ("memory", "Memory", " GiB", "_bytes", 2.0**-30),
+    ("use", "Use of CPUs and GPUs", "%", "_percent", 1.0),
+    ("clock", "Clocks", " MHz", "_mhz", 1.0),
+    ("temperature", "Temperature", " °C", "_c", 1.0),
+    ("power", "Power", " W", "_w", 1.0),
 )
 _LEFT_OUT = {"host_memory_percent"}  # memory has a plot of its own
 
@@ -75,11 +63,10 @@ _LEFT_OUT = {"host_memory_percent"}  # memory has a plot of its own
 def by_section(report: TrainingReport) -> dict[str, list[Plot]]:
     """Returns every plot, by its section."""
     axes = Axes(report.metric.unit, report.seconds, report.events)
-    plots = [_machine(kind, report.curves.machine, axes) for kind in _MACHINE]
     return {
         "learning": _learning(report, axes),
         "speed": [*_per_s(report, axes), *_phases(report, axes)],
-        "machine": [plot for plot in plots if plot],
+        "machine": list(_machine(report.curves.machine, axes)),
     }
 
 
@@ -147,22 +134,21 @@ def _phases(report: TrainingReport, axes: Axes) -> list[Plot]:
     return [curves.draw_stacked(plot, runs, replace(words.three_digits, unit=" ms"), axes)]
 
 
-def _machine(kind: _MachineKind, telemetry: Mapping[str, Sequence[CurvePoint]], axes: Axes) -> Plot | None:
-    """Returns telemetry of one unit over time; 100% of the CPUs are all that it may use."""
+def _machine(telemetry: Mapping[str, Sequence[CurvePoint]], axes: Axes) -> Iterator[Plot]:
+    """Yields the telemetry of each unit over time; 100% of the CPUs are all that it may use."""
     cpus = max((point.value for point in telemetry.get("allowed_cpus", ())), default=1.0) or 1.0
-    scales = dict.fromkeys(("cpu_percent", "others_cpu_percent"), kind.scale / cpus)
-    looks = cycle(_LOOKS)
-    runs = {
-        Mark(_label(name), *next(looks)): [_scaled(points, scales.get(name, kind.scale))]
-        for name, points in telemetry.items()
-        if name.endswith(kind.suffix) and name not in _LEFT_OUT and points
-    }
-    if not runs:
-        return None
-    text = f"↑ {kind.unit.strip()}" + (", 100% is all that it may use" if kind.id == "use" else "")
-    layout = {"yaxis": {"rangemode": "tozero"}}
-    plot = Plot(kind.id, kind.title, text, layout=layout, legend=tuple(runs))
-    return curves.draw(plot, runs, replace(words.three_digits, unit=kind.unit), axes)
+    for plot_id, title, unit, suffix, scale in _MACHINE:
+        scales, looks = dict.fromkeys(("cpu_percent", "others_cpu_percent"), scale / cpus), cycle(_LOOKS)
+        runs = {
+            Mark(_label(name), *next(looks)): [_scaled(points, scales.get(name, scale))]
+            for name, points in telemetry.items()
+            if name.endswith(suffix) and name not in _LEFT_OUT and points
+        }
+        if runs:
+            text = f"↑ {unit.strip()}" + (", 100% is all that it may use" if unit == "%" else "")
+            layout = {"yaxis": {"rangemode": "tozero"}}
+            plot = Plot(plot_id, title, text, layout=layout, legend=tuple(runs))
+            yield curves.draw(plot, runs, replace(words.three_digits, unit=unit), axes)
 
 
 def _label(name: str) -> str:
