@@ -34,30 +34,19 @@ FAILED = Mark("failed otherwise", "var(--failed)", "cross-open")
 OPEN = Mark("not ended", "var(--stopped)", "square-open")
 AGAIN = Mark("run again to confirm or explain", "var(--stopped)", "square", 5)
 
-ORDER = (
-    AGAIN,
-    OPEN,
-    FAILED,
-    OOM,
-    STOPPED,
-    BROKEN,
-    LOST,
-    COMPLETED,
-    KEPT,
-    BASELINE,
-    WINNER,
-)  # the last is on top
+# The last is on top.
+ORDER = (AGAIN, OPEN, FAILED, OOM, STOPPED, BROKEN, LOST, COMPLETED, KEPT, BASELINE, WINNER)
 
-_SYMBOLS = (
-    ("circle", 8),
-    ("triangle-right", 9),
-    ("square", 8),
-    ("triangle-up", 9),
-    ("pentagon", 9),
-    ("hexagram", 10),
-)
+_SYMBOLS = {
+    "circle": 8,
+    "triangle-right": 9,
+    "square": 8,
+    "triangle-up": 9,
+    "pentagon": 9,
+    "hexagram": 10,
+}
 _PRECISIONS = {
-    name: Mark(name, f"var(--{name})", *symbol) for name, symbol in zip(PRECISIONS, _SYMBOLS, strict=True)
+    name: Mark(name, f"var(--{name})", *look) for name, look in zip(PRECISIONS, _SYMBOLS.items(), strict=True)
 }
 
 _PHASES = [name.removesuffix("_s") for name in PHASES]

@@ -44,18 +44,18 @@ def sections(report: SessionReport | TrainingReport) -> list[Section]:
 
 
 def _session_labels(report: SessionReport) -> dict[str, str]:
-    absent = {
-        "speed": not _shows_speed(report),
-        "own": report.own is None,
-        "elsewhere": report.elsewhere is None,
-    }
-    labels = {**_LABELS, "own": report.own.title if report.own else ""}
-    return {name: label for name, label in labels.items() if not absent.get(name)}
-
-
-def _shows_speed(report: SessionReport) -> bool:
-    """Returns True if the section on speed has content, or if no trial has been measured yet."""
+    """Leaves out what the session cannot have; the section on speed stays until a trial is measured."""
+    labels = dict(_LABELS)
+    if report.own:
+        labels["own"] = report.own.title
+    else:
+        del labels["own"]
+    if report.elsewhere is None:
+        del labels["elsewhere"]
     is_measured = any(row.throughput is not None for row in report.trials)
     by_batch = any(MICRO_BATCH in row.config for row in report.trials)
     by_phase = any(side.step_s for _, side in answer.sides(report))
-    return not is_measured or by_batch or by_phase or bool(report.ablation) or answer.is_recommended(report)
+    has_speed = by_batch or by_phase or bool(report.ablation) or answer.is_recommended(report)
+    if is_measured and not has_speed:
+        del labels["speed"]
+    return labels

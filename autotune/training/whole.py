@@ -88,6 +88,7 @@ class Whole:
         return Watch(self._plan.metric, samples=self._plan.samples, epoch=self._epoch)
 
     def _going_on(self, last: TrialReport, how: GoOn) -> None:
+        """Notes a resumption, which needs a new watch."""
         self._watch = self._new_watch()
         self._happened(Kind.HALVED if how.changes else Kind.RETRIED, f"{self._end_of(last)}; {how.text}")
 
