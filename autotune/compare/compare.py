@@ -128,7 +128,7 @@ class _Job:
         except (OSError, ValueError, AttributeError):
             return ["plan"]
 
-    def goes_on(self) -> bool:
+    def can_resume(self) -> bool:
         """Returns True if its directory holds part of a training, or a trained model without scores.
 
         A failed training starts again from its beginning.
@@ -181,16 +181,16 @@ class Comparison:
     def run(self, contender: Contender) -> bool:
         """Trains and scores a model as far as necessary; returns True if it is then complete."""
         job = self._job(contender)
-        if job.existing is not None and self._is_whole(job, job.existing):
+        if job.existing is not None and self._is_whole(job.existing):
             self._say(f"{job.name}: already done")
             return True
-        if not job.goes_on():
+        if not job.can_resume():
             job.begin()
         model, work = self._reused(job) or self._trained(job)
         if model.completed:
             model = self._scored(job, model, work)
         results.RESULT.write(job.place.result_file, model)
-        is_whole = self._is_whole(job, model)
+        is_whole = self._is_whole(model)
         if is_whole and not self._training.options.keep_checkpoints:
             shutil.rmtree(job.place.work, ignore_errors=True)
         return is_whole
@@ -274,9 +274,10 @@ class Comparison:
 
     def _scored(self, job: _Job, model: Model, work: Path) -> Model:
         """Returns `model` with its scores over the test split, or unchanged if it cannot be scored."""
-        command = self._command(job, work)
-        if command is None:
+        program = self._training.workload.program
+        if program is None:
             return model
+        command = program.evaluate(work, job.order.settings, job.place.reports_file)
         self._say(f"{job.name}: writing the reports of the test split")
         try:
             evaluated = evaluation.run(command, job.place.log)
@@ -287,12 +288,6 @@ class Comparison:
         self._say(f"{job.name}: has written its reports{speed}")
         return replace(model, **vars(evaluated))
 
-    def _command(self, job: _Job, work: Path) -> list[str] | None:
-        """Returns the command that scores a model; None if the workload has none."""
-        program = self._training.workload.program
-        return None if program is None else program.evaluate(work, job.order.settings, job.place.reports_file)
-
-    def _is_whole(self, job: _Job, model: Model) -> bool:
-        """Returns True if the model is trained and scored."""
-        is_scored = bool(model.scores) or self._command(job, job.place.work) is None
-        return model.completed and is_scored
+    def _is_whole(self, model: Model) -> bool:
+        """Returns True if the model is trained, and scored if the workload can do that."""
+        return model.completed and (bool(model.scores) or self._training.workload.program is None)

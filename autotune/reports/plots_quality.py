@@ -7,40 +7,38 @@ from typing import Any
 
 from autotune.core.measurement import Evaluation
 from autotune.display import words
-from autotune.display.rows import TrialRow
 from autotune.reports import curves, marks
 from autotune.reports.curves import Axes, CurvePoint, Runs
 from autotune.reports.marks import Mark
 from autotune.reports.model import SessionReport
-from autotune.reports.plot import Plot, across, note, plain
+from autotune.reports.plot import Plot, across, note
 
 _DASHES = ("dash", "dot", "dashdot", "longdash")
 
 
 def search_runs(report: SessionReport) -> list[Plot]:
     """Returns all runs of the baseline and the finalists; no plots before an evaluation."""
-    chosen = {r.number: _line(marks.trial(r)) for r in report.trials if r.kind in {"baseline", "winner"}}
+    chosen = {r.number: marks.trial(r) for r in report.trials if r.kind in {"baseline", "winner"}}
+    chosen = {number: replace(mark, symbol="line") for number, mark in chosen.items()}
     repeated = {r.repeats for r in report.trials if r.kind == "repeat" and r.repeats is not None}
     for number, dash in zip(sorted(repeated - chosen.keys()), cycle(_DASHES), strict=False):
         chosen[number] = Mark(f"finalist, trial {number}", "var(--completed)", dash)
-    runs = {mark: _runs(number, report.trials) for number, mark in chosen.items()}
+    runs = {
+        mark: [_curve(r.curve) for r in report.trials if r.curve and number in {r.number, r.repeats}]
+        for number, mark in chosen.items()
+    }
     qualities = {r.number: r.quality for r in report.trials}
-    ends = {mark: qualities.get(number) for number, mark in chosen.items() if runs[mark]}
-    return _plots("quality", report, runs, ends, _sought(report))
+    ends = {mark: qualities.get(number) for number, mark in chosen.items()}
+    return _plots("quality", report, runs, ends, _limit(report))
 
 
 def compared_models(report: SessionReport) -> list[Plot]:
     """Returns the compared models."""
-    runs = {_line(marks.model(each.label)): [_curve(each.curve)] for each in report.compared if each.curve}
-    return _plots("compared", report, runs, {mark: run[-1].value for mark, (run,) in runs.items()}, {})
-
-
-def _line(mark: Mark) -> Mark:
-    return replace(mark, symbol="line")
-
-
-def _runs(number: int, rows: Sequence[TrialRow]) -> list[list[CurvePoint]]:
-    return [_curve(r.curve) for r in rows if r.curve and number in {r.number, r.repeats}]
+    evaluated = {marks.model(each.label): each.curve for each in report.compared if each.curve}
+    curves_by_mark = {replace(mark, symbol="line"): _curve(curve) for mark, curve in evaluated.items()}
+    ends = {mark: curve[-1].value for mark, curve in curves_by_mark.items()}
+    runs = {mark: [curve] for mark, curve in curves_by_mark.items()}
+    return _plots("compared", report, runs, ends, {})
 
 
 def _curve(evaluations: Sequence[Evaluation]) -> list[CurvePoint]:
@@ -50,16 +48,16 @@ def _curve(evaluations: Sequence[Evaluation]) -> list[CurvePoint]:
 def _plots(
     name: str,
     report: SessionReport,
-    curves_by_mark: Runs,
+    every: Runs,
     ends: Mapping[Mark, float | None],
     layout: dict[str, Any],
 ) -> list[Plot]:
     """Returns the curves over samples and over time, labelled with the quality at their `ends`."""
-    runs = {mark: each for mark, each in curves_by_mark.items() if each}
+    runs = {mark: each for mark, each in every.items() if each}
     if not runs:
         return []
     metric = words.metric(report.quality)
-    ends_text = "; ".join(f"{mark.label} {words.score(value)}" for mark, value in ends.items())
+    ends_text = "; ".join(f"{mark.label} {words.score(ends[mark])}" for mark in runs)
     plot = Plot(
         id=name,
         title=metric if name == "quality" else f"{metric} by precision",
@@ -68,18 +66,19 @@ def _plots(
         layout=layout,
     )
     whole_s = max(run[-1].seconds for each in runs.values() for run in each)
-    drawn = curves.draw_over_both(plot, runs, words.score, Axes(report.unit, whole_s))
-    return [replace(plot, data=plot.data[::-1]) for plot in drawn]  # the baseline and the winner above others
+    plots = curves.draw_over_both(plot, runs, words.score, Axes(report.unit, whole_s))
+    return [replace(plot, data=plot.data[::-1]) for plot in plots]  # the baseline and the winner above others
 
 
-def _sought(report: SessionReport) -> dict[str, Any]:
+def _limit(report: SessionReport) -> dict[str, Any]:
     """Draws the target, or the least quality that a winner keeps."""
-    at = report.least_quality if report.target is None else report.target
+    at, name = report.target, "target"
+    if at is None:
+        at, name = report.least_quality, "to be kept"
     if at is None:
         return {}
-    text = f"{'to be kept' if report.target is None else 'target'}: {words.score(at)}"
     anchor = {"xanchor": "right", "yanchor": "bottom" if report.minimize else "top"}
     return {
         "shapes": [across(at, "var(--muted)")],
-        "annotations": [note(plain(text), 1, at, yref="y", **anchor)],
+        "annotations": [note(f"{name}: {words.score(at)}", 1, at, yref="y", **anchor)],
     }
