@@ -117,7 +117,7 @@ def test_of_a_space_that_was_tried_out_a_larger_one_is_recommended(make_trial, b
     assert command == "python -m autotune search --space runs/s/space.yaml --session runs/s-2"
 
 
-def test_of_what_awaits_its_confirmation_nothing_is_said_but_that(make_trial, baseline, space):
+def test_a_gain_that_awaits_its_confirmation_has_no_other_reason(make_trial, baseline, space):
     """The factor only if there is one to tell."""
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
     history = History([baseline, faster], space)
@@ -161,7 +161,7 @@ def test_where_qualities_could_not_be_compared_longer_trials_come_first(make_tri
     assert first.command.endswith("--session runs/s-2 --samples auto")
 
 
-def test_what_is_not_decided_takes_more_seeds_and_what_is_at_chance_longer_trials(
+def test_undecided_finalists_take_more_seeds_and_chance_takes_longer_trials(
     make_trial, baseline, space, confirming
 ):
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
@@ -174,7 +174,7 @@ def test_what_is_not_decided_takes_more_seeds_and_what_is_at_chance_longer_trial
     assert command.endswith("--samples auto")
 
 
-def test_who_broke_a_constraint_is_counted_as_that_and_told_what_to_loosen(make_trial, space):
+def test_a_broken_constraint_is_counted_and_may_be_loosened(make_trial, space):
     asked = goal(space, constraints={"rouge_l": ">= 0.2"})
     baseline = make_trial(0, 10, curve=[0.2], half_width=0.1, x=0, scores={"rouge_l": 0.3})
     trials = [baseline, make_trial(1, 30, 0.2, half_width=0.1, x=1, scores={"rouge_l": 0.1})]

@@ -1,4 +1,4 @@
-"""What is said beside the answer of what a training spends outside of its steps."""
+"""The shares of a training that evaluations and pauses take, beside the answer."""
 
 import time
 from dataclasses import replace
@@ -35,7 +35,7 @@ def told(space, make_trial):
     return make
 
 
-def test_evaluation_weighs_more_where_steps_are_faster(told):
+def test_evaluation_weighs_more_if_steps_are_faster(told):
     found = told(best=300.0, settings={"eval_every_samples": 1000}, evaluation_s=3.0)
     [line] = cautions.spending(found)
     assert line == (
@@ -69,18 +69,18 @@ def test_a_part_of_an_epoch_is_advised_up_to_a_whole_one(make_trial, part, advic
     assert found == [f"Evaluation is about 17% of the training: {advice} would save about 8%."]
 
 
-def test_what_is_little_is_not_worth_a_change_or_a_word(told):
+def test_a_small_share_is_not_mentioned_or_has_no_advice(told):
     assert cautions.spending(told(evaluation_s=0.3)) == ["Evaluation is about 3% of the training."]
     assert cautions.spending(told(evaluation_s=0.05)) == []
 
 
-def test_pauses_are_told_by_themselves(told):
+def test_pauses_have_a_line_of_their_own(told):
     assert cautions.spending(told(every=None, evaluation_s=2.0, pauses=0.04)) == [
         "Regular pauses, such as for checkpoints, are about 4% of the training."
     ]
 
 
-def test_nothing_is_said_of_what_is_not_known(told, space):
+def test_unknown_shares_are_not_mentioned(told, space):
     assert cautions.spending(told(every=None, evaluation_s=2.0)) == []
     assert cautions.spending(told()) == []
     assert cautions.spending(History([], space)) == []

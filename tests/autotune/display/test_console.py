@@ -1,4 +1,4 @@
-"""What is shown while a search runs: lines, JSON, and a picture on a real pseudo-terminal."""
+"""The screen of a running search: lines, JSON, and a picture on a real pseudo-terminal."""
 
 import io
 import json
@@ -75,7 +75,7 @@ def test_without_a_terminal_it_is_one_line_an_event(begun, console, make_trial, 
     ]
 
 
-def test_stamps_go_on_where_an_earlier_run_of_the_session_ended(begun, console, make_trial, capsys):
+def test_stamps_continue_from_the_end_of_an_earlier_run_of_the_session(begun, console, make_trial, capsys):
     """Beside `status` and the live picture, which count the earlier run as well: 60 s of it."""
     now = 1000.0
     screen = LineScreen(console, begun, lambda: now)
@@ -171,9 +171,7 @@ def test_json_is_one_object_an_event_with_the_keys_that_are_documented(begun, co
         assert f"`{key}`" in documented, key
 
 
-def test_progress_is_told_at_a_bounded_rate_and_at_once_where_the_phase_changes(
-    begun, console, make_trial, capsys
-):
+def test_progress_has_a_bounded_rate_but_a_new_phase_is_written_at_once(begun, console, make_trial, capsys):
     now = 1000.0
     screen = Events(console, begun, lambda: now)
     for _ in range(60):

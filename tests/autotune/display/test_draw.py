@@ -137,7 +137,7 @@ def test_a_whole_session_has_every_trial(make):
     assert [int(n) for n in numbers if n.isdigit()] == list(range(29, -1, -1))
 
 
-def test_an_interrupted_session_is_not_said_to_run(make):
+def test_an_interrupted_session_does_not_count_as_running(make):
     text = "\n".join(lines(draw.whole(make(4, 1, state="interrupted"))))
     assert "4 of 40 trials ended, 1 interrupted" in text
     assert "running" not in text

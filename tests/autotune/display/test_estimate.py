@@ -1,4 +1,4 @@
-"""When a search will end: a range that holds, and no figure where nothing is known."""
+"""The estimated end of a search: a range that holds, and no figure if nothing is known."""
 
 import random
 from dataclasses import replace
@@ -56,7 +56,7 @@ def test_several_at_a_time_take_less(make_trial, unconfirmed):
     assert estimate.remaining(History(trials, unconfirmed), {}, SearchPlan(12, None), 4).high_s == 20.0
 
 
-def test_a_running_trial_counts_with_what_is_left_of_it(make_trial, unconfirmed):
+def test_a_running_trial_counts_with_its_remaining_time(make_trial, unconfirmed):
     trials = lasting(make_trial, [10.0, 10.0, 10.0, 10.0])
     running = replace(trials.pop(), outcome=None, seconds=0.0)
     left = estimate.remaining(History([*trials, running], unconfirmed), {3: 4.0}, SearchPlan(4, None), 1)
@@ -134,7 +134,7 @@ def test_nothing_left_is_nothing(make_trial, unconfirmed):
         (0.0, 5400.0, True, "at most 1h 30m"),
     ],
 )
-def test_it_is_told_no_more_exactly_than_it_is_known(low_s, high_s, capped, said):
+def test_the_estimate_is_rounded_to_its_precision(low_s, high_s, capped, said):
     assert str(Remaining(low_s, high_s, is_capped=capped)) == said
 
 

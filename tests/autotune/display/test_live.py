@@ -1,4 +1,4 @@
-"""What is redrawn in place, and what stays above it. `test_console` has it on a real pseudo-terminal."""
+"""A picture that is redrawn in place below lines that stay. `test_console` has a real pseudo-terminal."""
 
 import errno
 import io
@@ -44,7 +44,7 @@ def test_a_line_is_wrapped_at_words_on_a_terminal_and_a_command_is_left_whole(te
     assert len(said) == (6 if text.startswith("words") else 2)
 
 
-def test_what_is_said_and_printed_stays_and_the_picture_goes(console):
+def test_printed_lines_stay_and_the_picture_goes(console):
     before = sys.stdout, sys.stderr
     with LiveView(console, picture) as view:
         view.say("said")
@@ -76,7 +76,7 @@ def test_a_pipe_is_no_terminal_whatever_colours_are_asked_for(monkeypatch):
     assert not live.is_possible(Console(file=io.StringIO()))
 
 
-def test_what_cannot_be_drawn_is_told_in_its_place_and_ends_nothing(console):
+def test_an_error_in_drawing_is_shown_in_its_place_and_ends_nothing(console):
     with LiveView(console, lambda: 1 / 0) as view:
         view.say("said")
         assert left(console)[0] == ["said", "cannot be drawn: ZeroDivisionError:", "division by zero"]

@@ -1,4 +1,4 @@
-"""What is shown of every trial."""
+"""The row of every trial."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from autotune.space.space import Objective
 from tests.autotune.reports.searched import GIB, confirmed, trial
 
 
-def test_every_trial_is_told_by_what_it_is_there_for(space):
+def test_every_trial_has_the_kind_of_its_purpose(space):
     trials = [*confirmed(space), trial(space, 10, 20, 0.2, ablation_of=1), trial(space, 11, 5, 0.1)]
     found = rows.rows(History(trials, space), winner=1)
     kinds = ["baseline", "winner", "repeat", "race", *["repeat"] * 6, "ablation", "trial"]
@@ -114,7 +114,7 @@ def test_a_row_has_the_users_own_sign_along_its_curve_too(space):
     assert [p.quality for p in found[2].curve] == [1.015, 2.03]
 
 
-def test_what_stopped_trials_is_told_in_the_same_words_for_all_of_them(space):
+def test_equal_reasons_to_stop_have_equal_words(space):
     """Their reasons differ in their figures alone, so counting those would count nothing."""
     stopped = rows.row(trial(space, 1, 20, 0.3, status="stopped"), History([trial(space, 0, 10, 0.2)], space))
     assert replace(stopped, stopped_for="slow").why == "another is certainly faster"

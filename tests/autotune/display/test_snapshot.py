@@ -1,4 +1,4 @@
-"""What a session's directory says of a search, running or not."""
+"""A search read from its session's directory, running or not."""
 
 import json
 import shutil

@@ -69,7 +69,7 @@ def unrepeated(space):
     return space.model_copy(update={"budget": space.budget.model_copy(update={"repeats": 0})})
 
 
-def test_what_is_not_confirmed_is_one_line_with_the_command_that_confirms_it(
+def test_an_unconfirmed_gain_is_one_line_with_the_command_that_confirms_it(
     make_trial, space, workload, tmp_path
 ):
     history = History([make_trial(0, 20, 0.16), make_trial(1, 60, 0.155, x=1)], space)
@@ -79,7 +79,7 @@ def test_what_is_not_confirmed_is_one_line_with_the_command_that_confirms_it(
     assert view.summary(history, workload, tmp_path / "s")[-1] == "Possibly 3.0x faster, not confirmed"
 
 
-def test_a_gain_that_is_not_known_is_said_to_be_unknown(make_trial, space):
+def test_an_unknown_gain_is_called_unknown(make_trial, space):
     goal = Objective(select="same-quality", target=0.2)
     history = History(
         [make_trial(0, 10, curve=[0.2]), make_trial(1, None, curve=[0.1], x=1)],
@@ -235,7 +235,7 @@ def test_a_winner_that_loses_its_race_is_named_too(confirmed, space, workload, t
     assert "Trial 1 was not confirmed" in text
 
 
-def test_without_repeats_nothing_is_said_of_them(make_trial, space, workload, tmp_path):
+def test_without_repeats_the_summary_does_not_mention_them(make_trial, space, workload, tmp_path):
     chosen = space.model_copy(update={"budget": space.budget.model_copy(update={"repeats": 0})})
     trials = [make_trial(0, 20, 0.16), make_trial(1, 60, 0.155)]
     text = "\n".join(view.summary(History(trials, chosen), workload, tmp_path))
@@ -340,7 +340,7 @@ def test_a_seed_that_changes_something_is_not(make_trial, figures, told):
 
 
 def test_memory_is_none_of_the_figures_that_a_seed_could_change(make_trial, told):
-    """What subprocesses hold differs from run to run."""
+    """The memory of subprocesses differs from run to run."""
     first, second = ({**SCORES, "memory_children_bytes": 1000.0 + n, "samples": 400.0} for n in (0, 1))
     again = make_trial(1, 10, 0.2, scores=second, repeat=Repeat(0, 0))
     assert "have different seeds and exactly the same figures" in told(
@@ -382,7 +382,7 @@ def test_a_knob_that_changes_nothing_is_pointed_out(make_trial, changes, knob, t
     )
 
 
-def test_of_a_loss_the_summary_says_what_is_kept_and_that_lower_is_better(
+def test_the_summary_of_a_loss_names_the_limit_and_that_lower_is_better(
     make_trial, space, workload, tmp_path
 ):
     goal = Objective(minimize="val_loss", keep=0.98, select="same-quality")
@@ -409,9 +409,7 @@ def test_who_breaks_a_constraint_is_named_with_the_reason(make_trial, space):
     assert two in more
 
 
-def test_what_is_confirmed_of_a_loss_has_its_own_sign_and_says_how_far_its_runs_lie_apart(
-    make_trial, space, confirming
-):
+def test_a_confirmed_loss_has_its_own_sign_and_the_spread_of_its_runs(make_trial, space, confirming):
     lower = space.model_copy(update={"objective": Objective(minimize="val_loss", keep=0.9)})
     trials = [make_trial(0, 20, curve=[-4.0, -2.0]), make_trial(1, 60, curve=[-4.0, -2.01], x=1)]
     history = History([*trials, *confirming(trials, 1, curve=[-4.0, -2.01], apart=0.01)], lower)
@@ -446,7 +444,7 @@ def test_a_winner_that_leaks_is_not_recommended_without_saying_so(confirmed, spa
     assert view.cautions(unknown) == [], "a hundred such trials end before"
 
 
-def test_that_the_baseline_leaks_is_said_and_of_no_other_trial(confirmed, space):
+def test_only_a_leak_of_the_baseline_or_the_winner_is_a_caution(confirmed, space):
     whole = space.model_copy(update={"training": Training(samples=10**9)})
     trials = confirmed()
     winner = confirm.confirmed(History(trials, whole))[0].number

@@ -1,4 +1,4 @@
-"""How figures are written, wherever they stand."""
+"""The text forms of figures."""
 
 import math
 

@@ -100,7 +100,7 @@ def test_a_report_without_records_is_one_row() -> None:
     ]
 
 
-def test_what_the_device_computes_is_charted_where_it_is_known() -> None:
+def test_the_flops_of_the_device_are_charted_if_known() -> None:
     speed = Throughput(10.0, None, 5, 5.0)
     counted = Measurement(throughput=speed, flops_per_sample={"bf16": 3e12, "fp32": 1e12}, mfu=0.4)
     (row,) = charts.rows(TrialReport(3, Phase.TRAINING, 1.0, counted), METRIC)
