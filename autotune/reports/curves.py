@@ -90,7 +90,7 @@ def draw(plot: Plot, runs: Runs, form: Form, axes: Axes) -> Plot:
         _trace(mark, run, form, axes, is_alone=len(each) == 1) for mark, each in runs.items() for run in each
     ]
     legend = [*runs, *plot.legend] if len(runs) > 1 or plot.legend else []
-    yaxes = {"yaxis": {}}
+    yaxes: dict[str, Any] = {"yaxis": {}}
     if events := [event for event in axes.events if event.kind not in _UNMARKED]:
         data.append(_marked(events, axes))
         legend.append(_EVENT)
