@@ -14,11 +14,9 @@ from tests import forked
 from tests.autotune.inside.heard import Heard, all_of
 
 _ARMED = """
-import sys
+import runpy, sys
 sys.path.insert(0, {site!r})
-import autotune_step_hook
-import autotune_imports
-autotune_step_hook.arm(autotune_imports.After())
+runpy.run_path({site!r} + "/sitecustomize.py")
 import {module}
 {module}.tell(sys.argv[1])
 """
