@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from autotune.core.settings import (
     ACCUMULATION,
@@ -86,6 +87,17 @@ OF_SCHEDULES: Sequence[str] = (
 )
 EPOCHS: Sequence[str] = ("epochs", "num_epochs", "n_epochs", "max_epochs", "num_train_epochs")
 
+# Sizes of samples and models, with the power of the size that the memory of a sample grows with.
+SIZES: Mapping[str, int] = MappingProxyType(
+    {
+        **dict.fromkeys(("max_seq_length", "max_seq_len", "seq_length", "seq_len", "sequence_length"), 1),
+        **dict.fromkeys(("max_length", "max_len", "block_size", "context_length", "num_frames"), 1),
+        **dict.fromkeys(("hidden_size", "hidden_dim", "d_model", "n_embd", "embed_dim", "width"), 1),
+        **dict.fromkeys(("channels", "num_layers", "n_layers", "n_layer", "num_hidden_layers", "depth"), 1),
+        **dict.fromkeys(("image_size", "img_size", "resolution", "input_size", "crop_size"), 2),
+    }
+)
+
 # Values that switch a setting off.
 OFF = (False, None, "off", "none", "no")
 
@@ -96,6 +108,21 @@ LIGHTNINGS_SHORT: Mapping[str, Sequence[str | int]] = MappingProxyType(
 )
 ACCELERATES = MappingProxyType({"fp32": "no", "bf16": "bf16", "fp16": "fp16"})
 TORCHS = MappingProxyType({"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"})
+
+_SETTINGS = {name: setting for setting, names in NAMES.items() for name in names}
+_PRECISIONS = {
+    word: precision for words in (LIGHTNINGS, ACCELERATES, TORCHS) for precision, word in words.items()
+}
+
+
+def setting_of(name: str) -> str:
+    """Returns the setting that a project's `name` usually means, the name itself if it is no common one."""
+    return _SETTINGS.get(name, name)
+
+
+def precision_of(value: Any) -> Any:
+    """Returns the precision that a framework's word or type means, `value` itself if it is no such word."""
+    return _PRECISIONS.get(str(value).removeprefix("torch."), value)
 
 
 def sure(what: str) -> Sequence[str]:

@@ -13,7 +13,6 @@ from autotune.memory.memory_peaks import Peak, Peaks, Prediction
 
 __all__ = ["MemoryModel", "Prediction"]
 
-
 _Key = TypeVar("_Key")
 
 
@@ -31,10 +30,13 @@ class MemoryModel:
         fraction: float = 1.0,
         limit_bytes: int | None = None,
         known: Knowledge = COMMON,
+        margin: float | None = None,
     ) -> None:
         """`limit_bytes`: the next trial's, which may take `fraction` of it; None: the smallest known limit.
 
         An out-of-memory under a smaller limit than the next trial's is no evidence about it.
+        `margin`: without peaks, only less than this share of the smallest need that failed is worth trying,
+        even if larger ones have fitted. None: failures below what has fitted elsewhere do not count.
         """
         trials, self._known = list(trials), known
         limits = [t.measurement.memory_limit_bytes for t in trials if t.measurement.memory_limit_bytes]
@@ -60,6 +62,8 @@ class MemoryModel:
         self._reach: dict[float, float] = {}
         fits_up_to = max(map(_expected, largest), default=0.0)
         failed_at = [_expected(f.need) for f in failed if not f.counts_loading]
+        if margin is not None:
+            failed_at, fits_up_to = [margin * size for size in failed_at], 0.0
         self._fails_from = min((size for size in failed_at if size > fits_up_to), default=math.inf)
 
     def predict(self, config: Config) -> Prediction | None:
@@ -70,6 +74,10 @@ class MemoryModel:
         if self._peaks is None or MICRO_BATCH not in config:
             return None
         return self._peaks.predict(memory_needs.need_of(config, self._known))
+
+    def is_known_to_fit(self, config: Config) -> bool:
+        """Returns True if a trial that needed no less has fitted."""
+        return self._is_known_to_fit(memory_needs.need_of(config, self._known))
 
     def explain_misfit(self, config: Config) -> str | None:
         """Returns the reason that `config` is not worth starting, None if it may fit."""

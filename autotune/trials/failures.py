@@ -1,5 +1,6 @@
 """Classifies the failure of a trial by its exception or exit status. Pure: no process, no file."""
 
+import builtins
 import errno
 import re
 import signal
@@ -84,6 +85,8 @@ _SQLITE_FAULTS = {
     sqlite3.SQLITE_BUSY,
 }
 _SQLITE_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_LAST_LINE = re.compile(r"^(?:\w+\.)*(?P<name>[A-Z]\w*(?:Error|Exception))(?:: (?P<text>.*))?$", re.MULTILINE)
+_TYPES_TOLD_BY_TEXT = (RuntimeError, SystemError, ImportError, OSError)
 _OOM_TYPES = {"OutOfMemoryError", "MemoryError"}
 _DIVERGED_TYPES = {"DivergedError", "FloatingPointError"}
 _MEMORY_GONE_SHARE = 0.95
@@ -147,6 +150,21 @@ def from_exception(error: BaseException, *, capped: bool = True, gpu: GpuMemory 
     return replace(failure(Failure.ERROR, _line(error)), is_passing=is_passing)
 
 
+def from_traceback(text: str) -> Outcome:
+    """Returns the outcome of an error that is known as printed: out of memory if it or a cause is one."""
+    outcomes = [from_exception(error, capped=False) for error in _printed_errors(text)]
+    last = outcomes[-1] if outcomes else failure(Failure.ERROR, text)
+    return next((outcome for outcome in outcomes if outcome.failure is Failure.OOM), last)
+
+
+def _printed_errors(text: str) -> Iterator[BaseException]:
+    """Yields the errors in a printed traceback, causes first; an unknown type may be one of PyTorch's."""
+    for line in _LAST_LINE.finditer(text):
+        known = getattr(builtins, line["name"], RuntimeError)
+        base = next((kind for kind in _TYPES_TOLD_BY_TEXT if issubclass(known, kind)), Exception)
+        yield type(line["name"], (base,), {})(line["text"] or "")
+
+
 def disk_fault(error: BaseException, errnos: Set[int]) -> str | None:
     """Returns which file cannot be written and why, if an OSError with one of `errnos` is in the chain."""
     for cause in chain(error):
@@ -207,8 +225,8 @@ def _is_out_of_memory(error: BaseException, capped: bool) -> bool:
         return True
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno == errno.ENOMEM
-    told_by_text = isinstance(error, RuntimeError | SystemError | ImportError | OSError)
-    return told_by_text and _out_of_memory_text(_text(error), capped) is not None
+    is_told_by_text = isinstance(error, _TYPES_TOLD_BY_TEXT)
+    return is_told_by_text and _out_of_memory_text(_text(error), capped) is not None
 
 
 def _out_of_memory_text(text: str, capped: bool) -> str | None:
