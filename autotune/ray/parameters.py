@@ -32,8 +32,7 @@ class Parameters:
         moving = known if chosen is None else [name for name in chosen if name in space]
         sizes = [n for n in moving if (chosen or _canonical(n) in _SIZES) and _numbers(space[n])]
         batch = next((n for n in sizes if _canonical(n) == MICRO_BATCH), None)
-        # Memory grows with it: the batch size, or else a length or width.
-        self.size = batch or next(iter(sizes), None)
+        self.size = batch or next(iter(sizes), None)  # memory grows with it: else a length or width
         self._space = space
         self.names = {name: MICRO_BATCH if name == self.size else f"/{name}" for name in moving}
         for name in moving:

@@ -85,7 +85,9 @@ _SQLITE_FAULTS = {
     sqlite3.SQLITE_BUSY,
 }
 _SQLITE_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-_LAST_LINE = re.compile(r"^(?:\w+\.)*(?P<name>[A-Z]\w*(?:Error|Exception))(?:: (?P<text>.*))?$", re.MULTILINE)
+_LAST_LINE = re.compile(
+    r"^(?:\w+\.)*(?P<name>_?[A-Z]\w*(?:Error|Exception))(?:: (?P<text>.*))?$", re.MULTILINE
+)
 _TYPES_TOLD_BY_TEXT = (RuntimeError, SystemError, ImportError, OSError)
 _OOM_TYPES = {"OutOfMemoryError", "MemoryError"}
 _DIVERGED_TYPES = {"DivergedError", "FloatingPointError"}
@@ -160,8 +162,10 @@ def from_traceback(text: str) -> Outcome:
 def _printed_errors(text: str) -> Iterator[BaseException]:
     """Yields the errors in a printed traceback, causes first; an unknown type may be one of PyTorch's."""
     for line in _LAST_LINE.finditer(text):
-        known = getattr(builtins, line["name"], RuntimeError)
-        base = next((kind for kind in _TYPES_TOLD_BY_TEXT if issubclass(known, kind)), Exception)
+        is_memory_error = line["name"].endswith("MemoryError")  # NumPy's is _ArrayMemoryError
+        known = MemoryError if is_memory_error else getattr(builtins, line["name"], RuntimeError)
+        kinds = (*_TYPES_TOLD_BY_TEXT, MemoryError)
+        base = next((kind for kind in kinds if issubclass(known, kind)), Exception)
         yield type(line["name"], (base,), {})(line["text"] or "")
 
 

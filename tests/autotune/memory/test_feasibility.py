@@ -59,6 +59,16 @@ def test_what_may_need_less_is_not(failed, changes):
     assert ruled_out(config(**changes), failed) is None
 
 
+def test_the_chance_of_fitting_is_one_below_what_fitted_and_none_from_what_failed(make_trial):
+    trials = [make_trial(0, micro_batch_size=8), make_trial(1, failure="oom", micro_batch_size=64)]
+    model = MemoryModel(trials)
+    chances = [model.chance_of_fitting({"micro_batch_size": size, "precision": "fp32"}) for size in SIZES]
+    assert chances[:2] == [1.0, 1.0]
+    assert chances[4:] == [0.0, 0.0, 0.0]
+    assert 1.0 > chances[2] > chances[3] > 0.0
+    assert MemoryModel([]).chance_of_fitting({"micro_batch_size": 4}) == 0.0
+
+
 def test_other_failures_are_no_evidence_on_memory(make_trial):
     failed = [make_trial(3, failure=kind, accumulation_steps=2) for kind in ("error", "timeout", "lost")]
     assert ruled_out(failed[0].config, failed) is None

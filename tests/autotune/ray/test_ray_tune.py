@@ -59,11 +59,10 @@ if __name__ == "__main__":
         points = [{"batch_size": 128, "lr": 1e-3}]
         first = MemoryAwareSearch(seed=0, points_to_evaluate=points)
         callback = WandbCallback(project="toy", dir=sys.argv[1])
-        ended = {"border": fit("border", train, first, 7, [callback], max_concurrent_trials=1)}
-        ended["no room"] = fit("no_room", never_fits, MemoryAwareSearch(seed=0), 50)
+        ended = {"border": fit("border", train, first, 6, [callback], max_concurrent_trials=1)}
         batched = ConcurrencyLimiter(MemoryAwareSearch(seed=0), max_concurrent=2, batch=True)
         short = lambda trial: trial.trial_id[-4:]
-        ended["in batches"] = fit("batches", train, batched, 4, trial_dirname_creator=short)
+        ended["no room"] = fit("no_room", never_fits, batched, 50, trial_dirname_creator=short)
         ray.shutdown()
     print(json.dumps(ended))
 """
@@ -97,13 +96,8 @@ def test_a_border_is_learnt_in_a_real_search_and_never_asked_again(real):
 
 
 def test_a_real_search_ends_if_nothing_fits(real):
-    trials = real[0]["no room"]
-    assert 1 <= len(trials) <= 3
-    assert all(failed for _, failed in trials)
-
-
-def test_a_real_search_in_batches_and_with_directories_of_other_names_ends(real):
-    assert real[0]["in batches"] == [[8, False], [8, False], [16, False], [16, False]]
+    """Also with trials in batches, in directories without their ID."""
+    assert real[0]["no room"] == [[8, True], [8, True]]
 
 
 def test_a_search_is_restored_with_its_border(real):
@@ -114,7 +108,7 @@ def test_a_search_is_restored_with_its_border(real):
 
 def test_failed_trials_are_marked_in_wandb_offline_without_a_key(real):
     runs = sorted(map(read_run, real[1].rglob("*.wandb")), key=lambda run: run.exit_code)
-    assert len(runs) == 7
+    assert len(runs) == 6
     failed = [run for run in runs if run.exit_code == 1]
     assert len(failed) == sum(lost for _, lost in real[0]["border"])
     assert {run.tags for run in failed} == {("failed", "oom")}
@@ -127,7 +121,7 @@ def test_failed_trials_are_marked_in_wandb_offline_without_a_key(real):
 def test_the_example_runs(tmp_path):
     with tempfile.TemporaryDirectory() as directory:
         done = subprocess.run(
-            [sys.executable, ROOT / "examples" / "ray_tune.py", "--trials", "6"],
+            [sys.executable, ROOT / "examples" / "ray_tune.py", "--trials", "3"],
             env={**os.environ, "HOME": str(tmp_path), "RAY_TMPDIR": directory, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
@@ -135,7 +129,7 @@ def test_the_example_runs(tmp_path):
             check=False,
         )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "0 of 6 trials ran out of memory" in done.stdout
+    assert "0 of 3 trials ran out of memory" in done.stdout
 
 
 class Toy:

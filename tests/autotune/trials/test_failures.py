@@ -1,6 +1,7 @@
 import errno
 import os
 import signal
+import traceback
 from dataclasses import asdict
 
 import numpy as np
@@ -129,6 +130,22 @@ def test_a_full_disk_is_no_fault_of_the_trials() -> None:
         outcome = failures.from_exception(error)
     assert outcome.status is Status.INTERRUPTED
     assert outcome.reason == "cannot be written: No space left on device"
+
+
+def printed(error):
+    return "".join(traceback.format_exception(error))
+
+
+@pytest.mark.parametrize("name", ["torch's own", "CUDA driver", "torch on the CPU, here and now", "NumPy"])
+def test_an_out_of_memory_is_recognised_as_printed_also_as_a_cause(name):
+    error = OUT_OF_MEMORY[name]
+    for text in (printed(error), printed(caused(ValueError("the training has failed"), error))):
+        assert failures.from_traceback(text).failure is Failure.OOM
+
+
+@pytest.mark.parametrize("error", NOT_OUT_OF_MEMORY.values(), ids=NOT_OUT_OF_MEMORY)
+def test_other_errors_are_no_out_of_memory_as_printed(error):
+    assert failures.from_traceback(printed(error)).failure is not Failure.OOM
 
 
 @pytest.mark.parametrize("error", NOT_OUT_OF_MEMORY.values(), ids=NOT_OUT_OF_MEMORY)
