@@ -164,8 +164,7 @@ def _printed_errors(text: str) -> Iterator[BaseException]:
     for line in _LAST_LINE.finditer(text):
         is_memory_error = line["name"].endswith("MemoryError")  # NumPy's is _ArrayMemoryError
         known = MemoryError if is_memory_error else getattr(builtins, line["name"], RuntimeError)
-        kinds = (*_TYPES_TOLD_BY_TEXT, MemoryError)
-        base = next((kind for kind in kinds if issubclass(known, kind)), Exception)
+        base = known if known in {*_TYPES_TOLD_BY_TEXT, MemoryError} else Exception
         yield type(line["name"], (base,), {})(line["text"] or "")
 
 
