@@ -59,14 +59,17 @@ def test_what_may_need_less_is_not(failed, changes):
     assert ruled_out(config(**changes), failed) is None
 
 
-def test_the_chance_of_fitting_is_one_below_what_fitted_and_none_from_what_failed(make_trial):
-    trials = [make_trial(0, micro_batch_size=8), make_trial(1, failure="oom", micro_batch_size=64)]
-    model = MemoryModel(trials)
-    chances = [model.chance_of_fitting({"micro_batch_size": size, "precision": "fp32"}) for size in SIZES]
-    assert chances[:2] == [1.0, 1.0]
-    assert chances[4:] == [0.0, 0.0, 0.0]
-    assert 1.0 > chances[2] > chances[3] > 0.0
-    assert MemoryModel([]).chance_of_fitting({"micro_batch_size": 4}) == 0.0
+def test_with_a_margin_only_less_than_that_share_of_the_smallest_failure_is_tried(make_trial):
+    fitted = make_trial(0, micro_batch_size=128, precision="bf16")
+    trials = [fitted, make_trial(1, failure="oom", micro_batch_size=32, precision="fp32")]
+    wanted, sizes = {"micro_batch_size": 64, "precision": "fp8"}, [8, 16, 32, 64]
+    assert MemoryModel(trials).largest_worth_trying(wanted, sizes) == 64
+    assert MemoryModel(trials, margin=0.7).largest_worth_trying(wanted, sizes) == 32
+    assert MemoryModel(trials, margin=0.4).largest_worth_trying(wanted, sizes) == 16
+    known = {"micro_batch_size": 128, "precision": "bf16"}
+    assert MemoryModel(trials, margin=0.4).largest_worth_trying(known, [*sizes, 128]) == 128
+    assert MemoryModel(trials).is_known_to_fit(known)
+    assert not MemoryModel(trials).is_known_to_fit(wanted)
 
 
 def test_other_failures_are_no_evidence_on_memory(make_trial):
