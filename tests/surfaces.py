@@ -260,7 +260,7 @@ def _of_live(place: Path) -> Iterator[Told]:
         screen.started(trial)
         screen.progress(trial, reported)
     out = Console(width=80, file=StringIO())
-    out.print(draw.whole(screen.snapshot()))
+    out.print(draw.full_picture(screen.snapshot()))
     yield from ((where.replace("status", "live"), *rest) for where, *rest in _of_status(out.file.getvalue()))
 
 

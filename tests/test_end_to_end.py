@@ -134,7 +134,7 @@ def test_precisions_are_compared_by_the_reports_that_their_models_write(searched
     assert done.returncode == 0, done.stdout + done.stderr
     studies = json.loads(next((root / "data").glob("*/annotation.json")).read_text())["test"]
     session = StoredSession(root / "s")
-    found = results.first(results.runs(session.comparison.root))
+    found = results.first_models(results.runs(session.comparison.root))
     assert list(found) == ["baseline", "bf16"]
     for label, model in found.items():
         place = session.model_dir(label)

@@ -166,7 +166,7 @@ def _scores(models: Sequence[Compared], space: Space, *, writes_reports: bool) -
     `>` marks memory that was still rising: rows must fit into 80 columns.
     """
     known = {name for each in models for name in each.scores}
-    wanted = dict.fromkeys((*_SHOWN_SCORES, results.on_test(space.objective.quality)))
+    wanted = dict.fromkeys((*_SHOWN_SCORES, results.name_on_test(space.objective.quality)))
     scores = [name for name in wanted if name in known] or sorted(known)
     head = ("model", "seeds", f"{space.unit}/s", "memory", *(scores or [space.objective.quality]))
     rows = tuple(_row(each, scores) + ((words.rate(each.reports_per_s),) * writes_reports) for each in models)

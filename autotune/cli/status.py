@@ -31,7 +31,7 @@ def _show(session: Path, *, as_json: bool) -> None:
         print(events.line(events.status(shown)))
         return
     console = Console()
-    console.print(draw.whole(shown))
+    console.print(draw.full_picture(shown))
     for line in [
         "",
         _counts(shown, known),

@@ -191,7 +191,7 @@ def _planned(setup: TrainingToRun, place: TrainingDir, *, resume: bool) -> Train
         return planned
     if not resume:
         raise InputError(f"{place.root}: already holds a training: add --resume to continue it")
-    return plan.resumed(known, planned, place)
+    return plan.resume(known, planned, place)
 
 
 def _tracked(planned: TrainingPlan, place: TrainingDir, options: Options) -> Context:

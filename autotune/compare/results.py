@@ -76,7 +76,7 @@ def runs(root: Path) -> dict[str, tuple[Model, ...]]:
     return {m.label: tuple(other for other in ordered if other.label == m.label) for m in ordered}
 
 
-def first(models: Runs) -> dict[str, Model]:
+def first_models(models: Runs) -> dict[str, Model]:
     """Returns a model for each label: the first that has completed, or else the first."""
     return {label: next((m for m in same if m.completed), same[0]) for label, same in models.items()}
 
@@ -94,7 +94,7 @@ def throughput(models: Sequence[Model]) -> Figure | None:
     return estimates.mean([rate.samples_per_s for rate in rates])
 
 
-def on_test(quality: str) -> str:
+def name_on_test(quality: str) -> str:
     """Returns the name of a `quality` on the test split: `loss` for `val_loss`, which names its split."""
     return quality.removeprefix(_OF_VALIDATION)
 
@@ -137,7 +137,8 @@ class ComparisonResults:
 def load(session: StoredSession, goal: Objective) -> ComparisonResults:
     """Returns the results of comparisons in `session`, whose search has the `goal`."""
     models = runs(session.comparison.root)
-    files_of = {label: session.model_dir(model.name).reports_file for label, model in first(models).items()}
+    names = {label: model.name for label, model in first_models(models).items()}
+    files_of = {label: session.model_dir(name).reports_file for label, name in names.items()}
     reports = {label: file for label, file in files_of.items() if file.is_file()}
     return ComparisonResults(models, reports, _goal(session.comparison.goal_file, goal))
 

@@ -113,7 +113,7 @@ class _Side:
 
 def _on_test(goal: Objective) -> Objective:
     """Returns `goal` with the name that its quality has on the test split."""
-    name = results.on_test(goal.quality)
+    name = results.name_on_test(goal.quality)
     return goal.model_copy(update={"quality": name, "minimize": name if goal.minimize else None})
 
 

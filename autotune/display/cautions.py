@@ -34,7 +34,7 @@ def cautions(history: History) -> list[str]:
     best = confirm.recommended(history)
     trusted = {t.number: t for t in (history.baseline, best[0] if best else None) if t is not None}
     lines += [text for t in trusted.values() if (text := _leak(t, history))]
-    return [*lines, *_breaking(history), *unused(history)]
+    return [*lines, *_breaking(history), *unused_settings(history)]
 
 
 def _leak(trial: Trial, history: History) -> str | None:
@@ -96,7 +96,7 @@ def _numbers(trials: Sequence[Trial]) -> str:
     return ", ".join(str(t.number) for t in trials)
 
 
-def unused(history: History) -> list[str]:
+def unused_settings(history: History) -> list[str]:
     """Returns what the workload seems not to use: its seed, or a knob that changes no figure."""
     lines: dict[str, str] = {}
     for group in _with_equal_figures(history.trials):

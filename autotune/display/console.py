@@ -155,7 +155,7 @@ class Picture(LineScreen):
 
     def __init__(self, console: Console, begun: Snapshot) -> None:
         super().__init__(console, begun)
-        self._view = LiveView(console, lambda: draw.fitted(self.snapshot(), console.height))
+        self._view = LiveView(console, lambda: draw.fitted_picture(self.snapshot(), console.height))
 
     def __enter__(self) -> Self:
         self._view.__enter__()

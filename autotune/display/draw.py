@@ -26,13 +26,13 @@ _ENDED_SHOWN = 8
 _LINES_BESIDE, _LINES_OF_TRIAL = 12, 2  # lines that running trials leave to the rest of the picture
 
 
-def fitted(snapshot: Snapshot, height: int) -> RenderableType:
+def fitted_picture(snapshot: Snapshot, height: int) -> RenderableType:
     """Draws a search for a terminal of so many lines: only the last trials that have ended."""
     most = max(1, (height - _LINES_BESIDE) // _LINES_OF_TRIAL)
     return _picture(snapshot, snapshot.trials[-_ENDED_SHOWN:], most if len(snapshot.running) > most else None)
 
 
-def whole(snapshot: Snapshot) -> RenderableType:
+def full_picture(snapshot: Snapshot) -> RenderableType:
     """Draws a search with all its trials."""
     return _picture(snapshot, snapshot.trials, None)
 

@@ -100,7 +100,7 @@ def narrow_peak(peak_bytes: float | None, *, is_rising: bool) -> str:
     return f"{'>' if is_rising and peak_bytes is not None else ''}{memory(peak_bytes)}"
 
 
-def step(shares: Mapping[str, float]) -> str:
+def phase_shares(shares: Mapping[str, float]) -> str:
     """Returns `forward 61%, data 39%`: the part of a step that each phase takes; empty if unknown."""
     parts = sorted(shares.items(), key=lambda item: -item[1])
     return ", ".join(f"{name.removesuffix('_s')} {share(part)}" for name, part in parts if part > 0)
@@ -130,7 +130,7 @@ def metric(name: str) -> str:
     return _METRICS.get(name, name)
 
 
-def ordered(quality: str, *scores: Mapping[str, Any]) -> list[str]:
+def score_names(quality: str, *scores: Mapping[str, Any]) -> list[str]:
     """Returns the scores to show: those of papers in their order, and the search's own `quality`.
 
     A workload may keep others besides.

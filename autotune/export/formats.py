@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from autotune.core.errors import InputError, instead, printable
-from autotune.export.winner import Exported, Winner, commented
+from autotune.export.winner import Exported, Winner, comment_lines
 from autotune.space.naming import nest
 from autotune.workloads.base import Workload
 from autotune.workloads.frameworks.framework import ConfigFile
@@ -48,7 +48,7 @@ class Format:
             notes = {**evidence, **({"not said": unsaid} if unsaid else {})}
             return Exported(json.dumps({**values, EVIDENCE: notes}, indent=2) + "\n", unsaid)
         head = ("what this file has no place for:", *(f"  {line}" for line in unsaid)) if unsaid else ()
-        text = winner.comment + commented(head) + yaml.safe_dump(dict(values), sort_keys=False)
+        text = winner.comment + comment_lines(head) + yaml.safe_dump(dict(values), sort_keys=False)
         return Exported(text, unsaid)
 
 

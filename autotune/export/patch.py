@@ -46,7 +46,7 @@ class _NoPlace(Exception):  # noqa: N818 - reported, not an error
     """The reason that a setting has no place in a file."""
 
 
-def patched(document: Document, winner: Winner) -> Patched:
+def patch(document: Document, winner: Winner) -> Patched:
     """Returns the text of a file with a winner's values; raises InputError if none has a place in it.
 
     A file that the workload writes for its trials gets what a trial got. In any other, a value goes to its

@@ -61,7 +61,7 @@ class Winner:
     @property
     def comment(self) -> str:
         """Returns the evidence as comment lines for the head of a file."""
-        return commented(f"{name}: {fact}" for name, fact in self.evidence.items())
+        return comment_lines(f"{name}: {fact}" for name, fact in self.evidence.items())
 
 
 def _meaning(name: str, values: Mapping[str, Any]) -> str:
@@ -77,7 +77,7 @@ def ends_with(path: str, names: Collection[str]) -> bool:
     return any(path == name or path.endswith(f".{name}") for name in names)
 
 
-def commented(lines: Iterable[str]) -> str:
+def comment_lines(lines: Iterable[str]) -> str:
     """Returns the lines as comments of YAML or a shell."""
     return "".join(f"# {printable(line)}\n" for line in lines)
 

@@ -7,7 +7,7 @@ from typing import Any
 from autotune.core import units
 from autotune.display import words
 from autotune.reports.marks import Mark
-from autotune.reports.plot import Plot, Table, Trace, layout, line, lines, plain
+from autotune.reports.plot import Plot, Table, Trace, escape, layout, line, lines
 from autotune.training.events import Kind
 
 _EVENT = Mark("event, in the table below", "var(--failed)", "triangle-down-open", 9)
@@ -131,7 +131,7 @@ def _trace(mark: Mark, run: Sequence[CurvePoint], form: Form, axes: Axes, *, is_
         mode="lines+markers" if len(run) <= _MOST_MARKED else "lines",
         marker={"color": mark.colour, "size": 3},
         hoverinfo="text",
-        text=[plain(text) for text in texts],
+        text=[escape(text) for text in texts],
     )
 
 

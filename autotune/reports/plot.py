@@ -88,7 +88,7 @@ def layout(height: int, **rest: Any) -> dict[str, Any]:
     }
 
 
-def plain(text: object) -> str:
+def escape(text: object) -> str:
     """Escapes `text` for plotly, which would read tags in it as markup."""
     return html.escape(printable(text), quote=False)
 
@@ -96,7 +96,7 @@ def plain(text: object) -> str:
 def lines(*texts: str) -> str:
     """Joins `texts` one below the other, with long ones wrapped."""
     broken = (line for text in texts if text for line in textwrap.wrap(printable(text), _WIDEST) or [""])
-    return "<br>".join(plain(line) for line in broken)
+    return "<br>".join(escape(line) for line in broken)
 
 
 def per_s(row: TrialRow) -> float:
@@ -168,7 +168,7 @@ def note(text: str, x: Any, y: Any, **rest: Any) -> dict[str, Any]:
     }
 
 
-def across(y: float, colour: str, dash: str = "dot", width: float = 1) -> dict[str, Any]:
+def horizontal(y: float, colour: str, dash: str = "dot", width: float = 1) -> dict[str, Any]:
     """Returns a horizontal line below the data."""
     edge = {"color": colour, "width": width, "dash": dash}
     place = {"xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": y, "y1": y}

@@ -11,7 +11,7 @@ from autotune.judging.measurement.estimates import Figure
 from autotune.reports import answer, marks
 from autotune.reports.marks import Mark
 from autotune.reports.model import SessionReport, Side
-from autotune.reports.plot import Plot, Table, Trace, layout, lines, note, plain, vertical
+from autotune.reports.plot import Plot, Table, Trace, escape, layout, lines, note, vertical
 
 _ROW_PX, _THICKNESS = 56, 0.42  # height of a row, and the bar's share of it
 _MARGIN = 1.12  # right end of the axis, relative to the longest bar: leaves room for its text
@@ -41,7 +41,7 @@ def _trace(mark: Mark, bars: Sequence[_Bar]) -> Trace:
         "x": [bar.end - bar.begin for bar in bars],
         "base": [bar.begin for bar in bars],
         "width": _THICKNESS,
-        "hovertext": [plain(bar.text) for bar in bars],
+        "hovertext": [escape(bar.text) for bar in bars],
         "hoverinfo": "text",
         "marker": {"color": mark.colour, "line": {"color": "var(--surface)", "width": 1}},
         "error_x": {"type": "data", **halves, "color": "var(--ink)", "thickness": 1, "width": 4},
@@ -56,7 +56,7 @@ def _layout(rows: int, **rest: Any) -> dict[str, Any]:
 
 def _title(text: str, detail: str, row: int) -> dict[str, Any]:
     return note(
-        f"<b>{plain(text)}</b>" + (f"  {plain(detail)}" if detail else ""), 0, row, yref="y", yshift=13
+        f"<b>{escape(text)}</b>" + (f"  {escape(detail)}" if detail else ""), 0, row, yref="y", yshift=13
     )
 
 
@@ -85,7 +85,7 @@ class _Change:
             text = note(lines(self.text), 0, row, yref="y", yshift=12, yanchor="top")
         else:
             right = max(self.begin, self.end + self.half)
-            text = note(plain(self.text), right, row, xref="x", yref="y", xshift=5, yanchor="middle")
+            text = note(escape(self.text), right, row, xref="x", yref="y", xshift=5, yanchor="middle")
         return [_title(self.title, self.interval, row) | _FONT, text | _FONT]
 
 

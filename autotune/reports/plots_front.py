@@ -14,14 +14,14 @@ from autotune.reports.plot import (
     TRIALS,
     Plot,
     Trace,
-    across,
+    escape,
+    horizontal,
     hover_text,
     layout,
     line,
     lines,
     note,
     per_s,
-    plain,
     points,
     quality,
 )
@@ -55,12 +55,12 @@ def front(report: SessionReport) -> Plot | None:
         # The text is inside the region: below its edge if lower is better.
         text = f"{report.limit}: {words.score(least)}" if report.target is None else report.limit
         anchor, end = ("top", low) if report.minimize else ("bottom", high)
-        limits["annotations"].append(note(plain(text), 0.004, least, yref="y", yanchor=anchor))
-        edge = across(least, "var(--muted)")
+        limits["annotations"].append(note(escape(text), 0.004, least, yref="y", yanchor=anchor))
+        edge = horizontal(least, "var(--muted)")
         look = {"type": "rect", "fillcolor": "var(--keep)", "line": {"width": 0}}
         limits["shapes"] += [edge | look | {"y1": end}, edge]
     if rug:
-        text = f"not trained to the end: no {plain(name)} to compare"
+        text = f"not trained to the end: no {escape(name)} to compare"
         limits["annotations"].append(note(text, 0.004, _RUG_TOP, yref="paper"))
     return Plot(
         id="front",

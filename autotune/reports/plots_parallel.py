@@ -13,7 +13,7 @@ from autotune.display.rows import TrialRow
 from autotune.reports import marks
 from autotune.reports.marks import Mark
 from autotune.reports.model import SessionReport
-from autotune.reports.plot import TRIALS, Plot, Trace, layout, line, note, per_s, plain, quality, vertical
+from autotune.reports.plot import TRIALS, Plot, Trace, escape, layout, line, note, per_s, quality, vertical
 
 _FAST = Mark("fastest third", "var(--band-3)", "line")
 _MIDDLE = Mark("middle third", "var(--band-2)", "line")
@@ -140,12 +140,12 @@ def _lines(mark: Mark, rows: Sequence[TrialRow], axes: Sequence[_Axis]) -> Trace
 def _labels(x: int, axis: _Axis) -> list[dict[str, Any]]:
     """Returns the name of an axis above it, and its ticks."""
     parts = textwrap.wrap(axis.name.replace("_", " "), _WIDEST, break_long_words=False)
-    name = f"<b>{'<br>'.join(map(plain, parts))}</b>"
+    name = f"<b>{'<br>'.join(map(escape, parts))}</b>"
     look = {"font": {"color": "var(--ink)", "size": 11}, "bgcolor": "var(--veil)"}
     return [
         note(name, x, 1, xref="x", yref="y", xanchor="center", yshift=12, align="center"),
         *(
-            note(plain(text), x, y, xref="x", yref="y", xshift=4, yanchor="middle", **look)
+            note(escape(text), x, y, xref="x", yref="y", xshift=4, yanchor="middle", **look)
             for y, text in axis.ticks
         ),
     ]

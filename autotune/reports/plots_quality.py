@@ -11,7 +11,7 @@ from autotune.reports import curves, marks
 from autotune.reports.curves import Axes, CurvePoint, Runs
 from autotune.reports.marks import Mark
 from autotune.reports.model import SessionReport
-from autotune.reports.plot import Plot, across, note
+from autotune.reports.plot import Plot, horizontal, note
 
 _DASHES = ("dash", "dot", "dashdot", "longdash")
 
@@ -79,6 +79,6 @@ def _limit(report: SessionReport) -> dict[str, Any]:
         return {}
     anchor = {"xanchor": "right", "yanchor": "bottom" if report.minimize else "top"}
     return {
-        "shapes": [across(at, "var(--muted)")],
+        "shapes": [horizontal(at, "var(--muted)")],
         "annotations": [note(f"{name}: {words.score(at)}", 1, at, yref="y", **anchor)],
     }

@@ -12,7 +12,7 @@ from autotune.display.rows import TrialRow
 from autotune.reports import marks
 from autotune.reports.marks import Mark
 from autotune.reports.model import Predicted, SessionReport
-from autotune.reports.plot import TRIALS, Plot, Table, Trace, across, layout, line, per_s, points
+from autotune.reports.plot import TRIALS, Plot, Table, Trace, horizontal, layout, line, per_s, points
 
 _LIMIT = Mark("memory limit", "var(--ink)", "line")
 _ALLOWED = Mark("share that may be used", "var(--ink)", "dash")
@@ -77,8 +77,8 @@ def _memory(report: SessionReport, rows: Sequence[TrialRow]) -> Plot:
         limits = [_LIMIT, _ALLOWED]
         allowed = report.memory_fraction * limit
         shapes = [
-            across(limit / size, _LIMIT.colour, "solid", 1.2),
-            across(allowed / size, _ALLOWED.colour, "dash", 1.2),
+            horizontal(limit / size, _LIMIT.colour, "solid", 1.2),
+            horizontal(allowed / size, _ALLOWED.colour, "dash", 1.2),
         ]
     rising = words.plural(sum(r.memory_is_rising for r in measured), "trial")
     caution = f" The peak of {rising} still rose at the end: it takes at least that much."

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from autotune.compare.results import on_test
+from autotune.compare.results import name_on_test
 from autotune.display import view, words
 from autotune.display.rows import TrialRow
 from autotune.reports import answer, marks
@@ -98,7 +98,7 @@ def _about(seconds: float) -> str:
 def scores(report: SessionReport) -> Table:
     """Returns a row per compared model: its scores, and the speed and memory of training and of writing."""
     models = report.compared
-    names = words.ordered(on_test(report.quality), *(each.scores for each in models))
+    names = words.score_names(name_on_test(report.quality), *(each.scores for each in models))
     head = ("model", *(("seeds",) if has_seeds(report) else ()), *(words.metric(name) for name in names))
     head += ("reports/s", "memory, writing") if report.writes_reports else ()
     head += (f"training {report.unit}/s", "memory, training")
@@ -143,7 +143,7 @@ def has_seeds(report: SessionReport) -> bool:
 def search_scores(report: SessionReport) -> Table | None:
     """Returns the scores that the search measured besides the quality; None if there are none."""
     sides = [(mark.label, side.scores) for mark, side in answer.sides(report) if side.scores]
-    names = words.ordered(report.quality, *(values for _, values in sides))
+    names = words.score_names(report.quality, *(values for _, values in sides))
     rows = tuple((label, *(words.score(values.get(name)) for name in names)) for label, values in sides)
     head = ("model", *(words.metric(name) for name in names))
     return Table(head, rows, numeric=tuple(range(1, len(head)))) if len(names) > 1 else None

@@ -73,7 +73,7 @@ def wanted(shown: Snapshot, number: int | None) -> Trial:
 def _patch(best: Winner, own: Path, file: Path) -> list[str]:
     """Writes a patched copy of `own` to `file`; returns lines that describe the changes."""
     try:
-        done = patch.patched(Document.read(own), best)
+        done = patch.patch(Document.read(own), best)
     except InputError as error:
         raise InputError(f"--patch {own}: {error}") from None
     files.write(file, done.text)

@@ -138,7 +138,7 @@ def _speed(measurement: Measurement) -> dict[str, float | None]:
     return steps | ({"tflops_per_s": throughput.samples_per_s * flops / 1e12} if flops else {})
 
 
-def thinned(rows: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:
+def thin(rows: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:
     """Returns the evaluations among the rows, and one row with the latest value of every other figure."""
     evaluations: list[Mapping[str, float]] = []
     rest: dict[str, float] = {}

@@ -83,7 +83,7 @@ class Mlflow(Tracker):
         self._client.log_batch(self._open[run].id, params=params)
 
     def log(self, run: str, report: TrialReport) -> None:
-        for row in charts.thinned(charts.rows(report, self.context.metric)):
+        for row in charts.thin(charts.rows(report, self.context.metric)):
             self._log(run, row)
 
     def _log(self, run: str, figures: Mapping[str, Any]) -> None:

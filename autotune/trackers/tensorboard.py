@@ -84,7 +84,7 @@ class _File:
         self._write(summary=hparams_pb(hparams, trial_id=self._name, start_time_secs=self._begun_s))
 
     def log(self, report: TrialReport) -> None:
-        for row in charts.thinned(charts.rows(report, self._context.metric)):
+        for row in charts.thin(charts.rows(report, self._context.metric)):
             values = dict(row)
             samples = int(values.pop(self._context.metric.unit, self._samples))
             self._seconds = values.pop("seconds", self._seconds)

@@ -128,7 +128,7 @@ class _Worker:
             getattr(self._tracker, what)(*args)
         except Exception as error:  # noqa: BLE001 - no error of a tracker may end a search
             if not failures.disk_fault(error, failures.OUR_DISK_ERRNOS):  # it stops the search by itself
-                self._complain(line(error))
+                self._complain(error_line(error))
             with suppress(Exception):
                 if not self._is_broken_off and self._tracker.recover():
                     getattr(self._tracker, what)(*args)
@@ -139,6 +139,6 @@ class _Worker:
         self._is_quiet = True
 
 
-def line(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """Returns an error's text as one short line without keys."""
     return " ".join(printable(cleaned(str(error))).split())[:300] or type(error).__name__

@@ -17,7 +17,7 @@ from autotune.judging.decisions.history import History
 from autotune.space import spaces
 from autotune.trackers import charts, overview
 from autotune.trackers.tracker import SUMMARY, TRAINING, Context, Tracker, run_tags
-from autotune.trackers.tracking import line
+from autotune.trackers.tracking import error_line
 from autotune.trials.reported import TrialReport
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Wandb(Tracker):
         except Exception as error:
             if not self._online:
                 raise
-            logger.warning("W&B cannot be reached, so runs are kept offline: %s", line(error))
+            logger.warning("W&B cannot be reached, so runs are kept offline: %s", error_line(error))
             self._online = False
             self._start_anew()
             return self._init(run, config)

@@ -68,7 +68,7 @@ def is_training(root: Path) -> bool:
     return place.plan_file.is_file() and place.events_file.is_file()
 
 
-def resumed(begun: TrainingPlan, plan: TrainingPlan, place: TrainingDir) -> TrainingPlan:
+def resume(begun: TrainingPlan, plan: TrainingPlan, place: TrainingDir) -> TrainingPlan:
     """Returns `plan` with the promise and changes of `begun`, the plan that was begun in `place`.
 
     Raises InputError if `begun` is another training.

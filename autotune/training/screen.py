@@ -120,7 +120,7 @@ def _figures(status: TrainingStatus) -> Table:
         "promised": _promised(status),
         "quality": _quality(status),
         "loss": Text("" if status.loss is None else words.score(status.loss)),
-        "step": Text(words.step(status.step_shares)),
+        "step": Text(words.phase_shares(status.step_shares)),
         "memory": Text(_memory(status)),
         "CPUs": Text(_cpus(status.telemetry)),
         **_gpus(status.telemetry),

@@ -38,7 +38,7 @@ class Tried:
         return Tried(1 if samples > self.samples else self.times + 1, max(samples, self.samples))
 
 
-def answer(outcome: Outcome, settings: Mapping[str, Setting], tried: Tried, most: int) -> GoOn | None:
+def decide(outcome: Outcome, settings: Mapping[str, Setting], tried: Tried, most: int) -> GoOn | None:
     """Decides how to resume after an attempt with `outcome`; None if the training is over.
 
     Allows `most` resumptions without progress. An attempt that ran out of its own memory is resumed with
@@ -92,7 +92,7 @@ def run(
                 hear(last)
         outcome = last.outcome or Outcome(Status.INTERRUPTED)
         tried = tried.after(last.samples)
-        resumption = answer(outcome, order.settings, tried, retries)
+        resumption = decide(outcome, order.settings, tried, retries)
         if resumption is None:
             return last
         if not is_stopping():

@@ -358,11 +358,11 @@ def test_tables_and_the_live_screen_show_hostile_text_literally(capsys):
     console = Console(width=500)
     for screen in (LineScreen(console, begun), Events(console, begun)):
         screen.started(trial)
-        console.print(draw.whole(screen.snapshot()))
+        console.print(draw.full_picture(screen.snapshot()))
         screen.ended(trial)
         screen.note(HOSTILE)
         screen.conclude([HOSTILE], {"why": HOSTILE})
-        console.print(draw.whole(screen.snapshot()))
+        console.print(draw.full_picture(screen.snapshot()))
     said = capsys.readouterr().out
     assert is_harmless(said)
 

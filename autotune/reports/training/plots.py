@@ -11,9 +11,9 @@ from autotune.judging.measurement.estimates import Figure
 from autotune.reports import curves, marks
 from autotune.reports.curves import Axes, CurvePoint
 from autotune.reports.marks import Mark
-from autotune.reports.plot import Plot, across, note, plain
+from autotune.reports.plot import Plot, escape, horizontal, note
 from autotune.reports.training.model import TrainingReport
-from autotune.reports.training.series import thinned
+from autotune.reports.training.series import thin
 
 _LOSS = Mark("Training loss", "var(--completed)", "line")
 _PROMISED = Mark("promised", "var(--winner)", "band")
@@ -79,7 +79,7 @@ def _learning(report: TrainingReport, axes: Axes) -> list[Plot]:
         plots += curves.draw_over_both(plot, {_LOSS: [loss]}, words.score, axes)
     if quality:
         plot = Plot("quality", name, f"↑ {name}" + (", lower is better" if report.metric.minimize else ""))
-        runs = {Mark(name, "var(--winner)", "line"): [thinned(quality)]}
+        runs = {Mark(name, "var(--winner)", "line"): [thin(quality)]}
         plots += curves.draw_over_both(plot, runs, words.score, axes)
     for name, points in report.curves.beside.items():
         if points:
@@ -110,12 +110,12 @@ def _per_s(report: TrainingReport, axes: Axes) -> list[Plot]:
 
 
 def _level(promised: Figure) -> dict[str, Any]:
-    """Draws the promised throughput as a line across, and its interval as a band."""
-    shapes = [across(promised.value, "var(--winner)", "dash", 1.4)]
+    """Draws the promised throughput as a line horizontal, and its interval as a band."""
+    shapes = [horizontal(promised.value, "var(--winner)", "dash", 1.4)]
     if promised.low is not None and promised.high is not None:
         band = {"y0": promised.low, "y1": promised.high, "fillcolor": "var(--winner)", "opacity": 0.15}
         shapes.append(shapes[0] | {"type": "rect", "line": {"width": 0}} | band)
-    text = plain(f"promised: {words.rate(promised.value)}")
+    text = escape(f"promised: {words.rate(promised.value)}")
     return {"shapes": shapes, "annotations": [note(text, 1, promised.value, yref="y", xanchor="right")]}
 
 

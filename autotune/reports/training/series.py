@@ -87,7 +87,7 @@ class Track:
         return Curves(
             loss=curves[TRAIN_LOSS],
             quality=tuple(self._curves[quality]),
-            speed=thinned(self._speed, most),
+            speed=thin(self._speed, most),
             phases_s=_thinned(phases_s, most),
             beside={name: curves[name] for name in _BESIDE if name != quality},
             machine={name: curves[name] for name in filter(_is_memory, curves)} | _thinned(telemetry),
@@ -107,7 +107,7 @@ def _is_memory(name: str) -> bool:
 def _thinned(
     curves: Mapping[str, Sequence[CurvePoint]], most: int = _MOST_POINTS
 ) -> dict[str, tuple[CurvePoint, ...]]:
-    return {name: thinned(points, most) for name, points in curves.items()}
+    return {name: thin(points, most) for name, points in curves.items()}
 
 
 def telemetry_curves(
@@ -140,7 +140,7 @@ def growth(seen: Mapping[str, Sequence[CurvePoint]], attempts: Sequence[Training
         yield Growth(memory.name, slope, full)
 
 
-def thinned(points: Sequence[CurvePoint], most: int = _MOST_POINTS) -> tuple[CurvePoint, ...]:
+def thin(points: Sequence[CurvePoint], most: int = _MOST_POINTS) -> tuple[CurvePoint, ...]:
     """Returns `points`, or their means over `most` equal spans of time if there are more."""
     if len(points) <= most:
         return tuple(points)

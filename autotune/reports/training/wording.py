@@ -110,7 +110,7 @@ def figures(report: TrainingReport) -> list[tuple[str, str]]:
         "trained parameters": words.count(measured.trained_parameters),
         "checkpoints, and what else is in work": words.memory(report.work_bytes),
         "evaluations": _evaluations(report),
-        "parts of a step": words.step(measured.step_shares),
+        "parts of a step": words.phase_shares(measured.step_shares),
         "HFU, of the device's peak FLOP/s": words.share(measured.mfu),
         "trained again after faults": f"about {words.count(report.repeated)} {unit}" * bool(report.repeated),
     }

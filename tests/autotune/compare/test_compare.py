@@ -126,7 +126,7 @@ def compared(session, space):
         comparing = Comparison(session, training, trials, terms=terms, say=said.append)
         said.clear()
         comparing.run(Contender(label, {**space.baseline_config, "precision": label, **config}, seed))
-        return results.first(results.runs(session.comparison.root))[label], list(said)
+        return results.first_models(results.runs(session.comparison.root))[label], list(said)
 
     return compare
 
@@ -318,7 +318,7 @@ def test_an_unsupported_precision_is_left_out_with_a_message(session, capsys):
     code, said, err = compare(capsys, session.root, "--precisions", "fp32,bf16,fp8")
     assert (code, err) == (0, "")
     assert said[0] == "precision fp8: left out, needs a CUDA device"
-    assert list(results.first(results.runs(session.comparison.root))) == ["baseline", "bf16", "fp32"]
+    assert list(results.first_models(results.runs(session.comparison.root))) == ["baseline", "bf16", "fp32"]
 
 
 def test_a_model_that_failed_is_named_in_the_end_and_by_the_exit_code(tmp_path, space, capsys):
@@ -327,7 +327,7 @@ def test_a_model_that_failed_is_named_in_the_end_and_by_the_exit_code(tmp_path, 
     assert (code, err) == (1, "")
     assert said[-1] == "1 of 2 models failed: fp32"
     assert any(line.startswith("fp32: training failed (oom): ") for line in said)
-    assert list(results.first(results.runs(session.comparison.root))) == ["baseline", "fp32"]
+    assert list(results.first_models(results.runs(session.comparison.root))) == ["baseline", "fp32"]
 
 
 def test_changes_since_the_search_are_reported(session, capsys):
@@ -339,7 +339,7 @@ def test_changes_since_the_search_are_reported(session, capsys):
     (changed,) = (line for line in said if line.startswith("changed since the search: torch 0.4, now "))
     assert changed.endswith("; none of its checkpoints is taken")
     assert said[-2].startswith(("Not decided: ", "The baseline stays: ")), "by how fast they were"
-    assert results.first(results.runs(session.comparison.root))["fp32"].samples == 100
+    assert results.first_models(results.runs(session.comparison.root))["fp32"].samples == 100
 
 
 @pytest.fixture
@@ -398,7 +398,7 @@ def test_existing_models_set_the_length_of_new_ones(session, capsys):
     _, said, _ = compare(capsys, *asked, "--samples-per-model", 150)
     assert "fp32: was made with other samples: set aside as fp32.aside-1" in said
     assert session.model_dir("fp32.aside-1").result_file.read_bytes() == before
-    found = results.first(results.runs(session.comparison.root))
+    found = results.first_models(results.runs(session.comparison.root))
     assert {label: model.samples for label, model in found.items()} == {"baseline": 150, "fp32": 150}
 
     for place in session.comparison.models:
@@ -406,7 +406,7 @@ def test_existing_models_set_the_length_of_new_ones(session, capsys):
         place.plan_file.write_text(json.dumps({**plan, "torch": "0.4"}))
     _, said, _ = compare(capsys, *asked)
     assert "fp32: was made with other samples, torch: set aside as fp32.aside-2" in said
-    found = results.first(results.runs(session.comparison.root))
+    found = results.first_models(results.runs(session.comparison.root))
     assert {model.samples for model in found.values()} == {400}, "as a trial's"
 
 
@@ -430,7 +430,7 @@ def test_a_labels_figures_are_of_its_first_completed_seed(session):
         results.RESULT.write(place.result_file, Model("bf16", {}, outcome, Measurement(), 400, seed=seed))
         place.reports_file.touch()
     found = results.load(session, Objective())
-    assert results.first(found.models)["bf16"].seed == 1
+    assert results.first_models(found.models)["bf16"].seed == 1
     assert found.reports == {"bf16": session.model_dir("bf16-seed-1").reports_file}
 
 
@@ -549,7 +549,7 @@ def test_a_kill_loses_only_the_running_model(tmp_path, space, capsys):
     assert "baseline: already done" in said
     assert records.read_text().startswith(before)
     assert attempts(session, "bf16") == 2
-    assert results.first(results.runs(session.comparison.root))["bf16"].training.quality_samples >= 400
+    assert results.first_models(results.runs(session.comparison.root))["bf16"].training.quality_samples >= 400
 
 
 def wait_for(condition):

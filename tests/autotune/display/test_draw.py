@@ -58,7 +58,7 @@ def make(make_trial, space):
 
 
 def test_all_that_matters_is_there(make):
-    text = "\n".join(lines(draw.fitted(make(), 24)))
+    text = "\n".join(lines(draw.fitted_picture(make(), 24)))
     assert "runs/iu on NVIDIA A100-SXM4-80GB (79.2 GiB), 16 CPUs, 128.0 GiB" in text
     assert "4 of 40 trials ended, 1 running" in text
     assert "14m 02s of 2h 00m, about 20m 00s to 35m 00s left" in text
@@ -79,7 +79,7 @@ def test_no_line_is_wider_than_the_terminal_and_what_matters_is_within_its_heigh
     make, width, height, ended, running
 ):
     shown = make(ended, running) if ended else make(1, running, trials=(), best=None, remaining=None)
-    drawn = lines(draw.fitted(shown, height), width)
+    drawn = lines(draw.fitted_picture(shown, height), width)
     assert max(map(len, drawn)) <= min(width, 100)
     best = next(i for i, line in enumerate(drawn) if "best so far" in line)
     assert best + 3 < height, "what is cropped is below it"
@@ -88,20 +88,20 @@ def test_no_line_is_wider_than_the_terminal_and_what_matters_is_within_its_heigh
 
 
 def test_trials_that_have_no_room_are_counted(make):
-    drawn = "\n".join(lines(draw.fitted(make(4, 16), 24)))
+    drawn = "\n".join(lines(draw.fitted_picture(make(4, 16), 24)))
     assert "101 batch 32 (2 x 16 accumulated)" in drawn
     assert "and 10 more" in drawn
 
 
 def test_words_are_never_torn(make):
-    words = "\n".join(lines(draw.fitted(make(40, 2), 50))).split()
+    words = "\n".join(lines(draw.fitted_picture(make(40, 2), 50))).split()
     assert {"channels_last", "workers", "accumulated)", "0.00028"} <= set(words)
     assert not {"channels_las", "t", "work", "ers"} & set(words)
 
 
 def test_a_long_reason_is_cut_and_wraps_within_its_column(make, make_trial):
     failed = replace(make_trial(1), outcome=Outcome(Status.FAILED, Failure.ERROR, LONG))
-    drawn = lines(draw.fitted(make(trials=(*make().trials[:1], failed)), 24))
+    drawn = lines(draw.fitted_picture(make(trials=(*make().trials[:1], failed)), 24))
     told = [line for line in drawn if "reason" in line or "wraps" in line]
     assert 1 < len(told) <= 6
     assert all(line.startswith(" " * 30) or line.strip().startswith("1 ") for line in told)
@@ -113,7 +113,7 @@ def test_a_confirmed_winner_has_the_factor_and_the_interval_of_its_race(make, ma
     trials += confirming(trials, 1)
     space = make().space
     shown = make(trials=tuple(trials), best=confirm.recommended(History(trials, space)))
-    text = "\n".join(lines(draw.fitted(shown, 24)))
+    text = "\n".join(lines(draw.fitted_picture(shown, 24)))
     assert "2 of 40 trials ended, 1 running; also 1 speed comparison, 6 runs" in text
     assert "3.00x" in text
     assert "confirmed: 2.97x to 3.03x" in text
@@ -122,30 +122,30 @@ def test_a_confirmed_winner_has_the_factor_and_the_interval_of_its_race(make, ma
 
 def test_before_anything_is_known_it_says_so(make):
     nothing = make(1, 0, trials=(), best=None, remaining=None)
-    assert "the first trial is about to start" in "\n".join(lines(draw.fitted(nothing, 24)))
+    assert "the first trial is about to start" in "\n".join(lines(draw.fitted_picture(nothing, 24)))
     first = make(1, 1, trials=(), best=None, remaining=None)
-    text = "\n".join(lines(draw.fitted(first, 24)))
+    text = "\n".join(lines(draw.fitted_picture(first, 24)))
     assert "14m 02s of 2h 00m, the end is not known yet" in text
     assert "the baseline is not measured yet" in text
 
 
 def test_a_whole_session_has_every_trial(make):
     shown = make(30, 0, state="ended", remaining=None)
-    drawn = lines(draw.whole(shown))
+    drawn = lines(draw.full_picture(shown))
     assert "14m 02s of 2h 00m, ended" in drawn[2]
     numbers = [line[:5].strip() for line in drawn[drawn.index(next(x for x in drawn if "newest" in x)) :]]
     assert [int(n) for n in numbers if n.isdigit()] == list(range(29, -1, -1))
 
 
 def test_an_interrupted_session_does_not_count_as_running(make):
-    text = "\n".join(lines(draw.whole(make(4, 1, state="interrupted"))))
+    text = "\n".join(lines(draw.full_picture(make(4, 1, state="interrupted"))))
     assert "4 of 40 trials ended, 1 interrupted" in text
     assert "running" not in text
 
 
 def test_who_breaks_a_constraint_says_so_below_its_figures(make, space):
     goal = space.model_copy(update={"objective": Objective(constraints={"rouge_l": ">= 0.2"})})
-    text = "\n".join(lines(draw.whole(make(space=goal)), width=100))
+    text = "\n".join(lines(draw.full_picture(make(space=goal)), width=100))
     assert "ruled out: no evaluation has rouge_l" in text
 
 
@@ -154,7 +154,7 @@ def test_a_loss_and_tokens_are_headed_by_their_own_names(make, make_trial, space
     lower = space.model_copy(update={"objective": goal, "unit": "tokens"})
     trials = (make_trial(0, 26.5, -2.154, half_width=0.3, peak=2**31, x=0),)
     best = confirm.recommended(History(trials, lower))
-    text = "\n".join(lines(draw.whole(make(trials=trials, running=0, best=best, space=lower))))
+    text = "\n".join(lines(draw.full_picture(make(trials=trials, running=0, best=best, space=lower))))
     assert "tokens/s" in text
     assert "samples" not in text
     assert "26.5 ± 0.3   2.1540" in text

@@ -54,7 +54,7 @@ def test_a_running_trial_is_shown_with_the_users_own_sign(kept):
     assert status["running"][0]["quality"] == 0.2
     assert status["minimize"]
     out = Console(width=100, file=StringIO())
-    out.print(draw.whole(shown))
+    out.print(draw.full_picture(shown))
     assert "  0.2000  " in out.file.getvalue()
 
 

@@ -23,7 +23,7 @@ YAML, JSON = Path("own.yaml"), Path("ds.json")
 
 
 def patched(text, file, winner):
-    found = patch.patched(Document(file, text), winner)
+    found = patch.patch(Document(file, text), winner)
     return found, (json.loads if file is JSON else yaml.safe_load)(found.text)
 
 
@@ -81,7 +81,7 @@ def test_two_settings_do_not_get_one_place(winner):
 
 def test_a_file_with_none_of_them_is_refused(winner):
     with pytest.raises(InputError, match=r"^has no place for any of: data\.batch_size: 32: "):
-        patch.patched(Document(YAML, "epochs: 3\n"), winner())
+        patch.patch(Document(YAML, "epochs: 3\n"), winner())
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_file_of_the_commands_own_gets_what_its_trials_get(winner, tmp_path):
         "files": {"ds": {"base": "ds.json", "set": set_}},
     }
     found = winner(workload=CommandWorkload.of(values, tmp_path), zero_stage=2)
-    done = patch.patched(Document.read(tmp_path / "ds.json"), found)
+    done = patch.patch(Document.read(tmp_path / "ds.json"), found)
     assert done.left_out == (
         "data.batch_size: 32: not in workload.files",
         "optim.lr: 0.0002: not in workload.files",

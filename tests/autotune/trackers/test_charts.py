@@ -69,7 +69,7 @@ def test_a_record_with_the_quality_is_an_evaluation_whatever_else_it_has() -> No
         "val/bleu_4": 0.08,
         "val/other": 2.0,
     }
-    assert [row.get(charts.score(QUALITY)) for row in charts.thinned(found)] == [0.08, 0.16, None]
+    assert [row.get(charts.score(QUALITY)) for row in charts.thin(found)] == [0.08, 0.16, None]
     scores = {"samples": 16.0, "train_loss": 1.0, "bleu_4": 0.16}
     shown = charts.summary(Outcome(Status.COMPLETED), Measurement(scores=scores), METRIC)
     assert (shown["val/bleu_4"], shown["train/loss"]) == (0.16, 1.0)

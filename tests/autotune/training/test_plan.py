@@ -59,16 +59,16 @@ def test_a_corrupt_plan_is_an_input_error(place, text):
 def test_promise_and_changes_survive_a_resumption(place):
     known = replace(PLAN, changes={"micro_batch_size": 4, "accumulation_steps": 2})
     now = replace(PLAN, promise=replace(PROMISE, throughput=Figure(1.0)), samples=8000)
-    assert plan.resumed(known, now, place) == replace(known, samples=8000)
+    assert plan.resume(known, now, place) == replace(known, samples=8000)
 
 
 def test_a_training_with_another_metric_is_not_resumed(place):
     now = replace(PLAN, metric=Metric("loss", minimize=True))
     with pytest.raises(InputError, match=r"quality 'score', now 'loss'; minimize False, now True"):
-        plan.resumed(PLAN, now, place)
+        plan.resume(PLAN, now, place)
 
 
 def test_another_training_is_not_resumed(place):
     now = replace(PLAN, settings={"micro_batch_size": 16})
     with pytest.raises(InputError, match=r"micro_batch_size 8, now 16; data 'x', now None"):
-        plan.resumed(PLAN, now, place)
+        plan.resume(PLAN, now, place)

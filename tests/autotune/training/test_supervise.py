@@ -7,7 +7,7 @@ import pytest
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Failure, Outcome, Shortage, Status
 from autotune.training import supervise
-from autotune.training.supervise import Tried, answer
+from autotune.training.supervise import Tried, decide
 from autotune.trials import alone, failures
 from autotune.trials.progress import Phase
 from autotune.trials.reported import TrialReport
@@ -110,11 +110,11 @@ def failed(failure, reason="", shortage=None, *, is_passing=False):
     ],
 )
 def test_a_permanent_fault_is_the_end(outcome):
-    assert answer(outcome, SETTINGS, Tried(1, 100), most=3) is None
+    assert decide(outcome, SETTINGS, Tried(1, 100), most=3) is None
 
 
 def test_a_transient_fault_is_retried_unchanged():
-    found = answer(failed(Failure.ERROR, is_passing=True), SETTINGS, Tried(1, 100), most=3)
+    found = decide(failed(Failure.ERROR, is_passing=True), SETTINGS, Tried(1, 100), most=3)
     assert found is not None
     assert (dict(found.changes), found.wait_s) == ({}, 2.0)
 
@@ -128,14 +128,14 @@ def test_a_transient_fault_is_retried_unchanged():
     ],
 )
 def test_interrupted_and_hung_attempts_are_retried(outcome):
-    assert answer(outcome, SETTINGS, Tried(1, 100), most=3) is not None
+    assert decide(outcome, SETTINGS, Tried(1, 100), most=3) is not None
 
 
 def test_attempts_without_progress_are_bounded_with_growing_waits():
     outcome, tried, waits = Outcome(Status.INTERRUPTED, Failure.LOST), Tried(), []
     for _ in range(5):
         tried = tried.after(100)
-        found = answer(outcome, SETTINGS, tried, most=3)
+        found = decide(outcome, SETTINGS, tried, most=3)
         waits.append(found and found.wait_s)
     assert waits == [2.0, 4.0, 8.0, None, None]
 
@@ -144,13 +144,13 @@ def test_attempts_with_progress_are_unlimited():
     outcome, tried = Outcome(Status.INTERRUPTED, Failure.LOST), Tried()
     for samples in range(100, 2000, 100):
         tried = tried.after(samples)
-        assert answer(outcome, SETTINGS, tried, most=3) is not None
-    assert answer(outcome, SETTINGS, tried.after(10), most=3) is not None  # the furthest progress counts
+        assert decide(outcome, SETTINGS, tried, most=3) is not None
+    assert decide(outcome, SETTINGS, tried.after(10), most=3) is not None  # the furthest progress counts
     assert tried.after(10).samples == 1900
 
 
 def test_out_of_memory_halves_the_micro_batch_and_keeps_the_effective_one():
-    found = answer(failed(Failure.OOM, "CUDA out of memory"), SETTINGS, Tried(1, 100), most=3)
+    found = decide(failed(Failure.OOM, "CUDA out of memory"), SETTINGS, Tried(1, 100), most=3)
     assert dict(found.changes) == {"micro_batch_size": 8, "accumulation_steps": 4}
     assert "batch 32 (4 x 8 accumulated) instead of batch 32 (2 x 16 accumulated)" in found.text
 
@@ -167,7 +167,7 @@ def test_out_of_memory_halves_the_micro_batch_and_keeps_the_effective_one():
     ],
 )
 def test_short_machine_memory_is_waited_for_before_halving(outcome, times, sizes):
-    found = answer(outcome, SETTINGS, Tried(times, 100), most=3)
+    found = decide(outcome, SETTINGS, Tried(times, 100), most=3)
     assert (found and dict(found.changes)) == sizes
 
 
@@ -181,4 +181,4 @@ def test_short_machine_memory_is_waited_for_before_halving(outcome, times, sizes
     ],
 )
 def test_a_batch_that_cannot_be_halved_is_the_end(settings):
-    assert answer(failed(Failure.OOM, "out of memory"), settings, Tried(1, 100), most=3) is None
+    assert decide(failed(Failure.OOM, "out of memory"), settings, Tried(1, 100), most=3) is None

@@ -90,12 +90,12 @@ def test_non_numbers_are_on_no_curve():
 
 def test_a_long_curve_is_thinned_to_means_over_equal_times():
     points = [CurvePoint(n, n / 10, float(n % 10)) for n in range(10_000)]
-    found = series.thinned(points, 100)
+    found = series.thin(points, 100)
     assert len(found) == 100
     assert {round(point.value, 1) for point in found} == {4.5}
     assert found[-1].samples == 9999
-    assert series.thinned(points[:50], 100) == tuple(points[:50])
-    assert len(series.thinned([CurvePoint(n, 1.0, 1.0) for n in range(500)], 100)) == 1
+    assert series.thin(points[:50], 100) == tuple(points[:50])
+    assert len(series.thin([CurvePoint(n, 1.0, 1.0) for n in range(500)], 100)) == 1
 
 
 def test_telemetry_has_the_same_time_axis():

@@ -93,7 +93,7 @@ def test_a_script_trains_with_its_written_config(space, workload, tmp_path):
     assert made["zero_optimization"] == {"stage": 3, "offload_optimizer": {"device": "cpu"}}
     naming, base = space.naming, tmp_path / "ds_config.json"
     found = winner.Winner(settings, naming, frozenset(), {"trial": "1"}, workload)
-    patched = patch.patched(Document.read(base), found).text
+    patched = patch.patch(Document.read(base), found).text
     assert patched == (tmp_path / "work" / "ds.json").read_text()
 
 
