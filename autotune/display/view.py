@@ -191,21 +191,19 @@ def summary(history: History, workload: Workload, session: Path, go_on: str = ""
 
 
 def _break_even(trial: Trial, history: History) -> list[str]:
-    """Says how many trainings, or how long a one, make up for the time of the search's trials."""
-    spent_s = math.fsum(one.seconds for one in history.trials)
-    before_s, after_s = (history.training_s(one) for one in (history.trial(0), trial))
+    """Returns how many trainings, or how long a training, save the time of the trials; empty if none does."""
+    spent_s = math.fsum(each.seconds for each in history.trials)
+    before_s, after_s = (history.training_s(each) for each in (history.trial(0), trial))
     if not before_s or not after_s or after_s >= before_s:
         return []
     saved_s = before_s - after_s
-    spent, saved, long = (
-        units.format_seconds(value) for value in (spent_s, saved_s, spent_s * before_s / saved_s)
-    )
+    spent, saved, long = map(units.format_seconds, (spent_s, saved_s, spent_s * before_s / saved_s))
     count = words.plural(math.ceil(spent_s / saved_s), "training")
     return [f"The trials took {spent}, a training saves {saved}: it pays after {count}, or one of {long}."]
 
 
 def _your_command(trial: Trial, history: History, workload: Workload) -> list[str]:
-    """Returns the user's command line with a winner's settings, and what they were; empty if it has none."""
+    """Returns the user's command line with a winner's settings, and the old values; empty without one."""
     from autotune.judging.decisions import ablation  # noqa: PLC0415 - imports NumPy, which `--help` does not
 
     space, values = history.space, configurations.for_workload

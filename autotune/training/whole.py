@@ -58,17 +58,17 @@ class Whole:
         Once `is_stopping` is True, the outcome is INTERRUPTED unless the training has ended.
         """
         begun = Kind.CONTINUED if self._place.records_file.exists() else Kind.BEGUN
-        self._happened(begun, messages.begun(self._plan))
+        self._add_event(begun, messages.begun(self._plan))
         last = supervise.run(
             self._order,
             ForkServer(self._training.workload.preload),
             retries=retries,
             hear=self._hear,
-            going_on=self._going_on,
+            going_on=self._note_resumption,
             is_stopping=is_stopping,
         )
         is_interrupted = last.outcome is None or last.outcome.status is Status.INTERRUPTED
-        self._happened(Kind.STOPPED if is_interrupted else Kind.ENDED, self._end_of(last))
+        self._add_event(Kind.STOPPED if is_interrupted else Kind.ENDED, self._describe_end(last))
         return last
 
     def _order(self, changes: Mapping[str, Setting]) -> Order:
@@ -81,18 +81,20 @@ class Whole:
             self._status = replace(self._status, plan=self._plan)
         return self._training.whole_training({**self._plan.config, **self._plan.changes}, self._place)
 
-    def _end_of(self, last: TrialReport) -> str:
+    def _describe_end(self, last: TrialReport) -> str:
         return messages.ended(last.outcome or Outcome(Status.INTERRUPTED), last.measurement, self._plan)
 
     def _new_watch(self) -> Watch:
         return Watch(self._plan.metric, samples=self._plan.samples, epoch=self._epoch)
 
-    def _going_on(self, last: TrialReport, how: GoOn) -> None:
+    def _note_resumption(self, last: TrialReport, how: GoOn) -> None:
         """Notes a resumption, which needs a new watch."""
         self._watch = self._new_watch()
-        self._happened(Kind.HALVED if how.changes else Kind.RETRIED, f"{self._end_of(last)}; {how.text}")
+        self._add_event(
+            Kind.HALVED if how.changes else Kind.RETRIED, f"{self._describe_end(last)}; {how.text}"
+        )
 
-    def _happened(self, kind: Kind, text: str) -> None:
+    def _add_event(self, kind: Kind, text: str) -> None:
         with suppress(OSError):
             events.write(
                 self._place.events_file, TrainingEvent(time.time(), self._status.furthest, kind, text)
@@ -108,7 +110,7 @@ class Whole:
         news = [*(Said(Kind.HALVED, text) for text in halved), *self._watch.hear(report)]
         self._status = self._status.after(report, self._watch)
         for kind, text in news:
-            self._happened(kind, text)
+            self._add_event(kind, text)
         for record in report.records:
             if self._plan.metric.name in record:
                 self._screen.say(messages.evaluation(record, self._plan))
