@@ -33,9 +33,11 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _own_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_path() -> Iterator[None]:
     """A workload that is loaded puts the working directory of its test on the path."""
-    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = [*sys.path]
+    yield
+    sys.path[:] = before
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

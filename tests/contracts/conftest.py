@@ -1,6 +1,5 @@
 """Attempts at a trial of a program, for every kind of workload."""
 
-import sys
 import time
 
 import pytest
@@ -40,7 +39,7 @@ def kind(request):
 @pytest.fixture(scope="package")
 def server():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "path", [str(HERE), *sys.path])  # a child has its supervisor's
+        patch.syspath_prepend(str(HERE))  # a child has its supervisor's
         yield ForkServer(["contract_programs"])
 
 

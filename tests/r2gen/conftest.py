@@ -1,5 +1,6 @@
 """A drawn data set of a few studies, and a model that trains in milliseconds."""
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -59,7 +60,19 @@ def make_config(tiny: dict[str, Any]) -> Callable[..., settings.Config]:
     return make
 
 
+@pytest.fixture(scope="session")
+def _programs_but_java(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns a directory with links to every program on the path except Java."""
+    place = tmp_path_factory.mktemp("programs")
+    for directory in map(Path, reversed(os.get_exec_path())):
+        for program in directory.iterdir() if directory.is_dir() else ():
+            if program.name != "java":
+                (place / program.name).unlink(missing_ok=True)
+                (place / program.name).symlink_to(program)
+    return place
+
+
 @pytest.fixture
-def without_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disables METEOR: starting Java takes longer than the rest of a tiny run."""
-    monkeypatch.setattr("r2gen.metrics.Meteor.available", staticmethod(lambda: False))
+def without_java(monkeypatch: pytest.MonkeyPatch, _programs_but_java: Path) -> None:
+    """Does without METEOR: starting Java takes longer than the rest of a tiny run."""
+    monkeypatch.setenv("PATH", str(_programs_but_java))

@@ -2,6 +2,8 @@
 
 import math
 import resource
+import struct
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import pytest
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from r2gen import train
 from r2gen.model import R2Gen
@@ -17,6 +20,29 @@ from r2gen.model import R2Gen
 def cut_short(image: Path) -> None:
     """Truncates `image`, which is then recognised as one but cannot be decoded."""
     image.write_bytes(image.read_bytes()[:-300])
+
+
+def pretend_size(image: Path, side: int) -> None:
+    """Makes a PNG claim to be `side` pixels wide and high."""
+    changed = bytearray(image.read_bytes())
+    changed[16:24] = struct.pack(">II", side, side)
+    changed[29:33] = struct.pack(">I", zlib.crc32(changed[12:29]))
+    image.write_bytes(changed)
+
+
+@contextmanager
+def before_passes(kind: type[nn.Module], act: Callable[[nn.Module, Tensor], object]) -> Iterator[None]:
+    """Calls `act` with the module and its first input before every pass through a module of `kind`."""
+
+    def call(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        if isinstance(module, kind):
+            act(module, inputs[0])
+
+    handle = register_module_forward_pre_hook(call)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from r2gen.errors import BadImageError, InputError
 from r2gen.model import loss_sum
 from r2gen.packing import lengths
 from r2gen.tokenizer import Tokenizer
-from tests.r2gen.faults import cut_short
+from tests.r2gen.faults import cut_short, pretend_size
 
 Make = Callable[..., Config]
 
@@ -227,10 +227,8 @@ def test_whatever_is_wrong_with_an_image_its_file_is_named(make_config: Make, ow
     assert faults > 20
 
 
-def test_an_image_too_large_to_decode_is_a_fault(
-    make_config: Make, own_data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+def test_an_image_too_large_to_decode_is_a_fault(make_config: Make, own_data: Path) -> None:
+    pretend_size(own_data / "images" / "train-00000" / "0.png", 20_000)
 
     batch = _dataset(make_config(data=own_data, image_cache_gib=0))[Key(1, 0)]
 

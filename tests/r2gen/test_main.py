@@ -17,15 +17,16 @@ import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 
-from r2gen import checkpoint, evaluate, metrics
+from r2gen import checkpoint
 from r2gen.__main__ import main
 from r2gen.findings import asserted
 from r2gen.model import R2Gen
+from r2gen.visual import VisualExtractor
 from tests import forked
 from tests.forked import Forked
 from tests.r2gen.compared.written import entry
 from tests.r2gen.compared.written import write as write_reports
-from tests.r2gen.faults import change_models, spoil
+from tests.r2gen.faults import before_passes, change_models, spoil
 
 WITHOUT_THE_TUNER = """
 import runpy, sys
@@ -338,10 +339,12 @@ def test_a_checkpoint_is_scored_on_the_split_asked_for(
     assert found["parameters"] > 1000
 
 
-class _Meteor:
-    available = staticmethod(lambda: True)
-    score = staticmethod(lambda *_: 0.5)
-    __exit__ = staticmethod(lambda *_: None)
+# Answers as METEOR does: with statistics, and with more scores than are asked for.
+JAVA = """#!/bin/sh
+while read -r line; do
+  case "$line" in EVAL*) yes 0.5 | head -n 100 ;; *) echo 1 ;; esac
+done
+"""
 
 
 @pytest.mark.parametrize(
@@ -359,36 +362,30 @@ def test_meteor_is_scored_unless_the_command_turns_it_off(  # noqa: PLR0917 - fi
     """The checkpoint's setting is that of a trial, which skips METEOR to save time."""
     assert main(_train(write(epochs=1, meteor=False), tmp_path / "run")) == 0
     capsys.readouterr()
-    monkeypatch.setattr(metrics, "Meteor", _Meteor)
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(JAVA)
+    java.chmod(0o755)
+    monkeypatch.setenv("PATH", str(java.parent), prepend=os.pathsep)
     assert main(["evaluate", "--checkpoint", str(tmp_path / "run" / "best.pt"), *asked]) == 0
     assert ("meteor" in json.loads(capsys.readouterr().out)) is is_scored
 
 
 def test_a_configuration_is_read_before_the_reports_are_written(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_java: None
+    write: Write, tmp_path: Path, without_java: None
 ) -> None:
     """It may be edited or moved while reports are generated, which can take an hour."""
     config = write(epochs=1)
     assert main(_train(config, tmp_path / "run")) == 0
-    write_reports = evaluate.write_reports
-
-    def moved(*given: Any) -> Any:
-        config.unlink()
-        return write_reports(*given)
-
-    monkeypatch.setattr(evaluate, "write_reports", moved)
     command = ["evaluate", "--checkpoint", str(tmp_path / "run" / "best.pt"), "--config", str(config)]
-    assert main(command) == 0
+    with before_passes(VisualExtractor, lambda *_: config.unlink(missing_ok=True)):
+        assert main(command) == 0
+    assert not config.exists()
 
 
 @pytest.mark.parametrize("command", ["evaluate", "generate"])
-def test_ctrl_c_while_reports_are_written_is_one_line(  # noqa: PLR0917 - fixtures
-    write: Write,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    without_java: None,
-    command: str,
+def test_ctrl_c_while_reports_are_written_is_one_line(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], without_java: None, command: str
 ) -> None:
     assert main(_train(write(epochs=1), tmp_path / "run")) == 0
     capsys.readouterr()
@@ -396,8 +393,8 @@ def test_ctrl_c_while_reports_are_written_is_one_line(  # noqa: PLR0917 - fixtur
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(evaluate, "write_reports", interrupt)
-    assert main([command, "--checkpoint", str(tmp_path / "run" / "best.pt")]) == 130
+    with before_passes(VisualExtractor, interrupt):
+        assert main([command, "--checkpoint", str(tmp_path / "run" / "best.pt")]) == 130
     assert capsys.readouterr() == ("", "r2gen: interrupted\n")
 
 

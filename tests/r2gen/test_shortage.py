@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from torch import Tensor
+from torch import Tensor, nn
 
 from autotune.core.trial import Failure
 from autotune.trials import failures
 from autotune.trials.gpu_memory import GpuMemory
-from r2gen import checkpoint, features, shortage, synthetic
+from r2gen import checkpoint, shortage, synthetic
 from r2gen.__main__ import main
 from r2gen.config import Config
-from r2gen.model import R2Gen
 from r2gen.shortage import HalvedBatch, is_out_of_memory
 from r2gen.train import fit
 from r2gen.visual import VisualExtractor
@@ -27,7 +26,7 @@ from tests import forked
 from tests.autotune.trials import test_failures as known
 from tests.autotune.trials import test_failures_evidence as evidence
 from tests.autotune.trials import test_failures_gpu as of_gpus
-from tests.r2gen.faults import change_models
+from tests.r2gen.faults import before_passes, change_models
 from tests.tiny_r2gen import attend_without_dropout
 
 pytestmark = pytest.mark.usefixtures("without_java")
@@ -260,16 +259,15 @@ EVALUATIONS_HALVED = ["out of memory with eval_batch_size 8", "out of memory wit
 
 
 @pytest.fixture
-def two_encoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes evaluations run out of memory with more than two studies."""
-    encode = R2Gen.encode
+def two_encoded_at_once() -> Iterator[None]:
+    """Makes evaluations run out of memory with more than two studies, of two views each."""
 
-    def refuse(model: R2Gen, images: Tensor, *given: Any) -> Tensor:
-        if len(images) > 2:
+    def refuse(extractor: nn.Module, images: Tensor) -> None:
+        if not extractor.training and len(images) > 4:
             raise MemoryError
-        return encode(model, images, *given)
 
-    monkeypatch.setattr(R2Gen, "encode", refuse)
+    with before_passes(VisualExtractor, refuse):
+        yield
 
 
 def _said(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -302,18 +300,11 @@ def test_reports_of_a_checkpoint_that_do_not_fit_are_written_fewer_at_once(
         main([*given, "--set", "eval_batch_size=8", "--set", "halve_on_oom=false"])
 
 
+@pytest.mark.usefixtures("two_encoded_at_once")
 def test_features_that_do_not_fit_are_computed_of_fewer_studies_at_once(
     tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    together = features.together
-
-    def refuse(extractor: VisualExtractor, images: Tensor) -> Tensor:
-        if len(images) > 2:
-            raise MemoryError
-        return together(extractor, images)
-
-    monkeypatch.setattr(features, "together", refuse)
     records = fit({**tiny, "freeze_visual": True, "eval_batch_size": 8}, tmp_path / "run")
     next(records)
     records.close()

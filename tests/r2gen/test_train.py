@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from r2gen import checkpoint, metrics, train
+from r2gen import checkpoint, train
 from r2gen.errors import BadImageError, InputError, StorageError
 from r2gen.train import fit
 from tests.r2gen.faults import change_models, cut_short
@@ -400,7 +400,6 @@ def test_it_continues_without_meteor_when_java_dies(
     java.write_text("#!/bin/sh\necho no memory >&2\nexit 3\n")
     java.chmod(0o755)
     monkeypatch.setenv("PATH", f"{java.parent}:/usr/bin:/bin")
-    monkeypatch.setattr(metrics.Meteor, "available", staticmethod(lambda: True))
 
     records = list(fit(tiny, tmp_path / "run"))
 

@@ -142,8 +142,14 @@ def test_data_for_a_workload_that_takes_none_are_refused(run, data):
     assert [file.name for file in Path().iterdir()] == ["space.yaml"]
 
 
-def test_data_are_taken_by_a_command_that_names_them(run, monkeypatch):
+@pytest.fixture
+def _without_trials(monkeypatch):
+    """Prepares searches, and does not run them."""
     monkeypatch.setattr("autotune.sessions.run.run", lambda *_: 0)
+
+
+@pytest.mark.usefixtures("_without_trials")
+def test_data_are_taken_by_a_command_that_names_them(run):
     line = "true {data} {learning_rate} {micro_batch_size}"
     command = f"{{kind: command, run: '{line}', quality: {{bleu_4: b (.*)}}}}"
     Path("space.yaml").write_text(SPACE.replace("r2gen", command))
@@ -153,8 +159,8 @@ def test_data_are_taken_by_a_command_that_names_them(run, monkeypatch):
     is_one_line(*refused, "neither command nor the baseline has skip_bad_samples")
 
 
-def test_bad_samples_are_left_out_where_the_workload_or_the_baseline_can(run, monkeypatch):
-    monkeypatch.setattr("autotune.sessions.run.run", lambda *_: 0)
+@pytest.mark.usefixtures("_without_trials")
+def test_bad_samples_are_left_out_if_the_workload_or_the_baseline_can(run):
     text = SPACE.replace("r2gen", "json:loads")
     Path("without.yaml").write_text(text)
     Path("with.yaml").write_text(text.replace("baseline: {", "baseline: {skip_bad_samples: false, "))

@@ -4,7 +4,7 @@ import io
 import json
 import os
 import shutil
-import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -102,13 +102,13 @@ def test_standard_output_has_the_report_and_nothing_else(run):
 
 
 @pytest.mark.parametrize("form", ["html", "md"])
-def test_standard_output_has_what_a_file_has_whatever_the_terminal_can_show(run, monkeypatch, form):
+def test_standard_output_has_what_a_file_has_whatever_the_terminal_can_show(run, form):
     run("report", "s", "--format", form, "-o", "mine")
     text = Path("mine").read_bytes()
     assert not text.isascii()
     written = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii", errors="replace"))
-    assert cli.main(["report", "s", "--format", form, "-o", "-"]) == 0
+    with redirect_stdout(io.TextIOWrapper(written, encoding="ascii", errors="replace")):
+        assert cli.main(["report", "s", "--format", form, "-o", "-"]) == 0
     assert written.getvalue() == text
 
 

@@ -270,10 +270,9 @@ def test_torch_is_asked_about_every_device(fake_gpus):
     assert (told.cuda, told.fault, told.kernels[0]) == ("13.0", None, "sm_75")
 
 
-def test_a_torch_that_cannot_be_asked_says_why(monkeypatch, tmp_path):
-    monkeypatch.setattr(gpus, "_CHECK", tmp_path / "check.py")
-    gpus._CHECK.write_text("import no_such_module")
-    told = gpus.ask({})
+def test_a_torch_that_cannot_be_asked_says_why(tmp_path):
+    (tmp_path / "torch.py").write_text("import no_such_module")
+    told = gpus.ask({"PYTHONPATH": str(tmp_path)})
     assert isinstance(told, Fault)
     assert told.what.startswith("`import torch` fails: ")
     assert told.remedy == pip_install("--force-reinstall torch")

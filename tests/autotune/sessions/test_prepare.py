@@ -274,14 +274,27 @@ def test_the_revision_is_that_of_the_code():
     assert registry.load("r2gen").revision() != Workload("autotune.cli.app:app").revision()
 
 
+class Known(Workload):
+    """Knows how long its training and an epoch are."""
+
+    def __init__(self, training_samples, samples_per_epoch=None):
+        super().__init__("json:loads")
+        self._lengths = training_samples, samples_per_epoch
+
+    def training_samples(self, settings):
+        return self._lengths[0]
+
+    def samples_per_epoch(self, settings):
+        return self._lengths[1]
+
+
 @pytest.mark.parametrize(
     ("training_samples", "most", "evaluations"), [(None, 4000, 16), (7000, 7000, 28), (500, 1000, 4)]
 )
 def test_an_open_ended_trial_has_the_whole_training_or_some_times_its_samples_at_most(
-    space, monkeypatch, training_samples, most, evaluations
+    space, training_samples, most, evaluations
 ):
-    workload = registry.load("json:loads")
-    monkeypatch.setattr(type(workload), "training_samples", lambda *_: training_samples)
+    workload = Known(training_samples)
     for until_learnt, expected in ((True, (most, evaluations)), (False, (1000, 4))):
         changes = {"samples_per_trial": 1000, "evaluations_per_trial": 4, "until_learnt": until_learnt}
         asked = space.model_copy(update={"budget": space.budget.model_copy(update=changes)})
@@ -289,10 +302,8 @@ def test_an_open_ended_trial_has_the_whole_training_or_some_times_its_samples_at
         assert (whole.budget.samples_per_trial, whole.budget.evaluations_per_trial) == expected
 
 
-def test_what_is_said_of_the_whole_training_comes_before_what_the_workload_knows(space, monkeypatch):
-    workload = registry.load("json:loads")
-    monkeypatch.setattr(type(workload), "training_samples", lambda *_: 7000)
-    monkeypatch.setattr(type(workload), "samples_per_epoch", lambda *_: 500)
+def test_what_is_said_of_the_whole_training_comes_before_what_the_workload_knows(space):
+    workload = Known(7000, 500)
     for said, known in ((Training(), (7000, 500)), (Training(samples=9, samples_per_epoch=3), (9, 3))):
         asked = space.model_copy(update={"training": said})
         whole, _ = prepare.complete(asked, {}, workload, prepare.machine(CPU), "test")

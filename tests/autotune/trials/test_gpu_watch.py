@@ -1,73 +1,71 @@
 """The next trial waits until the GPU memory of the last one is released, its loader workers' included."""
 
-import itertools
 import os
 import signal
 
 import pytest
 
-from autotune.system import gpu_holders
-from autotune.trials import family, gpu_watch
+from autotune.trials import family
 from autotune.trials.gpu_watch import GpuWatch
 
 MIB = 2**20
 
 
+class Scripted:
+    """Reports the holders of GPU memory and the memory in use, one value per query; the last one stays."""
+
+    def __init__(self):
+        self.held, self.used = [{}], [0]
+
+    def held_bytes(self):
+        return self.held.pop(0) if len(self.held) > 1 else self.held[0]
+
+    def used_bytes(self):
+        return self.used.pop(0) if len(self.used) > 1 else self.used[0]
+
+
 @pytest.fixture
-def gpu(monkeypatch):
-    """Scripts the holders of GPU memory and the memory in use, one value per query."""
-    looks = {"held": [{}], "used": [0]}
-
-    def show(name):
-        found = looks[name]
-        return found.pop(0) if len(found) > 1 else found[0]
-
-    monkeypatch.setattr(gpu_holders, "held_bytes", lambda: show("held"))
-    monkeypatch.setattr(gpu_holders, "used_bytes", lambda: show("used"))
-    monkeypatch.setattr(gpu_watch, "_LOOK_S", 0.0)
-    return looks
+def gpu():
+    return Scripted()
 
 
 def test_it_waits_for_the_last_process_of_the_trial(gpu):
     mine = os.getpid()
-    watch = GpuWatch(0.5)
+    watch = GpuWatch(0.5, gpu)
     watch.note(mine)
-    gpu["held"] = [{mine: 5, 1: 7}, {mine: 0, 1: 7}, {1: 7}, {mine: 9}]
+    gpu.held = [{mine: 5, 1: 7}, {mine: 0, 1: 7}, {1: 7}, {mine: 9}]
     watch.wait()
-    assert gpu["held"] == [{mine: 9}], "it looked no more once a stranger alone was left"
+    assert gpu.held == [{mine: 9}], "it looked no more once a stranger alone was left"
 
 
 def test_memory_that_others_took_meanwhile_is_not_waited_for(gpu):
     mine = os.getpid()
-    gpu["held"], gpu["used"] = [{mine: 5}, {}], [100 * MIB, 900 * MIB]
-    watch = GpuWatch(1.0)
+    gpu.held, gpu.used = [{mine: 5}, {}], [100 * MIB, 900 * MIB]
+    watch = GpuWatch(1.0, gpu)
     watch.note(mine)
     watch.wait()
-    assert gpu["used"] == [900 * MIB], "its own memory is back"
+    assert gpu.used == [900 * MIB], "its own memory is back"
 
 
 def test_with_foreign_process_ids_memory_in_use_decides_unless_the_gpu_is_shared(gpu):
-    gpu["used"] = [100 * MIB, 900 * MIB, 500 * MIB, 120 * MIB, 900 * MIB]
-    watch = GpuWatch(1.0)
+    gpu.used = [100 * MIB, 900 * MIB, 500 * MIB, 120 * MIB, 900 * MIB]
+    watch = GpuWatch(1.0, gpu)
     watch.wait()
-    assert gpu["used"] == [900 * MIB]
-    gpu["used"] = [100 * MIB, 900 * MIB]
-    GpuWatch(0.5).wait()
-    assert gpu["used"] == [900 * MIB], "a neighbour may have taken that"
+    assert gpu.used == [900 * MIB]
+    gpu.used = [100 * MIB, 900 * MIB]
+    GpuWatch(0.5, gpu).wait()
+    assert gpu.used == [900 * MIB], "a neighbour may have taken that"
 
 
-def test_it_does_not_wait_for_ever(gpu, monkeypatch):
-    clock = itertools.count()
-    monkeypatch.setattr(gpu_watch.time, "monotonic", lambda: float(next(clock)))
-    watch = GpuWatch(1.0)
-    gpu["used"] = [900 * MIB]
+def test_it_does_not_wait_for_ever(gpu):
+    watch = GpuWatch(1.0, gpu, longest_s=0.1)
+    gpu.used = [900 * MIB]
     watch.wait()
-    assert next(clock) < 30
+    assert gpu.used == [900 * MIB]
 
 
-def test_without_a_gpu_nothing_is_asked(monkeypatch):
-    monkeypatch.setattr(gpu_holders, "used_bytes", None)
-    watch = GpuWatch(0.0)
+def test_without_a_gpu_nothing_is_asked():
+    watch = GpuWatch(0.0, None)
     watch.note(os.getpid())
     watch.wait()
 

@@ -85,10 +85,10 @@ def test_nothing_is_run_to_find_out(project):
     assert not {"own_entry", "shared"} & set(sys.modules)
 
 
-def test_where_the_project_lies_does_not_count(project, tmp_path_factory, monkeypatch):
+def test_where_the_project_lies_does_not_count(project, tmp_path_factory):
     before = code.revision_of_module("own_entry")
     moved = shutil.copytree(project, tmp_path_factory.mktemp("moved") / "project")
-    monkeypatch.setattr(sys, "path", [str(moved), *(p for p in sys.path if p != str(project))])
+    sys.path[:] = [str(moved), *(p for p in sys.path if p != str(project))]
     assert code.revision_of_module("own_entry") == before
 
 
