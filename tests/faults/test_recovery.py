@@ -131,8 +131,23 @@ LOST = [
 ]
 
 
-@pytest.mark.parametrize("command", ["resume", "status", "export", "report"])
-@pytest.mark.parametrize("lose", LOST)
+# Every loss once, and every command once; all of both in `make test-all`.
+READERS = ["status", "resume", "export", "report"]
+SELDOM = [pytest.mark.slow]
+LOSSES_READ = [
+    pytest.param(lose, command, marks=[] if lose is missing or command == "status" else SELDOM)
+    for lose in LOST
+    for command in READERS
+]
+REBUILT = [
+    pytest.param(
+        lose, marks=[] if lose in {missing, torn, without_its_last_trials, with_other_settings} else SELDOM
+    )
+    for lose in LOST
+]
+
+
+@pytest.mark.parametrize(("lose", "command"), LOSSES_READ)
 def test_a_session_without_its_study_is_neither_read_nor_resumed(place, run, lose, command):
     lose(place)
     before = contents(place)
@@ -147,7 +162,7 @@ def test_a_session_without_its_study_is_neither_read_nor_resumed(place, run, los
     assert contents(place) == before
 
 
-@pytest.mark.parametrize("lose", LOST)
+@pytest.mark.parametrize("lose", REBUILT)
 def test_a_study_is_rebuilt_from_its_trials_files(place, run, left, lose):
     whole = {t.number: t for t in trials_of(left)}
     lose(place)

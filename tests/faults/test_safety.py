@@ -204,11 +204,20 @@ def planted(tmp_path):
     return place
 
 
+AS_MODULE, INSTALLED = ["-m", "autotune"], [Path(sys.executable).with_name("autotune")]
+
+
 @pytest.mark.parametrize(
-    "program", [["-m", "autotune"], [Path(sys.executable).with_name("autotune")]], ids=str
-)
-@pytest.mark.parametrize(
-    "command", [["status", "."], ["report", "."], ["export", ".", "-o", "-"], ["doctor"]], ids=str
+    ("program", "command"),
+    [
+        (AS_MODULE, ["status", "."]),
+        (INSTALLED, ["status", "."]),
+        (AS_MODULE, ["doctor"]),
+        pytest.param(INSTALLED, ["doctor"], marks=pytest.mark.slow),
+        pytest.param(AS_MODULE, ["report", "."], marks=pytest.mark.slow),
+        pytest.param(INSTALLED, ["export", ".", "-o", "-"], marks=pytest.mark.slow),
+    ],
+    ids=str,
 )
 def test_a_received_session_runs_none_of_its_code_in_its_own_directory(planted, program, command):
     done = subprocess.run(
