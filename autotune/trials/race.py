@@ -48,15 +48,15 @@ _STEPS_REMEMBERED = 100
 
 
 @dataclass(frozen=True)
-class _Least:
+class Least:
     """The minimum length of a turn: seconds, and counted steps once the step time is known."""
 
     seconds: float
     steps: int
 
 
-_TOGETHER = _Least(racing.TURN_S, 5)
-_APART = _Least(10.0, 10)  # every turn has a start before it
+_TOGETHER = Least(racing.TURN_S, 5)
+_APART = Least(10.0, 10)  # every turn has a start before it
 
 Waiting = Generator[None, None, None]  # yields while it waits, so that its caller can report
 
@@ -71,7 +71,7 @@ class _EndedError(Exception):
 class _Member:
     """One member of a race: its child process, suspended between turns, and the steps of its turns."""
 
-    def __init__(self, racer: Racer, server: ForkServer, least: _Least) -> None:
+    def __init__(self, racer: Racer, server: ForkServer, least: Least) -> None:
         self._racer, self._order = racer, racer.order
         self._server, self._least = server, least
         self._ready = prefetched_steps(racer.order.settings)
@@ -166,7 +166,7 @@ class _Member:
 class Race:
     """A running race. Call `step` until it reports an outcome, or `stop` to break off and resume later."""
 
-    def __init__(self, order: RaceOrder, server: ForkServer) -> None:
+    def __init__(self, order: RaceOrder, server: ForkServer, least: Least | None = None) -> None:
         self._order = order
         self._place = order.place
         self._started = time.monotonic()
@@ -175,7 +175,7 @@ class Race:
         self._rounds: TextIO | None = None
         self._slices = read_slices(self._place)
         self._earlier_s = sum(turn.seconds for turn in self._slices)
-        least = _TOGETHER if order.together else _APART
+        least = least or (_TOGETHER if order.together else _APART)
         self._members = {racer.order.number: _Member(racer, server, least) for racer in order.members}
         self._lengths = {racer.order.number: racer.samples for racer in order.members}
         self._course = self._run()

@@ -14,9 +14,10 @@ import pytest
 import yaml
 
 from autotune.core.trial import Trial
+from autotune.sessions import gpus
 from autotune.storage import provenance, study_file
 from autotune.storage.store import StoredSession
-from autotune.system.telemetry import hardware
+from autotune.system.telemetry import Hardware, hardware
 from autotune.workloads.base import Workload
 from tests import forked
 from tests.forked import Forked
@@ -93,6 +94,13 @@ def is_one_line(done: subprocess.CompletedProcess[str], *parts: str) -> None:
     assert done.stderr.startswith("autotune: ")
     for part in parts:
         assert part in done.stderr
+
+
+def run_no_trials(monkeypatch: pytest.MonkeyPatch, machine: Hardware, instead_of: str = "run") -> None:
+    """Makes searches end at this function of `sessions.run`, on `machine`; files are not synced."""
+    monkeypatch.setattr(f"autotune.sessions.run.{instead_of}", lambda *_, **__: 0)
+    monkeypatch.setattr("autotune.sessions.start.hardware", lambda _, asked: gpus.of_cluster(machine, asked))
+    monkeypatch.setattr("os.fsync", lambda _: None)
 
 
 def mount(*arguments: object) -> None:

@@ -25,11 +25,11 @@ from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from autotune import __main__ as tuner
-from autotune.sessions import gpus
 from autotune.system import scratch, telemetry
 from autotune.system.telemetry import Hardware
 from r2gen import __main__ as trainer
 from r2gen import synthetic
+from tests.faults.sessions import run_no_trials
 
 pytestmark = pytest.mark.timeout(6 * 3600)
 
@@ -92,13 +92,11 @@ def place(tmp_path, monkeypatch):
     place.mkdir(parents=True)
     monkeypatch.chdir(place)
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    monkeypatch.setattr("autotune.sessions.run.run", lambda *_, **__: 0)
+    run_no_trials(monkeypatch, HARDWARE)
     monkeypatch.setattr(scratch, "private", nullcontext)
     monkeypatch.setattr(scratch, "end_orphans", lambda: None)
-    monkeypatch.setattr("autotune.sessions.start.hardware", lambda _, asked: gpus.of_cluster(HARDWARE, asked))
     monkeypatch.setattr(telemetry, "hardware", lambda: HARDWARE)
     monkeypatch.setattr("r2gen.train.fit", lambda *_: (record for record in ()))
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # durability is not tested here
     return place
 
 

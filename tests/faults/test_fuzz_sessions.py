@@ -20,11 +20,10 @@ from hypothesis import strategies as st
 
 from autotune import __main__ as tuner
 from autotune.core.errors import InputError
-from autotune.sessions import gpus
 from autotune.storage.store import StoredSession
 
 from . import left_by_a_search
-from .sessions import KEPT, trials_of
+from .sessions import KEPT, run_no_trials, trials_of
 from .test_fuzz import JUNK, encoded, fuzz, places_in, say  # noqa: F401 - a fixture among them
 
 pytestmark = pytest.mark.timeout(6 * 3600)
@@ -50,12 +49,8 @@ def begins_nothing(monkeypatch, tmp_path):
     """Runs everything before and after the trials, but no trial."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(KEPT)
-    monkeypatch.setattr("os.fsync", lambda _: None)
-    monkeypatch.setattr("autotune.sessions.run._execute", lambda *_, **__: None)
+    run_no_trials(monkeypatch, left_by_a_search.HARDWARE, instead_of="_execute")
     monkeypatch.setattr("autotune.compare.compare.Comparison.run", lambda *_: None)
-    monkeypatch.setattr(
-        "autotune.sessions.start.hardware", lambda _, asked: gpus.of_cluster(left_by_a_search.HARDWARE, asked)
-    )
 
 
 FAULTS = ("attribute", "attribute", "attribute", "json", "record", "space", "file", "file", "row")

@@ -9,14 +9,13 @@ from dataclasses import replace
 import pytest
 
 from autotune import __main__ as cli
-from autotune.sessions import gpus
 from autotune.storage import studies, study_file
 from autotune.storage.store import StoredSession
 from autotune.storage.trial_dir import TrialDir
 
 from . import left_by_a_search
 from .left_by_a_search import HARDWARE, RUNNING
-from .sessions import KEPT, SPACE, trials_of
+from .sessions import KEPT, SPACE, run_no_trials, trials_of
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +29,7 @@ def place(left, tmp_path, monkeypatch):
     """Copies it to the working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(KEPT)
-    monkeypatch.setattr("autotune.sessions.start.hardware", lambda _, asked: gpus.of_cluster(HARDWARE, asked))
-    monkeypatch.setattr("autotune.sessions.run.run", lambda *_, **__: 0)
+    run_no_trials(monkeypatch, HARDWARE)
     return shutil.copytree(left, tmp_path / "s")
 
 

@@ -17,6 +17,7 @@ from PIL import Image
 from r2gen import cache, images
 from r2gen.errors import BadImageError
 from r2gen.images import Decoded, Kept, Rendition
+from tests.faults.sessions import small_disk
 
 TRAINING, WHOLE = Rendition(36, crop=True), Rendition(32, crop=False)
 PLENTY = 2**30
@@ -193,10 +194,11 @@ def test_entries_in_use_are_not_evicted(
 
 
 def test_a_disk_that_would_be_full_is_left_alone(
-    paths: list[Path], home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    paths: list[Path], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cache, "_RESERVE_BYTES", 2**60)
-    assert isinstance(images.load(paths, WHOLE, PLENTY), Decoded)
+    home.parent.mkdir(parents=True)
+    with small_disk(home.parent, "64m"):
+        assert isinstance(images.load(paths, WHOLE, PLENTY), Decoded)
     assert f"{home} has" in capsys.readouterr().err
 
 

@@ -1,6 +1,5 @@
 """A whole training keeps the results of its attempts."""
 
-import errno
 import json
 from dataclasses import replace
 from types import SimpleNamespace
@@ -11,13 +10,14 @@ from rich.console import Console
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Outcome, Status
 from autotune.storage.trial_dir import TrainingDir
-from autotune.training import events, plan, supervise
+from autotune.training import events, supervise
 from autotune.training.events import Kind
 from autotune.training.screen import TrainingScreen
 from autotune.training.supervise import GoOn
 from autotune.training.whole import Whole
 from autotune.trials.progress import Phase
 from autotune.trials.reported import TrialReport
+from tests.faults.sessions import fill, small_disk
 
 from .test_plan import PLAN
 from .test_watch import reports
@@ -100,16 +100,12 @@ def test_an_interrupted_training_has_not_ended(train):
     assert [event.kind for event in found] == [Kind.BEGUN, Kind.STOPPED]
 
 
-def test_a_full_disk_costs_only_events_and_the_plan(train, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+def test_a_full_disk_costs_only_events_and_the_plan(train, tmp_path, monkeypatch):
     ordered = []
     monkeypatch.setattr(TRAINING, "whole_training", lambda config, _: ordered.append(config))
-    monkeypatch.setattr(events, "open_lines", full)
-    monkeypatch.setattr("autotune.training.whole.open_lines", full)
-    monkeypatch.setattr(plan.files, "write_whole", full)
-    found, said = train(reports(2), reports(2))
+    with small_disk(tmp_path, "64k") as disk:
+        fill(disk)
+        found, said = train(reports(2), reports(2))
     assert found == []
     assert ordered == [{"micro_batch_size": 8}, {"micro_batch_size": 8, "accumulation_steps": 4}]
     assert any(HALVED.text in line for line in said)

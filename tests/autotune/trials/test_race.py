@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
 
@@ -24,10 +25,10 @@ from autotune.trials import race
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order, RaceOrder, Racer
 from autotune.trials.progress import Phase
-from autotune.trials.race import Race
 
 HERE = str(Path(__file__).parents[1])
-SHORT = race._Least(0.1, 3)
+SHORT = race.Least(0.1, 3)
+Race = partial(race.Race, least=SHORT)
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +36,6 @@ def server():
     sys.path.insert(0, HERE)
     yield ForkServer([])
     sys.path.remove(HERE)
-
-
-@pytest.fixture(autouse=True)
-def _short_turns(monkeypatch):
-    """Shortens turns to suit a test."""
-    monkeypatch.setattr(race, "_TOGETHER", SHORT)
-    monkeypatch.setattr(race, "_APART", SHORT)
 
 
 @pytest.fixture

@@ -195,11 +195,12 @@ def test_without_patterns_it_is_the_files_tracked_by_git_as_on_the_disk(script):
     assert [file.name for file in code.files(script / "configs")] == ["a.yaml"]
 
 
-def test_a_file_as_large_as_data_counts_by_its_size_and_time(script, monkeypatch):
-    monkeypatch.setattr(code, "_LARGE_BYTES", 4)
+def test_a_file_as_large_as_data_counts_by_its_size_and_time(script):
+    os.truncate(script / "main.py", 2**24 + 1)
     time_ns = (script / "main.py").stat().st_mtime_ns
     before = code.revision_of_files(script)
-    (script / "main.py").write_text("MAIN.PY")
+    with (script / "main.py").open("r+") as file:
+        file.write("CHANGED")
     os.utime(script / "main.py", ns=(time_ns, time_ns))
     assert code.revision_of_files(script) == before
     os.utime(script / "main.py", ns=(time_ns, time_ns + 1))
