@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -161,15 +161,15 @@ def test_the_best_checkpoint_is_collapsed_only_if_all_are(  # noqa: PLR0917 - fi
     stopped: bool,
 ) -> None:
     """In one run, and in runs that each stop after an evaluation and are resumed."""
-    coming = iter([{"bleu_4": score, "collapsed": collapsed} for score, collapsed in evaluated])
-    monkeypatch.setattr(train, "evaluate", lambda *_: next(coming))
+    scores = ({"bleu_4": score, "collapsed": collapsed} for score, collapsed in evaluated)
+    coming = chain(scores, repeat({"bleu_4": 1.0, "collapsed": False}))
+    monkeypatch.setattr(train, "evaluate", lambda *_: dict(next(coming)))
     for epochs in (1, 2, 3) if stopped else (3,):
         list(fit({**tiny, "epochs": epochs}, tmp_path))
 
     best = checkpoint.load(tmp_path / "best.pt")
     assert best["best"] == evaluated[kept - 1][0]
     after = tmp_path / "after"
-    monkeypatch.setattr(train, "evaluate", lambda *_: {"bleu_4": 1.0, "collapsed": False})
     list(fit({**tiny, "epochs": kept}, after))
     assert same_state(best["model"], checkpoint.load(after / "last.pt")["model"])
 

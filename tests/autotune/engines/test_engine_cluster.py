@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from unittest import mock
 
 from ray._private.accelerators.nvidia_gpu import NvidiaGPUAcceleratorManager
 
@@ -38,8 +39,8 @@ def test_it_prints_nothing_about_dead_workers_and_has_no_unnecessary_process():
     assert done.stdout.splitlines() == ["is silent", "5 1 1 1 2"]
 
 
-def test_every_trial_sees_its_own_gpu_whatever_the_configuration_of_ray(monkeypatch):
-    monkeypatch.setattr(os, "environ", {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"})
+@mock.patch.dict(os.environ, {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}, clear=True)
+def test_every_trial_sees_its_own_gpu_whatever_the_configuration_of_ray():
     engine_cluster._silence()
     NvidiaGPUAcceleratorManager.set_current_process_visible_accelerator_ids(["1"])
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"

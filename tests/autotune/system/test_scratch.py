@@ -163,7 +163,7 @@ def test_a_name_too_long_for_sockets_is_not_taken(tmp_path: Path, monkeypatch: p
     long = tmp_path / ("x" * 40)
     long.mkdir()
     monkeypatch.setenv("TMPDIR", str(long))
-    monkeypatch.setattr(tempfile, "tempdir", None)
+    tempfile.tempdir = None
     with scratch.private() as place:
         assert place.guardian.directory.parent == Path("/tmp")
         assert stat.S_IMODE(place.guardian.directory.stat().st_mode) == 0o700
