@@ -107,7 +107,8 @@ def test_standard_output_has_what_a_file_has_whatever_the_terminal_can_show(run,
     text = Path("mine").read_bytes()
     assert not text.isascii()
     written = io.BytesIO()
-    with redirect_stdout(io.TextIOWrapper(written, encoding="ascii", errors="replace")):
+    terminal = io.TextIOWrapper(written, encoding="ascii", errors="replace")
+    with redirect_stdout(terminal):
         assert cli.main(["report", "s", "--format", form, "-o", "-"]) == 0
     assert written.getvalue() == text
 
