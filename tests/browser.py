@@ -14,7 +14,7 @@ ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hid
 
 
 def start() -> webdriver.Chrome:
-    """A new browser that logs what pages print and fetch; skips the test where there is none."""
+    """A new browser that logs what pages print and fetch; skips the test if there is none."""
     binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not binary or not driver:
         if os.environ.get("AUTOTUNE_REQUIRE_BROWSER"):

@@ -54,7 +54,7 @@ _PEAK = re.compile(r"# peak memory: (?:at least )?([\d.]+ \w+)")
 
 
 def contradictions(told: Iterable[Told]) -> dict[Thing, dict[str, list[str]]]:
-    """The things that are not one figure everywhere: each figure, with where it stands."""
+    """Returns the quantities with different figures: each figure, and the surfaces that show it."""
     found: dict[Thing, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for where, thing, figure in told:
         if figure not in NONE:
@@ -290,7 +290,7 @@ def _of_log(place: Path, history: History) -> Iterator[Told]:
 
 
 def _of_plots(place: Path, history: History) -> Iterator[Told]:
-    """Where the front has its markers, and what they say; where curves end, and are to end."""
+    """The markers of the front with their texts, and the ends of the curves, reached and planned."""
     shown = read.read(place, 1)
     drawn = page.plots_of(shown)
     name, repeats = words.metric(shown.quality), {t.number for t in history.trials if t.repeat}

@@ -1,4 +1,4 @@
-"""Which rule picks what wins in the end: on trainings made up, where that is known."""
+"""Which rule picks the true winner, on made-up trainings whose ends are known."""
 
 import math
 import random
@@ -97,7 +97,7 @@ def test_what_needs_more_samples_but_less_time_wins_by_the_time_alone(final):
     assert final.first_there([slow, late], 200, 0.95, final.quality) == 1
 
 
-def test_nothing_is_picked_where_nobody_gets_there(final):
+def test_nothing_is_picked_if_no_configuration_reaches_the_quality(final):
     slow, flat = curve(final, 10, STEEP), curve(final, 40, FLAT)
     for rule in final.RULES:
         assert final.pick(rule, trainings(final, slow, flat), [slow, flat], 800, 0.95) == 0

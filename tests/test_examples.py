@@ -80,7 +80,7 @@ def test_shapes_are_learnt_and_every_image_is_scored(shapes, settings, tmp_path)
     assert not last["collapsed"]
 
 
-def test_shapes_go_on_from_where_they_were_stopped(shapes, settings, tmp_path):
+def test_shapes_continue_from_their_checkpoint(shapes, settings, tmp_path):
     for name in ("whole", "stopped"):
         (tmp_path / name).mkdir()
     whole = list(islice(shapes.fit(settings, tmp_path / "whole"), 60))

@@ -132,7 +132,7 @@ def test_a_stop_ends_what_hangs(begin, tmp_path):
     assert identity.read_verdict(TrialDir(tmp_path)) is None
 
 
-def test_too_much_memory_is_told_from_any_error(run, kind):
+def test_out_of_memory_is_distinguished_from_other_errors(run, kind):
     limit_mib = kind.own_mib + 300
     failed(run("grows", samples=1000, host_bytes=limit_mib * 2**20), Failure.OOM)
 
@@ -150,7 +150,7 @@ def test_what_ends_badly_says_why(run, how, words):
     failed(run("ends_badly", {"how": how}), Failure.ERROR, *words)
 
 
-def test_what_hangs_is_told_by_its_silence(run):
+def test_a_hang_is_recognised_by_its_silence(run):
     failed(run("hangs", stall_timeout_s=3.0), Failure.TIMEOUT, "no record with more samples for ")
 
 

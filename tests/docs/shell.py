@@ -36,7 +36,7 @@ def words(line: str) -> list[str]:
 
 
 def check(line: str) -> None:
-    """Fails where a command does not exist, or has an option that does not."""
+    """Fails if a command or one of its options does not exist."""
     given = words(line)
     match given:
         case ["autotune", *arguments] | ["python", "-m", "autotune", *arguments]:

@@ -95,7 +95,7 @@ def test_json_is_json(block):
 
 
 @pytest.mark.parametrize("page", [p for p in pages.PAGES if p not in pages.SITE], ids=pages.name)
-def test_links_of_what_is_no_page_of_the_site_lead_somewhere(page):
+def test_links_of_pages_outside_the_site_lead_somewhere(page):
     for link in pages.links(page):
         if re.match(r"https?://", link):
             continue

@@ -97,7 +97,7 @@ def browser():
     started.quit()
 
 
-def test_it_can_be_searched_where_it_was_opened_from_the_disk(site, browser):
+def test_it_can_be_searched_if_it_was_opened_from_the_disk(site, browser):
     browsers.load(browser, site / "how-to" / "data.html")
     browser.find_element(By.CSS_SELECTOR, "[data-md-component=search-query]").send_keys("Kelton")
     found = WebDriverWait(browser, 30).until(

@@ -49,7 +49,7 @@ def rows(place, train, tokenizer):
     return train.rows(examples[:20], tokenizer, LENGTH)
 
 
-def test_what_is_held_out_is_none_of_what_is_trained_on(place):
+def test_held_out_examples_are_not_trained_on(place):
     asked = [
         {json.loads(line)["instruction"] for line in (place / "data" / name).read_text().splitlines()}
         for name in ("train.jsonl", "held_out.jsonl")

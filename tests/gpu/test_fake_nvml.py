@@ -33,7 +33,7 @@ def test_pynvml_reads_what_the_environment_says(fake_gpus):
     assert busy == ({}, {"others_gpu_percent": 0.0})
 
 
-def test_a_function_fails_as_it_is_told_to(fake_gpus):
+def test_a_function_fails_as_configured(fake_gpus):
     fake_gpus(FakeGpu(), FakeGpu(fails={"Handle": pynvml.NVML_ERROR_GPU_IS_LOST, "Name": 4}))
     with nvml.library():
         assert pynvml.nvmlDeviceGetCount() == 2

@@ -72,7 +72,7 @@ def test_one_program_serves_reports_and_batches_of_every_size(settings: dict[str
         ("default", 1, [1]),
     ],
 )
-def test_a_batch_that_would_need_a_program_of_its_own_is_computed_without(
+def test_a_batch_that_would_need_another_program_is_computed_eagerly(
     monkeypatch: pytest.MonkeyPatch, mode: str, micro_batch_size: int, by_program: list[int]
 ) -> None:
     config, seen = tiny(compile=mode, micro_batch_size=micro_batch_size), []

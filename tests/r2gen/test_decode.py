@@ -84,7 +84,7 @@ def test_a_repeated_trigram_is_drawn_less_often():
     assert seldom < 0.9 * often
 
 
-def test_an_image_is_written_alone_as_in_a_batch(recorded):
+def test_an_image_gets_the_same_report_alone_and_in_a_batch(recorded):
     decoder, encoded = recorded
     together = search(decoder, encoded, beam_size=3, max_length=LENGTH)
     alone = [search(decoder, image[None], beam_size=3, max_length=LENGTH) for image in encoded]

@@ -1,4 +1,4 @@
-"""Precisions: where each is refused, and its effect on a training."""
+"""Precisions: which machine refuses each, and its effect on a training."""
 
 import math
 import sys

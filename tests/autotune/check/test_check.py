@@ -43,7 +43,7 @@ def test_a_space_is_checked_by_running_its_baseline(tmp_path):
     assert {file.name for file in tmp_path.iterdir()} - {"__pycache__"} == {"linear.py", "space.yaml"}
 
 
-def test_a_baseline_that_fails_is_told_with_its_last_lines(tmp_path):
+def test_a_baseline_that_fails_is_reported_with_its_last_lines(tmp_path):
     done = checked(tmp_path, BROKEN)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "the trial failed" in done.stdout

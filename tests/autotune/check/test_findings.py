@@ -50,7 +50,7 @@ def test_what_records_show():
     assert found.evaluating_share == pytest.approx(0.2)
 
 
-def test_what_is_doubtful_about_its_steps_is_said():
+def test_doubtful_steps_are_reported():
     said = seen.seen([*records(), {"at_s": 200.0, "samples": 80, "note": "4 of 16 are counted"}], "r2")
     found = {one.name: one for one in findings(Checked(SPACE, Run(measurement=MEASURED), said, 1))}
     assert found["steps"].detail.endswith("; 4 of 16 are counted")
@@ -66,7 +66,7 @@ def test_a_quality_that_is_no_number_is_no_evaluation_with_one():
     assert found.evaluations == ((40, 5.5),)
 
 
-def test_runs_are_alike_where_they_have_been_equally_far():
+def test_runs_are_compared_at_equal_numbers_of_samples():
     one = records()
     assert seen.likeness(one, records(steps=20), "r2") == Likeness(1, 0.0)
     assert seen.likeness(one, records(curve=0.75), "r2") == Likeness(1, 0.25)
@@ -101,7 +101,7 @@ def told(**changes):
     return {one.name: one for one in findings(checked(**changes))}
 
 
-def test_what_a_search_would_see_is_told():
+def test_the_figures_that_a_search_would_see_are_listed():
     rows = told()
     assert [name for name, one in rows.items() if not one.ok] == []
     assert {name: one.detail for name, one in rows.items()} == {
@@ -134,7 +134,7 @@ def test_what_a_search_would_see_is_told():
         ("starts", {"run": Run(), "seen": seen.seen([], "r2")}, "no training step"),
     ],
 )
-def test_what_lacks_is_told_with_what_to_do(name, changes, detail):
+def test_whatever_is_missing_is_reported_with_a_remedy(name, changes, detail):
     row = told(**changes)[name]
     assert not row.ok
     assert detail in row.detail
@@ -159,7 +159,7 @@ def test_a_trial_that_lost_its_gpu_says_so():
     assert rows["starts"].detail == "the trial was interrupted: torch cannot use the trial's GPU"
 
 
-def test_a_trial_that_failed_is_all_that_is_told():
+def test_only_the_failure_of_a_failed_trial_is_reported():
     outcome = Outcome(Status.FAILED, Failure.ERROR, "ValueError: no such file")
     failed = {"run": Run([], outcome, log=("Traceback", "ValueError: no such file"))}
     rows = told(**failed)
@@ -168,7 +168,7 @@ def test_a_trial_that_failed_is_all_that_is_told():
     assert not is_ready(checked(**failed))
 
 
-def test_a_time_limit_is_told():
+def test_a_time_limit_is_reported():
     budget = SPACE.budget.model_copy(update={"time": 60.0, "repeats": 0})
     space = SPACE.model_copy(update={"budget": budget})
     assert told(space=space)["a search"].detail == "4 trials of 12s: up to 25s; it ends after 1m 00s"

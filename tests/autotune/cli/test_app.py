@@ -256,7 +256,7 @@ def test_status_imports_neither_optuna_nor_torch_nor_ray(tmp_path):
     "command", [["status"], ["status", "--json"], ["report", "--format", "md"], ["report"], ["export"]]
 )
 def test_what_only_looks_at_a_session_needs_no_code_of_its_workload(run, tmp_path, monkeypatch, command):
-    """Of a copy, from any directory; where the workload is there, too, it is not imported."""
+    """Of a copy, from any directory; a workload beside it is not imported."""
     copy = shutil.copytree(KEPT / "format-2", tmp_path / "elsewhere" / "copy")
     space = copy / "space.yaml"
     space.write_text(space.read_text().replace("kept_workload:fit", "trap.kept_workload:fit"))

@@ -61,7 +61,7 @@ def test_the_workloads_own_format_is_the_default(export):
     assert Path("best.yaml").read_bytes() == own
 
 
-def test_a_patched_file_is_a_copy_and_what_was_replaced_is_told(export):
+def test_a_patched_file_is_a_copy_and_replaced_values_are_printed(export):
     text = "lr: 1.0e-3  # ours\nbatch_size: 4\nname: x\n"
     Path("own.yml").write_text(text)
     code, out, err = export("--patch", "own.yml")

@@ -90,7 +90,7 @@ def test_a_cost_is_one_figure_in_every_form(run):
         assert f"| {cost:.3g} EUR ±" in row
 
 
-def test_html_is_what_is_written_where_nothing_is_asked_for(run):
+def test_html_is_the_default_format(run):
     assert run("report", "s")[1] == "Report: s/report.html\n"
 
 

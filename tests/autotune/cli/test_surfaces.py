@@ -69,7 +69,7 @@ def test_a_trial_that_runs_has_the_same_figures_on_every_surface(tmp_path, monke
     [("same-quality", False), ("same-quality", True), ("same-training", False)],
 )
 def test_so_has_a_search_on_a_machine_that_moves(grid, session, select, is_equal):
-    """Runs of the same settings read otherwise each time; with a winner, or where all is as the baseline."""
+    """Equal settings measure differently each time; with a winner, or with nothing better than the baseline."""
     space = grid.model_copy(update={"objective": Objective(keep=0.9, select=select)})
     rng = random.Random(0)
     runs = [
@@ -99,7 +99,7 @@ def negative(point):
 
 
 @pytest.mark.parametrize("rule", [{"within": 0.05}, {}, {"target": 1.8}], ids=str)
-def test_a_loss_is_decided_on_as_its_negative_and_said_everywhere_with_its_own_sign(grid, session, rule):
+def test_a_loss_is_shown_with_its_own_sign_everywhere(grid, session, rule):
     """The same search twice: of a loss to minimise, counted in tokens, and of its negative."""
     rng = random.Random(0)
     runs = [

@@ -155,7 +155,7 @@ def test_faults_that_pass_do_not_end_it(tmp_path, capsys):
 
 
 def test_killed_five_times_it_loses_no_record(tmp_path, capsys):
-    """At different places between two evaluations, and once where one has just been heard."""
+    """At different places between two evaluations, and once just after one."""
     killed = [104, 200, 296, 400, 552]
     assert train(tmp_path, faults=" ".join(f"killed@{at}" for at in killed)) == 0
     assert happened(tmp_path) == [Kind.BEGUN, *[Kind.RETRIED] * 5, Kind.ENDED]
@@ -176,12 +176,12 @@ def test_a_loader_that_hangs_is_ended_and_the_training_goes_on(tmp_path, monkeyp
     assert evaluations(tmp_path)[:3] == [200, 400, 600]
     worker = int((tmp_path / "t" / "work" / "worker").read_text())
     assert not killing.alive(one for one in psutil.process_iter() if one.pid == worker)
-    assert "in hung" in (tmp_path / "t" / "log").read_text()  # where its stack is
+    assert "in hung" in (tmp_path / "t" / "log").read_text()  # of its stack
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_a_leak_is_told_long_before_memory_is_full(tmp_path):
+def test_a_leak_is_reported_long_before_memory_is_full(tmp_path):
     """Some megabytes a second, which are seen once there is half a minute of them."""
     process = started(tmp_path, samples=10**10, leaks=8192)
     killing.wait_for(lambda: Kind.LEAK in happened(tmp_path) or process.poll() is not None, seconds=540.0)
@@ -261,7 +261,7 @@ def panels(lines):
     return sum(line.startswith("throughput ") for line in lines), lines.count("training batch 8")
 
 
-def test_on_a_terminal_a_panel_shows_how_it_stands_and_leaves_lines_alone(watched):
+def test_on_a_terminal_a_panel_shows_progress_and_leaves_printed_lines_intact(watched):
     it = watched()
     it.read_until(lambda lines: panels(lines) == (1, 1) and any("▁" in line for line in lines), 120)
     it.resize(40, 24)
@@ -297,7 +297,7 @@ def test_a_job_of_which_every_process_gets_the_signal_has_stopped_as_well(tmp_pa
     assert "to continue, give the same command with --resume" in (tmp_path / "said").read_text()
 
 
-def test_tensorboard_and_wandb_have_a_training_that_was_gone_on_with_as_one_run(tmp_path):
+def test_a_continued_training_is_one_run_in_tensorboard_and_wandb(tmp_path):
     follow = ("--wandb", "offline", "--tag", "thesis")
     process = started(tmp_path, *follow)
     os.kill(process.pid, signal.SIGTERM)
@@ -344,7 +344,7 @@ def test_what_trains_until_it_is_stopped_needs_a_length(tmp_path, capsys):
     assert "training.samples: has to say how long the whole training is" in capsys.readouterr().err
 
 
-def test_a_space_without_a_directory_is_gone_on_with_where_it_began(tmp_path):
+def test_a_training_without_a_directory_continues_in_the_one_it_began_in(tmp_path):
     file = space(tmp_path, samples=ENDLESS)
     process = begun(tmp_path, "train", file, "--wandb", "off")
     killing.wait_for(lambda: list(tmp_path.glob("runs/train-*/work/state.json")))
@@ -405,7 +405,7 @@ def test_a_sessions_winner_is_held_to_what_was_promised_stopped_or_not(tmp_path,
         assert f"\n{line}" in ended
 
 
-def test_a_sessions_training_is_tracked_as_the_session_was_unless_told_otherwise(tmp_path, monkeypatch):
+def test_a_sessions_training_is_tracked_as_the_session_was_unless_options_differ(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(KEPT), os.environ["PYTHONPATH"]]))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     root = session(tmp_path, 400)

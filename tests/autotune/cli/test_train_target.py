@@ -54,7 +54,7 @@ def test_a_config_of_r2gen_is_trained_with_exactly_its_settings(tmp_path):
     assert "training ended" in place.report_file.read_text()
 
 
-def test_what_is_said_beside_a_config_counts(tmp_path):
+def test_options_replace_values_of_a_config(tmp_path):
     file = config(tmp_path)
     other = synthetic.make(tmp_path / "other", {"train": 5, "val": 2, "test": 2}, 0, 80)
     space, _ = train_target.space(str(file), other)

@@ -91,7 +91,7 @@ def test_without_a_key_runs_are_kept_offline() -> None:
     assert examine.wandb_key({"WANDB_API_KEY": ""}).ok is False
 
 
-def test_a_search_and_what_is_said_of_it_go_by_the_same_rule() -> None:
+def test_a_search_and_its_report_go_by_the_same_rule() -> None:
     assert examine.wandb_key({"WANDB_API_KEY": "made up"}).ok is True
     found = examine.wandb_key({"WANDB_API_KEY": "made up", "WANDB_MODE": "offline"})
     assert (found.ok, found.detail) == (False, "WANDB_MODE is offline: runs are kept offline")
@@ -106,7 +106,7 @@ def test_torch_that_cannot_be_imported_is_reported_with_its_last_words(tmp_path:
     )
 
 
-def test_torch_is_told_of_once_and_every_gpu_by_itself() -> None:
+def test_torch_has_one_row_and_every_gpu_its_own() -> None:
     torch = Torch("2.13.0", "13.0", devices=[{}])
     dead = DeviceVerdict("GPU 1", fault=Fault("GPU is lost", "restart"))
     slow = DeviceVerdict("GPU 2", replace(A100, exclusive=True), Fault("has no kernels", "install another"))
@@ -125,7 +125,7 @@ def test_torch_is_told_of_once_and_every_gpu_by_itself() -> None:
     ]
 
 
-def test_gpus_that_are_hidden_are_said() -> None:
+def test_hidden_gpus_are_reported() -> None:
     (hidden,) = examine.devices(Look(Torch("2.13.0", "13.0")), replace(GPU_MACHINE, gpus=()), "-1")
     assert (hidden.ok, hidden.detail) == (False, "none visible: CUDA_VISIBLE_DEVICES is '-1'")
 
@@ -161,7 +161,7 @@ def test_bf16_on_a_cpu_says_how_fast_it_is(features: set[str], detail: str) -> N
     assert found["fp16"][0] is False
 
 
-def test_too_little_room_is_said_with_what_follows(tmp_path: Path) -> None:
+def test_too_little_room_is_reported_with_its_consequence(tmp_path: Path) -> None:
     assert examine.space_left("disk", tmp_path, 1, "full").ok
     short = examine.space_left("disk", tmp_path, 2**70, "free some")
     assert not short.ok
@@ -187,7 +187,7 @@ def test_too_little_room_is_said_with_what_follows(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_compiling_lacks_is_said_with_what_to_do(lacking, detail, remedy) -> None:
+def test_whatever_compiling_lacks_is_reported_with_a_remedy(lacking, detail, remedy) -> None:
     assert examine.compiling(Machine(8, **lacking)) == Capability("torch.compile", False, detail, remedy)
 
 

@@ -172,7 +172,7 @@ def test_where_no_gpu_computes_there_is_no_search_on_the_cpu_unless_it_is_asked_
 
 
 @pytest.mark.parametrize("names", ["MIG-mistyped", "3", "GPU-mistyped"])
-def test_a_device_that_is_named_and_is_not_there_is_said(machine, names):
+def test_a_named_device_that_does_not_exist_is_reported(machine, names):
     machine(RTX, visible=names)
     with pytest.raises(InputError, match=rf"{names}.* is left out: .*--gpus-per-trial 0"):
         gpus.usable(None)
@@ -190,7 +190,7 @@ def test_a_driver_at_fault_is_no_machine_without_a_gpu(machine, monkeypatch):
         gpus.usable(None)
 
 
-def test_a_gpu_that_torch_sees_and_nvml_does_not_is_said(machine, monkeypatch, tmp_path):
+def test_a_gpu_that_torch_sees_and_nvml_does_not_is_reported(machine, monkeypatch, tmp_path):
     """As in a container that was given CUDA, and nothing to ask the driver with."""
     machine(RTX)
     monkeypatch.setenv("FAKE_NVML_INIT", str(pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
@@ -209,7 +209,7 @@ def test_in_an_order_of_the_users_own_a_number_is_nvidia_smis_all_the_same(machi
     assert (shown(), os.environ["CUDA_DEVICE_ORDER"]) == ("0", "PCI_BUS_ID")
 
 
-def test_devices_are_told_apart_by_their_uuids(machine):
+def test_devices_are_distinguished_by_their_uuids(machine):
     machine(RTX, A100)
     seen = torch_of(os.environ)
     turned = Torch(seen.version, seen.cuda, seen.kernels, devices=seen.devices[::-1])

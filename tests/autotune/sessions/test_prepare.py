@@ -124,7 +124,7 @@ def test_a_value_that_the_trainer_would_refuse_is_refused_before_the_search(comp
         assert part in str(raised.value)
 
 
-def test_what_a_trial_will_be_is_said_where_the_space_plans_it():
+def test_a_space_that_plans_lengths_says_what_a_trial_will_be():
     text = """
 workload: json:loads
 baseline: {micro_batch_size: 8, eval_interval: 1}
@@ -302,7 +302,7 @@ def test_an_open_ended_trial_has_the_whole_training_or_some_times_its_samples_at
         assert (whole.budget.samples_per_trial, whole.budget.evaluations_per_trial) == expected
 
 
-def test_what_is_said_of_the_whole_training_comes_before_what_the_workload_knows(space):
+def test_the_spaces_training_section_outranks_the_workload(space):
     workload = Known(7000, 500)
     for said, known in ((Training(), (7000, 500)), (Training(samples=9, samples_per_epoch=3), (9, 3))):
         asked = space.model_copy(update={"training": said})
@@ -310,7 +310,7 @@ def test_what_is_said_of_the_whole_training_comes_before_what_the_workload_knows
         assert (whole.training.samples, whole.training.samples_per_epoch) == known
 
 
-def test_a_knob_of_how_often_there_is_an_evaluation_is_told_that_it_cannot_win(space):
+def test_a_note_says_that_a_knob_of_the_evaluation_interval_cannot_win(space):
     every = {"eval_every_samples": Distribution(choice=(500, 1000))}
     asked = space.model_copy(
         update={"knobs": every, "baseline": {**space.baseline, "eval_every_samples": 500}}
@@ -333,7 +333,7 @@ def test_the_speed_with_evaluations_takes_a_training_whose_own_are_known(space):
 
 
 @pytest.mark.parametrize(("said", "given"), [("keep: 0.98", {"within": 0.1}), ("within: 0.2", {"keep": 0.9})])
-def test_what_is_given_beside_the_search_space_replaces_its_slack_of_either_kind(tmp_path, said, given):
+def test_an_option_replaces_the_slack_of_a_search_space_of_either_kind(tmp_path, said, given):
     file = tmp_path / "space.yaml"
     file.write_text(
         "workload: json:loads\nbaseline: {seed: 1}\nknobs: {seed: {choice: [1, 2]}}\n"

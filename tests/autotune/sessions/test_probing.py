@@ -23,7 +23,7 @@ def test_a_command_line_is_checked_without_writing_anything(tmp_path, monkeypatc
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
-def test_a_key_that_a_script_prints_is_not_told(tmp_path, monkeypatch, capsys):
+def test_a_key_that_a_script_prints_is_hidden(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOME_API_KEY", KEY)
     with pytest.raises(InputError, match="exit code 1"):

@@ -58,7 +58,7 @@ def test_a_ray_that_dies_three_times_without_a_trial_in_between_ends_the_search(
 
 
 @pytest.mark.parametrize("error", [DamagedError("its study is torn"), KeyboardInterrupt("interrupted")])
-def test_the_error_of_a_search_is_raised_where_it_was_begun(job, error):
+def test_the_error_of_a_search_is_raised_in_the_process_that_began_it(job, error):
     def drive(job):
         raise error
 
