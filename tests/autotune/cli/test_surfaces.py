@@ -69,7 +69,7 @@ def test_a_trial_that_runs_has_the_same_figures_on_every_surface(tmp_path, monke
     [("same-quality", False), ("same-quality", True), ("same-training", False)],
 )
 def test_so_has_a_search_on_a_machine_that_moves(grid, session, select, is_equal):
-    """Equal settings measure differently each time; with a winner, or with nothing better than the baseline."""
+    """Equal settings measure differently each time; with a winner, or with none."""
     space = grid.model_copy(update={"objective": Objective(keep=0.9, select=select)})
     rng = random.Random(0)
     runs = [
