@@ -51,8 +51,13 @@ def pytest_configure(config: pytest.Config) -> None:
 # Whole searches, and files of many trainings: they come first, so that no core is left with one at the end.
 LONGEST = (
     *("tests/faults", "tests/test_", "tests/autotune/engines", "tests/docs", "tests/autotune/trackers"),
-    *("tests/autotune/reports", "tests/contracts", "tests/r2gen/test_train.py"),
-    "tests/r2gen/test_shortage.py",
+    *(
+        "tests/autotune/reports",
+        "tests/contracts",
+        "tests/autotune/sessions",
+        "tests/autotune/trials/test_child.py",
+    ),
+    *("tests/r2gen/test_train.py", "tests/r2gen/test_shortage.py"),
 )
 
 

@@ -36,14 +36,13 @@ def test_the_public_names():
     assert all(callable(getattr(autotune, name)) for name in autotune.__all__)
 
 
-def test_a_search_tells_its_events_returns_its_session_and_is_resumed():
+def test_a_search_reports_its_events_and_returns_its_session():
     events = []
     session = autotune.search(SPACE, session="s", wandb="off", on_event=events.append)
     assert [event["event"] for event in events if event["event"] != "progress"] == [
         *("note", "started", "ended", "result")
     ]
     assert list(session.trials["status"]) == ["completed"]
-    assert len(autotune.resume("s", trials=1).trials) == 2
 
 
 @pytest.mark.parametrize(
@@ -72,7 +71,7 @@ def test_an_error_of_the_program_ends_the_search_which_can_be_resumed():
         autotune.search(slow, session="s", wandb="off", on_event=stop)
     session = autotune.open("s")
     assert list(session.trials["status"]) in (["interrupted"], [""])
-    assert list(autotune.resume("s").trials["status"]) == ["completed"]
+    assert list(autotune.resume("s", trials=1).trials["status"]) == ["completed", "completed"]
 
 
 PROGRAM = """
