@@ -129,6 +129,11 @@ def _indices(func: Any, args: tuple[Any, ...]) -> list[Any]:
     return tree_leaves(args[1]) if indexes else []
 
 
+def swap(old: Tensor, new: Tensor) -> None:
+    """Replaces `torch.utils.swap_tensors`, which fake tensors refuse."""
+    old.data = new.data
+
+
 @contextmanager
 def on_a_gpu() -> Iterator[Gpu]:
     """A device of the newest kind, where torch looks for one."""
@@ -160,7 +165,7 @@ def on_a_gpu() -> Iterator[Gpu]:
             mock.patch("torch.cuda.amp.common.amp_definitely_not_available", return_value=False),
             mock.patch("torch.cuda.Event", Event),
             mock.patch("torch.cuda._lazy_init"),
-            mock.patch("torch.utils.swap_tensors", lambda old, new: setattr(old, "data", new.data)),
+            mock.patch("torch.utils.swap_tensors", swap),
             mock.patch.object(FakeTensor, "tolist", as_a_gpu_would),
             mock.patch.object(checkpoint, "save"),  # there is nothing to be saved
             gpu,

@@ -15,6 +15,8 @@ from autotune import __main__ as cli
 from autotune.cli.app import app
 from autotune.storage.store import StoredSession
 from tests.command_line import SPACE, drawn, is_one_line, runner
+from tests.faults.left_by_a_search import HARDWARE
+from tests.faults.sessions import run_no_trials
 
 KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
 
@@ -145,7 +147,7 @@ def test_data_for_a_workload_that_takes_none_are_refused(run, data):
 @pytest.fixture
 def _without_trials(monkeypatch):
     """Prepares searches, and does not run them."""
-    monkeypatch.setattr("autotune.sessions.run.run", lambda *_: 0)
+    run_no_trials(monkeypatch, HARDWARE)
 
 
 @pytest.mark.usefixtures("_without_trials")

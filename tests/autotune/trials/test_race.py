@@ -236,11 +236,12 @@ def test_a_workload_that_ends_before_it_is_warm_fails_the_race(order, server):
 
 def test_a_turn_without_a_step_is_longer_the_next_time_and_not_for_ever(order, server, monkeypatch, rounds):
     rounds(1)
-    monkeypatch.setattr(race._Member, "_turn_s", lambda member: 0.02)
+    turn_s = 0.02
+    monkeypatch.setattr(race._Member, "_turn_s", lambda member: turn_s)
     report = finish(Race(order({"step_s": 0.05}), server))
     assert report.outcome.status == Status.COMPLETED
     assert report.measurement.slices[0].seconds >= 0.05
-    monkeypatch.setattr(race._Member, "_turn_s", lambda member: 0.001)
+    turn_s = 0.001
     again = replace(order({"step_s": 0.5}), directory=str(Path(order().directory, "other")))
     outcome = finish(Race(again, server)).outcome
     assert outcome.reason == "trial 0: no whole step in a turn, 4 times in a row"
