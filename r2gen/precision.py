@@ -20,7 +20,7 @@ def device() -> torch.device:
 
 def capability() -> tuple[int, int] | None:
     """Returns the compute capability of the GPU; None without one."""
-    return torch.cuda.get_device_capability() if torch.cuda.is_available() else None
+    return torch.cuda.get_device_capability() if device().type == "cuda" else None
 
 
 def check(config: Config, capability: tuple[int, int] | None) -> None:
