@@ -48,21 +48,27 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "soak: left out but where there is time, see `make soak`")
 
 
-# Whole searches, and files of many trainings: they come first, so that no core is left with one at the end.
+# The files that take longest begin first, so that no core is left with one at the end.
 LONGEST = (
-    *("tests/faults", "tests/test_", "tests/autotune/engines", "tests/docs", "tests/autotune/trackers"),
+    *("tests/autotune/probe", "tests/faults", "tests/contracts", "tests/autotune/cli/test_train.py"),
+    *("tests/autotune/sessions", "tests/autotune/reports/test_browser.py", "tests/test_", "tests/docs"),
     *(
-        "tests/autotune/reports",
-        "tests/contracts",
-        "tests/autotune/sessions",
-        "tests/autotune/trials/test_child.py",
+        "tests/autotune/engines",
+        "tests/autotune/trials",
+        "tests/autotune/compare",
+        "tests/autotune/workloads",
     ),
-    *("tests/r2gen/test_train.py", "tests/r2gen/test_shortage.py"),
+    *("tests/r2gen/test_train.py", "tests/autotune/trackers", "tests/r2gen/test_shortage.py"),
 )
 
 
+def _rank(item: pytest.Item) -> int:
+    ranks = (rank for rank, place in enumerate(LONGEST) if item.nodeid.startswith(place))
+    return next(ranks, len(LONGEST))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    items.sort(key=_rank)
     if not config.getoption("--soak"):
         for item in items:
             if item.get_closest_marker("soak"):

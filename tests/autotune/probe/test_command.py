@@ -62,6 +62,7 @@ def test_options_count_if_their_effect_is_seen(probe: Probe, tmp_path: Path) -> 
     )
 
 
+@pytest.mark.slow
 def test_names_of_the_script_are_options_if_the_line_sets_one_of_them(probe: Probe) -> None:
     found = probe(scripts.GLOBALS, "--batch_size=8", wishes=Wishes(score="val_loss"))
     assert _knobs(found) == {
@@ -107,6 +108,7 @@ def test_values_in_a_file_on_the_line_are_settings(probe: Probe, tmp_path: Path)
     spaces.parse(proposal.text(found, []), "found")
 
 
+@pytest.mark.slow
 def test_an_update_by_hand_shows_its_rate_in_later_losses(probe: Probe) -> None:
     found = probe(scripts.BY_HAND)
     assert _knobs(found) == {"micro_batch_size": "batch_size", "learning_rate": "lr"}
@@ -150,17 +152,20 @@ def test_groups_that_nobody_knows_are_refused() -> None:
         command.roles("lr,speed")
 
 
+@pytest.mark.slow
 def test_what_is_named_like_steps_may_count_epochs(probe: Probe) -> None:
     found = probe(scripts.ARGPARSE.replace("epochs", "niter"))
     assert found.length is not None
     assert (found.length[0], found.length[1][0].name) == ("epochs", "niter")
 
 
+@pytest.mark.slow
 def test_a_length_without_effect_stays(probe: Probe) -> None:
     found = probe(scripts.ARGPARSE.replace("range(args.epochs)", "range(2)"))
     assert found.length is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", [scripts.OMEGACONF, scripts.HYDRA], ids=["omegaconf", "hydra"])
 def test_words_of_the_command_line_override_a_configuration(probe: Probe, script: str) -> None:
     found = probe(script, "train.lr=0.02")
