@@ -4,18 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from autotune.core.settings import (
-    ACCUMULATION,
-    CHECKPOINTING,
-    COMPILE,
-    LEARNING_RATE,
-    MICRO_BATCH,
-    PRECISION,
-    PREFETCH,
-    PROCESSES,
-    SEED,
-    WORKERS,
-)
+from autotune.core import settings
 
 # Settings besides those that the tuner computes with.
 CLIP_NORM, CLIP_VALUE = "clip_norm", "clip_value"
@@ -25,33 +14,35 @@ ZERO_STAGE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM = "zero_stage", "offload_optimizer"
 # Common names by setting, the most usual first: if a project has several of them, the first one counts.
 NAMES: Mapping[str, Sequence[str]] = MappingProxyType(
     {
-        MICRO_BATCH: (
+        settings.MICRO_BATCH: (
             *("micro_batch_size", "per_device_train_batch_size", "train_micro_batch_size_per_gpu"),
             *("device_batch_size", "train_batch_size", "batch_size", "batchsize", "bs"),
             *("batch_size_per_gpu", "train_bs", "mbs", "samples_per_gpu", "batch"),
         ),
-        ACCUMULATION: (
+        settings.ACCUMULATION: (
             *("gradient_accumulation_steps", "accumulation_steps", "grad_accum_steps", "accum_iter"),
             *("accum_steps", "accumulate_grad_batches", "grad_accumulation_steps", "grad_accum", "accum"),
             *("update_freq", "iters_to_accumulate"),
         ),
-        LEARNING_RATE: ("learning_rate", "lr", "base_lr", "max_lr", "init_lr", "peak_lr", "lr0", "blr"),
+        settings.LEARNING_RATE: (
+            *("learning_rate", "lr", "base_lr", "max_lr", "init_lr", "peak_lr", "lr0", "blr"),
+        ),
         WEIGHT_DECAY: ("weight_decay",),
-        SEED: ("seed", "random_seed", "manual_seed", "manualseed", "seed_everything", "rng_seed"),
-        WORKERS: (
+        settings.SEED: ("seed", "random_seed", "manual_seed", "manualseed", "seed_everything", "rng_seed"),
+        settings.WORKERS: (
             *("num_workers", "dataloader_num_workers", "workers", "n_workers", "n_worker"),
             *("num_data_workers", "loader_workers", "nworkers"),
         ),
-        PROCESSES: ("processes", "nproc_per_node", "num_processes", "devices"),
-        PREFETCH: ("prefetch_factor", "dataloader_prefetch_factor"),
+        settings.PROCESSES: ("processes", "nproc_per_node", "num_processes", "devices"),
+        settings.PREFETCH: ("prefetch_factor", "dataloader_prefetch_factor"),
         PIN: ("pin_memory", "dataloader_pin_memory"),
         PERSISTENT: ("persistent_workers", "dataloader_persistent_workers"),
-        PRECISION: (
+        settings.PRECISION: (
             *("precision", "dtype", "mixed_precision", "torch_dtype"),
             *("amp_dtype", "amp", "fp16", "bf16", "use_amp"),
         ),
-        COMPILE: ("compile", "torch_compile", "torchcompile", "use_compile", "compile_model"),
-        CHECKPOINTING: (
+        settings.COMPILE: ("compile", "torch_compile", "torchcompile", "use_compile", "compile_model"),
+        settings.CHECKPOINTING: (
             *("gradient_checkpointing", "activation_checkpointing", "grad_checkpointing"),
             *("use_checkpoint", "checkpoint_activations", "grad_checkpoint"),
         ),

@@ -14,22 +14,10 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from autotune.inside.messages import Message, parse
-from autotune.inside.site.autotune_wire import (
-    GPUS,
-    LONGEST_BYTES,
-    MEMORY_CAP_BYTES,
-    SETTINGS,
-    SOCKET,
-    STOP_LINE,
-    TRIAL_SAMPLES,
-    UNIT,
-    WHOLE,
-    WORKDIR,
-)
+from autotune.inside.site import autotune_wire as wire
 
 SITE = Path(__file__).parent / "site"  # put first on a script's PYTHONPATH
 _LONGEST_ADDRESS = 100  # bytes; Linux takes 107
@@ -58,15 +46,15 @@ def of_trial(
     `samples`, counted in `unit`, is the length of the trial; 0 if it ends by itself, as a `whole` training
     may. `memory_cap_bytes` is the allocator's cap on each of its `gpus`; None: no cap.
     """
-    cap = {} if memory_cap_bytes is None else {MEMORY_CAP_BYTES: str(memory_cap_bytes)}
+    cap = {} if memory_cap_bytes is None else {wire.MEMORY_CAP_BYTES: str(memory_cap_bytes)}
     return {
-        WORKDIR: str(workdir.absolute()),
-        SETTINGS: json.dumps(dict(settings)),
-        **({TRIAL_SAMPLES: str(samples)} if samples else {}),
-        UNIT: unit,
-        **({WHOLE: "1"} if whole else {}),
+        wire.WORKDIR: str(workdir.absolute()),
+        wire.SETTINGS: json.dumps(dict(settings)),
+        **({wire.TRIAL_SAMPLES: str(samples)} if samples else {}),
+        wire.UNIT: unit,
+        **({wire.WHOLE: "1"} if whole else {}),
         **cap,
-        **({GPUS: str(gpus)} if gpus else {}),
+        **({wire.GPUS: str(gpus)} if gpus else {}),
     }
 
 
@@ -95,15 +83,13 @@ class Inbox:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.finish()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def environment(self) -> dict[str, str]:
         """Returns the variables from which a process finds this inbox."""
-        return {SOCKET: self._address}
+        return {wire.SOCKET: self._address}
 
     def get(self, timeout_s: float) -> Message | None:
         """Returns the next message by timestamp, waiting up to `timeout_s`; None if there is none."""
@@ -233,11 +219,11 @@ class _Lines:
         *ends, rest = chunk.split(b"\n")
         lines = []
         for end in ends:
-            if self._bytes + len(end) <= LONGEST_BYTES:
+            if self._bytes + len(end) <= wire.LONGEST_BYTES:
                 lines.append(b"".join([*self._begun, end]))
             self._begun, self._bytes = [], 0
         self._bytes += len(rest)
-        if self._bytes <= LONGEST_BYTES:
+        if self._bytes <= wire.LONGEST_BYTES:
             self._begun.append(rest)
         else:
             self._begun.clear()
@@ -254,7 +240,7 @@ def _pause_s(before_s: float, messages: int, passed_s: float) -> float:
 
 def _tell(client: socket.socket) -> None:
     with suppress(OSError):  # gone, or its buffer is full
-        client.send(STOP_LINE, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        client.send(wire.STOP_LINE, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 
 def _private_directory() -> Path:

@@ -2,23 +2,48 @@
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
+from pydantic import BeforeValidator, Field
+
+from autotune.core import units
 from autotune.core.errors import InputError
 from autotune.core.settings import Setting
 from autotune.core.shell import word
 from autotune.inside.inbox import SITE
 from autotune.inside.site import autotune_wire as wire
 from autotune.workloads.base import Fit
-from autotune.workloads.command import calls, line, training
-from autotune.workloads.command import spec as commands
+from autotune.workloads.command import calls, line, spec, training
+from autotune.workloads.command.spec import Resume, Spec, Words, named_scores
 from autotune.workloads.command.workload import CommandWorkload
-from autotune.workloads.frameworks import spec
 from autotune.workloads.frameworks.framework import Framework
 from autotune.workloads.frameworks.known import FRAMEWORKS
+
+_BUILDER = "autotune_build"  # a module in the hook's directory
+
+
+class FrameworkSpec(Spec):
+    """A script or function that makes a trainer."""
+
+    kind: str = Field(description="`lightning`, `torch` or `transformers`")  # type: ignore[assignment]
+    run: Words = Field((), description="the command line of a script that makes the trainer itself")
+    build: str | None = Field(
+        None, description="instead of `run`: a function `package.module:function` that builds what is trained"
+    )
+    quality: Annotated[dict[str, str] | Literal["reported"], BeforeValidator(named_scores)] = Field(
+        "reported", description="where the scores are not those that the framework logs: as of a command"
+    )
+
+    def _mistakes(self) -> Iterator[str]:
+        if bool(self.run) == bool(self.build):
+            yield f"one of run, build: got {'both' if self.run else 'neither'}"
+        module, _, function = (self.build or "module:function").partition(":")
+        if not (function.isidentifier() and all(part.isidentifier() for part in module.split("."))):
+            yield f"build: a function as package.module:function: got {units.quote(self.build)}"
+        yield from super()._mistakes()
 
 
 @dataclass(frozen=True)
@@ -30,8 +55,13 @@ class FrameworkWorkload(CommandWorkload):
     @classmethod
     def of(cls, values: Mapping[str, Any], directory: Path) -> Self:
         framework = FRAMEWORKS[values["kind"]]
-        whole = commands.located(values, directory)
-        return cls(framework.kind, spec.read(framework, whole), whole, framework)
+        whole = spec.located(values, directory)
+        given = spec.read(whole, FrameworkSpec)
+        run = ("python", "-m", _BUILDER, framework.kind, given.build) if given.build else given.run
+        file = framework.checkpoint and f"{{{spec.WORKDIR}}}/{framework.checkpoint}"
+        resume = given.resume or (Resume(file=file, arguments=()) if file else None)
+        spec_ = given.model_copy(update={"run": run, "resume": resume})
+        return cls(framework.kind, spec_, whole, framework)
 
     @property
     def fit(self) -> Fit:
@@ -61,7 +91,7 @@ class FrameworkWorkload(CommandWorkload):
 
     def _used(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
         """Includes the framework's objects; a build function uses every setting."""
-        is_built = isinstance(self.spec, spec.FrameworkSpec) and self.spec.build
+        is_built = isinstance(self.spec, FrameworkSpec) and self.spec.build
         return (*super()._used(settings), *(settings if is_built else self.framework.objects))
 
     def _assignments(self, settings: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:

@@ -94,7 +94,10 @@ class Document:
             return self
         wanted = repr(_changed(self.root.data, [*place.above, *place.rest], value))
         with suppress(InputError):
-            changed = type(self)(self.file, _spliced(self.text, edits))
+            text = self.text
+            for start, end, new in sorted(edits, reverse=True):
+                text = text[:start] + new + text[end:]
+            changed = type(self)(self.file, text)
             if repr(changed.root.data) == wanted:
                 return changed
         rule = "cannot be replaced in place: there is an alias for it, a tag, or nothing between two commas"
@@ -181,12 +184,6 @@ def _require_names(place: _DeepestNode) -> None:
     if node.is_list or node.value is not None:
         rule = "is a list" if node.is_list else f"is {node.value!r}"
         raise InputError(f"{what} {rule}, and has no names below it")
-
-
-def _spliced(text: str, edits: list[_Edit]) -> str:
-    for edit in sorted(edits, reverse=True):
-        text = text[: edit.start] + edit.text + text[edit.end :]
-    return text
 
 
 def _changed(data: Any, path: list[Step], value: Any) -> Any:

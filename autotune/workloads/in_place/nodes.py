@@ -15,8 +15,6 @@ Step = str | int
 
 _STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]")
 _PATH = re.compile(f"(?:{_STEP.pattern})+")
-_DECODER = json.JSONDecoder()
-_BETWEEN = re.compile(r"[ \t\n\r,:]*")  # between two JSON values
 _ANCHOR = re.compile(r"(?:&\S*\s+)?")
 _ANCHOR_AND_TAG = re.compile(r"(?:[&!]\S*\s+)*")
 _MOST = 100_000  # values in a YAML text: aliases can expand to billions
@@ -65,34 +63,13 @@ def read_json(text: str) -> Node:
     """Parses `text`; raises InputError if it is not JSON."""
     try:
         json.loads(text)
-        return _json_node(text, _after(text, 0))
+        # Valid JSON is YAML, but for tabs, which are only between values, and the values themselves.
+        root = yaml.compose(text.replace("\t", " "), Loader=yaml.SafeLoader)
+        return _JsonReader(text).node(root)
     except json.JSONDecodeError as error:
         raise InputError(f"not JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
-    except (ValueError, RecursionError) as error:  # a number with too many digits, or nesting too deep
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # too many digits, or nested too deeply
         raise InputError(f"not JSON: {type(error).__name__}") from None
-
-
-def _after(text: str, at: int) -> int:
-    between = _BETWEEN.match(text, at)
-    return between.end() if between else at
-
-
-def _json_node(text: str, start: int) -> Node:
-    """Parses the value at `start` of valid JSON."""
-    if text[start] not in "{[":
-        value, end = _DECODER.raw_decode(text, start)
-        return Node(start, end, value)
-    is_list = text[start] == "["
-    inner: dict[Step, Node] = {}
-    at, last_key = _after(text, start + 1), start
-    while text[at] not in "}]":
-        name: Step = len(inner)
-        if not is_list:
-            last_key = at
-            name, at = _DECODER.raw_decode(text, at)
-        inner[name] = node = _json_node(text, _after(text, at))
-        at = _after(text, node.end)
-    return Node(start, at + 1, inner=inner, is_list=is_list, last_key=last_key)
 
 
 def read_yaml(text: str) -> Node:
@@ -135,10 +112,11 @@ class _Reader:
             raise ValueError(f"at most {_MOST} values: got more")
         start, end = self._start(theirs), theirs.end_mark.index
         if isinstance(theirs, yaml.ScalarNode):
-            return Node(start, self._scalar_end(start, end), _value(theirs))
+            return Node(start, self._scalar_end(start, end), self._value(theirs))
         is_list = isinstance(theirs, yaml.SequenceNode)
         is_block = isinstance(theirs, yaml.CollectionNode) and not theirs.flow_style
-        pairs = enumerate(theirs.value) if is_list else ((_name(key), value) for key, value in theirs.value)
+        items = theirs.value
+        pairs = enumerate(items) if is_list else ((self._name(key), value) for key, value in items)
         inner: dict[Step, Node] = {name: self.node(value) for name, value in pairs}
         if is_block and inner:  # the end mark of a block is at the next token
             end = max(node.end for node in inner.values())
@@ -156,15 +134,23 @@ class _Reader:
         has_lines = start < end and self._text[start] in "|>"
         return start + len(self._text[start:end].rstrip()) if has_lines else end
 
+    def _name(self, key: yaml.Node) -> str:
+        """Returns the text of a scalar key; any other key is identified by its position."""
+        return str(key.value) if isinstance(key, yaml.ScalarNode) else f"?{key.start_mark.index}"
 
-def _name(key: yaml.Node) -> str:
-    """Returns the text of a scalar key; any other key is identified by its position."""
-    return str(key.value) if isinstance(key, yaml.ScalarNode) else f"?{key.start_mark.index}"
+    def _value(self, scalar: yaml.ScalarNode) -> Any:
+        """Returns PyYAML's value; for an unknown tag, the tag and the text."""
+        try:
+            return yaml.constructor.SafeConstructor().construct_object(scalar)
+        except (yaml.YAMLError, ValueError):
+            return scalar.tag, scalar.value
 
 
-def _value(scalar: yaml.ScalarNode) -> Any:
-    """Returns PyYAML's value; for an unknown tag, the tag and the text."""
-    try:
-        return yaml.constructor.SafeConstructor().construct_object(scalar)
-    except (yaml.YAMLError, ValueError):
-        return scalar.tag, scalar.value
+class _JsonReader(_Reader):
+    """Reads values and names as JSON spells them: 1e5 is a text in YAML."""
+
+    def _value(self, scalar: yaml.ScalarNode) -> Any:
+        return json.loads(self._text[scalar.start_mark.index : scalar.end_mark.index])
+
+    def _name(self, key: yaml.Node) -> str:
+        return str(self._value(key))
