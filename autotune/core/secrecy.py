@@ -134,7 +134,6 @@ def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _in_text(text: str) -> Iterator[str]:
-    """Yields the passwords in URLs and the tokens in headers."""
     for form in (_IN_URL, _HEADER):
         yield from (found["secret"] for found in form.finditer(text) if _is_secret(found))
 

@@ -81,6 +81,5 @@ class Supervisor(tune.Trainable):
 
 
 def _start_order(values: Mapping[str, Any], server: ForkServer) -> Attempt | Race:
-    """Starts the order that Ray has carried as `values`."""
     given = order.from_dict(values)
     return Race(given, server) if isinstance(given, RaceOrder) else Attempt(given, server)

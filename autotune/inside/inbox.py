@@ -138,7 +138,6 @@ class Inbox:
             end.close()
 
     def _hear(self, timeout_s: float | None) -> None:
-        """Reads what is available, and accepts new clients."""
         for key, _ in self._selector.select(timeout_s):
             key.data()
 

@@ -94,7 +94,6 @@ def _read_study(session: StoredSession) -> StudyFile:
 
 
 def _trials_of(study: StudyFile) -> Iterator[Trial]:
-    """Yields the readable trials of a study."""
     for entry in study.entries:
         with suppress(DamagedError):
             if (trial := entry.trial) is not None:

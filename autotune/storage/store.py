@@ -258,7 +258,6 @@ class StoredSession(SessionDir):
             )
 
     def _require_knobs(self, trials: Iterable[Trial]) -> None:
-        """Raises InputError if a trial's knobs differ from the search space's."""
         knobs = self.space().knobs.keys()
         for trial in trials:
             if differ := knobs ^ trial.config.keys():

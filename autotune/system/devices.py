@@ -149,7 +149,6 @@ def _slices(found: _Found) -> Iterator[_Found]:
 
 
 def _slice_of(uuid: str) -> _Found:
-    """Returns the MIG slice with the UUID `uuid`."""
     try:
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
         parent = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
@@ -175,7 +174,6 @@ def _describe(found: _Found) -> Device:
 
 
 def _memory_bytes(handle: Any) -> tuple[int, int]:
-    """Returns the total and the used memory of a device."""
     try:
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
         return int(memory.total), int(memory.used)

@@ -188,7 +188,6 @@ def descendants(ancestors: Collection[int]) -> set[int]:
 
 
 def _parents() -> dict[int, int]:
-    """Returns the parent of every process."""
     stats = {int(entry.name): _stat(entry) for entry in Path("/proc").iterdir() if entry.name.isdecimal()}
     return {pid: int(fields[1]) for pid, fields in stats.items() if fields}
 

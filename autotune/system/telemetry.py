@@ -233,7 +233,6 @@ def _family(root: psutil.Process, listed: Sequence[psutil.Process]) -> list[psut
 
 
 def _usage(family: Iterable[psutil.Process]) -> dict[psutil.Process, tuple[float, int]]:
-    """Returns CPU seconds and RSS of the processes that can be read."""
     usage = {}
     for process in family:
         with suppress(psutil.Error):

@@ -44,7 +44,6 @@ def revision_of_module(module: str) -> str:
 
 
 def _package(top: str) -> dict[str, Path]:
-    """Returns the Python files of the package or single module `top`, by module name."""
     spec = _spec(top)
     if spec is None:
         return {}

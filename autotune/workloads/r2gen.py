@@ -45,7 +45,6 @@ _MODELS: dict[str, dict[str, Setting]] = {
 
 
 def _between_evaluations(settings: Mapping[str, Setting], epoch: int | None) -> int | None:
-    """Returns the interval setting; the default is one epoch."""
     interval = settings.get(_EVALUATED)
     return interval if isinstance(interval, int) else epoch
 
@@ -176,7 +175,6 @@ class R2GenConfig(OwnFile):
 
 
 def _epoch(settings: Mapping[str, Setting]) -> tuple[trainer.Config, int]:
-    """Returns the configuration, and the number of training studies in an epoch."""
     from r2gen.annotation import load_annotation  # noqa: PLC0415
 
     try:

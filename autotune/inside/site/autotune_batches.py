@@ -76,7 +76,6 @@ class Tally:
         self._feeds.pop(loader, None)
 
     def _chosen(self, drawn: list[_Feed], expected: int) -> _Feed | None:
-        """Returns the feed by which to count a step that has `drawn` from these."""
         if len(drawn) < 2:
             return drawn[0] if drawn else None
         steady = [feed for feed in drawn if feed.steps == max(feed.steps for feed in drawn)]

@@ -58,7 +58,6 @@ def train(built: Sequence[Any], settings: Mapping[str, Any]) -> None:
 
 
 def _trainer_of(module: Any) -> Any:
-    """Returns the Trainer class of the package that the module's class comes from."""
     names = [cls.__module__ for cls in type(module).__mro__ if cls.__name__ == "LightningModule"]
     packages = [package for package in (_LIGHTNING, _PYTORCH_LIGHTNING) if names[0].startswith(package + ".")]
     return sys.modules[packages[0]].Trainer
@@ -214,7 +213,6 @@ class _LightningWatch:
 
 
 def _is_over(trainer: Any) -> bool:
-    """Returns True if the last batch of a training has ended."""
     has_all_steps = 0 < trainer.max_steps <= trainer.global_step
     epochs = trainer.max_epochs or -1
     return has_all_steps or (bool(trainer.is_last_batch) and 0 < epochs <= trainer.current_epoch + 1)

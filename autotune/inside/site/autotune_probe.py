@@ -59,7 +59,6 @@ class _Notes:
 
 
 def _note_scores(notes: _Notes, kind: str, place: str, values: Mapping[str, Any]) -> None:
-    """Writes down what the script logs."""
     notes.write({"logged": [kind, place, _numbers(values)]})
 
 

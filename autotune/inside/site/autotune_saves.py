@@ -53,7 +53,6 @@ def digest(stream: Any) -> str:
 
 
 def _sampled(size: int) -> Iterable[tuple[int, int]]:
-    """Yields the offsets and lengths of the pieces to read."""
     tail = max(0, size - _TAIL_BYTES)
     yield from ((tail * piece // _PIECES, _PIECE_BYTES) for piece in range(_PIECES if tail else 0))
     yield tail, _TAIL_BYTES

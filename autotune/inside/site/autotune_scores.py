@@ -43,7 +43,6 @@ def tell(wire: autotune_wire.Wire, names: frozenset[str], _: str, place: str, va
 
 
 def _of_summary(writer: Any, summary: Any, *_: Any, **__: Any) -> Logged:
-    """Returns the directory and scalars of a summary for TensorBoard's event files."""
     by_tag = {value.tag: _scalars(value) for value in summary.value}
     return writer.get_logdir(), {tag: scalars[0] for tag, scalars in by_tag.items() if len(scalars) == 1}
 

@@ -214,7 +214,6 @@ class Teller:
         self._has_told = True
 
     def _seen(self, processes: int) -> Seen:
-        """Returns the samples and tokens of the step that has ended, in all processes."""
         own = self._tally.stepped((self._step_samples or 0) // processes)
         samples, tokens = own.samples and own.samples * processes, own.tokens and own.tokens * processes
         return Seen(self._step_samples if samples is None else samples, tokens)

@@ -104,7 +104,6 @@ def _newest(directory: str) -> str | None:
 
 
 def _evaluations(history: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
-    """Returns what each evaluation has logged, by step."""
     evaluations: dict[int, dict[str, Any]] = {}
     for logged in history:
         if logged.get("step") and any(name.startswith("eval_") for name in logged):
@@ -146,7 +145,6 @@ class _TrainerWatch:
             self._saving_s = _clock_s()
 
     def _times(self, step: int) -> int:
-        """Returns how many evaluations are due by now."""
         if not self._every:
             return 0
         return self._evaluated if (seen := self._seen(step)) is None else seen // self._every

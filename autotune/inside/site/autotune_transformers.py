@@ -95,7 +95,6 @@ def _of_trial(arguments: Any) -> dict[str, Any]:
 
 
 def _of_whole(arguments: Any) -> dict[str, Any]:
-    """Returns arguments for a whole training: its directory, and the ability to resume there."""
     kept = _OF_THE_TUNER if arguments.save_strategy == "no" else {}
     return {**_RESUMABLE, **kept, "output_dir": os.environ[autotune_wire.WORKDIR]}
 

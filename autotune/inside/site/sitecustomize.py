@@ -28,7 +28,6 @@ _ARMED_BY = {
 
 
 def _arm() -> None:
-    """Arms the parts of the hook that the environment asks for."""
     names = [name for name, variables in _ARMED_BY.items() if any(one in os.environ for one in variables)]
     if names:
         from autotune_imports import After  # noqa: PLC0415 - other interpreters need none of it

@@ -115,7 +115,6 @@ def short(text: str, most: int = _QUOTED) -> str:
 
 
 def _quote(tail: Sequence[str], most_lines: int) -> str:
-    """Returns the last non-blank lines, joined."""
     lines = [line for text in tail if (line := " ".join(printable(text).split()))]
     kept = [short(line, _QUOTED if most_lines == 1 else _QUOTED // 2) for line in lines[-most_lines:]]
     return " | ".join(kept)

@@ -41,7 +41,6 @@ def _keys_as_json(by_value: Any) -> Any:
 
 
 def _as_texts(values: Any) -> Any:
-    """Converts numbers in environment values to text."""
     if not isinstance(values, dict):
         return values
     return {name: line.written(v) if isinstance(v, int | float) else v for name, v in values.items()}
@@ -181,7 +180,6 @@ class Spec(BaseModel):
             yield from self._wrong_name(name)
 
     def _wrong_name(self, name: str) -> Iterator[str]:
-        """Yields a mistake in the name of a file."""
         names = self.placeholders()
         if not name.isidentifier() or name in GIVEN:
             yield f"files: a name of letters that is none of {', '.join(GIVEN)}: got {units.quote(name)}"
@@ -263,7 +261,6 @@ def read(values: Mapping[str, Any], model: type[_S]) -> _S:
 
 
 def _explained(error: ErrorDetails, keys: Sequence[str]) -> str:
-    """Returns a validation error in plain words, with its location."""
     where = ".".join(str(part) for part in error["loc"] if not str(part).startswith(("dict[", "literal[")))
     match error["type"]:
         case "extra_forbidden":
@@ -279,7 +276,6 @@ def _explained(error: ErrorDetails, keys: Sequence[str]) -> str:
 
 
 def _shell_in(run: tuple[str, ...]) -> Iterator[str]:
-    """Yields mistakes about words that only a shell understands."""
     if operator := next((word for word in run if word in _OF_SHELLS), None):
         yield f"run: no shell reads it: put {operator!r} and what it is for into a script, and run that"
     if run and _ASSIGNMENT.match(run[0]):

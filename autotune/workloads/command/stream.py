@@ -145,7 +145,6 @@ class Timeline:
             yield from self._evaluation()
 
     def _belongs(self, at_s: float, scores: Mapping[str, float]) -> bool:
-        """Returns True if the scores are of the same evaluation as those before."""
         return self._scores.keys().isdisjoint(scores) and at_s <= self._scored_s + _TOGETHER_S
 
     def _evaluation(self) -> Iterator[Message]:

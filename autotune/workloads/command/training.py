@@ -108,7 +108,6 @@ def _attempt(
     is_asked: Callable[[], bool],
     grace: Grace,
 ) -> Iterator[Stamped]:
-    """Runs the command once, from its checkpoint if there is one, and yields its records."""
     values = calls.values_of(spec_, settings, workdir)
     files.write(spec_.files, directory, values, workdir)
     checkpoint = _checkpoint(spec_, directory, values, workdir)

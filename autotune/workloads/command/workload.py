@@ -123,7 +123,6 @@ class CommandWorkload(Workload):
         return code.revision_of_files(self.directory, self.spec.code, [*bases, *self._named()])
 
     def _named(self) -> list[Path]:
-        """Returns the user's own files in the command line."""
         named = [self.directory / word for word in self.spec.run if code.may_be_the_users(Path(word))]
         return [file for file in named if file.is_file()]
 

@@ -143,13 +143,11 @@ class Document:
             yield _Edit(len(self.text), len(self.text), f"{before}{pair}{self._newline}")
 
     def _behind(self, node: Node, end: int, pair: str) -> _Edit:
-        """Adds a name after the last value, on its own line if the last name has one."""
         line = self._line_before(node.last_key)
         has_its_own = not line.strip() and node.start < node.last_key - len(line)
         return _Edit(end, end, f",{self._newline}{line}{pair}" if has_its_own else f", {pair}")
 
     def _below(self, node: Node, end: int, pair: str) -> _Edit:
-        """Adds a name below the line of the last value and its trailing comment."""
         end = self.text.find("\n", end) if "\n" in self.text[end:] else len(self.text)
         end -= self.text[:end].endswith("\r")
         return _Edit(end, end, f"{self._newline}{' ' * self._column(node.last_key)}{pair}")
@@ -176,7 +174,6 @@ def _longest(inner: Mapping[Step, Node], path: list[Step]) -> tuple[Step, Node, 
 
 
 def _require_names(place: _DeepestNode) -> None:
-    """Raises InputError if no name can be added at `place`."""
     node, what = place.node, path_of(place.above) or "the file"
     if any(isinstance(step, int) for step in place.rest):
         have = len(node.inner or ()) if node.is_list else 0
