@@ -80,7 +80,7 @@ def _flushed(code: int) -> int:
 
 
 def _say(message: object, code: int) -> int:
-    text = " ".join(printable(secrecy.hidden(str(message), os.environ)).split())
+    text = " ".join(printable(secrecy.hide_secrets(str(message), os.environ)).split())
     if len(text) > _LONGEST_LINE:
         text = f"{text[:_LONGEST_LINE]}..."
     print(f"autotune: {text}" if text else "", file=sys.stderr)

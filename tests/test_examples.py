@@ -117,7 +117,7 @@ def one_trial(file, samples, place, **config):
     space = spaces.complete(spaces.parse(file.read_text(), file.name), file.name)
     shorter = {"samples_per_trial": samples, "evaluations_per_trial": 2}
     space = space.model_copy(update={"budget": space.budget.model_copy(update=shorter)})
-    workload = registry.load(registry.located(space.workload, file.parent))
+    workload = registry.load(registry.with_absolute_paths(space.workload, file.parent))
     training = TrainingSetup(space, workload, replace(hardware(), gpus=()), Options())
     running = Attempt(training.order(space.baseline_config | config, TrialDir(place)), ForkServer([]))
     while (report := running.step(1.0)).outcome is None:

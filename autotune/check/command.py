@@ -57,7 +57,7 @@ def main(request: SearchRequest, most: str) -> int:
         checked = _check(asked, console, most_s, slots(here.hardware, options))
     console.print(table(findings(checked)))
     for line in checked.run.log if checked.run.has_failed else ():
-        console.print(f"  {secrecy.cleaned(printable(line))}", markup=False, highlight=False)
+        console.print(f"  {secrecy.without_secrets(printable(line))}", markup=False, highlight=False)
     return 0 if is_ready(checked) else EXIT_FAILED
 
 

@@ -21,7 +21,7 @@ def recover(session: Path) -> int:
         try:
             known.require_whole()
         except DamagedError:
-            recovered = recovery.find(known, space)
+            recovered = recovery.read_trials(known, space)
             if not recovered.says_anything:
                 raise InputError(
                     f"session {session}: neither its study nor its trials say what was run; start a new "

@@ -45,5 +45,5 @@ def _counts(shown: Snapshot, session: StoredSession) -> str:
     count = len(shown.passed_over)
     passed = f"; {count} suggestion{'s' * (count > 1)} not tried" if count else ""
     state = RUNNING if shown.state == RUNNING else INTERRUPTED
-    on_disk = units.format_bytes(files.room_bytes(session.root))
+    on_disk = units.format_bytes(files.disk_usage_bytes(session.root))
     return f"{view.counts(shown.everything, state)}{passed}; {on_disk} on disk"

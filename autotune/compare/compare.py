@@ -151,7 +151,7 @@ class _Job:
             trial=trial,
             seed=asked.seed,
             steps=steps.summarise(read_records(place)),
-            checkpoint_bytes=files.room_bytes(place.work) or None,
+            checkpoint_bytes=files.disk_usage_bytes(place.work) or None,
         )
 
     def begin(self) -> None:

@@ -64,7 +64,7 @@ def run(command: Sequence[str], log: Path) -> Evaluated:
         )
     finally:
         guard.communicate()
-    stderr = secrecy.hidden(done.stderr.decode(errors="replace"), os.environ)
+    stderr = secrecy.hide_secrets(done.stderr.decode(errors="replace"), os.environ)
     with log.open("a", encoding="utf-8") as file:
         file.write(stderr)
     if done.returncode:

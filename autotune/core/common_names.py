@@ -116,6 +116,6 @@ def precision_of(value: Any) -> Any:
     return _PRECISIONS.get(str(value).removeprefix("torch."), value)
 
 
-def sure(what: str) -> Sequence[str]:
+def unambiguous_names(what: str) -> Sequence[str]:
     """Returns the names that mean the setting `what` and nothing else; just `what` if no others are known."""
     return tuple(name for name in NAMES.get(what, (what,)) if name not in _AMBIGUOUS)

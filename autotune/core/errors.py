@@ -21,7 +21,7 @@ def printable(text: object) -> str:
     return "".join(c if c.isprintable() else " " for c in str(text))
 
 
-def instead(name: object, known: Collection[str]) -> str:
+def did_you_mean(name: object, known: Collection[str]) -> str:
     """Returns the end of a message about an unknown `name`, such as `: did you mean trials?`.
 
     Without a similar `known` name it lists all of them if they are few, else it is empty.

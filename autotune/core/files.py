@@ -70,7 +70,7 @@ def _sync(directory: Path) -> None:
         os.close(descriptor)
 
 
-def room_bytes(directory: Path) -> int:
+def disk_usage_bytes(directory: Path) -> int:
     """Returns the disk usage of the files below `directory`; those that vanish meanwhile do not count."""
     # Strings, not Paths: a search of thousands of trials has tens of thousands of files.
     return sum(_disk_bytes(f"{place}/{name}") for place, _, names in os.walk(directory) for name in names)

@@ -48,7 +48,7 @@ _SHORTEST = 8  # a shorter value would match innocent words
 _HIDDEN = "(hidden)"
 
 
-def refuse(values: Mapping[str, Any], source: str) -> None:
+def refuse_secrets(values: Mapping[str, Any], source: str) -> None:
     """Raises InputError, which does not quote it, if a setting or an argument in one is a key or password."""
     held, hide = list(_secrets(os.environ)), hider(os.environ)
     for name, value in _settings(values, "", set()):
@@ -105,13 +105,13 @@ def _forms(name: str) -> Iterator[tuple[re.Pattern[str], re.Pattern[str]]]:
         yield from ((setting, variable) for names, setting, variable in _SECRETS if names.search(words))
 
 
-def hidden(text: str, environment: Mapping[str, str]) -> str:
+def hide_secrets(text: str, environment: Mapping[str, str]) -> str:
     """Returns `text` without W&B keys, passwords in URLs, and secrets of the `environment`."""
     return hider(environment)(text)
 
 
 def hider(environment: Mapping[str, str]) -> Callable[[str], str]:
-    """Returns a function that hides secrets in many texts, as `hidden` does in one.
+    """Returns a function that hides secrets in many texts, as `hide_secrets` does in one.
 
     Secrets of the `environment` are passwords in URLs, and values of variables named like a key or password,
     as a whole and line by line.
@@ -146,7 +146,7 @@ def _secret_hidden(found: re.Match[str]) -> str:
     return f"{found['name'] or ''}{_HIDDEN}" if _is_secret(found) else found[0]
 
 
-def cleaned(value: Any) -> Any:
+def without_secrets(value: Any) -> Any:
     """Returns `value` with secrets hidden in its texts, and the home directory written as ~."""
     home, hide = os.environ.get("HOME", ""), hider(os.environ)
     return each_text(value, lambda text: hide(text).replace(home, "~") if len(home) > 1 else hide(text))

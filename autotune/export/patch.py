@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autotune.core.common_names import ACCELERATES, LIGHTNINGS, LIGHTNINGS_SHORT, OFF, TORCHS, sure
+from autotune.core.common_names import (
+    ACCELERATES,
+    LIGHTNINGS,
+    LIGHTNINGS_SHORT,
+    OFF,
+    TORCHS,
+    unambiguous_names,
+)
 from autotune.core.errors import InputError
 from autotune.core.settings import PRECISION, PRECISIONS
 from autotune.export.winner import Given, Winner, ends_with
@@ -106,7 +113,9 @@ def _places(given: Given, leaves: Mapping[str, Any], winner: Winner) -> dict[str
     if given.path in leaves:
         return {given.path: _in_words_of(given.path, leaves[given.path], given, (*words, *PRECISIONS))}
     others = {one.path for one in winner.every} - {given.path}
-    alike = [path for path in leaves if path not in others and ends_with(path, sure(given.meaning))]
+    alike = [
+        path for path in leaves if path not in others and ends_with(path, unambiguous_names(given.meaning))
+    ]
     if len(alike) > 1:
         raise _NoPlace(f"it may be any of {', '.join(alike)}")
     if alike:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from autotune.core.common_names import CLIP_NORM, CLIP_VALUE, NAMES, sure
+from autotune.core.common_names import CLIP_NORM, CLIP_VALUE, NAMES, unambiguous_names
 from autotune.core.errors import printable
 from autotune.core.settings import WORKERS
 from autotune.core.trial import Trial
@@ -69,7 +69,7 @@ def _meaning(name: str, values: Mapping[str, Any]) -> str:
     if ends_with(name, ["gradient_clip_val"]):
         algorithms = (v for key, v in values.items() if ends_with(key, ["gradient_clip_algorithm"]))
         return CLIP_VALUE if "value" in algorithms else CLIP_NORM
-    return next((meaning for meaning in NAMES if ends_with(name, sure(meaning))), name)
+    return next((meaning for meaning in NAMES if ends_with(name, unambiguous_names(meaning))), name)
 
 
 def ends_with(path: str, names: Collection[str]) -> bool:

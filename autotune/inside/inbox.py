@@ -31,7 +31,7 @@ _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S, _MESSAGES_PER_PAUSE = 0.005, 0.25, 64
 _clock_s = time.monotonic  # bound here, because a workload may patch time.monotonic
 
 
-def of_trial(
+def trial_environment(
     workdir: Path,
     settings: Mapping[str, Any],
     samples: int,

@@ -9,7 +9,7 @@ import wandb
 from ray.air.integrations import wandb as integration
 from ray.air.integrations.wandb import WandbLoggerCallback
 
-from autotune.core.secrecy import cleaned
+from autotune.core.secrecy import without_secrets
 from autotune.core.trial import Failure
 from autotune.ray import errors
 
@@ -57,6 +57,9 @@ class WandbCallback(WandbLoggerCallback):
             self.log_trial_start(trial)
         if failed:
             outcome = errors.outcome_of(Path(trial.local_path))
-            failure = {"failure": str(outcome.failure or Failure.ERROR), "reason": cleaned(outcome.reason)}
+            failure = {
+                "failure": str(outcome.failure or Failure.ERROR),
+                "reason": without_secrets(outcome.reason),
+            }
             self._trial_queues[trial].put((integration._QueueItem.RESULT, {_FAILURE: failure}))
         super().log_trial_end(trial, failed)

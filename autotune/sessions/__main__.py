@@ -22,7 +22,7 @@ def main() -> int:
     except (Exception, KeyboardInterrupt) as error:
         if (known := faults.deliberate(error)) is None:
             raise
-        text = secrecy.hidden(str(known), os.environ)
+        text = secrecy.hide_secrets(str(known), os.environ)
         print(json.dumps({"event": "error", "kind": type(known).__name__, "text": text}), flush=True)
         return faults.exit_code(known)
 

@@ -39,7 +39,7 @@ def search(
     can be searched like this, and SearchAborted if the search broke off.
     """
     for name in options.keys() - _OPTIONS:
-        raise InputError(f"search: {name} is not an option{errors.instead(name, _OPTIONS)}")
+        raise InputError(f"search: {name} is not an option{errors.did_you_mean(name, _OPTIONS)}")
     root = Path(session) if session is not None else start.default_session()
     given = str(space) if isinstance(space, Path) else space
     options |= {"space": given, "session": root, "trials": trials, "time": time}

@@ -45,9 +45,9 @@ def read_space(given: GivenSpace, overrides: Mapping[str, Mapping[str, Any]]) ->
         values = spaces.parse_mapping(_text(given), f"search space {source}")
     else:
         values = deepcopy(dict(given))
-    secrecy.refuse(values, f"search space {source}")
+    secrecy.refuse_secrets(values, f"search space {source}")
     if "workload" in values:
-        values["workload"] = registry.located(values["workload"], directory)
+        values["workload"] = registry.with_absolute_paths(values["workload"], directory)
     for section, changes in overrides.items():
         given = {name: value for name, value in changes.items() if value is not None}
         if given and isinstance(own := values.setdefault(section, {}), dict):
@@ -59,7 +59,7 @@ def read_space(given: GivenSpace, overrides: Mapping[str, Mapping[str, Any]]) ->
 def settings_file(file: Path, given_to: str) -> dict[str, Setting]:
     """Returns the settings in a YAML file that is `given_to` an option or command."""
     values = spaces.parse_mapping(_text(file), f"{given_to} {file}")
-    secrecy.refuse(values, f"{given_to} {file}")
+    secrecy.refuse_secrets(values, f"{given_to} {file}")
     return values
 
 
@@ -85,7 +85,7 @@ def settings(
     if baseline is not None:
         given |= settings_file(baseline, "--baseline")
     options: dict[str, Setting] = {} if data is None else {"data": str(data)}
-    secrecy.refuse(options, "command line")
+    secrecy.refuse_secrets(options, "command line")
     options |= {"skip_bad_samples": True} if skip_bad_samples else {}
     _require_known(options, workload, {*space.baseline, *map(space.naming.name, given)})
     return given | options

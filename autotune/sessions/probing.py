@@ -68,7 +68,7 @@ def write(words: Sequence[str], asked: Probing, output: Path) -> int:
 
 
 def say(text: str) -> None:
-    print(secrecy.cleaned(printable(text)), file=sys.stderr, flush=True)  # a script may print its key
+    print(secrecy.without_secrets(printable(text)), file=sys.stderr, flush=True)  # a script may print its key
 
 
 def direction(asked: Scoring) -> bool | None:

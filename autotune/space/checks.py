@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from autotune.core import units
-from autotune.core.errors import instead
+from autotune.core.errors import did_you_mean
 from autotune.core.settings import (
     ACCUMULATION,
     COMMON,
@@ -94,7 +94,7 @@ def _step_count_mistakes(space: Space) -> Iterator[str]:
             path, value = space.naming.path(name), space.baseline.get(name)
             if name not in space.baseline:
                 paths = [space.naming.path(setting) for setting in space.baseline]
-                yield f"{where}: the baseline has no setting {path!r}{instead(path, paths)}"
+                yield f"{where}: the baseline has no setting {path!r}{did_you_mean(path, paths)}"
             elif name in space.knobs and where != "evaluate_every":
                 yield f"{where}: {path} is a knob, and cannot follow the effective batch as well"
             elif not isinstance(value, int) or isinstance(value, bool):

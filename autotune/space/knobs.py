@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from autotune.core import units
-from autotune.core.errors import instead
+from autotune.core.errors import did_you_mean
 from autotune.core.settings import LARGEST_INT, Setting
 
 STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -269,7 +269,7 @@ def explained(error: ErrorDetails, model: type[BaseModel]) -> str:
     """Returns the mistake in a value of a `model`, without its location."""
     match error["type"]:
         case "extra_forbidden":
-            return f"no such key{instead(error['loc'][-1], _keys(error['loc'], model))}"
+            return f"no such key{did_you_mean(error['loc'][-1], _keys(error['loc'], model))}"
         case "missing":
             return "required"
         case "value_error":

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotune.core.errors import instead
+from autotune.core.errors import did_you_mean
 from autotune.core.settings import Setting
 
 _STEP = re.compile(r"(?:^|\.)(?P<name>[^.\[\]{}]+)|\[(?P<index>\d+)\]|(?P<empty>\[\]|\{\})$")
@@ -64,15 +64,15 @@ class Naming:
         """Yields roles and words that belong to no setting of the `baseline`."""
         for role, path in self.roles.items():
             if role not in known:
-                yield f"roles: no such role {role!r}{instead(role, list(known))}"
+                yield f"roles: no such role {role!r}{did_you_mean(role, list(known))}"
             elif (first := self.name(path)) != role:
                 yield f"roles.{role}: {path} is the {first} already: a setting has one role"
             elif role not in baseline:
                 paths = [self.path(name) for name in baseline]
-                yield f"roles.{role}: the baseline has no setting {path!r}{instead(path, paths)}"
+                yield f"roles.{role}: the baseline has no setting {path!r}{did_you_mean(path, paths)}"
         for name in self.values:
             if name not in baseline:
-                yield f"values: the baseline has no setting {name!r}{instead(name, list(baseline))}"
+                yield f"values: the baseline has no setting {name!r}{did_you_mean(name, list(baseline))}"
 
 
 def text_of(value: Setting) -> str:

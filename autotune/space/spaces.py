@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import yaml
 from pydantic import ValidationError
 
-from autotune.core.errors import InputError, instead
+from autotune.core.errors import InputError, did_you_mean
 from autotune.core.settings import LENGTH
 from autotune.space import checks, lengths
 from autotune.space.knobs import Distribution, Knob, PlannedLength, mistakes
@@ -92,7 +92,7 @@ def complete(space: Space, source: str) -> Space:
     Raises InputError, with every mistake in one line, if knobs and limits cannot be met.
     """
     mistakes = [
-        f"knob {n}: the baseline must say its value{instead(n, space.baseline)}"
+        f"knob {n}: the baseline must say its value{did_you_mean(n, space.baseline)}"
         for n in space.knobs
         if n not in space.baseline and n != LENGTH
     ]

@@ -43,7 +43,7 @@ _FREE = (
 
 def collect(name: str, space: Space, workload: Workload, hardware: Hardware, seed: int) -> dict[str, Any]:
     """Returns the provenance of a session called `name` that begins now."""
-    arguments = [secrecy.hidden(argument, os.environ) for argument in sys.argv[1:]]
+    arguments = [secrecy.hide_secrets(argument, os.environ) for argument in sys.argv[1:]]
     return {
         "session": name,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

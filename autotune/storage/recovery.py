@@ -42,7 +42,7 @@ class ReadableTrials:
         return max(sum(trial.seconds for trial in self.trials), self.plan.spent_s if self.plan else 0.0)
 
 
-def find(session: StoredSession, space: Space) -> ReadableTrials:
+def read_trials(session: StoredSession, space: Space) -> ReadableTrials:
     """Gathers what the study's readable parts and the trials' own files say.
 
     If both know an ended trial with the same identity, the study's figures are taken, otherwise the files'.

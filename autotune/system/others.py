@@ -37,7 +37,7 @@ class _Reading(NamedTuple):
     clocks: Clocks
 
 
-def top(process: psutil.Process | None = None) -> psutil.Process | None:
+def search_root(process: psutil.Process | None = None) -> psutil.Process | None:
     """Returns the root process of the search that `process`, by default this one, belongs to: its driver.
 
     That is the process that started the guardian above this one; without guardian and Ray, this process. None

@@ -7,7 +7,7 @@ from typing import Any
 from autotune.core.measurement import Measurement
 from autotune.core.metric import Metric
 from autotune.core.record_names import STANDS_FOR
-from autotune.core.secrecy import cleaned
+from autotune.core.secrecy import without_secrets
 from autotune.core.trial import Outcome
 from autotune.trials.reported import TrialReport
 from autotune.trials.step_flops import PARAMETERS
@@ -105,7 +105,7 @@ def summary(outcome: Outcome, measurement: Measurement | None, metric: Metric) -
         "reason": outcome.reason,
     }
     figures = _figures(measurement, metric) if measurement else {}
-    return figures | {name: cleaned(str(value)) for name, value in verdict.items()}
+    return figures | {name: without_secrets(str(value)) for name, value in verdict.items()}
 
 
 def _figures(measurement: Measurement, metric: Metric) -> dict[str, Any]:

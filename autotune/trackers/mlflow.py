@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.core.measurement import Measurement
-from autotune.core.secrecy import cleaned
+from autotune.core.secrecy import without_secrets
 from autotune.core.trial import Outcome, Status
 from autotune.judging.decisions.history import History
 from autotune.trackers import charts, overview
@@ -79,7 +79,7 @@ class Mlflow(Tracker):
         tags = {_IDENTITY: identity, "session": self.context.group, "tags": ", ".join(self.context.tags)}
         name = f"{self.context.group}-{run}"
         self._open[run] = _Open(self._client.create_run(self._experiment_id, tags=tags, run_name=name))
-        params = [self._mlflow.entities.Param(_name(k), str(v)) for k, v in cleaned(settings).items()]
+        params = [self._mlflow.entities.Param(_name(k), str(v)) for k, v in without_secrets(settings).items()]
         self._client.log_batch(self._open[run].id, params=params)
 
     def log(self, run: str, report: TrialReport) -> None:

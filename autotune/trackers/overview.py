@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from autotune.core.secrecy import cleaned
+from autotune.core.secrecy import without_secrets
 from autotune.core.settings import Setting
 from autotune.core.trial import Trial
 from autotune.display import rows, view
@@ -26,7 +26,7 @@ def table(trials: Sequence[Trial], history: History) -> dict[str, list[Value]]:
         "trial": [row.number for row in each],
         "repeat_of": [row.repeats for row in each],
         "ablation_of": [trial.ablation_of for trial in trials],
-        "configuration": [cleaned(row.knobs) for row in each],
+        "configuration": [without_secrets(row.knobs) for row in each],
         **{
             name: _with_one_type([trial.config.get(name) for trial in trials]) for name in history.space.knobs
         },
@@ -37,14 +37,14 @@ def table(trials: Sequence[Trial], history: History) -> dict[str, list[Value]]:
         "run_throughput": [_value(row.run.throughput) for row in each],
         f"run_{quality}": [row.run.quality for row in each],
         "outcome": [str(trial.outcome or "") for trial in trials],
-        "reason": [cleaned(row.reason) for row in each],
+        "reason": [without_secrets(row.reason) for row in each],
     }
 
 
 def _with_one_type(values: Sequence[Setting]) -> list[Value]:
     types = {float if type(value) is int else type(value) for value in values if value is not None}
     cast = str if len(types) > 1 else lambda value: value
-    return [None if value is None else cleaned(cast(value)) for value in values]
+    return [None if value is None else without_secrets(cast(value)) for value in values]
 
 
 def figures(history: History) -> dict[str, Value]:

@@ -72,7 +72,7 @@ class _File:
         """Writes the run's row in the HParams table; its metrics are the last values of their charts."""
         self._write(file_version="brain.Event:2")
         names = [name for name in self._context.knobs or settings if settings[name] is not None]
-        hparams = secrecy.cleaned({name: settings[name] for name in names})
+        hparams = secrecy.without_secrets({name: settings[name] for name in names})
         figures = ("perf/throughput", charts.score(self._context.metric.name), "memory/peak_bytes")
         experiment = api_pb2.Experiment(
             hparam_infos=[

@@ -11,7 +11,7 @@ from autotune.core import files, units
 from autotune.core.errors import InputError
 from autotune.core.measurement import Measurement
 from autotune.core.metric import Metric
-from autotune.core.secrecy import cleaned, refuse
+from autotune.core.secrecy import refuse_secrets, without_secrets
 from autotune.core.trial import Outcome
 from autotune.judging.decisions.history import History
 from autotune.storage.session_dir import SessionDir
@@ -88,7 +88,7 @@ class Tracker(ABC):
 
 def session_tags(workload: str, device: str, own: Sequence[str]) -> tuple[str, ...]:
     """Returns the tags of every run of a session: workload, device, and the user's `own`."""
-    texts = (str(cleaned(text)).strip()[:_LONGEST_TAG] for text in (workload, device, *own))
+    texts = (str(without_secrets(text)).strip()[:_LONGEST_TAG] for text in (workload, device, *own))
     return tuple(dict.fromkeys(filter(None, texts)))
 
 
@@ -100,7 +100,7 @@ def run_tags(session: Sequence[str], config: Mapping[str, Any]) -> tuple[str, ..
 
 def check_tags(own: Sequence[str]) -> tuple[str, ...]:
     """Returns the values of --tag; raises InputError for tags that W&B rejects and for API keys."""
-    refuse({"--tag": own}, "command line")
+    refuse_secrets({"--tag": own}, "command line")
     for tag in own:
         if not 0 < len(tag.strip()) <= _LONGEST_TAG:
             raise InputError(f"--tag: a tag has 1 to {_LONGEST_TAG} characters: got {units.quote(tag)}")

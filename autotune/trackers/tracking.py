@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from autotune.core.errors import printable
-from autotune.core.secrecy import cleaned
+from autotune.core.secrecy import without_secrets
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.decisions.history import History
 from autotune.trackers.tracker import Tracker
@@ -141,4 +141,4 @@ class _Worker:
 
 def error_line(error: Exception) -> str:
     """Returns an error's text as one short line without keys."""
-    return " ".join(printable(cleaned(str(error))).split())[:300] or type(error).__name__
+    return " ".join(printable(without_secrets(str(error))).split())[:300] or type(error).__name__

@@ -11,7 +11,7 @@ import psutil
 import wandb
 
 from autotune.core.measurement import Measurement
-from autotune.core.secrecy import cleaned, wandb_is_online
+from autotune.core.secrecy import wandb_is_online, without_secrets
 from autotune.core.trial import Outcome, Status
 from autotune.judging.decisions.history import History
 from autotune.space import spaces
@@ -73,7 +73,7 @@ class Wandb(Tracker):
         self._open = {name: self._init(name, dict(run.config)) for name, run in self._open.items()}
 
     def _init(self, run: str, config: Mapping[str, Any]) -> wandb.Run:
-        context, config = self.context, dict(cleaned(config))
+        context, config = self.context, dict(without_secrets(config))
         wandb.setup(settings=wandb.Settings(silent=True))  # otherwise the login prints
         begun = wandb.init(
             id=f"{context.key('wandb')}-{run}",

@@ -72,7 +72,7 @@ class Attempt:
         self._progress.restart()
         self._write([{"attempt": time.time(), "clock_s": time.monotonic()}])
         self._child = Child(self._order, server)
-        self._telemetry = Telemetry(self._child.pid, search=others.top())
+        self._telemetry = Telemetry(self._child.pid, search=others.search_root())
         self._telemetry.__enter__()
 
     def _count_each(self, records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -24,7 +24,7 @@ from autotune.core.errors import has_trace
 from autotune.core.record_names import COMPILING, QUEUED, STANDS_FOR
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.inside import stops
-from autotune.inside.inbox import Inbox, of_trial
+from autotune.inside.inbox import Inbox, trial_environment
 from autotune.inside.messages import GpuLostError, Stamped
 from autotune.inside.site.autotune_figures import compilations, host_bytes
 from autotune.inside.site.autotune_wire import plain
@@ -143,7 +143,7 @@ def _drive(
     workdir = order.place.work
     workdir.mkdir(exist_ok=True)
     settings = dict(order.settings) if order.given is None else order.given
-    variables = of_trial(
+    variables = trial_environment(
         workdir,
         settings,
         order.ends.samples,

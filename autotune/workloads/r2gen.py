@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from autotune.core.errors import InputError, instead
+from autotune.core.errors import InputError, did_you_mean
 from autotune.core.settings import Setting, result_setting
 from autotune.core.shell import quoted
 from autotune.workloads.base import Cadence, OwnFile, OwnSection, Workload
@@ -138,7 +138,7 @@ class R2GenWorkload(Workload):
             raise InputError(
                 "objective.quality: bleu_1 to bleu_4, full_bleu_1 to full_bleu_4, rouge_l, cider or meteor; "
                 f"or objective.minimize: {_LOSS}: got {'minimize: ' if minimize else ''}{quality!r}"
-                f"{'' if minimize else instead(quality, allowed)}"
+                f"{'' if minimize else did_you_mean(quality, allowed)}"
             )
         moving = sorted((_OF_REFERENCES | ({"cut_reports"} if minimize else set())) & set(knobs))
         if moving and not quality.startswith("full_"):

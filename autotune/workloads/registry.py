@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.core import units
-from autotune.core.errors import InputError, instead
+from autotune.core.errors import InputError, did_you_mean
 from autotune.core.settings import COMMON, Knowledge
 from autotune.workloads.base import Cadence, Workload
 from autotune.workloads.command import spec
@@ -51,22 +51,23 @@ def label(value: str | Mapping[str, Any]) -> str:
     kind, kinds = value.get("kind"), (*_KEYS, *_RUN)
     if kind not in kinds:
         raise InputError(
-            f"workload.kind: one of {', '.join(kinds)}: got {units.quote(kind)}{instead(str(kind), kinds)}"
+            f"workload.kind: one of {', '.join(kinds)}: got {units.quote(kind)}"
+            f"{did_you_mean(str(kind), kinds)}"
         )
     if kind in _RUN:
         return str(kind)
     keys = _KEYS[kind]
     if unknown := sorted(set(map(str, value)) - set(keys)):
-        raise InputError(f"workload.{unknown[0]}: no such key{instead(unknown[0], keys)}")
+        raise InputError(f"workload.{unknown[0]}: no such key{did_you_mean(unknown[0], keys)}")
     if not isinstance(name := value.get(keys[-1]), str):
         raise InputError(f"workload.{keys[-1]}: text is required for kind: {kind}: got {units.quote(name)}")
     return name
 
 
-def located(value: Any, directory: Path) -> Any:
+def with_absolute_paths(value: Any, directory: Path) -> Any:
     """Returns `value` with paths made absolute below `directory`; leaves what is invalid to `load`."""
     is_run = isinstance(value, Mapping) and value.get("kind") in _RUN
-    return spec.located(value, directory) if is_run else value
+    return spec.with_absolute_paths(value, directory) if is_run else value
 
 
 def completed(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,11 +97,11 @@ def named(value: str | Mapping[str, Any]) -> Workload:
     if not isinstance(value, str) and name in FRAMEWORKS:
         from autotune.workloads.frameworks.workload import FrameworkWorkload  # noqa: PLC0415 - slow
 
-        return FrameworkWorkload.of(value, Path())
+        return FrameworkWorkload.parse(value, Path())
     if not isinstance(value, str) and name == spec.KIND:
         from autotune.workloads.command.workload import CommandWorkload  # noqa: PLC0415 - slow
 
-        return CommandWorkload.of(value, Path())
+        return CommandWorkload.parse(value, Path())
     if name != BUILTIN:
         return Workload(name)
     from autotune.workloads.r2gen import R2GenWorkload  # noqa: PLC0415 - imports the trainer

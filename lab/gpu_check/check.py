@@ -85,7 +85,7 @@ def to_json(hardware: Hardware, found: Sequence[Found], seconds: float) -> str:
         "versions": versions(),
         "points": [asdict(one) for one in found],
     }
-    return json.dumps(secrecy.cleaned(_without_place(whole)), indent=1)
+    return json.dumps(secrecy.without_secrets(_without_place(whole)), indent=1)
 
 
 def _machine(hardware: Hardware) -> Mapping[str, Any]:

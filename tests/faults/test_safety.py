@@ -521,7 +521,7 @@ def test_a_key_on_an_invalid_yaml_line_is_not_echoed(tmp_path, capsys):
     ],
 )
 def test_ordinary_settings_are_not_taken_for_keys(settings):
-    secrecy.refuse(settings, "test")
+    secrecy.refuse_secrets(settings, "test")
 
 
 def test_nested_aliases_are_visited_once():
@@ -529,7 +529,7 @@ def test_nested_aliases_are_visited_once():
         f"{c}: &{c} [{', '.join([f'*{p}'] * 9)}]\n" for p, c in itertools.pairwise("abcdefghijk")
     )
     values = spaces.parse_mapping(bomb, "test")
-    secrecy.refuse(values, "test")
+    secrecy.refuse_secrets(values, "test")
     with pytest.raises(InputError, match="no such key"):
         spaces.from_values({**yaml.safe_load(SPACE), **values}, "test")
     begun = time.process_time()
@@ -647,6 +647,6 @@ def test_a_search_writes_no_key_and_listens_on_loopback_only(tmp_path, monkeypat
 
 def test_the_command_is_stored_without_keys(monkeypatch):
     key = made_up("old")
-    assert secrecy.hidden(f"--x={key}", {}) == "--x=(hidden)"
-    assert secrecy.hidden("use hunter22", {"DB_PASSWORD": "hunter22"}) == "use (hidden)"
-    assert secrecy.hidden(f"/cache/{key}/x", {}) == f"/cache/{key}/x"
+    assert secrecy.hide_secrets(f"--x={key}", {}) == "--x=(hidden)"
+    assert secrecy.hide_secrets("use hunter22", {"DB_PASSWORD": "hunter22"}) == "use (hidden)"
+    assert secrecy.hide_secrets(f"/cache/{key}/x", {}) == f"/cache/{key}/x"

@@ -21,7 +21,7 @@ def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire) -> None
 
     def accelerators(module: Any) -> None:
         made = module.Accelerator
-        if overrides.of("accelerator"):
+        if overrides.get("accelerator"):
             made.__init__ = around_init(made.__init__, "accelerator", overrides, _translated)
         if autotune_wire.SOCKET in os.environ:
             made.log = _around_log(made.log, wire)

@@ -28,7 +28,7 @@ class Figures:
         if _clock_s() - self._loss_s >= self._loss_every_s:
             self._loss = (loss if hasattr(loss, "shape") else loss[0]).detach()
 
-    def of_step(self, scaler: Any, optimizer: Any = None, *, has_settled: bool) -> dict[str, Any]:
+    def step_figures(self, scaler: Any, optimizer: Any = None, *, has_settled: bool) -> dict[str, Any]:
         """Returns the figures of the step that ends now; a gradient `scaler`, if any, has scaled its loss.
 
         Loss and memory are included once a second, the learning rate of `optimizer` if it has changed.

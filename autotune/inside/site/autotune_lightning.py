@@ -82,7 +82,7 @@ def _around_init(init: Callable[..., None], overrides: Overrides) -> Callable[..
             given["default_root_dir"] = given.get("default_root_dir") or _directory()
         if _is_in_trial():
             given["num_sanity_val_steps"] = 0
-        taken = {name: value for name, value in overrides.of("trainer").items() if name in takes}
+        taken = {name: value for name, value in overrides.get("trainer").items() if name in takes}
         init(self, **{**given, **taken})
         overrides.tell("trainer", taken)
 

@@ -14,7 +14,7 @@ _MATMUL = {"fp32": "highest", "tf32": "high"}
 
 def attach(torch: Any, overrides: Overrides) -> None:
     """Applies the arguments for `model`, if there are any, to every model that the script trains."""
-    values = overrides.of("model")
+    values = overrides.get("model")
     if not values:
         return
     precision = values.get("precision")

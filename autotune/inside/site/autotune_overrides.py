@@ -37,7 +37,7 @@ class Overrides:
         )
         self._taken: set[str] = set()
 
-    def of(self, name: str) -> Mapping[str, Any]:
+    def get(self, name: str) -> Mapping[str, Any]:
         """Returns the arguments for `name`, {} if there are none."""
         return self._values.get(name) or {}
 
@@ -51,10 +51,10 @@ class Overrides:
 
 def attach(torch: Any, overrides: Overrides) -> None:
     """Wraps the constructors of loaders and optimizers for which there are arguments."""
-    if overrides.of("loader"):
+    if overrides.get("loader"):
         loader, data = torch.utils.data.DataLoader, torch.utils.data
         loader.__init__ = around_init(loader.__init__, "loader", overrides, functools.partial(_loader, data))
-    if overrides.of("optimizer"):
+    if overrides.get("optimizer"):
         optimizer = torch.optim.Optimizer
         optimizer.__init__ = _around_optimizer(optimizer.__init__, overrides)
 
@@ -72,7 +72,7 @@ def around_init(
         except TypeError:  # the script's own mistake: let its call report it
             init(self, *args, **kwargs)
             return
-        known = {key: value for key, value in overrides.of(name).items() if key in takes.parameters}
+        known = {key: value for key, value in overrides.get(name).items() if key in takes.parameters}
         chosen = choose(known, given.arguments)
         given.arguments.update(chosen)
         init(*given.args, **given.kwargs)
@@ -106,7 +106,7 @@ def _around_optimizer(init: Callable[..., None], overrides: Overrides) -> Callab
 
     @functools.wraps(init)
     def made(self: Any, params: Any, defaults: Any) -> None:
-        taken = {name: value for name, value in overrides.of("optimizer").items() if name in defaults}
+        taken = {name: value for name, value in overrides.get("optimizer").items() if name in defaults}
         wanted = taken.get("lr")
         if wanted is not None:
             old = defaults["lr"]

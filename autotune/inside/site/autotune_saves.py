@@ -24,7 +24,7 @@ class Counts(NamedTuple):
     tokens: int | None = None
 
 
-def file_of(workdir: str) -> str:
+def notes_file(workdir: str) -> str:
     """Returns the path of a trial's notes."""
     return os.path.join(workdir, ".saves")  # noqa: PTH118 - a script may have no pathlib yet
 
@@ -68,7 +68,7 @@ def note(file: str, digest: str, counts: Counts) -> None:
         os.close(descriptor)
 
 
-def noted(file: str) -> dict[str, Counts]:
+def read_notes(file: str) -> dict[str, Counts]:
     """Returns all notes by digest, without lines cut short by a kill or a full disk."""
     notes = {}
     try:

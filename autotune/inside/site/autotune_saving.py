@@ -8,7 +8,7 @@ import threading
 from typing import Any, Callable  # noqa: UP035 - for Python 3.8
 
 import autotune_wire
-from autotune_saves import Counts, digest_of, file_of, note
+from autotune_saves import Counts, digest_of, note, notes_file
 
 
 class Saving:
@@ -68,6 +68,6 @@ def record(target: Any, seen: Counts) -> None:
     """Notes the total behind a file, a path or open, so that the trial can resume from it."""
     try:
         if digest := digest_of(target):
-            note(file_of(os.environ[autotune_wire.WORKDIR]), digest, seen)
+            note(notes_file(os.environ[autotune_wire.WORKDIR]), digest, seen)
     except Exception:  # noqa: BLE001, S110 - a full disk or an odd file: the trial then restarts from scratch
         pass

@@ -41,7 +41,7 @@ _LOCAL = "tensorboard"  # the only tracker kept: it needs no account
 def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire, total: Total) -> None:
     """Wraps arguments and models once imported, to apply overrides; with a tuner, the Trainer too."""
     is_heard = autotune_wire.SOCKET in os.environ
-    every = overrides.of(autotune_wire.IN_TRIAL).get("evaluate_every") if is_heard else None
+    every = overrides.get(autotune_wire.IN_TRIAL).get("evaluate_every") if is_heard else None
 
     def arguments(module: Any) -> None:
         made = module.TrainingArguments
@@ -53,7 +53,7 @@ def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire, total: 
 
     autotune_accelerate.attach(after, overrides, wire)
     after.do("transformers.training_args", arguments)
-    if overrides.of("model"):
+    if overrides.get("model"):
         after.do("transformers.modeling_utils", models)
     if is_heard:
         after.do("transformers.trainer", lambda module: autotune_trainer.attach(module, wire, total, every))
@@ -73,7 +73,7 @@ def _around_arguments(
     @functools.wraps(post_init)
     def made(self: Any) -> None:
         names = {field.name for field in dataclasses.fields(self)}
-        taken = _put(self, names, overrides.of("trainer"))
+        taken = _put(self, names, overrides.get("trainer"))
         if is_heard:
             of_tuner = _of_trial(self) if is_trial else _of_whole(self)
             _put(self, names, {**of_tuner, **(_EVALUATED if every else {})})
@@ -123,7 +123,7 @@ def _precision(name: str) -> dict[str, Any]:
 
 def _around_model(init: Callable[..., None], overrides: Overrides) -> Callable[..., None]:
     """Sets the attention before the model is built, so that the model itself reports what it lacks."""
-    values = overrides.of("model")
+    values = overrides.get("model")
 
     @functools.wraps(init)
     def made(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:

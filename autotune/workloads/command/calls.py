@@ -73,7 +73,7 @@ def is_in_view(spec_: Spec) -> bool:
     return spec_.view and not wire.is_whole()
 
 
-def of_trial(
+def call_environment(
     spec_: Spec, call: Call, settings: Mapping[str, Any], workdir: Path, counter: Counter
 ) -> dict[str, str]:
     """Returns the environment of a `call` with the hook on its path, and what describes the trial to it."""
@@ -89,7 +89,7 @@ def of_trial(
         **({wire.SEED: str(settings.get(SEED) or 0)} if is_seeded else {}),
         **({wire.LOGGED: json.dumps(list(spec_.scores.values()))} if is_logged else {}),
         **({wire.VIEW: str(workdir / VIEW)} if is_in_view(spec_) else {}),
-        **inbox.of_trial(workdir, settings, samples, unit=os.environ.get(wire.UNIT, "samples")),
+        **inbox.trial_environment(workdir, settings, samples, unit=os.environ.get(wire.UNIT, "samples")),
         wire.BEGUN: json.dumps(counter.counts | {"tokens": counter.tokens}),
         wire.STEP_SAMPLES: str(counter.batch),
     }

@@ -45,7 +45,7 @@ class Counter:
         self._reached(at_s, self.samples + (self.batch if samples is None else samples))
         self._stepped = self.samples
 
-    def said(self, at_s: float, samples: int) -> bool:
+    def take_printed(self, at_s: float, samples: int) -> bool:
         """Takes the script's own count, which may restart at zero; returns True if the total has grown."""
         if self._own_begin is None:
             self._own_begin = self.begun if samples < self.begun else 0
@@ -55,7 +55,7 @@ class Counter:
         self._reached(at_s, total)
         return True
 
-    def reported(self, at_s: float, record: Mapping[str, Any]) -> dict[str, Any]:
+    def complete(self, at_s: float, record: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the script's own `record` with a sample count that never decreases."""
         samples = record.get("samples")
         if not isinstance(samples, int):
@@ -113,7 +113,7 @@ class Checkpoint:
 
     def _saved(self) -> Counts | None:
         """Returns the most that the hook noted for its files; None if nothing."""
-        noted = saves.noted(saves.file_of(str(self._workdir)))
+        noted = saves.read_notes(saves.notes_file(str(self._workdir)))
         digests = filter(None, map(_digest, self._files())) if noted else ()
         known = [noted[digest] for digest in digests if digest in noted]
         return max(known, key=lambda counts: counts.samples, default=None)

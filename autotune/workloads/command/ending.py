@@ -28,7 +28,7 @@ class ResumeError(CommandError):
     """A command failed before its first step after a checkpoint: the cause, unless it `was_killed`."""
 
     def __init__(self, error: Exception, code: int) -> None:
-        super().__init__(f"while continuing from its checkpoint: {line_of(error)}")
+        super().__init__(f"while continuing from its checkpoint: {describe_error(error)}")
         self.__cause__ = error
         self.was_killed = not 0 < code < _BY_SHELLS
 
@@ -37,7 +37,7 @@ class OutputError(RuntimeError):
     """Line of a command's output, as a cause of its failure."""
 
 
-def of_exit(code: int, pid: int, told: ScriptError | None, tail: Sequence[str]) -> Exception:
+def exit_error(code: int, pid: int, told: ScriptError | None, tail: Sequence[str]) -> Exception:
     """Returns the error of a command that exited with `code`, negative for a signal.
 
     It is the script's own exception if the hook has `told` it, or if the output ends with a traceback. Else
@@ -53,7 +53,7 @@ def of_exit(code: int, pid: int, told: ScriptError | None, tail: Sequence[str]) 
     return without_trace(error)
 
 
-def line_of(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Returns the text of `error`, after its type's name if the script raised it."""
     return str(error) if isinstance(error, CommandError) else f"{type(error).__name__}: {error}"
 
@@ -101,7 +101,7 @@ def _as_raised(raised: ScriptError) -> Exception:
     return made(raised.message)
 
 
-def of_nothing(lacks: Sequence[str], tail: Sequence[str]) -> CommandError:
+def missing_output_error(lacks: Sequence[str], tail: Sequence[str]) -> CommandError:
     """Returns the error for a command that succeeded but `lacks` output; quotes its last lines."""
     quote = _quote(tail, _LINES_QUOTED)
     output = f"the last lines of its output: {quote}" if quote else "it printed nothing"

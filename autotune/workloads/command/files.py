@@ -61,7 +61,7 @@ def text_of(name: str, own: FilledFile, directory: Path, values: Mapping[str, An
     base = directory / own.base
     try:
         filled_in = Document.read(base).replaced(filled(own, values))
-        secrecy.refuse({"": filled_in.root.data}, "it is written for every trial")
+        secrecy.refuse_secrets({"": filled_in.root.data}, "it is written for every trial")
     except InputError as error:
         raise InputError(f"workload.files.{name}: {base}: {error}") from None
     return filled_in.text

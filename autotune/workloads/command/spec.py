@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import ErrorDetails
 
 from autotune.core import units
-from autotune.core.errors import InputError, instead
+from autotune.core.errors import InputError, did_you_mean
 from autotune.workloads.command import line
 from autotune.workloads.command.files import FilledFile
 
@@ -235,7 +235,7 @@ class Spec(BaseModel):
         named = [(f"{key}: {{{name}}}", name) for key, names in self.placeholders().items() for name in names]
         for what, name in [*named, *((f"flags: {name}", name) for name in self.flags)]:
             if name not in {*paths, *GIVEN, *self.files}:
-                nearest = instead(name, [*paths, *GIVEN])
+                nearest = did_you_mean(name, [*paths, *GIVEN])
                 yield f"workload.{what} is no setting of the baseline{nearest}"
 
     def unused(self, settings: Mapping[str, Any], used_by_tuner: tuple[str, ...]) -> list[str]:
@@ -264,7 +264,8 @@ def _explained(error: ErrorDetails, keys: Sequence[str]) -> str:
     where = ".".join(str(part) for part in error["loc"] if not str(part).startswith(("dict[", "literal[")))
     match error["type"]:
         case "extra_forbidden":
-            return f"{where}: no such key{instead(error['loc'][-1], _INNER_KEYS.get(error['loc'][0], keys))}"
+            allowed = _INNER_KEYS.get(error["loc"][0], keys)
+            return f"{where}: no such key{did_you_mean(error['loc'][-1], allowed)}"
         case "missing" if where == "quality":
             return "quality: required: {name: pattern}, or {name: key} with one of " + ", ".join(_FILES)
         case "missing":
@@ -294,7 +295,7 @@ def _wrong_pattern(where: str, pattern: str | None, groups: int) -> Iterator[str
         yield f"{where}: needs a group for the number, such as ([0-9.]+): got {units.quote(pattern)}"
 
 
-def located(values: Mapping[str, Any], directory: Path) -> dict[str, Any]:
+def with_absolute_paths(values: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     """Returns `values` with absolute paths; relative ones are below `directory`."""
     paths = {"directory": values.get("directory", "."), "python": values.get("python")}
     return {

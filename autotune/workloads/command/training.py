@@ -118,7 +118,7 @@ def _attempt(
     file = spec_.file
     follower = file and Follower(file[0], calls.place(directory, file[1], values), spec_.scores)
     arguments = calls.put_in(settings, objects)
-    environment = calls.of_trial(spec_, call, settings, workdir, counter)
+    environment = calls.call_environment(spec_, call, settings, workdir, counter)
     if objects:
         environment[wire.OVERRIDES] = json.dumps(arguments)
     with Inbox() as inbox:
@@ -240,7 +240,7 @@ class _Run:
         process.end(0.0)
         yield from self.accepted(self.stream.rest())
         if process.code:
-            error = ending.of_exit(process.code, process.pid, self.error, tuple(process.tail))
+            error = ending.exit_error(process.code, process.pid, self.error, tuple(process.tail))
             has_begun = self.counter.steps or not self.resumes
             raise error if has_begun else ending.ResumeError(error, process.code)
         if missing := self._lacks():
@@ -263,7 +263,7 @@ class _Run:
             case Step(samples, figures, tokens) if not self.counts_itself:
                 counter.step(at_s, samples, tokens)
                 return {**counter.counts, **{_NAMES.get(name, name): one for name, one in figures.items()}}
-            case SamplesSeen(samples) if counter.said(at_s, samples):
+            case SamplesSeen(samples) if counter.take_printed(at_s, samples):
                 return {"samples": counter.samples}
             case Scores(scores):
                 self.evaluations += 1
@@ -273,7 +273,7 @@ class _Run:
                 if "samples" in record and not self.counts_itself:
                     self.counts_itself = True
                     self.checkpoint.trust(counter)
-                return counter.reported(at_s, record)
+                return counter.complete(at_s, record)
             case ScriptError():
                 self.error = self.error or content  # the first failing process causes the others to fail
             case GpuLost(reason):
@@ -297,7 +297,7 @@ class _Run:
             raise self._lacking(*([far] if unscored else []), *lacks)
 
     def _lacking(self, *lacks: str) -> Exception:
-        return ending.of_nothing(lacks, tuple(self.process.tail))
+        return ending.missing_output_error(lacks, tuple(self.process.tail))
 
     def _lacks(self) -> list[str]:
         """Returns missing steps or scores; none after resuming, or for a whole training with steps."""

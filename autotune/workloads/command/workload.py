@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from autotune.core import units
-from autotune.core.errors import InputError, instead
+from autotune.core.errors import InputError, did_you_mean
 from autotune.core.settings import EFFECTIVE_BATCH, PROCESSES, SEED, Setting, effective_batch
 from autotune.core.shell import quoted, word
 from autotune.workloads import code
@@ -34,9 +34,9 @@ class CommandWorkload(Workload):
     values: Mapping[str, Any]
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], directory: Path) -> Self:
+    def parse(cls, values: Mapping[str, Any], directory: Path) -> Self:
         """Returns the workload that `values` specify, with paths below `directory`, or raises InputError."""
-        whole = spec.located(values, directory)
+        whole = spec.with_absolute_paths(values, directory)
         return cls(spec.KIND, spec.read(whole, Spec), whole)
 
     @property
@@ -136,7 +136,7 @@ class CommandWorkload(Workload):
         if self.spec.scores and quality not in self.spec.scores:
             raise InputError(
                 f"objective: {quality} is not among the scores of workload.quality"
-                f"{instead(quality, self.spec.scores)}"
+                f"{did_you_mean(quality, self.spec.scores)}"
             )
 
     def require_unit(self, unit: str) -> None:
@@ -182,8 +182,8 @@ class CommandWorkload(Workload):
             output = process.stdout.read().decode(errors="replace") if process.stdout else ""
         command = " ".join(map(word, made.arguments))
         if process.returncode:
-            why = ending.of_exit(process.returncode, process.pid, None, output.splitlines())
-            raise InputError(f"workload.setup: {command}: {ending.line_of(why)}")
+            why = ending.exit_error(process.returncode, process.pid, None, output.splitlines())
+            raise InputError(f"workload.setup: {command}: {ending.describe_error(why)}")
         return [f"setup: {command} ({time.monotonic() - begun_s:.0f} s)"]
 
     def command_line(self, settings: Mapping[str, Any], workdir: Path = TRAINED) -> str:

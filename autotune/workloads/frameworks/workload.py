@@ -53,9 +53,9 @@ class FrameworkWorkload(CommandWorkload):
     framework: Framework
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], directory: Path) -> Self:
+    def parse(cls, values: Mapping[str, Any], directory: Path) -> Self:
         framework = FRAMEWORKS[values["kind"]]
-        whole = spec.located(values, directory)
+        whole = spec.with_absolute_paths(values, directory)
         given = spec.read(whole, FrameworkSpec)
         run = ("python", "-m", _BUILDER, framework.kind, given.build) if given.build else given.run
         file = framework.checkpoint and f"{{{spec.WORKDIR}}}/{framework.checkpoint}"

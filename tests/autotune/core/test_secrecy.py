@@ -12,7 +12,11 @@ def test_no_text_that_leaves_has_a_key_or_the_users_name(monkeypatch: pytest.Mon
     monkeypatch.setenv("HOME", "/home/somebody")
     monkeypatch.setenv("SOME_API_KEY", "made-up-key")
     values = {"data": "/home/somebody/images", "list": ["made-up-key", 1, None], "flag": True}
-    assert secrecy.cleaned(values) == {"data": "~/images", "list": ["(hidden)", 1, None], "flag": True}
+    assert secrecy.without_secrets(values) == {
+        "data": "~/images",
+        "list": ["(hidden)", 1, None],
+        "flag": True,
+    }
 
 
 @pytest.mark.parametrize(
@@ -57,12 +61,12 @@ ENVIRONMENT = {
     ],
 )
 def test_what_is_secret_in_a_url_or_a_variable_is_hidden(text: str, shown: str) -> None:
-    assert secrecy.hidden(text, ENVIRONMENT) == shown
+    assert secrecy.hide_secrets(text, ENVIRONMENT) == shown
 
 
 def test_a_password_in_a_settings_url_is_refused_and_not_said() -> None:
     with pytest.raises(InputError, match="store: looks like a key or a password") as error:
-        secrecy.refuse({"store": "postgres://me:made-up-word@db.example/x"}, "baseline")
+        secrecy.refuse_secrets({"store": "postgres://me:made-up-word@db.example/x"}, "baseline")
     assert "made-up-word" not in str(error.value)
 
 
@@ -83,7 +87,7 @@ def test_a_password_in_a_settings_url_is_refused_and_not_said() -> None:
     ],
 )
 def test_a_variable_is_known_for_a_secret_by_its_name(name: str) -> None:
-    assert secrecy.hidden("use made-up-word-1.", {name: "made-up-word-1"}) == "use (hidden)."
+    assert secrecy.hide_secrets("use made-up-word-1.", {name: "made-up-word-1"}) == "use (hidden)."
 
 
 @pytest.mark.parametrize(
@@ -103,12 +107,12 @@ def test_a_variable_is_known_for_a_secret_by_its_name(name: str) -> None:
     ],
 )
 def test_a_variable_that_holds_no_secret_is_shown(name: str, value: str) -> None:
-    assert secrecy.hidden(f"use {value}", {name: value}) == f"use {value}"
+    assert secrecy.hide_secrets(f"use {value}", {name: value}) == f"use {value}"
 
 
 def test_a_bearer_header_is_hidden() -> None:
     text = "Authorization: Bearer made-up-0123456789 and bearer of good news"
-    assert secrecy.hidden(text, {}) == "Authorization: Bearer (hidden) and bearer of good news"
+    assert secrecy.hide_secrets(text, {}) == "Authorization: Bearer (hidden) and bearer of good news"
 
 
 @pytest.mark.parametrize(
@@ -121,4 +125,4 @@ def test_a_bearer_header_is_hidden() -> None:
     ],
 )
 def test_ordinary_arguments_are_no_keys(text: str) -> None:
-    secrecy.refuse({"run": text, "words": text.split()}, "test")
+    secrecy.refuse_secrets({"run": text, "words": text.split()}, "test")

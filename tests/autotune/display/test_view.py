@@ -111,7 +111,7 @@ def searched_command(confirming, make_trial, space, tmp_path, monkeypatch):
     faster = {**learning, "micro_batch_size": 32, "learning_rate": 2e-4}
     trials.append(make_trial(1, 60, 0.2, half_width=0.1, **faster))
     history = History([*trials, *confirming(trials, 1)], space)
-    return history, CommandWorkload.of(values, tmp_path)
+    return history, CommandWorkload.parse(values, tmp_path)
 
 
 def test_the_answer_is_the_users_command_with_what_changed(searched_command, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 import autotune
 from autotune.inside import client
-from autotune.inside.inbox import Inbox, of_trial
+from autotune.inside.inbox import Inbox, trial_environment
 from autotune.inside.site import autotune_wire
 from tests.autotune.inside.heard import all_of
 
@@ -56,7 +56,7 @@ def test_outside_of_a_trial_nothing_happens(wire, monkeypatch):
 
 
 def test_a_trial_knows_its_directory_and_its_settings(monkeypatch, tmp_path):
-    for name, value in of_trial(tmp_path, {"optim": {"lr": 0.5}, "sizes": [1, 2]}, 100).items():
+    for name, value in trial_environment(tmp_path, {"optim": {"lr": 0.5}, "sizes": [1, 2]}, 100).items():
         monkeypatch.setenv(name, value)
     assert autotune.workdir() == tmp_path
     assert autotune.settings() == {"optim": {"lr": 0.5}, "sizes": [1, 2]}

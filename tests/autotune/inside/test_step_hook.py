@@ -12,7 +12,7 @@ import pytest
 
 from autotune.inside.inbox import SITE, Inbox
 from autotune.inside.messages import GpuLost, Step
-from autotune.inside.site.autotune_saves import Counts, digest_of, file_of, noted
+from autotune.inside.site.autotune_saves import Counts, digest_of, notes_file, read_notes
 from tests.autotune.inside.heard import all_of, contents
 
 KINDS = [
@@ -115,7 +115,7 @@ def test_of_two_loaders_the_settings_choose_one_or_a_note_is_printed(hear):
 def test_a_checkpoint_is_known_by_its_content_or_not_at_all(hear, tmp_path):
     given = {"AUTOTUNE_WORKDIR": str(tmp_path), "AUTOTUNE_BEGUN": '{"samples": 100}'}
     heard = hear("saved_in_many_ways", **given)
-    found = noted(file_of(str(tmp_path)))
+    found = read_notes(notes_file(str(tmp_path)))
     seen = {name: found.get(digest_of(tmp_path / name)) for name in heard.said}
     assert heard.said, heard.errors
     assert seen == {name: known and Counts(100 + known) for name, known in heard.said.items()}

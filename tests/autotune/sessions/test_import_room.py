@@ -20,7 +20,7 @@ OWN_STEPS = {**COUNTED, "steps": "^step"}
 
 def workload(tmp_path, text=TRAINS, **keys):
     (tmp_path / "train.py").write_text(text)
-    return CommandWorkload.of({"kind": "command", "run": "python train.py", **COUNTED} | keys, tmp_path)
+    return CommandWorkload.parse({"kind": "command", "run": "python train.py", **COUNTED} | keys, tmp_path)
 
 
 @pytest.mark.parametrize(

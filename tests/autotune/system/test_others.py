@@ -111,10 +111,10 @@ def test_without_a_top_nothing_is_reported() -> None:
 
 
 def test_without_ray_the_search_is_this_process() -> None:
-    assert others.top() == psutil.Process()
+    assert others.search_root() == psutil.Process()
 
 
-SAYS_ITS_TOP = "from autotune.system import others; print(others.top().pid, flush=True)"
+SAYS_ITS_TOP = "from autotune.system import others; print(others.search_root().pid, flush=True)"
 DRIVER = f"""
 import os, pathlib, subprocess, sys, time
 from autotune.system.guardian import Guardian
@@ -156,8 +156,8 @@ class Above:
 
 def test_below_rays_daemon_only_a_guardian_marks_the_search() -> None:
     raylet, guard = Above("raylet"), Above("guard", "python", "-I", guardian.__file__, "/tmp/x")
-    assert others.top(Mock(parents=lambda: [raylet])) is None
-    assert others.top(Mock(parents=lambda: [raylet, guard])) == "above guard"
+    assert others.search_root(Mock(parents=lambda: [raylet])) is None
+    assert others.search_root(Mock(parents=lambda: [raylet, guard])) == "above guard"
 
 
 def test_more_than_a_twentieth_of_the_cpus_or_of_the_gpu_is_reported() -> None:

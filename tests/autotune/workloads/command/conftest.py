@@ -18,7 +18,7 @@ def command(tmp_path: Path) -> Callable[..., CommandWorkload]:
     def make(text: str, more: str = "", **keys: Any) -> CommandWorkload:
         (tmp_path / "script.py").write_text(text)
         values = {"kind": "command", "run": f"python script.py {more}", "quality": SCORE, **keys}
-        return CommandWorkload.of(values, tmp_path)
+        return CommandWorkload.parse(values, tmp_path)
 
     return make
 

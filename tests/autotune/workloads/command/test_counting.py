@@ -34,11 +34,11 @@ def test_a_script_that_reports_fewer_samples_than_were_counted_is_believed_once_
     counter = Counter(Counts(0), 8)
     for moment in (1.0, 2.0):
         counter.step(moment, None)
-    told = [counter.reported(3.0, {"samples": samples, "loss": 1.0}) for samples in (8, 16, 24, 20)]
+    told = [counter.complete(3.0, {"samples": samples, "loss": 1.0}) for samples in (8, 16, 24, 20)]
     assert [record["samples"] for record in told] == [16, 16, 24, 20], "the last is the script's own mistake"
     assert told[0]["loss"] == 1.0
-    assert counter.reported(4.0, {"acc": 0.5}) == {"samples": 24, "acc": 0.5}
-    assert Counter(Counts(100), 8).reported(1.0, {"samples": 90})["samples"] == 90, "of its checkpoint"
+    assert counter.complete(4.0, {"acc": 0.5}) == {"samples": 24, "acc": 0.5}
+    assert Counter(Counts(100), 8).complete(1.0, {"samples": 90})["samples"] == 90, "of its checkpoint"
 
 
 def test_a_checkpoint_is_of_the_samples_when_it_was_written(tmp_path):
@@ -104,13 +104,13 @@ def test_of_several_noted_files_in_a_directory_the_newest_counts(tmp_path):
 def noted(workdir, name, samples):
     """A checkpoint file whose saving the hook has seen."""
     (workdir / name).write_text(f"the weights after {samples}")
-    saves.note(saves.file_of(str(workdir)), saves.digest_of(workdir / name), Counts(samples))
+    saves.note(saves.notes_file(str(workdir)), saves.digest_of(workdir / name), Counts(samples))
     return workdir / name
 
 
 def test_half_a_note_is_none(tmp_path):
     file = noted(tmp_path, "last.pt", 8)
-    with Path(saves.file_of(str(tmp_path))).open("a") as notes:
+    with Path(saves.notes_file(str(tmp_path))).open("a") as notes:
         notes.write('{"digest": "')
     assert Checkpoint(str(file), tmp_path).counts() == Counts(8)
 
@@ -130,7 +130,7 @@ def test_a_scripts_own_sample_count_overrides_its_checkpoints(tmp_path):
     file.write_text("1")
     checkpoint = Checkpoint(str(file), tmp_path)
     assert checkpoint.counts() is None
-    counter.reported(1.0, {"samples": 40})
+    counter.complete(1.0, {"samples": 40})
     checkpoint.trust(counter)
     file.write_text("2")
     assert Checkpoint(str(file), tmp_path).counts() == Counts(40)

@@ -64,7 +64,7 @@ def workload(space, tmp_path):
     (tmp_path / "ds_config.json").write_text(block("ds_config.json"))
     (tmp_path / "train.py").write_text(SCRIPT)
     run = space.workload["run"].replace("deepspeed train.py", "python train.py")
-    return CommandWorkload.of({**space.workload, "run": run, "directory": "."}, tmp_path)
+    return CommandWorkload.parse({**space.workload, "run": run, "directory": "."}, tmp_path)
 
 
 def written(workload, settings):

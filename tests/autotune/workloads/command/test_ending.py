@@ -53,13 +53,13 @@ def kind(error):
     ],
 )
 def test_an_exit_is_judged_as_the_exception_that_it_was(code, told, tail, failure, said):
-    outcome = failures.from_exception(ending.of_exit(code, 7, told, tail))
+    outcome = failures.from_exception(ending.exit_error(code, 7, told, tail))
     assert (outcome.failure, said in outcome.reason) == (Failure(failure), True), outcome.reason
 
 
 @pytest.mark.parametrize("code", [-9, 137])
 def test_a_kill_counts_as_out_of_memory_if_there_is_evidence(code):
-    outcome = failures.from_exception(ending.of_exit(code, 7, None, []))
+    outcome = failures.from_exception(ending.exit_error(code, 7, None, []))
     assert outcome.shortage is Shortage.KILLED_WORKER
     judged = [
         failures.correct_verdict(outcome, asked_to_stop=False, kernel_killed=killed, memory_share=0.1)
@@ -69,19 +69,21 @@ def test_a_kill_counts_as_out_of_memory_if_there_is_evidence(code):
 
 
 def test_a_full_disk_is_not_the_scripts_fault():
-    error = ending.of_exit(1, 7, ScriptError("OSError", "[Errno 28] No space left on device: 'a.pt'"), [])
+    error = ending.exit_error(1, 7, ScriptError("OSError", "[Errno 28] No space left on device: 'a.pt'"), [])
     assert failures.from_exception(error).failure is None
 
 
 def test_missing_metrics_are_reported_with_the_last_lines():
-    error = ending.of_nothing(["quality.acc: matched no line"], ["a", "", "\x1b[1mb", "c", "d" * 99])
+    error = ending.missing_output_error(
+        ["quality.acc: matched no line"], ["a", "", "\x1b[1mb", "c", "d" * 99]
+    )
     assert str(error) == (
         f"quality.acc: matched no line; the last lines of its output: [1mb | c | {'d' * 50}..."
     )
-    assert str(ending.of_nothing(["no step"], [])) == "no step; it printed nothing"
+    assert str(ending.missing_output_error(["no step"], [])) == "no step; it printed nothing"
 
 
 @pytest.mark.parametrize("tail", [["Traceback (most recent call last):", "ValueError: bad"], ["bad"], []])
 def test_the_log_has_the_scripts_own_trace_and_none_of_ours(tail):
-    assert not has_trace(ending.of_exit(1, 1, None, tail))
+    assert not has_trace(ending.exit_error(1, 1, None, tail))
     assert has_trace(ValueError("one of a function's"))

@@ -25,7 +25,7 @@ def test_a_launchers_line_has_the_number_of_processes(run, found):
 
 
 def of(run, tmp_path):
-    return CommandWorkload.of({"kind": "command", "run": run, "quality": {"acc": "acc (.*)"}}, tmp_path)
+    return CommandWorkload.parse({"kind": "command", "run": run, "quality": {"acc": "acc (.*)"}}, tmp_path)
 
 
 def test_their_number_is_a_setting_and_an_own_one_wins(tmp_path):

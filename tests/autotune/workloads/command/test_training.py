@@ -220,7 +220,7 @@ import json, sys
 from pathlib import Path
 from autotune.workloads.command.workload import CommandWorkload
 values, directory = json.loads(sys.argv[1]), Path(sys.argv[2])
-list(CommandWorkload.of(values, directory).fit({}, directory / "work"))
+list(CommandWorkload.parse(values, directory).fit({}, directory / "work"))
 """
 
 
@@ -353,7 +353,7 @@ def test_a_script_that_is_deaf_to_sigterm_is_killed(command, workdir):
 def test_a_missing_program_is_reported(tmp_path, workdir):
     values = {"run": "no-such-program", **STEPS}
     with pytest.raises(InputError, match=r"no-such-program cannot be started in .*: No such file"):
-        list(CommandWorkload.of(values, tmp_path).fit({}, workdir))
+        list(CommandWorkload.parse(values, tmp_path).fit({}, workdir))
 
 
 SCORES_AMONG_STEPS = """

@@ -16,37 +16,37 @@ SETTINGS = {"optim": {"lr": 0.1}}
 
 def test_paths_are_relative_to_the_file_of_the_search_space(tmp_path):
     values = {**VALUES, "directory": "../code", "python": "../venv/bin/python"}
-    workload = CommandWorkload.of(values, tmp_path / "spaces")
+    workload = CommandWorkload.parse(values, tmp_path / "spaces")
     assert workload.directory == tmp_path / "spaces" / ".." / "code"
     assert workload.value["python"] == str(tmp_path / "spaces" / ".." / "venv/bin/python")
-    assert CommandWorkload.of(workload.value, Path("/elsewhere")) == workload
+    assert CommandWorkload.parse(workload.value, Path("/elsewhere")) == workload
 
 
 def test_missing_directories_and_programs_are_reported_before_anything_starts(tmp_path):
     with pytest.raises(InputError, match=r"workload\.directory: there is no directory"):
-        CommandWorkload.of({**VALUES, "directory": "nowhere"}, tmp_path).check(SETTINGS)
+        CommandWorkload.parse({**VALUES, "directory": "nowhere"}, tmp_path).check(SETTINGS)
     with pytest.raises(InputError, match=r"workload\.python: there is no program"):
-        CommandWorkload.of({**VALUES, "python": "venv/bin/python"}, tmp_path).check(SETTINGS)
+        CommandWorkload.parse({**VALUES, "python": "venv/bin/python"}, tmp_path).check(SETTINGS)
     with pytest.raises(InputError, match=r"workload\.run: there is no program no-such"):
-        CommandWorkload.of({**VALUES, "run": "no-such {optim.lr}"}, tmp_path).check(SETTINGS)
+        CommandWorkload.parse({**VALUES, "run": "no-such {optim.lr}"}, tmp_path).check(SETTINGS)
     (tmp_path / "train.sh").touch(mode=0o755)
-    assert CommandWorkload.of({**VALUES, "run": "./train.sh {optim.lr}"}, tmp_path).check(SETTINGS) == []
+    assert CommandWorkload.parse({**VALUES, "run": "./train.sh {optim.lr}"}, tmp_path).check(SETTINGS) == []
 
 
 def test_what_wins_is_one_of_its_scores(tmp_path):
-    CommandWorkload.of(VALUES, tmp_path).require_comparable([], "acc")
-    CommandWorkload.of({**VALUES, "quality": "reported"}, tmp_path).require_comparable([], "loss")
+    CommandWorkload.parse(VALUES, tmp_path).require_comparable([], "acc")
+    CommandWorkload.parse({**VALUES, "quality": "reported"}, tmp_path).require_comparable([], "loss")
     with pytest.raises(InputError, match=r"objective: loss is not among the scores.*: one of acc"):
-        CommandWorkload.of(VALUES, tmp_path).require_comparable([], "loss")
+        CommandWorkload.parse(VALUES, tmp_path).require_comparable([], "loss")
 
 
 def test_the_set_up_runs_once_checked_and_its_failure_is_one_line(tmp_path):
     good = {**VALUES, "setup": "python -c \"open('made', 'a').write('{optim.lr}')\""}
-    assert "setup: " in CommandWorkload.of(good, tmp_path).check(SETTINGS)[0]
+    assert "setup: " in CommandWorkload.parse(good, tmp_path).check(SETTINGS)[0]
     assert (tmp_path / "made").read_text() == "0.1"
     bad = {**VALUES, "setup": "python -c 'raise ValueError(\"no data\")'"}
     with pytest.raises(InputError, match=r"workload.setup: .*: ValueError: no data") as error:
-        CommandWorkload.of(bad, tmp_path).check(SETTINGS)
+        CommandWorkload.parse(bad, tmp_path).check(SETTINGS)
     assert "\n" not in str(error.value)
 
 
@@ -58,7 +58,7 @@ def test_its_command_line_is_for_a_shell(tmp_path):
         "training_samples": 500,
         "quality": {"acc": "acc (.*)"},
     }
-    workload = CommandWorkload.of({**said, "resume": "--resume {workdir}/a"}, tmp_path)
+    workload = CommandWorkload.parse({**said, "resume": "--resume {workdir}/a"}, tmp_path)
     text = workload.command_line({"name": "it's $HOME", "n": 2, "fast": True}, tmp_path / "out")
     words = ["it's $HOME", "-n=2", "--fast"]
     done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
@@ -70,17 +70,17 @@ def test_its_command_line_is_for_a_shell(tmp_path):
 def test_the_workdir_of_an_exported_command_is_printed_and_created(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = 'python -c \'import sys; open(sys.argv[1] + "/made", "w")\' {workdir} {optim.lr}'
-    text = CommandWorkload.of({**VALUES, "run": run, "directory": "/"}, tmp_path).own_file.text(SETTINGS)
+    text = CommandWorkload.parse({**VALUES, "run": run, "directory": "/"}, tmp_path).own_file.text(SETTINGS)
     assert text.startswith(f"# It trains into {tmp_path}/trained: put another directory in its place")
     subprocess.run(["sh", "-c", text], check=True)
     assert (tmp_path / "trained" / "made").exists()
-    assert "trained" not in CommandWorkload.of(VALUES, tmp_path).own_file.text(SETTINGS)
+    assert "trained" not in CommandWorkload.parse(VALUES, tmp_path).own_file.text(SETTINGS)
 
 
 def test_the_code_and_the_data_are_known_by_their_files(tmp_path):
     (tmp_path / "train.py").write_text("1")
     (tmp_path / "data.bin").write_text("1")
-    workload = CommandWorkload.of({**VALUES, "data": ["data.bin"], "training_samples": 7}, tmp_path)
+    workload = CommandWorkload.parse({**VALUES, "data": ["data.bin"], "training_samples": 7}, tmp_path)
     before = workload.revision(), workload.data_fingerprint({})
     assert before == (workload.revision(), workload.data_fingerprint({}))
     (tmp_path / "train.py").write_text("2")
@@ -88,7 +88,7 @@ def test_the_code_and_the_data_are_known_by_their_files(tmp_path):
     assert workload.revision() != before[0]
     assert workload.data_fingerprint({}) != before[1]
     assert workload.training_samples({}) == 7
-    runs = CommandWorkload.of({**VALUES, "run": "./train --lr {optim.lr}"}, tmp_path)
+    runs = CommandWorkload.parse({**VALUES, "run": "./train --lr {optim.lr}"}, tmp_path)
     (tmp_path / "train").write_text("1")
     before = runs.revision()
     (tmp_path / "train").write_text("2")
@@ -98,17 +98,17 @@ def test_the_code_and_the_data_are_known_by_their_files(tmp_path):
         place.mkdir()
     program.write_text("1")
     line = f"{program} {tmp_path}/train.py --lr {{optim.lr}}"
-    absolute = CommandWorkload.of({**VALUES, "run": line, "directory": "elsewhere"}, tmp_path)
+    absolute = CommandWorkload.parse({**VALUES, "run": line, "directory": "elsewhere"}, tmp_path)
     before = absolute.revision()
     program.write_text("2")
     assert absolute.revision() == before, "an interpreter is none of the user's code"
     (tmp_path / "train.py").write_text("3")
     assert absolute.revision() != before, "wherever it is"
-    assert CommandWorkload.of(VALUES, tmp_path).data_fingerprint({}) is None
+    assert CommandWorkload.parse(VALUES, tmp_path).data_fingerprint({}) is None
 
 
 def test_settings_and_placeholders_are_compared_in_the_users_words(tmp_path):
-    workload = CommandWorkload.of(VALUES, tmp_path)
+    workload = CommandWorkload.parse(VALUES, tmp_path)
     assert workload.check({"optim": {"lr": 1}, "seed": 3}) == []
     with pytest.raises(InputError, match="nothing uses it"):
         workload.check({"optim": {"lr": 1, "beta": 2}})
@@ -125,14 +125,14 @@ def test_settings_and_placeholders_are_compared_in_the_users_words(tmp_path):
     ],
 )
 def test_it_takes_the_settings_that_it_makes_use_of(tmp_path, used):
-    assert not CommandWorkload.of({**VALUES, "run": "true {data.path}"}, tmp_path).takes("data")
-    workload = CommandWorkload.of({**VALUES, **used}, tmp_path)
+    assert not CommandWorkload.parse({**VALUES, "run": "true {data.path}"}, tmp_path).takes("data")
+    workload = CommandWorkload.parse({**VALUES, **used}, tmp_path)
     assert workload.takes("data")
     assert not workload.takes("skip_bad_samples")
 
 
 def test_a_unit_needs_a_script_that_reports_it(tmp_path):
-    CommandWorkload.of(VALUES, tmp_path).require_unit("samples")
-    CommandWorkload.of({**VALUES, "quality": "reported"}, tmp_path).require_unit("tokens")
+    CommandWorkload.parse(VALUES, tmp_path).require_unit("samples")
+    CommandWorkload.parse({**VALUES, "quality": "reported"}, tmp_path).require_unit("tokens")
     with pytest.raises(InputError, match=r"unit: a command counts samples, .*: got 'tokens'"):
-        CommandWorkload.of(VALUES, tmp_path).require_unit("tokens")
+        CommandWorkload.parse(VALUES, tmp_path).require_unit("tokens")

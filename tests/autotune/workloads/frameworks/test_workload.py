@@ -48,7 +48,7 @@ def made(tmp_path):
     def make(run="python script.py 0", **keys):
         (tmp_path / "script.py").write_text(SCRIPT)
         values = {"kind": "lightning", "run": run, **keys}
-        return registry.load(registry.located({k: v for k, v in values.items() if v}, tmp_path))
+        return registry.load(registry.with_absolute_paths({k: v for k, v in values.items() if v}, tmp_path))
 
     return make
 
