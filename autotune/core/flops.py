@@ -26,9 +26,9 @@ _TERA = 1e12
 
 def peaks(device: str) -> Mapping[str, float]:
     """Returns the peak FLOP/s of a GPU by number format; empty for a MIG slice and for an unknown device."""
-    whole = _PEAKS if _PART.search(device) is None else {}
-    found = next((peaks for name, peaks in whole.items() if re.search(name, device)), {})
-    return {kind: _TERA * tflops for kind, tflops in found.items()}
+    table = _PEAKS if _PART.search(device) is None else {}
+    tflops_by_format = next((peaks for name, peaks in table.items() if re.search(name, device)), {})
+    return {kind: _TERA * tflops for kind, tflops in tflops_by_format.items()}
 
 
 def utilisation(flops_per_sample: Mapping[str, float], samples_per_s: float, devices: str) -> float | None:

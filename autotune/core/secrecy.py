@@ -80,8 +80,8 @@ def _settings(values: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Any
 
 
 def _arguments(name: str, text: str) -> Iterator[tuple[str, str]]:
-    for found in _ARGUMENT.finditer(text):
-        yield f"{name}.{found['flag'] or found['name']}", found["value"].strip("\"'")
+    for match in _ARGUMENT.finditer(text):
+        yield f"{name}.{match['flag'] or match['name']}", match["value"].strip("\"'")
 
 
 def _is_key(path: str, value: Any) -> bool:
@@ -121,8 +121,8 @@ def hider(environment: Mapping[str, str]) -> Callable[[str], str]:
 
 
 def _without(known: re.Pattern[str], text: str) -> str:
-    shown = _IN_URL.sub(_secret_hidden, known.sub(_HIDDEN, text))
-    return _KEY_IN_TEXT.sub(_HIDDEN, _HEADER.sub(_secret_hidden, shown))
+    hidden = _IN_URL.sub(_secret_hidden, known.sub(_HIDDEN, text))
+    return _KEY_IN_TEXT.sub(_HIDDEN, _HEADER.sub(_secret_hidden, hidden))
 
 
 def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -135,15 +135,15 @@ def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _in_text(text: str) -> Iterator[str]:
     for form in (_IN_URL, _HEADER):
-        yield from (found["secret"] for found in form.finditer(text) if _is_secret(found))
+        yield from (match["secret"] for match in form.finditer(text) if _is_secret(match))
 
 
-def _is_secret(found: re.Match[str]) -> bool:
-    return found["name"] is not None or len(found["secret"]) >= _SHORTEST_IN_URL
+def _is_secret(match: re.Match[str]) -> bool:
+    return match["name"] is not None or len(match["secret"]) >= _SHORTEST_IN_URL
 
 
-def _secret_hidden(found: re.Match[str]) -> str:
-    return f"{found['name'] or ''}{_HIDDEN}" if _is_secret(found) else found[0]
+def _secret_hidden(match: re.Match[str]) -> str:
+    return f"{match['name'] or ''}{_HIDDEN}" if _is_secret(match) else match[0]
 
 
 def without_secrets(value: Any) -> Any:

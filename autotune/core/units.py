@@ -29,15 +29,15 @@ def number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        found = float(value)
+        as_float = float(value)
     except OverflowError:
         return None
-    return found if math.isfinite(found) else None
+    return as_float if math.isfinite(as_float) else None
 
 
 def numbers(values: Mapping[str, object]) -> dict[str, float]:
     """Returns the finite numbers among `values`, as floats."""
-    return {name: found for name, value in values.items() if (found := number(value)) is not None}
+    return {name: as_float for name, value in values.items() if (as_float := number(value)) is not None}
 
 
 def parse_whole(text: str) -> int | None:

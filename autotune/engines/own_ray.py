@@ -58,9 +58,9 @@ def stand_in(session: Path, node: str) -> None:
     raylet = os.getppid()
     for name in _PORTS:
         file = session / f"{name}_{node}"
-        whole = file.with_name(f"{file.name}.{os.getpid()}")
-        whole.write_text("-1", encoding="ascii")
-        whole.replace(file)
+        temporary = file.with_name(f"{file.name}.{os.getpid()}")
+        temporary.write_text("-1", encoding="ascii")
+        temporary.replace(file)
     while os.getppid() == raylet:
         time.sleep(_LOOK_S)
 

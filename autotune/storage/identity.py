@@ -87,5 +87,6 @@ def set_aside(path: Path) -> Path:
 
 def used_numbers(trials_dir: Path) -> list[int]:
     """Returns the numbers of the trials whose directories are not empty."""
-    found = trials_dir.iterdir() if trials_dir.is_dir() else ()
-    return sorted(int(p.name) for p in found if _NUMBER.fullmatch(p.name) and p.is_dir() and any(p.iterdir()))
+    entries = trials_dir.iterdir() if trials_dir.is_dir() else ()
+    trials = [entry for entry in entries if _NUMBER.fullmatch(entry.name) and entry.is_dir()]
+    return sorted(int(trial.name) for trial in trials if any(trial.iterdir()))

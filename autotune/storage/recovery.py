@@ -63,20 +63,20 @@ def read_trials(session: StoredSession, space: Space) -> ReadableTrials:
     return ReadableTrials(tuple(trials), lost, _plan(study), _rejections(study))
 
 
-def rebuild(session: StoredSession, space: Space, found: ReadableTrials) -> list[Path]:
+def rebuild(session: StoredSession, space: Space, readable: ReadableTrials) -> list[Path]:
     """Replaces the study atomically by a new one made of `found`; returns where the old files are kept."""
     new = session.study_file.with_name(f"{session.study_file.name}.new")
     for left in study_file.files_of(new):
         left.unlink()
     study = studies.open_study(new, space, session.key)
-    plan = found.plan or SearchPlan(space.budget.trials, space.budget.time)
-    studies.set_plan(study, replace(plan, spent_s=found.spent_s, ended=False))
-    known = {trial.number: trial for trial in found.trials}
+    plan = readable.plan or SearchPlan(space.budget.trials, space.budget.time)
+    studies.set_plan(study, replace(plan, spent_s=readable.spent_s, ended=False))
+    known = {trial.number: trial for trial in readable.trials}
     for number in range(max(known) + 1):
         if (trial := known.get(number)) is None:
             studies.add_unknown(study)
         else:
-            studies.write(study, space, trial, found.rejections.get(number, ()))
+            studies.write(study, space, trial, readable.rejections.get(number, ()))
     studies.close(study)
     studies.checkpoint(new)
     aside = [identity.set_aside(file) for file in study_file.files_of(session.study_file)]

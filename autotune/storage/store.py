@@ -119,12 +119,12 @@ class StoredSession(SessionDir):
             raise InputError(f"session {root}: cannot be written: {error.strerror}") from None
         return session
 
-    def _require_empty(self, shown: Path) -> None:
+    def _require_empty(self, given: Path) -> None:
         """Raises InputError if the directory holds more than the lock that a failed start leaves."""
         if not self.root.exists() or (self.root.is_dir() and not {*self.root.iterdir()} - {self.lock_file}):
             return
-        hint = f"continue it with: {resume_command(shown)}" if is_session(shown) else "name a new one"
-        raise InputError(f"session {shown}: already exists; {hint}")
+        hint = f"continue it with: {resume_command(given)}" if is_session(given) else "name a new one"
+        raise InputError(f"session {given}: already exists; {hint}")
 
     def _begin(self, space: Space, options: Options, provenance: Mapping[str, Any]) -> None:
         """Writes the two files that make the directory a session, or neither."""
@@ -147,11 +147,11 @@ class StoredSession(SessionDir):
         session = cls(root.resolve())
         if not is_session(root):
             raise InputError(f"session {root}: there is no session here (it would hold session.json)")
-        if (found := session.info().get("format")) != FORMAT:
+        if (written := session.info().get("format")) != FORMAT:
             raise InputError(
-                f"session {root}: has format {found!r}, and this version reads format {FORMAT}; nothing was "
-                f"changed: use the version that wrote it, which {session.info_file.name} names, or start a "
-                f"new search of its space with: {search_command(root)}"
+                f"session {root}: has format {written!r}, and this version reads format {FORMAT}; nothing "
+                f"was changed: use the version that wrote it, which {session.info_file.name} names, or start "
+                f"a new search of its space with: {search_command(root)}"
             )
         return session
 
@@ -166,8 +166,8 @@ class StoredSession(SessionDir):
 
     def provenance(self) -> dict[str, Any]:
         """Returns the provenance of the session's figures; raises InputError if it is invalid."""
-        found: dict[str, Any] = self._section("provenance", _PROVENANCE).model_dump(exclude_unset=True)
-        return found
+        facts: dict[str, Any] = self._section("provenance", _PROVENANCE).model_dump(exclude_unset=True)
+        return facts
 
     def _section(self, name: str, kind: TypeAdapter[Any]) -> Any:
         try:
@@ -238,10 +238,10 @@ class StoredSession(SessionDir):
     def identities(self, numbers: Iterable[int]) -> dict[int, TrialIdentity]:
         """Returns the identities of those of the trials `numbers` that this session has run, by number."""
         key = self.key
-        found = ((number, identity.read_identity(self.trial_dir(number))) for number in numbers)
+        read = ((number, identity.read_identity(self.trial_dir(number))) for number in numbers)
         return {
             n: identity
-            for n, identity in found
+            for n, identity in read
             if identity and (identity.session, identity.number) == (key, n)
         }
 

@@ -69,14 +69,14 @@ class StudyEntry:
         values = self.user_attrs
         if CONFIG not in values:
             return None
-        known = {"measurement": {"shared": values.get(SHARED, False)}, **values, "number": self.number}
+        fields = {"measurement": {"shared": values.get(SHARED, False)}, **values, "number": self.number}
         try:
-            found = _TRIAL.validate_python(known)
+            trial = _TRIAL.validate_python(fields)
         except ValueError:
-            found = None
-        if found is None or not math.isfinite(found.seconds):
+            trial = None
+        if trial is None or not math.isfinite(trial.seconds):
             raise DamagedError(f"trial {self.number} is not readable")
-        return found
+        return trial
 
     @property
     def passed_over(self) -> list[RejectedSuggestion]:
@@ -147,7 +147,7 @@ def load_study(file: Path) -> StudyFile:
                 raise nothing
             attributes = connection.execute(_ATTRIBUTES, study).fetchall()
             rows = connection.execute(_TRIALS, study).fetchall()
-            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            (check,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except UnicodeDecodeError as error:
         raise DamagedError(f"not text: {error.reason}") from None
     except sqlite3.Error as error:
@@ -165,7 +165,7 @@ def load_study(file: Path) -> StudyFile:
     return StudyFile(
         user_attrs={key: _value(key, value) for key, value in attributes},
         entries=tuple(StudyEntry(number, values) for number, values in entries.items()),
-        damage="" if found == "ok" else " ".join(found.split()),
+        damage="" if check == "ok" else " ".join(check.split()),
     )
 
 

@@ -33,7 +33,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _OpenDevice:
     """A device while NVML is open."""
 
     label: str
@@ -73,26 +73,26 @@ def handles(names: str | None) -> list[Any]:
     return [one.handle for one in _visible(names) if one.handle is not None]
 
 
-def _visible(names: str | None) -> list[_Found]:
+def _visible(names: str | None) -> list[_OpenDevice]:
     every, forbidden = _list_all()
     chosen = every if names is None else list(_select(names, every))
     return [part for one in chosen for part in _usable_parts(one)] + (forbidden if names is None else [])
 
 
-def _select(names: str, every: Sequence[_Found]) -> Iterator[_Found]:
+def _select(names: str, every: Sequence[_OpenDevice]) -> Iterator[_OpenDevice]:
     """Yields the devices in `names` up to the first invalid entry, as CUDA does."""
     labels = set()
     for entry in (part.strip() for part in names.split(",")):
         one = _find(entry, every)
         if one is None or one.label in labels:
             if entry not in _NO_DEVICE:
-                yield _Found(f"{VISIBLE}={names}", refused=f"{entry} is not one device")
+                yield _OpenDevice(f"{VISIBLE}={names}", refused=f"{entry} is not one device")
             return
         labels.add(one.label)
         yield one
 
 
-def _find(entry: str, every: Sequence[_Found]) -> _Found | None:
+def _find(entry: str, every: Sequence[_OpenDevice]) -> _OpenDevice | None:
     """Returns the device that `entry` names by number, UUID or a unique prefix of a UUID."""
     if entry.startswith("MIG-"):
         return _slice_of(entry)
@@ -103,23 +103,23 @@ def _find(entry: str, every: Sequence[_Found]) -> _Found | None:
     return matches[0] if len(matches) == 1 else None
 
 
-def _list_all() -> tuple[list[_Found], list[_Found]]:
+def _list_all() -> tuple[list[_OpenDevice], list[_OpenDevice]]:
     """Returns all devices, and separately those that this process may not open, which CUDA skips."""
-    every: list[_Found] = []
-    forbidden: list[_Found] = []
+    every: list[_OpenDevice] = []
+    forbidden: list[_OpenDevice] = []
     try:
         count = pynvml.nvmlDeviceGetCount()
     except pynvml.NVMLError as error:
-        return [_Found("GPUs", refused=str(error))], []
+        return [_OpenDevice("GPUs", refused=str(error))], []
     for index in range(count):
         label = f"GPU {index}"
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            every.append(_Found(label, handle, str(pynvml.nvmlDeviceGetUUID(handle))))
+            every.append(_OpenDevice(label, handle, str(pynvml.nvmlDeviceGetUUID(handle))))
         except pynvml.NVMLError_NoPermission as error:
-            forbidden.append(_Found(label, refused=str(error)))
+            forbidden.append(_OpenDevice(label, refused=str(error)))
         except pynvml.NVMLError as error:
-            every.append(_Found(label, refused=str(error)))
+            every.append(_OpenDevice(label, refused=str(error)))
     return every, forbidden
 
 
@@ -131,46 +131,47 @@ def _query(query: Callable[..., Any], handle: Any, otherwise: Any) -> Any:
         return otherwise
 
 
-def _usable_parts(found: _Found) -> list[_Found]:
+def _usable_parts(device: _OpenDevice) -> list[_OpenDevice]:
     """Returns the slices of a device in MIG mode, where only they are usable; otherwise the device."""
-    if found.handle is None or found.parent is not None:
-        return [found]
-    if not _query(pynvml.nvmlDeviceGetMigMode, found.handle, (0, 0))[0]:
-        return [found]
-    return list(_slices(found)) or [replace(found, handle=None, refused="it is in MIG mode, without a slice")]
+    if device.handle is None or device.parent is not None:
+        return [device]
+    if not _query(pynvml.nvmlDeviceGetMigMode, device.handle, (0, 0))[0]:
+        return [device]
+    refused = "it is in MIG mode, without a slice"
+    return list(_slices(device)) or [replace(device, handle=None, refused=refused)]
 
 
-def _slices(found: _Found) -> Iterator[_Found]:
-    for index in range(_query(pynvml.nvmlDeviceGetMaxMigDeviceCount, found.handle, 0)):
+def _slices(device: _OpenDevice) -> Iterator[_OpenDevice]:
+    for index in range(_query(pynvml.nvmlDeviceGetMaxMigDeviceCount, device.handle, 0)):
         with suppress(pynvml.NVMLError):
-            handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(found.handle, index)
+            handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(device.handle, index)
             uuid = str(pynvml.nvmlDeviceGetUUID(handle))
-            yield _Found(f"{found.label} MIG {index}", handle, uuid, parent=found.handle)
+            yield _OpenDevice(f"{device.label} MIG {index}", handle, uuid, parent=device.handle)
 
 
-def _slice_of(uuid: str) -> _Found:
+def _slice_of(uuid: str) -> _OpenDevice:
     try:
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
         parent = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
     except pynvml.NVMLError as error:
-        return _Found(uuid, refused=str(error))
-    return _Found(uuid, handle, uuid, parent=parent)
+        return _OpenDevice(uuid, refused=str(error))
+    return _OpenDevice(uuid, handle, uuid, parent=parent)
 
 
-def _describe(found: _Found) -> Device:
-    if found.handle is None:
-        return Device(found.label, found.uuid, refused=found.refused)
-    name, whole = None, found.handle if found.parent is None else found.parent
+def _describe(device: _OpenDevice) -> Device:
+    if device.handle is None:
+        return Device(device.label, device.uuid, refused=device.refused)
+    name, parent = None, device.handle if device.parent is None else device.parent
     try:
-        name = str(pynvml.nvmlDeviceGetName(found.handle))
-        memory_bytes, used_bytes = _memory_bytes(found.handle)
-        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(whole)
+        name = str(pynvml.nvmlDeviceGetName(device.handle))
+        memory_bytes, used_bytes = _memory_bytes(device.handle)
+        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(parent)
     except pynvml.NVMLError as error:
-        return Device(found.label, found.uuid, name, refused=str(error))
-    exclusive = _query(pynvml.nvmlDeviceGetComputeMode, whole, None) in _EXCLUSIVE
+        return Device(device.label, device.uuid, name, refused=str(error))
+    exclusive = _query(pynvml.nvmlDeviceGetComputeMode, parent, None) in _EXCLUSIVE
     capability = int(major), int(minor)
-    gpu = Gpu(name, memory_bytes, capability, found.uuid or "", exclusive, found.label, used_bytes)
-    return Device(found.label, found.uuid, name, gpu)
+    gpu = Gpu(name, memory_bytes, capability, device.uuid or "", exclusive, device.label, used_bytes)
+    return Device(device.label, device.uuid, name, gpu)
 
 
 def _memory_bytes(handle: Any) -> tuple[int, int]:

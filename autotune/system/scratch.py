@@ -61,8 +61,8 @@ def _make() -> tuple[Path, int]:
     """Creates a directory and locks it until this process ends; raises InputError if it cannot."""
     usual = Path(tempfile.gettempdir())
     for base in (usual, _FALLBACK):
-        if made := _make_in(base):
-            return made
+        if locked := _make_in(base):
+            return locked
     raise InputError(f"TMPDIR: must be on a file system that locks directories: flock fails in {usual}")
 
 

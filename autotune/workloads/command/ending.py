@@ -37,17 +37,17 @@ class OutputError(RuntimeError):
     """Line of a command's output, as a cause of its failure."""
 
 
-def exit_error(code: int, pid: int, told: ScriptError | None, tail: Sequence[str]) -> Exception:
+def exit_error(code: int, pid: int, hook_error: ScriptError | None, tail: Sequence[str]) -> Exception:
     """Returns the error of a command that exited with `code`, negative for a signal.
 
-    It is the script's own exception if the hook has `told` it, or if the output ends with a traceback. Else
+    It is the script's own exception if the hook has reported it, or if the output ends with a traceback. Else
     it is a CommandError with the last line of the output. Its causes are the last lines, one of which may say
     that memory ran out.
     """
     if code in {-_KILLED, _BY_SHELLS + _KILLED}:
         return without_trace(CommandError(f"command (pid {pid}) is killed by signal: Killed"))
-    if told := told or _raised_in(tail):
-        return without_trace(_as_raised(told))
+    if hook_error := hook_error or _raised_in(tail):
+        return without_trace(_as_raised(hook_error))
     error = CommandError(": ".join(filter(None, (_how(code), _quote(tail, 1)))))
     error.__cause__ = _causes(tail[-_LINES_OF_MEMORY:])
     return without_trace(error)
@@ -97,8 +97,8 @@ def _as_raised(raised: ScriptError) -> Exception:
     if issubclass(known, OSError) and (match := _ERRNO.match(raised.message)):
         return OSError(int(match[1]), match[2], *([match[3]] if match[3] else []))
     is_told_by_text = issubclass(known, _TOLD_BY_TEXT) or module.partition(".")[0] == "torch"
-    made: type[Exception] = type(name, (RuntimeError if is_told_by_text else Exception,), {})
-    return made(raised.message)
+    kind: type[Exception] = type(name, (RuntimeError if is_told_by_text else Exception,), {})
+    return kind(raised.message)
 
 
 def missing_output_error(lacks: Sequence[str], tail: Sequence[str]) -> CommandError:

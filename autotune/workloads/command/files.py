@@ -95,8 +95,8 @@ def write(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, A
 
 def script(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, Any], workdir: Path) -> str:
     """Returns shell commands that write the same files."""
-    made = f"mkdir -p {quoted(workdir)}\n" if own else ""
-    return made + "".join(
+    make_workdir = f"mkdir -p {quoted(workdir)}\n" if own else ""
+    return make_workdir + "".join(
         _here(Path(path), text_of(name, own[name], directory, values))
         for name, path in paths(own, workdir).items()
     )

@@ -36,8 +36,8 @@ class CommandWorkload(Workload):
     @classmethod
     def parse(cls, values: Mapping[str, Any], directory: Path) -> Self:
         """Returns the workload that `values` specify, with paths below `directory`, or raises InputError."""
-        whole = spec.with_absolute_paths(values, directory)
-        return cls(spec.KIND, spec.read(whole, Spec), whole)
+        absolute = spec.with_absolute_paths(values, directory)
+        return cls(spec.KIND, spec.read(absolute, Spec), absolute)
 
     @property
     def value(self) -> dict[str, Any]:
@@ -73,10 +73,10 @@ class CommandWorkload(Workload):
 
     def python_with_torch(self, settings: Mapping[str, Any]) -> calls.Call | None:
         """Returns a call of the command's Python, if it runs one and needs torch."""
-        made = self._call(self.spec, settings)
-        python = made.arguments[0]
+        call = self._call(self.spec, settings)
+        python = call.arguments[0]
         is_known = self.needs_torch and Path(python).name.startswith("python")
-        return replace(made, arguments=[python]) if is_known else None
+        return replace(call, arguments=[python]) if is_known else None
 
     def _call(self, spec_: Spec, settings: Mapping[str, Any]) -> calls.Call:
         return calls.call(spec_, self.directory, calls.values_of(self.spec, settings, ""))
@@ -169,18 +169,18 @@ class CommandWorkload(Workload):
             raise InputError(f"workload.directory: there is no directory {self.directory}")
         if self.spec.python is not None and not os.access(self.spec.python, os.X_OK):
             raise InputError(f"workload.python: there is no program {self.spec.python}")
-        made = self._call(self.spec, settings)
-        program = made.arguments[0]
+        call = self._call(self.spec, settings)
+        program = call.arguments[0]
         place = str(self.directory / program) if os.sep in program else program
-        if shutil.which(place, path=made.environment["PATH"]) is None:
+        if shutil.which(place, path=call.environment["PATH"]) is None:
             raise InputError(f"workload.run: there is no program {program}")
 
     def _set_up(self, settings: Mapping[str, Any]) -> list[str]:
-        made = self._call(self.spec.model_copy(update={"run": self.spec.setup, "flags": {}}), settings)
+        call = self._call(self.spec.model_copy(update={"run": self.spec.setup, "flags": {}}), settings)
         begun_s = time.monotonic()
-        with started(made.arguments, self.directory, made.environment, subprocess.PIPE) as process:
+        with started(call.arguments, self.directory, call.environment, subprocess.PIPE) as process:
             output = process.stdout.read().decode(errors="replace") if process.stdout else ""
-        command = " ".join(map(word, made.arguments))
+        command = " ".join(map(word, call.arguments))
         if process.returncode:
             why = ending.exit_error(process.returncode, process.pid, None, output.splitlines())
             raise InputError(f"workload.setup: {command}: {ending.describe_error(why)}")
@@ -189,10 +189,10 @@ class CommandWorkload(Workload):
     def command_line(self, settings: Mapping[str, Any], workdir: Path = TRAINED) -> str:
         """Returns the shell line of a whole training with `settings` in the user's names and shape."""
         samples = self.spec.training_samples
-        whole = {} if samples is None else {spec.TRIAL_SAMPLES: samples}
-        values = {**calls.values_of(self.spec, settings, workdir.absolute()), **whole}
-        made = calls.call(self.spec, self.directory, values)
-        words = " ".join([*self._assignments(settings, values), *map(word, made.arguments)])
+        length = {} if samples is None else {spec.TRIAL_SAMPLES: samples}
+        values = {**calls.values_of(self.spec, settings, workdir.absolute()), **length}
+        call = calls.call(self.spec, self.directory, values)
+        words = " ".join([*self._assignments(settings, values), *map(word, call.arguments)])
         return f"cd {quoted(self.directory)} && {words}"
 
     def _assignments(self, settings: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:

@@ -63,15 +63,15 @@ class Framework:
             and role not in baseline
             and _at(baseline, path) is not _NOTHING
         }
-        own, whole = values.get("values", {}), {**roles, **given}
+        own, all_roles = values.get("values", {}), {**roles, **given}
         words = {
-            role: _spelt(spellings, _mentioned(values, whole[role]))
+            role: _spelt(spellings, _mentioned(values, all_roles[role]))
             for role, spellings in self.words.items()
-            if whole.get(role) in self._either(role)
+            if all_roles.get(role) in self._either(role)
         }
         return {
             **values,
-            "roles": whole,
+            "roles": all_roles,
             "values": {**words, **own} if isinstance(own, Mapping) else own,
         }
 

@@ -55,13 +55,13 @@ class FrameworkWorkload(CommandWorkload):
     @classmethod
     def parse(cls, values: Mapping[str, Any], directory: Path) -> Self:
         framework = FRAMEWORKS[values["kind"]]
-        whole = spec.with_absolute_paths(values, directory)
-        given = spec.read(whole, FrameworkSpec)
+        absolute = spec.with_absolute_paths(values, directory)
+        given = spec.read(absolute, FrameworkSpec)
         run = ("python", "-m", _BUILDER, framework.kind, given.build) if given.build else given.run
         file = framework.checkpoint and f"{{{spec.WORKDIR}}}/{framework.checkpoint}"
         resume = given.resume or (Resume(file=file, arguments=()) if file else None)
         spec_ = given.model_copy(update={"run": run, "resume": resume})
-        return cls(framework.kind, spec_, whole, framework)
+        return cls(framework.kind, spec_, absolute, framework)
 
     @property
     def fit(self) -> Fit:

@@ -54,9 +54,9 @@ def steps(path: str) -> list[Step]:
     return [name or int(index) for name, index in _STEP.findall(path)]
 
 
-def path_of(found: Sequence[Step]) -> str:
+def path_of(names: Sequence[Step]) -> str:
     """Returns the path that has these `steps`."""
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in found).removeprefix(".")
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in names).removeprefix(".")
 
 
 def read_json(text: str) -> Node:
