@@ -56,7 +56,9 @@ def read_trials(session: StoredSession, space: Space) -> ReadableTrials:
         is_known = trial is not None and trial.outcome is not None and session.identity_of(trial) == begun
         if not is_known and studies.can_hold(space, begun.config):
             known[number] = _restore(session.trial_dir(number), begun)
-    trials = _with_references(_mark_shared(session, {n: known[n] for n in sorted(known)}))
+    known = _mark_shared(session, known)
+    searched = {n for n, trial in known.items() if trial.kind is TrialKind.SEARCHED}
+    trials = [known[n] for n in sorted(known) if known[n].references <= searched]
     kept = {trial.number for trial in trials}
     last = max([*numbers, len(study.entries) - 1, *kept])
     lost = tuple(n for n in range(last + 1) if n not in kept)
@@ -120,12 +122,6 @@ def _mark_shared(session: StoredSession, known: dict[int, Trial]) -> dict[int, T
 
 def _overlap(some: Sequence[tuple[float, float]], others: Sequence[tuple[float, float]]) -> bool:
     return any(begun < end and start < ended for begun, ended in some for start, end in others)
-
-
-def _with_references(known: Mapping[int, Trial]) -> list[Trial]:
-    """Returns the trials whose referenced trials (repeated, raced, explained) are all in `known`."""
-    searched = {n for n, trial in known.items() if trial.kind is TrialKind.SEARCHED}
-    return [trial for trial in known.values() if trial.references <= searched]
 
 
 def _plan(study: StudyFile) -> SearchPlan | None:

@@ -44,7 +44,7 @@ def revision_of_module(module: str) -> str:
 
 
 def _package(top: str) -> dict[str, Path]:
-    spec = _spec(top)
+    spec = find_spec(top)
     if spec is None:
         return {}
     places = map(Path, spec.submodule_search_locations or ())
@@ -106,7 +106,7 @@ def _parsed(source: bytes) -> ast.AST:
 def _source(name: str) -> Path | None:
     """Returns the file of the module `name`; None if there is none, or it is not the user's own."""
     top, *rest = name.split(".")
-    spec = _spec(top) if top != _TUNER else None
+    spec = find_spec(top) if top != _TUNER else None
     if spec is None:
         return None
     if rest:
@@ -118,11 +118,11 @@ def _source(name: str) -> Path | None:
     return next(own, None)
 
 
-def _spec(top: str) -> ModuleSpec | None:
-    """Returns the spec of a top-level module or package, without running any of its code."""
+def find_spec(module: str) -> ModuleSpec | None:
+    """Returns the spec of a module, importing only the packages above it; None if there is none."""
     try:
-        return importlib.util.find_spec(top)
-    except (ImportError, ValueError, AttributeError):
+        return importlib.util.find_spec(module)
+    except (ImportError, ValueError, AttributeError):  # a parent is no package, or it is __main__
         return None
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from autotune.core import units
 from autotune.core.errors import InputError, did_you_mean
 from autotune.core.settings import COMMON, Knowledge
+from autotune.workloads import code
 from autotune.workloads.base import Cadence, Workload
 from autotune.workloads.command import spec
 from autotune.workloads.frameworks.known import FRAMEWORKS
@@ -35,7 +36,7 @@ def load(value: str | Mapping[str, Any]) -> Workload:
     if not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
         raise InputError(f"workload: {BUILTIN}, or an entry point package.module:function: got {name!r}")
     here = look_here_last()
-    if not _exists(module):
+    if code.find_spec(module) is None:
         raise InputError(
             f"workload {name}: there is no module {module} on the Python path: run this in the directory "
             "that holds it, or add that to PYTHONPATH"
@@ -134,10 +135,3 @@ def _require_unhidden(module: str, here: list[str], name: str) -> None:
 
 def _origin(spec: ModuleSpec | None) -> Path | None:
     return Path(spec.origin).resolve() if spec and spec.origin else None
-
-
-def _exists(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError, AttributeError):  # the parent is not a package, or __main__
-        return False

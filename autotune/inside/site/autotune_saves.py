@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 import os
-from typing import Any, Iterable, NamedTuple  # noqa: UP035 - for Python 3.8
+from typing import Any, NamedTuple
 
 _TAIL_BYTES = 2**18  # a file of torch.save ends with checksums of all its tensors
 _PIECES, _PIECE_BYTES = 16, 4096  # spread over the rest, for formats without checksums
@@ -46,16 +46,12 @@ def digest(stream: Any) -> str:
     """Returns a digest of a seekable binary stream: its size, its end, and samples of the rest."""
     size = stream.seek(0, os.SEEK_END)
     checksum = hashlib.blake2b(str(size).encode(), digest_size=16)
-    for begin, length in _sampled(size):
+    tail = max(0, size - _TAIL_BYTES)
+    pieces = [(tail * piece // _PIECES, _PIECE_BYTES) for piece in range(_PIECES if tail else 0)]
+    for begin, length in [*pieces, (tail, _TAIL_BYTES)]:
         stream.seek(begin)
         checksum.update(stream.read(length))
     return checksum.hexdigest()
-
-
-def _sampled(size: int) -> Iterable[tuple[int, int]]:
-    tail = max(0, size - _TAIL_BYTES)
-    yield from ((tail * piece // _PIECES, _PIECE_BYTES) for piece in range(_PIECES if tail else 0))
-    yield tail, _TAIL_BYTES
 
 
 def note(file: str, digest: str, counts: Counts) -> None:

@@ -104,19 +104,15 @@ class Checkpoint:
         noted = self._noted()
         if noted and noted.stamp not in {self._written, _BY_SCRIPT}:
             noted = None  # of an earlier checkpoint
-        return self._saved() or (noted and noted.counts)
+        saved = saves.read_notes(saves.notes_file(str(self._workdir)))
+        digests = filter(None, map(_digest, self._files())) if saved else ()
+        counts = [saved[digest] for digest in digests if digest in saved]
+        return max(counts, key=lambda one: one.samples, default=None) or (noted and noted.counts)
 
     def least(self) -> Counts:
         """Returns the counts it was saved at, or else those noted for an earlier one."""
         noted = self._noted()
         return self.counts() or (noted.counts if noted else Counts(0))
-
-    def _saved(self) -> Counts | None:
-        """Returns the most that the hook noted for its files; None if nothing."""
-        noted = saves.read_notes(saves.notes_file(str(self._workdir)))
-        digests = filter(None, map(_digest, self._files())) if noted else ()
-        known = [noted[digest] for digest in digests if digest in noted]
-        return max(known, key=lambda counts: counts.samples, default=None)
 
     def _noted(self) -> _Noted | None:
         with suppress(OSError, ValueError, KeyError, TypeError):

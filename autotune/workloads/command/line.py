@@ -48,7 +48,12 @@ def words(texts: Iterable[str], values: Mapping[str, Any]) -> list[str]:
 
     A word that is only a list's placeholder becomes one word per element. Placeholders without a value stay.
     """
-    return [word for text in texts for word in _filled(text, values)]
+    filled: list[str] = []
+    for text in texts:
+        alone = _PLACEHOLDER.fullmatch(text)
+        value = values.get(alone[2]) if alone and alone[2] else None
+        filled += map(written, value) if isinstance(value, list | tuple) else [word(text, values)]
+    return filled
 
 
 def word(text: str, values: Mapping[str, Any]) -> str:
@@ -66,12 +71,6 @@ def typed(text: str, values: Mapping[str, Any]) -> Any:
     """Returns the value itself if `text` is a single placeholder, else the text from `word`."""
     alone = _PLACEHOLDER.fullmatch(text)
     return values[alone[2]] if alone and alone[2] in values else word(text, values)
-
-
-def _filled(text: str, values: Mapping[str, Any]) -> list[str]:
-    alone = _PLACEHOLDER.fullmatch(text)
-    value = values.get(alone[2]) if alone and alone[2] else None
-    return [written(one) for one in value] if isinstance(value, list | tuple) else [word(text, values)]
 
 
 def written(value: Any) -> str:

@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
@@ -135,7 +135,8 @@ class Timeline:
             at_s, _, message = heapq.heappop(self._heap)
             self._last_s = at_s = max(at_s, self._last_s)
             scores = message.content.scores if isinstance(message.content, Scores) else None
-            if scores is None or not self._belongs(at_s, scores):
+            is_late = at_s > self._scored_s + _TOGETHER_S
+            if scores is None or is_late or not self._scores.keys().isdisjoint(scores):
                 yield from self._evaluation()
             if scores is None:
                 yield message if message.at_s == at_s else message._replace(at_s=at_s)
@@ -143,9 +144,6 @@ class Timeline:
                 self._scores, self._scored_s = {**self._scores, **scores}, at_s
         if moment_s > self._scored_s + _TOGETHER_S:
             yield from self._evaluation()
-
-    def _belongs(self, at_s: float, scores: Mapping[str, float]) -> bool:
-        return self._scores.keys().isdisjoint(scores) and at_s <= self._scored_s + _TOGETHER_S
 
     def _evaluation(self) -> Iterator[Message]:
         if self._scores:

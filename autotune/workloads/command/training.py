@@ -181,7 +181,10 @@ class Merger:
         is_alone = not is_step or self._steps <= _FIRST_STEPS or COMPILING in record or FLOPS in record
         has_settled = self._held is not None and QUEUED not in self._held
         before = self.rest() if is_alone or (has_settled and QUEUED in record) else []
-        self._held = _merged(self._held, record)
+        if self._held is not None:
+            settled = {name: value for name, value in self._held.items() if name != QUEUED}
+            record = Stamped({**settled, **record}, record.at_s, self._held.steps + record.steps)
+        self._held = record
         is_due = is_alone or record.at_s - self._last_s >= _APART_S
         return [*before, *(self.rest() if is_due else [])]
 
@@ -192,13 +195,6 @@ class Merger:
             return []
         self._last_s = held.at_s
         return [held]
-
-
-def _merged(held: Stamped | None, record: Stamped) -> Stamped:
-    if held is None:
-        return record
-    settled = {name: value for name, value in held.items() if name != QUEUED}
-    return Stamped({**settled, **record}, record.at_s, held.steps + record.steps)
 
 
 @dataclass
