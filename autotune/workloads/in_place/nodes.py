@@ -65,7 +65,7 @@ def read_json(text: str) -> Node:
         json.loads(text)
         # Valid JSON is YAML, but for tabs, which are only between values, and the values themselves.
         root = yaml.compose(text.replace("\t", " "), Loader=yaml.SafeLoader)
-        return _JsonReader(text).node(root)
+        return _JsonReader(text).node(root) if root else Node(0, 0)
     except json.JSONDecodeError as error:
         raise InputError(f"not JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # too many digits, or nested too deeply
@@ -149,7 +149,7 @@ class _Reader:
 class _JsonReader(_Reader):
     """Reads values and names as JSON spells them: 1e5 is a text in YAML."""
 
-    def _value(self, scalar: yaml.ScalarNode) -> Any:
+    def _value(self, scalar: yaml.Node) -> Any:
         return json.loads(self._text[scalar.start_mark.index : scalar.end_mark.index])
 
     def _name(self, key: yaml.Node) -> str:
