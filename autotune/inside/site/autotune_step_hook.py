@@ -198,10 +198,8 @@ class Teller:
         if not self._has_told:
             autotune_device.tell_if_lost(self._wire, optimizer)
         has_settled = self._pace.has_settled()
-        at_s, figures = (
-            _clock_s(),
-            self._figures.step_figures(self._scaler, optimizer, has_settled=has_settled),
-        )
+        at_s = _clock_s()
+        figures = self._figures.step_figures(self._scaler, optimizer, has_settled=has_settled)
         if flops := self._flops.stepped():
             figures["flops"] = {kind: counted * processes for kind, counted in flops.items()}
         is_first = optimizer is not None and not self._has_told
