@@ -113,9 +113,8 @@ def _places(given: Given, leaves: Mapping[str, Any], winner: Winner) -> dict[str
     if given.path in leaves:
         return {given.path: _in_words_of(given.path, leaves[given.path], given, (*words, *PRECISIONS))}
     others = {one.path for one in winner.every} - {given.path}
-    alike = [
-        path for path in leaves if path not in others and ends_with(path, unambiguous_names(given.meaning))
-    ]
+    names = unambiguous_names(given.meaning)
+    alike = [path for path in leaves if path not in others and ends_with(path, names)]
     if len(alike) > 1:
         raise _NoPlace(f"it may be any of {', '.join(alike)}")
     if alike:
