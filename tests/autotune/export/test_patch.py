@@ -176,7 +176,7 @@ def test_a_file_of_the_commands_own_gets_what_its_trials_get(winner, tmp_path):
         "quality": "reported",
         "files": {"ds": {"base": "ds.json", "set": set_}},
     }
-    found = winner(workload=CommandWorkload.of(values, tmp_path), zero_stage=2)
+    found = winner(workload=CommandWorkload.parse(values, tmp_path), zero_stage=2)
     done = patch.patch(Document.read(tmp_path / "ds.json"), found)
     assert done.left_out == (
         "data.batch_size: 32: not in workload.files",
