@@ -24,10 +24,10 @@ def test_steps_count_their_samples_or_the_batch():
 
 def test_a_resumed_scripts_own_count_is_used_and_a_restarted_one_is_added():
     on, anew = Counter(Counts(100), 8), Counter(Counts(100), 8)
-    assert on.said(1.0, 108)
-    assert anew.said(1.0, 8)
+    assert on.take_printed(1.0, 108)
+    assert anew.take_printed(1.0, 8)
     assert on.samples == anew.samples == 108
-    assert not on.said(2.0, 108)
+    assert not on.take_printed(2.0, 108)
 
 
 def test_a_script_that_reports_fewer_samples_than_were_counted_is_believed_once_it_has_passed_them():
