@@ -183,7 +183,7 @@ class Trainings:
         speeds = {m.number: 1 / self._law.seconds[self._settings(m.config)[0]] for m in members}
         slices: list[Slice] = []
         for count in itertools.count(1):
-            order = racing.Trainings(slices, lengths).runs_on()
+            order = racing.Trainings(slices, lengths).next_round()
             if not order or sum(one.seconds for one in slices) > racing.most_s(t.seconds for t in members):
                 break
             for number in order:

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     for file in given.tables or sorted(set(_TABLES.glob("*.jsonl")) - set(_TABLES.glob("final-*"))):
         table = Table.read(file)
-        count = len(configurations.every(table.space) or [])
+        count = len(configurations.allowed(table.space) or [])
         print(
             f"{file.stem}: {count} configurations, {given.trials} trials, "
             f"{given.seeds} seeds; best {Truth(table).best:.1f} samples/s, "

@@ -18,7 +18,7 @@ TABLES = Path(__file__).parent / "tables"
 
 
 def trials(table: Table) -> list[Trial]:
-    runs = [run for config in configurations.every(table.space) or [] for run in table.timed(config)]
+    runs = [run for config in configurations.allowed(table.space) or [] for run in table.timed(config)]
     return [
         Trial(number, run.config, run.outcome, Measurement(peak_memory_bytes=run.peak_memory_bytes))
         for number, run in enumerate(runs)

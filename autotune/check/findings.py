@@ -179,7 +179,7 @@ def trial_s(checked: Checked) -> float:
 def _length(checked: Checked) -> Capability:
     """Returns the longest duration of a search, with every trial as long as the baseline's."""
     budget, one_s = checked.space.budget, trial_s(checked)
-    listed = configurations.every(checked.space)
+    listed = configurations.allowed(checked.space)
     trials = min(budget.trials, len(listed) if listed is not None else budget.trials)
     total_s = one_s * math.ceil(trials / checked.slots)
     detail = f"{trials} trials of {seconds(one_s)}: up to {seconds(total_s)}"

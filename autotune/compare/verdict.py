@@ -90,7 +90,7 @@ def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Comp
         for label, side in sides.items()
     ]
     standings.sort(key=lambda one: -one.throughput.value if one.throughput else 0.0)
-    keeps = f"{quality.keeps(goal)} {'on the test split' if scored else 'at the end of the training'}"
+    keeps = f"{quality.format_requirement(goal)} {'on the test split' if scored else 'at the end of the training'}"
     return _decide(standings, keeps, not_judged)
 
 
@@ -149,7 +149,7 @@ def _standing(
 ) -> ModelResult:
     """Compares the models of a label with those of the baseline."""
     speed, baseline_speed = ours.throughput, theirs.throughput
-    factor = estimates.over(speed, baseline_speed) if speed and baseline_speed else None
+    factor = estimates.divide(speed, baseline_speed) if speed and baseline_speed else None
     result = partial(ModelResult, label, speed, factor, len(ours.runs))
     if label == BASELINE:
         return replace(result(QualityAnswer.KEPT, "what the others are compared with"), factor=Figure(1.0))
@@ -173,7 +173,7 @@ def _standing(
 def _quality_text(kept: KeptQuality, goal: Objective, ours: int, theirs: int) -> str:
     """Returns e.g. `bleu_4 0.1612 instead of 0.1600, 97% to 104% of what it gains, 3 seeds each`."""
     a, b = (words.score(goal.turned(value)) for value in (kept.quality, kept.reference))
-    between = quality.between(kept.share, goal, kept.gain)
+    between = quality.format_share(kept.share, goal, kept.gain)
     seeds = f"{words.plural(ours, 'seed')} {'each' if ours == theirs else f'against {theirs}'}"
     return f"{goal.quality} {a} instead of {b}, {between}, {seeds}"
 

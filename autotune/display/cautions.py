@@ -58,7 +58,7 @@ def contention(rests_on: Sequence[Trial]) -> str:
 
 def _breaking(history: History) -> list[str]:
     """Names the trials that a constraint rules out; and the baseline, if it violates one itself."""
-    broken = {t.number: why for t in history.searched if (why := history.breaks(t))}
+    broken = {t.number: why for t in history.searched if (why := history.broken_constraint(t))}
     lines = [f"The baseline itself violates a constraint: {broken.pop(0)}."] if 0 in broken else []
     if len(broken) > 1:
         numbers, first = ", ".join(map(str, broken)), min(broken)

@@ -124,7 +124,7 @@ def row(trial: Trial, history: History, winner: int | None = None, *, is_on_fron
         throttled=m.throttled,
         curve=quality.curve_in_users_sign(m.curve, space.objective),
         run=run,
-        breaks_constraint=history.breaks(trial) is not None,
+        breaks_constraint=history.broken_constraint(trial) is not None,
     )
 
 

@@ -234,7 +234,7 @@ def promise(history: History) -> str:
         text = f"the shortest training, whatever its {goal.quality}"
     else:
         front = ", and the best trade-offs between speed and quality" if goal.select == "pareto" else ""
-        text = f"the shortest training that {qualities.keeps(goal)}{front}{sense}"
+        text = f"the shortest training that {qualities.format_requirement(goal)}{front}{sense}"
     return f"Goal: {text}." + (" Evaluations are part of the speed." if goal.counts_evaluations else "")
 
 

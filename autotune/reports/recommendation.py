@@ -52,7 +52,7 @@ def answer(
     is_counted = history.space.objective.counts_evaluations or None not in evaluations
 
     def side(each: Trial, shares: TimeShares | None) -> Side:
-        samples = round((training_samples or 0) / history.shorter(each))
+        samples = round((training_samples or 0) / history.length_ratio(each))
         whole_s = shares.whole_s(samples, is_counted=is_counted) if shares and training_samples else None
         return _side(each, history, shares, whole_s, prices)
 

@@ -160,7 +160,7 @@ def feedback(trial: Trial, history: History) -> Feedback:
     if goal.aim is not None:
         return _feedback_of_target(trial, goal.aim, over)
     if planning.is_wanted(space):
-        return Feedback((history.worth(trial),), over)
+        return Feedback((history.equal_trainings_per_s(trial),), over)
     speed, quality = trial.samples_per_s, _quality_share(trial, history)
     if speed is None or (quality is not None and not math.isfinite(quality)):
         return worst(space)
@@ -186,9 +186,8 @@ def _quality_share(trial: Trial, history: History) -> float | None:
     """Returns a trial's last quality as a share of the baseline's after as many samples; None if unknown."""
     reference, start = history.baseline_curve, history.start
     for point in reversed(trial.measurement.curve):
-        expected = (
-            reference[-1].quality if reference and trial.completed else curves.at(reference, point.samples)
-        )
+        expected = curves.quality_at(reference, point.samples)
+        expected = reference[-1].quality if reference and trial.completed else expected
         if expected is not None and curves.gain(expected, start):
             return curves.share(point.quality, expected, start)
     return None

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 from autotune.core import units
 from autotune.core.errors import InputError
 from autotune.core.settings import LARGEST_INT
-from autotune.space.knobs import explained
+from autotune.space.knobs import explain_error
 from autotune.space.sections import PROMISES, Budget, Limits, Objective
 from autotune.system.telemetry import Hardware
 
@@ -99,4 +99,4 @@ def _of_options(section: str, given: Mapping[str, Any], called: Mapping[str, str
         for one in error.errors():
             names = map(str, one["loc"][:1] or values)
             options = ", ".join(called.get(name, f"--{name.replace('_', '-')}") for name in names)
-            yield f"{options}: {explained(one, model)}"
+            yield f"{options}: {explain_error(one, model)}"

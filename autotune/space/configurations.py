@@ -58,7 +58,7 @@ def _drawn_value(space: Space, config: Config, name: str, knob: Drawn) -> Settin
     return min(max(multiplier, low), high)
 
 
-def every(space: Space) -> list[dict[str, Setting]] | None:
+def allowed(space: Space) -> list[dict[str, Setting]] | None:
     """Returns all configurations within the limits; None if infinite, or over 20,000 combinations."""
     choices = [knob.drawn_from.choice for knob in space.drawn_knobs.values()]
     finite = [choice for choice in choices if choice is not None]
@@ -80,7 +80,7 @@ def neighbours(space: Space, config: Config) -> list[dict[str, Setting]]:
 
 def shuffled(space: Space, rng: random.Random) -> Iterator[dict[str, Setting]]:
     """Yields random configurations: a small finite space once, else 500 draws."""
-    listed = every(space)
+    listed = allowed(space)
     if listed is not None:
         rng.shuffle(listed)
         yield from listed

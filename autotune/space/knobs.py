@@ -262,10 +262,11 @@ def mistakes(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
     for e in error.errors():
         where = ".".join(str(part) for part in e["loc"])
         says_its_name = (where, e["type"]) == ("knobs", "value_error")  # raised by `read_knob`
-        yield f"{where}: {explained(e, model)}" if where and not says_its_name else explained(e, model)
+        mistake = explain_error(e, model)
+        yield f"{where}: {mistake}" if where and not says_its_name else mistake
 
 
-def explained(error: ErrorDetails, model: type[BaseModel]) -> str:
+def explain_error(error: ErrorDetails, model: type[BaseModel]) -> str:
     """Returns the mistake in a value of a `model`, without its location."""
     match error["type"]:
         case "extra_forbidden":

@@ -38,7 +38,7 @@ class Ends:
         curve = progress.curve
         return (
             0 < self.samples <= progress.evaluated_samples
-            or (self.target is not None and curves.reached(curve, self.target) is not None)
+            or (self.target is not None and curves.samples_to_reach(curve, self.target) is not None)
             or (self.until_learnt > 0 and curves.has_learnt(curve, self.until_learnt))
             or (self.until_timed and progress.has_known_speed())
         )

@@ -226,7 +226,7 @@ class Race:
                 yield from member.warm_up()
         begun_s = time.monotonic()
         while self._earlier_s + time.monotonic() - begun_s < self._order.most_s:
-            numbers = racing.Trainings(self._slices, self._lengths).runs_on()
+            numbers = racing.Trainings(self._slices, self._lengths).next_round()
             if not numbers:
                 return
             yield from self._round(numbers)

@@ -41,7 +41,7 @@ class Planned:
 
 def grid(space: Space) -> list[dict[str, Setting]]:
     """Returns every configuration of `space`, the baseline first; raises InputError if infinitely many."""
-    configs = configurations.every(space)
+    configs = configurations.allowed(space)
     if configs is None:
         loose = [name for name, knob in space.drawn_knobs.items() if knob.drawn_from.choice is None]
         rule = "a table has a finite grid, so every knob must be a choice"

@@ -99,7 +99,7 @@ class Machine:
                 asked_s = seconds
                 if beaten := stopping.verdict(progress.measurement(), threshold, samples):
                     return Simulated(beaten, self._shown(progress, run), seconds)
-            if target is not None and curves.reached(progress.curve, target) is not None:
+            if target is not None and curves.samples_to_reach(progress.curve, target) is not None:
                 break
             if until_timed and progress.has_known_speed():
                 break
@@ -119,7 +119,7 @@ class Machine:
         lengths = {member.number: self._table.space.samples(member.config) for member in members}
         end_s = now_s + racing.most_s(member.seconds for member in members)
         for count in itertools.count(1):
-            order = racing.Trainings(slices, lengths).runs_on() if now_s < end_s else ()
+            order = racing.Trainings(slices, lengths).next_round() if now_s < end_s else ()
             if not order:
                 break
             for number in order:

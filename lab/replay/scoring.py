@@ -53,7 +53,7 @@ class Truth:
 
     def quality(self, config: Config) -> float:
         """Returns the mean final quality of its trials; higher is better."""
-        ends = [curves.ended_with(Measurement(curve=curve)) or 0.0 for curve in self._trials(config)]
+        ends = [curves.end_quality(Measurement(curve=curve)) or 0.0 for curve in self._trials(config)]
         return statistics.fmean(ends) if ends else 0.0
 
     def _turned(self, quality: float) -> float:
@@ -71,7 +71,7 @@ class Truth:
         target = self._table.space.objective.aim
         if target is None:
             return speed if self.keeps_quality(config) else 0.0
-        needed = [curves.reached(curve, target) for curve in self._curves(config)]
+        needed = [curves.samples_to_reach(curve, target) for curve in self._curves(config)]
         reached = [samples for samples in needed if samples is not None]
         return speed / statistics.fmean(reached) if reached and len(reached) == len(needed) else 0.0
 
@@ -100,7 +100,10 @@ class Truth:
 
     @cached_property
     def _known(self) -> dict[Key, float]:
-        configs = [self._table.space.baseline_config, *(configurations.every(self._table.space) or [])]
+        configs = [
+            self._table.space.baseline_config,
+            *(configurations.allowed(self._table.space) or []),
+        ]
         return {settings_key(c, ()): self.merit(c) for c in configs}
 
     def share(self, config: Config) -> float:

@@ -33,7 +33,7 @@ class Cost:
 def cost(trial: Trial, history: History, whole_s: Figure, prices: Prices | None) -> Cost:
     """Returns the cost of a training that takes `whole_s` seconds with the settings of `trial`."""
     hours, power_w = whole_s.scaled(1 / _S_PER_HOUR), _power_w(trial, history)
-    kwh = estimates.times(hours, power_w.scaled(1 / _W_PER_KW)) if power_w else None
+    kwh = estimates.multiply(hours, power_w.scaled(1 / _W_PER_KW)) if power_w else None
     return Cost(hours, kwh, _money(hours, kwh, prices) if prices else None)
 
 
@@ -52,7 +52,7 @@ def _money(hours: Figure, kwh: Figure | None, prices: Prices) -> Figure | None:
     if not parts or len(costs) < len(parts):
         return None
     low, high = _sum([figure.low for figure in costs]), _sum([figure.high for figure in costs])
-    return estimates.within(math.fsum(figure.value for figure in costs), low, high)
+    return estimates.bounded(math.fsum(figure.value for figure in costs), low, high)
 
 
 def _sum(ends: list[float | None]) -> float | None:
@@ -70,7 +70,7 @@ def gain(trial: Trial, history: History) -> Figure | None:
     if speed is None:
         return None
     if target is None:
-        return speed.scaled(history.shorter(trial))
+        return speed.scaled(history.length_ratio(trial))
     number = trial.original
     if not number:
         return Figure(1.0)

@@ -109,7 +109,7 @@ def _speed(promise: Promise, run: Measurement, unit: str) -> PromiseCheck | None
     speed = estimates.throughput_figure(run.throughput)
     if speed is None:
         return _not_yet("speed", promise.throughput, "not measured yet")
-    ratio, least = estimates.over(speed, promise.throughput), 1 - SLACK
+    ratio, least = estimates.divide(speed, promise.throughput), 1 - SLACK
     is_kept = speed.low is not None and speed.low >= least * promise.throughput.value
     is_broken = ratio.is_below(least / (1 + promise.moved))
     answer = _answer(is_kept=is_kept, is_broken=is_broken)
@@ -133,7 +133,7 @@ def _quality(promise: Promise, run: Measurement, goal: Objective, unit: str) -> 
     if promise.least is None:
         return None
     least, promised = (goal.turned(value) for value in (promise.least, promise.quality or 0.0))
-    reached = curves.reached(run.curve, promise.least) if promise.has_target else None
+    reached = curves.samples_to_reach(run.curve, promise.least) if promise.has_target else None
     if reached is not None and reached <= promise.samples:
         text = f"{goal.quality} {least:.4f} reached after {reached:.0f} {unit}, {promise.samples} promised"
         return PromiseCheck("quality", PromiseAnswer.HELD, text, Figure(promised), Figure(least))

@@ -66,7 +66,7 @@ def explain(trial: Trial, history: History) -> str:
 
 def _explain_fault(trial: Trial, history: History) -> str | None:
     """Returns the fault of a completed trial in constraints, memory or quality; None if there is none."""
-    if broken := history.breaks(trial):
+    if broken := history.broken_constraint(trial):
         return broken
     if not trial.completed or trial.kind is not TrialKind.SEARCHED:
         return None
@@ -77,7 +77,7 @@ def _explain_fault(trial: Trial, history: History) -> str | None:
         case Reason.CHANCE:
             return objective.no_quality(trial.measurement, goal)
         case Reason.QUALITY if (least := history.least_quality) is not None:
-            quality = goal.turned(curves.ended_with(trial.measurement) or 0.0)
+            quality = goal.turned(curves.end_quality(trial.measurement) or 0.0)
             side = "below" if goal.minimize is None else "above"
             return f"its quality {quality:.4f} is {side} {goal.turned(least):.4f}, which is to be kept"
         case _:

@@ -76,7 +76,7 @@ def _factor(trial: Trial, before: Trial | None, history: History) -> Figure | No
     if before is None or before is history.baseline:
         return history.factor(trial)
     speed, previous = history.throughput(trial), history.throughput(before)
-    return estimates.over(speed, previous) if speed and previous else None
+    return estimates.divide(speed, previous) if speed and previous else None
 
 
 def next_step(history: History) -> Proposal | None:

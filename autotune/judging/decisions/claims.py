@@ -62,7 +62,7 @@ def race_of(number: int, history: History) -> Trial | None:
     if last is None or len(last.race) == 2:
         return last
     speed = turns.ratio(last.measurement.slices, number, 0, racing.LOOK_LEVEL)
-    factor = speed and speed.scaled(history.shorter(history.trial(number)))
+    factor = speed and speed.scaled(history.length_ratio(history.trial(number)))
     return last if factor and (factor.is_above(1) or factor.is_below(1 + racing.EQUAL)) else None
 
 
@@ -93,7 +93,7 @@ def claim(number: int, history: History) -> Claim:
     finalist, space = history.trial(number), history.space
     runs, race = _runs(finalist, history), race_of(number, history)
     slices = race.measurement.slices if race else ()
-    so_far = Claim(number, rounds=turns.rounds(slices, number, 0), seeds=len(runs.ours))
+    so_far = Claim(number, rounds=turns.count_rounds(slices, number, 0), seeds=len(runs.ours))
     if why_not := _failed(finalist, history):
         return replace(so_far, why_not=why_not)
     speed, surely = (turns.ratio(slices, number, 0, level) for level in (turns.LEVEL, racing.LOOK_LEVEL))
@@ -101,7 +101,7 @@ def claim(number: int, history: History) -> Claim:
         return so_far
     if space.objective.target is not None:
         return _claim_time(so_far, speed, runs, space)
-    shorter = history.shorter(finalist)
+    shorter = history.length_ratio(finalist)
     so_far = replace(so_far, factor=speed.scaled(shorter))
     if not surely.scaled(shorter).is_above(1):
         return replace(so_far, why_not=_not_faster(surely.scaled(shorter)))
@@ -155,7 +155,7 @@ def _sooner(speed: Figure, runs: _Runs, target: float, level: float) -> Figure |
     half = math.hypot(student_t(level, degrees) * error, race)
     middle = math.log(speed.value) + statistics.fmean(b) - statistics.fmean(a)
     low, high = math.exp(middle - half) or None, math.exp(min(700.0, middle + half))
-    return estimates.within(math.exp(middle), low, high)
+    return estimates.bounded(math.exp(middle), low, high)
 
 
 def _squares(values: Sequence[float]) -> float:
@@ -179,7 +179,9 @@ def _claim_quality(so_far: Claim, runs: _Runs, history: History) -> Claim:
         return replace(so_far, holds=True) if runs.ours and is_same else replace(so_far, why_not=why_not)
     so_far = replace(so_far, kept=kept)
     a, b = goal.turned(kept.quality), goal.turned(kept.reference)
-    figures = f"{goal.quality} {a:.4f} instead of {b:.4f}, {quality.between(kept.share, goal, kept.gain)}"
+    figures = (
+        f"{goal.quality} {a:.4f} instead of {b:.4f}, {quality.format_share(kept.share, goal, kept.gain)}"
+    )
     if kept.answer is QualityAnswer.LOST:
         return replace(so_far, why_not=f"{figures}: worse")
     is_due = runs.are_all or len(runs.theirs) >= len(runs.ours) >= _FEWEST_SEEDS

@@ -109,10 +109,10 @@ def _place(trial: Trial, history: History) -> tuple[bool, float]:
     if history.space.objective.target is not None:
         samples = history.to_target.samples(trial)
         return True, speed.value / samples if samples else 0.0
-    factor = speed.value * history.shorter(trial)
+    factor = speed.value * history.length_ratio(trial)
     if planning.is_wanted(history.space):  # a slower one may have the shorter training
         return True, factor
-    return turns.rounds(slices, trial.number, 0) >= max(turn.round for turn in slices), factor
+    return turns.count_rounds(slices, trial.number, 0) >= max(turn.round for turn in slices), factor
 
 
 def finalists(history: History) -> list[Trial]:
@@ -184,13 +184,13 @@ def _may_be_sooner(trial: Trial, history: History) -> bool:
     If other programs made that speed uncertain, a race decides.
     """
     baseline, key = history.trial(0), history.space.speed_key
-    if history.shorter(trial) <= 1 and key(trial.config) == key(baseline.config):
+    if history.length_ratio(trial) <= 1 and key(trial.config) == key(baseline.config):
         return False  # as fast, and no shorter
     usual, speed = map(history.speeds.pooled_throughput, (baseline, trial))
     if usual is None or speed is None:
         return False
     most = speed.samples_per_s + (speed.half_width_per_s or 0.0)
-    return most * history.shorter(trial) > (1 + racing.EQUAL) * usual.samples_per_s
+    return most * history.length_ratio(trial) > (1 + racing.EQUAL) * usual.samples_per_s
 
 
 def _may_have_been_better(trial: Trial, history: History) -> bool:

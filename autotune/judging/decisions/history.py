@@ -131,7 +131,7 @@ class History:
             return objective.samples_to(trial, self.least_quality) is not None
         return (
             self.space.objective.takes_any_quality
-            or (curves.ended_with(trial.measurement) or 0.0) >= self.least_quality
+            or (curves.end_quality(trial.measurement) or 0.0) >= self.least_quality
         )
 
     def is_out_of_reach(self, trial: Trial) -> bool:
@@ -151,14 +151,14 @@ class History:
             return measured.samples
         return self.space.samples(trial.config)
 
-    def shorter(self, trial: Trial) -> float:
+    def length_ratio(self, trial: Trial) -> float:
         """Returns the length of the baseline's training over that of the trial's."""
         return self.length(self.baseline) / self.length(trial) if self.baseline else 1.0
 
     def training_s(self, trial: Trial) -> float | None:
         """Returns the seconds that the whole training would take with a trial's settings; None if unknown."""
         speed, space = self.throughput(trial), self.space
-        samples = (space.training.samples or space.budget.samples_per_trial) / self.shorter(trial)
+        samples = (space.training.samples or space.budget.samples_per_trial) / self.length_ratio(trial)
         return samples / speed.value if speed else None
 
     def trainings_per_s(self, trial: Trial) -> float:
@@ -187,7 +187,7 @@ class History:
         slack = 0.0 if quality is None or least is None else quality - least
         return LengthNeeds(self.trials, self.space, quality, slack)
 
-    def worth(self, trial: Trial) -> float:
+    def equal_trainings_per_s(self, trial: Trial) -> float:
         """Returns how many trainings as good as the baseline's fit into a second with a trial's settings.
 
         If lengths are not planned, a training is as long as the trial's.
@@ -240,7 +240,7 @@ class History:
         throughput = self.speeds.pooled_throughput(trial)
         return throughput.samples_per_s - (throughput.half_width_per_s or 0.0) if throughput else 0.0
 
-    def breaks(self, trial: Trial) -> str | None:
+    def broken_constraint(self, trial: Trial) -> str | None:
         """Returns the user's constraint that a completed trial breaks, None if it breaks none.
 
         Races and ablation steps are not judged by their scores.
@@ -266,14 +266,14 @@ class History:
             return Reason.ANOTHER
         if objective.over_memory(measured, self.space.limits.memory_fraction):
             return Reason.MEMORY
-        if self.breaks(trial):
+        if self.broken_constraint(trial):
             return Reason.BROKEN
-        if lost := self._lost(trial):
+        if lost := self._quality_rejection(trial):
             return lost
         is_unsure = goal.aim is None and not _is_sure(trial) and _is_sure(self.baseline)
         return Reason.UNSURE if is_unsure else None
 
-    def _lost(self, trial: Trial) -> Reason | None:
+    def _quality_rejection(self, trial: Trial) -> Reason | None:
         """Returns the reason to reject a trial for its quality, None if it is good enough."""
         goal, none = self.space.objective, objective.no_quality(trial.measurement)
         if goal.aim is not None:
@@ -324,7 +324,7 @@ class History:
             if t.completed and (speed := self.throughput(t)) and (score := self.quality(t))
             if math.isfinite(speed.value) and math.isfinite(score.value)
             if self.baseline is None or t.measurement.origin == self.baseline.measurement.origin
-            if not t.number or self.breaks(t) is None
+            if not t.number or self.broken_constraint(t) is None
         ]
         front: list[tuple[float, Trial]] = []
         for _, best, trial in sorted(measured, key=lambda point: point[:2], reverse=True):

@@ -100,7 +100,7 @@ def start(trial: Trial) -> float | None:
 
 def samples_to(trial: Trial, target: float) -> float | None:
     """Returns the samples until `trial` reached the quality `target`; None if it never did."""
-    return curves.reached(trial.measurement.curve, target)
+    return curves.samples_to_reach(trial.measurement.curve, target)
 
 
 def no_quality(measurement: Measurement, goal: Objective = _HIGHER_IS_BETTER) -> str | None:

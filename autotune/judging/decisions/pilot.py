@@ -133,7 +133,7 @@ def _settled(asked: History) -> Space:
         space = _with_samples(space, asked.baseline.measurement.quality_samples)
     if goal.select == "same-training":
         return same_training(space)
-    judged = pilot(History(asked.trials, space)) if _asks(space) else None
+    judged = pilot(History(asked.trials, space)) if _depends_on_pilot(space) else None
     if judged is None:
         return space
     if judged.why_not:
@@ -154,7 +154,7 @@ def _with_samples(space: Space, samples: int) -> Space:
     return space.revised(budget=budget)
 
 
-def _asks(space: Space) -> bool:
+def _depends_on_pilot(space: Space) -> bool:
     """Returns True if the objective depends on the pilot."""
     return space.objective.select == "same-quality" and is_wanted(space)
 
@@ -186,7 +186,7 @@ def _fixed(space: Space, name: str, knob: Knob) -> Knob:
 def fallback_reason(asked: History) -> str | None:
     """Returns the reason that a search fell back to `same-training`; None if it did not."""
     space = asked.space
-    judged = pilot(asked) if _asks(space) and space.objective.select != "same-training" else None
+    judged = pilot(asked) if _depends_on_pilot(space) and space.objective.select != "same-training" else None
     return judged.why_not if judged else None
 
 
@@ -199,7 +199,7 @@ def describe(asked: History) -> str | None:
     if judged.why_not:
         fallback = (
             " The search goes on with settings that leave the training the same and only make it faster."
-            if _asks(space)
+            if _depends_on_pilot(space)
             else ""
         )
         return (

@@ -40,7 +40,7 @@ class LengthNeeds:
         self._quality, self._slack = quality, slack
         self._groups: dict[tuple[Key, str], list[tuple[float, float]]] = defaultdict(list)
         for trial in trials if is_wanted(space) else ():
-            final = curves.ended_with(trial.measurement)
+            final = curves.end_quality(trial.measurement)
             if trial.completed and trial.kind not in (TrialKind.RACE, TrialKind.STEP) and final is not None:
                 length = math.log(space.samples(trial.config))
                 self._groups[_settings(trial)].append((length, final))

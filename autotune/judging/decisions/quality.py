@@ -120,7 +120,7 @@ def runs_needed(
     return next((n for n in range(2, _MOST_RUNS + 1) if _half(n, n, _with(noise, n), error) < gap), None)
 
 
-def between(share: Figure, goal: Objective = _HIGHER_IS_BETTER, gain: float = 1.0) -> str:
+def format_share(share: Figure, goal: Objective = _HIGHER_IS_BETTER, gain: float = 1.0) -> str:
     """Formats the interval of a `share`: `97% to 103% of what it gains`.
 
     With an absolute slack it is `0.031 below it to 0.02 above it`.
@@ -137,7 +137,7 @@ def _apart(more: float, goal: Objective) -> str:
     return f"{abs(more):.3g} {'above' if goal.turned(more) > 0 else 'below'} it"
 
 
-def limit(name: str, keep: float | None, within: float | None, *, minimize: bool = False) -> str:
+def format_limit(name: str, keep: float | None, within: float | None, *, minimize: bool = False) -> str:
     """Formats the least quality to keep: `95% of what the baseline gains in bleu_4`.
 
     With an absolute slack it is `0.02 below the baseline's bleu_4`, and `any bleu_4` if nothing is kept.
@@ -147,9 +147,9 @@ def limit(name: str, keep: float | None, within: float | None, *, minimize: bool
     return f"{100 * keep:.3g}% of what the baseline gains in {name}" if keep else f"any {name}"
 
 
-def keeps(goal: Objective) -> str:
+def format_requirement(goal: Objective) -> str:
     """Formats the requirement on a winner: `keeps 95% of what ...`, or `is at most 0.02 above the ...`."""
-    kept = limit(goal.quality, goal.keep, goal.within, minimize=goal.minimize is not None)
+    kept = format_limit(goal.quality, goal.keep, goal.within, minimize=goal.minimize is not None)
     verb = "has" if goal.takes_any_quality else "keeps" if goal.within is None else "is at most"
     return f"{verb} {kept}"
 
@@ -179,7 +179,7 @@ def curve_in_users_sign(curve: Sequence[Evaluation], goal: Objective) -> tuple[E
 
 def qualities(runs: Sequence[Trial]) -> list[float]:
     """Returns the final quality of each run that has one."""
-    return [final for run in runs if (final := curves.ended_with(run.measurement)) is not None]
+    return [final for run in runs if (final := curves.end_quality(run.measurement)) is not None]
 
 
 def noise(groups: Sequence[Sequence[Trial]]) -> Noise | None:

@@ -43,7 +43,7 @@ class Trainings:
         speed = turns.ratio(self._slices, number, other, level)
         return speed and speed.scaled(self._lengths[other] / self._lengths[number])
 
-    def runs_on(self) -> tuple[int, ...]:
+    def next_round(self) -> tuple[int, ...]:
         """Returns the members of the next round in the order of their turns; empty if the race is decided.
 
         A member is dropped if it is not at least 2% ahead of the first, or behind another one. The race is

@@ -40,7 +40,7 @@ def planned(config: Config, history: History, share: float) -> Config:
 def best(history: History) -> Trial | None:
     """Returns the trial whose settings finish first at the length that they need."""
     candidates = [t for t in history.searched if t.completed and history.rejection(t) in _OPEN]
-    return max(candidates, key=history.worth, default=None)
+    return max(candidates, key=history.equal_trainings_per_s, default=None)
 
 
 def next_config(history: History) -> Config | None:

@@ -153,7 +153,7 @@ def explain_slower(
 def _too_poor(running: Measurement, at_equal_shares: Measurement, threshold: Threshold) -> Outcome | None:
     if not _is_out_of_reach(at_equal_shares.curve, threshold.curve, threshold.keep, threshold):
         return None
-    reference = curves.at(threshold.curve, at_equal_shares.curve[-1].samples) or 0.0
+    reference = curves.quality_at(threshold.curve, at_equal_shares.curve[-1].samples) or 0.0
     quality, baseline_quality = map(threshold.metric.turned, (running.curve[-1].quality, reference))
     after = f"after {running.curve[-1].samples} {threshold.metric.unit}"
     reason = f"quality {quality:.4f} {after}, where the baseline has {baseline_quality:.4f}"

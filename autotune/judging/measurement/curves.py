@@ -43,7 +43,7 @@ def is_out_of_reach(
 
 def _share(point: Evaluation, reference: Curve, start: float | None) -> tuple[int, float] | None:
     """Returns the samples of `point`, and its share of the reference's gain there; None if not known."""
-    expected = at(reference, point.samples)
+    expected = quality_at(reference, point.samples)
     if expected is None or not gain(expected, start):
         return None
     return point.samples, share(point.quality, expected, start)
@@ -75,7 +75,7 @@ def scaled(curve: Curve, times: float) -> tuple[Evaluation, ...]:
     return tuple(replace(point, samples=round(point.samples * times)) for point in curve)
 
 
-def at(curve: Curve, samples: int) -> float | None:
+def quality_at(curve: Curve, samples: int) -> float | None:
     """Returns the quality after `samples`, interpolated linearly; None outside of the curve's points."""
     for before, after in itertools.pairwise(curve):
         if before.samples <= samples <= after.samples:
@@ -85,7 +85,7 @@ def at(curve: Curve, samples: int) -> float | None:
     return next((p.quality for p in curve if p.samples == samples), None)
 
 
-def stages(curves: Sequence[Curve]) -> list[tuple[Evaluation, ...]]:
+def _aligned(curves: Sequence[Curve]) -> list[tuple[Evaluation, ...]]:
     """Groups the points of runs of the same settings that compare, one of each run.
 
     They are at equal samples; if there are none, because batches differ in tokens, they go by their order.
@@ -103,7 +103,7 @@ def mean_curve(curves: Sequence[Curve]) -> tuple[Evaluation, ...]:
             statistics.fmean([p.seconds for p in points]),
             statistics.fmean([p.quality for p in points]),
         )
-        for points in stages(curves)
+        for points in _aligned(curves)
     )
 
 
@@ -120,7 +120,7 @@ def relative_noise(curves: Sequence[Curve], start: float | None = None) -> float
     It is a share of the gain since `start`, at least 2%, because a few runs may agree by chance. None for
     fewer than two runs.
     """
-    repeated = [points for points in stages(curves) if len(points) > 1 and any(p.quality for p in points)]
+    repeated = [points for points in _aligned(curves) if len(points) > 1 and any(p.quality for p in points)]
     degrees = sum(len(points) - 1 for points in repeated)
     if not degrees:
         return None
@@ -128,7 +128,7 @@ def relative_noise(curves: Sequence[Curve], start: float | None = None) -> float
     return max(_LEAST_NOISE, math.sqrt(squares / degrees))
 
 
-def ended_with(measurement: Measurement) -> float | None:
+def end_quality(measurement: Measurement) -> float | None:
     """Returns the final quality, if there is one."""
     return final([p.quality for p in measurement.curve]) if measurement.curve else measurement.quality
 
@@ -138,7 +138,7 @@ def final(scores: Sequence[float]) -> float:
     return statistics.fmean(scores[-max(1, len(scores) // 4) :])
 
 
-def reached(curve: Curve, target: float) -> float | None:
+def samples_to_reach(curve: Curve, target: float) -> float | None:
     """Returns the samples after which `curve` reached `target`, None if it never did.
 
     The mean of two consecutive evaluations has to reach it, as a single one may be luck, and neither may have

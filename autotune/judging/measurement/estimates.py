@@ -41,7 +41,7 @@ class Figure:
         return replace(self, value=self.value * times, low=low, high=high)
 
 
-def within(value: float, low: float | None, high: float | None) -> Figure:
+def bounded(value: float, low: float | None, high: float | None) -> Figure:
     """Returns a figure with an interval if both ends are finite numbers, else without one."""
     if low is None or high is None or not math.isfinite(low) or not math.isfinite(high):
         return Figure(value)
@@ -70,12 +70,12 @@ def throughput_figure(throughput: Throughput | None) -> Figure | None:
     return around(throughput.samples_per_s, throughput.half_width_per_s, 0.0) if throughput else None
 
 
-def times(first: Figure, second: Figure) -> Figure:
+def multiply(first: Figure, second: Figure) -> Figure:
     """Returns the product of two independent figures."""
     return _spread(first.value * second.value, first.part, second.part)
 
 
-def over(numerator: Figure, denominator: Figure) -> Figure:
+def divide(numerator: Figure, denominator: Figure) -> Figure:
     """Returns the ratio of two independent positive figures."""
     return _spread(numerator.value / denominator.value, numerator.part, denominator.part)
 
@@ -86,7 +86,7 @@ def _spread(value: float, *parts: float | None) -> Figure:
     if len(errors) < len(parts):
         return Figure(value)
     apart = math.exp(min(700.0, math.hypot(*errors)))
-    return within(value, value / apart, value * apart)
+    return bounded(value, value / apart, value * apart)
 
 
 def half_interval(values: Sequence[float], level: float = 0.95) -> float:

@@ -134,7 +134,7 @@ class RelativeSpeeds:
         if self._is_as_the_baseline(trial):
             return Figure(1.0)
         pair = self._alike(trial, baseline)
-        return estimates.over(*pair) if pair else None
+        return estimates.divide(*pair) if pair else None
 
     def throughput(self, trial: Trial) -> Figure | None:
         """Returns samples per second of a trial's settings: the baseline's times the factor."""
@@ -145,7 +145,7 @@ class RelativeSpeeds:
         if factor is None or level is None:
             return measured
         if self.raced(trial) or measured is None:
-            return estimates.times(level, factor)
+            return estimates.multiply(level, factor)
         return measured.scaled(level.value * factor.value / measured.value)
 
     def _measured(self, trial: Trial) -> Figure | None:

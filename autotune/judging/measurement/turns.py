@@ -40,7 +40,7 @@ def ratio(slices: Sequence[Slice], number: int, other: int, level: float = LEVEL
     return Figure(math.exp(middle), math.exp(middle - low), math.exp(middle + high))
 
 
-def rounds(slices: Sequence[Slice], number: int, other: int) -> int:
+def count_rounds(slices: Sequence[Slice], number: int, other: int) -> int:
     """Returns the number of rounds that both were in."""
     return len(_logs(slices, number, other))
 

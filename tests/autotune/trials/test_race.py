@@ -43,11 +43,11 @@ def rounds(monkeypatch):
     """Limits races to a number of rounds, instead of time and results."""
 
     def run_only(most):
-        def runs_on(race):
+        def next_round(race):
             done = max((one.round for one in race._slices), default=0)
             return tuple(race._lengths) if done < most else ()
 
-        monkeypatch.setattr(racing.Trainings, "runs_on", runs_on)
+        monkeypatch.setattr(racing.Trainings, "next_round", next_round)
 
     return run_only
 
@@ -158,7 +158,7 @@ def test_a_race_ends_by_the_rules(order, server, tmp_path):
     """As soon as the gain is certain."""
     finish(Race(order({"step_s": 0.03}, {"step_s": 0.01}), server))
     _, figures = identity.read_verdict(TrialDir(tmp_path))
-    assert racing.Trainings(figures.slices, {0: 1000, 7: 1000}).runs_on() == ()
+    assert racing.Trainings(figures.slices, {0: 1000, 7: 1000}).next_round() == ()
     assert turns.ratio(figures.slices, 7, 0).low > 1.2
 
 

@@ -49,7 +49,7 @@ def test_a_search_that_keeps_the_effective_batch_tries_nothing_else(grid):
     }
     space = spaces.complete(spaces.from_values(values, "kept"), "kept")
     table, rng = Table(Header(space, {})), random.Random(0)
-    for config in configurations.every(space):
+    for config in configurations.allowed(space):
         for seed in range(3):
             table.add(made_up_run(space, config, seed, rng))
     result = replay.search(table, 0, 20)
@@ -209,7 +209,7 @@ def test_the_truth_is_the_mean_of_the_recorded_runs(recorded):
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_baseline_keeps_its_own_quality_be_it_negative(recorded, sign):
-    runs = [run for config in configurations.every(recorded.space) for run in recorded.qualities(config)]
+    runs = [run for config in configurations.allowed(recorded.space) for run in recorded.qualities(config)]
     signed = [
         replace(run, evaluations=tuple(p._replace(quality=sign * p.quality) for p in run.evaluations))
         for run in runs

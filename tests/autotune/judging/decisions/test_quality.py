@@ -216,16 +216,16 @@ def test_what_is_kept_is_a_share_of_what_the_reference_has_gained(runs):
 
 
 def test_a_share_is_told_as_one_of_what_the_baseline_gains():
-    assert quality.between(Figure(1.0, 0.97, 1.0342)) == "97.0% to 103.4% of what it gains"
-    assert quality.between(Figure(1.0)) == "it is not known how far equal runs differ"
-    assert quality.limit("bleu_4", 0.98, None) == "98% of what the baseline gains in bleu_4"
+    assert quality.format_share(Figure(1.0, 0.97, 1.0342)) == "97.0% to 103.4% of what it gains"
+    assert quality.format_share(Figure(1.0)) == "it is not known how far equal runs differ"
+    assert quality.format_limit("bleu_4", 0.98, None) == "98% of what the baseline gains in bleu_4"
     assert (
-        quality.limit("val_loss", 0.995, None, minimize=True)
+        quality.format_limit("val_loss", 0.995, None, minimize=True)
         == "99.5% of what the baseline gains in val_loss"
     )
-    assert quality.limit("bleu_4", 0.0, None) == "any bleu_4"
-    assert quality.keeps(Objective()) == "keeps 95% of what the baseline gains in bleu_4"
-    assert quality.keeps(Objective(keep=0)) == "has any bleu_4"
+    assert quality.format_limit("bleu_4", 0.0, None) == "any bleu_4"
+    assert quality.format_requirement(Objective()) == "keeps 95% of what the baseline gains in bleu_4"
+    assert quality.format_requirement(Objective(keep=0)) == "has any bleu_4"
 
 
 LOSS = Objective(minimize="val_loss", quality="val_loss")
@@ -233,10 +233,10 @@ SLACK = Objective(minimize="val_loss", quality="val_loss", within=0.02, keep=Non
 
 
 def test_an_absolute_slack_is_told_in_the_qualitys_own_units():
-    assert quality.keeps(SLACK) == "is at most 0.02 above the baseline's val_loss"
-    assert quality.limit("bleu_4", None, 0.01) == "0.01 below the baseline's bleu_4"
-    assert quality.between(Figure(1.0, 0.99, 1.0125), SLACK, 2.4) == "0.024 above it to 0.03 below it"
-    assert quality.between(Figure(1.0, 0.99, 1.0125), SLACK, 1.0) == "0.01 above it to 0.0125 below it"
+    assert quality.format_requirement(SLACK) == "is at most 0.02 above the baseline's val_loss"
+    assert quality.format_limit("bleu_4", None, 0.01) == "0.01 below the baseline's bleu_4"
+    assert quality.format_share(Figure(1.0, 0.99, 1.0125), SLACK, 2.4) == "0.024 above it to 0.03 below it"
+    assert quality.format_share(Figure(1.0, 0.99, 1.0125), SLACK, 1.0) == "0.01 above it to 0.0125 below it"
 
 
 def test_what_is_shown_has_the_users_sign_and_its_interval_in_order():

@@ -35,7 +35,7 @@ def raced(speeds, rng, walk=0.0, spoilt=0.0, sd=SD):
     """
     slices, members, common = [], range(len(speeds)), 0.0
     for turn in range(1, MOST_ROUNDS + 1):
-        if not (order := runs_on(slices, members)):
+        if not (order := next_round(slices, members)):
             break
         for number in order:
             common += rng.gauss(0, walk)
@@ -50,8 +50,8 @@ def trainings(slices, members):
     return racing.Trainings(slices, dict.fromkeys(members, 100))
 
 
-def runs_on(slices, members):
-    return trainings(slices, members).runs_on()
+def next_round(slices, members):
+    return trainings(slices, members).next_round()
 
 
 def rounds(slices):
@@ -62,7 +62,7 @@ def test_a_ratio_is_of_the_rounds_that_both_were_in():
     slices = [*pairs([0.1, 0.1]), make_slice(1, 3, 1.0), make_slice(0, 4, 1.0)]
     found = turns.ratio(slices, 1, 0)
     assert found.value == pytest.approx(math.exp(0.1))
-    assert turns.rounds(slices, 1, 0) == 2
+    assert turns.count_rounds(slices, 1, 0) == 2
     assert turns.ratio(slices, 1, 5) is None
 
 
@@ -106,8 +106,8 @@ def test_one_spoilt_round_moves_nothing_much():
 
 
 def test_every_other_round_is_in_reverse():
-    assert runs_on([], (0, 4, 9)) == (0, 4, 9)
-    assert runs_on([make_slice(n, 1, 1.0) for n in (0, 4, 9)], (0, 4, 9)) == (9, 4, 0)
+    assert next_round([], (0, 4, 9)) == (0, 4, 9)
+    assert next_round([make_slice(n, 1, 1.0) for n in (0, 4, 9)], (0, 4, 9)) == (9, 4, 0)
 
 
 def test_who_cannot_be_faster_runs_no_more_and_without_others_it_is_over():
@@ -115,13 +115,13 @@ def test_who_cannot_be_faster_runs_no_more_and_without_others_it_is_over():
     speeds = {0: 10.0, 1: 10.0, 2: 20.0, 3: 15.0}
     noisy = [(n, turn, speed * (1 + 0.05 * (turn % 3))) for turn in turns for n, speed in speeds.items()]
     slices = [make_slice(*one) for one in noisy]
-    assert runs_on([one for one in slices if one.number != 2], (0, 1, 3)) == ()
-    assert runs_on(slices, (0, 1)) == ()
+    assert next_round([one for one in slices if one.number != 2], (0, 1, 3)) == ()
+    assert next_round(slices, (0, 1)) == ()
     unsure = [
         make_slice(2, turn, 20.0 if turn % 2 else 11.0) if n == 2 else make_slice(n, turn, s)
         for n, turn, s in noisy
     ]
-    assert runs_on(unsure, (0, 1, 2)) == (0, 2)
+    assert next_round(unsure, (0, 1, 2)) == (0, 2)
 
 
 def test_the_soonest_is_the_soonest_beside_the_first():
@@ -139,7 +139,7 @@ def test_at_the_same_speed_the_shorter_training_wins_and_the_longer_one_is_out()
     assert (found.value, found.low > 1.99) == (pytest.approx(2.0, rel=0.01), True)
     assert longer.ratio(1).high < 0.51
     assert shorter.ratio(0, 1).value == pytest.approx(1 / found.value)
-    assert shorter.runs_on() == longer.runs_on() == (), "both are decided"
+    assert shorter.next_round() == longer.next_round() == (), "both are decided"
 
 
 def test_equal_settings_are_seldom_called_faster():

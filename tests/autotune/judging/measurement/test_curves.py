@@ -13,19 +13,19 @@ REFERENCE = curve_of([0.1, 0.2, 0.3, 0.4])
 
 
 def test_between_two_evaluations_the_quality_lies_on_a_line():
-    assert curves.at(REFERENCE, 250) == pytest.approx(0.25)
-    assert curves.at(REFERENCE, 300) == pytest.approx(0.3)
+    assert curves.quality_at(REFERENCE, 250) == pytest.approx(0.25)
+    assert curves.quality_at(REFERENCE, 300) == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("samples", [99, 401])
 def test_nothing_is_known_before_a_curve_and_beyond_it(samples):
-    assert curves.at(REFERENCE, samples) is None
-    assert curves.at((), samples) is None
+    assert curves.quality_at(REFERENCE, samples) is None
+    assert curves.quality_at((), samples) is None
 
 
 def test_a_single_evaluation_is_known_where_it_was_made():
-    assert curves.at(REFERENCE[:1], 100) == 0.1
-    assert curves.at(REFERENCE[:1], 150) is None
+    assert curves.quality_at(REFERENCE[:1], 100) == 0.1
+    assert curves.quality_at(REFERENCE[:1], 150) is None
 
 
 def out_of_reach(curve, keep=0.95, noise=0.02, samples=400):
@@ -102,11 +102,11 @@ def test_a_negative_quality_is_kept_by_its_magnitude():
 
 def test_a_trial_ends_with_the_mean_of_its_last_quarter_of_evaluations():
     long = Measurement(quality=0.9, curve=curve_of([0.0] * 6 + [0.2, 0.4]))
-    assert curves.ended_with(long) == pytest.approx(0.3)
+    assert curves.end_quality(long) == pytest.approx(0.3)
     short = Measurement(quality=0.9, curve=curve_of([0.0, 0.0, 0.4]))
-    assert curves.ended_with(short) == 0.4, "one at least"
-    assert curves.ended_with(Measurement(quality=0.1)) == 0.1
-    assert curves.ended_with(Measurement()) is None
+    assert curves.end_quality(short) == 0.4, "one at least"
+    assert curves.end_quality(Measurement(quality=0.1)) == 0.1
+    assert curves.end_quality(Measurement()) is None
 
 
 @pytest.mark.parametrize(
@@ -123,25 +123,25 @@ def test_a_trial_ends_with_the_mean_of_its_last_quarter_of_evaluations():
     ],
 )
 def test_a_target_is_reached_if_two_evaluations_in_a_row_are_there_on_average(qualities, samples):
-    assert curves.reached(curve_of(qualities), 0.2) == (samples and pytest.approx(samples))
+    assert curves.samples_to_reach(curve_of(qualities), 0.2) == (samples and pytest.approx(samples))
 
 
 def test_a_collapsed_model_reaches_nothing():
     points = curve_of([0.1, 0.3, 0.3, 0.3, 0.3])
-    assert curves.reached(points, 0.3) == pytest.approx(300)
+    assert curves.samples_to_reach(points, 0.3) == pytest.approx(300)
     dip = [replace(p, collapsed=p.samples == 300) for p in points]
-    assert curves.reached(dip, 0.3) == pytest.approx(500)
-    assert curves.reached([replace(p, collapsed=True) for p in points], 0.2) is None
+    assert curves.samples_to_reach(dip, 0.3) == pytest.approx(500)
+    assert curves.samples_to_reach([replace(p, collapsed=True) for p in points], 0.2) is None
 
 
 def test_what_is_reached_is_never_before_the_first_evaluation():
-    assert curves.reached(curve_of([0.5, 0.5]), 0.2) >= 100
-    assert curves.reached(curve_of([0.5, 0.6]), 0.2) >= 100
+    assert curves.samples_to_reach(curve_of([0.5, 0.5]), 0.2) >= 100
+    assert curves.samples_to_reach(curve_of([0.5, 0.6]), 0.2) >= 100
 
 
 def test_the_higher_the_target_the_later():
     rising = curve_of([0.05, 0.11, 0.1, 0.18, 0.2, 0.26, 0.3])
-    found = [curves.reached(rising, target / 100) for target in range(9, 28)]
+    found = [curves.samples_to_reach(rising, target / 100) for target in range(9, 28)]
     assert found == sorted(found)
     assert len(set(found)) == len(found)
 

@@ -113,10 +113,10 @@ def test_memory_is_the_most_that_any_run_has_taken(make_trial, held):
 def test_intervals_of_products_and_ratios_come_from_both():
     one, other = Figure(10.0, 9.0, 11.0), Figure(2.0, 1.9, 2.1)
     apart = math.exp(math.hypot(0.1, 0.05))
-    assert estimates.times(one, other) == Figure(20.0, 20.0 / apart, 20.0 * apart)
-    assert estimates.over(one, other) == Figure(5.0, 5.0 / apart, 5.0 * apart)
-    assert estimates.over(one, Figure(2.0)) == Figure(5.0)
-    assert estimates.within(1.0, 0.5, math.inf) == Figure(1.0)
+    assert estimates.multiply(one, other) == Figure(20.0, 20.0 / apart, 20.0 * apart)
+    assert estimates.divide(one, other) == Figure(5.0, 5.0 / apart, 5.0 * apart)
+    assert estimates.divide(one, Figure(2.0)) == Figure(5.0)
+    assert estimates.bounded(1.0, 0.5, math.inf) == Figure(1.0)
 
 
 def test_values_that_are_the_same_say_nothing_of_their_spread():
