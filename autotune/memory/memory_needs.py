@@ -22,7 +22,7 @@ _RECOMPUTED_SHARE = 0.5
 
 
 class Label(NamedTuple):
-    """A setting that moves memory; `kind` is its type (1 is not True), `power` that of `Known`."""
+    """A setting that moves memory; `kind` is its type (1 is not True), `power` as declared for it."""
 
     name: str
     value: Setting

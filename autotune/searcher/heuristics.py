@@ -43,9 +43,9 @@ class Heuristics:
 
 
 def equal_trainings(history: History) -> Iterator[Config]:
-    """Yields changes of the baseline in one setting that leaves the training the same.
+    """Yields the baseline with one setting changed that leaves the training the same.
 
-    Settings of which another value was already tried are skipped.
+    Skips settings that were already tried with another value.
     """
     space, baseline = history.space, history.space.baseline_config
     tried = {

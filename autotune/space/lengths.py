@@ -36,7 +36,7 @@ def _samples_each(space: Space, plan: PlannedLength, settings: Config) -> int | 
 
 
 class OwnCadence(NamedTuple):
-    """Steps at which a training evaluates by itself: the `first`, then one `every` so many."""
+    """Steps at which a training evaluates by itself: the `first`, then `every` so many more."""
 
     first: int
     every: int

@@ -230,7 +230,7 @@ class Attempt:
     def _close(self) -> None:
         """Ends all processes and deletes the work directory of an ended trial: a winner is trained anew.
 
-        The directory of a completed trial is kept on request, that of a whole training always.
+        Keeps the directory of a whole training, and of a completed trial on request.
         """
         if self._telemetry is not None:
             self._telemetry.__exit__(None, None, None)

@@ -27,7 +27,7 @@ class Cuda:
     def open(self) -> None:
         """Checks that the GPUs are there and caps them; call it again until torch is loaded.
 
-        Raises GpuLostError if torch cannot use as many GPUs: the measurements would be of something else.
+        Raises GpuLostError if torch cannot use as many GPUs, because the figures would be wrong.
         """
         torch = sys.modules.get("torch")
         if not self._gpus or self._torch is not None or torch is None:

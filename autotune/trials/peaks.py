@@ -18,8 +18,8 @@ _RESERVED, _CONTEXT = "memory_peak_reserved_bytes", "memory_context_bytes"
 class MemoryPeaks:
     """The peak memory of a trial, and its growth by steps.
 
-    It is that of the process and its descendants, or of the allocator alone on a GPU. A script that reports
-    its own peak is one of the descendants.
+    On the host, the process and its descendants count, and a script that reports its own peak is one of them.
+    On a GPU, the allocator alone counts.
     """
 
     def __init__(self) -> None:

@@ -61,10 +61,9 @@ def _sum(ends: list[float | None]) -> float | None:
 
 
 def gain(trial: Trial, history: History) -> Figure | None:
-    """Returns the time of the baseline's training, or its time to the target, over that of the trial's.
+    """Returns how many times sooner the trial's training ends, or reaches the target, than the baseline's.
 
-    It is that of the claim, if there is one; a repeat has that of the trial it repeats. None if unknown, as
-    for a race.
+    The claim's factor, if there is one; a repeat counts as its original. None if unknown, as for a race.
     """
     speed, target = history.factor(trial), history.space.objective.target
     if speed is None:

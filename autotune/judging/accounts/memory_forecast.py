@@ -101,7 +101,7 @@ def _fit(memory_bytes: int, trial: Trial, candidates: Iterable[Config], history:
 
 
 def _limit_bytes(memory_bytes: int, history: History) -> int:
-    """Returns the limit of a trial if there is so much memory."""
+    """Returns the memory limit of a trial on a device with `memory_bytes`."""
     if not _is_of_gpu(history):
         return memory_bytes
     return room.limit_bytes(
@@ -121,7 +121,7 @@ def _doubt(config: Config, peak: Prediction, allowed_bytes: int) -> str:
 def _candidates(config: Config, space: Space) -> Iterator[Config]:
     """Yields `config` with every micro-batch that its effective batch allows, the largest first.
 
-    Sizes are those of the knob and the powers of two outside of them, or any power of two for a range.
+    Sizes are the knob's own, and powers of two outside of its range.
     """
     knob = space.drawn_knobs[MICRO_BATCH].drawn_from
     sizes = {int(value or 1) for value in (*(knob.choice or knob.bounds), config[MICRO_BATCH])}

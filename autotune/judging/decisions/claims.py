@@ -166,8 +166,8 @@ def _squares(values: Sequence[float]) -> float:
 def _claim_quality(so_far: Claim, runs: _Runs, history: History) -> Claim:
     """Returns the claim about the quality of a finalist that is certainly faster.
 
-    It is tested after three runs of both sides and after each further pair: more looks would pass more
-    configurations that are worse. `same-training` only has to show no certain loss.
+    It is tested after three runs of both sides, and after each further pair: with more looks, more worse
+    configurations would pass. `same-training` only has to show no certain loss.
     """
     goal, level = history.space.objective, quality.early_level(history.space.budget.repeats)
     noise, is_same = quality.noise([runs.ours, runs.theirs]), goal.select == "same-training"

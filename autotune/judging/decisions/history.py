@@ -152,7 +152,7 @@ class History:
         return self.space.samples(trial.config)
 
     def length_ratio(self, trial: Trial) -> float:
-        """Returns the length of the baseline's training over that of the trial's."""
+        """Returns the length of the baseline's training divided by the trial's."""
         return self.length(self.baseline) / self.length(trial) if self.baseline else 1.0
 
     def training_s(self, trial: Trial) -> float | None:

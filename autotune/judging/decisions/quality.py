@@ -1,7 +1,7 @@
 """Tests whether quality is kept: non-inferiority with three answers, from two configurations' runs. Pure.
 
-Two sources of error count: the scatter between runs that differ in their seed, and, if the workload reports a
-score for each item, that of the items' differences.
+Two sources of error count: the scatter between runs with different seeds, and, if the workload reports a
+score for each item, the scatter of the items' differences.
 """
 
 import math
@@ -193,7 +193,7 @@ def noise(groups: Sequence[Sequence[Trial]]) -> Noise | None:
 
 
 def half_width(runs: int, noise: Noise) -> float:
-    """Returns the half-width of the interval of a difference with so many `runs` of each side."""
+    """Returns the half-width of the interval of a difference between two sides of `runs` each."""
     return _half(runs, runs, _with(noise, runs), 0.0)
 
 

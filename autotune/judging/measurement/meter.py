@@ -106,10 +106,9 @@ class _StepLog:
 class Meter:
     """Computes the figures of a trial from the times of its records.
 
-    Evaluations and steps that compile do not count. After each of them, and after the start, the burst of
-    prefetched batches and some further steps are dropped, because a trial starts and evaluates more often
-    than a training does. At most half of the steps up to the next break are dropped: a short trial then still
-    has a figure, with a wide interval.
+    Evaluations and steps that compile do not count. The steps after each of them and after the start, on
+    prefetched batches and a few more, are dropped, because a trial starts and evaluates more often than a
+    training. At most half of the steps up to the next break are dropped, so a short trial still has a figure.
     """
 
     def __init__(self, prefetched: int) -> None:
