@@ -27,7 +27,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
@@ -168,7 +168,7 @@ class _Trackers:
         return self
 
     def __call__(self, report: TrialReport) -> None:
-        self._callback.log_trial_result(1, self._trial, report.to_dict())
+        self._callback.log_trial_result(1, self._trial, asdict(report))
 
     def __exit__(self, *error: Any) -> None:
         self._callback.log_trial_end(self._trial)

@@ -31,7 +31,7 @@ from autotune.searcher.search import Search
 from autotune.system.guardian import Guardian
 from autotune.trials import order as orders
 from autotune.trials.order import Order, RaceOrder
-from autotune.trials.reported import TrialReport
+from autotune.trials.reported import REPORT
 from autotune.trials.setup import Setup
 
 _SILENT_S = 600.0  # limit for a supervisor, silent only while a workload starts or closes
@@ -98,7 +98,7 @@ class _Bridge:
         return {
             "number": trial.number,
             "config": order.settings,
-            "order": orders.to_dict(order),
+            "order": orders.ORDER.dump_python(order),
             "preload": self._setup.workload.preload,
             "cpu": self.cpus,  # fixed, whatever its loaders need, so that any supervisor can take any trial
             "gpu": gpu,
@@ -191,7 +191,7 @@ class _Stopper(tune.Stopper):
         self._bridge = bridge
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        report, search = TrialReport.from_dict(result), self._bridge.search
+        report, search = REPORT.validate_python(result), self._bridge.search
         with self._bridge.guarded():
             search.progress(report)
             if report.outcome is not None and not report.number:

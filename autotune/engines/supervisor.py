@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from ray import tune
@@ -10,10 +11,9 @@ from ray import tune
 from autotune.engines.engine_cluster import TOKEN
 from autotune.engines.ray_internals import TrialFailedError
 from autotune.system import devices
-from autotune.trials import order
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import RaceOrder
+from autotune.trials.order import ORDER, RaceOrder
 from autotune.trials.race import Race
 from autotune.workloads import registry
 
@@ -54,7 +54,7 @@ class Supervisor(tune.Trainable):
         report = self._attempt.step(REPORT_S if is_young else _LATER_S)
         if report.outcome is not None:
             self._attempt, self._ended = None, f"{report.outcome}: {report.outcome.reason}"
-        return report.to_dict()
+        return asdict(report)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self._stop()
@@ -81,5 +81,5 @@ class Supervisor(tune.Trainable):
 
 
 def _start_order(values: Mapping[str, Any], server: ForkServer) -> Attempt | Race:
-    given = order.from_dict(values)
+    given = ORDER.validate_python(values)
     return Race(given, server) if isinstance(given, RaceOrder) else Attempt(given, server)

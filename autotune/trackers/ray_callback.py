@@ -6,7 +6,7 @@ from typing import Any
 from ray.tune.logger import LoggerCallback
 
 from autotune.trackers.tracking import Trackers
-from autotune.trials.reported import TrialReport
+from autotune.trials.reported import REPORT
 
 
 class RayCallback(LoggerCallback):
@@ -26,7 +26,7 @@ class RayCallback(LoggerCallback):
         self._trackers.begin(_name(trial), {**trial.config["config"], "trial": trial.config["number"]})
 
     def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:  # noqa: ARG002
-        self._trackers.log(_name(trial), TrialReport.from_dict(result))
+        self._trackers.log(_name(trial), REPORT.validate_python(result))
 
     def log_trial_end(self, trial: Any, failed: bool = False) -> None:
         self._trackers.end(_name(trial), failed=failed)

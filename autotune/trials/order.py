@@ -1,6 +1,5 @@
 """Orders: everything that is needed to run one trial or one race, as plain values for any machine."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -120,18 +119,7 @@ class RaceOrder:
         return self.members[0].order.settings
 
 
-_ORDER: TypeAdapter[Order | RaceOrder] = TypeAdapter(Order | RaceOrder)
-
-
-def to_dict(order: Order | RaceOrder) -> dict[str, Any]:
-    """Returns plain values."""
-    values: dict[str, Any] = _ORDER.dump_python(order)
-    return values
-
-
-def from_dict(values: Mapping[str, Any]) -> Order | RaceOrder:
-    """Restores an order from `to_dict`; a race is recognized by its members."""
-    return _ORDER.validate_python(values)
+ORDER: TypeAdapter[Order | RaceOrder] = TypeAdapter(Order | RaceOrder)  # a race is known by its members
 
 
 def should_stop(order: Order | RaceOrder) -> bool:

@@ -1,7 +1,7 @@
 """The report of a running trial, sent every second to the search, the screen and the trackers."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -29,14 +29,5 @@ class TrialReport:
         """The samples trained so far; for a race, over all its slices."""
         return self.measurement.samples or sum(turn.samples for turn in self.measurement.slices)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns plain values, as Ray requires of a result."""
-        return asdict(self)
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "TrialReport":
-        """Restores a report from `to_dict`, ignoring keys that Ray has added."""
-        return _REPORT.validate_python(values)
-
-
-_REPORT = TypeAdapter(TrialReport)
+REPORT = TypeAdapter(TrialReport)  # ignores the keys that Ray adds to a result

@@ -90,11 +90,8 @@ class TrainingSetup:
             self.space.objective.quality,
         )
         given = configurations.for_trial(self.space, settings, samples, evaluations)
-        order = replace(
-            self._base_order(config, place, settings, given),
-            number=number,
-            ends=Ends(samples, planned=LENGTH in self.space.knobs),
-        )
+        ends = Ends(samples, planned=LENGTH in self.space.knobs)
+        order = replace(self._base_order(config, place, settings, given, ends), number=number)
         return self.on_gpu(order, config, math.ceil(self.options.gpus_per_trial) or 1.0)
 
     def whole_training(self, config: Config, place: TrialDir) -> Order:
@@ -107,28 +104,32 @@ class TrainingSetup:
         samples = round(share * space.training.samples) if space.training.samples else None
         settings = self.workload.for_training(space.settings(config), samples)
         gpus = float(math.ceil(self.options.gpus_per_trial))
-        order = self._base_order(config, place, settings, configurations.for_workload(self.space, settings))
-        limits = replace(
-            order.limits,
-            host_bytes=None,
+        given = configurations.for_workload(self.space, settings)
+        ends = Ends(0 if self.workload.ends_itself else samples or 0)
+        limits = TrialLimits(
             gpus=gpus,
             device_bytes=self.hardware.free_device_bytes if gpus else None,
+            stall_timeout_s=self.options.stall_timeout_s,
             closing_s=stops.WHOLE_CLOSING_S,
         )
-        ends = Ends(0 if self.workload.ends_itself else samples or 0)
-        return replace(order, ends=ends, limits=limits, whole=True)
+        order = self._base_order(config, place, settings, given, ends)
+        return replace(order, limits=limits, whole=True)
 
     def _base_order(
-        self, config: Config, place: TrialDir, settings: dict[str, Setting], given: dict[str, Any]
+        self,
+        config: Config,
+        place: TrialDir,
+        settings: dict[str, Setting],
+        given: dict[str, Any],
+        ends: Ends,
     ) -> Order:
-        """Returns the order without its end."""
         return Order(
             number=0,
             workload=self.workload.value,
             settings=settings,
             given=given,
             directory=str(place.root),
-            ends=Ends(),
+            ends=ends,
             limits=TrialLimits(
                 host_bytes=self.options.memory_limit_bytes, stall_timeout_s=self.options.stall_timeout_s
             ),

@@ -194,7 +194,7 @@ class Bench:
         """Runs a trial in a fork server of its own, with `environment` added to this process's."""
         with suppress(subprocess.TimeoutExpired):
             done = subprocess.run(  # noqa: S603 - a constant command line
-                [sys.executable, "-P", "-m", elsewhere.__name__, json.dumps(orders.to_dict(order))],
+                [sys.executable, "-P", "-m", elsewhere.__name__, json.dumps(orders.ORDER.dump_python(order))],
                 env={**os.environ, **environment},
                 capture_output=True,
                 text=True,

@@ -15,7 +15,7 @@ from autotune.workloads import registry
 
 
 def main(told: str) -> None:
-    order = orders.from_dict(json.loads(told))
+    order = orders.ORDER.validate_python(json.loads(told))
     if not isinstance(order, Order):
         raise TypeError("only a trial runs in another process")
     for report in alone.reports(order, ForkServer(registry.load(order.workload).preload)):

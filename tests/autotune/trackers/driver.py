@@ -38,7 +38,7 @@ def report(number, samples, seconds=2.0, records=None, **more):
     records = steps if records is None else records
     return TrialReport(number, Phase.TRAINING, seconds, measured(samples), records, **more)
 def log(callback, number, *args, **more):
-    callback.log_trial_result(1, trial(number), report(number, *args, **more).to_dict())
+    callback.log_trial_result(1, trial(number), asdict(report(number, *args, **more)))
 space = spaces.parse('''
 workload: some.module:fit
 baseline: {micro_batch_size: 4, precision: fp32, learning_rate: 1e-3}

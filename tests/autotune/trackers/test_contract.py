@@ -120,10 +120,10 @@ with opened(tags=("r2gen", "thesis"), knobs=("micro_batch_size", "precision", "d
             if step == 2:
                 records.append({"at_s": 2.5, "samples": 16, "bleu_4": 0.125})
             shown = report(number, 8 * step, 1.5 * step, tuple(records), telemetry={"cpu_percent": 150.0})
-            callback.on_trial_result(**one, result=shown.to_dict())
+            callback.on_trial_result(**one, result=asdict(shown))
     for number, outcome in enumerate(ENDS):
         last = report(number, 16, 4.0, (), outcome=outcome)
-        callback.on_trial_result(**told[number], result=last.to_dict())
+        callback.on_trial_result(**told[number], result=asdict(last))
     callback.on_trial_complete(**told[0])
     callback.on_trial_error(**told[1])
     callback.on_trial_error(**told[2])

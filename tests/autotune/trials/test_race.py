@@ -118,7 +118,7 @@ def test_a_race_closes_when_its_search_has_stopped_and_keeps_its_rounds(order, s
 
 def test_an_order_is_plain_values(order):
     given = order({"step_s": 0.01}, {"step_s": 0.02})
-    assert orders.from_dict(json.loads(json.dumps(orders.to_dict(given)))) == given
+    assert orders.ORDER.validate_python(json.loads(json.dumps(orders.ORDER.dump_python(given)))) == given
     assert given.settings == {"step_s": 0.01}
 
 

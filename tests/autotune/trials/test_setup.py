@@ -65,7 +65,7 @@ def test_an_order_has_all_that_a_trial_needs_in_plain_values(ordered, space):
     assert (order.limits.host_bytes, order.limits.stall_timeout_s) == (GIB, 9.0)
     assert order.directory == str(session.trial_dir(1).root)
     assert order.revision
-    assert ordering.from_dict(json.loads(json.dumps(ordering.to_dict(order)))) == order
+    assert ordering.ORDER.validate_python(json.loads(json.dumps(ordering.ORDER.dump_python(order)))) == order
 
 
 def test_only_a_trial_of_a_new_configuration_can_be_beaten(ordered):
@@ -204,7 +204,7 @@ def test_a_race_has_the_settings_of_its_members_and_no_evaluation(raced, space):
     assert second.settings == {**space.baseline, **others}, "with its own seed"
     assert (first.limits.gpus, first.limits.device_bytes) == (0.5, 8 * GIB), "they are on the GPU at once"
     assert (second.threshold_file, second.ends.target, second.limits.stall_timeout_s) == (None, None, 9.0)
-    assert ordering.from_dict(json.loads(json.dumps(ordering.to_dict(order)))) == order
+    assert ordering.ORDER.validate_python(json.loads(json.dumps(ordering.ORDER.dump_python(order)))) == order
 
 
 def test_r2gen_takes_the_settings_of_a_race(raced, space):
@@ -340,4 +340,4 @@ def test_a_planned_length_is_the_trials_own_and_in_a_race_none_is_over_before_it
     assert [one.samples for one in race.members] == [20_000, 10_000]
     assert [one.order.given["max_iters"] for one in race.members] == [25_000, 12_500]
     assert min(one.order.ends.samples for one in race.members) > 2 * 10**9
-    assert ordering.from_dict(json.loads(json.dumps(ordering.to_dict(race)))) == race
+    assert ordering.ORDER.validate_python(json.loads(json.dumps(ordering.ORDER.dump_python(race)))) == race
