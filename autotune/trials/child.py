@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from multiprocessing.util import Finalize
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -56,7 +55,6 @@ class Child:
         self.verdict: Outcome | None = None
         self._order, self._stalls = order, stalls
         self._hide = secrecy.hider(os.environ)  # masks secrets in all its output
-        self._log_start = _size(order.place.log)
         self._memory, self._cap_share = MemoryWatch(order.limits.host_bytes), 0.0
         self._gpus = GpuWatch(order.limits.gpus)
         self._process, pipe, output = server.start(order, self._memory.group)
@@ -182,7 +180,8 @@ class Child:
         try:
             with self._order.place.log.open("rb") as log:
                 size = log.seek(0, os.SEEK_END)
-                start = self._log_start if self._log_start <= size else 0  # the log was shortened
+                begin = self._output.begins_at
+                start = begin if begin <= size else 0  # the log was shortened
                 log.seek(max(start, size - _LAST_WORDS_BYTES))
                 return log.read().decode(errors="replace")
         except OSError:
@@ -263,10 +262,3 @@ class Child:
         self._gpus.wait()
         self._inbox.pipe.close()
         self._output.close()
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0

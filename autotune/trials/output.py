@@ -64,6 +64,7 @@ class OutputLog(Pipe):
         self._hide = hide
         self._rest = b""
         self._log = log.open("ab", buffering=0)
+        self.begins_at = self._log.tell()  # in the log, which earlier attempts may have begun
         self._close = weakref.finalize(self, self._log.close)
 
     def take(self) -> None:
