@@ -26,15 +26,17 @@ _LEAST_NOISE = 0.02  # of a quality: two runs cannot show less
 class Pilot:
     """The quality of the baseline's first runs."""
 
-    runs: int
     samples: int
     quality: float
-    start: float | None  # before training
     chance: float | None
     noise: float | None  # SD between equal runs
     why_not: str | None = None  # qualities cannot be compared
     doubt: str | None = None  # an equal quality can hardly be told from a lost one
-    samples_needed: int | None = None  # may be enough, if there is a `why_not` or a `doubt`
+
+    @property
+    def samples_needed(self) -> int:
+        """Samples that may be enough, if there is a `why_not` or a `doubt`."""
+        return self.samples * (_FURTHER if self.why_not else _A_LITTLE_FURTHER)
 
 
 def is_wanted(space: Space) -> bool:
@@ -68,27 +70,23 @@ def pilot(asked: History) -> Pilot | None:
         return None
     noise = quality.noise([runs])
     judged = Pilot(
-        runs=len(qualities),
         samples=ends[0].samples,
         quality=sum(qualities) / len(qualities),
-        start=asked.start,
         chance=max((p.chance for p in ends if p.chance is not None), default=None),
         noise=noise.deviation if noise else None,
     )
-    why_not, doubt = _explain_incomparable(judged, ends, space), _doubt(judged, noise, space)
+    why_not = _explain_incomparable(judged, ends, space)
     if why_not is None and is_wanted(space) and len(runs) < 2 and not planning.is_wanted(space):
         return None
-    times = _FURTHER if why_not else _A_LITTLE_FURTHER
-    needed = judged.samples * times if why_not or doubt else None
-    return replace(judged, why_not=why_not, doubt=doubt, samples_needed=needed)
+    return replace(judged, why_not=why_not, doubt=_doubt(judged, noise, asked))
 
 
-def _doubt(judged: Pilot, noise: Noise | None, space: Space) -> str | None:
+def _doubt(judged: Pilot, noise: Noise | None, asked: History) -> str | None:
     """Returns the reason if `keep` asks for more precision than the budget's seeds have, else None."""
-    goal, seeds = space.objective, space.budget.repeats
+    space, goal, seeds = asked.space, asked.space.objective, asked.space.budget.repeats
     counts = goal.select == "same-quality" and goal.target is None
     half = quality.half_width(seeds, noise) if noise and seeds and counts else 0.0
-    slack = judged.quality - objective.least(goal, judged.quality, judged.start)
+    slack = judged.quality - objective.least(goal, judged.quality, asked.start)
     if half <= slack:
         return None
     required = f"keep {goal.keep:g}" if goal.within is None else f"within {goal.within:g}"
@@ -141,7 +139,7 @@ def _settled(asked: History) -> Space:
     schedule = asked.baseline.measurement.schedule if asked.baseline else None
     may_end_anywhere = schedule is not None and not schedule.falls
     if goal.target is None and not planning.is_wanted(space) and may_end_anywhere:
-        target = goal.turned(objective.least(goal, judged.quality, judged.start))
+        target = goal.turned(objective.least(goal, judged.quality, asked.start))
         return space.revised(objective={"target": float(f"{target:.4g}")})
     return space
 
@@ -185,8 +183,7 @@ def _fixed(space: Space, name: str, knob: Knob) -> Knob:
 
 def fallback_reason(asked: History) -> str | None:
     """Returns the reason that a search fell back to `same-training`; None if it did not."""
-    space = asked.space
-    judged = pilot(asked) if _depends_on_pilot(space) and space.objective.select != "same-training" else None
+    judged = pilot(asked) if _depends_on_pilot(asked.space) else None
     return judged.why_not if judged else None
 
 
