@@ -1,8 +1,9 @@
 """Decides which configurations fit in memory, judged by the trials so far."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from autotune.core import units
 from autotune.core.settings import COMMON, MICRO_BATCH, Config, Knowledge
@@ -44,11 +45,12 @@ class MemoryModel:
         self._allowed_bytes = self._limit_bytes and fraction * self._limit_bytes
         is_capped = any(t.measurement.peak_reserved_bytes for t in trials)  # on a GPU, every trial is
         self._fails_at_bytes = self._allowed_bytes if is_capped else self._limit_bytes
-        self._failed: dict[frozenset[Label], list[_Failed]] = {}
-        failed = [f for t in trials if (f := _failed(t, known)) and self._is_as_tight(f.trial)]
-        for failure in failed:
-            self._failed.setdefault(failure.need.group, []).append(failure)
-        ran = [(memory_needs.need_of(t.config, known), t) for t in trials if t.ended_well]
+        self._failed: dict[frozenset[Label], list[tuple[Need, Trial]]] = defaultdict(list)
+        needs = [(memory_needs.need_of(t.config, known), t) for t in trials if t.kind is not TrialKind.RACE]
+        failed = [(need, t) for need, t in needs if t.out_of_memory and self._is_as_tight(t)]
+        for need, trial in failed:
+            self._failed[need.group].append((need, trial))
+        ran = [(need, t) for need, t in needs if t.ended_well]
         peaks = [
             Peak(need, peak, t.measurement.memory_is_rising)
             for need, t in ran
@@ -61,7 +63,7 @@ class MemoryModel:
         self._fitted_at = _largest((memory_needs.per_sample(n), n.micro_batch_size) for n in largest)
         self._reach: dict[float, float] = {}
         fits_up_to = max(map(_expected, largest), default=0.0)
-        failed_at = [_expected(f.need) for f in failed if not f.counts_loading]
+        failed_at = [_expected(need) for need, trial in failed if not _counts_loading(trial)]
         if margin is not None:
             failed_at, fits_up_to = [margin * size for size in failed_at], 0.0
         self._fails_from = min((size for size in failed_at if size > fits_up_to), default=math.inf)
@@ -141,8 +143,14 @@ class MemoryModel:
         in a direction known to raise it: a micro-batch no smaller, accumulation on, checkpointing off. If the
         whole machine ran out of memory, the settings of the loader must not be lower either.
         """
-        failures = self._failed.get(need.group, ())
-        return next((f.trial for f in failures if _needs_no_less(config, need, f, self._known)), None)
+        for failed_need, trial in self._failed.get(need.group, ()):
+            loads_no_less = not _counts_loading(trial) or all(
+                memory_needs.number(config, name, 0) >= memory_needs.number(trial.config, name, 0)
+                for name in self._known.of_loader
+            )
+            if loads_no_less and memory_needs.needs_no_less(need, failed_need):
+                return trial
+        return None
 
     def _is_as_tight(self, trial: Trial) -> bool:
         """Returns True if `trial` had no less memory (its cap, if any) than the next trial may take."""
@@ -160,28 +168,9 @@ class MemoryModel:
         return not limit or not self._limit_bytes or limit <= self._limit_bytes
 
 
-class _Failed(NamedTuple):
-    """A trial that ran out of memory, and whether loader workers contributed."""
-
-    trial: Trial
-    need: Need
-    counts_loading: bool
-
-
-def _failed(trial: Trial, known: Knowledge) -> _Failed | None:
-    is_race = trial.kind is TrialKind.RACE  # a race has several configurations
-    if not trial.out_of_memory or trial.outcome is None or is_race:
-        return None
-    return _Failed(trial, memory_needs.need_of(trial.config, known), trial.outcome.shortage is not None)
-
-
-def _needs_no_less(config: Config, need: Need, failed: _Failed, known: Knowledge) -> bool:
-    if not memory_needs.needs_no_less(need, failed.need):
-        return False
-    return not failed.counts_loading or all(
-        memory_needs.number(config, name, 0) >= memory_needs.number(failed.trial.config, name, 0)
-        for name in known.of_loader
-    )
+def _counts_loading(trial: Trial) -> bool:
+    """Returns True if loader workers contributed to an out-of-memory."""
+    return trial.outcome is not None and trial.outcome.shortage is not None
 
 
 def _expected(need: Need) -> float:
