@@ -165,7 +165,7 @@ class SessionReport:
         name = words.metric(self.quality)
         if self.target is not None:
             return f"the target {name} {self.target:g}"
-        return qualities.limit(name, self.keep, self.within, minimize=self.minimize)
+        return qualities.format_limit(name, self.keep, self.within, minimize=self.minimize)
 
     @property
     def no_worse(self) -> str:
