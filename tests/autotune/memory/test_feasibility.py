@@ -295,6 +295,15 @@ def test_without_peaks_one_border_predicts_the_others(make_trial):
     assert model.explain_misfit({"micro_batch_size": 256, "precision": "bf16"}) is None
 
 
+def test_without_peaks_a_failure_below_what_has_fitted_stops_no_other(make_trial):
+    """Its own settings took the memory, as the sizes of others fit where it is expected to need less."""
+    fitted = make_trial(0, 1.0, 0.1, micro_batch_size=64)
+    odd = make_trial(1, failure="oom", micro_batch_size=64, precision="bf16")
+    model = MemoryModel([fitted, odd])
+    assert model.largest_worth_trying({"micro_batch_size": 256, "precision": "tf32"}, SIZES) == 128
+    assert model.largest_worth_trying({"micro_batch_size": 256, "precision": "bf16"}, SIZES) == 32
+
+
 def test_what_has_fitted_is_run_again_whatever_was_predicted(ran):
     trials = [ran(0, micro_batch_size=4), ran(1, micro_batch_size=8), ran(2, micro_batch_size=128)]
     asked = {"micro_batch_size": 128, "precision": "tf32", "learning_rate": 1e-3}
