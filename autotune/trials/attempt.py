@@ -66,8 +66,8 @@ class Attempt:
             identity.write_identity(self._place, self._order.identity)
         self._earlier_s = seconds_of(self._count_each(read_records(self._place)))
         self._records = open_lines(self._place.records_file)
-        if self._order.ends.are_reached(self._progress):
-            self._outcome = self._progress.conclude(Outcome(Status.COMPLETED))
+        if (outcome := self._conclusion()) is not None:
+            self._outcome = outcome
             return
         self._progress.restart()
         self._write([{"attempt": time.time(), "clock_s": time.monotonic()}])
@@ -118,32 +118,30 @@ class Attempt:
         child, deadline = self._child, time.monotonic() + timeout_s
         while child and self._outcome is None and (left_s := deadline - time.monotonic()) > 0:
             records += self._take(child.poll(left_s))
-            if self._order.ends.are_reached(self._progress):
+            if (outcome := self._conclusion(child.verdict)) is not None:
                 child.stop(self._order.limits.closing_s)
-                self._outcome = self._progress.conclude(Outcome(Status.COMPLETED))
-            elif child.verdict is not None:
-                self._outcome = self._early_outcome(child.verdict)
+                self._outcome = outcome
             elif overdue := self._overdue_fault():
                 child.stop(_BEATEN_GRACE_S)
                 self._outcome = failures.failure(Failure.ERROR, overdue)
 
-    def _early_outcome(self, verdict: Outcome) -> Outcome:
-        """Returns the outcome for a `verdict` that came before the trial had all its samples.
+    def _conclusion(self, verdict: Outcome | None = None) -> Outcome | None:
+        """Returns the outcome if the trial has come to its end, or its workload ended earlier by `verdict`.
 
         A training that ended by itself is complete if it was evaluated at its end. One that was planned to be
         longer is a failure: its settings do not control its length.
         """
-        if self._order.whole:
+        if self._order.ends.are_reached(self._progress):
+            return self._progress.conclude(Outcome(Status.COMPLETED))
+        if verdict is None or self._order.whole:
             return verdict
-        concluded = self._progress.conclude(verdict)
+        concluded, ends = self._progress.conclude(verdict), self._order.ends
         if concluded.status is not Status.COMPLETED:
             return concluded
-        ends = self._order.ends
-        why_not = self._progress.incompleteness(ends.samples if ends.planned else 0)
-        if why_not is None:
-            self._progress.end()
-            return concluded
-        return failures.failure(Failure.ERROR, why_not)
+        if why_not := self._progress.incompleteness(ends.samples if ends.planned else 0):
+            return failures.failure(Failure.ERROR, why_not)
+        self._progress.end()
+        return concluded
 
     def _overdue_fault(self) -> str | None:
         """Returns the fault of a trial that has run far beyond its end without an evaluation there."""
@@ -181,10 +179,8 @@ class Attempt:
         records += self._take(self._child.poll(0))
         if verdict.status in {Status.STOPPED, Status.INTERRUPTED}:
             self._outcome = Outcome(Status.INTERRUPTED, reason=verdict.reason)
-        elif self._order.ends.are_reached(self._progress):
-            self._outcome = self._progress.conclude(Outcome(Status.COMPLETED))
         else:
-            self._outcome = self._early_outcome(verdict)
+            self._outcome = self._conclusion(verdict)
 
     def _take(self, yielded: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Counts and writes the records that the child has yielded."""
