@@ -11,6 +11,7 @@ USER = "somebody-in-particular"
 
 PROLOGUE = """
 import logging, os, sys, time
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from autotune.space import spaces
