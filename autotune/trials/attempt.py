@@ -45,8 +45,7 @@ class Attempt:
         self._order, self._server = order, server
         self._place = order.place
         self._progress = Progress(order.metric, order.settings)
-        self._started, self._earlier_s = time.monotonic(), 0.0
-        self._heard_s = self._started
+        self._begun_s = self._heard_s = time.monotonic()
         self._thinner = Thinner(order.metric.name, _STEPS_APART_S if order.whole else 0.0)
         self._device = telemetry.device()
         self._outcome: Outcome | None = None
@@ -64,7 +63,7 @@ class Attempt:
         self._place.make()
         if self._order.identity is not None:
             identity.write_identity(self._place, self._order.identity)
-        self._earlier_s = seconds_of(self._count_each(read_records(self._place)))
+        self._begun_s -= seconds_of(self._count_each(read_records(self._place)))
         self._records = open_lines(self._place.records_file)
         if (outcome := self._conclusion()) is not None:
             self._outcome = outcome
@@ -99,7 +98,7 @@ class Attempt:
         report = TrialReport(
             number=self._order.number,
             phase=self._progress.phase(time.monotonic() - self._heard_s),
-            elapsed_s=self._earlier_s + time.monotonic() - self._started,
+            elapsed_s=time.monotonic() - self._begun_s,
             measurement=measured,
             records=_thin(records, self._order.metric.name),
             telemetry=self._telemetry.latest() if self._telemetry else {},

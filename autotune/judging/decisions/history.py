@@ -18,7 +18,7 @@ from autotune.judging.decisions.objective import Reason
 from autotune.judging.decisions.planning import LengthNeeds, ToTarget
 from autotune.judging.measurement import curves, estimates
 from autotune.judging.measurement.estimates import Figure
-from autotune.judging.measurement.speeds import RelativeSpeeds, Speeds
+from autotune.judging.measurement.speeds import RelativeSpeeds, Speeds, has_interval
 from autotune.space.space import Space
 
 _ALMOST = 1.05  # times as long
@@ -270,7 +270,7 @@ class History:
             return Reason.BROKEN
         if lost := self._quality_rejection(trial):
             return lost
-        is_unsure = goal.aim is None and not _is_sure(trial) and _is_sure(self.baseline)
+        is_unsure = goal.aim is None and not has_interval(trial) and has_interval(self.baseline)
         return Reason.UNSURE if is_unsure else None
 
     def _quality_rejection(self, trial: Trial) -> Reason | None:
@@ -331,9 +331,3 @@ class History:
             if not front or best > front[-1][0]:
                 front.append((best, trial))
         return tuple(trial for _, trial in front)
-
-
-def _is_sure(trial: Trial) -> bool:
-    """Returns True if `trial` took enough steps for an interval of its throughput."""
-    throughput = trial.measurement.throughput
-    return throughput is not None and throughput.half_width_per_s is not None

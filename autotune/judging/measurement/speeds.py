@@ -29,7 +29,7 @@ class Speeds:
         self._neutral = known.same_speed
         self._groups: dict[_Group, list[Trial]] = defaultdict(list)
         for trial in trials:
-            if trial.outcome is not None and _half_width(trial) is not None:
+            if trial.outcome is not None and has_interval(trial):
                 self._groups[self._group(trial)].append(trial)
 
     def pooled_throughput(self, trial: Trial) -> Throughput | None:
@@ -179,6 +179,7 @@ def pooled(trials: Sequence[Trial]) -> Throughput:
     return Throughput(rate, max(within, between), sum(p.steps for p in parts), seconds)
 
 
-def _half_width(trial: Trial) -> float | None:
+def has_interval(trial: Trial) -> bool:
+    """Returns True if a trial took enough steps for an interval of its throughput."""
     throughput = trial.measurement.throughput
-    return throughput.half_width_per_s if throughput else None
+    return throughput is not None and throughput.half_width_per_s is not None
