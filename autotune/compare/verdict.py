@@ -90,7 +90,8 @@ def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Comp
         for label, side in sides.items()
     ]
     standings.sort(key=lambda one: -one.throughput.value if one.throughput else 0.0)
-    keeps = f"{quality.format_requirement(goal)} {'on the test split' if scored else 'at the end of the training'}"
+    where = "on the test split" if scored else "at the end of the training"
+    keeps = f"{quality.format_requirement(goal)} {where}"
     return _decide(standings, keeps, not_judged)
 
 

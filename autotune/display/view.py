@@ -299,7 +299,7 @@ def race_result(race: Trial) -> str:
         if ratio := turns.ratio(slices, number, first):
             interval = words.factor.interval(ratio)
             times = f"trial {number} is {words.factor(ratio)} as fast as trial {first}"
-            rounds = words.plural(turns.rounds(slices, number, first), "turn")
+            rounds = words.plural(turns.count_rounds(slices, number, first), "turn")
             comparisons.append(f"{times}{f' ({interval})' if interval else ''}, timed in {rounds} each")
     return "; ".join(comparisons)
 
