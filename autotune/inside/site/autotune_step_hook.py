@@ -95,7 +95,7 @@ class Teller:
         self.saving = Saving(total)
         self._step_samples = int(os.environ.get(autotune_wire.STEP_SAMPLES) or 0) or None
         self._tally, self._figures, self._pace = Tally(), Figures(), autotune_gpu.Pace()
-        self._steps, self._flops = Steps(), Flops()
+        self._steps, self._flops, self._ranks = Steps(), Flops(), autotune_wire.Ranks()
         self._worker_info, self._map_kind = (
             torch.utils.data.get_worker_info,
             torch.utils.data.dataloader._DatasetKind.Map,
@@ -190,7 +190,7 @@ class Teller:
 
     def _end_step(self, optimizer: Any = None) -> None:
         """Counts and reports a step; `optimizer` has made it, None for a backward pass."""
-        rank, processes = autotune_wire.rank(), autotune_wire.world_size()
+        rank, processes = self._ranks()
         seen = self._seen(processes)
         self._total.add(seen)
         if rank:
@@ -210,8 +210,7 @@ class Teller:
             self._note = self._tally.note = ""
             figures["note"] = note
             print(f"autotune: {note}", file=sys.stderr)
-        step = {"samples": seen.samples, "tokens": seen.tokens, "figures": figures}
-        self._wire.tell({"step": step}, at_s, rank)
+        self._wire.tell_step(at_s, rank, seen.samples, seen.tokens, figures)
         self._has_told = True
 
     def _seen(self, processes: int) -> Seen:

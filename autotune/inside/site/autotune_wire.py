@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import struct
@@ -40,6 +41,7 @@ TRAINER_PRECISIONS: Mapping[str, Mapping[str, bool | None]] = {
 
 STOP_LINE = b'{"stop": true}\n'
 LONGEST_BYTES = 16 * 2**20  # longest line
+_LOOKED_UP_AT_FIRST, _LOOK_UP_EVERY_S = 10, 1.0  # looking up the ranks: at each of the first steps, and then
 _SEND_S = 60  # time without a byte taken, after which the tuner is given up
 _clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
 
@@ -73,7 +75,21 @@ class Wire:
         if self._socket is None and SOCKET not in os.environ:  # os.environ is slow
             return
         at_s, of = _clock_s() if at_s is None else at_s, rank() if of is None else of
-        line = _json({"at_s": at_s, "pid": self._pid, "rank": of, **message}).encode() + b"\n"
+        self._send(_json({"at_s": at_s, "pid": self._pid, "rank": of, **message}))
+
+    def tell_step(
+        self, at_s: float, of: int, samples: int | None, tokens: int | None, figures: Mapping[str, Any]
+    ) -> None:
+        """Sends a step, mostly without a JSON encoder, because there may be hundreds a second."""
+        counts = (
+            f'"samples": {"null" if samples is None else samples}, '
+            f'"tokens": {"null" if tokens is None else tokens}'
+        )
+        measured = f', "figures": {_json(figures)}' if figures else ""
+        self._send(f'{{"at_s": {at_s!r}, "pid": {self._pid}, "rank": {of}, "step": {{{counts}{measured}}}}}')
+
+    def _send(self, text: str) -> None:
+        line = text.encode() + b"\n"
         if len(line) > LONGEST_BYTES:
             raise ValueError(f"at most {LONGEST_BYTES // 2**20} MiB can be sent, got {len(line)} bytes")
         with self._lock:
@@ -127,19 +143,44 @@ def is_whole() -> bool:
 
 def rank() -> int:
     """Returns the rank of this process in a distributed training, 0 if it is none."""
-    return _number_of("RANK", 0, "get_rank")
+    return _number_of("RANK", 0, "get_rank", _distributed())
 
 
 def world_size() -> int:
     """Returns the number of processes of a distributed training, 1 if it is none."""
-    return _number_of("WORLD_SIZE", 1, "get_world_size")
+    return _number_of("WORLD_SIZE", 1, "get_world_size", _distributed())
 
 
-def _number_of(variable: str, otherwise: int, question: str) -> int:
-    """Returns torch.distributed's answer if it is in use, else the launcher's environment variable."""
+class Ranks:
+    """Returns rank and world size when called, cheaply enough for every step.
+
+    They are looked up at each of the first steps, and then once a second.
+    """
+
+    def __init__(self) -> None:
+        self._ranks, self._looked_s, self._left = (0, 1), -math.inf, _LOOKED_UP_AT_FIRST
+
+    def __call__(self) -> tuple[int, int]:
+        if self._left or _clock_s() - self._looked_s >= _LOOK_UP_EVERY_S:
+            self._left = max(0, self._left - 1)
+            self._ranks, self._looked_s = (rank(), world_size()), _clock_s()
+        return self._ranks
+
+
+def _distributed() -> Any:
+    """Returns torch.distributed if it is in use, else None."""
     distributed: Any = sys.modules.get("torch.distributed")
     try:
-        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        is_used = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    except (ValueError, RuntimeError):
+        return None
+    return distributed if is_used else None
+
+
+def _number_of(variable: str, otherwise: int, question: str, distributed: Any) -> int:
+    """Returns torch.distributed's answer if it is in use, else the launcher's environment variable."""
+    try:
+        if distributed is not None:
             return int(getattr(distributed, question)())
         return int(os.environ.get(variable, otherwise))
     except (ValueError, RuntimeError):
