@@ -13,6 +13,8 @@ from autotune.engines.supervisor import Supervisor
 from autotune.storage.store import Options, StoredSession
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
+from autotune.trials.progress import Phase
+from autotune.trials.reported import TrialReport
 from autotune.trials.setup import Setup
 from autotune.workloads.base import Workload
 
@@ -52,7 +54,7 @@ def test_a_supervisor_counts_gpus_as_nvml_does_in_a_cluster_too(monkeypatch):
 
 def test_a_supervisor_that_loses_its_trial_to_another_one_has_not_begun_it(monkeypatch):
     begun, running = [], Mock()
-    running.step.return_value.outcome = None
+    running.step.return_value = TrialReport(2, Phase.TRAINING, 0.0)
     monkeypatch.setattr(supervisor, "_start_order", lambda order, _: begun.append(order) or running)
     made = object.__new__(Supervisor)
     made.setup({"gpu": 1.0, "preload": (), "order": {"number": 1}})
