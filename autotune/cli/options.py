@@ -78,7 +78,7 @@ class Probed(Scored):
 
 @dataclass(frozen=True)
 class Judged:
-    """What a change has to show, and how long it may take."""
+    """Options of `judge`: what the change has to show, and how long it may take."""
 
     keep: Annotated[float | None, _goal(min=0, max=1, help="share to keep of what A gains")] = None
     within: Annotated[

@@ -128,7 +128,7 @@ def _conclude(directory: Path) -> None:
 
 
 def _of_space(name: str, asked: Trained) -> TrainingToRun:
-    """Returns the training of a search space's baseline, or of a trainer's own config."""
+    """Builds the training from a search space's baseline, or from a trainer's config file."""
     given, file = train_target.space(name, asked.data)
     if asked.trial is not None:
         raise InputError(f"--trial {asked.trial}: needs a session: {name} is none")

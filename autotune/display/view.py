@@ -199,7 +199,7 @@ def _break_even(trial: Trial, history: History) -> list[str]:
     saved_s = before_s - after_s
     spent, saved, long = map(units.format_seconds, (spent_s, saved_s, spent_s * before_s / saved_s))
     count = words.plural(math.ceil(spent_s / saved_s), "training")
-    return [f"The trials took {spent}, a training saves {saved}: it pays after {count}, or one of {long}."]
+    return [f"The trials took {spent}. A training saves {saved}: this pays after {count}, or one of {long}."]
 
 
 def _your_command(trial: Trial, history: History, workload: Workload) -> list[str]:

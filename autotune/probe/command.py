@@ -133,7 +133,7 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
 
 
 def run_to_score(prober: Prober) -> Watched:
-    """Runs the training until it has told a score twice, for four minutes at most."""
+    """Runs the training until it has reported a score twice, or for four minutes."""
     return prober.run(prober.line, _ScoreSeen(), durations.MOST_S)
 
 

@@ -143,7 +143,7 @@ def role_of(options: Iterable[Option], role: str) -> Option | None:
 def ends(options: Iterable[Option]) -> tuple[str, list[Option]] | None:
     """Returns the unit of what ends the training, `steps` or `epochs`, its option, and those that follow it.
 
-    A positive number of steps wins over epochs: where both are given, scripts stop at the steps.
+    A positive number of steps wins over epochs, because scripts stop at it.
     """
     counts = [
         one for one in options if not one.is_switch and is_number(one.value) and float(one.value or 0) > 0

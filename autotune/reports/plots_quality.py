@@ -17,7 +17,7 @@ _DASHES = ("dash", "dot", "dashdot", "longdash")
 
 
 def search_runs(report: SessionReport) -> list[Plot]:
-    """Returns all runs of the baseline and the finalists; no plots before an evaluation."""
+    """Plots the quality of every run of the baseline and the finalists; empty before an evaluation."""
     chosen = {r.number: marks.trial(r) for r in report.trials if r.kind in {"baseline", "winner"}}
     chosen = {number: replace(mark, symbol="line") for number, mark in chosen.items()}
     repeated = {r.repeats for r in report.trials if r.kind == "repeat" and r.repeats is not None}

@@ -127,7 +127,7 @@ class Search:
 
     @property
     def kept_time(self) -> bool:
-        """True if trials were left out to keep time for confirming the winner."""
+        """True, after a search, if planned trials were left out to keep time for confirming the winner."""
         left = self._allowance.trials_left(len(self.history.searched))
         return not self.is_exhausted and not self.stopping and left > 0
 

@@ -38,7 +38,7 @@ _SCRIPT_BYTES = 2**20
 
 @dataclass(frozen=True)
 class _Question:
-    """What is compared: with other commands, scripts or scores it is another question."""
+    """Identifies a comparison: other commands, scripts or scores are another one."""
 
     commands: tuple[str, ...]
     digests: dict[str, str]  # of the files that the command lines name

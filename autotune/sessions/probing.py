@@ -55,7 +55,7 @@ def show(words: Sequence[str], asked: Probing) -> int:
 
 
 def write(words: Sequence[str], asked: Probing, output: Path) -> int:
-    """Probes a command line, writes its search space into a new file, and says what is next."""
+    """Probes a command line and writes its search space into a new file; returns the exit code."""
     if output.exists():
         raise InputError(f"{output}: exists already: name another file with --output")
     text = space(words, asked, telemetry.hardware(), None)

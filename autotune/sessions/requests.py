@@ -1,4 +1,4 @@
-"""What a search is asked to do, as the user says it."""
+"""Options of searches and comparisons, as the user gave them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

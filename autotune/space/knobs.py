@@ -227,7 +227,7 @@ class PlannedLength(BaseModel):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Settings of the length; the first one ends the training."""
+        """Returns the settings that hold the training's length; the first is the one that ends it."""
         return self.steps or self.epochs or self.samples
 
     def renamed(self, name: Callable[[str], str]) -> Self:

@@ -173,7 +173,7 @@ def _learning_rates(knob: ScaledLearningRate, space: Space) -> tuple[float, floa
 
 
 def _numbers(name: str, space: Space) -> list[int]:
-    """Returns the values of an integer setting, or only its lowest and highest."""
+    """Returns an integer setting's choices, or its bounds, or its baseline value if it is not drawn."""
     knob = space.knobs.get(name)
     if isinstance(knob, Distribution):
         return [int(value or 1) for value in knob.choice or knob.bounds]

@@ -132,7 +132,7 @@ def _query(query: Callable[..., Any], handle: Any, otherwise: Any) -> Any:
 
 
 def _usable_parts(device: _OpenDevice) -> list[_OpenDevice]:
-    """Returns the slices of a device in MIG mode, where only they are usable; otherwise the device."""
+    """Returns a device's slices if it is in MIG mode, else the device itself."""
     if device.handle is None or device.parent is not None:
         return [device]
     if not _query(pynvml.nvmlDeviceGetMigMode, device.handle, (0, 0))[0]:

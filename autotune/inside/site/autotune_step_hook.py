@@ -274,7 +274,7 @@ class Teller:
 
 
 def _attach(torch: Any, teller: Teller, after: After) -> None:
-    """Installs the hooks, and caps the GPU's memory."""
+    """Installs the hooks, and a cap of GPU memory if one is set."""
     after.do("torch._dynamo", teller.hide)
     stepped = teller.guarded("stepped")
     optimizers = importlib.import_module("torch.optim.optimizer")  # shadowed in torch.optim

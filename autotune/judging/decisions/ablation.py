@@ -112,7 +112,7 @@ class _PathRuns:
                 self._failed.setdefault(key, trial)
 
     def measured(self, config: Config) -> Trial | None:
-        """Returns a trial of equal speed that compares with the winner's repeats."""
+        """Returns a trial of equal speed, measured like the winner's repeats; None if there is none."""
         return self._measured.get(self._space.speed_key(config))
 
     def explain_unmeasured(self, config: Config) -> str | None:

@@ -32,7 +32,7 @@ class TrainingRun:
 
 @dataclass(frozen=True)
 class PairedVerdict:
-    """What the pairs show so far; `confirmed` is None while more of them may decide."""
+    """Result of the pairs so far; `confirmed` is None while more of them may decide."""
 
     confirmed: bool | None
     why_not: str = ""  # empty if it is confirmed

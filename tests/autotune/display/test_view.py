@@ -129,7 +129,7 @@ def test_the_answer_says_when_the_search_has_paid(searched_command, tmp_path):
     """Nine trials of 10 s; a training of 20,000 samples takes 1000 s, and with the winner a third of it."""
     history, command = searched_command
     assert (
-        "The trials took 1m 30s, a training saves 11m 07s: it pays after 1 training, or one of 2m 15s."
+        "The trials took 1m 30s. A training saves 11m 07s: this pays after 1 training, or one of 2m 15s."
         in view.summary(history, command, tmp_path / "s")
     )
 
