@@ -1,5 +1,5 @@
 """Shows a search as text, as a picture and as JSON lines, and says what it means.
 
-May import `search` and the rooms below.
+May import `searcher` and the rooms below.
 It changes nothing, and what `status` uses of it imports neither Optuna nor Ray.
 """

@@ -1,4 +1,4 @@
 """Runs the trials with Ray Tune, the only engine: supervisors, a cluster, restarts after Ray dies.
 
-May import `search` and the rooms below. It decides nothing: the search does.
+May import `searcher` and the rooms below. It decides nothing: the search does.
 """

@@ -48,6 +48,7 @@ class Framework:
     other_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # paths if `roles` has no match
     for_trial: ForTrial = lambda *_: {}
     cadence: Cadence = field(default_factory=Cadence)  # of evaluations, by its own arguments
+    builds: bool = True  # whether `autotune_KIND.train` fits what a function has built
     file: ConfigFile | None = None  # the format of an exported winner; None: it has none of its own
 
     def completed(self, values: Mapping[str, Any]) -> dict[str, Any]:

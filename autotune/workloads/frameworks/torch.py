@@ -17,4 +17,5 @@ TORCH = Framework(
         "weight_decay": "optimizer.weight_decay",
     },
     checkpoint=None,
+    builds=False,
 )

@@ -57,6 +57,8 @@ class FrameworkWorkload(CommandWorkload):
         framework = FRAMEWORKS[values["kind"]]
         absolute = spec.with_absolute_paths(values, directory)
         given = spec.read(absolute, FrameworkSpec)
+        if given.build and not framework.builds:
+            raise InputError(f"workload.build: kind {framework.kind} has none: give the script's line as run")
         run = ("python", "-m", _BUILDER, framework.kind, given.build) if given.build else given.run
         file = framework.checkpoint and f"{{{spec.WORKDIR}}}/{framework.checkpoint}"
         resume = given.resume or (Resume(file=file, arguments=()) if file else None)

@@ -11,6 +11,7 @@ from autotune.core.shell import word
 from autotune.inside.inbox import SITE
 from autotune.workloads import registry
 from autotune.workloads.command.ending import CommandError
+from autotune.workloads.frameworks.workload import FrameworkWorkload
 
 # It prints the resulting settings of its loaders and its optimizer.
 SCRIPT = """
@@ -126,3 +127,8 @@ def test_work_is_counted_in_the_unit_of_the_frameworks_evaluations(made):
     made().require_unit("samples")
     with pytest.raises(InputError, match=r"unit: kind lightning counts samples: got 'tokens'"):
         made().require_unit("tokens")
+
+
+def test_plain_pytorch_has_no_function_to_build(tmp_path):
+    with pytest.raises(InputError, match=r"workload\.build: kind torch has none: .*run"):
+        FrameworkWorkload.parse({"kind": "torch", "build": "module:function"}, tmp_path)
