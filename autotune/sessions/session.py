@@ -23,7 +23,7 @@ _MOST_ROWS = 20
 
 @dataclass(frozen=True)
 class Evidence:
-    """How much faster the best settings train, how well, and how sure that is."""
+    """The speedup and the quality of the best settings, and what they rest on."""
 
     trial: int
     is_confirmed: bool  # the factor and the quality held in runs with fresh seeds
@@ -66,7 +66,7 @@ class Session:
 
     @property
     def evidence(self) -> Evidence | None:
-        """What speaks for the best settings so far; None before the baseline has completed."""
+        """The evidence for the best settings so far; None before the baseline has completed."""
         history = self._files.history()
         best, baseline = confirm.recommended(history), history.baseline
         if best is None or baseline is None:

@@ -44,11 +44,11 @@ def callback(trackers: Trackers) -> RayCallback:
         return RayCallback(trackers)
     from ray.air.integrations.wandb import WandbLoggerCallback  # noqa: PLC0415 - imports W&B, which may be off
 
-    class WandbCallback(RayCallback, WandbLoggerCallback):
+    class SearchCallback(RayCallback, WandbLoggerCallback):
         def __del__(self) -> None:
             """Does nothing: the base class would ask Ray about actors that do not exist."""
 
-    return WandbCallback(trackers)
+    return SearchCallback(trackers)
 
 
 def _name(trial: Any) -> str:

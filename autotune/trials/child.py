@@ -37,7 +37,7 @@ _LONGEST_PAUSE_S, _PAUSE_SHARE = 0.4, 0.02
 
 @dataclass(frozen=True)
 class Stalls:
-    """How long a workload may be silent if the user has set no limit."""
+    """Longest silence of a workload, if the user has set no limit."""
 
     untimed_s: float = 1800.0  # before the first evaluation: a step may compile, an evaluation take minutes
     shortest_s: float = 300.0  # afterwards, however short its steps and pauses are

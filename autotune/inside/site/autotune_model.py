@@ -21,7 +21,7 @@ def attach(torch: Any, overrides: Overrides) -> None:
     if precision in _MATMUL:
         torch.set_float32_matmul_precision(_MATMUL[precision])
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    change = _Change(
+    change = _ModelChange(
         torch,
         getattr(torch, _FORMATS[precision]) if precision in _FORMATS else None,
         is_channels_last=bool(values.get("channels_last")),
@@ -39,12 +39,12 @@ class _Outermost:
     """Calls `found` with each trained model before its first call, until the first optimizer step."""
 
     def __init__(self, torch: Any, found: Callable[[Any], None]) -> None:
-        self._torch, self._found, self._depth = torch, found, 0
+        self._torch, self._found, self._depth, self._has_ended = torch, found, 0, False
         self._seen: set[int] = set()
         self._call = torch.nn.Module.__call__
         torch.nn.Module.__call__ = self._around(self._call)
         optimizers = importlib.import_module("torch.optim.optimizer")
-        self._handle = optimizers.register_optimizer_step_post_hook(self._stepped)
+        optimizers.register_optimizer_step_post_hook(self._stepped)  # not removed: torch iterates over them
 
     def _around(self, call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
@@ -67,11 +67,13 @@ class _Outermost:
                 self._found(module)
 
     def _stepped(self, *_: Any) -> None:
-        self._torch.nn.Module.__call__ = self._call
-        self._handle.remove()
+        """Ends the search for models at the first step."""
+        if not self._has_ended:
+            self._torch.nn.Module.__call__ = self._call
+            self._has_ended = True
 
 
-class _Change:
+class _ModelChange:
     """The change of a model: autocast to `dtype`, as Accelerate does it, memory format, compilation."""
 
     def __init__(self, torch: Any, dtype: Any, *, is_channels_last: bool, is_compiled: bool) -> None:

@@ -19,7 +19,7 @@ Says = Callable[[Any], Mapping[str, Any] | None]
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """How a framework's own file of settings expresses those of a trial."""
+    """Maps the settings of a trial to a framework's own file."""
 
     suffix: str
     reads: str  # call that reads the file, with the placeholder {file}
