@@ -6,9 +6,11 @@ import functools
 import importlib
 from typing import Any, Callable  # noqa: UP035 - for Python 3.8
 
+from autotune_imports import attempt
 from autotune_overrides import Overrides
 
 _FORMATS = {"bf16": "bfloat16"}
+_MARK = "_autotune_device"  # attribute of a changed model: the kind of its device
 _MATMUL = {"fp32": "highest", "tf32": "high"}
 
 
@@ -64,7 +66,7 @@ class _Outermost:
         if is_trained and id(module) not in self._seen:
             self._seen.add(id(module))
             if any(one.requires_grad for one in module.parameters()):  # else it is a loss
-                self._found(module)
+                attempt(self._found, module, "the model is as it is")
 
     def _stepped(self, *_: Any) -> None:
         """Ends the search for models at the first step."""
@@ -79,29 +81,39 @@ class _ModelChange:
     def __init__(self, torch: Any, dtype: Any, *, is_channels_last: bool, is_compiled: bool) -> None:
         self._torch, self._dtype = torch, dtype
         self._is_channels_last, self._is_compiled = is_channels_last, is_compiled
+        self._kinds: set[type] = set()
 
     def apply(self, model: Any) -> None:
-        """Changes a model in place, whose parameters stay those that its optimizer has."""
+        """Changes a model in place, whose parameters stay those that its optimizer has.
+
+        Its class gets another `forward`, and it a mark: a model can then be copied and saved as before.
+        """
+        model = getattr(model, "_orig_mod", model)  # one that the script compiles
         if self._is_channels_last:
             model.to(memory_format=self._torch.channels_last)
         if self._dtype is not None or self._is_channels_last:
-            model.forward = self._around(model, model.forward)
+            setattr(model, _MARK, next(model.parameters()).device.type)
+            kind = type(model)
+            if kind not in self._kinds:
+                self._kinds.add(kind)
+                kind.forward = self._around(kind.forward)
         if self._is_compiled:
             model.compile()
 
-    def _around(self, model: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
+    def _around(self, forward: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps a `forward`, so that inputs have the memory format, and outputs are float32 again."""
-        device = next(model.parameters()).device.type
-        dtype = self._dtype
 
         @functools.wraps(forward)
-        def changed(*args: Any, **kwargs: Any) -> Any:
+        def changed(model: Any, *args: Any, **kwargs: Any) -> Any:
+            device = getattr(model, _MARK, None)
+            if device is None:
+                return forward(model, *args, **kwargs)
             if self._is_channels_last:
                 args = tuple(self._ordered(one) for one in args)
-            if dtype is None:
-                return forward(*args, **kwargs)
-            with self._torch.autocast(device, dtype):
-                result = forward(*args, **kwargs)
+            if self._dtype is None:
+                return forward(model, *args, **kwargs)
+            with self._torch.autocast(device, self._dtype):
+                result = forward(model, *args, **kwargs)
             return self._widened(result)
 
         return changed

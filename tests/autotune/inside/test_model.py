@@ -98,3 +98,43 @@ def test_the_steps_of_a_changed_model_are_told(hear):
     assert told.errors == usual.errors
     assert told.samples == usual.samples == told.said
     assert told.taken == ["model.precision"]
+
+
+COPIED = """
+import copy, io, torch
+from torch import nn
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    def forward(self, x):
+        return self.body(x)
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model(torch.ones(2, 4)).sum().backward()
+optimizer.step()
+average = copy.deepcopy(model)
+for weight in average.parameters():
+    weight.data.zero_()
+file = io.BytesIO()
+torch.save(model, file)
+print(average(torch.ones(2, 4)).abs().sum().item(), "saved", file.tell() > 0)
+"""
+
+
+def test_a_changed_model_can_be_copied_and_saved_whole(tmp_path):
+    (tmp_path / "train.py").write_text(COPIED)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(SITE),
+        "AUTOTUNE_OVERRIDES": json.dumps({"model": {"precision": "bf16"}}),
+    }
+    done = subprocess.run(
+        [sys.executable, "train.py"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "0.0 saved True\n", done.stderr
