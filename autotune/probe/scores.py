@@ -104,11 +104,27 @@ def scores(seen: Watched) -> list[Score]:
     return list(first_of_name.values())
 
 
-def values(seen: Watched, score: Score) -> tuple[float, ...]:
-    """Returns the values of a score that was seen in another run; by its name if its place differs."""
+def values(seen: Watched, score: Score) -> Iterator[float]:
+    """Yields all values of a score that was seen in another run, also those that are not numbers.
+
+    It goes by its name if its place or pattern differs.
+    """
     found = _all(seen)
     same = [one for one in found if replace(one, values=()) == replace(score, values=())]
-    return next((one.values for one in (*same, *found) if one.name == score.name), ())
+    here = next((one for one in (*same, *found) if one.name == score.name), score)
+    if here.kind == "":
+        matches = (re.search(here.pattern, text) for text, _ in seen.lines)
+        yield from (float(match[1]) for match in matches if match)
+    elif here.kind in ("csv", "jsonl"):
+        for path, text in seen.tables.items():
+            told = [row.get(here.pattern) for row in _rows(path, text)] if _place(path) == here.place else []
+            yield from (float(value) for value in told if isinstance(value, int | float))
+    else:
+        yield from next((one.values for one in found if one == here), ())
+
+
+def _place(path: str) -> str:
+    return _STAMP.sub("*", path)
 
 
 def _all(seen: Watched) -> list[Score]:
@@ -151,7 +167,7 @@ def _logged(seen: Watched) -> Iterator[Score]:
     """Yields the scores that are logged, or known to a framework's trainer."""
     for logger, place, name in dict.fromkeys(one[:3] for one in seen.logged):
         values = tuple(one[3] for one in seen.logged if one[:3] == (logger, place, name))
-        yield Score(cleaned(name), logger, _STAMP.sub("*", place), name, values)
+        yield Score(cleaned(name), logger, _place(place), name, values)
 
 
 def _in_tables(files: Mapping[str, str]) -> Iterator[Score]:
@@ -161,7 +177,7 @@ def _in_tables(files: Mapping[str, str]) -> Iterator[Score]:
             values = tuple(n for row in rows if (n := units.number(row.get(name))) is not None)
             if values:
                 kind = "csv" if path.endswith(".csv") else "jsonl"
-                yield Score(cleaned(name), kind, _STAMP.sub("*", path), name, values)
+                yield Score(cleaned(name), kind, _place(path), name, values)
 
 
 def _rows(path: str, text: str) -> list[Mapping[str, object]]:

@@ -165,7 +165,7 @@ class _Comparison:
             end = f"ended with exit code {seen.code}" if seen.has_failed else "took longer than --time allows"
             raise InputError(f"{side} {end}: nothing can be said of it; its last lines are above")
         score = self._question.score or self._choose(scores.scores(seen))
-        told = scores.values(seen, score)
+        told = tuple(scores.values(seen, score))
         if not told:
             raise InputError(f"{side} has not told {score.name}, which {SIDES[0]} has: it cannot be compared")
         ended = _Ended(side, pair, TrainingRun(seen.seconds, told))
@@ -204,7 +204,7 @@ class _Comparison:
         before, after = self._runs()
         count = min(len(before), len(after))
         if not count:
-            return [f"Not confirmed: {verdict.why_not}.", self._next()]
+            return [f"Not confirmed: {verdict.why_not}."]
         name = self._goal.quality
         ours, theirs = (
             units.format_seconds(statistics.fmean(run.seconds for run in side)) for side in (after, before)
@@ -236,7 +236,7 @@ class _Comparison:
             "factor": verdict.factor and asdict(verdict.factor),
             "score": self._goal.quality,
             "runs": {
-                side: [{"seconds": one.seconds, "score": one.final} for one in runs]
+                side: [{"seconds": one.seconds, "score": units.number(one.final)} for one in runs]
                 for side, runs in zip(SIDES, (before, after), strict=True)
             },
         }

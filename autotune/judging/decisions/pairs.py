@@ -48,6 +48,9 @@ def judge(
     The interval of the factor is Student's, of the pairs' log-ratios. Every look at the pairs may err, so
     each has the confidence that keeps all of them together at 95% (`quality.early_level`).
     """
+    for side, whose in ((after, "its"), (before, "A's")):
+        if any(not math.isfinite(run.final) for run in side):
+            return PairedVerdict(False, f"{whose} {goal.quality} is not a number")
     if min(len(before), len(after)) < FEWEST:
         return PairedVerdict(None, f"{FEWEST} pairs are needed")
     level = quality.early_level(most)

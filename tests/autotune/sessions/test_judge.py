@@ -17,12 +17,13 @@ import argparse, random, time
 parser = argparse.ArgumentParser()
 parser.add_argument("--sleep", type=float)
 parser.add_argument("--loss", type=float, default=1.0)
+parser.add_argument("--noise", type=float, default=0.001)
 args = parser.parse_args()
 random.seed(1)
 open("model.pt", "w").write("weights")
 for step in range(4):
     time.sleep(args.sleep / 4)
-    print(f"val_loss {args.loss + 3 - step + random.random() / 1000:.5f}")
+    print(f"val_loss {args.loss + 3 - step + random.random() * args.noise:.5f}")
 """
 SLOW, FAST = "0.8", "0.05"
 
@@ -64,13 +65,25 @@ def test_a_command_that_ends_worse_is_refused(directory, capsys):
     assert found["why_not"] == "its val_loss is worse"
 
 
+@pytest.mark.parametrize("at", [0, 2], ids=["from the first evaluation on", "after some"])
+def test_a_command_that_diverges_is_refused(directory, capsys, at):
+    loss = "float('nan') if step >= DIVERGES else args.loss + 3 - step"
+    diverging = SCRIPT.replace("args.loss + 3 - step", loss.replace("DIVERGES", str(at)))
+    (directory / "diverging.py").write_text(diverging)
+    changed = [sys.executable, "diverging.py", "--sleep", FAST]
+    code = judge.judge([*line(SLOW), "--vs", *changed], asked(score="val_loss", minimize=True))
+    found = answer(capsys)
+    assert (code, found["confirmed"]) == (1, False)
+    assert found["why_not"] == "its val_loss is not a number"
+
+
 def test_it_goes_on_where_it_was(directory, capsys):
-    words = [*line("0.3"), "--vs", *line("0.3")]
+    words = [*line(SLOW, "--noise", "1"), "--vs", *line(FAST, "--noise", "1")]  # too noisy to be decided
     assert judge.judge(words, asked(pairs=3)) == 1
     assert [len(runs) for runs in answer(capsys)["runs"].values()] == [3, 3]
     with (directory / "judged" / "judge.jsonl").open("a") as file:
         file.write('{"side": "A", "pa')  # cut short by a kill
-    assert judge.judge(words, asked(pairs=4)) in (0, 1)
+    assert judge.judge(words, asked(pairs=4)) == 1
     told = capsys.readouterr()
     assert told.err.count("trains with seed 3") == 2
     assert "trains with seed 0" not in told.err

@@ -44,6 +44,13 @@ def test_a_faster_training_that_ends_worse_is_refused():
     assert verdict.why_not == "its val_loss is worse"
 
 
+def test_a_training_that_ends_in_no_number_is_refused_at_once():
+    verdict = pairs.judge(BEFORE[:1], trained((50.0, float("nan"))), LOSS, MOST)
+    assert (verdict.confirmed, verdict.why_not) == (False, "its val_loss is not a number")
+    verdict = pairs.judge(trained((50.0, float("inf"))), BEFORE[:1], LOSS, MOST)
+    assert (verdict.confirmed, verdict.why_not) == (False, "A's val_loss is not a number")
+
+
 def test_a_higher_score_may_be_the_better_one():
     goal = Objective(quality="accuracy")
     before = [TrainingRun(100.0 + n, (0.1, 0.9 + n / 1000)) for n in range(3)]
