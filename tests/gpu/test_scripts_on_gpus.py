@@ -98,7 +98,8 @@ def test_a_scripts_own_python_without_cuda_is_named_before_the_search(search, tm
     assert (done.returncode, done.stdout, (tmp_path / "s").exists()) == (2, "", False), done.stdout
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"autotune: {own}: no GPU can be used: "), line
-    assert f"torch {torch.__version__}, CPU build" in line, line
+    build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU build"
+    assert f"torch {torch.__version__}, {build}" in line, line
     assert line.endswith("; or search on the CPU: --gpus-per-trial 0")
 
 
