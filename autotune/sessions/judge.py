@@ -134,9 +134,8 @@ class _Comparison:
                 return verdict
             for side in SIDES if pair % 2 == 0 else SIDES[::-1]:
                 if not any((one.side, one.pair) == (side, pair) for one in self._ended):
-                    if not self._has_time(side):
+                    if not self._has_time(side) or not self._train(side, pair):
                         return replace(verdict, why_not=f"out of time: {verdict.why_not}")
-                    self._train(side, pair)
         return self._verdict()
 
     def _look_for_a_score(self) -> None:
@@ -154,16 +153,20 @@ class _Comparison:
     def _left_s(self) -> float:
         return self._time_s - (time.monotonic() - self._begun_s)
 
-    def _train(self, side: str, pair: int) -> None:
-        """Runs one training to its end, and keeps its time and scores."""
+    def _train(self, side: str, pair: int) -> bool:
+        """Runs one training and keeps its time and scores; returns False if the time was up before its end.
+
+        Raises InputError if it fails, or does not tell the score.
+        """
         prober = self._probers[side]
         probing.say(f"{side} trains with seed {pair} ...")
         seen = prober.run(replace(prober.line, seed=pair), effects.never, self._left_s())
-        if not seen.has_ended:
+        if seen.has_failed:
             for line in seen.tail[-_LINES_SHOWN:]:
                 probing.say(f"  {line}")
-            end = f"ended with exit code {seen.code}" if seen.has_failed else "took longer than --time allows"
-            raise InputError(f"{side} {end}: nothing can be said of it; its last lines are above")
+            raise InputError(f"{side} ended with exit code {seen.code}: its last lines are above")
+        if not seen.has_ended:
+            return False
         score = self._question.score or self._choose(scores.scores(seen))
         told = tuple(scores.values(seen, score))
         if not told:
@@ -172,6 +175,7 @@ class _Comparison:
         self._ended.append(ended)
         self._write(_ENDED.dump_python(ended))
         probing.say(f"  {units.format_seconds(seen.seconds)}, {score.name} {ended.run.final:.5g}")
+        return True
 
     def _choose(self, candidates: Sequence[Score]) -> Score:
         """Decides which score counts."""

@@ -103,8 +103,9 @@ def test_a_command_that_fails_is_named_with_its_last_lines(directory, capsys):
     assert "unrecognized arguments: --unknown" in capsys.readouterr().err
 
 
-def test_a_time_limit_ends_it_undecided(directory, capsys):
-    code = judge.judge([*line("0.4"), "--vs", *line("0.4")], asked(time="0.001s", score="val_loss"))
+@pytest.mark.parametrize("limit", ["0.000001s", "1s"], ids=["before a training", "in a training"])
+def test_a_time_limit_ends_it_undecided(directory, capsys, limit):
+    code = judge.judge([*line("60"), "--vs", *line("60")], asked(time=limit, score="val_loss"))
     assert code == 1
     assert answer(capsys)["why_not"].startswith("out of time")
 
