@@ -133,9 +133,9 @@ class _Comparison:
             if (verdict := self._verdict()).confirmed is not None:
                 return verdict
             for side in SIDES if pair % 2 == 0 else SIDES[::-1]:
-                if not any((one.side, one.pair) == (side, pair) for one in self._ended):
-                    if not self._has_time(side) or not self._train(side, pair):
-                        return replace(verdict, why_not=f"out of time: {verdict.why_not}")
+                has_ended = any((one.side, one.pair) == (side, pair) for one in self._ended)
+                if not has_ended and not (self._has_time(side) and self._train(side, pair)):
+                    return replace(verdict, why_not=f"out of time: {verdict.why_not}")
         return self._verdict()
 
     def _look_for_a_score(self) -> None:
