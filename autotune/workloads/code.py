@@ -22,7 +22,6 @@ _LEFT_OUT = {"node_modules", "__pycache__"}
 _READ = {".py", ".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".sh", "Makefile"}
 _MAGIC = "*?["
 _LARGE_BYTES = 2**24  # larger files count as data, identified by size and time
-_MOST_FILES = 10_000  # inspected per data directory
 
 
 def revision_of_module(module: str) -> str:
@@ -202,16 +201,16 @@ def _below(directory: Path, is_left_out: Callable[[Path], bool] = lambda _: Fals
         yield from (Path(place, name) for name in sorted(names))
 
 
-def fingerprint_of_data(directory: Path, names: Iterable[str]) -> str:
+def fingerprint_of_data(directory: Path, names: Iterable[str], most_files: int = 10_000) -> str:
     """Returns a fingerprint, 12 hex digits, of data by name, size and time; contents are not read.
 
-    It does not depend on the location of `directory`. At most the first 10,000 files of each directory in
-    `names` count, which takes 0.1 s.
+    It does not depend on the location of `directory`. Only the first `most_files` of each directory in
+    `names` count: 10,000 take 0.1 s.
     """
     digest = hashlib.sha256()
     for name in names:
         path = directory / name
-        for file in itertools.islice(_below(path) if path.is_dir() else [path], _MOST_FILES):
+        for file in itertools.islice(_below(path) if path.is_dir() else [path], most_files):
             path_of_file = Path(name, file.relative_to(path))
             digest.update(f"{path_of_file}\0{_size_and_time(file)}\0".encode(errors="surrogateescape"))
     return digest.hexdigest()[:_DIGITS]

@@ -141,10 +141,13 @@ def test_a_missing_token_for_a_cluster_is_reported(told, tmp_path, token):
     assert last.startswith(f"autotune: --address {told['address']}: the cluster asks for its own token")
 
 
-@pytest.mark.parametrize(("mode", "lines"), [("TOKEN", 0), ("DISABLED", 1)])
+@pytest.mark.parametrize(("mode", "lines"), [("token", 0), ("disabled", 1)])
 def test_a_cluster_without_a_token_is_reported(monkeypatch, mode, lines):
-    found = getattr(ray_internals.AuthenticationMode, mode)
-    monkeypatch.setattr(ray_internals, "get_authentication_mode", lambda: found)
-    said = engine_cluster.token_warning("10.0.0.1:6379")
+    with monkeypatch.context() as changed:
+        changed.setenv("RAY_AUTH_MODE", mode)
+        changed.setenv(TOKEN, "0" * 64)
+        ray_internals.read_token()
+        said = engine_cluster.token_warning("10.0.0.1:6379")
+    ray_internals.read_token()
     assert len(said) == lines
     assert all("10.0.0.1:6379 asks for no token" in line for line in said)

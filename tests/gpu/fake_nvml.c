@@ -54,7 +54,11 @@ Return nvmlInit_v2(void) { return getenv("FAKE_NVML_INIT") ? atoi(getenv("FAKE_N
 Return nvmlInit(void) { return nvmlInit_v2(); }
 Return nvmlInitWithFlags(unsigned flags) { (void)flags; return nvmlInit_v2(); }
 Return nvmlShutdown(void) { return SUCCESS; }
-Return nvmlDeviceGetCount_v2(unsigned *count) { *count = gpus(); return SUCCESS; }
+Return nvmlDeviceGetCount_v2(unsigned *count) {
+    FAILS(device_of(0, -1), "Count");
+    *count = gpus();
+    return SUCCESS;
+}
 
 const char *nvmlErrorString(Return error) {
     static char said[32];

@@ -42,17 +42,18 @@ TRAINER_PRECISIONS: Mapping[str, Mapping[str, bool | None]] = {
 STOP_LINE = b'{"stop": true}\n'
 LONGEST_BYTES = 16 * 2**20  # longest line
 _LOOKED_UP_AT_FIRST, _LOOK_UP_EVERY_S = 10, 1.0  # looking up the ranks: at each of the first steps, and then
-_SEND_S = 60  # time without a byte taken, after which the tuner is given up
 _clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
 
 
 class Wire:
     """Reports to the tuner named by the environment, if there is one; raises nothing if it is gone.
 
-    Connects with the first call, and not again after a failure. A forked child connects by itself.
+    Connects with the first call, and not again after a failure. A forked child connects by itself. The tuner
+    is given up after `patience_s` without a byte taken.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, patience_s: int = 60) -> None:
+        self._patience = struct.pack("ll", patience_s, 0)
         self._begin()
         os.register_at_fork(after_in_child=self._begin_anew)
 
@@ -122,7 +123,7 @@ class Wire:
     def _opened(self) -> socket.socket | None:
         if self._socket is None and not self._has_failed:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_S, 0))
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, self._patience)
             try:
                 self._socket.connect(os.environ[SOCKET])
             except OSError:

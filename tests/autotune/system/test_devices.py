@@ -1,6 +1,5 @@
 """Device enumeration by the real pynvml over a library of made-up GPUs."""
 
-from unittest.mock import Mock
 
 import psutil
 import pynvml
@@ -151,9 +150,8 @@ def test_telemetry_outlives_a_gpu_that_is_lost(fake_gpus, caplog):
     assert not caplog.records
 
 
-def test_devices_that_cannot_be_counted_are_reported_as_present(fake_gpus, monkeypatch):
-    fake_gpus(FakeGpu())
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", Mock(side_effect=pynvml.NVMLError(LOST)))
+def test_devices_that_cannot_be_counted_are_reported_as_present(fake_gpus):
+    fake_gpus(FakeGpu(fails={"Count": LOST}))
     (device,) = devices.list_visible(None)
     assert (device.label, device.refused) == ("GPUs", "GPU is lost")
 

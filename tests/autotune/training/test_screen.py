@@ -45,8 +45,7 @@ def test_lines_show_the_status_every_half_minute(capsys):
     ]
 
 
-def test_the_panel_shows_the_latest_status(terminal, monkeypatch):
-    monkeypatch.setattr("autotune.display.live._REFRESH_S", 0.01)
+def test_the_panel_shows_the_latest_status(terminal):
     with TrainingScreen(terminal) as shows:
         shows.say("it has begun")
         for samples in (1000, 2000):

@@ -37,7 +37,7 @@ HALVED = GoOn(
 def train(tmp_path, monkeypatch):
     """Trains with attempts that give these reports; returns the last report, the events and the output."""
 
-    def call(*attempts, last=END):
+    def call(*attempts, last=END, training=TRAINING):
         def run(order_with, *_, hear, going_on, **__):
             for number, attempt in enumerate(attempts):
                 if number:
@@ -51,7 +51,7 @@ def train(tmp_path, monkeypatch):
         place, said = TrainingDir(tmp_path), []
         shows = TrainingScreen(Console(force_terminal=False))
         shows.say = said.append
-        whole = Whole(TRAINING, PLAN, place, screen=shows, follow=lambda _: None)
+        whole = Whole(training, PLAN, place, screen=shows, follow=lambda _: None)
         whole.run(retries=3, is_stopping=lambda: False)
         return list(events.read(place.events_file)), said
 
@@ -100,12 +100,13 @@ def test_an_interrupted_training_has_not_ended(train):
     assert [event.kind for event in found] == [Kind.BEGUN, Kind.STOPPED]
 
 
-def test_a_full_disk_costs_only_events_and_the_plan(train, tmp_path, monkeypatch):
+def test_a_full_disk_costs_only_events_and_the_plan(train, tmp_path):
     ordered = []
-    monkeypatch.setattr(TRAINING, "whole_training", lambda config, _: ordered.append(config))
+    ordering = {"whole_training": lambda config, _: ordered.append(config)}
+    training = SimpleNamespace(**vars(TRAINING) | ordering)
     with small_disk(tmp_path, "64k") as disk:
         fill(disk)
-        found, said = train(reports(2), reports(2))
+        found, said = train(reports(2), reports(2), training=training)
     assert found == []
     assert ordered == [{"micro_batch_size": 8}, {"micro_batch_size": 8, "accumulation_steps": 4}]
     assert any(HALVED.text in line for line in said)

@@ -125,17 +125,14 @@ def test_a_module_that_is_no_python_of_today_counts_by_its_bytes(project, text):
     assert code.revision_of_module("own_entry") != before
 
 
-def test_links_to_nowhere_and_files_that_vanish_are_left_out(project, monkeypatch):
+def test_links_to_nowhere_and_files_that_vanish_are_left_out(project):
     (project / "own_package" / ".#inner.py").symlink_to("me@host")
     (project / "own_package" / "loop").symlink_to(project)
     assert code.revision_of_module("own_package")
     assert code.revision_of_files(project, ["**/*.py"])
     assert code.revision_of_files(project / "absent")
     assert code.fingerprint_of_data(project, ["."])
-    listed = code.files(project, ["**/*.py"])
-    monkeypatch.setattr(code, "files", lambda *_: listed)
-    shutil.rmtree(project / "shared")
-    assert code.revision_of_files(project)
+    assert code.revision_of_files(project, besides=[project / "vanished.py"])
 
 
 FILES = ("main.py", "models/net.py", "models/deep/block.py", "configs/a.yaml")
@@ -207,7 +204,7 @@ def test_a_file_as_large_as_data_counts_by_its_size_and_time(script):
     assert code.revision_of_files(script) != before
 
 
-def test_data_is_identified_by_path_size_and_time(script, monkeypatch):
+def test_data_is_identified_by_path_size_and_time(script):
     names = ["models", "main.py", "absent"]
     known = [code.fingerprint_of_data(script, names)]
     assert code.fingerprint_of_data(script, names) == known[0]
@@ -220,11 +217,10 @@ def test_data_is_identified_by_path_size_and_time(script, monkeypatch):
         change()
         known.append(code.fingerprint_of_data(script, names))
     assert len(set(known)) == len(known)
-    monkeypatch.setattr(code, "_MOST_FILES", 1)
     write(script, {"models/a.py": ""})
-    known = [code.fingerprint_of_data(script, ["models"])]
+    known = [code.fingerprint_of_data(script, ["models"], most_files=1)]
     write(script, {"models/b.py": ""})
-    assert code.fingerprint_of_data(script, ["models"]) == known[0]
+    assert code.fingerprint_of_data(script, ["models"], most_files=1) == known[0]
 
 
 def test_data_that_is_moved_with_its_project_is_the_same(script, tmp_path_factory):
