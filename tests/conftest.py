@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -38,6 +39,13 @@ def _own_path() -> Iterator[None]:
     before = [*sys.path]
     yield
     sys.path[:] = before
+
+
+@pytest.fixture
+def _without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scripts that this test starts do not import torch's compiler, which costs each of them seconds."""
+    places = [str(Path(__file__).parent / "without_compiler"), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, places)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

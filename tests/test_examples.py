@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from itertools import islice
@@ -43,8 +42,7 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path):
         (tmp_path / name).write_bytes((EXAMPLES / name).read_bytes())
     text = (tmp_path / "linear.yaml").read_text()
     (tmp_path / "linear.yaml").write_text(text.replace("40000}", "4096, repeats: 0}"))
-    command = [sys.executable, "notebook.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240)
+    done = forked.run((), tmp_path, os.environ, script=(tmp_path / "notebook.py").read_text())
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Evidence(trial=" in done.stdout
     assert (tmp_path / "best.yaml").exists()

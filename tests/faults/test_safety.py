@@ -39,6 +39,7 @@ from autotune.storage.study_file import SearchPlan
 from autotune.workloads.base import Workload
 from r2gen import __main__ as trainer
 from r2gen import synthetic
+from tests import forked
 from tests.endings import ENDED
 from tests.forked import Forked
 
@@ -251,10 +252,10 @@ def test_a_workload_in_the_working_directory_is_found_with_what_it_imports(tmp_p
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "beside.py").write_text("SCORE = 0.2")
     (tmp_path / "space.yaml").write_text(SPACE.replace("json.tool:main", "own:fit"))
-    search = [sys.executable, "-m", "autotune", "search", "--wandb", "off", "--space", "space.yaml"]
-    given = {"cwd": tmp_path, "capture_output": True, "text": True}
-    done = subprocess.run(
-        [*search, "--session", "s", "--trials", "2", "--samples", "100"], check=False, **given
+    search = ("search", "--wandb", "off", "--space", "space.yaml", "--session", "s")
+    done = forked.run(
+        *((*search, "--trials", 2, "--samples", 100), tmp_path, os.environ),
+        script=f"import sys\ndel sys.path[0]  # as `python -m autotune` does\n{forked.COMMAND}",
     )
     assert done.returncode in ENDED, done.stderr
     assert trials_of(tmp_path / "s")

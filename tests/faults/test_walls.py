@@ -12,6 +12,7 @@ import pytest
 
 from autotune.engines import engine_cluster, ray_internals
 from autotune.engines.engine_cluster import TOKEN
+from tests import forked
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
@@ -126,15 +127,7 @@ def test_a_search_works_with_a_token_that_it_keeps_to_itself(told):
 def test_a_missing_token_for_a_cluster_is_reported(told, tmp_path, token):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_AUTH")}
     environment |= {"HOME": str(tmp_path)} | ({} if token is None else {TOKEN: token})
-    done = subprocess.run(
-        [sys.executable, "-m", "autotune", "search", "--address", told["address"]],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+    done = forked.run(("search", "--address", told["address"]), tmp_path, environment)
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     *_, last = done.stderr.splitlines()  # Ray's C++ may print something before it

@@ -1,8 +1,6 @@
 import itertools
 import os
 import re
-import subprocess
-import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +17,7 @@ from autotune.sessions.gpus import DeviceVerdict, Fault, Look, Torch
 from autotune.space.machine import Machine
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware, hardware
+from tests import forked
 
 ROOT = Path(__file__).parents[3]
 KEY = "made-up-key-" + "0123456789" * 3
@@ -34,13 +33,8 @@ for one in examine():
 
 def examined(**environment: str) -> tuple[dict[str, tuple[bool, str]], str]:
     """What the doctor finds in an environment, by name, and all that it printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", EXAMINE],
-        env=os.environ | environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    done = forked.run((), Path.cwd(), os.environ | environment, script=EXAMINE)
+    assert done.returncode == 0, done.stderr
     found = {}
     for line in done.stdout.splitlines():
         name, ok, detail, remedy = line.split(" | ")

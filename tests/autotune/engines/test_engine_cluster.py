@@ -1,13 +1,12 @@
 """A private Ray cluster, really started: it prints nothing and starts no unnecessary processes."""
 
 import os
-import subprocess
-import sys
 from unittest import mock
 
 from ray._private.accelerators.nvidia_gpu import NvidiaGPUAcceleratorManager
 
 from autotune.engines import engine_cluster
+from tests import forked
 
 # Ray's thread that prints a paragraph about every dead worker would print one here.
 DRIVER = """
@@ -31,10 +30,8 @@ with scratch.private() as place, engine_cluster.private_cluster(hardware(), plac
 """
 
 
-def test_it_prints_nothing_about_dead_workers_and_has_no_unnecessary_process():
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER], capture_output=True, text=True, check=False, timeout=120
-    )
+def test_it_prints_nothing_about_dead_workers_and_has_no_unnecessary_process(tmp_path):
+    done = forked.run((), tmp_path, os.environ, script=DRIVER)
     assert (done.stderr, done.returncode) == ("", 0)
     assert done.stdout.splitlines() == ["is silent", "5 1 1 1 2"]
 

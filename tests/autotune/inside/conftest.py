@@ -13,12 +13,10 @@ from autotune.inside.site import autotune_wire as wire
 from tests import forked
 from tests.autotune.inside.heard import Heard, all_of
 
-_ARMED = """
+ARMED = f"""
 import runpy, sys
-sys.path.insert(0, {site!r})
-runpy.run_path({site!r} + "/sitecustomize.py")
-import {module}
-{module}.tell(sys.argv[1])
+sys.path.insert(0, {str(SITE)!r})
+runpy.run_path({str(SITE / "sitecustomize.py")!r})
 """
 
 
@@ -56,7 +54,7 @@ def fit(tmp_path):
 
 
 def hearing(module, warm, directory):
-    script = _ARMED.format(site=str(SITE), module=module)
+    script = f"{ARMED}import {module}\n{module}.tell(sys.argv[1])"
 
     def run(name, *, stops=False, **environment):
         with Inbox() as inbox:

@@ -1,4 +1,4 @@
-"""The hook changes the models of a script that has no option for it; every script runs in a process."""
+"""The hook changes the models of a script that has no option for it."""
 
 import json
 import os
@@ -8,6 +8,8 @@ import sys
 import pytest
 
 from autotune.inside.inbox import SITE
+from tests import forked
+from tests.autotune.inside.conftest import ARMED
 
 SCRIPT = """
 import json, torch
@@ -43,24 +45,14 @@ print(json.dumps({
 
 @pytest.fixture
 def trained(tmp_path):
-    (tmp_path / "train.py").write_text(SCRIPT)
-
     def train(**settings):
         environment = {
             **os.environ,
-            "PYTHONPATH": str(SITE),
             "AUTOTUNE_OVERRIDES": json.dumps({"model": settings}),
             "TORCHDYNAMO_DISABLE": "1",  # what is compiled runs without a compiler
         }
-        done = subprocess.run(
-            [sys.executable, "train.py"],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert "autotune:" not in done.stderr
+        done = forked.run((), tmp_path, environment, script=ARMED + SCRIPT, warm="trainer")
+        assert (done.returncode, "autotune:" in done.stderr) == (0, False), done.stderr
         return json.loads(done.stdout)
 
     return train

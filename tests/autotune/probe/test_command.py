@@ -15,6 +15,7 @@ from autotune.space import spaces
 from tests.autotune.probe import scripts
 
 Probe = Callable[..., ProbeResult]
+pytestmark = pytest.mark.usefixtures("_without_compiler")
 
 
 @pytest.fixture

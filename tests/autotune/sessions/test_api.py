@@ -1,9 +1,6 @@
 """Searches that a Python program runs: they end as the command line's, and leave nothing behind."""
 
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import psutil
@@ -12,6 +9,7 @@ import pytest
 import autotune
 from autotune.core.errors import InputError, SessionBusyError
 from tests.faults.searches import wait_for
+from tests.forked import Forked
 
 FAULTS = Path(__file__).parents[2] / "faults"
 SPACE = {
@@ -86,12 +84,12 @@ def test_a_program_that_is_killed_leaves_no_search(tmp_path):
         "budget": {**SPACE["budget"], "samples_per_trial": 400},
     }
     Path("space.yaml").write_text(repr(slow))
-    program = subprocess.Popen([sys.executable, "-c", PROGRAM])
+    program = Forked((), tmp_path, os.environ, script=PROGRAM)
     records = tmp_path / "s" / "trials" / "0000" / "records.jsonl"
     wait_for(lambda: records.exists() and records.read_text().count("\n") > 1)
     with pytest.raises(SessionBusyError):
         autotune.resume("s")
     family = psutil.Process(program.pid).children(recursive=True)
-    os.kill(program.pid, signal.SIGKILL)
+    program.kill()
     program.wait()
     wait_for(lambda: not any(one.is_running() for one in family), 60)

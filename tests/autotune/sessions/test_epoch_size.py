@@ -8,6 +8,7 @@ from autotune.core.errors import InputError
 from autotune.sessions import prepare, start
 from autotune.sessions.requests import SearchRequest
 
+pytestmark = pytest.mark.usefixtures("_without_compiler")
 SCRIPT = """
 import sys
 import torch

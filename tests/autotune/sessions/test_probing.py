@@ -12,6 +12,7 @@ from tests.autotune.probe import scripts
 
 KEY = "made-up-key-0123456789"
 SCRIPT = "import os; print('the key is', os.environ['SOME_API_KEY']); raise SystemExit(1)"
+pytestmark = pytest.mark.usefixtures("_without_compiler")
 
 
 def test_a_command_line_is_checked_without_writing_anything(tmp_path, monkeypatch, capsys):

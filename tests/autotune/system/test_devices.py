@@ -1,6 +1,5 @@
 """Device enumeration by the real pynvml over a library of made-up GPUs."""
 
-
 import psutil
 import pynvml
 import pytest

@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[4]
 STEPS = {"steps": r"^step", "quality": {"acc": r"acc ([\d.]+)"}}
 BATCH = {"effective_batch_size": 8}
 SHORT = Grace(ended_s=0.3)
+pytestmark = pytest.mark.usefixtures("_without_compiler")
 # Trains, evaluates at every second step, and resumes from its checkpoint.
 TRAINS = """
 import json, os, signal, sys, time
@@ -226,7 +227,7 @@ list(CommandWorkload.parse(values, directory).fit({}, directory / "work"))
 
 def test_killed_right_after_saving_it_resumes_counting_there(command, workdir):
     workload = command(SAVES_AND_IS_KILLED, "{workdir}", resume="--from {workdir}/last.pt")
-    given = os.environ | {"PYTHONPATH": str(ROOT)}
+    given = os.environ | {"PYTHONPATH": os.pathsep.join([os.environ["PYTHONPATH"], str(ROOT)])}
     arguments = (json.dumps(workload.value), workdir.parent)
     assert forked.run(arguments, workdir, given, script=LISTENS, warm="trainer").returncode == -signal.SIGKILL
     assert Checkpoint(str(workdir / "last.pt"), workdir).counts() == Counts(24)
