@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -44,8 +43,9 @@ def _own_path() -> Iterator[None]:
 @pytest.fixture
 def _without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scripts that this test starts do not import torch's compiler, which costs each of them seconds."""
-    places = [str(Path(__file__).parent / "without_compiler"), os.environ.get("PYTHONPATH", "")]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, places)))
+    from tests.forked import WITHOUT_COMPILER  # which keeps the environment that is set above
+
+    monkeypatch.setenv("PYTHONPATH", str(WITHOUT_COMPILER), prepend=os.pathsep)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -28,6 +28,7 @@ _ATTEMPTS = 3
 _ENVIRONMENT = dict(os.environ)  # before any test has changed it: the server is not the first client's alone
 COMMAND = "import sys; from autotune.__main__ import main; sys.exit(main())"
 TRAINER = "import sys; from r2gen.__main__ import main; sys.exit(main())"
+WITHOUT_COMPILER = _ROOT / "tests" / "without_compiler"  # on the path of a process that starts Python
 
 
 class Forked:

@@ -62,7 +62,8 @@ def searched(tmp_path_factory):
 
 
 def autotune(root, *arguments, **environment):
-    return forked.run(arguments, root, {**os.environ, "WANDB_MODE": "offline", **environment}, timeout=300)
+    own = {"WANDB_MODE": "offline", "PYTHONPATH": str(forked.WITHOUT_COMPILER)}
+    return forked.run(arguments, root, {**os.environ, **own, **environment}, timeout=300)
 
 
 def test_trials_that_do_not_fit_are_failures_and_the_search_goes_on(searched):

@@ -248,6 +248,7 @@ def fit(config, workdir):
 """
 
 
+@pytest.mark.slow
 def test_a_workload_in_the_working_directory_is_found_with_what_it_imports(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "beside.py").write_text("SCORE = 0.2")

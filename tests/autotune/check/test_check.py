@@ -4,8 +4,11 @@ import os
 import re
 from pathlib import Path
 
+import pytest
+
 from tests import forked
 
+pytestmark = pytest.mark.usefixtures("_without_compiler")
 LINEAR = Path(__file__).parents[3] / "examples" / "linear.py"
 SPACE = """
 workload: linear:fit

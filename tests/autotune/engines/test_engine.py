@@ -227,6 +227,7 @@ def test_an_interrupted_search_keeps_its_checkpoint_and_prints_how_to_resume(tmp
     assert Counter("attempt" in r for r in samples)[True] == 2
 
 
+@pytest.mark.slow
 def test_a_race_runs_its_members_in_turns(tmp_path, autotune):
     """Resumes an interrupted race in a search without other work."""
     space = spaces.complete(spaces.parse(SPACE, "test"), "test")

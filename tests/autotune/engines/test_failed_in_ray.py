@@ -114,6 +114,7 @@ def test_a_failed_trial_is_failed_in_ray_and_in_wandb_and_its_supervisor_runs_th
     assert seen["looks"] > 0, f"{changed}: _Patient"
 
 
+@pytest.mark.slow
 def test_a_failed_baseline_is_failed_in_ray_too_although_it_ends_the_search(search):
     trials, seen, runs, _ = search(SPACE.replace("fault: none", "fault: error"))
     assert [str(t.outcome) for t in trials] == ["failed (error)"]

@@ -110,6 +110,7 @@ def test_failed_trials_are_marked_in_wandb_offline_without_a_key(real):
     assert runs[0].summary["speed"] in {8, 16, 32}
 
 
+@pytest.mark.slow
 def test_the_example_runs(tmp_path):
     script = (ROOT / "examples" / "ray_tune.py").read_text()
     with tempfile.TemporaryDirectory() as directory:

@@ -34,15 +34,6 @@ def test_the_public_names():
     assert all(callable(getattr(autotune, name)) for name in autotune.__all__)
 
 
-def test_a_search_reports_its_events_and_returns_its_session():
-    events = []
-    session = autotune.search(SPACE, session="s", wandb="off", on_event=events.append)
-    assert [event["event"] for event in events if event["event"] != "progress"] == [
-        *("note", "started", "ended", "result")
-    ]
-    assert list(session.trials["status"]) == ["completed"]
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -59,8 +50,11 @@ def test_what_cannot_be_searched_is_an_error_as_on_the_command_line(options, sai
     assert not Path("s").exists()
 
 
-def test_an_error_of_the_program_ends_the_search_which_can_be_resumed():
+def test_an_error_of_the_program_ends_the_search_which_can_be_resumed_and_reports_its_events():
+    events = []
+
     def stop(event):
+        events.append(event["event"])
         if event["event"] == "progress":
             raise KeyboardInterrupt
 
@@ -69,7 +63,12 @@ def test_an_error_of_the_program_ends_the_search_which_can_be_resumed():
         autotune.search(slow, session="s", wandb="off", on_event=stop)
     session = autotune.open("s")
     assert list(session.trials["status"]) in (["interrupted"], [""])
-    assert list(autotune.resume("s", trials=1).trials["status"]) == ["completed", "completed"]
+    assert events == ["note", "started", "progress"]
+    resumed = autotune.resume("s", trials=1, on_event=lambda event: events.append(event["event"]))
+    assert [event for event in events[3:] if event != "progress"] == [
+        *("note", "started", "ended", "started", "ended", "result")
+    ]
+    assert list(resumed.trials["status"]) == ["completed", "completed"]
 
 
 PROGRAM = """

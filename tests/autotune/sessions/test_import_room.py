@@ -24,7 +24,9 @@ def workload(tmp_path, text=TRAINS, **keys):
 
 
 @pytest.mark.parametrize(
-    "command", [("autotune", "search"), ("lab", "record", "table.jsonl")], ids=lambda words: words[1]
+    "command",
+    [("autotune", "search"), pytest.param(("lab", "record", "table.jsonl"), marks=pytest.mark.slow)],
+    ids=lambda words: words[1],
 )
 def test_too_small_a_limit_is_one_line_and_makes_no_session(tmp_path, monkeypatch, capsys, command):
     monkeypatch.chdir(tmp_path)

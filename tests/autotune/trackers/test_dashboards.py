@@ -32,6 +32,8 @@ budget: {trials: 3, samples_per_trial: 400, repeats: 0}
 """
 _PATIENCE_S = 240.0
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def serving(program: str, *arguments: str) -> Iterator[Callable[[str], Any]]:
@@ -109,7 +111,6 @@ def has_begun(study: Path) -> bool:
     return True
 
 
-@pytest.mark.slow
 def test_a_search_does_not_notice_a_dashboard_that_shows_it(searched):
     assert searched.errors == ""
     assert searched.code in ENDED
