@@ -137,7 +137,7 @@ def pages(tmp_path_factory, rich, bare, many):
     return files
 
 
-@pytest.fixture(params=["rich", "bare", "many"])
+@pytest.fixture(params=["rich", "bare", "many"], scope="module")  # all that only looks at one, then the next
 def name(request):
     return request.param
 
