@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -16,7 +17,6 @@ from ray.tune.search.optuna import OptunaSearch
 
 from autotune.ray.parameters import Parameters
 from autotune.ray.search import MEMORY, MemoryAwareSearch
-from tests import forked
 from tests.autotune.trackers.wandb_files import read_run
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
@@ -72,9 +72,17 @@ if __name__ == "__main__":
 def real(tmp_path_factory):
     """What every trial's batch was in real searches, whether it failed, and where they are."""
     place = tmp_path_factory.mktemp("searches")
+    (place / "searches.py").write_text(SEARCHES)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WANDB")}
-    environment |= {"HOME": str(place), "PYTHONPATH": str(ROOT), "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1"}
-    done = forked.run((place,), place, environment, script=SEARCHES)
+    done = subprocess.run(
+        [sys.executable, place / "searches.py", place],
+        env=environment
+        | {"HOME": str(place), "PYTHONPATH": str(ROOT), "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1]), place
 
@@ -112,10 +120,15 @@ def test_failed_trials_are_marked_in_wandb_offline_without_a_key(real):
 
 @pytest.mark.slow
 def test_the_example_runs(tmp_path):
-    script = (ROOT / "examples" / "ray_tune.py").read_text()
     with tempfile.TemporaryDirectory() as directory:
-        own = {"HOME": str(tmp_path), "RAY_TMPDIR": directory, "PYTHONPATH": str(ROOT)}
-        done = forked.run(("--trials", 3), tmp_path, os.environ | own, script=script)
+        done = subprocess.run(
+            [sys.executable, ROOT / "examples" / "ray_tune.py", "--trials", "3"],
+            env={**os.environ, "HOME": str(tmp_path), "RAY_TMPDIR": directory, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 of 3 trials ran out of memory" in done.stdout
 
