@@ -54,7 +54,7 @@ def test_a_baseline_that_fails_is_reported_with_its_last_lines(tmp_path):
     assert "reading the data" in done.stdout
 
 
-def test_what_a_search_would_refuse_is_one_line(tmp_path):
+def test_a_space_that_a_search_refuses_is_refused_in_one_line(tmp_path):
     done = checked(tmp_path, BROKEN, SPACE.replace("linear:fit", "lineer:fit"))
     assert (done.returncode, done.stdout) == (2, "")
     assert "there is no module lineer" in done.stderr

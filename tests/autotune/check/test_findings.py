@@ -41,7 +41,7 @@ def records(*, steps=9, every=5, begun_s=100.0, start_s=2.0, first=8, curve=0.5)
     return found
 
 
-def test_what_records_show():
+def test_figures_are_computed_from_records():
     found = seen.seen(records(), "r2")
     assert (found.start_s, found.steps, found.step_samples) == (2.0, 9, 8)
     assert (found.samples, found.seconds) == (72, 5.0)
@@ -56,12 +56,12 @@ def test_doubtful_steps_are_reported():
     assert found["steps"].detail.endswith("; 4 of 16 are counted")
 
 
-def test_what_no_record_shows():
+def test_without_records_figures_are_unknown():
     found = seen.seen([], "r2")
     assert (found.start_s, found.steps, found.every, found.evaluation_s) == (None, 0, None, None)
 
 
-def test_a_quality_that_is_no_number_is_no_evaluation_with_one():
+def test_an_evaluation_that_is_nan_does_not_count():
     found = seen.seen([*records(), {"at_s": 200.0, "samples": 72, "r2": float("nan")}], "r2")
     assert found.evaluations == ((40, 5.5),)
 
@@ -74,7 +74,7 @@ def test_runs_are_compared_at_equal_numbers_of_samples():
     assert seen.likeness(one, [], "r2") is None
 
 
-def test_a_run_goes_on_or_begins_anew():
+def test_a_resumed_run_continues_or_starts_anew():
     went_on = [*records(), *records(first=48, begun_s=200.0)]
     anew = [*records(), *records(begun_s=200.0)]
     assert seen.resumed(went_on) == Resumed(72, 48, is_anew=False)
@@ -134,14 +134,14 @@ def test_the_figures_that_a_search_would_see_are_listed():
         ("starts", {"run": Run(), "seen": seen.seen([], "r2")}, "no training step"),
     ],
 )
-def test_whatever_is_missing_is_reported_with_a_remedy(name, changes, detail):
+def test_everything_missing_is_reported_with_a_remedy(name, changes, detail):
     row = told(**changes)[name]
     assert not row.ok
     assert detail in row.detail
     assert row.remedy
 
 
-def test_the_time_to_ask_for_is_that_of_six_first_evaluations():
+def test_the_recommended_time_is_that_of_six_first_evaluations():
     # one takes 2 s to start, and 40 samples at 72 in 5 s
     assert told(again=None)["seed"].remedy == "check for longer, such as --time 1m"
     slow = seen.seen(records(start_s=100.0), "r2")

@@ -349,7 +349,7 @@ def _lasts_rounds(monkeypatch):
 
 
 @pytest.mark.usefixtures("_lasts_rounds")
-def test_epochs_are_those_of_the_models_settings_too(session, capsys):
+def test_epochs_are_set_in_the_models_settings(session, capsys):
     """Otherwise the trainer would stop after the search's epochs, or its schedule would not reach its end."""
     asked = (session.root, "--precisions", "fp32")
     code, _, _ = compare(capsys, *asked, "--epochs-per-model", 3)
@@ -376,7 +376,7 @@ def test_requested_epochs_apply_even_if_they_are_a_knob(session, today, own):
 
 
 @pytest.mark.usefixtures("_lasts_rounds")
-def test_a_checkpoint_of_a_trial_is_not_one_of_so_many_epochs(session, space):
+def test_a_trials_checkpoint_is_not_reused_for_other_epochs(session, space):
     trials = study_file.load_study(session.study_file).trials
     (session.trial_dir(0).work).mkdir(parents=True)
     training = training_of(session, space, Scored())
@@ -445,7 +445,7 @@ def test_the_share_to_keep_is_the_searchs_unless_another_is_asked_for(session, s
         assert results.load(session, goal).goal == goal
 
 
-def test_a_model_that_was_written_before_there_were_seeds_is_of_the_first(session):
+def test_a_model_written_before_seeds_existed_has_the_first(session):
     place = session.model_dir("bf16")
     place.root.mkdir(parents=True)
     model = Model("bf16", {}, Outcome(Status.COMPLETED), Measurement(), 400, scores={"bleu_4": 0.1})
@@ -491,7 +491,7 @@ def test_invalid_options_are_refused(session, capsys, options, reason):
     assert not session.comparison.root.exists()
 
 
-def test_epochs_need_the_size_of_one(session, capsys):
+def test_epochs_need_samples_per_epoch(session, capsys):
     file = session.space_file
     file.write_text(file.read_text().replace("samples_per_epoch: 50", "samples_per_epoch: null"))
     code, said, err = compare(capsys, session.root, "--epochs-per-model", 2)
@@ -577,7 +577,7 @@ def test_a_failed_scorer_is_reported_in_a_line(tmp_path, program, reason):
         score(tmp_path, program)
 
 
-def test_of_what_a_scorer_prints_the_numbers_are_scores(tmp_path):
+def test_the_numbers_that_a_scorer_prints_are_scores(tmp_path):
     found = score(tmp_path, 'print(\'{"bleu_4": 0.25, "studies": 3, "split": "x", "bad": NaN, "ok": true}\')')
     assert found == evaluation.Evaluated({"bleu_4": 0.25}, None, None)
 

@@ -210,11 +210,11 @@ def test_labels_without_a_judgement_have_not_lost():
 
 
 @pytest.mark.parametrize("found", [{}, runs(baseline=NEAR)])
-def test_alone_or_with_nothing_there_is_nothing_to_decide(found):
+def test_a_baseline_alone_leaves_nothing_to_decide(found):
     assert verdict(found, GOAL) is None
 
 
-def test_equal_models_are_seldom_called_worse_and_worse_ones_seldom_kept():
+def test_equal_models_are_rarely_called_worse_and_worse_ones_rarely_kept():
     """The error rate is 5% on either side at the border, and far lower away from it."""
     rng = random.Random(1)
 

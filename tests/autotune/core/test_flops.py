@@ -7,14 +7,14 @@ from autotune.core import flops
 H100 = "NVIDIA H100 80GB HBM3"
 
 
-def test_a_training_at_the_peak_makes_use_of_all_of_it() -> None:
+def test_utilisation_is_the_share_of_all_devices_peak() -> None:
     peak = flops.peaks(H100)["bf16"]
     assert flops.utilisation({"bf16": peak / 100}, 100.0, H100) == pytest.approx(1.0)
     assert flops.utilisation({"bf16": peak / 100}, 40.0, H100) == pytest.approx(0.4)
     assert flops.utilisation({"bf16": peak / 100}, 40.0, f"{H100}, {H100}") == pytest.approx(0.2)
 
 
-def test_each_kind_of_number_has_a_peak_of_its_own() -> None:
+def test_each_number_format_has_its_own_peak() -> None:
     peaks = flops.peaks(H100)
     half_and_half = {"fp32": peaks["fp32"] / 2, "bf16": peaks["bf16"] / 2}
     assert flops.utilisation(half_and_half, 1.0, H100) == pytest.approx(1.0)
@@ -30,7 +30,7 @@ def test_each_kind_of_number_has_a_peak_of_its_own() -> None:
         ({"bf16": 1.0}, f"{H100}, NVIDIA GeForce GTX 1080"),
     ],
 )
-def test_without_a_count_or_a_peak_nothing_is_said(counted: dict[str, float], devices: str) -> None:
+def test_utilisation_is_unknown_without_a_count_or_a_peak(counted: dict[str, float], devices: str) -> None:
     assert flops.utilisation(counted, 1.0, devices) is None
 
 
@@ -52,5 +52,5 @@ def test_without_a_count_or_a_peak_nothing_is_said(counted: dict[str, float], de
         ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
     ],
 )
-def test_a_gpu_is_known_by_its_whole_name(name: str, bf16: float | None) -> None:
+def test_a_gpu_is_recognised_by_its_full_name(name: str, bf16: float | None) -> None:
     assert flops.peaks(name).get("bf16") == bf16

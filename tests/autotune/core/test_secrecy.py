@@ -8,7 +8,7 @@ from autotune.core.errors import InputError
 KEY = "made-up-key"
 
 
-def test_no_text_that_leaves_has_a_key_or_the_users_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_and_the_home_directory_are_hidden_in_nested_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/somebody")
     monkeypatch.setenv("SOME_API_KEY", "made-up-key")
     values = {"data": "/home/somebody/images", "list": ["made-up-key", 1, None], "flag": True}
@@ -34,7 +34,7 @@ def test_runs_go_online_only_with_a_key(asked: str, environment: dict[str, str],
     assert secrecy.wandb_is_online(asked, environment) is online
 
 
-def test_online_without_a_key_is_a_mistake_of_the_users() -> None:
+def test_online_without_a_key_is_refused() -> None:
     with pytest.raises(InputError, match="WANDB_API_KEY"):
         secrecy.wandb_is_online("online", {})
 
@@ -60,11 +60,11 @@ ENVIRONMENT = {
         ("/home/somebody/x: no such file", "/home/somebody/x: no such file"),
     ],
 )
-def test_what_is_secret_in_a_url_or_a_variable_is_hidden(text: str, shown: str) -> None:
+def test_secrets_in_urls_and_variables_are_hidden(text: str, shown: str) -> None:
     assert secrecy.hide_secrets(text, ENVIRONMENT) == shown
 
 
-def test_a_password_in_a_settings_url_is_refused_and_not_said() -> None:
+def test_a_password_in_a_url_is_refused_and_not_quoted() -> None:
     with pytest.raises(InputError, match="store: looks like a key or a password") as error:
         secrecy.refuse_secrets({"store": "postgres://me:made-up-word@db.example/x"}, "baseline")
     assert "made-up-word" not in str(error.value)
@@ -86,7 +86,7 @@ def test_a_password_in_a_settings_url_is_refused_and_not_said() -> None:
         *("OPENAI_KEY_2", "STRIPE_SECRET", "HF_TOKEN", "hfToken", "GITLAB_TOKENS", "SSO_COOKIE", "LDAP_PW"),
     ],
 )
-def test_a_variable_is_known_for_a_secret_by_its_name(name: str) -> None:
+def test_variables_named_like_secrets_are_hidden(name: str) -> None:
     assert secrecy.hide_secrets("use made-up-word-1.", {name: "made-up-word-1"}) == "use (hidden)."
 
 
@@ -106,7 +106,7 @@ def test_a_variable_is_known_for_a_secret_by_its_name(name: str) -> None:
         ),
     ],
 )
-def test_a_variable_that_holds_no_secret_is_shown(name: str, value: str) -> None:
+def test_other_variables_are_shown(name: str, value: str) -> None:
     assert secrecy.hide_secrets(f"use {value}", {name: value}) == f"use {value}"
 
 
@@ -124,5 +124,5 @@ def test_a_bearer_header_is_hidden() -> None:
         "python -m train key=value data.key=made_up_column sort_key=length",
     ],
 )
-def test_ordinary_arguments_are_no_keys(text: str) -> None:
+def test_ordinary_arguments_are_not_taken_for_keys(text: str) -> None:
     secrecy.refuse_secrets({"run": text, "words": text.split()}, "test")

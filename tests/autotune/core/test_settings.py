@@ -23,19 +23,19 @@ OWN = COMMON.with_own(
 )
 
 
-def test_of_a_setting_that_is_not_known_anything_is_possible():
+def test_an_unknown_setting_may_change_everything():
     unknown = COMMON["clip"]
     assert unknown.moves_speed
     assert (unknown.moves_result, unknown.moves_memory) == (Result.OTHER, MemoryEffect.SOMEHOW)
     assert unknown.needs_for("any") == settings.Needs()
 
 
-def test_what_leaves_more_of_the_result_leaves_less_of_it_too():
+def test_stricter_equality_allows_fewer_settings():
     assert COMMON.same_quality < COMMON.same_figures < COMMON.same_training
     assert not COMMON.same_training & COMMON.same_speed, "or else a change would change nothing at all"
 
 
-def test_what_is_known_is_known_under_the_trainers_names():
+def test_known_settings_have_the_trainers_names():
     assert COMMON.by_name.keys() - {settings.PROCESSES, settings.LENGTH} <= trainer.Config.model_fields.keys()
     known = registry.known_settings("r2gen").by_name.keys()
     assert known - {settings.PROCESSES, settings.LENGTH} <= trainer.Config.model_fields.keys()
@@ -43,7 +43,7 @@ def test_what_is_known_is_known_under_the_trainers_names():
     assert COMMON[settings.COMPILE].needs.keys() <= set(get_args(trainer.CompileMode))
 
 
-def test_what_a_workload_calls_its_settings_is_known_of_it_alone():
+def test_a_workloads_own_settings_are_unknown_to_others():
     assert registry.known_settings("r2gen")["grad_clip_value"].moves_memory is MemoryEffect.NOT
     assert (
         registry.known_settings("package.module:fit")["grad_clip_value"].moves_memory is MemoryEffect.SOMEHOW
@@ -51,27 +51,27 @@ def test_what_a_workload_calls_its_settings_is_known_of_it_alone():
     assert registry.known_settings("package.module:fit").by_name == COMMON.by_name
 
 
-def test_an_own_setting_that_moves_no_speed_shares_what_was_measured(make_trial):
+def test_settings_without_effect_on_speed_pool_throughput(make_trial):
     one, other = make_trial(1, 10.0, half_width=0.1, clip=1), make_trial(2, 12.0, half_width=0.1, clip=2)
     assert Speeds([one, other], OWN).pooled_throughput(one).samples_per_s == pytest.approx(11)
     assert Speeds([one, other]).pooled_throughput(one).samples_per_s == 10
 
 
-def test_an_own_setting_that_moves_no_memory_shares_an_out_of_memory(make_trial):
+def test_settings_without_effect_on_memory_share_an_out_of_memory(make_trial):
     failed = make_trial(1, failure="oom", clip=1)
     wanted = {**failed.config, "clip": 2}
     assert MemoryModel([failed], known=OWN).explain_misfit(wanted)
     assert MemoryModel([failed]).explain_misfit(wanted) is None
 
 
-def test_memory_grows_with_an_own_setting_as_the_workload_says(make_trial):
+def test_memory_grows_with_the_declared_power_of_a_setting(make_trial):
     trials = [make_trial(n, 1.0, 0.1, peak=2**30, limit=2**34, frames=2) for n in range(4)]
     wanted = {**trials[0].config, "frames": 4}
     grown, unknown = (MemoryModel(trials, known=known).predict(wanted) for known in (OWN, COMMON))
     assert grown.expected_bytes > 2 * unknown.expected_bytes
 
 
-def test_an_own_setting_that_moves_no_result_may_win_under_the_same_training(make_trial, space):
+def test_same_training_allows_settings_without_effect_on_the_result(make_trial, space):
     goal = space.objective.model_copy(update={"select": "same-training"})
     chosen = space.model_copy(update={"objective": goal})
     moves = {"cache": ("speed", "memory"), "clip": ("quality",)}
@@ -84,13 +84,13 @@ def test_an_own_setting_that_moves_no_result_may_win_under_the_same_training(mak
     assert History([baseline, other], declared).best is baseline
 
 
-def test_batches_that_workers_have_ready():
+def test_prefetched_batches_are_workers_times_prefetch_factor():
     assert settings.prefetched_batches({}) == 0
     assert settings.prefetched_batches({"num_workers": 3}) == 6
     assert settings.prefetched_batches({"num_workers": 3, "prefetch_factor": 4}) == 12
 
 
-def test_an_effective_batch_is_the_product():
+def test_the_effective_batch_is_a_product():
     assert settings.effective_batch({"micro_batch_size": 8, "accumulation_steps": 4}) == 32
     assert settings.effective_batch({"micro_batch_size": 8}) == 8
     assert settings.effective_batch({"micro_batch_size": 8, "accumulation_steps": 2, "processes": 3}) == 48

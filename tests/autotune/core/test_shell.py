@@ -25,13 +25,13 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_shell_reads_it_back_from_one_line(name):
+def test_a_shell_reads_a_quoted_path_back(name):
     text = quoted(name)
     assert " ".join(printable(text).split()) == text, "it is shown on one line, its blanks as they are"
     said = subprocess.run(["bash", "-c", f"printf %s {text}"], check=True, capture_output=True)
     assert said.stdout == os.fsencode(name)
 
 
-def test_what_begins_like_an_option_is_a_path():
+def test_a_path_that_looks_like_an_option_gets_a_prefix():
     assert quoted("-dash") == "./-dash"
     assert quoted("--help me") == "'./--help me'"

@@ -24,11 +24,11 @@ def out_of_memory(reason, shortage=None):
     ],
     ids=str,
 )
-def test_an_outcome_is_read_as_it_was_written(outcome):
+def test_an_outcome_survives_json(outcome):
     assert TypeAdapter(Outcome).validate_json(json.dumps(asdict(outcome))) == outcome
 
 
-def test_a_measurement_is_read_as_it_was_written() -> None:
+def test_a_measurement_survives_json() -> None:
     shown = Measurement(
         throughput=Throughput(10.0, None, 5, 2.0),
         curve=(Evaluation(8, 1.0, 0.5),),
@@ -48,6 +48,6 @@ def test_a_measurement_is_read_as_it_was_written() -> None:
     ],
     ids=lambda value: value if isinstance(value, TrialKind) else "",
 )
-def test_a_trial_says_what_it_is_for(trial, kind, runs_alone, references):
+def test_the_kind_of_a_trial_follows_from_its_references(trial, kind, runs_alone, references):
     """Trials that confirm, or that are compared with these, run alone; the pilot does not."""
     assert (trial.kind, trial.runs_alone, trial.references) == (kind, runs_alone, references)

@@ -7,12 +7,12 @@ from autotune.core.errors import InputError
 @pytest.mark.parametrize(
     ("text", "expected"), [("90s", 90), ("2h", 7200), ("1.5m", 90), (45, 45), ("1d", 86400), ("10 min", 600)]
 )
-def test_seconds(text, expected):
+def test_durations_are_parsed(text, expected):
     assert units.seconds(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-3s", "0", "3 weeks", "1e3", "nan", None])
-def test_a_wrong_duration_is_refused(text):
+def test_an_invalid_duration_is_refused(text):
     with pytest.raises(InputError, match="a duration is a positive number"):
         units.seconds(text)
 
@@ -21,12 +21,12 @@ def test_a_wrong_duration_is_refused(text):
     ("text", "expected"),
     [("3GiB", 3 * 2**30), ("800MB", 800_000_000), ("1K", 1024), (512, 512), ("1.5 TiB", 3 * 2**39)],
 )
-def test_size(text, expected):
+def test_sizes_are_parsed(text, expected):
     assert units.size_bytes(text) == expected
 
 
 @pytest.mark.parametrize("text", ["GiB", "3 bits", "-1GB", "0"])
-def test_a_wrong_size_is_refused(text):
+def test_an_invalid_size_is_refused(text):
     with pytest.raises(InputError, match="a size is a positive number"):
         units.size_bytes(text)
 
@@ -42,7 +42,7 @@ def test_a_wrong_size_is_refused(text):
         (100_000, "100000s", "2d"),
     ],
 )
-def test_seconds_as_an_option_takes_them(value, exact, rounded):
+def test_durations_are_formatted_for_options(value, exact, rounded):
     assert (units.exact(value), units.round_up(value)) == (exact, rounded)
     assert units.seconds(rounded) >= value
 
@@ -50,11 +50,11 @@ def test_seconds_as_an_option_takes_them(value, exact, rounded):
 @pytest.mark.parametrize(
     ("value", "expected"), [(3.2, "3s"), (65, "1m 05s"), (3600, "1h 00m"), (7640, "2h 07m")]
 )
-def test_seconds_for_people(value, expected):
+def test_durations_are_formatted_for_people(value, expected):
     assert units.format_seconds(value) == expected
 
 
-def test_bytes_for_people():
+def test_sizes_are_formatted_for_people():
     assert units.format_bytes(312 * 2**10) == "312 KiB"
     assert units.format_bytes(812 * 2**20) == "812 MiB"
     assert units.format_bytes(2.4 * 2**30) == "2.4 GiB"

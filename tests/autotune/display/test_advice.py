@@ -36,7 +36,7 @@ def verdict(trials, space):
     return advice.verdict(confirm.recommended(History(trials, space)))
 
 
-def test_a_winner_is_one_that_holds_when_it_is_raced_and_repeated(make_trial, baseline, space, confirming):
+def test_a_winner_is_confirmed_by_a_race_and_repeats(make_trial, baseline, space, confirming):
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
     assert verdict([baseline, faster], space) is WinnerState.UNCONFIRMED
     assert not advice.has_winner(History([baseline, faster], space))
@@ -48,13 +48,13 @@ def test_a_winner_is_one_that_holds_when_it_is_raced_and_repeated(make_trial, ba
     assert not advice.has_winner(History(refuted, space))
 
 
-def test_without_repeats_one_run_is_all_that_was_asked_for(make_trial, baseline, space):
+def test_without_repeats_one_run_makes_a_winner(make_trial, baseline, space):
     trials = [baseline, make_trial(1, 30, 0.2, half_width=0.1, x=1)]
     assert advice.has_winner(History(trials, budget(space, repeats=0)))
     assert not advice.has_winner(History([baseline], budget(space, repeats=0)))
 
 
-def test_under_pareto_the_front_is_what_was_searched_for(make_trial, baseline, space):
+def test_under_pareto_a_front_counts_as_a_winner(make_trial, baseline, space):
     front = space.model_copy(update={"objective": Objective(select="pareto")})
     assert advice.has_winner(History([baseline, make_trial(1, 30, 0.1, half_width=0.1, x=1)], front))
     assert not advice.has_winner(History([baseline, make_trial(1, 9, 0.1, half_width=0.1, x=1)], front))
@@ -66,7 +66,7 @@ def test_without_a_baseline_there_is_no_winner(make_trial, space):
     assert not advice.has_winner(History([make_trial(0, failure="oom"), make_trial(1, 30, 0.2)], space))
 
 
-def test_a_target_that_was_not_reached_is_why(make_trial, space):
+def test_a_missed_target_is_the_reason(make_trial, space):
     to_target = goal(space, select="same-quality", target=0.3)
     trials = [make_trial(0, 10, curve=[0.3, 0.3]), make_trial(1, 10, curve=[0.1, 0.2], x=1)]
     assert reasons.counts(History(trials, to_target)) == {Reason.MISSED: 1}
@@ -96,7 +96,7 @@ def tries(trials, space, exhausted=False, plan=OPEN):
     ]
 
 
-def test_what_to_try_follows_from_the_reasons(make_trial, baseline, space, confirming):
+def test_advice_follows_from_the_reasons(make_trial, baseline, space, confirming):
     poor, large = make_trial(1, 40, 0.1, half_width=0.1, x=1), make_trial(2, failure="oom")
     assert tries([baseline, poor, large], space) == [
         ("an objective.keep below 0.95 in runs/s/space.yaml", "python -m autotune resume runs/s"),
@@ -111,13 +111,13 @@ def test_what_to_try_follows_from_the_reasons(make_trial, baseline, space, confi
     assert what.startswith("budget.repeats 6 in runs/s/space.yaml: more runs show smaller gains")
 
 
-def test_of_a_space_that_was_tried_out_a_larger_one_is_recommended(make_trial, baseline, space):
+def test_an_exhausted_space_needs_more_knobs(make_trial, baseline, space):
     ((what, command),) = tries([baseline], space, exhausted=True)
     assert what == "more knobs or values in runs/s/space.yaml: everything in it was tried"
     assert command == "python -m autotune search --space runs/s/space.yaml --session runs/s-2"
 
 
-def test_a_gain_that_awaits_its_confirmation_has_no_other_reason(make_trial, baseline, space):
+def test_an_unconfirmed_gain_is_the_only_reason(make_trial, baseline, space):
     """The factor only if there is one to tell."""
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
     history = History([baseline, faster], space)
@@ -134,7 +134,7 @@ def test_a_gain_that_awaits_its_confirmation_has_no_other_reason(make_trial, bas
     assert not advice.is_unconfirmed(History([baseline], space))
 
 
-def test_a_search_that_ran_out_of_time_is_given_more_by_what_a_trial_took(make_trial, baseline, space):
+def test_the_recommended_time_follows_from_the_duration_of_trials(make_trial, baseline, space):
     slower = make_trial(1, 5, 0.2, half_width=0.1, x=1)
     minute, hour = ([replace(t, seconds=s) for t in (baseline, slower)] for s in (60.0, 3600.0))
     assert tries(minute, space, plan=SPENT) == [("more time", "python -m autotune resume runs/s --time 10m")]
@@ -142,13 +142,13 @@ def test_a_search_that_ran_out_of_time_is_given_more_by_what_a_trial_took(make_t
     assert tries([baseline, slower], space, plan=SPENT)[-1][1].endswith("--time 5m")
 
 
-def test_what_to_do_about_a_baseline(make_trial, space):
+def test_a_failed_or_missing_baseline_has_its_own_advice(make_trial, space):
     assert tries([], space, plan=SPENT) == [("more time", "python -m autotune resume runs/s --time 1h")]
     assert "a --baseline that fits" in tries([make_trial(0, failure="oom")], space)[0][0]
     assert "runs/s/trials/0000/log" in tries([make_trial(0, failure="error")], space)[0][0]
 
 
-def test_where_qualities_could_not_be_compared_longer_trials_come_first(make_trial, baseline, space):
+def test_if_qualities_could_not_be_compared_longer_trials_come_first(make_trial, baseline, space):
     poor = make_trial(1, 40, 0.1, half_width=0.1, x=1)
     (first, *_) = advice.what_to_try(
         History([baseline, poor], space),
@@ -161,7 +161,7 @@ def test_where_qualities_could_not_be_compared_longer_trials_come_first(make_tri
     assert first.command.endswith("--session runs/s-2 --samples auto")
 
 
-def test_undecided_finalists_take_more_seeds_and_chance_takes_longer_trials(
+def test_undecided_finalists_need_seeds_and_chance_needs_longer_trials(
     make_trial, baseline, space, confirming
 ):
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
@@ -186,7 +186,7 @@ def test_a_broken_constraint_is_counted_and_may_be_loosened(make_trial, space):
     )
 
 
-def test_what_to_try_for_a_loss_is_more_of_it(make_trial, space):
+def test_advice_for_a_loss_raises_its_limit(make_trial, space):
     asked = space.model_copy(
         update={"objective": Objective(minimize="val_loss", within=0.02, select="same-quality")}
     )

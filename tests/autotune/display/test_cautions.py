@@ -45,7 +45,7 @@ def test_evaluation_weighs_more_if_steps_are_faster(told):
     assert line in view.summary(found, registry.named("r2gen"), "runs/s")
 
 
-def test_without_a_setting_of_it_half_as_many_are_advised(told):
+def test_without_an_interval_setting_half_as_many_evaluations_are_advised(told):
     assert cautions.spending(told(evaluation_s=2.0)) == [
         "Evaluation is about 17% of the training: half as many would save about 8%."
     ]
@@ -94,7 +94,7 @@ def test_events_have_the_shares(told):
     assert events.result(History([], found.space), None)["evaluation_share"] is None
 
 
-def test_thousands_of_trials_that_read_the_same_are_not_compared_in_pairs(make_trial, space):
+def test_thousands_of_equal_trials_are_not_compared_pairwise(make_trial, space):
     scores = {"bleu_1": 0.4, "bleu_4": 0.2}
     trials = [make_trial(n, 10, 0.2, scores=scores, dropout=n, width=n) for n in range(3000)]
     began_s = time.process_time()

@@ -40,7 +40,7 @@ def report(phase=Phase.TRAINING, elapsed_s=0.0, **figures):
     return TrialReport(0, phase, elapsed_s, shown)
 
 
-def test_who_is_shown_what(begun, console, monkeypatch):
+def test_the_screen_depends_on_the_terminal(begun, console, monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     terminal = Console(file=Tty())
     assert type(consoles.screen(console, begun)) is LineScreen
@@ -52,7 +52,7 @@ def test_who_is_shown_what(begun, console, monkeypatch):
     assert type(consoles.screen(terminal, begun)) is LineScreen
 
 
-def test_without_a_terminal_it_is_one_line_an_event(begun, console, make_trial, capsys):
+def test_without_a_terminal_each_event_is_a_line(begun, console, make_trial, capsys):
     with consoles.screen(console, begun) as screen:
         baseline, failed = make_trial(0, 20, 0.2), make_trial(1, failure="oom")
         repeat, poor = make_trial(2, 60, 0.19, repeat=Repeat(0, 1)), make_trial(3, 60, 0.1, x=1)
@@ -112,7 +112,7 @@ def test_a_trial_that_was_put_back_has_not_ended(begun, console, make_trial):
     assert (screen.snapshot().running, screen.snapshot().trials) == ((), ())
 
 
-def test_the_estimate_counts_down_and_is_made_anew_when_something_has_ended(begun, console, make_trial):
+def test_the_estimate_counts_down_and_is_renewed_when_a_trial_ends(begun, console, make_trial):
     screen = LineScreen(console, begun)
     assert screen.snapshot().remaining.is_capped, "only the limit is known"
     screen.restore([make_trial(n, 20, 0.2, x=n) for n in range(4)])
@@ -145,7 +145,7 @@ FIGURES = {
 }
 
 
-def test_json_is_one_object_an_event_with_the_keys_that_are_documented(begun, console, make_trial, capsys):
+def test_json_events_have_the_documented_keys(begun, console, make_trial, capsys):
     with consoles.screen(console, begun, as_json=True) as screen:
         screen.note("data: 4 studies\n")
         screen.started(replace(make_trial(0), outcome=None))
@@ -222,7 +222,7 @@ def test_the_picture_stays_one_picture_whatever_is_printed_above_it(shown):
     assert "it was stopped" in left
 
 
-def test_what_a_library_prints_stays_whole_above_the_picture(shown):
+def test_output_of_libraries_stays_whole_above_the_picture(shown):
     """From a thread of its own, while the picture is redrawn by another."""
     it = shown(80, 24, "talking")
     for number in range(12):
@@ -241,7 +241,7 @@ def test_what_a_library_prints_stays_whole_above_the_picture(shown):
     ]
 
 
-def test_it_fits_itself_to_the_terminal_when_that_changes(shown):
+def test_the_picture_follows_the_size_of_the_terminal(shown):
     it = shown(80, 24)
     it.step(40)
     it.read_until(lambda lines: is_drawn(lines) and any("10 of 40" in line for line in lines))

@@ -57,7 +57,7 @@ def make(make_trial, space):
     return made
 
 
-def test_all_that_matters_is_there(make):
+def test_the_picture_has_all_figures(make):
     text = "\n".join(lines(draw.fitted_picture(make(), 24)))
     assert "runs/iu on NVIDIA A100-SXM4-80GB (79.2 GiB), 16 CPUs, 128.0 GiB" in text
     assert "4 of 40 trials ended, 1 running" in text
@@ -75,9 +75,7 @@ def test_all_that_matters_is_there(make):
 @pytest.mark.parametrize("width", [80, 81, 100, 200])
 @pytest.mark.parametrize("height", [24, 30, 50])
 @pytest.mark.parametrize(("ended", "running"), [(0, 0), (0, 1), (1, 1), (4, 2), (40, 1), (40, 16)])
-def test_no_line_is_wider_than_the_terminal_and_what_matters_is_within_its_height(
-    make, width, height, ended, running
-):
+def test_the_picture_fits_the_terminal(make, width, height, ended, running):
     shown = make(ended, running) if ended else make(1, running, trials=(), best=None, remaining=None)
     drawn = lines(draw.fitted_picture(shown, height), width)
     assert max(map(len, drawn)) <= min(width, 100)
@@ -87,13 +85,13 @@ def test_no_line_is_wider_than_the_terminal_and_what_matters_is_within_its_heigh
         assert any(line.strip().startswith(str(100 + number)) for line in drawn[:best])
 
 
-def test_trials_that_have_no_room_are_counted(make):
+def test_trials_without_room_are_counted(make):
     drawn = "\n".join(lines(draw.fitted_picture(make(4, 16), 24)))
     assert "101 batch 32 (2 x 16 accumulated)" in drawn
     assert "and 10 more" in drawn
 
 
-def test_words_are_never_torn(make):
+def test_words_are_never_split(make):
     words = "\n".join(lines(draw.fitted_picture(make(40, 2), 50))).split()
     assert {"channels_last", "workers", "accumulated)", "0.00028"} <= set(words)
     assert not {"channels_las", "t", "work", "ers"} & set(words)
@@ -120,7 +118,7 @@ def test_a_confirmed_winner_has_the_factor_and_the_interval_of_its_race(make, ma
     assert "trial 1's settings, another seed" in text
 
 
-def test_before_anything_is_known_it_says_so(make):
+def test_an_empty_search_says_so(make):
     nothing = make(1, 0, trials=(), best=None, remaining=None)
     assert "the first trial is about to start" in "\n".join(lines(draw.fitted_picture(nothing, 24)))
     first = make(1, 1, trials=(), best=None, remaining=None)
@@ -129,7 +127,7 @@ def test_before_anything_is_known_it_says_so(make):
     assert "the baseline is not measured yet" in text
 
 
-def test_a_whole_session_has_every_trial(make):
+def test_the_full_picture_has_every_trial(make):
     shown = make(30, 0, state="ended", remaining=None)
     drawn = lines(draw.full_picture(shown))
     assert "14m 02s of 2h 00m, ended" in drawn[2]
@@ -143,7 +141,7 @@ def test_an_interrupted_session_does_not_count_as_running(make):
     assert "running" not in text
 
 
-def test_who_breaks_a_constraint_says_so_below_its_figures(make, space):
+def test_a_broken_constraint_is_shown_below_the_figures(make, space):
     goal = space.model_copy(update={"objective": Objective(constraints={"rouge_l": ">= 0.2"})})
     text = "\n".join(lines(draw.full_picture(make(space=goal)), width=100))
     assert "ruled out: no evaluation has rouge_l" in text

@@ -23,7 +23,7 @@ def lasting(make_trial, seconds, **rest):
     return [replace(t, seconds=s) for t, s in zip(made, seconds, strict=True)]
 
 
-def test_before_three_trials_have_ended_nothing_is_known(make_trial, unconfirmed):
+def test_there_is_no_estimate_before_three_trials_have_ended(make_trial, unconfirmed):
     for count in range(3):
         trials = lasting(make_trial, [10.0] * count)
         assert estimate.remaining(History(trials, unconfirmed), {}, SearchPlan(9, None), 1) is None
@@ -33,14 +33,14 @@ def test_before_three_trials_have_ended_nothing_is_known(make_trial, unconfirmed
     )
 
 
-def test_until_then_the_time_limit_is_all_that_is_known(make_trial, unconfirmed):
+def test_until_then_the_time_limit_is_the_estimate(make_trial, unconfirmed):
     left = estimate.remaining(
         History(lasting(make_trial, [10.0]), unconfirmed), {}, SearchPlan(9, 3600.0, 60.0), 1
     )
     assert (left, str(left)) == (Remaining(0.0, 3540.0, is_capped=True), "at most 59m 00s")
 
 
-def test_trials_that_were_stopped_early_make_the_rest_shorter_and_less_sure(make_trial, unconfirmed):
+def test_stopped_trials_make_the_estimate_shorter_and_wider(make_trial, unconfirmed):
     whole = estimate.remaining(
         History(lasting(make_trial, [60.0] * 6), unconfirmed), {}, SearchPlan(20, None), 1
     )
@@ -51,7 +51,7 @@ def test_trials_that_were_stopped_early_make_the_rest_shorter_and_less_sure(make
     assert mixed.high_s - mixed.low_s > whole.high_s - whole.low_s
 
 
-def test_several_at_a_time_take_less(make_trial, unconfirmed):
+def test_concurrent_trials_take_less(make_trial, unconfirmed):
     trials = lasting(make_trial, [10.0] * 4)
     assert estimate.remaining(History(trials, unconfirmed), {}, SearchPlan(12, None), 4).high_s == 20.0
 
@@ -74,7 +74,7 @@ def test_an_interrupted_trial_is_still_to_run(make_trial, unconfirmed):
     )
 
 
-def test_what_confirms_the_winner_comes_after(make_trial, space):
+def test_confirming_the_winner_is_included(make_trial, space):
     faster = [make_trial(n, 10 + 10 * n, 0.2, half_width=0.1, x=n) for n in range(4)]
     left = estimate.remaining(History(faster, space), {}, SearchPlan(4, None), 1)
     assert left == Remaining(20.0, 540.0), (
@@ -84,7 +84,7 @@ def test_what_confirms_the_winner_comes_after(make_trial, space):
     assert estimate.remaining(History(equal, space), {}, SearchPlan(4, None), 1).low_s == 0.0
 
 
-def test_what_was_raced_and_repeated_is_done(make_trial, space, confirming):
+def test_past_races_and_repeats_are_not_counted_again(make_trial, space, confirming):
     trials = [make_trial(n, 10 + 20 * (n == 1), curve=[0.2], half_width=0.1, x=n) for n in range(3)]
     trials += confirming(trials, 1)
     lows = [
@@ -97,7 +97,7 @@ def test_what_was_raced_and_repeated_is_done(make_trial, space, confirming):
     )
 
 
-def test_the_way_to_the_winner_may_have_to_be_measured(make_trial, space):
+def test_the_ablation_is_included(make_trial, space):
     trials = [make_trial(0, 10, 0.2, half_width=0.1)]
     far = {"precision": "bf16", "num_workers": 4, "micro_batch_size": 32, "learning_rate": 2e-4}
     trials += [make_trial(n, 30, 0.2, half_width=0.1, **far) for n in (1, 2)]
@@ -107,14 +107,14 @@ def test_the_way_to_the_winner_may_have_to_be_measured(make_trial, space):
     assert estimate.remaining(History([*trials, step], space), {}, SearchPlan(3, None), 1).high_s == 550.0
 
 
-def test_the_time_limit_caps_it(make_trial, unconfirmed):
+def test_the_time_limit_caps_the_estimate(make_trial, unconfirmed):
     left = estimate.remaining(
         History(lasting(make_trial, [60.0] * 4), unconfirmed), {}, SearchPlan(99, 600.0, 500.0), 1
     )
     assert left == Remaining(100.0, 100.0, is_capped=True)
 
 
-def test_nothing_left_is_nothing(make_trial, unconfirmed):
+def test_a_finished_search_has_nothing_left(make_trial, unconfirmed):
     left = estimate.remaining(
         History(lasting(make_trial, [60.0] * 4), unconfirmed), {}, SearchPlan(4, None), 1
     )
@@ -138,7 +138,7 @@ def test_the_estimate_is_rounded_to_its_precision(low_s, high_s, capped, said):
     assert str(Remaining(low_s, high_s, is_capped=capped)) == said
 
 
-def test_it_counts_down():
+def test_an_estimate_counts_down():
     assert Remaining(10.0, 60.0).after(20.0) == Remaining(0.0, 40.0)
 
 

@@ -58,14 +58,14 @@ def test_printed_lines_stay_and_the_picture_goes(console):
     assert (sys.stdout, sys.stderr) == before
 
 
-def test_an_error_finds_the_terminal_as_it_was(console):
+def test_an_error_leaves_the_terminal_as_it_was(console):
     with pytest.raises(ZeroDivisionError), LiveView(console, picture):
         _ = 1 / 0
     assert left(console) == ([], True)
 
 
 @pytest.mark.parametrize("name", ["FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"])
-def test_where_rich_would_not_draw_there_is_no_view(monkeypatch, name):
+def test_there_is_no_view_if_rich_would_not_draw(monkeypatch, name):
     assert live.is_possible(Console(file=Tty()))
     monkeypatch.setenv(name, "" if name == "FORCE_COLOR" else "0")
     assert not live.is_possible(Console(file=Tty()))
@@ -94,7 +94,7 @@ def test_a_terminal_that_is_gone_ends_nothing(console):
     print("afterwards")
 
 
-def test_a_signals_handler_has_it_closed_with_a_last_line(console):
+def test_a_signal_handler_closes_the_view_with_a_last_line(console):
     with LiveView(console, picture) as view:
         view.close_with("stopping")
         wait_for(lambda: left(console)[0] == ["stopping"])

@@ -22,7 +22,7 @@ def test_every_trial_has_the_kind_of_its_purpose(space):
     assert rows.rows(History(trials[:1], space), winner=0)[0].kind == "baseline"
 
 
-def test_who_keeps_the_quality_is_known_of_whole_trials_alone(space):
+def test_keeping_the_quality_is_known_only_of_completed_trials(space):
     trials = [
         trial(space, 0, 10, 0.2),
         trial(space, 1, 20, 0.19),
@@ -43,7 +43,7 @@ def test_who_keeps_the_quality_is_known_of_whole_trials_alone(space):
     )
 
 
-def test_for_a_target_who_has_reached_it_keeps_the_quality(space):
+def test_reaching_the_target_keeps_the_quality(space):
     goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.15)})
     trials = [trial(space, 0, 10, 0.2), trial(space, 1, 20, 0.14)]
     assert History(trials, goal).least_quality == 0.15
@@ -93,7 +93,7 @@ def test_stopping_saves_the_rest_of_a_trial_at_its_own_pace(space, rest, saved_s
     assert row.saved_s == pytest.approx(saved_s)
 
 
-def test_who_breaks_a_constraint_says_why_and_is_never_the_best_so_far(space):
+def test_a_row_names_the_broken_constraint(space):
     goal = space.model_copy(update={"objective": Objective(constraints={"rouge_l": ">= 0.2"})})
     trials = [trial(space, n, 10.0 * n + 10, 0.2, scores={"rouge_l": 0.3 - n / 5}) for n in (0, 1)]
     kept, broken = rows.rows(History(trials, goal), None)
@@ -102,7 +102,7 @@ def test_who_breaks_a_constraint_says_why_and_is_never_the_best_so_far(space):
     assert (broken.reason, broken.breaks_constraint) == ("rouge_l is 0.1, and must be >= 0.2", True)
 
 
-def test_a_row_has_the_users_own_sign_along_its_curve_too(space):
+def test_rows_have_the_users_sign(space):
     goal = Objective(minimize="val_loss", within=0.02, select="same-quality")
     losses = History(
         [trial(space, 0, 10, -2.0), trial(space, 1, 20, -2.01), trial(space, 2, 20, -2.03)],
@@ -122,7 +122,7 @@ def test_equal_reasons_to_stop_have_equal_words(space):
     assert all(replace(stopped, stopped_for=kind.value).why for kind in StoppedFor)
 
 
-def test_a_repeats_own_row_shows_its_run_and_a_trials_its_settings(space):
+def test_the_row_of_a_repeat_shows_its_own_run(space):
     first = trial(space, 1, 30, 0.2, num_workers=4, peak=100)
     again = trial(space, 2, 50, 0.3, num_workers=4, peak=150, repeat=Repeat(1, 1))
     history = History([trial(space, 0, 10, 0.2), first, again], space)

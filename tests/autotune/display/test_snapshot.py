@@ -58,7 +58,7 @@ def test_a_running_trial_is_shown_with_the_users_own_sign(kept):
     assert "  0.2000  " in out.file.getvalue()
 
 
-def test_a_running_trial_has_its_evaluations_in_its_speed_if_they_count(kept):
+def test_the_speed_of_a_running_trial_includes_evaluations_if_they_count(kept):
     steady_per_s = take(kept).running[0].trial.samples_per_s
     values = yaml.safe_load(kept.space_file.read_text())
     values["objective"]["speed"] = "wall"
@@ -92,7 +92,7 @@ def test_a_trial_that_was_only_begun_is_at_its_start(kept):
     assert (running.phase, running.seconds, running.trial.measurement.samples) == ("start", 0.0, 0)
 
 
-def test_a_plan_that_is_done_has_ended(tmp_path, space):
+def test_a_finished_plan_has_ended(tmp_path, space):
     session = StoredSession.create(tmp_path / "s", space, Options(), {})
     with pytest.raises(InputError, match="nothing was run yet; start it with: python -m autotune resume"):
         take(session)
@@ -105,7 +105,7 @@ def test_a_plan_that_is_done_has_ended(tmp_path, space):
     assert take(session).state == "ended"
 
 
-def test_looking_writes_nothing(kept):
+def test_taking_a_snapshot_writes_nothing(kept):
     before = contents(kept)
     take(kept)
     assert contents(kept) == before

@@ -17,7 +17,7 @@ def workload():
     return Workload("some.module:fit")
 
 
-def test_a_configuration_in_short():
+def test_knobs_are_abbreviated():
     config = {"micro_batch_size": 16, "accumulation_steps": 2, "precision": "bf16", "num_workers": 2}
     assert (
         view.knobs(config | {"learning_rate": 1.234e-4})
@@ -26,7 +26,7 @@ def test_a_configuration_in_short():
     assert view.knobs({"x": True, "y": False, "z": 0}) == "x z 0"
 
 
-def test_who_keeps_no_quality_is_promised_none(make_trial, space):
+def test_a_search_for_speed_alone_promises_no_quality(make_trial, space):
     free = space.model_copy(update={"objective": Objective(select="same-quality", keep=0)})
     assert view.promise(History([make_trial(0, 1, 1)], free)) == (
         "Goal: the shortest training, whatever its bleu_4."
@@ -55,7 +55,7 @@ def test_trials_are_counted_by_how_they_ended(make_trial):
     assert view.counts([trials[0], *steps]) == "1 trial: 1 completed; also 2 ablation runs"
 
 
-def test_out_of_time_says_after_how_many_trials_of_how_many(make_trial):
+def test_out_of_time_counts_the_trials(make_trial):
     again = make_trial(1, 1, 1, repeat=Repeat(0, 0))
     trials = [make_trial(0, 1, 1), again, make_trial(2, failure="oom")]
     running = replace(make_trial(3), outcome=None)
@@ -114,7 +114,7 @@ def searched_command(confirming, make_trial, space, tmp_path, monkeypatch):
     return history, CommandWorkload.parse(values, tmp_path)
 
 
-def test_the_answer_is_the_users_command_with_what_changed(searched_command, tmp_path):
+def test_the_answer_has_the_users_command_and_the_changes(searched_command, tmp_path):
     history, command = searched_command
     text = view.summary(history, command, tmp_path / "s")
     at = text.index("Your command:")
@@ -141,9 +141,7 @@ def test_the_summary_claims_nothing_when_the_baseline_is_best(make_trial, space,
     assert "x the baseline's" not in text
 
 
-def test_a_baseline_that_stays_says_why_as_the_lines_after_it_do(
-    make_trial, space, workload, tmp_path, confirming
-):
+def test_a_baseline_that_stays_gives_the_reasons(make_trial, space, workload, tmp_path, confirming):
     trials = [make_trial(0, 20, 0.16, half_width=0.1), make_trial(1, 60, 0.16, half_width=0.1, x=1)]
     trials += [make_trial(2, 60, 0.1, half_width=0.1, x=2), make_trial(3, failure="oom")]
     trials += confirming(trials, 1, 0.9)
@@ -174,7 +172,7 @@ def test_a_baseline_that_stays_says_why_as_the_lines_after_it_do(
         ),
     ],
 )
-def test_what_a_winner_promises(make_trial, space, goal, promise):
+def test_the_promise_names_the_goal(make_trial, space, goal, promise):
     asked = space.model_copy(update={"objective": space.objective.model_copy(update=goal)})
     assert view.promise(History([make_trial(0, 20, curve=[0.2])], asked)) == f"Goal: {promise}"
 
@@ -184,7 +182,7 @@ def test_without_a_baseline_there_is_no_result(make_trial, space, workload, tmp_
     assert text.startswith("No result: the baseline has not completed")
 
 
-def test_the_front_lists_every_trial_that_none_beats(make_trial, space, workload, tmp_path):
+def test_the_summary_lists_the_front(make_trial, space, workload, tmp_path):
     trials = [
         make_trial(0, 20, 0.16),
         make_trial(1, 60, 0.155, x=1),
@@ -224,7 +222,7 @@ def test_a_confirmed_winner_is_stated_with_both_trainings_their_times_and_qualit
     assert view.compare_with_baseline(trials[0], History(trials, space)) == "the baseline"
 
 
-def test_a_winner_that_does_not_hold_is_named_with_the_reason(confirmed, space, workload, tmp_path):
+def test_a_refuted_winner_is_named_with_the_reason(confirmed, space, workload, tmp_path):
     text = "\n".join(view.summary(History(confirmed(curve=[0.1]), space), workload, tmp_path))
     assert "Trial 1 was not confirmed: bleu_4 0.1000 instead of 0.2000, 49.8% to 50" in text
     assert "The baseline is the best so far" in text
@@ -243,7 +241,7 @@ def test_without_repeats_the_summary_does_not_mention_them(make_trial, space, wo
     assert "was not confirmed" not in text
 
 
-def test_figures_that_move_and_a_throttled_gpu_are_pointed_out(make_trial, space, workload, tmp_path):
+def test_varying_speeds_and_a_throttled_gpu_are_pointed_out(make_trial, space, workload, tmp_path):
     hot = make_trial(2, 50, 0.2, half_width=0.1, micro_batch_size=4)
     hot = replace(hot, measurement=replace(hot.measurement, telemetry={"gpu_throttled": 0.5}))
     trials = [make_trial(0, 10, 0.2, half_width=0.1), make_trial(1, 12, 0.2, half_width=0.1), hot]
@@ -252,7 +250,7 @@ def test_figures_that_move_and_a_throttled_gpu_are_pointed_out(make_trial, space
     assert "Slowed down by heat: trials 2." in text
 
 
-def test_a_peak_that_still_rose_is_the_least_that_is_needed(make_trial):
+def test_a_rising_peak_is_shown_as_a_lower_bound(make_trial):
     def measured(**memory):
         return make_trial(0, 10, 0.2, **memory).measurement
 
@@ -270,7 +268,7 @@ def busy(trial, cpus=0.0, gpu=0.0):
     return replace(trial, measurement=replace(trial.measurement, telemetry=seen))
 
 
-def test_others_that_used_the_machine_are_pointed_out(make_trial, told):
+def test_use_by_other_programs_is_pointed_out(make_trial, told):
     trials = [make_trial(n, 10 + n, 0.2, micro_batch_size=2**n) for n in range(4)]
     assert told([busy(t, 0.04) for t in trials]) == ""
     assert told([trials[0], busy(trials[1], 0.38), busy(trials[2], 0.01), trials[3]]) == (
@@ -299,7 +297,7 @@ def test_a_race_says_what_else_used_the_machine(confirmed, space):
     )
 
 
-def test_what_a_trial_runs(make_trial):
+def test_the_name_of_a_trial_describes_its_purpose(make_trial):
     repeat = make_trial(4, 10, 0.2, micro_batch_size=8, repeat=confirm.noise_repeat())
     assert view.name(repeat) == "baseline's settings, another seed"
     assert view.name(make_trial(4, 10, ablation_of=3)) == "ablation of trial 3: batch 16 fp32"
@@ -334,12 +332,12 @@ def test_a_seed_that_changes_nothing_is_pointed_out(make_trial, figures, told):
         {"scores": SCORES, "curve": [0.1, 0.2], "collapsed": True},
     ],
 )
-def test_a_seed_that_changes_something_is_not(make_trial, figures, told):
+def test_a_seed_that_changes_something_is_not_mentioned(make_trial, figures, told):
     other = make_trial(1, 10, **{"quality": 0.2, **figures}, repeat=Repeat(0, 0))
     assert told([make_trial(0, 10, 0.2, scores=SCORES), other]) == ""
 
 
-def test_memory_is_none_of_the_figures_that_a_seed_could_change(make_trial, told):
+def test_memory_is_not_compared_between_seeds(make_trial, told):
     """The memory of subprocesses differs from run to run."""
     first, second = ({**SCORES, "memory_children_bytes": 1000.0 + n, "samples": 400.0} for n in (0, 1))
     again = make_trial(1, 10, 0.2, scores=second, repeat=Repeat(0, 0))
@@ -348,7 +346,7 @@ def test_memory_is_none_of_the_figures_that_a_seed_could_change(make_trial, told
     )
 
 
-def test_one_number_or_two_may_be_the_same_by_chance(make_trial, told):
+def test_few_numbers_may_be_equal_by_chance(make_trial, told):
     repeat = Repeat(0, 0)
     for figures in (
         {"curve": [0.008, 1.0]},
@@ -397,7 +395,7 @@ def test_the_summary_of_a_loss_names_the_limit_and_that_lower_is_better(
     assert "over 20000 tokens." in text
 
 
-def test_who_breaks_a_constraint_is_named_with_the_reason(make_trial, space):
+def test_trials_that_break_a_constraint_are_named(make_trial, space):
     goal = space.model_copy(update={"objective": Objective(constraints={"rouge_l": ">= 0.2"})})
     trials = [make_trial(n, 20, 0.16, x=n, scores={"rouge_l": n / 10}) for n in (3, 1, 0)]
     found = view.cautions(History(trials, goal))
@@ -409,7 +407,7 @@ def test_who_breaks_a_constraint_is_named_with_the_reason(make_trial, space):
     assert two in more
 
 
-def test_a_confirmed_loss_has_its_own_sign_and_the_spread_of_its_runs(make_trial, space, confirming):
+def test_a_confirmed_loss_is_shown_in_the_users_sign(make_trial, space, confirming):
     lower = space.model_copy(update={"objective": Objective(minimize="val_loss", keep=0.9)})
     trials = [make_trial(0, 20, curve=[-4.0, -2.0]), make_trial(1, 60, curve=[-4.0, -2.01], x=1)]
     history = History([*trials, *confirming(trials, 1, curve=[-4.0, -2.01], apart=0.01)], lower)
@@ -430,7 +428,7 @@ def leaking(trial, per_sample=65_536.0):
     return replace(trial, measurement=replace(trial.measurement, **grown, memory_slope=slope))
 
 
-def test_a_winner_that_leaks_is_not_recommended_without_saying_so(confirmed, space):
+def test_a_leak_of_the_winner_is_a_caution(confirmed, space):
     trials, training = confirmed(), Training(samples=1_200_000, samples_per_epoch=12_000)
     winner = confirm.confirmed(History(trials, space))[0].number
     whole = space.model_copy(update={"training": training})

@@ -33,7 +33,7 @@ def test_a_figure_is_written_in_the_form_of_its_kind(text, expected):
     assert text == expected
 
 
-def test_a_peak_has_its_share_and_says_whether_it_still_rose():
+def test_a_peak_shows_its_share_and_if_it_still_rose():
     assert words.peak(2**29, 0.5, is_rising=False) == "512 MiB (50%)"
     assert words.peak(2**29, 0.5, is_rising=True) == "at least 512 MiB (50%), still rising"
     assert words.peak(2**29, is_rising=True) == "at least 512 MiB, still rising"

@@ -47,7 +47,7 @@ def by_name(capabilities: list[Capability]) -> dict[str, tuple[bool, str]]:
     return {c.name: (c.ok, c.detail) for c in capabilities}
 
 
-def test_it_examines_this_machine() -> None:
+def test_this_machine_is_examined() -> None:
     import torch
 
     found, _ = examined()
@@ -63,7 +63,7 @@ def test_it_examines_this_machine() -> None:
     assert found["tensorboard"][1].endswith("tensorboard --logdir SESSION/tensorboard")
 
 
-def test_without_java_and_with_a_key_it_says_so_and_keeps_the_key_to_itself(tmp_path: Path) -> None:
+def test_missing_java_and_a_key_are_reported_without_printing_the_key(tmp_path: Path) -> None:
     found, printed = examined(PATH=str(tmp_path), WANDB_API_KEY=KEY)
     assert found["Java"] == (False, "not found: METEOR is left out of the scores")
     assert found["torch.compile"] == (False, "needs a C++ compiler")
@@ -71,7 +71,7 @@ def test_without_java_and_with_a_key_it_says_so_and_keeps_the_key_to_itself(tmp_
     assert KEY not in printed
 
 
-def test_a_java_that_does_not_start_is_no_java(tmp_path: Path) -> None:
+def test_a_java_that_does_not_start_is_reported(tmp_path: Path) -> None:
     java = tmp_path / "java"
     java.write_text("#!/bin/sh\nexit 1\n")
     java.chmod(0o755)
@@ -85,13 +85,13 @@ def test_without_a_key_runs_are_kept_offline() -> None:
     assert examine.wandb_key({"WANDB_API_KEY": ""}).ok is False
 
 
-def test_a_search_and_its_report_go_by_the_same_rule() -> None:
+def test_a_key_and_wandb_mode_decide_if_runs_go_online() -> None:
     assert examine.wandb_key({"WANDB_API_KEY": "made up"}).ok is True
     found = examine.wandb_key({"WANDB_API_KEY": "made up", "WANDB_MODE": "offline"})
     assert (found.ok, found.detail) == (False, "WANDB_MODE is offline: runs are kept offline")
 
 
-def test_torch_that_cannot_be_imported_is_reported_with_its_last_words(tmp_path: Path) -> None:
+def test_an_import_error_of_torch_is_reported(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise OSError('libcudart.so.13: cannot open shared object file')")
     found, _ = examined(PYTHONPATH=f"{tmp_path}:{Path.cwd()}")
     assert found["torch"] == (
@@ -181,11 +181,11 @@ def test_too_little_room_is_reported_with_its_consequence(tmp_path: Path) -> Non
         ),
     ],
 )
-def test_whatever_compiling_lacks_is_reported_with_a_remedy(lacking, detail, remedy) -> None:
+def test_missing_requirements_of_compiling_are_reported_with_a_remedy(lacking, detail, remedy) -> None:
     assert examine.compiling(Machine(8, **lacking)) == Capability("torch.compile", False, detail, remedy)
 
 
-def test_what_one_kind_of_machine_compiles_with_another_one_need_not_have() -> None:
+def test_requirements_of_the_other_kind_of_machine_do_not_matter() -> None:
     assert examine.compiling(Machine(8, has_triton=False, has_c_compiler=False, has_headers=False)).ok
     assert examine.compiling(Machine(8, (9, 0), has_compiler=False)).ok
 
@@ -198,7 +198,7 @@ def test_a_package_that_is_missing_says_how_to_install_it() -> None:
     assert examine.package("no-such-package").remedy == remedy
 
 
-def test_what_is_to_be_installed_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recommended_packages_are_dependencies_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
     """This project is in no registry: what it can use besides is asked for by its own name."""
     monkeypatch.setattr(examine, "version", Mock(side_effect=examine.PackageNotFoundError))
     monkeypatch.setattr(gpus, "ask", lambda *_: Torch("not asked", None))
@@ -210,7 +210,7 @@ def test_what_is_to_be_installed_can_be(monkeypatch: pytest.MonkeyPatch) -> None
     assert wanted <= {re.split(r"[>\[]", requirement)[0] for requirement in asked}
 
 
-def test_it_is_one_table_that_wraps_within_its_columns() -> None:
+def test_the_table_wraps_within_its_columns() -> None:
     console = Console(width=80, force_terminal=True, color_system=None)
     long = Capability("NVIDIA driver", False, "words " * 20, "words " * 20)
     with console.capture() as capture:
@@ -222,7 +222,7 @@ def test_it_is_one_table_that_wraps_within_its_columns() -> None:
     assert any(line.strip().startswith("to do: words") for line in rest)
 
 
-def test_it_says_how_a_limit_of_memory_is_kept(tmp_path: Path) -> None:
+def test_the_enforcement_of_the_memory_limit_is_reported(tmp_path: Path) -> None:
     assert "v1" in examine.memory_limit(tmp_path).detail
     (tmp_path / "cgroup.controllers").touch()
     assert examine.memory_limit(tmp_path).detail == "enforced by the kernel: a control group (v2) per trial"

@@ -26,7 +26,7 @@ def written(name, found):
     return values, [line.split(":")[0] for line in made.unsaid]
 
 
-def test_lightnings_is_the_trainer_and_what_has_its_names(winner):
+def test_the_lightning_file_has_the_trainer_and_lightnings_names(winner):
     trainer = {"max_epochs": 3, "devices": [0, 1]}
     values, unsaid = written("lightning", winner(trainer=trainer, model={"depth": 2}, data=None))
     assert values == {
@@ -54,7 +54,7 @@ def test_the_users_own_trainer_settings_are_written_unchanged(winner):
     assert values["trainer"] == trainer
 
 
-def test_transformers_is_the_arguments_of_a_training(winner):
+def test_the_transformers_file_has_training_arguments(winner):
     own = Workload("transformers")
     found = winner(workload=own, trainer={"max_steps": 3, "precision": "x"}, warmup_steps=9)
     values, unsaid = written("transformers", found)
@@ -124,14 +124,14 @@ def test_worker_settings_are_off_for_transformers_without_workers(winner):
     assert (values["dataloader_prefetch_factor"], values["dataloader_persistent_workers"]) == (2, True)
 
 
-def test_processes_are_the_launchers(winner):
+def test_only_lightnings_file_has_processes(winner):
     found = winner(processes=4, gpus=4)
     assert written("lightning", found)[0]["trainer"]["devices"] == 4
     assert "processes" in written("transformers", found)[1]
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
-def test_no_setting_is_dropped_without_a_word(winner, name):
+def test_no_setting_is_dropped_silently(winner, name):
     """Every setting either changes the file or is reported as left out."""
     other = {"zero_stage": 1, "compile": "default"}
     base = winner(**other)

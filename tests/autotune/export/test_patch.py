@@ -27,7 +27,7 @@ def patched(text, file, winner):
     return found, (json.loads if file is JSON else yaml.safe_load)(found.text)
 
 
-def test_a_value_goes_to_its_path_or_to_what_commonly_means_the_same(winner):
+def test_a_value_goes_to_its_path_or_to_a_common_name(winner):
     found, values = patched(OWN, YAML, winner())
     assert values == {
         "data": {"batch_size": 32},
@@ -91,7 +91,7 @@ def test_a_file_with_none_of_them_is_refused(winner):
         ('{"fp16": {"enabled": "auto"}}', {"fp16": False, "bf16": True}),
     ],
 )
-def test_of_deepspeeds_switches_at_most_one_is_on(winner, text, expected):
+def test_at_most_one_deepspeed_switch_is_on(winner, text, expected):
     _, values = patched(text, JSON, winner())
     assert {name: value["enabled"] for name, value in values.items()} == expected
 
@@ -138,7 +138,7 @@ def test_a_spelling_that_the_file_lacks_is_reported(winner):
     assert "amp: tf32: precision has no word for it" in found.left_out
 
 
-def test_a_switch_stays_one(winner):
+def test_a_switch_stays_a_switch(winner):
     found = winner(compile="max-autotune", searched=("compile",))
     _, values = patched('{"torch_compile": false}', JSON, found)
     assert values == {"torch_compile": True}

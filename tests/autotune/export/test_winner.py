@@ -35,7 +35,7 @@ def exported(trial, history, workload, provenance):
     return formats.named(None, workload).render(winner.from_trial(trial, history, workload, provenance)).text
 
 
-def test_the_config_of_a_function_is_its_settings_below_what_was_measured(space, trial):
+def test_the_config_of_a_function_is_its_settings_below_the_evidence(space, trial):
     text = exported(trial, held(trial, space), Workload("json:loads"), PROVENANCE)
     assert yaml.safe_load(text) == space.settings(trial.config)
     comments = [line for line in text.splitlines() if line.startswith("#")]
@@ -44,7 +44,7 @@ def test_the_config_of_a_function_is_its_settings_below_what_was_measured(space,
     assert sum(line.startswith("# hardware: a GPU") for line in comments) == 1
 
 
-def test_the_config_of_a_program_is_one_that_it_reads(space, trial):
+def test_the_config_of_a_program_can_be_read_by_it(space, trial):
     settings = {name: space.baseline[name] for name in ("micro_batch_size", "precision")}
     known = space.model_copy(update={"baseline": {**settings, "data": "d"}, "knobs": {}})
     text = exported(trial, held(trial, known), registry.load("r2gen"), {})

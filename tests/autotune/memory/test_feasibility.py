@@ -41,7 +41,7 @@ def ruled_out(wanted, trials):
         {"activation_checkpointing": False},
     ],
 )
-def test_what_needs_no_less_memory_is_dominated(failed, changes):
+def test_a_configuration_that_needs_no_less_than_a_failed_one_is_ruled_out(failed, changes):
     assert "trial 3" in ruled_out(config(**changes), failed)
 
 
@@ -55,11 +55,11 @@ def test_what_needs_no_less_memory_is_dominated(failed, changes):
         {"unknown_knob": 1},
     ],
 )
-def test_what_may_need_less_is_not(failed, changes):
+def test_a_configuration_that_may_need_less_is_not_ruled_out(failed, changes):
     assert ruled_out(config(**changes), failed) is None
 
 
-def test_with_a_margin_only_less_than_that_share_of_the_smallest_failure_is_tried(make_trial):
+def test_a_margin_limits_sizes_to_a_share_of_the_smallest_failure(make_trial):
     fitted = make_trial(0, micro_batch_size=128, precision="bf16")
     trials = [fitted, make_trial(1, failure="oom", micro_batch_size=32, precision="fp32")]
     wanted, sizes = {"micro_batch_size": 64, "precision": "fp8"}, [8, 16, 32, 64]
@@ -72,7 +72,7 @@ def test_with_a_margin_only_less_than_that_share_of_the_smallest_failure_is_trie
     assert not MemoryModel(trials).is_known_to_fit(wanted)
 
 
-def test_other_failures_are_no_evidence_on_memory(make_trial):
+def test_other_failures_are_no_evidence_about_memory(make_trial):
     failed = [make_trial(3, failure=kind, accumulation_steps=2) for kind in ("error", "timeout", "lost")]
     assert ruled_out(failed[0].config, failed) is None
 
@@ -90,19 +90,19 @@ def test_settings_without_effect_on_memory_share_an_out_of_memory(make_trial, na
 
 
 @pytest.mark.parametrize("shortage", Shortage)
-def test_if_workers_took_part_in_it_fewer_of_them_may_fit(make_trial, shortage):
+def test_after_an_out_of_memory_with_loader_workers_fewer_may_fit(make_trial, shortage):
     made = make_trial(3, failure="oom", num_workers=4)
     failed = [replace(made, outcome=replace(made.outcome, shortage=shortage))]
     assert ruled_out(made.config | {"num_workers": 2}, failed) is None
     assert ruled_out(made.config | {"num_workers": 8}, failed)
 
 
-def test_an_out_of_memory_of_the_gpu_has_nothing_to_do_with_workers(make_trial):
+def test_a_gpu_out_of_memory_does_not_depend_on_workers(make_trial):
     made = make_trial(3, failure="oom", num_workers=4)
     assert ruled_out(made.config | {"num_workers": 0}, [made])
 
 
-def test_what_needed_checkpointing_does_not_fit_without_it(make_trial):
+def test_a_failure_with_checkpointing_rules_out_running_without_it(make_trial):
     failed = [make_trial(3, failure="oom", activation_checkpointing=True, precision="fp16")]
     assert ruled_out(failed[0].config | {"activation_checkpointing": False, "precision": "bf16"}, failed)
     assert not ruled_out(failed[0].config | {"activation_checkpointing": False, "precision": "fp8"}, failed)
@@ -132,7 +132,7 @@ def test_a_predicted_out_of_memory_is_reported_with_the_prediction(ran):
     assert reason == "predicted to need 35.3 GiB (32.0 to 38.6) of 20.4 GiB"
 
 
-def test_an_out_of_memory_is_named_if_it_is_stronger_than_a_prediction(make_trial):
+def test_an_observed_out_of_memory_is_named_before_a_prediction(make_trial):
     failed = make_trial(3, failure="oom", micro_batch_size=32)
     assert MemoryModel([failed]).explain_misfit(failed.config | {"micro_batch_size": 64}) == (
         "needs no less memory than trial 3, which ran out of it"
@@ -156,7 +156,7 @@ def test_an_out_of_memory_under_a_smaller_cap_is_no_evidence(make_trial):
     )
 
 
-def test_if_trials_are_capped_a_large_step_has_to_fit_into_the_cap(ran):
+def test_a_large_step_must_fit_into_the_cap(ran):
     trials = [ran(0, micro_batch_size=4), ran(1, micro_batch_size=8)]
     on_a_gpu = [replace(t, measurement=replace(t.measurement, peak_reserved_bytes=1)) for t in trials]
 
@@ -170,17 +170,17 @@ def test_if_trials_are_capped_a_large_step_has_to_fit_into_the_cap(ran):
     assert capped < on_the_host == 64
 
 
-def test_an_out_of_memory_in_a_race_is_no_evidence_on_its_first_member(make_trial):
+def test_an_out_of_memory_in_a_race_is_no_evidence_about_its_first_member(make_trial):
     race = replace(make_trial(9, failure="oom", limit=8 * GIB), race=(0, 3))
     assert MemoryModel([race], limit_bytes=8 * GIB).explain_misfit(race.config) is None
 
 
-def test_a_peak_up_to_an_out_of_memory_is_no_peak(make_trial):
+def test_the_peak_of_a_trial_that_ran_out_of_memory_does_not_count(make_trial):
     failed = make_trial(3, failure="oom", peak=GIB, limit=2 * GIB)
     assert MemoryModel([failed]).predict(failed.config) is None
 
 
-def test_what_an_allocator_caches_does_not_count(ran):
+def test_memory_cached_by_the_allocator_does_not_count(ran):
     trial = ran(0)
     cached = replace(trial.measurement, peak_memory_bytes=4 * GIB, peak_reserved_bytes=20 * GIB)
     predicted = MemoryModel([replace(trial, measurement=cached)]).predict(trial.config)
@@ -210,7 +210,7 @@ def test_a_trial_stopped_early_has_shown_its_peak(ran):
     assert MemoryModel([stopped]).predict(stopped.config)
 
 
-def test_one_or_two_close_peaks_are_weak_evidence_on_much_larger_sizes(ran):
+def test_one_or_two_close_peaks_are_weak_evidence_about_much_larger_sizes(ran):
     close = [ran(0, micro_batch_size=8), ran(1, micro_batch_size=16)]
     for trials in (close[:1], close):
         found = MemoryModel(trials).predict(ran(2, micro_batch_size=256).config)
@@ -287,7 +287,7 @@ def test_without_peaks_sizes_grow_by_one_step(make_trial):
     assert MemoryModel(trials).largest_worth_trying(wanted, SIZES) == 64
 
 
-def test_without_peaks_one_border_predicts_the_others(make_trial):
+def test_without_peaks_one_failure_predicts_others(make_trial):
     fitted = make_trial(0, 1.0, 0.1, micro_batch_size=64)
     model = MemoryModel([fitted, make_trial(1, failure="oom", micro_batch_size=128)])
     assert model.largest_worth_trying({"micro_batch_size": 256, "precision": "tf32"}, SIZES) == 64
@@ -295,7 +295,7 @@ def test_without_peaks_one_border_predicts_the_others(make_trial):
     assert model.explain_misfit({"micro_batch_size": 256, "precision": "bf16"}) is None
 
 
-def test_without_peaks_a_failure_below_what_has_fitted_stops_no_other(make_trial):
+def test_a_failure_below_fitted_sizes_does_not_limit_other_settings(make_trial):
     """Its own settings took the memory, as the sizes of others fit where it is expected to need less."""
     fitted = make_trial(0, 1.0, 0.1, micro_batch_size=64)
     odd = make_trial(1, failure="oom", micro_batch_size=64, precision="bf16")
@@ -304,7 +304,7 @@ def test_without_peaks_a_failure_below_what_has_fitted_stops_no_other(make_trial
     assert model.largest_worth_trying({"micro_batch_size": 256, "precision": "bf16"}, SIZES) == 32
 
 
-def test_what_has_fitted_is_run_again_whatever_was_predicted(ran):
+def test_a_size_that_has_fitted_is_allowed_whatever_is_predicted(ran):
     trials = [ran(0, micro_batch_size=4), ran(1, micro_batch_size=8), ran(2, micro_batch_size=128)]
     asked = {"micro_batch_size": 128, "precision": "tf32", "learning_rate": 1e-3}
     model = MemoryModel(trials, fraction=0.85)
@@ -312,7 +312,7 @@ def test_what_has_fitted_is_run_again_whatever_was_predicted(ran):
     assert model.explain_misfit(asked) is None
 
 
-def test_other_workloads_have_no_micro_batch(make_trial):
+def test_a_workload_without_micro_batches_is_judged_by_failures_alone(make_trial):
     failed = replace(make_trial(0, failure="oom"), config={"width": 64})
     fitted = replace(make_trial(1, 1.0, 0.1, peak=GIB, limit=2 * GIB), config={"width": 32})
     model = MemoryModel([failed, fitted])
@@ -321,7 +321,7 @@ def test_other_workloads_have_no_micro_batch(make_trial):
     assert model.explain_misfit({"width": 32}) is None
 
 
-def test_a_smaller_size_must_not_be_dominated_either(make_trial):
+def test_a_reduced_size_must_not_be_ruled_out_either(make_trial):
     """The machine ran out of memory with 8 workers; that the size fits without workers does not help."""
     made = make_trial(0, failure="oom", micro_batch_size=16, num_workers=8)
     failed = replace(made, outcome=replace(made.outcome, reason="killed by the kernel"))

@@ -9,7 +9,7 @@ def make_trial(number, size):
     return Trial(number, {}, measurement=Measurement(context_bytes=size))
 
 
-def test_the_context_is_as_large_as_trials_have_shown_it():
+def test_the_context_is_the_largest_measured_or_a_default():
     assert room.context_bytes([]) == room.context_bytes([make_trial(0, None)]) == 600 * 2**20
     assert room.context_bytes([make_trial(0, 300), make_trial(1, None), make_trial(2, 900)]) == 900
 
@@ -19,5 +19,5 @@ def test_the_context_uses_the_memory_outside_of_the_fraction_if_it_fits():
     assert int(0.95 * room.limit_bytes(8 * GIB, GIB, 0.95)) == 7 * GIB - 1
 
 
-def test_half_is_left_for_tensors():
+def test_at_least_half_the_share_is_left_for_tensors():
     assert room.beside_context(GIB, GIB) == GIB / 2

@@ -142,7 +142,7 @@ def name(request):
     return request.param
 
 
-def test_it_opens_without_a_word_and_without_the_network(browser, pages, name):
+def test_the_page_opens_without_messages_or_requests(browser, pages, name):
     browser.look().open(pages[name])
     assert browser.said() == []
     assert [url for url in browser.fetched() if not url.startswith("data:")] == [pages[name].as_uri()]
@@ -281,7 +281,7 @@ def test_paper_is_light_with_all_details_and_no_buttons(browser, pages):
     assert is_dark(rgb(browser.style("body", "backgroundColor")))
 
 
-def test_it_prints(browser, pages):
+def test_the_page_prints(browser, pages):
     browser.look(scheme="dark", media="").open_once(pages["rich"])
     printed = base64.b64decode(browser.do("Page.printToPDF", printBackground=True)["data"])
     assert printed.startswith(b"%PDF")

@@ -41,7 +41,7 @@ MADE = {
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_the_text_of_a_report_is_as_it_was_read(name, tmp_path, monkeypatch):
+def test_the_markdown_of_a_report_is_unchanged(name, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(KEPT))
     monkeypatch.chdir(tmp_path)
     file, text = GOLDEN / f"{name}.md", markdown.render(MADE[name]())

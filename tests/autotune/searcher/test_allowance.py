@@ -22,7 +22,7 @@ def clock():
     return Clock()
 
 
-def test_time_goes_on_from_what_earlier_runs_have_spent(clock):
+def test_spent_time_continues_from_earlier_runs(clock):
     allowance = Allowance(SearchPlan(5, 60.0, spent_s=10.0), clock)
     clock.now += 20
     assert (allowance.spent_s, allowance.plan()) == (30.0, SearchPlan(5, 60.0, spent_s=30.0))
@@ -41,7 +41,7 @@ def test_without_a_limit_there_is_always_time(clock):
     assert allowance.has_time_to_search(1e9)
 
 
-def test_time_to_confirm_is_kept_but_no_more_than_half_of_all(clock):
+def test_at_most_half_of_the_time_is_reserved_for_confirming(clock):
     allowance = Allowance(SearchPlan(5, 100.0), clock)
     clock.now += 45
     assert allowance.has_time_to_search(55.0)
@@ -50,7 +50,7 @@ def test_time_to_confirm_is_kept_but_no_more_than_half_of_all(clock):
     assert not allowance.has_time_to_search(90.0)
 
 
-def test_trials_that_are_left_are_never_fewer_than_none(clock):
+def test_the_number_of_trials_left_is_never_negative(clock):
     allowance = Allowance(SearchPlan(5, None), clock)
     assert [allowance.trials_left(searched) for searched in (0, 4, 5, 6)] == [5, 1, 0, 0]
 
@@ -62,11 +62,11 @@ def known(make_trial, space):
 
 
 @pytest.mark.parametrize(("time_s", "share"), [(9000.0, 1.0), (800.0, 0.75), (300.0, 0.28)])
-def test_trainings_are_tried_shorter_if_time_allows_no_dozen(known, clock, time_s, share):
+def test_trainings_are_shortened_if_time_allows_fewer_than_a_dozen(known, clock, time_s, share):
     assert Allowance(SearchPlan(40, time_s), clock).share(known) == pytest.approx(share, abs=0.01)
 
 
-def test_after_a_dozen_none_is_shortened_however_little_time_is_left(known, clock):
+def test_after_a_dozen_trials_none_is_shortened(known, clock):
     (baseline,) = known.trials
     for count in (12, 20):
         trials = [replace(baseline, number=number) for number in range(count)]
@@ -78,33 +78,33 @@ def unrepeated(known):
     return History(known.trials, known.space.model_copy(update={"budget": budget}))
 
 
-def test_a_limit_that_is_short_is_told_with_one_that_is_not(known):
+def test_a_short_limit_is_reported_with_a_recommendation(known):
     assert allowances.forecast(known, SearchPlan(40, 1500.0, spent_s=100.0), 1) == (
         "A trial takes 1m 37s: 25m is enough for about 7 trials and confirming a winner; 40m recommended."
     )
 
 
-def test_what_is_too_short_for_anything_says_so(known):
+def test_a_limit_too_short_for_a_second_trial_is_reported(known):
     assert allowances.forecast(known, SearchPlan(40, 600.0, spent_s=100.0), 1) == (
         "A trial takes 1m 37s: 10m is probably too short for a second trial and confirming a winner; "
         "40m recommended."
     )
 
 
-def test_of_many_seeds_those_are_counted_that_usually_decide(known):
+def test_only_the_usual_number_of_seeds_is_counted(known):
     budget = known.space.budget.model_copy(update={"repeats": 6})
     more = History(known.trials, known.space.model_copy(update={"budget": budget}))
     plan = SearchPlan(40, 1500.0, spent_s=100.0)
     assert allowances.forecast(more, plan, 1) == allowances.forecast(known, plan, 1)
 
 
-def test_without_a_confirmation_none_is_counted(known):
+def test_without_repeats_no_confirmation_is_counted(known):
     assert allowances.forecast(unrepeated(known), SearchPlan(40, 600.0, spent_s=100.0), 1) == (
         "A trial takes 1m 37s: 10m is enough for about 6 trials; 20m recommended."
     )
 
 
-def test_trials_side_by_side_take_less(known):
+def test_concurrent_trials_take_less(known):
     plan = SearchPlan(40, 600.0, spent_s=100.0)
     assert "about 6 trials; 20m" in allowances.forecast(unrepeated(known), plan, 1)
     assert allowances.forecast(unrepeated(known), plan, 4) is None
@@ -126,6 +126,6 @@ def test_a_limit_that_is_enough_is_not_mentioned(known, plan):
     assert allowances.forecast(known, plan, 1) is None
 
 
-def test_nothing_is_said_before_the_baseline_has_completed(make_trial, space):
+def test_there_is_no_forecast_before_the_baseline_has_completed(make_trial, space):
     for trials in ([], [make_trial(0, failure="oom")], [replace(make_trial(0), outcome=None)]):
         assert allowances.forecast(History(trials, space), SearchPlan(40, 60.0), 1) is None

@@ -20,7 +20,7 @@ def test_the_largest_batch_comes_first(space, make_trial):
     assert batches(best, [best], space) == [64, 32]
 
 
-def test_larger_parts_of_the_same_batch_come_before_larger_batches(space, make_trial):
+def test_larger_micro_batches_come_before_larger_effective_batches(space, make_trial):
     best = baseline(make_trial, micro_batch_size=8, accumulation_steps=4)
     found = list(heuristics.larger_batches(best, History([best], space)))
     assert [(c["micro_batch_size"], c["accumulation_steps"]) for c in found[:2]] == [(32, 1), (16, 2)]
@@ -28,13 +28,13 @@ def test_larger_parts_of_the_same_batch_come_before_larger_batches(space, make_t
     assert {c["accumulation_steps"] for c in found[2:]} == {4}
 
 
-def test_the_learning_rate_goes_with_the_batch(space, make_trial):
+def test_the_learning_rate_follows_the_batch(space, make_trial):
     best = baseline(make_trial)
     first = next(heuristics.larger_batches(best, History([best], space)))
     assert first["learning_rate"] == 2e-4
 
 
-def test_below_a_batch_that_was_no_success_the_middle_comes_first(space, make_trial):
+def test_below_a_failed_size_the_middle_comes_first(space, make_trial):
     best = make_trial(
         0, 10.0, 0.2, micro_batch_size=4, accumulation_steps=1, num_workers=2, learning_rate=1e-4
     )
@@ -58,14 +58,14 @@ def test_batches_of_one_effective_batch_are_one_row(space, make_trial):
     ] == [8]
 
 
-def test_an_ablation_step_is_no_batch_that_was_tried(space, make_trial):
+def test_an_ablation_step_does_not_count_as_tried(space, make_trial):
     best = baseline(make_trial)
     rest = {n: v for n, v in best.config.items() if n not in {"micro_batch_size", "precision"}}
     step = make_trial(1, 90.0, 0.2, micro_batch_size=64, ablation_of=7, **rest)
     assert batches(best, [best, step], space) == [64, 32]
 
 
-def test_nothing_is_larger_than_the_largest(space, make_trial):
+def test_the_largest_batch_has_no_larger_one(space, make_trial):
     best = baseline(make_trial, micro_batch_size=64)
     assert batches(best, [best], space) == []
 
@@ -80,7 +80,7 @@ def test_a_step_changes_one_knob(space, make_trial):
     assert sizes == {8, 32}
 
 
-def test_heuristics_begin_with_what_was_best_before_and_every_other_turn_has_steps(space, make_trial):
+def test_heuristics_begin_with_the_best_before_and_every_other_turn_has_steps(space, make_trial):
     best = make_trial(0, 10.0, 0.2, **space.baseline_config)
     known, history = [{"micro_batch_size": n} for n in (1, 2, 3)], History([best], space)
     suggest = heuristics.Heuristics(known, seed=0)
@@ -121,9 +121,7 @@ def changed(config, planned):
     return {name: value for name, value in config.items() if value != was[name] and name != "length"}
 
 
-def test_what_trains_the_same_is_tried_first_one_setting_at_a_time_then_a_higher_rate_then_batches(
-    suggested, planned
-):
+def test_equal_trainings_come_before_a_higher_rate_and_larger_batches(suggested, planned):
     found = [changed(config, planned) for config in suggested()]
     rate = found.index({"learning_rate": 2e-4})
     equal = [(name, value) for config in found[:rate] for name, value in config.items()]
@@ -133,13 +131,13 @@ def test_what_trains_the_same_is_tried_first_one_setting_at_a_time_then_a_higher
     assert [config["micro_batch_size"] for config in found[rate + 1 :]] == [64, 32]
 
 
-def test_of_a_setting_that_was_tried_no_further_value_is(suggested, planned):
+def test_a_setting_is_tried_with_one_other_value(suggested, planned):
     found = [changed(config, planned) for config in suggested((0.3, 9, {"num_workers": 4}))]
     assert not [config for config in found if config.keys() == {"num_workers"}]
     assert [config for config in found if config.keys() == {"precision"}]
 
 
-def test_the_rate_is_doubled_from_the_best_whatever_its_length_and_only_if_it_may_be(suggested, planned):
+def test_the_best_rate_is_doubled_within_its_range(suggested, planned):
     tried = {"num_workers": 4, "precision": "bf16", "learning_rate": 0.8e-4}
     found = [changed(config, planned) for config in suggested((0.34, 10, tried))]
     assert found[0] == tried | {"learning_rate": 1.6e-4}

@@ -84,7 +84,7 @@ def test_the_second_trial_is_the_baseline_at_half_its_length(begin, space):
     assert all({**config, "length": 0} != {**first, "length": 0} for config in others)
 
 
-def test_while_the_half_training_runs_another_one_may_but_not_the_same_again(begin):
+def test_other_trials_may_run_during_the_half_training(begin):
     search = begin(5)
     end(search, search.next())
     beside = [search.next().config for _ in range(2)]
@@ -92,7 +92,7 @@ def test_while_the_half_training_runs_another_one_may_but_not_the_same_again(beg
     assert beside[0]["num_workers"] != beside[1]["num_workers"]
 
 
-def test_what_is_free_comes_first_then_rates_then_larger_batches_each_as_long_as_the_best_needs(begin):
+def test_free_speedups_come_first_then_rates_then_batches(begin):
     """The rate is doubled as long as that helps, and what it gains makes the next training shorter."""
     tried = [
         (c["num_workers"], c["learning_rate"], c["micro_batch_size"], c["length"]) for c in run(begin(8))

@@ -26,7 +26,7 @@ def running(clock):
     return RunningTrials(clock)
 
 
-def test_a_trial_that_ends_has_what_it_took_and_ends_once(running, clock):
+def test_a_trial_ends_once_with_its_duration(running, clock):
     running.begin(Trial(0, {}))
     clock.now = 7.0
     ended = running.end(0, COMPLETED, Measurement())
@@ -35,7 +35,7 @@ def test_a_trial_that_ends_has_what_it_took_and_ends_once(running, clock):
     assert (len(running), running.get(0)) == (0, None)
 
 
-def test_a_trial_that_ran_beside_another_at_any_time_has_shared_it_and_that_is_told_once(running):
+def test_overlapping_trials_are_shared_and_reported_once(running):
     assert running.begin(Trial(0, {})) == set()
     assert running.begin(Trial(1, {})) == {0, 1}
     assert running.begin(Trial(2, {})) == {2}
@@ -46,13 +46,13 @@ def test_a_trial_that_ran_beside_another_at_any_time_has_shared_it_and_that_is_t
     assert not running.end(3, COMPLETED, Measurement()).measurement.shared
 
 
-def test_what_has_shared_before_a_kill_still_has(clock):
+def test_a_trial_shared_before_a_kill_stays_shared(clock):
     running = RunningTrials(clock, shared={4})
     running.begin(Trial(4, {}))
     assert running.end(4, COMPLETED, Measurement()).measurement.shared
 
 
-def test_a_trial_that_was_broken_off_may_begin_again_and_counts_from_then(running, clock):
+def test_an_interrupted_trial_is_timed_from_its_new_start(running, clock):
     trial = Trial(0, {})
     running.begin(trial)
     clock.now = 5.0
@@ -72,7 +72,7 @@ def test_a_trial_that_was_broken_off_may_begin_again_and_counts_from_then(runnin
         ({"ablation_of": 1}, True),
     ],
 )
-def test_beside_what_confirms_nothing_else_runs(running, kind, is_closed):
+def test_nothing_runs_alongside_a_confirming_trial(running, kind, is_closed):
     running.begin(Trial(3, {}, **kind))
     assert running.is_closed is is_closed
 
@@ -82,23 +82,23 @@ def losses():
     return Losses()
 
 
-def test_a_trial_that_is_killed_in_the_same_place_again_and_again_is_given_up(losses):
+def test_a_trial_killed_repeatedly_at_the_same_place_is_given_up(losses):
     for _ in range(MOST - 1):
         assert losses.add(7, 100, "gone", out_of_memory=False) is None
     given_up = losses.add(7, 100, "gone", out_of_memory=False)
     assert given_up == Outcome(Status.FAILED, Failure.LOST, f"gone; {MOST} times in a row")
 
 
-def test_one_that_comes_further_begins_anew(losses):
+def test_progress_resets_the_count_of_kills(losses):
     for come_to in range(0, 1000, 100):
         for _ in range(MOST - 1):
             assert losses.add(7, come_to, "gone", out_of_memory=False) is None
 
 
-def test_what_the_machine_has_no_memory_for_is_not_run_again(losses):
+def test_a_trial_that_exhausted_the_machines_memory_is_not_run_again(losses):
     ended = losses.add(7, 100, "no room", out_of_memory=True)
     assert ended == Outcome(Status.FAILED, Failure.OOM, "no room", Shortage.MACHINE)
 
 
-def test_each_trial_counts_by_itself(losses):
+def test_kills_are_counted_per_trial(losses):
     assert all(losses.add(number, 0, "gone", out_of_memory=False) is None for number in range(2 * MOST))

@@ -50,7 +50,7 @@ def once(seen):
     return screen
 
 
-def test_a_configuration_lies_where_it_was_drawn(space, named):
+def test_parameters_invert_configuration(space, named):
     rng = random.Random(0)
     for where in (space, named):
         for config in [where.baseline_config, *list(configurations.shuffled(where, rng))[:50]]:
@@ -80,7 +80,7 @@ def test_equal_seeds_suggest_the_same(space):
     assert first == again != other
 
 
-def test_a_space_that_is_exhausted_ends(grid):
+def test_an_exhausted_space_ends(grid):
     suggests, seen, found = Sampler(grid, seed=0), set(), []
     screen = once(seen)
     while (config := suggests.suggest(screen)[0]) is not None:
@@ -89,7 +89,7 @@ def test_a_space_that_is_exhausted_ends(grid):
     assert {settings_key(c, ()) for c in found} == {settings_key(c, ()) for c in configurations.allowed(grid)}
 
 
-def test_beside_what_was_tried_already_something_next_to_it_is_run(grid):
+def test_a_neighbour_replaces_a_tried_suggestion(grid):
     for seed in range(10):
         asked = []
 
@@ -102,7 +102,7 @@ def test_beside_what_was_tried_already_something_next_to_it_is_run(grid):
         assert sum(first[name] != beside[name] for name in first) == 1
 
 
-def test_what_is_known_not_to_be_worth_it_is_passed_over_with_its_reason(grid):
+def test_refused_suggestions_are_returned_with_their_reasons(grid):
     def screen(config):
         if config["micro_batch_size"] > 8:
             return Refusal(RejectedFor.MEMORY, "does not fit", sampler.worst(grid))
@@ -115,7 +115,7 @@ def test_what_is_known_not_to_be_worth_it_is_passed_over_with_its_reason(grid):
         assert {(one.kind, one.reason) for one in passed} <= {(RejectedFor.MEMORY, "does not fit")}
 
 
-def test_what_is_run_instead_of_a_suggestion_is_up_to_the_judge(grid):
+def test_screening_may_replace_a_suggestion(grid):
     smaller = {**grid.baseline_config, "micro_batch_size": 8}
     assert Sampler(grid, seed=0).suggest(lambda _: smaller)[0] == smaller
 
@@ -125,20 +125,20 @@ def baseline(make_trial):
     return make_trial(0, 10, curve=[0.1, 0.2], peak=10, limit=100)
 
 
-def test_a_completed_trial_is_told_with_its_speed(make_trial, space, baseline):
+def test_the_feedback_of_a_completed_trial_is_its_speed(make_trial, space, baseline):
     assert sampler.feedback(baseline, History([baseline], space)) == Feedback((10,), 0.0)
     trial = make_trial(1, 40, curve=[0.1, 0.2])
     assert sampler.feedback(trial, History([baseline, trial], space)) == Feedback((40,), 0.0)
 
 
-def test_lost_quality_and_too_much_memory_violate_a_limit_by_so_much(make_trial, space, baseline):
+def test_lost_quality_and_excess_memory_are_violations(make_trial, space, baseline):
     poor = make_trial(1, 40, curve=[0.1, 0.1])
     assert sampler.feedback(poor, History([baseline, poor], space)).violation == pytest.approx(0.45)
     heavy = make_trial(1, 40, curve=[0.1, 0.2], peak=90, limit=100)
     assert sampler.feedback(heavy, History([baseline, heavy], space)).violation == pytest.approx(0.05)
 
 
-def test_a_stopped_trial_is_told_with_what_it_had_shown_by_then(make_trial, space, baseline):
+def test_the_feedback_of_a_stopped_trial_uses_its_figures_so_far(make_trial, space, baseline):
     stopped = make_trial(1, 5, curve=[0.1], stopped=True)
     assert sampler.feedback(stopped, History([baseline, stopped], space)) == Feedback((5,), 0.0)
     poor = make_trial(1, 5, curve=[0.05], stopped=True)
@@ -148,20 +148,20 @@ def test_a_stopped_trial_is_told_with_what_it_had_shown_by_then(make_trial, spac
 
 
 @pytest.mark.parametrize("figures", [(None, 0.2), (10.0, math.nan), (10.0, math.inf)])
-def test_what_has_no_figures_is_told_as_the_worst(make_trial, space, baseline, figures):
+def test_a_trial_without_figures_gets_the_worst_feedback(make_trial, space, baseline, figures):
     speed, quality = figures
     trial = make_trial(1, speed, curve=[quality, quality])
     assert sampler.feedback(trial, History([baseline, trial], space)) == sampler.worst(space)
 
 
-def test_what_failed_or_still_runs_is_told_as_the_worst(make_trial, space, baseline):
+def test_a_failed_or_running_trial_gets_the_worst_feedback(make_trial, space, baseline):
     failed = make_trial(1, 40, curve=[0.2], failure="error")
     assert sampler.feedback(failed, History([baseline, failed], space)) == Feedback((0.0,), 1.0)
     running = replace(failed, outcome=None)
     assert sampler.feedback(running, History([baseline, running], space)) == Feedback((0.0,), 1.0)
 
 
-def test_what_was_begun_before_the_space_was_settled_is_not_learnt_from(make_trial, space):
+def test_configurations_outside_the_settled_space_are_ignored(make_trial, space):
     config = space.baseline_config
     fixed = space.model_copy(update={"knobs": {**space.knobs, "precision": Distribution(choice=("fp32",))}})
     known = Sampler(fixed, seed=0)
@@ -180,7 +180,7 @@ def test_with_a_target_the_sooner_the_better(make_trial, space, baseline):
     assert sampler.feedback(later, History([baseline, later], goal)) == Feedback((10 / 800,), 0.0)
 
 
-def test_a_trial_that_was_not_at_the_target_is_told_with_what_was_lacking(make_trial, space, baseline):
+def test_missing_the_target_is_a_violation(make_trial, space, baseline):
     goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.2)})
     near, far = make_trial(1, 10, curve=[0.18, 0.18]), make_trial(2, 10, curve=[0.1, 0.1])
     found = [sampler.feedback(trial, History([baseline, trial], goal)).violation for trial in (near, far)]
@@ -189,21 +189,21 @@ def test_a_trial_that_was_not_at_the_target_is_told_with_what_was_lacking(make_t
     assert sampler.feedback(nothing, History([baseline, nothing], goal)).violation == 1.0
 
 
-def test_who_breaks_a_constraint_is_told_to_be_no_good(make_trial, space, baseline):
+def test_breaking_a_constraint_gets_the_worst_feedback(make_trial, space, baseline):
     goal = space.model_copy(update={"objective": Objective(constraints={"rouge_l": ">= 0.2"})})
     keeps, breaks = (make_trial(n, 40, curve=[0.2, 0.2], scores={"rouge_l": n / 10}) for n in (2, 1))
     assert sampler.feedback(keeps, History([baseline, keeps], goal)).violation == 0.0
     assert sampler.feedback(breaks, History([baseline, breaks], goal)) == sampler.worst(goal)
 
 
-def test_for_the_same_training_quality_is_no_limit(make_trial, space, baseline):
+def test_under_same_training_quality_is_no_limit(make_trial, space, baseline):
     same = space.model_copy(update={"objective": Objective(select="same-training")})
     poor = make_trial(1, 40, curve=[0.01, 0.01])
     assert sampler.feedback(poor, History([baseline, poor], same)) == Feedback((40.0,), 0.0)
     assert sampler.feedback(poor, History([baseline, poor], space)).violation > 0.5
 
 
-def test_for_the_front_speed_and_quality_are_told_apart(make_trial, space, baseline):
+def test_under_pareto_speed_and_quality_are_separate_values(make_trial, space, baseline):
     front = space.model_copy(update={"objective": Objective(select="pareto")})
     trial = make_trial(1, 40, curve=[0.05, 0.1])
     assert sampler.feedback(trial, History([baseline, trial], front)) == Feedback(
@@ -216,14 +216,12 @@ def test_for_the_front_speed_and_quality_are_told_apart(make_trial, space, basel
     assert suggests.suggest(as_it_is)[0] is not None
 
 
-def test_beyond_the_baselines_curve_a_stopped_trial_is_compared_where_both_were_seen(
-    make_trial, space, baseline
-):
+def test_a_stopped_trial_is_compared_within_the_baselines_curve(make_trial, space, baseline):
     longer = make_trial(1, 5, curve=[0.05, 0.1, 0.9], stopped=True)
     assert sampler.feedback(longer, History([baseline, longer], space)).violation == pytest.approx(0.45)
 
 
-def test_a_loss_that_is_too_high_is_told_by_how_much(make_trial, space):
+def test_a_loss_that_is_too_high_is_a_violation(make_trial, space):
     """Inside, a loss has its sign turned: 2.2 is a tenth worse than 2."""
     goal = Objective(minimize="val_loss", within=0.1, select="same-quality")
     lower = space.model_copy(update={"objective": goal})
@@ -237,7 +235,7 @@ def test_a_loss_that_is_too_high_is_told_by_how_much(make_trial, space):
     assert sampler.feedback(trials[1], History(trials, target)).violation == pytest.approx(0.1)
 
 
-def test_who_breaks_a_constraint_is_infeasible_to_optuna(make_trial, space, baseline):
+def test_optuna_sees_a_broken_constraint_as_infeasible(make_trial, space, baseline):
     goal = space.model_copy(update={"objective": Objective(constraints={"rouge_l": ">= 0.2"})})
     breaks = make_trial(1, 40, curve=[0.2, 0.2], scores={"rouge_l": 0.1}, **goal.baseline_config)
     informed = sampler.informed(History([baseline, breaks], goal), (), seed=0)

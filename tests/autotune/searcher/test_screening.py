@@ -35,12 +35,12 @@ def trial(make_trial, number, speed, quality=0.2, **changes):
     return replace(made, measurement=replace(made.measurement, throughput=steps))
 
 
-def test_what_is_new_is_run_as_it_is(screen, make_trial):
+def test_a_new_configuration_is_accepted_unchanged(screen, make_trial):
     new = CONFIG | {"precision": "bf16"}
     assert screen(trial(make_trial, 0, 10.0))(new) == new
 
 
-def test_a_batch_that_is_cut_to_what_fits_leaves_the_training_what_it_is(screen, space, make_trial):
+def test_a_reduced_micro_batch_keeps_the_effective_batch(screen, space, make_trial):
     """If accumulation can replace it: 32x1 that does not fit becomes 16x2, not 16x1."""
     best = trial(make_trial, 0, 10.0, micro_batch_size=8, accumulation_steps=4, peak=3 * GIB)
     first = next(heuristics.larger_batches(best, History([best], space)))
@@ -50,34 +50,34 @@ def test_a_batch_that_is_cut_to_what_fits_leaves_the_training_what_it_is(screen,
     assert run["learning_rate"] == best.config["learning_rate"]
 
 
-def test_what_was_tried_is_refused_and_says_nothing_new(screen, make_trial):
+def test_a_tried_configuration_is_refused_without_feedback(screen, make_trial):
     refusal = screen(trial(make_trial, 0, 10.0))(CONFIG)
     assert isinstance(refusal, Refusal)
     assert (refusal.kind, refusal.feedback) == (RejectedFor.TRIED, None)
 
 
-def test_an_ablation_step_may_still_be_tried_as_it_could_not_win(screen, make_trial):
+def test_a_configuration_of_an_ablation_step_may_be_tried(screen, make_trial):
     step = replace(trial(make_trial, 1, 50.0, precision="bf16"), ablation_of=0)
     assert screen(trial(make_trial, 0, 10.0), step)(step.config) == step.config
     slow = replace(trial(make_trial, 1, 5.0, precision="bf16"), ablation_of=0)
     assert "equal settings read" in screen(trial(make_trial, 0, 10.0), slow)(slow.config).reason
 
 
-def test_what_is_outside_the_limits_is_refused(screen, make_trial):
+def test_a_configuration_outside_the_limits_is_refused(screen, make_trial):
     refusal = screen(trial(make_trial, 0, 10.0))(CONFIG | {"micro_batch_size": 4})
     assert refusal.kind is RejectedFor.LIMITS
     assert "effective batch 4" in refusal.reason
     assert refusal.feedback.violation == 1.0
 
 
-def test_what_differs_only_in_its_learning_rate_from_the_fastest_cannot_win(screen, make_trial):
+def test_settings_as_fast_as_the_fastest_cannot_win(screen, make_trial):
     fast = trial(make_trial, 1, 50.0, precision="bf16")
     refusal = screen(trial(make_trial, 0, 10.0), fast)(fast.config | {"learning_rate": 2e-4})
     assert refusal.kind is RejectedFor.SPEED
     assert "as fast as trial 1" in refusal.reason
 
 
-def test_what_is_known_to_be_slower_is_not_run_to_find_out(screen, make_trial):
+def test_a_configuration_known_to_be_slower_is_refused(screen, make_trial):
     fast = trial(make_trial, 1, 50.0, precision="bf16")
     slow = trial(make_trial, 2, 20.0, num_workers=4)
     refusal = screen(trial(make_trial, 0, 10.0), fast, slow)(slow.config | {"learning_rate": 2e-4})
@@ -91,7 +91,7 @@ def test_another_learning_rate_of_the_baseline_may_win_by_its_quality(screen, ma
     assert screen(trial(make_trial, 0, 10.0))(other) == other
 
 
-def test_nothing_that_is_as_fast_is_tried_if_speed_alone_decides(space, make_trial):
+def test_equally_fast_settings_are_refused_if_only_speed_counts(space, make_trial):
     goal = {"select": "same-quality", "keep": 0.0}
     alone = space.model_copy(update={"objective": space.objective.model_copy(update=goal)})
     speeds = ((10.0, {}), (50.0, {"precision": "bf16"}), (49.0, {"num_workers": 4}))
@@ -104,7 +104,7 @@ def test_nothing_that_is_as_fast_is_tried_if_speed_alone_decides(space, make_tri
         assert refusal.feedback.values == (like.samples_per_s,)
 
 
-def test_what_may_not_fit_runs_with_a_smaller_batch(screen, make_trial):
+def test_a_doubtful_size_runs_with_a_smaller_batch(screen, make_trial):
     known = trial(make_trial, 0, 10.0, peak=3 * GIB, limit=8 * GIB)
     config = screen(known, limit=8 * GIB)(CONFIG | {"micro_batch_size": 64, "precision": "bf16"})
     assert not isinstance(config, Refusal)
@@ -128,7 +128,7 @@ def test_a_smaller_batch_counts_with_the_accumulation_that_follows_it(space, mak
     assert "needs no less memory than trial 1" in refusal.reason
 
 
-def test_what_needs_as_much_as_what_ran_out_of_memory_is_refused(screen, make_trial):
+def test_a_configuration_that_needs_no_less_than_a_failed_one_is_refused(screen, make_trial):
     failed = make_trial(1, failure="oom", **(CONFIG | {"micro_batch_size": 32}))
     refusal = screen(trial(make_trial, 0, 10.0), failed)(CONFIG | {"micro_batch_size": 64})
     assert "ran out of it" in refusal.reason

@@ -171,7 +171,7 @@ def test_the_baseline_is_run_twice_before_anything_else(begin):
     ]
 
 
-def test_if_no_quality_is_asked_for_the_baseline_is_run_once(begin):
+def test_without_repeats_the_baseline_runs_once(begin):
     search, heard = begin(trials=4, repeats=0)
     assert all(t.kind == "searched" for t in run(search))
     assert heard.notes == []
@@ -184,7 +184,7 @@ def collapsed(trial):
     return replace(report(trial.number), measurement=replace(shown, curve=curve))
 
 
-def test_a_baseline_that_has_learnt_nothing_leaves_the_same_training_to_be_searched(begin):
+def test_a_baseline_that_learnt_nothing_falls_back_to_same_training(begin):
     search, heard = begin(trials=8, repeats=3, study=in_memory(), explain=False)
     ran = run(search, collapsed)
     (note,) = heard.notes
@@ -195,7 +195,7 @@ def test_a_baseline_that_has_learnt_nothing_leaves_the_same_training_to_be_searc
     assert sum(t.kind == "searched" for t in ran) > 3
 
 
-def test_trials_that_ran_beside_the_pilot_may_lie_outside_of_what_it_has_settled(begin):
+def test_trials_alongside_the_pilot_may_be_outside_the_settled_space(begin):
     study = in_memory()
     search, _ = begin(trials=12, repeats=3, study=study, explain=False)
     beside = [search.next() for _ in range(4)]
@@ -213,7 +213,7 @@ def test_trials_that_ran_beside_the_pilot_may_lie_outside_of_what_it_has_settled
     assert begin(trials=12, repeats=3, study=study)[0].remaining == 0
 
 
-def test_what_the_pilot_has_settled_is_settled_when_the_search_goes_on(begin):
+def test_a_resumed_search_keeps_what_the_pilot_settled(begin):
     study = in_memory()
     search, _ = begin(trials=8, repeats=3, study=study)
     for _ in range(2):
@@ -223,7 +223,7 @@ def test_what_the_pilot_has_settled_is_settled_when_the_search_goes_on(begin):
     assert again.space.objective.select == "same-training"
 
 
-def test_the_samples_of_all_trials_are_those_after_which_the_baseline_had_learnt(begin):
+def test_until_learnt_sets_the_samples_of_all_trials(begin):
     search, _ = begin(trials=3, study=in_memory(), until_learnt=True)
     assert search.space.budget.until_learnt
     end(search, search.next())
@@ -242,7 +242,7 @@ def test_in_the_end_the_winner_is_raced_and_then_repeated(begin, faster):
     assert search.remaining == 0
 
 
-def test_what_confirms_runs_alone(begin):
+def test_confirming_trials_run_alone(begin):
     search, _ = begin(trials=3, repeats=3)
     for _ in range(2):
         end(search, search.next())
@@ -259,7 +259,7 @@ def test_what_confirms_runs_alone(begin):
     assert search.next() is None
 
 
-def test_a_race_tells_the_sampler_nothing(begin, faster):
+def test_the_sampler_ignores_races(begin, faster):
     """It has the baseline's configuration, and is no trial of it."""
     study = in_memory()
     search, _ = begin(trials=4, repeats=3, study=study)
@@ -309,7 +309,7 @@ def explained(begin, session):
     return make
 
 
-def test_when_the_winner_is_confirmed_every_knob_of_it_is_measured(explained):
+def test_after_confirmation_every_knob_is_measured(explained):
     search = explained()
     assert search.remaining == 1
     ran = run(search, by_knob)
@@ -329,13 +329,13 @@ def test_an_ablation_step_runs_alone(explained):
     assert not search.trials()[step.number].measurement.shared
 
 
-def test_a_search_that_confirms_nothing_or_is_not_to_explain_has_no_way(begin, explained):
+def test_without_confirmation_or_explain_there_is_no_ablation(begin, explained):
     search, _ = begin(trials=4, study=in_memory())
     assert all(t.kind == "searched" for t in run(search))
     assert run(explained(explain=False)) == []
 
 
-def test_a_step_that_fails_or_is_lost_is_not_run_again_and_changes_no_winner(explained):
+def test_a_failed_or_lost_step_is_not_run_again(explained):
     search = explained()
     failing = search.next()
     search.progress(report(failing.number, Outcome(Status.FAILED, Failure.ERROR, "x")))
@@ -353,7 +353,7 @@ def test_a_step_that_fails_or_is_lost_is_not_run_again_and_changes_no_winner(exp
     assert confirm.confirmed(search.history)[0].number == 1
 
 
-def test_a_search_killed_on_the_way_goes_on_with_the_same_step(explained, begin, session):
+def test_a_search_killed_during_the_ablation_continues_with_the_same_step(explained, begin, session):
     killed = explained(studies.open_study(session.study_file, session.space())).next()
     again, _ = begin(trials=2, repeats=3)
     first = again.next()
@@ -376,14 +376,14 @@ def test_a_step_is_begun_only_if_there_is_time_for_a_whole_trial(explained, cloc
     assert search.stopping is None
 
 
-def test_what_is_still_to_be_tried_or_confirmed_comes_before_the_way(explained):
+def test_searching_and_confirming_come_before_the_ablation(explained):
     study = in_memory()
     studies.set_plan(study, SearchPlan(3, None))
     search = explained(study)
     assert search.next().kind == "searched"
 
 
-def test_trials_that_ran_side_by_side_are_marked_and_others_are_not(begin):
+def test_overlapping_trials_are_marked_as_shared(begin):
     search, _ = begin(trials=4)
     baseline = search.next()
     search.progress(by_batch(baseline))
@@ -430,14 +430,14 @@ def found(begin):
     return search
 
 
-def test_it_learns_from_out_of_memory_and_finds_the_fast_corner(found):
+def test_the_search_learns_from_out_of_memory_and_finds_the_fastest(found):
     trials = found.trials()
     assert len(trials) == 40
     assert sum(t.out_of_memory for t in trials) <= 4
     assert max(t.samples_per_s or 0 for t in trials if t.completed) >= 0.95 * 300 * 64 / 88
 
 
-def test_nothing_that_cannot_fit_or_was_tried_or_breaks_the_limits_is_ever_run(found):
+def test_no_trial_is_known_not_to_fit_or_repeated_or_outside_the_limits(found):
     trials = found.trials()
     for number, trial in enumerate(trials):
         assert "ran out of it" not in (MemoryModel(trials[:number]).explain_misfit(trial.config) or "")
@@ -445,7 +445,7 @@ def test_nothing_that_cannot_fit_or_was_tried_or_breaks_the_limits_is_ever_run(f
         assert 8 <= found.space.effective_batch_size(trial.config) <= 128
 
 
-def test_what_is_passed_over_is_on_record_with_its_reason(begin):
+def test_rejected_suggestions_are_recorded_with_their_reasons(begin):
     study = in_memory()
     search, _ = begin(trials=40, study=study)
     run(search, toy)
@@ -454,7 +454,7 @@ def test_what_is_passed_over_is_on_record_with_its_reason(begin):
     assert all(set(one.config) == set(search.space.knobs) and one.reason for one in passed)
 
 
-def test_settings_that_read_slower_are_not_run_again_with_another_learning_rate(begin):
+def test_slower_settings_are_not_run_with_another_learning_rate(begin):
     search, _ = begin(trials=40, study=in_memory())
     fastest, speeds = 0.0, {}
     while (trial := search.next()) is not None:
@@ -465,7 +465,7 @@ def test_settings_that_read_slower_are_not_run_again_with_another_learning_rate(
         search.progress(report(trial.number, speed=speed))
 
 
-def test_the_bar_is_published_whenever_a_trial_has_ended(begin):
+def test_the_threshold_is_published_after_every_trial(begin):
     thresholds = []
     search, _ = begin(trials=3, publish=thresholds.append)
     run(search)
@@ -475,7 +475,7 @@ def test_the_bar_is_published_whenever_a_trial_has_ended(begin):
     assert thresholds[-1] == search.threshold
 
 
-def test_a_killed_search_goes_on_with_what_was_running(begin):
+def test_a_killed_search_continues_with_its_running_trial(begin):
     search, _ = begin(trials=3)
     search.next()
     search.progress(report(0))
@@ -491,7 +491,7 @@ def test_a_killed_search_goes_on_with_what_was_running(begin):
     assert [t.number for t in again.trials()] == [0, 1, 2]
 
 
-def test_a_search_killed_while_it_confirms_goes_on_with_the_same_race_and_seed(begin, faster):
+def test_a_search_killed_while_it_confirms_continues_with_the_same_race_and_seed(begin, faster):
     search, _ = begin(trials=2, repeats=3)
     for _ in range(3):
         end(search, search.next(), faster)
@@ -513,7 +513,7 @@ def test_a_search_killed_while_it_confirms_goes_on_with_the_same_race_and_seed(b
     assert confirm.confirmed(again.history)
 
 
-def test_a_verdict_that_nobody_heard_of_counts(begin, session):
+def test_an_unreported_verdict_counts(begin, session):
     search, _ = begin()
     search.next()
     place = session.trial_dir(0)
@@ -535,7 +535,7 @@ def test_a_copy_of_the_studys_file_alone_has_a_trial_as_soon_as_it_has_ended(ses
     assert study_file.load_study(tmp_path / "copy.db").trials[0].outcome == COMPLETED
 
 
-def test_what_lies_in_a_trials_way_is_set_aside_before_it_starts_and_it_is_reported(session):
+def test_files_in_a_trials_directory_are_set_aside_before_it_starts(session):
     place = session.trial_dir(0)
     place.root.mkdir(parents=True)
     write_verdict(place, COMPLETED, figures())
@@ -554,7 +554,7 @@ def test_a_search_whose_session_is_gone_is_over(session):
     assert search.next() is None
 
 
-def test_a_trial_whose_supervisor_died_runs_again_but_not_for_ever(begin):
+def test_a_trial_whose_supervisor_died_runs_again_but_not_forever(begin):
     search, _ = begin()
     trial = search.next()
     search.lose(trial.number, "gone")
@@ -566,7 +566,7 @@ def test_a_trial_whose_supervisor_died_runs_again_but_not_for_ever(begin):
     assert search.trials()[0].outcome == Outcome(Status.FAILED, Failure.LOST, "gone; 3 times in a row")
 
 
-def test_a_trial_that_comes_further_every_time_is_not_given_up(begin):
+def test_a_trial_that_makes_progress_is_not_given_up(begin):
     search, _ = begin()
     trial = search.next()
     for evaluated in range(100, 1000, 100):
@@ -575,7 +575,7 @@ def test_a_trial_that_comes_further_every_time_is_not_given_up(begin):
         assert search.next() == trial
 
 
-def test_an_attempt_that_was_killed_is_gone_on_with_and_the_search_goes_on(begin):
+def test_a_killed_attempt_is_resumed_and_the_search_continues(begin):
     search, _ = begin()
     trial = search.next()
     killed = Outcome(Status.INTERRUPTED, Failure.LOST, "killed by SIGKILL")
@@ -593,7 +593,7 @@ def test_an_abort_blames_no_trial(begin):
         assert search.next() == trial
 
 
-def test_an_end_that_is_told_twice_counts_once(begin):
+def test_an_end_reported_twice_counts_once(begin):
     search, heard = begin()
     search.next()
     search.progress(report(0, speed=10.0))
@@ -603,7 +603,7 @@ def test_an_end_that_is_told_twice_counts_once(begin):
     assert [e[0] for e in heard.events].count("ended") == 1
 
 
-def test_what_every_report_notes_is_said_once(begin):
+def test_a_note_in_every_report_is_shown_once(begin):
     search, heard = begin()
     search.next()
     for _ in range(3):
@@ -611,7 +611,7 @@ def test_what_every_report_notes_is_said_once(begin):
     assert heard.notes.count("imports anew") == 1
 
 
-def test_a_disk_fault_is_no_trials_end(begin):
+def test_a_disk_fault_ends_no_trial(begin):
     search, heard = begin()
     search.next()
     fault = Outcome(Status.INTERRUPTED, reason="x: cannot be written: No space left on device")
@@ -636,7 +636,7 @@ def test_time_runs_out_across_runs(begin, session, clock):
     assert again.next() is None
 
 
-def test_time_is_kept_for_confirming(begin, clock):
+def test_time_is_reserved_for_confirming(begin, clock):
     """A race and three seeds of two configurations of 20 s each take 180 of the 1000 s."""
     search, _ = begin(trials=500, time_s=1000.0, repeats=3, study=in_memory())
 
@@ -657,7 +657,7 @@ def test_time_is_kept_for_confirming(begin, clock):
     assert search.stopping is None
 
 
-def test_time_is_kept_only_if_there_is_something_to_confirm(begin, clock):
+def test_time_is_reserved_only_if_there_is_something_to_confirm(begin, clock):
     """All others are slower than the baseline: the search goes on to the end of its time."""
     search, _ = begin(trials=500, time_s=1000.0, repeats=3, study=in_memory())
 
@@ -673,7 +673,7 @@ def test_time_is_kept_only_if_there_is_something_to_confirm(begin, clock):
     assert search.stopping == "the time is up"
 
 
-def test_a_space_that_is_exhausted_ends_the_search(begin, session, grid):
+def test_an_exhausted_space_ends_the_search(begin, session, grid):
     session.space_file.write_text(spaces.dump(grid))
     search, _ = begin(trials=100, study=in_memory())
     ran = run(search, lambda trial: report(trial.number, speed=10.0))
@@ -682,7 +682,7 @@ def test_a_space_that_is_exhausted_ends_the_search(begin, session, grid):
     assert len(ran) == len(configurations.allowed(grid))
 
 
-def test_an_out_of_memory_of_an_earlier_session_is_not_paid_for_again(begin, session):
+def test_an_out_of_memory_of_an_earlier_session_is_not_repeated(begin, session):
     config = session.space().baseline_config | {"micro_batch_size": 64}
     earlier = [Trial(7, config, OOM), Trial(8, config | {"precision": "bf16"}, OOM)]
     search, _ = begin(trials=20, study=in_memory(), earlier=earlier)
@@ -692,7 +692,7 @@ def test_an_out_of_memory_of_an_earlier_session_is_not_paid_for_again(begin, ses
     assert all(t.number < 20 for t in search.trials())
 
 
-def test_nothing_is_exhausted_while_a_trial_runs_that_may_show_otherwise(begin, session, grid):
+def test_the_space_is_not_exhausted_while_trials_run(begin, session, grid):
     session.space_file.write_text(spaces.dump(grid))
     search, _ = begin(trials=100, study=in_memory())
     running = []
@@ -707,7 +707,7 @@ def test_nothing_is_exhausted_while_a_trial_runs_that_may_show_otherwise(begin, 
     assert search.is_exhausted
 
 
-def test_who_interrupts_a_search_that_ends_anyway_has_not_ended_it(begin):
+def test_the_first_reason_to_stop_is_kept(begin):
     first, _ = begin()
     first.stop("interrupted", interrupted=True)
     assert (first.is_interrupted, first.stopping) == (True, "interrupted")

@@ -17,7 +17,7 @@ def made_of(rest, workload="json:loads", knobs="batch: {choice: [8, 32]}"):
     return spaces.complete(spaces.parse(text, "test"), "test")
 
 
-def test_a_setting_in_steps_counts_those_of_the_baselines_batch():
+def test_an_interval_in_steps_is_rescaled_to_the_effective_batch():
     made = made_of("evaluate_every: eval_interval")
     for batch, steps in ((8, 250), (32, 62)):
         config = {"micro_batch_size": batch}
@@ -26,13 +26,13 @@ def test_a_setting_in_steps_counts_those_of_the_baselines_batch():
         assert configurations.for_workload(made, made.settings(config))["eval_interval"] == steps
 
 
-def test_what_is_said_of_the_whole_training_counts_if_no_setting_says_it():
+def test_samples_per_evaluation_of_the_training_is_the_fallback():
     assert made_of("").samples_per_evaluation({}) is None
     made = made_of("training: {samples: 90000, samples_per_evaluation: 300}")
     assert (made.samples_per_evaluation({}), following.evaluation_interval(made, {})) == (300, None)
 
 
-def test_r2gen_says_it_by_a_setting_in_samples_and_else_has_one_an_epoch(space_of_r2gen):
+def test_r2gen_evaluates_by_its_setting_or_once_per_epoch(space_of_r2gen):
     asked = space_of_r2gen(eval_every_samples=700)
     assert asked.samples_per_evaluation({}) == 700
     assert following.evaluation_interval(asked, {}) == ("eval_every_samples", 700)
@@ -50,7 +50,7 @@ def space_of_r2gen(space):
     return make
 
 
-def test_a_knob_of_it_is_what_competes_with_speed_wall():
+def test_the_interval_can_be_a_knob_with_speed_wall():
     knob = "eval_interval: {choice: [250, 500], moves: [speed]}"
     made = made_of("evaluate_every: eval_interval\nobjective: {speed: wall}", knobs=knob)
     assert [made.samples_per_evaluation({"eval_interval": steps}) for steps in (250, 500)] == [2000, 4000]
@@ -79,7 +79,7 @@ def test_a_knob_of_it_is_what_competes_with_speed_wall():
         ("training: {samples: 0}", "batch: {choice: [8, 32]}", "training.samples"),
     ],
 )
-def test_a_mistake_is_one_line(rest, knobs, said):
+def test_each_mistake_is_one_line(rest, knobs, said):
     with pytest.raises(InputError, match="search space test: ") as error:
         made_of(rest, knobs=knobs)
     assert said in str(error.value)

@@ -33,7 +33,7 @@ def kept_batch():
     return read(KEPT)
 
 
-def test_the_accumulation_is_what_makes_the_baselines_batch_of_a_micro_batch(kept_batch):
+def test_accumulation_follows_the_micro_batch(kept_batch):
     drawn = configurations.drawn_values(kept_batch, kept_batch.baseline_config)
     assert "accumulation_steps" not in drawn, "it is not searched"
     sizes = {
@@ -47,7 +47,7 @@ def test_the_accumulation_is_what_makes_the_baselines_batch_of_a_micro_batch(kep
     } == {16}
 
 
-def test_a_scaled_learning_rate_is_then_the_baselines_times_the_multiplier(kept_batch):
+def test_the_learning_rate_depends_on_its_multiplier_only(kept_batch):
     drawn = configurations.drawn_values(kept_batch, kept_batch.baseline_config)
     assert {
         configurations.configure(kept_batch, {**drawn, "micro_batch_size": s})["learning_rate"]
@@ -55,7 +55,7 @@ def test_a_scaled_learning_rate_is_then_the_baselines_times_the_multiplier(kept_
     } == {1e-4}
 
 
-def test_the_sampler_has_no_parameter_for_it_and_a_configuration_comes_back(kept_batch):
+def test_kept_accumulation_is_no_sampler_parameter(kept_batch):
     assert "accumulation_steps" not in " ".join(distributions.distributions(kept_batch))
     config = configurations.changed(kept_batch, kept_batch.baseline_config, {"micro_batch_size": 4})
     params = distributions.parameters(config, kept_batch)
@@ -64,7 +64,7 @@ def test_the_sampler_has_no_parameter_for_it_and_a_configuration_comes_back(kept
     assert not configurations.contains(kept_batch, {**config, "accumulation_steps": 2})
 
 
-def test_it_is_concrete_under_its_users_names_and_counts_processes():
+def test_kept_accumulation_counts_processes_and_has_the_users_name():
     space = read(NESTED)
     drawn = configurations.drawn_values(space, space.baseline_config)
     config = configurations.configure(space, {**drawn, "micro_batch_size": 4, "processes": 1})
@@ -75,7 +75,7 @@ def test_it_is_concrete_under_its_users_names_and_counts_processes():
     assert space.violation(config) is None
 
 
-def test_a_combination_that_cannot_keep_it_is_outside_the_limits():
+def test_a_configuration_that_cannot_keep_the_batch_violates_the_limits():
     space = read(NESTED)
     config = configurations.changed(space, space.baseline_config, {"micro_batch_size": 24, "processes": 4})
     assert space.violation(config) == "effective batch 96 is not the baseline's 48, which is kept"
@@ -84,7 +84,7 @@ def test_a_combination_that_cannot_keep_it_is_outside_the_limits():
     assert {c["accumulation_steps"] for c in inside} == {1, 2, 3, 6, 12, 24}
 
 
-def test_what_a_machine_cannot_run_leaves_the_rule(kept_batch):
+def test_fitting_to_a_machine_keeps_the_rule(kept_batch):
     fitted, dropped = fit_to(kept_batch, Machine(cpus=2))
     assert dropped
     assert fitted.keeps_batch
@@ -112,7 +112,7 @@ def test_the_same_training_keeps_the_rule(kept_batch):
         ("micro_batch_size:   {choice: [4, 8, 16]}", "", "needs a knob to follow: micro_batch_size is none"),
     ],
 )
-def test_what_cannot_keep_it_is_one_line(old, new, part):
+def test_knobs_that_cannot_keep_the_batch_are_refused(old, new, part):
     assert old in KEPT
     with pytest.raises(InputError) as raised:
         read(KEPT.replace(old, new))
@@ -120,13 +120,13 @@ def test_what_cannot_keep_it_is_one_line(old, new, part):
     assert "\n" not in str(raised.value)
 
 
-def test_beside_processes_a_micro_batch_must_go_with_one_of_their_counts():
+def test_each_micro_batch_must_divide_the_batch_with_some_process_count():
     text = NESTED.replace("[2, 4, 8, 24]", "[8, 16, 48]").replace("[1, 2, 4]", "[2, 4]")
     with pytest.raises(InputError, match=r"knob data\.batch: .* of 48: divisors of 24 or 12: got 16, 48"):
         read(text)
 
 
 @pytest.mark.parametrize("spec", ["{keep: batch}", "{keep: effective_batch_size, choice: [1]}"])
-def test_another_form_of_it_is_refused(spec):
+def test_other_forms_of_the_rule_are_refused(spec):
     with pytest.raises(InputError, match=r"accumulation_steps\."):
         spaces.parse(KEPT.replace("{keep: effective_batch_size}", spec), "test")

@@ -32,7 +32,7 @@ EPOCHS = "{epochs: [epochs, decay]}"
 OF_EPOCHS = "training: {samples_per_epoch: 100}"
 
 
-def test_a_length_in_steps_is_in_samples_inside_and_the_baselines_own_changes_nothing():
+def test_a_length_in_steps_is_converted_to_samples_and_back():
     space = build(STEPS)
     assert space.baseline_config == {"micro_batch_size": 8, "length": 8000}
     assert (space.budget.samples_per_trial, space.training.samples) == (8000, 8000)
@@ -40,7 +40,7 @@ def test_a_length_in_steps_is_in_samples_inside_and_the_baselines_own_changes_no
     assert configurations.contains(space, space.baseline_config)
 
 
-def test_half_the_length_is_half_the_steps_and_the_warm_up_follows():
+def test_half_the_length_halves_steps_and_warm_up():
     assert changes(build(STEPS), length=4000) == {"max_iters": 500, "warmup_iters": 25}
 
 
@@ -51,7 +51,7 @@ def test_a_batch_twice_as_large_takes_half_the_steps():
     assert changes(space, **larger) == {"micro_batch_size": 16, "max_iters": 500, "warmup_iters": 25}
 
 
-def test_epochs_and_samples_are_as_many_whatever_the_batch():
+def test_epochs_and_samples_do_not_depend_on_the_batch():
     epochs, samples = build(EPOCHS, more=OF_EPOCHS), build("{samples: [tokens]}")
     assert (epochs.baseline_config["length"], samples.baseline_config["length"]) == (1000, 8000)
     for batch in (4, 16):
@@ -66,7 +66,7 @@ def test_epochs_and_samples_are_as_many_whatever_the_batch():
         }
 
 
-def test_what_counts_stays_a_whole_number_and_never_becomes_none_of_it():
+def test_scaled_counts_stay_whole_and_positive():
     space = build("{steps: [max_iters, warmup_iters, decay]}", BASELINE.replace("decay: 4", "decay: 0.3"))
     assert changes(space, length=2008) == {"max_iters": 251, "warmup_iters": 13, "decay": 0.0753}
     few = build(STEPS, BASELINE.replace("warmup_iters: 50", "warmup_iters: 1"))
@@ -78,21 +78,21 @@ def test_what_counts_stays_a_whole_number_and_never_becomes_none_of_it():
 @pytest.mark.parametrize(
     ("asked", "length"), [(100, 2000), (3003, 3000), (3005, 3008), (8000, 8000), (10**9, 16_000)]
 )
-def test_a_planned_length_is_of_whole_steps_and_within_the_bounds_of_its_share(asked, length):
+def test_a_planned_length_has_whole_steps_within_its_bounds(asked, length):
     space = build(STEPS)
     planned = lengths.planned(space, space.baseline_config, asked)
     assert planned == length
     assert configurations.contains(space, {**space.baseline_config, "length": planned})
 
 
-def test_the_bounds_of_a_length_are_those_that_are_asked_for():
+def test_the_share_bounds_the_length():
     space = build("{steps: [max_iters], share: [0.5, 1.0]}")
     assert [lengths.planned(space, {}, samples) for samples in (1, 10**6)] == [4000, 8000]
     assert not configurations.contains(space, {**space.baseline_config, "length": 2000})
     assert not configurations.contains(space, {**space.baseline_config, "length": 16_000})
 
 
-def test_if_the_search_says_how_often_a_trial_is_evaluated_the_last_one_is_at_its_end():
+def test_the_last_of_evenly_spaced_evaluations_is_at_the_end():
     baseline = BASELINE.replace("decay: 4", "eval_interval: 100")
     more = "evaluate_every: eval_interval\nbudget: {evaluations_per_trial: 6}"
     space = build(STEPS, baseline, more)
@@ -103,7 +103,7 @@ def test_if_the_search_says_how_often_a_trial_is_evaluated_the_last_one_is_at_it
         assert given["eval_interval"] * 6 == given["max_iters"] == length / batch
 
 
-def test_of_a_miniature_a_trial_has_a_share_and_the_training_that_it_stands_for_the_whole():
+def test_trials_may_be_miniatures_of_the_training():
     space = build(STEPS, more="budget: {samples_per_trial: 2000}")
     assert (space.baseline_config["length"], space.training.samples) == (2000, 8000)
     assert changes(space) == {"max_iters": 250, "warmup_iters": 12}
@@ -113,7 +113,7 @@ def test_of_a_miniature_a_trial_has_a_share_and_the_training_that_it_stands_for_
     assert (half["max_iters"], half["warmup_iters"]) == (250, 12)
 
 
-def test_a_shorter_training_is_evaluated_as_often_and_at_its_end():
+def test_a_shorter_training_has_as_many_evaluations():
     """An interval longer than the training would leave it without an evaluation."""
     baseline = BASELINE.replace("{", "{every: 1000, ")
     space = build(STEPS, baseline=baseline, more="evaluate_every: every")
@@ -123,7 +123,7 @@ def test_a_shorter_training_is_evaluated_as_often_and_at_its_end():
     assert configurations.for_workload(space, space.settings(space.baseline_config))["every"] == 1000
 
 
-def test_a_race_is_over_before_its_members_are():
+def test_endless_lengthens_a_training_beyond_its_race():
     space = build(STEPS)
     assert lengths.endless(space, {**space.baseline_config, "length": 4000}, 20)["length"] == 80_000
     unplanned = spaces.complete(
@@ -172,12 +172,12 @@ def test_every_mistake_is_one_line(length, line):
     assert str(raised.value) == f"search space bad.yaml: {line}"
 
 
-def test_what_follows_the_length_is_counted_in_steps_by_nothing_else():
+def test_a_setting_follows_the_length_or_counts_steps_but_not_both():
     with pytest.raises(InputError, match="warmup_iters follows the length: it can be no other knob"):
         build(STEPS, more="counted_in_steps: [warmup_iters]")
 
 
-def test_a_setting_that_is_called_length_is_given_as_it_is_and_none_beside_a_planned_one():
+def test_a_setting_called_length_conflicts_only_with_a_planned_length():
     text = "{workload: a:b, baseline: {x: 1, length: 60}, knobs: {x: {choice: [1, 2]}}}"
     space = spaces.complete(spaces.parse(text, "t"), "t")
     assert configurations.for_trial(space, space.settings({"x": 2})) == {"x": 2, "length": 60}
@@ -188,12 +188,12 @@ def test_a_setting_that_is_called_length_is_given_as_it_is_and_none_beside_a_pla
 @pytest.mark.parametrize(
     ("length", "more"), [(STEPS, ""), (EPOCHS, OF_EPOCHS), ("{samples: [tokens], share: [0.5, 4]}", "")]
 )
-def test_a_space_with_a_length_is_read_back_as_it_was_written(length, more):
+def test_a_space_with_a_length_survives_yaml(length, more):
     space = build(length, more=more)
     assert spaces.complete(spaces.parse(spaces.dump(space), "again"), "again") == space
 
 
-def test_the_settings_of_a_length_have_the_users_names_and_are_in_their_shape():
+def test_length_settings_keep_the_users_names_and_shape():
     baseline = "{micro_batch_size: 8, trainer: {max_steps: 1000, warmup: 50}}"
     space = build("{steps: [trainer.max_steps, trainer.warmup]}", baseline)
     given = configurations.for_trial(space, space.settings({**space.baseline_config, "length": 4000}))

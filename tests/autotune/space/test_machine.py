@@ -11,7 +11,7 @@ from autotune.space.machine import Machine
 GPU = Machine(cpus=16, compute_capability=(9, 0), has_torchao=True)
 
 
-def test_a_cpu_keeps_what_it_can_run_and_says_why_not_the_rest(space):
+def test_unsupported_values_are_dropped_with_their_reasons(space):
     fitted, dropped = machines.fit_to(space, Machine(cpus=2))
     assert fitted.knobs["precision"].choice == ("fp32", "bf16")
     assert fitted.knobs["num_workers"].choice == (0, 2)
@@ -19,7 +19,7 @@ def test_a_cpu_keeps_what_it_can_run_and_says_why_not_the_rest(space):
     assert "num_workers 8: dropped, this machine has 2 CPUs" in dropped
 
 
-def test_what_is_for_gpus_stays_on_a_cpu_as_the_baseline_alone(space):
+def test_on_a_cpu_a_gpu_setting_stays_only_as_the_baseline(space):
     asked = {"precision": Distribution(choice=("torch-default", "bf16"))}
     knobs = {**space.knobs, **asked}
     fitted, dropped = machines.fit_to(space.model_copy(update={"knobs": knobs}), Machine(cpus=2))
@@ -49,7 +49,7 @@ def test_a_baseline_that_cannot_run_here_is_refused(space):
         machines.fit_to(moved, Machine(cpus=8))
 
 
-def test_settings_are_held_to_what_the_workload_says_of_its_own():
+def test_requirements_of_a_workloads_own_settings_are_checked():
     known = COMMON.with_own([KnownSetting("attention", needs={"fused": Needs(cuda=True)})])
     with pytest.raises(InputError, match="attention 'fused' needs a CUDA device"):
         machines.require("the baseline", {"attention": "fused"}, Machine(cpus=8), known)

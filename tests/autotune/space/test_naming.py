@@ -48,7 +48,7 @@ def space(**changes):
     return spaces.complete(spaces.from_values(values, "test"), "test")
 
 
-def test_what_is_nested_is_flat_under_the_tuners_names_and_back():
+def test_nested_settings_are_flattened_and_rebuilt():
     flat = NAMING.named(NESTED)
     assert flat == {
         "micro_batch_size": 4,
@@ -64,7 +64,7 @@ def test_what_is_nested_is_flat_under_the_tuners_names_and_back():
     assert NAMING.as_given(flat) == NESTED
 
 
-def test_a_dot_in_a_name_is_a_path():
+def test_a_dot_in_a_name_separates_levels():
     assert NAMING.as_given(NAMING.named({"optim.lr": 0.2, "optim": {"b": 1}})) == {
         "optim": {"lr": 0.2, "b": 1}
     }
@@ -84,16 +84,16 @@ def test_a_dot_in_a_name_is_a_path():
         ({"micro_batch_size": 1, "data": {"batch_size": 2}}, "two settings are called so"),
     ],
 )
-def test_what_does_not_go_together_is_said(nested, said):
+def test_conflicting_paths_are_refused(nested, said):
     with pytest.raises(ValueError, match=said):
         NAMING.named(nested)
 
 
-def test_flattening_and_nesting_know_each_other():
+def test_nest_inverts_flatten():
     assert nest(dict(flatten(NESTED))) == NESTED
 
 
-def test_the_tuner_sees_roles_and_the_workload_what_its_user_wrote():
+def test_roles_are_names_only_inside_the_tuner():
     made = space()
     assert made.baseline[MICRO_BATCH] == 4
     assert made.baseline[LEARNING_RATE] == 1e-3
@@ -113,27 +113,27 @@ def test_the_tuner_sees_roles_and_the_workload_what_its_user_wrote():
 
 
 @pytest.mark.parametrize("ours", ["off", "fp16", "8", 8, True, None, 0.5, "1e-3", "2026-01-01", "[1"])
-def test_a_word_comes_back_as_the_value_that_it_stands_for(ours):
+def test_words_are_translated_back_to_their_values(ours):
     naming = Naming({}, {"x": {text_of(ours): "theirs"}})
     found = naming.value("x", "theirs")
     assert text_of(found) == text_of(ours)
     assert naming.as_given({"x": found}) == {"x": "theirs"}
 
 
-def test_words_may_stand_for_anything():
+def test_a_word_may_be_a_mapping():
     made = space()
     given = configurations.for_workload(made, {**made.baseline, "compile": "default"})
     assert given["compile"] == {"mode": "default", "graphs": [1]}
 
 
-def test_a_trial_is_evaluated_as_often_whatever_its_batch():
+def test_the_number_of_evaluations_does_not_depend_on_the_batch():
     made = space()
     assert configurations.for_trial(made, made.baseline)["eval_interval"] == 100
     assert configurations.for_trial(made, {**made.baseline, MICRO_BATCH: 16})["eval_interval"] == 25
 
 
 @pytest.mark.parametrize("micro_batch", [4, 8, 16])
-def test_a_trials_last_evaluation_is_not_just_before_its_end(micro_batch):
+def test_the_last_evaluation_is_not_before_the_end(micro_batch):
     made = space(budget={"samples_per_trial": 2018, "evaluations_per_trial": 5})
     apart = (
         micro_batch
@@ -142,20 +142,20 @@ def test_a_trials_last_evaluation_is_not_just_before_its_end(micro_batch):
     assert 4 * apart < 2018 <= 5 * apart
 
 
-def test_what_a_knob_moves_is_what_is_known_of_it():
+def test_moves_declares_the_effects_of_a_knob():
     known = space().known
     assert "optim.betas[1]" in known.same_speed
     assert "optim.betas[1]" not in known.same_quality
     assert known[PRECISION].needs
 
 
-def test_a_space_is_read_back_as_it_was_written():
+def test_a_space_with_roles_survives_yaml():
     made = space()
     assert spaces.parse(spaces.dump(made), "test") == made
     assert spaces.to_values(made)["baseline"]["data"] == {"batch_size": 4}
 
 
-def test_aliases_that_stand_for_billions_are_too_many_settings():
+def test_yaml_aliases_that_expand_to_billions_are_refused():
     lines = [f"{c}: &{c} [{', '.join([f'*{p}'] * 9)}]" for p, c in itertools.pairwise("abcdefghijk")]
     bomb = yaml.safe_load("\n".join(["a: &a [1, 2]", *lines]))
     with pytest.raises(ValueError, match="at most 10000 settings"):
@@ -189,7 +189,7 @@ def test_aliases_that_stand_for_billions_are_too_many_settings():
         ({"knobs": {"x": {"choice": [1], "moves": ["colour"]}}}, "moves"),
     ],
 )
-def test_a_mistake_is_one_line(changes, said):
+def test_each_mistake_is_one_line(changes, said):
     with pytest.raises(InputError, match="search space test: ") as error:
         space(**changes)
     assert said in str(error.value)

@@ -26,7 +26,7 @@ def fits(text):
     return jsonschema.Draft7Validator(SCHEMA).is_valid(yaml.safe_load(text))
 
 
-def test_it_is_a_schema_and_the_one_that_ships_beside_the_search_spaces(capsys, tmp_path):
+def test_the_shipped_schema_is_current(capsys, tmp_path):
     jsonschema.Draft7Validator.check_schema(SCHEMA)
     assert cli.main(["schema"]) == 0
     shipped = (builtin.spaces_dir() / "schema.json").read_text(encoding="utf-8")
@@ -35,7 +35,7 @@ def test_it_is_a_schema_and_the_one_that_ships_beside_the_search_spaces(capsys, 
     assert (tmp_path / "own.json").read_text(encoding="utf-8") == shipped
 
 
-def test_what_is_printed_is_in_utf8_whatever_the_terminal_can_show():
+def test_output_is_utf8_on_any_terminal():
     terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="replace")
     with contextlib.redirect_stdout(terminal):
         files.write_to_stdout("µ")
@@ -43,7 +43,7 @@ def test_what_is_printed_is_in_utf8_whatever_the_terminal_can_show():
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.name)
-def test_what_ships_fits_and_names_it_in_its_first_line(file):
+def test_shipped_spaces_fit_and_name_the_schema(file):
     text = file.read_text(encoding="utf-8")
     named = text.splitlines()[0].removeprefix("# yaml-language-server: $schema=")
     assert (file.parent / named).resolve() == (builtin.spaces_dir() / "schema.json").resolve()
@@ -51,7 +51,7 @@ def test_what_ships_fits_and_names_it_in_its_first_line(file):
 
 
 @pytest.mark.parametrize("file", BUILT_IN, ids=lambda file: file.name)
-def test_what_the_tuner_writes_into_a_session_fits(file):
+def test_dumped_spaces_fit(file):
     space = spaces.parse(file.read_text(encoding="utf-8"), file.name)
     assert fits(spaces.dump(space))
 
@@ -72,7 +72,7 @@ def test_what_the_tuner_writes_into_a_session_fits(file):
         OTHER + "knobs: {width: {randint: [1, 9]}, depth: {choice: [1, two, null, true]}}",
     ],
 )
-def test_what_the_tuner_takes_fits(text):
+def test_valid_spaces_fit(text):
     spaces.parse(text, "test")
     assert fits(text)
 
@@ -105,7 +105,7 @@ def test_what_the_tuner_takes_fits(text):
         R2GEN + ONE_KNOB + "budget: {trials: 0}",
     ],
 )
-def test_what_the_tuner_refuses_does_not_fit(text):
+def test_refused_spaces_do_not_fit(text):
     with pytest.raises(InputError):
         spaces.parse(text, "test")
     assert not fits(text)
@@ -119,13 +119,13 @@ def test_what_the_tuner_refuses_does_not_fit(text):
         "knobs: {micro_batch_size: {choice: [0, 4]}}",
     ],
 )
-def test_if_the_settings_are_known_a_wrong_one_does_not_fit(knobs):
+def test_wrong_settings_of_a_known_workload_do_not_fit(knobs):
     assert not fits(R2GEN + knobs)
     assert fits(OTHER + knobs)
 
 
 @pytest.mark.parametrize("text", ["90s", "2h", "1.5 d", " 90 min", "3600", "2 weeks", "h", "-1s", "1e3", ""])
-def test_a_duration_fits_if_it_can_be_read(text):
+def test_a_duration_fits_if_it_can_be_parsed(text):
     try:
         units.seconds(text)
     except InputError:
@@ -134,7 +134,7 @@ def test_a_duration_fits_if_it_can_be_read(text):
         assert fits(R2GEN + ONE_KNOB + f"budget: {{time: '{text}'}}")
 
 
-def test_every_field_is_explained():
+def test_every_field_has_a_description():
     objects = [SCHEMA, *SCHEMA["$defs"].values()]
     fields = {name: field for found in objects for name, field in found["properties"].items()}
     assert len(fields) > 40

@@ -9,7 +9,7 @@ from autotune.space.knobs import Distribution
 from tests.autotune.conftest import SPACE
 
 
-def test_what_is_written_is_read_back(space):
+def test_a_space_survives_yaml(space):
     assert spaces.parse(spaces.dump(space), "again") == space
 
 
@@ -17,19 +17,19 @@ def test_a_float_without_a_point_is_a_number(space):
     assert space.baseline["learning_rate"] == 1e-4
 
 
-def test_the_learning_rate_grows_with_the_root_of_the_effective_batch(space):
+def test_the_learning_rate_grows_with_the_square_root_of_the_effective_batch(space):
     config = {"micro_batch_size": 32, "accumulation_steps": 2}
     assert space.learning_rate(config, 1.0) == pytest.approx(1e-4 * math.sqrt(64 / 16))
     assert space.learning_rate(config, 0.5) == pytest.approx(0.5e-4 * math.sqrt(64 / 16))
     assert space.learning_rate({}, 1.0) == pytest.approx(1e-4)
 
 
-def test_a_configuration_outside_the_limits_says_so(space):
+def test_a_violation_names_the_limits(space):
     assert space.violation({"micro_batch_size": 64, "accumulation_steps": 2}) is None
     assert "256 is outside [8, 128]" in space.violation({"micro_batch_size": 64, "accumulation_steps": 4})
 
 
-def test_every_mistake_is_reported_at_once():
+def test_all_mistakes_are_reported_at_once():
     text = """
     workload: r2gen
     baseline: {micro_batch_size: 16}
@@ -59,7 +59,7 @@ def test_every_mistake_is_reported_at_once():
         ("{scale: cube}", "sqrt"),
     ],
 )
-def test_a_wrong_knob_is_named(knob, part):
+def test_an_invalid_knob_is_named(knob, part):
     text = f"workload: r2gen\nbaseline: {{x: 1}}\nknobs: {{x: {knob}}}"
     with pytest.raises(InputError, match=f"x.*{part}"):
         spaces.parse(text, "bad.yaml")
@@ -87,7 +87,7 @@ def test_a_wrong_knob_is_named(knob, part):
         ("knobs: {x: {scale: sqrt, multiplier: {choice: [0]}}}", "x.multiplier: numbers from 1e-06 to"),
     ],
 )
-def test_a_mistake_is_told_once_with_its_place_and_the_nearest_name(mistake, told):
+def test_a_mistake_is_reported_once_with_its_path_and_the_nearest_name(mistake, told):
     values = yaml.safe_load("{workload: some:fit, baseline: {x: 1}, knobs: {x: {choice: [1]}}}")
     with pytest.raises(InputError) as raised:
         spaces.from_values(values | yaml.safe_load(mistake), "bad.yaml")
@@ -95,7 +95,7 @@ def test_a_mistake_is_told_once_with_its_place_and_the_nearest_name(mistake, tol
     assert "; " not in str(raised.value)
 
 
-def test_a_knob_that_the_baseline_lacks_is_told_with_the_nearest_of_its_settings():
+def test_a_knob_missing_from_the_baseline_is_reported_with_the_nearest_setting():
     space = spaces.parse(SPACE.replace("  num_workers:", "  num_worker:"), "test")
     with pytest.raises(
         InputError, match="knob num_worker: the baseline must say its value: did you mean num_w"
@@ -104,13 +104,13 @@ def test_a_knob_that_the_baseline_lacks_is_told_with_the_nearest_of_its_settings
 
 
 @pytest.mark.parametrize("text", ["- 1", "a: : b", "", "3", "\t"])
-def test_what_is_no_mapping_is_refused_in_one_line(text):
+def test_text_that_is_no_mapping_is_refused_in_one_line(text):
     with pytest.raises(InputError) as raised:
         spaces.parse(text, "bad.yaml")
     assert "\n" not in str(raised.value)
 
 
-def test_the_baselines_own_value_joins_a_choice():
+def test_the_baselines_value_is_added_to_a_choice():
     text = SPACE.replace("{micro_batch_size: 16", "{micro_batch_size: 12")
     space = spaces.complete(spaces.parse(text, "test"), "test")
     assert space.knobs["micro_batch_size"].choice == (4, 8, 12, 16, 32, 64)
@@ -149,7 +149,7 @@ def test_a_space_that_cannot_be_searched_is_refused(old, new, part):
         ("learning_rate: 1e-4}", "learning_rate: fast}", "learning_rate: a number above 0"),
     ],
 )
-def test_what_the_tuner_computes_with_must_be_a_number(old, new, part):
+def test_batch_sizes_and_learning_rates_must_be_numbers(old, new, part):
     with pytest.raises(InputError) as raised:
         spaces.complete(spaces.parse(SPACE.replace(old, new), "test"), "test")
     assert part in str(raised.value)
@@ -185,7 +185,7 @@ def test_a_constraint_is_a_comparison_with_a_number(text, meant):
             sections.Objective(constraints={"rouge_l": text})
 
 
-def test_a_target_goes_with_the_same_quality_alone_and_need_not_be_given():
+def test_a_target_is_optional_and_requires_same_quality():
     assert sections.Objective(select="same-quality").target is None
     assert sections.Objective(select="same-quality", target=0.2).target == 0.2
     for select in ("same-training", "pareto"):
@@ -199,7 +199,7 @@ def objective_of(text):
     return spaces.from_values(values | {"objective": yaml.safe_load(text)}, "bad.yaml").objective
 
 
-def test_what_is_minimized_names_the_quality_and_an_absolute_slack_replaces_the_share():
+def test_minimize_names_the_quality_and_within_replaces_keep():
     loss = objective_of("{minimize: val_loss, within: 0.02}")
     assert (loss.quality, loss.minimize, loss.keep, loss.within) == ("val_loss", "val_loss", None, 0.02)
     assert objective_of("{maximize: accuracy}") == objective_of("{quality: accuracy}")
@@ -220,14 +220,14 @@ def test_what_is_minimized_names_the_quality_and_an_absolute_slack_replaces_the_
         ("{within: .inf}", "objective.within: "),
     ],
 )
-def test_two_names_or_two_slacks_are_one_line(text, told):
+def test_conflicting_objective_fields_are_refused_in_one_line(text, told):
     with pytest.raises(InputError) as raised:
         objective_of(text)
     assert told in str(raised.value)
     assert "; " not in str(raised.value)
 
 
-def test_a_space_with_a_direction_a_slack_and_a_unit_is_read_back_as_it_was_written():
+def test_objective_and_unit_survive_yaml():
     given = {"objective": {"minimize": "val_loss", "within": 0.02}, "unit": "tokens"}
     space = spaces.from_values(yaml.safe_load(SPACE) | given, "test")
     assert (space.unit, space.objective.within) == ("tokens", 0.02)
@@ -237,7 +237,7 @@ def test_a_space_with_a_direction_a_slack_and_a_unit_is_read_back_as_it_was_writ
         spaces.parse(f"{SPACE}unit: 'tokens/s'\n", "test")
 
 
-def test_a_sign_is_turned_and_turned_back_and_nobody_reads_a_negative_0():
+def test_turning_a_sign_twice_restores_it_and_avoids_negative_zero():
     higher, lower = sections.Objective(), sections.Objective(minimize="val_loss", target=2.5)
     assert (higher.turned(0.2), lower.turned(2.5), lower.aim) == (0.2, -2.5, -2.5)
     assert lower.turned(lower.turned(2.5)) == 2.5

@@ -33,11 +33,11 @@ def cost(space, runs, prices=None, whole_s=TEN_HOURS):
     return costs.cost(runs[0], History(runs, space), whole_s, prices)
 
 
-def test_the_time_has_its_interval_in_hours(space, run):
+def test_hours_keep_the_interval_of_the_time(space, run):
     assert cost(space, [run(0)]).hours == Figure(10.0, 9.0, 11.0)
 
 
-def test_energy_is_the_mean_power_of_the_runs_over_the_time(space, run):
+def test_energy_is_mean_power_times_time(space, run):
     found = cost(space, [run(0, 290.0), run(1, 300.0), run(2, 310.0)]).kwh
     assert found.value == pytest.approx(3.0)
     assert found.low < 2.7
@@ -46,7 +46,7 @@ def test_energy_is_the_mean_power_of_the_runs_over_the_time(space, run):
     assert (one.value, one.low) == (pytest.approx(3.0), None), "a run says nothing of others"
 
 
-def test_energy_is_never_that_of_a_shared_gpu_or_of_another_device(space, run):
+def test_runs_on_a_shared_gpu_or_another_device_do_not_count(space, run):
     assert cost(space, [run(0, 300.0, shared=True)]).kwh is None
     other = run(1, 900.0)
     other = replace(other, measurement=replace(other.measurement, device="another"))
@@ -54,7 +54,7 @@ def test_energy_is_never_that_of_a_shared_gpu_or_of_another_device(space, run):
     assert cost(space, [run(0)]).kwh is None
 
 
-def test_money_is_that_of_the_hours_and_of_the_energy(space, run):
+def test_money_adds_up_hours_and_energy(space, run):
     runs = [run(0, 300.0), run(1, 300.0)]
     assert cost(space, runs).money is None
     assert cost(space, runs, Prices(per_hour=2.0)).money == Figure(20.0, 18.0, 22.0)
@@ -67,12 +67,12 @@ def test_money_is_that_of_the_hours_and_of_the_energy(space, run):
     assert cost(space, runs, Prices(per_hour=0.0)).money.value == 0.0
 
 
-def test_what_has_a_price_and_is_not_known_makes_no_cheaper_training(space, run):
+def test_there_is_no_cost_if_a_priced_figure_is_unknown(space, run):
     assert cost(space, [run(0)], Prices(2.0, 0.5)).money is None
     assert cost(space, [run(0)], Prices(per_hour=2.0)).money.value == 20.0
 
 
-def test_a_time_without_an_interval_gives_none(space, run):
+def test_a_time_without_an_interval_gives_a_cost_without_one(space, run):
     found = cost(space, [run(0, 300.0)], Prices(2.0, 0.5), Figure(3600.0))
     assert found.hours == Figure(1.0)
     assert found.money == Figure(pytest.approx(2.15))
@@ -104,12 +104,12 @@ def pair(make_trial):
     ]
 
 
-def test_without_a_target_it_is_that_of_the_throughput(pair, space):
+def test_without_a_target_the_gain_is_the_factor_of_the_throughput(pair, space):
     history = History(pair, space)
     assert costs.gain(pair[1], history) == history.factor(pair[1])
 
 
-def test_to_a_target_it_is_of_speed_and_samples(pair, sooner, make_trial):
+def test_with_a_target_the_gain_is_speed_times_samples(pair, sooner, make_trial):
     history = History(pair, sooner)
     assert costs.gain(pair[1], history).value == pytest.approx(2 * 2)
     assert costs.gain(pair[0], history).value == 1.0
@@ -119,14 +119,12 @@ def test_to_a_target_it_is_of_speed_and_samples(pair, sooner, make_trial):
     assert costs.gain(race, raced) is None
 
 
-def test_a_trial_that_was_never_there_has_none(pair, sooner, make_trial):
+def test_a_trial_that_missed_the_target_has_no_gain(pair, sooner, make_trial):
     history = History([*pair, make_trial(2, 30, 0.1, half_width=0.1, x=2)], sooner)
     assert costs.gain(history.trial(2), history) is None
 
 
-def test_what_is_confirmed_has_the_factor_of_its_claim_and_so_have_its_repeats(
-    pair, sooner, make_trial, confirming
-):
+def test_a_confirmed_winner_and_its_repeats_have_the_claims_factor(pair, sooner, make_trial, confirming):
     seeds = confirming(pair, 1, 3.0)
     needs = {0: 10_000, 1: 6_000}
     trials = [*pair, *(reaching(t, needs[t.repeat.of]) if t.repeat else t for t in seeds)]

@@ -47,7 +47,7 @@ def sizes_of(found):
     return [(f.config["micro_batch_size"], f.config["accumulation_steps"]) for f in found]
 
 
-def test_the_largest_that_surely_fits_is_taken_and_accumulation_keeps_the_batch(space, trials):
+def test_the_largest_micro_batch_that_surely_fits_keeps_the_effective_batch(space, trials):
     found = fits(space, trials, [3, 4, 8, 24])
     assert sizes_of(found) == [(4, 4), (8, 2), (32, 1), (128, 1)]
     for fit in found:
@@ -56,7 +56,7 @@ def test_the_largest_that_surely_fits_is_taken_and_accumulation_keeps_the_batch(
     assert [fit.keeps_batch for fit in found] == [True, True, False, False]
 
 
-def test_the_learning_rate_follows_by_the_rule_with_the_multiplier_that_won(space, trials):
+def test_the_learning_rate_follows_the_effective_batch(space, trials):
     config = {**trials[2].config, "learning_rate": 1.5e-4}
     found = fits(space, trials, [4, 8], config=config)
     assert [f.config["learning_rate"] for f in found] == [1.5e-4, pytest.approx(1.5e-4 * math.sqrt(2), 1e-3)]
@@ -65,30 +65,30 @@ def test_the_learning_rate_follows_by_the_rule_with_the_multiplier_that_won(spac
     assert "learning_rate" not in fits(fixed, trials, [8], config=without)[0].config
 
 
-def test_a_size_that_divides_the_batch_may_be_below_the_knobs_and_none_is_above_the_limits(space, trials):
+def test_sizes_outside_of_the_knob_are_considered_within_the_limits(space, trials):
     found = fits(space, trials, [2.5, 1000])
     assert sizes_of(found) == [(1, 16), (128, 1)], "limits.effective_batch_size is [8, 128]"
 
 
-def test_of_a_range_powers_of_two_within_it_count_as_well(space, trials):
+def test_powers_of_two_inside_a_range_are_considered(space, trials):
     ranged = {**space.knobs, "micro_batch_size": Distribution(randint=(1, 64))}
     assert sizes_of(fits(space.model_copy(update={"knobs": ranged}), trials, [4])) == [(8, 2)]
 
 
-def test_a_peak_that_still_rose_is_told(space, trials):
+def test_a_rising_peak_is_reported(space, trials):
     rising = replace(trials[2], measurement=replace(trials[2].measurement, memory_is_rising=True))
     assert memory_forecast.forecast(rising, History([*trials[:2], rising], space)).is_rising
     assert not memory_forecast.forecast(trials[2], History(trials, space)).is_rising
 
 
-def test_a_kept_effective_batch_is_never_left(space, trials):
+def test_a_kept_effective_batch_is_never_changed(space, trials):
     kept = {**space.knobs, "accumulation_steps": KeptBatch(keep="effective_batch_size")}
     (found,) = fits(space.model_copy(update={"knobs": kept}), trials, [80])
     assert sizes_of([found]) == [(16, 1)]
     assert found.keeps_batch
 
 
-def test_a_workload_that_cannot_accumulate_gets_another_batch(space, trials):
+def test_without_accumulation_the_effective_batch_changes(space, trials):
     left = {n: k for n, k in space.knobs.items() if n != "accumulation_steps"}
     baseline = {n: v for n, v in space.baseline.items() if n != "accumulation_steps"}
     plain = space.model_copy(update={"knobs": left, "baseline": baseline})
@@ -98,7 +98,7 @@ def test_a_workload_that_cannot_accumulate_gets_another_batch(space, trials):
     assert not found.keeps_batch
 
 
-def test_the_context_has_its_room_on_a_gpu_alone(space, trials):
+def test_room_for_the_context_is_left_only_on_a_gpu(space, trials):
     tight = space.model_copy(update={"limits": space.limits.model_copy(update={"memory_fraction": 1.0})})
     (on_gpu,) = fits(tight, trials, [8])
     host = [replace(t, measurement=replace(t.measurement, peak_reserved_bytes=None)) for t in trials]
@@ -106,14 +106,14 @@ def test_the_context_has_its_room_on_a_gpu_alone(space, trials):
     assert (on_gpu.allowed_bytes, on_host.allowed_bytes) == (7 * GIB, 8 * GIB)
 
 
-def test_what_ran_out_of_as_much_memory_does_not_fit(space, trials, make_trial):
+def test_a_size_that_ran_out_of_as_much_memory_does_not_fit(space, trials, make_trial):
     failed = make_trial(9, failure="oom", limit=24 * GIB, **trials[0].config)
     found = fits(space, [*trials, failed], [16, 80])
     assert found[0].config["micro_batch_size"] < trials[0].config["micro_batch_size"], "less than a cap of 24"
     assert found[1].config["micro_batch_size"] == 128
 
 
-def test_what_fits_nowhere_and_what_may_or_may_not_are_told_apart(space, trials):
+def test_certain_and_doubtful_misfits_have_different_reasons(space, trials):
     small, near = fits(space, trials, [0.5, 2.3])
     assert small.config is None
     assert small.reason.startswith("nothing fits: micro_batch_size 1 predicted to need 1.2 GiB")
@@ -122,7 +122,7 @@ def test_what_fits_nowhere_and_what_may_or_may_not_are_told_apart(space, trials)
 
 
 @pytest.mark.parametrize("shown", [0, 1])
-def test_a_line_through_one_point_says_nothing(space, trials, shown):
+def test_fewer_than_two_sizes_predict_nothing(space, trials, shown):
     known = [replace(t, measurement=replace(t.measurement, peak_memory_bytes=None)) for t in trials]
     known[:shown] = trials[:shown]
     (found,) = fits(space, known, [8])
@@ -134,7 +134,7 @@ def test_a_line_through_one_point_says_nothing(space, trials, shown):
     assert found.reason == f"not known: {told[shown]}"
 
 
-def test_without_a_micro_batch_to_choose_nothing_is_known(make_trial):
+def test_without_a_micro_batch_knob_nothing_is_predicted(make_trial):
     text = "{workload: 'a:b', baseline: {width: 1}, knobs: {width: {choice: [1, 2]}}}"
     space = spaces.complete(spaces.parse(text, "test"), "test")
     known = [replace(make_trial(n, 10.0, 0.2, peak=GIB), config={"width": n + 1}) for n in (0, 1)]

@@ -36,13 +36,13 @@ def evaluated(*taken_s, checkpoint_s=0.0):
     return meter
 
 
-def test_an_evaluation_takes_the_time_before_its_record_and_a_checkpoint_that_comes_with_it():
+def test_an_evaluation_includes_its_checkpoint():
     assert evaluated().outside() == Outside()
     assert evaluated(5.0, checkpoint_s=2.0).outside().evaluation_s == pytest.approx(7.0)
     assert evaluated(5.0).outside().half_width_s is None, "one says nothing of others"
 
 
-def test_a_step_that_others_delay_is_no_checkpoint():
+def test_a_delayed_step_is_no_checkpoint():
     meter = evaluated(5.0, 5.0, 5.0)
     at_s, samples = steps(meter, 1, 1000.0, 10_000)
     meter.add(at_s + 5.0, samples, evaluation=True)
@@ -50,7 +50,7 @@ def test_a_step_that_others_delay_is_no_checkpoint():
     assert meter.outside().evaluation_s == pytest.approx(5.0)
 
 
-def test_of_three_evaluations_the_first_has_a_start_of_its_own():
+def test_the_first_of_three_evaluations_is_left_out():
     seen = evaluated(60.0, 5.0, 5.2).outside()
     assert (seen.evaluations, seen.evaluation_s) == (3, pytest.approx(5.1))
     assert seen.half_width_s == pytest.approx(12.706 * 0.1, rel=1e-3), (
@@ -59,7 +59,7 @@ def test_of_three_evaluations_the_first_has_a_start_of_its_own():
     assert evaluated(6.0, 5.0).outside().evaluation_s == pytest.approx(5.5)
 
 
-def test_steps_that_were_not_told_before_an_evaluation_are_none_of_its_time():
+def test_unreported_steps_are_deducted_from_an_evaluation():
     meter = Meter(prefetched=0)
     at_s, samples = steps(meter, 40, 0.0, 0)
     meter.add(at_s + 0.001, samples + 10 * SAMPLES, evaluation=False, queued=True)
@@ -67,7 +67,7 @@ def test_steps_that_were_not_told_before_an_evaluation_are_none_of_its_time():
     assert meter.outside().evaluation_s == pytest.approx(5.0)
 
 
-def test_what_is_told_before_the_next_step_is_of_the_same_evaluation():
+def test_records_before_the_next_step_belong_to_the_same_evaluation():
     meter = Meter(prefetched=0)
     at_s, samples = steps(meter, 40, 0.0, 0)
     for more_s, is_quality in ((5.0, True), (5.5, True), (7.0, False)):
@@ -106,7 +106,7 @@ def test_long_steps_at_regular_distances_are_pauses():
         [MeasuredStep(STEP_S * (20 if i in {3, 40, 90, 500, 520, 800} else 1), SAMPLES) for i in range(1000)],
     ],
 )
-def test_other_long_steps_are_not(steps_):
+def test_other_long_steps_are_no_pauses(steps_):
     assert regular_pauses(steps_) == 0
 
 
@@ -116,7 +116,7 @@ def test_a_disturbance_hides_no_pauses():
     assert regular_pauses(made) > 0.15
 
 
-def test_the_speed_with_evaluations_is_that_of_a_training_that_has_them():
+def test_the_speed_with_evaluations_includes_their_time():
     steady = Throughput(100.0, 1.0, 50, 5.0)
     found = with_evaluations(steady, Outside(4, 3.0, 0.2), 1000)
     whole_s = 10 * (1000 / 100 + 3.0)
@@ -157,7 +157,7 @@ def test_the_share_of_evaluations_is_that_of_the_whole_training(make_trial, held
     assert (wall.step_s, wall.sample_s) == pytest.approx((0.005, 0.01))
 
 
-def test_a_whole_training_takes_its_steps_and_its_evaluations_each_with_its_doubt(make_trial, held):
+def test_a_whole_training_combines_the_errors_of_steps_and_evaluations(make_trial, held):
     trial = seen(make_trial(0, 100.0, 0.2, half_width=3.0), evaluation_s=5.0, half_width_s=1.0)
     found = overhead.time_spent(trial, held([trial], Objective()))
     alone, counted = (found.whole_s(10_000, is_counted=is_counted) for is_counted in (False, True))
@@ -170,7 +170,7 @@ def test_a_whole_training_takes_its_steps_and_its_evaluations_each_with_its_doub
     assert overhead.time_spent(unsure, held([unsure], Objective())).whole_s(100, is_counted=True).low is None
 
 
-def test_no_share_of_evaluations_is_given_if_it_is_not_known_how_often_there_are_any(make_trial, held):
+def test_without_an_interval_the_share_of_evaluations_is_unknown(make_trial, held):
     trial = seen(make_trial(0, 100.0, 0.2), evaluation_s=5.0)
     assert overhead.time_spent(trial, held([trial], Objective(), every=None)).evaluations is None
     assert overhead.time_spent(trial, held([trial], every=None)).evaluations is None, "nor was there one"
@@ -183,7 +183,7 @@ def test_no_share_of_evaluations_is_given_if_it_is_not_known_how_often_there_are
     assert overhead.time_spent(make_trial(1), held([untimed])) is None
 
 
-def test_in_a_race_the_evaluations_of_its_trial_are_added(make_trial, held):
+def test_a_race_adds_the_evaluations_of_the_trial(make_trial, held):
     trial = seen(make_trial(0, 100.0, 0.2), evaluation_s=2.0, half_width_s=0.4)
     space = held([]).space
     assert overhead.in_race(trial, space) == pytest.approx((2.0 / 1000, 0.4 / 1000 * 100))
@@ -204,20 +204,20 @@ def raced(factor, outside_s, unsure=0.0, rounds=20):
     )
 
 
-def test_a_race_counts_what_is_added():
+def test_added_evaluations_count_in_a_race():
     alike = turns.ratio(raced(1.0, (0.01, 0.005)), 1, 0)
     assert alike.value == pytest.approx(2 / 1.5, rel=0.01)
     assert turns.ratio(raced(1.0, (0.0, 0.0)), 1, 0).value == pytest.approx(1.0)
 
 
-def test_what_is_added_may_be_wrong_and_widens_the_interval():
+def test_uncertain_evaluations_widen_the_interval():
     sure, unsure = (turns.ratio(raced(1.0, (0.01, 0.009), part), 1, 0) for part in (0.0, 0.05))
     assert sure.value == unsure.value
     assert sure.low > 1 > unsure.low, "a difference of evaluations that were timed so badly is none"
     assert math.log(unsure.high / unsure.value) >= math.hypot(0.05, 0.05)
 
 
-def test_fewer_evaluations_win_and_are_confirmed_if_the_speed_has_them(make_trial, held):
+def test_with_speed_wall_fewer_evaluations_can_win(make_trial, held):
     def confirmed(speed, more_s):
         trials = [make_trial(0, 100.0, 0.2, half_width=0.5), make_trial(1, speed, 0.2, half_width=0.5)]
         slices = raced(1.0, (0.01, more_s), unsure=0.01)

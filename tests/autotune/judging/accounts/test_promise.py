@@ -39,7 +39,7 @@ def answers(measured, promised=PROMISED, goal=GOAL):
     return {one.what: one.answer for one in promise.check(promised, measured, goal, "samples")}
 
 
-def test_what_came_as_promised_held():
+def test_equal_figures_hold():
     assert answers(measure()) == {
         "speed": PromiseAnswer.HELD,
         "quality": PromiseAnswer.HELD,
@@ -59,19 +59,19 @@ def test_what_came_as_promised_held():
         (130.0, None, PromiseAnswer.UNDECIDED),
     ],
 )
-def test_a_speed_is_slower_if_it_surely_is(rate, half, answer):
+def test_a_speed_is_broken_only_if_surely_slower(rate, half, answer):
     assert answers(measure(rate=rate, half=half))["speed"] is answer
 
 
 @pytest.mark.parametrize(("rate", "answer"), [(100.0, PromiseAnswer.HELD), (80.0, PromiseAnswer.UNDECIDED)])
-def test_a_figure_that_was_promised_with_a_wide_interval_is_held_if_the_training_has_it(rate, answer):
+def test_a_speed_that_is_reached_holds_despite_a_wide_promised_interval(rate, answer):
     """The interval of the search no longer counts then."""
     wide = replace(PROMISED, throughput=Figure(100.0, 75.0, 125.0))
     assert answers(measure(rate=rate, half=4.0), wide)["speed"] is answer
 
 
 @pytest.mark.parametrize(("rate", "answer"), [(85.0, PromiseAnswer.UNDECIDED), (70.0, PromiseAnswer.BROKEN)])
-def test_a_machine_may_move_as_far_as_it_did_in_the_search(rate, answer):
+def test_differences_between_equal_trials_break_no_promise(rate, answer):
     [speed, *_] = promise.check(replace(PROMISED, moved=0.2), measure(rate=rate), GOAL, "samples")
     assert speed.answer is answer
     assert "equal trials of that session were up to 20% apart" in speed.text
@@ -81,17 +81,17 @@ def test_a_machine_may_move_as_far_as_it_did_in_the_search(rate, answer):
     ("quality", "answer"),
     [(0.76, PromiseAnswer.HELD), (0.73, PromiseAnswer.UNDECIDED), (0.71, PromiseAnswer.BROKEN)],
 )
-def test_a_quality_is_lost_if_equal_runs_do_not_scatter_as_far(quality, answer):
+def test_a_quality_is_broken_only_beyond_the_scatter(quality, answer):
     assert answers(measure(quality=quality))["quality"] is answer
 
 
-def test_without_a_scatter_no_quality_is_lost():
+def test_without_a_scatter_no_quality_is_broken():
     assert (
         answers(measure(quality=0.1), replace(PROMISED, scatter=None))["quality"] is PromiseAnswer.UNDECIDED
     )
 
 
-def test_a_loss_is_held_against_the_most_that_it_may_be():
+def test_a_loss_is_compared_with_its_highest_allowed_value():
     promised = replace(PROMISED, quality=-2.0, least=-2.1, scatter=0.01)
     goal = Objective(minimize="val_loss")
     assert answers(measure(quality=-2.05), promised, goal)["quality"] is PromiseAnswer.HELD
@@ -105,7 +105,7 @@ def test_a_loss_is_held_against_the_most_that_it_may_be():
 SOONER = Objective(select="same-quality", target=0.2)
 
 
-def test_a_target_is_promised_for_when_the_slowest_run_was_there(make_trial, space):
+def test_a_target_is_promised_by_the_slowest_run(make_trial, space):
     """Not for as many as the baseline's trial has: the winner may need more samples, and less time."""
     baseline = make_trial(0, 5, curve=[0.3, 0.3], micro_batch_size=4)
     fast = make_trial(1, 20, curve=[0.1, 0.1, 0.3, 0.3])
@@ -120,7 +120,7 @@ def test_a_target_is_promised_for_when_the_slowest_run_was_there(make_trial, spa
         assert quality.answer is PromiseAnswer.HELD
 
 
-def test_a_target_that_was_reached_before_it_was_to_be_is_held():
+def test_a_target_reached_early_holds():
     promised = replace(PROMISED, samples=450, quality=0.2, least=0.2, scatter=0.01, has_target=True)
 
     def judge_quality(*qualities):
@@ -141,7 +141,7 @@ def test_a_target_that_was_reached_before_it_was_to_be_is_held():
     assert judge_quality(0.1, 0.1, 0.1, 0.1, 0.1, 0.3, 0.3) == (PromiseAnswer.BROKEN, f"bleu_4 0.1000 {late}")
 
 
-def test_what_was_not_come_to_yet_is_not_decided():
+def test_a_figure_that_is_not_measured_yet_is_undecided():
     measured = replace(measure(), curve=(Evaluation(500, 5.0, 0.1),))
     found = promise.check(PROMISED, measured, GOAL, "samples")
     assert promise.overall(found, None) is PromiseAnswer.UNDECIDED
@@ -150,7 +150,7 @@ def test_what_was_not_come_to_yet_is_not_decided():
     assert answers(Measurement()) == dict.fromkeys(("speed", "quality", "memory"), PromiseAnswer.UNDECIDED)
 
 
-def test_of_a_training_that_failed_nothing_held():
+def test_a_failed_training_never_held():
     found = promise.check(PROMISED, measure(), GOAL, "samples")
     assert promise.overall(found, Outcome(Status.COMPLETED)) is PromiseAnswer.HELD
     assert promise.overall(found, Outcome(Status.FAILED, Failure.DIVERGED)) is PromiseAnswer.UNDECIDED
@@ -159,11 +159,11 @@ def test_of_a_training_that_failed_nothing_held():
 @pytest.mark.parametrize(
     ("mib", "answer"), [(104, PromiseAnswer.HELD), (160, PromiseAnswer.HELD), (168, PromiseAnswer.BROKEN)]
 )
-def test_memory_may_be_as_much_as_promised(mib, answer):
+def test_memory_may_exceed_the_promise_slightly(mib, answer):
     assert answers(measure(memory=mib * 2**20))["memory"] is answer
 
 
-def test_memory_is_the_training_process_own():
+def test_memory_is_that_of_the_training_process_alone():
     """Memory of other processes is not part of the promise."""
     assert answers(replace(measure(), peak_memory_bytes=400 * 2**20))["memory"] is PromiseAnswer.HELD
 
@@ -179,7 +179,7 @@ def test_speed_and_memory_of_another_device_are_not_compared():
     assert answers(replace(measure(rate=50.0), device="cpu"))["speed"] is PromiseAnswer.BROKEN
 
 
-def test_what_was_promised_of_other_code_is_said():
+def test_other_code_is_mentioned():
     found = promise.check(
         PROMISED, replace(measure(rate=50.0), device="cpu", revision="abd"), GOAL, "samples"
     )
@@ -187,7 +187,7 @@ def test_what_was_promised_of_other_code_is_said():
     assert all(one.text.endswith("; promised of other code") for one in found)
 
 
-def test_one_broken_promise_breaks_the_whole():
+def test_one_broken_figure_breaks_the_promise():
     found = promise.check(PROMISED, measure(rate=50.0), GOAL, "samples")
     assert promise.overall(found, None) is PromiseAnswer.BROKEN
     assert promise.overall(promise.check(PROMISED, measure(), GOAL, "samples"), None) is PromiseAnswer.HELD

@@ -84,7 +84,7 @@ def test_a_stopped_trial_has_the_reason_it_was_stopped_for(make_trial, space, st
     assert reasons.counts(History([baseline, stopped], space)) == {reason: 1}
 
 
-def test_what_was_slow_poor_or_too_close_to_tell_is_told_apart(make_trial, baseline, space):
+def test_slow_poor_and_close_trials_have_different_reasons(make_trial, baseline, space):
     half = {"half_width": 0.1}
     trials = [
         baseline,
@@ -102,7 +102,7 @@ def test_what_was_slow_poor_or_too_close_to_tell_is_told_apart(make_trial, basel
     assert reasons.summary(History([baseline], space)) == "nothing else was tried"
 
 
-def test_of_what_trains_something_else_no_quality_is_asked(make_trial, baseline, space):
+def test_under_same_training_quality_is_not_judged(make_trial, baseline, space):
     same = goal(space, select="same-training")
     alike = make_trial(1, 9, 0.1, half_width=0.1, x=0, precision="bf16")
     trials = [baseline, alike, make_trial(2, 90, 0.2, half_width=0.1, x=1)]
@@ -110,18 +110,18 @@ def test_of_what_trains_something_else_no_quality_is_asked(make_trial, baseline,
 
 
 @pytest.mark.parametrize("where", [{"device": "another"}, {"revision": "another"}])
-def test_a_trial_that_ran_elsewhere_did_so_and_was_measured(make_trial, baseline, space, where):
+def test_a_trial_on_another_device_or_code_is_named_so(make_trial, baseline, space, where):
     other = make_trial(1, 99, 0.2, half_width=0.1, x=1)
     other = replace(other, measurement=replace(other.measurement, **where))
     assert reasons.counts(History([baseline, other], space)) == {Reason.ELSEWHERE: 1}
 
 
-def test_too_few_steps_to_tell_are_no_measurement_but_a_lost_quality_is_lost(make_trial, baseline, space):
+def test_too_few_steps_leave_the_speed_unmeasured(make_trial, baseline, space):
     trials = [baseline, make_trial(1, 99, 0.2, x=1), make_trial(2, 99, 0.1, x=2)]
     assert reasons.counts(History(trials, space)) == {Reason.UNSURE: 1, Reason.QUALITY: 1}
 
 
-def test_of_a_completed_trial_the_reason_is_what_it_lacks(make_trial, baseline, space):
+def test_a_completed_trial_is_explained_by_its_fault(make_trial, baseline, space):
     poor = make_trial(1, 99, 0.1, half_width=0.1, x=1)
     large = make_trial(2, 99, 0.2, half_width=0.1, x=2, peak=96, limit=100)
     curve = [replace(point, chance=0.2) for point in baseline.measurement.curve]
@@ -135,7 +135,7 @@ def test_of_a_completed_trial_the_reason_is_what_it_lacks(make_trial, baseline, 
     assert [reasons.explain(t, history) for t in (baseline, winner)] == ["", ""]
 
 
-def test_a_reason_is_why_a_trial_ended_or_the_constraint_that_it_breaks(make_trial, space):
+def test_a_trial_is_explained_by_its_end_or_its_broken_constraint(make_trial, space):
     asked = goal(space, constraints={"rouge_l": ">= 0.2"})
     trials = [
         make_trial(0, 10, curve=[0.2], half_width=0.1, x=0, scores={"rouge_l": 0.3}),

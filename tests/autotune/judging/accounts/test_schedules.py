@@ -38,18 +38,18 @@ def test_a_schedule_that_moves_once_an_epoch_ends_an_epoch_early(run, planned):
     assert schedules.describe(History([whole, half], planned)).endswith("its schedule follows the length.")
 
 
-def test_a_schedule_that_is_cut_short_is_told_with_what_to_do(run, planned):
+def test_a_cut_schedule_is_reported_with_advice(run, planned):
     whole, half = run(0, 20_000, Schedule(1e-3, 1e-4, 20_000)), run(1, 10_000, Schedule(1e-3, 6e-4, 10_000))
     said = schedules.describe(History([whole, half], planned))
     assert "in a shorter training only to 0.0006: its schedule does not follow the length." in said
 
 
 @pytest.mark.parametrize("schedule", [None, Schedule(1e-3, 1e-3, 100)])
-def test_of_a_constant_rate_and_of_one_that_is_not_known_nothing_is_said(run, planned, schedule):
+def test_a_constant_or_unknown_rate_is_not_mentioned(run, planned, schedule):
     assert schedules.describe(History([run(0, 20_000, schedule)], planned)) is None
 
 
-def test_without_a_length_the_settings_to_add_are_named(run, planned):
+def test_without_a_length_knob_the_settings_to_add_are_named(run, planned):
     knobs = {name: knob for name, knob in planned.knobs.items() if name != "length"}
     cut = planned.model_copy(update={"knobs": knobs})
     said = schedules.describe(History([run(0, 20_000, Schedule(1e-3, 2e-4, 20_000))], cut))

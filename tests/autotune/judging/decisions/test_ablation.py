@@ -112,7 +112,7 @@ def test_a_single_knob_needs_no_run(space):
     assert ablation.next_step(History(trials, space)) is None
 
 
-def test_settings_that_change_no_speed_are_no_steps(space):
+def test_settings_without_effect_on_speed_are_no_steps(space):
     trials = confirmed(space, {"precision": "bf16"}, learning_rate=1.5)
     assert knobs(ablation.steps(History(trials, space))) == ["precision"]
     assert ablation.steps(History(trials, space))[0].config == trials[1].config
@@ -130,14 +130,14 @@ def test_a_setting_that_follows_the_batch_is_no_step_of_its_own(space):
     assert first.config == config_of(space, micro_batch_size=4)
 
 
-def test_in_between_the_learning_rate_follows_the_batch_as_the_baselines_does(space):
+def test_between_the_ends_the_learning_rate_follows_the_batch(space):
     trials = confirmed(space, {"micro_batch_size": 64, "precision": "bf16"}, learning_rate=1.5)
     first, last = ablation.steps(History(trials, space))
     assert (first.knob, first.config["learning_rate"]) == ("micro_batch_size", 2e-4)
     assert (last.knob, last.config["learning_rate"]) == ("precision", 3e-4)
 
 
-def test_what_was_measured_already_decides_the_order_and_is_not_run_again(space):
+def test_measured_steps_come_first_and_are_not_run_again(space):
     winner = {"micro_batch_size": 64, "precision": "bf16", "num_workers": 8}
     assert knobs(ablation.steps(History(confirmed(space, winner), space))) == list(winner), (
         "the space's own order"
@@ -154,7 +154,7 @@ def test_what_was_measured_already_decides_the_order_and_is_not_run_again(space)
     assert ablation.next_step(History(trials, space)) is None
 
 
-def test_equal_settings_are_one_figure(space):
+def test_trials_of_equal_settings_are_pooled(space):
     bf16 = config_of(space, precision="bf16")
     known = [measured(2, bf16, 18.0), measured(3, {**bf16, "learning_rate": 1e-3}, 22.0)]
     first = ablation.steps(History(confirmed(space, {"precision": "bf16", "num_workers": 8}, known), space))[
@@ -165,7 +165,7 @@ def test_equal_settings_are_one_figure(space):
 
 
 @pytest.mark.parametrize("unlike", [{"shared": True}, {"device": "another"}])
-def test_what_was_measured_alongside_others_or_elsewhere_is_measured_anew(space, unlike):
+def test_shared_or_foreign_measurements_are_repeated(space, unlike):
     bf16 = config_of(space, precision="bf16")
     trials = confirmed(space, {"precision": "bf16", "num_workers": 8}, [measured(2, bf16, 18.0, **unlike)])
     trials, ran = play(trials, space)
@@ -173,13 +173,13 @@ def test_what_was_measured_alongside_others_or_elsewhere_is_measured_anew(space,
     assert ablation.steps(History(trials, space))[0].throughput.value == pytest.approx(20.0)
 
 
-def test_a_winner_that_ran_alongside_others_is_held_against_what_ran_alone(space):
+def test_a_shared_winner_is_represented_by_a_repeat_that_ran_alone(space):
     trials = confirmed(space, {"precision": "bf16"}, shared=True)
     history = History(trials, space)
     assert history.trial(ablation.steps(history)[0].trial).repeat is not None
 
 
-def test_a_baseline_that_ran_alongside_others_is_measured_alone_if_no_repeat_was(space):
+def test_a_shared_baseline_without_repeats_is_measured_alone(space):
     known = confirmed(space, {"precision": "bf16", "num_workers": 8}, shared=True)
     space = space.model_copy(update={"objective": space.objective.model_copy(update={"keep": 0.0})})
     trials = [t for t in known if not (t.repeat and t.repeat.of == 0)]
@@ -189,7 +189,7 @@ def test_a_baseline_that_ran_alongside_others_is_measured_alone_if_no_repeat_was
     assert all(step.factor for step in ablation.steps(History(trials, space)))
 
 
-def test_a_winner_that_no_seed_had_to_confirm_has_an_ablation(space):
+def test_a_winner_confirmed_without_seeds_has_an_ablation(space):
     """If any quality will do, the race alone confirms."""
     free = space.model_copy(update={"objective": space.objective.model_copy(update={"keep": 0.0})})
     trials = [t for t in confirmed(space, {"precision": "bf16", "num_workers": 8}) if not t.repeat]
@@ -206,7 +206,7 @@ def test_a_step_on_another_device_is_not_run_again(space):
     assert "was measured on another device" in ablation.steps(History(trials, space))[0].reason
 
 
-def test_a_step_that_failed_is_told_and_the_next_factor_is_of_both(space):
+def test_after_a_failed_step_the_next_factor_covers_both(space):
     trials = confirmed(space, {"precision": "bf16", "num_workers": 8, "accumulation_steps": 2})
     reads = {1: (FAILED, None), 2: (COMPLETED, 20.0)}
     trials, ran = play(trials, space, lambda config: reads[1 + (config["precision"] == "bf16")])
@@ -218,7 +218,7 @@ def test_a_step_that_failed_is_told_and_the_next_factor_is_of_both(space):
     assert (gap.together, second.together, last.together) == ((), ("accumulation_steps",), ())
 
 
-def test_a_step_that_runs_is_not_begun_again(space):
+def test_a_running_step_is_not_begun_again(space):
     trials = confirmed(space, {"precision": "bf16", "num_workers": 8})
     asked = ablation.next_step(History(trials, space))
     trials.append(Trial(len(trials), asked.config, ablation_of=asked.ablation_of))
@@ -226,7 +226,7 @@ def test_a_step_that_runs_is_not_begun_again(space):
     assert ablation.steps(History(trials, space))[0].reason == "trial 9 has not ended"
 
 
-def test_a_path_around_what_did_not_fit_is_preferred(space):
+def test_a_path_around_an_out_of_memory_is_preferred(space):
     winner = {"micro_batch_size": 64, "precision": "bf16"}
     known = [failed(2, config_of(space, micro_batch_size=64), OOM)]
     steps = ablation.steps(History(confirmed(space, winner, known), space))
@@ -234,7 +234,7 @@ def test_a_path_around_what_did_not_fit_is_preferred(space):
     assert [s.reason for s in steps] == ["", ""]
 
 
-def test_a_path_around_what_is_outside_the_limits_is_preferred(space):
+def test_a_path_within_the_limits_is_preferred(space):
     larger = space.model_copy(update={"baseline": {**space.baseline, "accumulation_steps": 4}})
     steps = ablation.steps(
         History(confirmed(larger, {"micro_batch_size": 64, "accumulation_steps": 1}), larger)
@@ -306,9 +306,7 @@ def speeds_differ(one, other):
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(changes=CHANGES, data=st.data())
-def test_whatever_is_known_and_comes_out_a_path_is_whole_stays_and_takes_the_cheapest_step(
-    space, changes, data
-):
+def test_any_path_is_complete_stable_and_takes_the_cheapest_steps(space, changes, data):
     if space.violation(config_of(space, **changes)):
         return
     inner = dict(between(changes, space))

@@ -47,14 +47,14 @@ def raced(pair, make_trial):
     return make
 
 
-def test_before_a_race_nothing_is_known_of_the_speed(pair, space):
+def test_before_a_race_the_speed_is_unknown(pair, space):
     found = claims.claim(2, History(pair, space))
     assert (found.factor, found.rounds, found.seeds) == (None, 0, 0)
     assert not found.is_done
     assert not found.holds
 
 
-def test_the_speed_is_that_of_the_race_and_not_that_of_the_trials(raced, space):
+def test_the_factor_comes_from_the_race_and_not_from_the_trials(raced, space):
     found = claims.claim(2, History(raced(factor=1.5), space))
     assert found.factor.value == pytest.approx(1.5, rel=0.001)
     assert (found.factor.low, found.factor.high) == pytest.approx((1.47, 1.53), rel=0.01)
@@ -62,7 +62,7 @@ def test_the_speed_is_that_of_the_race_and_not_that_of_the_trials(raced, space):
     assert not found.is_done, "whether it keeps the quality is not known yet"
 
 
-def test_who_may_be_no_faster_is_refused_without_a_seed(raced, space):
+def test_a_finalist_without_a_certain_gain_is_refuted_by_the_race(raced, space):
     for factor in (0.9, 1.0, 1.01):
         found = claims.claim(2, History(raced(factor=factor), space))
         assert found.is_done
@@ -70,14 +70,14 @@ def test_who_may_be_no_faster_is_refused_without_a_seed(raced, space):
     assert claims.claim(2, History(raced(factor=1.05), space)).why_not is None
 
 
-def test_a_race_of_a_few_rounds_has_no_interval_and_decides_nothing_in_its_favour(pair, make_trial, space):
+def test_a_short_race_confirms_nothing(pair, make_trial, space):
     short = make_trial(3, race=(0, 2), slices=slices_of({2: 2.0}, rounds=4))
     found = claims.claim(2, History([*pair, short], space))
     assert found.rounds == 4
     assert not found.holds
 
 
-def test_a_quality_that_is_kept_is_claimed_after_three_seeds_and_no_fewer(raced, space):
+def test_a_kept_quality_is_claimed_after_three_seeds(raced, space):
     for fewer in ([0.2], [0.2, 0.21]):
         assert not claims.claim(2, History(raced(*fewer), space)).is_done
     trials = raced(0.199, 0.2, 0.201)
@@ -90,7 +90,7 @@ def test_a_quality_that_is_kept_is_claimed_after_three_seeds_and_no_fewer(raced,
     assert 0.95 < found.kept.share.low < 1 < found.kept.share.high
 
 
-def test_the_more_looks_at_the_quality_the_surer_each_has_to_be(raced, space):
+def test_more_looks_require_a_stricter_level(raced, space):
     """Twenty seeds are looked at eighteen times, and what is enough for one look is not for eighteen."""
     trials = raced(0.194, 0.2, 0.206)
     trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1)))
@@ -98,7 +98,7 @@ def test_the_more_looks_at_the_quality_the_surer_each_has_to_be(raced, space):
     assert not claims.claim(2, History(trials, with_goal(space, repeats=20))).is_done
 
 
-def test_at_the_same_speed_a_shorter_training_is_faster_and_a_longer_one_slower(raced, planned):
+def test_at_equal_speed_the_shorter_training_is_faster(raced, planned):
     for length, factor in ((10_000, 2.0), (40_000, 0.5)):
         lengths = {0: 20_000, 2: length}
         trials = [
@@ -111,14 +111,14 @@ def test_at_the_same_speed_a_shorter_training_is_faster_and_a_longer_one_slower(
         assert found.holds is (factor > 1)
 
 
-def test_a_quality_that_is_lost_is_refused_before_the_seeds_are_spent(raced, space):
+def test_a_lost_quality_is_refuted_early(raced, space):
     found = claims.claim(2, History(raced(0.1), space))
     assert found.is_done
     assert found.why_not.startswith("bleu_4 0.1000 instead of 0.2000")
     assert found.why_not.endswith(": worse")
 
 
-def test_what_is_not_decided_by_the_last_seed_says_what_would(raced, space):
+def test_an_undecided_claim_says_what_would_decide_it(raced, space):
     trials = raced(0.185, 0.193, 0.201)
     trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1)))
     found = claims.claim(2, History(trials, space))
@@ -127,7 +127,7 @@ def test_what_is_not_decided_by_the_last_seed_says_what_would(raced, space):
     assert "seeds each would decide it" in found.why_not
 
 
-def test_its_own_run_was_chosen_for_its_quality_and_does_not_count(raced, space):
+def test_the_finalists_own_run_does_not_count(raced, space):
     trials = raced(0.1)
     trials[2] = replace(trials[2], measurement=replace(trials[2].measurement, quality=0.9))
     assert claims.claim(2, History(trials, space)).kept.quality == pytest.approx(0.1)
@@ -147,7 +147,7 @@ def test_if_any_quality_will_do_the_race_alone_decides(raced, space):
     assert found.kept is None
 
 
-def test_the_same_training_holds_with_one_seed_that_is_not_surely_worse(raced, space):
+def test_under_same_training_one_seed_without_a_certain_loss_is_enough(raced, space):
     same = with_goal(space, select="same-training")
     assert not claims.claim(2, History(raced(), same)).is_done
     assert claims.claim(2, History(raced(0.19), same)).holds
@@ -179,7 +179,7 @@ def test_a_repeat_that_may_not_be_recommended_ends_the_claim(raced, make_trial, 
     assert (found.why_not, found.is_done) == (why_not, why_not is not None)
 
 
-def test_a_race_that_failed_ends_the_claim_of_its_only_rival(pair, make_trial, space):
+def test_a_failed_race_refutes_its_only_finalist(pair, make_trial, space):
     alone = make_trial(3, race=(0, 2), failure="oom")
     assert (
         claims.claim(2, History([*pair, alone], space)).why_not
@@ -189,7 +189,7 @@ def test_a_race_that_failed_ends_the_claim_of_its_only_rival(pair, make_trial, s
     assert claims.claim(2, History([*pair, among], space)).why_not is None, "it need not be its fault"
 
 
-def test_the_last_race_counts_and_one_of_many_only_if_it_is_sure(pair, make_trial, space):
+def test_the_last_race_counts_if_it_decided(pair, make_trial, space):
     def race(number, factor, members=(0, 2), **rest):
         return make_trial(number, race=members, slices=slices_of({2: factor, 1: 1.5}, **rest))
 
@@ -215,7 +215,7 @@ def test_seeds_go_to_the_finalist_and_to_the_baseline_if_that_has_fewer(raced, s
     assert claims.next_seed(trials[2], History(trials, with_goal(space, repeats=4))) == Repeat(2, 4)
 
 
-def test_a_baseline_whose_repeats_fail_is_not_repeated_for_ever(raced, make_trial, space):
+def test_a_baseline_whose_repeats_fail_is_not_repeated_forever(raced, make_trial, space):
     trials = raced(0.2, 0.2, 0.2)
     for number in (1, 2):
         assert claims.next_seed(trials[2], History(trials, space)) == Repeat(0, number)
@@ -250,7 +250,7 @@ def reached(raced):
     return make
 
 
-def test_a_time_is_the_samples_by_the_runs_over_the_speed_by_the_race(reached, sooner):
+def test_the_time_to_target_combines_samples_and_race_speed(reached, sooner):
     trials = reached([10_000, 10_000], [5_000, 5_000], factor=1.5)
     found = claims.claim(2, History(trials, sooner))
     assert found.factor.value == pytest.approx(3.0, rel=0.01)
@@ -258,7 +258,7 @@ def test_a_time_is_the_samples_by_the_runs_over_the_speed_by_the_race(reached, s
     assert (found.holds, found.seeds, found.rounds) == (True, 2, 20)
 
 
-def test_more_samples_cost_what_the_speed_has_gained(reached, sooner):
+def test_more_samples_can_cancel_a_higher_speed(reached, sooner):
     trials = reached([10_000, 10_000], [20_000, 20_000], factor=1.5)
     found = claims.claim(2, History(trials, sooner))
     assert found.factor.value == pytest.approx(0.75, rel=0.01)
@@ -266,7 +266,7 @@ def test_more_samples_cost_what_the_speed_has_gained(reached, sooner):
     assert found.is_done, "no seed will make it faster"
 
 
-def test_both_what_the_race_and_what_the_runs_leave_open_widen_the_interval(reached, sooner):
+def test_errors_of_race_and_runs_widen_the_interval(reached, sooner):
     def width(apart, spread):
         ours = [5_000 * (1 - spread), 5_000 * (1 + spread)]
         trials = reached([10_000, 10_000], ours, factor=1.5, apart=apart)
@@ -277,7 +277,7 @@ def test_both_what_the_race_and_what_the_runs_leave_open_widen_the_interval(reac
     assert width(0.02, 0.05) < width(0.02, 0.1)
 
 
-def test_one_seed_is_not_enough_if_runs_differ_and_the_last_one_ends_it(reached, sooner):
+def test_scattered_runs_stay_open_until_the_last_seed(reached, sooner):
     needs = [7_000, 10_000, 8_500]
     for count in (1, 2):
         trials = reached([8_000, 12_000], needs[:count], factor=1.1)
@@ -296,7 +296,7 @@ def test_a_repeat_that_never_reaches_the_target_ends_the_claim(reached, sooner, 
     assert found.why_not == "its run with another seed, trial 5, has not reached bleu_4 0.2"
 
 
-def test_a_target_that_the_baseline_does_not_reach_cannot_be_a_gain_in_time(reached, sooner, raced):
+def test_a_baseline_that_misses_the_target_leaves_no_factor(reached, sooner, raced):
     never = raced(0.1)
     trials = [*never[:4], *reached([1, 1], [5_000, 5_000, 5_000])[4:]]
     trials = [
@@ -338,15 +338,15 @@ def played(reached, sooner):
     return share_of_claims
 
 
-def test_an_equal_is_hardly_ever_called_sooner_however_often_it_is_looked_at(played):
+def test_equal_settings_are_rarely_claimed_sooner(played):
     assert played(1.0, 1000) <= 0.02
 
 
-def test_who_needs_far_less_is_called_sooner(played):
+def test_settings_that_need_far_fewer_samples_are_claimed_sooner(played):
     assert played(0.4, 100) >= 0.8
 
 
-def test_a_trial_that_was_stopped_early_is_run_to_its_end_if_a_constraint_asks_for_that(raced, space):
+def test_a_stopped_finalist_must_show_its_constraints(raced, space):
     """Without a quality to keep the race alone would tell; it says nothing of the constraint."""
     goal = with_goal(space, keep=0.0, select="same-quality", constraints={"rouge_l": ">= 0.2"})
     stopped = Outcome(Status.STOPPED)
@@ -363,7 +363,7 @@ def test_a_trial_that_was_stopped_early_is_run_to_its_end_if_a_constraint_asks_f
     )
 
 
-def test_a_loss_that_is_lost_is_told_in_its_own_sign_and_by_its_slack(make_trial, space):
+def test_a_lost_loss_is_reported_in_the_users_sign(make_trial, space):
     goal = with_goal(space, minimize="val_loss", quality="val_loss", keep=None, within=0.02)
     trials = [
         make_trial(0, 10, curve=[-2.0], half_width=0.1),

@@ -61,7 +61,7 @@ def test_before_the_baseline_has_completed_nothing_is_confirmed(make_trial, spac
     assert confirm.next_step(History([make_trial(0, failure="oom")], space)) is None
 
 
-def test_without_a_trial_that_is_better_than_the_baseline_nothing_is_confirmed(trials, space):
+def test_without_a_better_trial_nothing_is_confirmed(trials, space):
     assert confirm.next_step(History(trials[:2], space)) is None
 
 
@@ -72,7 +72,7 @@ def test_with_no_repeats_in_the_budget_nothing_is_confirmed_and_nothing_refuted(
     assert confirm.recommended(History(trials, chosen)) == (trials[3], None)
 
 
-def test_the_champion_alone_is_raced_if_no_other_one_may_be_as_fast(trials, space, play):
+def test_a_clear_champion_is_raced_alone(trials, space, play):
     played = play(trials, space, WON)
     assert steps(played)[0] == (0, 3)
     assert set(steps(played)[1:]) <= {0, 3}
@@ -81,7 +81,7 @@ def test_the_champion_alone_is_raced_if_no_other_one_may_be_as_fast(trials, spac
     assert claim.factor.value == pytest.approx(3.0, rel=0.01)
 
 
-def test_who_may_be_as_fast_is_in_the_race_and_only_who_wins_it_is_repeated(trials, space, play, make_trial):
+def test_close_contenders_race_and_only_the_winner_is_repeated(trials, space, play, make_trial):
     close = make_trial(4, 29.9, curve=[0.2], half_width=0.1, micro_batch_size=8)
     played = play([*trials, close], space, {3: 2.0, 4: 3.0})
     assert steps(played)[0] == (0, 3, 4)
@@ -89,15 +89,13 @@ def test_who_may_be_as_fast_is_in_the_race_and_only_who_wins_it_is_repeated(tria
     assert confirm.confirmed(History(played, space))[0].number == 4
 
 
-def test_who_read_slower_by_what_a_machine_drifts_is_in_the_race(trials, space, make_trial):
+def test_a_trial_within_the_drift_is_in_the_race(trials, space, make_trial):
     near, far = (make_trial(4, speed, curve=[0.2], half_width=0.1, micro_batch_size=8) for speed in (28, 26))
     assert confirm.next_step(History([*trials, near], space)).race == (0, 3, 4)
     assert confirm.next_step(History([*trials, far], space)).race == (0, 3)
 
 
-def test_a_trial_that_was_beaten_in_a_race_does_not_win_by_the_figure_it_had_until_then(
-    trials, space, make_trial
-):
+def test_a_dropped_member_does_not_win_by_its_earlier_rounds(trials, space, make_trial):
     free = space.model_copy(update={"objective": Objective(select="same-quality", keep=0)})
     close = make_trial(4, 29.9, curve=[0.2], half_width=0.1, micro_batch_size=8)
     whole = slices_of({3: 2.0, 4: 2.5}, apart=0.01)
@@ -106,12 +104,12 @@ def test_a_trial_that_was_beaten_in_a_race_does_not_win_by_the_figure_it_had_unt
     assert confirm.confirmed(History([*trials, close, race], free))[0].number == 3
 
 
-def test_of_settings_that_must_be_equally_fast_only_the_best_is_raced(trials, space, make_trial):
+def test_of_equally_fast_settings_only_the_best_is_raced(trials, space, make_trial):
     same = make_trial(4, 30, curve=[0.3], half_width=0.1, micro_batch_size=64, learning_rate=5e-4)
     assert confirm.next_step(History([*trials, same], space)).race == (0, 4)
 
 
-def test_who_a_race_of_many_has_left_open_is_raced_alone(trials, space, make_trial):
+def test_a_contender_left_undecided_is_raced_alone(trials, space, make_trial):
     close = make_trial(4, 29.9, curve=[0.2], half_width=0.1, micro_batch_size=8)
     left_open = make_trial(5, race=(0, 3, 4), slices=slices_of({3: 1.1, 4: 1.1}, apart=0.3))
     assert confirm.next_step(History([*trials, close, left_open], space)).race == (0, 3)
@@ -119,7 +117,7 @@ def test_who_a_race_of_many_has_left_open_is_raced_alone(trials, space, make_tri
     assert confirm.next_step(History([*trials, close, failed], space)).race == (0, 3)
 
 
-def test_a_race_that_runs_is_not_held_against_anybody(trials, space, make_trial):
+def test_a_running_race_refutes_nobody(trials, space, make_trial):
     running = replace(make_trial(4, race=(0, 3)), outcome=None)
     assert confirm.next_step(History([*trials, running], space)).race == (0, 3)
     assert claims.claim(3, History([*trials, running], space)).why_not is None
@@ -133,7 +131,7 @@ def test_seeds_are_run_one_by_one_until_the_answer_is_clear(trials, space, play)
     assert len(steps(clear)) < len([step for step in steps(unclear) if step in {(0, 3), 3}])
 
 
-def test_a_finalist_that_does_not_hold_gives_way_to_the_runner_up(trials, space, play):
+def test_a_refuted_finalist_is_followed_by_the_runner_up(trials, space, play):
     played = play(trials, space, WON, {3: POOR})
     assert steps(played)[:3] == [(0, 3), 3, (0, 2)]
     assert claims.claim(3, History(played, space)).why_not.endswith(": worse")
@@ -141,7 +139,7 @@ def test_a_finalist_that_does_not_hold_gives_way_to_the_runner_up(trials, space,
     assert [t.number for t, _ in confirm.refuted(History(played, space))] == [3]
 
 
-def test_who_is_no_faster_in_the_race_costs_no_training(trials, space, play):
+def test_a_finalist_refuted_by_the_race_is_not_repeated(trials, space, play):
     played = play(trials, space, {2: 0.98, 3: 0.97})
     assert steps(played) == [(0, 3), (0, 2)]
     assert confirm.recommended(History(played, space)) == (played[0], None)
@@ -161,7 +159,7 @@ def test_a_trial_that_was_stopped_for_its_quality_is_no_candidate(trials, space,
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
-def test_no_more_finalists_than_the_budget_says_are_ever_raced(trials, space, play, make_trial, most):
+def test_no_more_finalists_than_budgeted_are_raced(trials, space, play, make_trial, most):
     more = [make_trial(n, 11 + n, curve=[0.2], half_width=0.1, micro_batch_size=n) for n in range(4, 9)]
     chosen = with_budget(space, finalists=most)
     played = play([*trials, *more], chosen, dict.fromkeys(range(2, 9), 4.0), lambda r: POOR if r.of else {})
@@ -170,14 +168,14 @@ def test_no_more_finalists_than_the_budget_says_are_ever_raced(trials, space, pl
     assert confirm.recommended(History(played, chosen)) == (played[0], None)
 
 
-def test_a_baseline_whose_repeats_fail_does_not_go_on_for_ever(trials, space, play):
+def test_confirming_ends_if_the_baselines_repeats_fail(trials, space, play):
     failed = {"curve": [], "speed": None, "failure": "lost"}
     spread = itertools.cycle([0.212, 0.186, 0.199])
     played = play(trials, space, WON, lambda r: {"curve": [next(spread)]} if r.of else failed, most=1000)
     assert len(played) < 50
 
 
-def test_what_is_recommended_before_during_and_after_confirming(trials, space, play, make_trial):
+def test_the_recommendation_before_during_and_after_confirming(trials, space, play, make_trial):
     assert confirm.recommended(History([], space)) is None
     assert confirm.recommended(History([make_trial(0, failure="oom")], space)) is None
     assert confirm.recommended(History(trials, space)) == (trials[3], None)
@@ -186,14 +184,14 @@ def test_what_is_recommended_before_during_and_after_confirming(trials, space, p
     assert (trial, claim.holds) == (trials[3], True)
 
 
-def test_what_was_refuted_is_not_recommended_while_the_runner_up_is_confirmed(trials, space, play):
+def test_a_refuted_trial_is_not_recommended_while_the_runner_up_is_confirmed(trials, space, play):
     assert confirm.recommended(History(play(trials, space, WON, {3: POOR}, most=7), space)) == (
         trials[2],
         None,
     )
 
 
-def test_what_was_refuted_is_no_finalist_once_others_were_tried(trials, space, play, make_trial):
+def test_a_refuted_trial_is_no_finalist_once_others_were_tried(trials, space, play, make_trial):
     played = play(trials, with_budget(space, finalists=1), WON, {3: POOR})
     assert confirm.next_step(History(played, with_budget(space, finalists=1))) is None
     new = make_trial(len(played), 25, curve=[0.2], half_width=0.1, micro_batch_size=8)
@@ -202,7 +200,7 @@ def test_what_was_refuted_is_no_finalist_once_others_were_tried(trials, space, p
     )
 
 
-def test_a_new_configuration_takes_no_finalist_out_before_it_has_ended(trials, space, play, make_trial):
+def test_a_running_configuration_replaces_no_finalist(trials, space, play, make_trial):
     """The finalist's seeds ran slower than its own run, as on a machine that others use."""
     one = with_budget(space, finalists=1)
     begun = play(trials, one, WON, {3: {"speed": 5, "half_width": 0.1}}, most=6)
@@ -217,7 +215,7 @@ def reaching(trial, samples):
     return replace(trial, measurement=replace(trial.measurement, curve=curve, quality=0.2))
 
 
-def test_with_a_target_who_was_first_is_raced_and_its_samples_count(trials, space, play):
+def test_with_a_target_the_first_to_reach_it_is_raced(trials, space, play):
     """Trial 3 is the fastest in samples per second, and needs too many of them."""
     goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.2)})
     needs = {0: 1000, 1: 1000, 2: 800, 3: 4000}
@@ -233,7 +231,7 @@ def test_with_a_target_who_was_first_is_raced_and_its_samples_count(trials, spac
     assert "has not reached bleu_4 0.2" in claims.claim(2, History(missed, goal)).why_not
 
 
-def test_with_a_target_who_may_have_been_first_is_raced_and_the_race_says_who_was(trials, space, play):
+def test_with_a_target_all_trials_that_may_be_first_are_raced(trials, space, play):
     """Trial 2 read as if it were there first, by a speed that it does not have beside the other one."""
     goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.2)})
     needs = {0: 1000, 1: 1000, 2: 600, 3: 950}
@@ -247,7 +245,7 @@ def test_with_a_target_who_may_have_been_first_is_raced_and_the_race_says_who_wa
     assert confirm.next_step(History(slower, goal)).race == (0, 2), "by more than a machine moves"
 
 
-def test_confirming_takes_a_race_and_seeds_of_both_by_what_trials_took(trials, space, make_trial):
+def test_the_time_to_confirm_follows_from_past_trials(trials, space, make_trial):
     timed = [replace(t, seconds=100.0) for t in trials]
     assert confirm.most_s(History([], space)) == 0.0
     assert confirm.most_s(History(timed, space)) == 60 + 2 * 3 * 100
@@ -259,7 +257,7 @@ def test_confirming_takes_a_race_and_seeds_of_both_by_what_trials_took(trials, s
     assert confirm.trial_s(History(more, space)) == 100.0
 
 
-def test_steps_of_the_way_change_nothing_of_what_is_confirmed(trials, space, play, make_trial):
+def test_ablation_steps_do_not_affect_confirmation(trials, space, play, make_trial):
     played = play(trials, space, WON)
     step = make_trial(
         len(played), 99, 0.9, half_width=0.1, micro_batch_size=32, precision="bf16", ablation_of=3
@@ -270,9 +268,7 @@ def test_steps_of_the_way_change_nothing_of_what_is_confirmed(trials, space, pla
     assert confirm.finalists(History([*played, stopped], space)) == confirm.finalists(History(played, space))
 
 
-def test_a_speed_that_others_have_made_uncertain_is_raced_and_one_that_must_be_equal_is_not(
-    make_trial, planned
-):
+def test_an_uncertain_speed_is_raced_and_an_equal_one_is_not(make_trial, planned):
     def trained(number, speed, half_width, quality=0.2, **settings):
         config = {**planned.baseline_config, **settings}
         return make_trial(number, speed, quality, half_width=half_width, **config)

@@ -64,14 +64,14 @@ def test_a_trial_without_figures_never_wins(make_trial, win):
     assert win([make_trial(0, 10, 0.2), make_trial(1, None, 0.9), make_trial(2, 99, None)]) == 0
 
 
-def test_more_than_the_memory_fraction_never_wins(make_trial, win):
+def test_a_trial_over_the_memory_fraction_never_wins(make_trial, win):
     trials = [make_trial(0, 10, 0.2), make_trial(1, 99, 0.2, peak=86, limit=100)]
     assert win(trials) == 0
     trials[1] = make_trial(1, 99, 0.2, peak=85, limit=100)
     assert win(trials) == 1
 
 
-def test_what_was_measured_elsewhere_or_of_other_code_never_wins(make_trial, held, win):
+def test_a_trial_on_another_device_or_code_never_wins(make_trial, held, win):
     baseline, other = make_trial(0, 10, 0.2), make_trial(1, 99, 0.2)
     assert win([baseline, other]) == 1
     for where in ({"device": "another"}, {"revision": "another"}):
@@ -80,7 +80,7 @@ def test_what_was_measured_elsewhere_or_of_other_code_never_wins(make_trial, hel
         assert held([baseline, elsewhere]).front == (baseline,)
 
 
-def test_the_front_has_no_trial_that_another_one_beats(make_trial, held):
+def test_the_front_has_no_dominated_trial(make_trial, held):
     trials = [
         make_trial(0, 10, 0.20),
         make_trial(1, 40, 0.18, x=1),
@@ -90,7 +90,7 @@ def test_the_front_has_no_trial_that_another_one_beats(make_trial, held):
     assert [t.number for t in held(trials).front] == [1, 3]
 
 
-def test_if_two_read_the_same_the_surer_one_wins(make_trial, win):
+def test_of_equal_speeds_the_surer_wins(make_trial, win):
     trials = [
         make_trial(0, 10, 0.2, half_width=0.1),
         make_trial(1, 41, 0.2, half_width=9.0, micro_batch_size=32),
@@ -105,12 +105,12 @@ def test_a_speed_without_an_interval_does_not_beat_a_baseline_that_has_one(make_
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-def test_what_is_no_number_never_wins(make_trial, number, win):
+def test_a_figure_that_is_not_finite_never_wins(make_trial, number, win):
     assert win([make_trial(0, 10, 0.2), make_trial(1, 99, number)]) == 0
     assert win([make_trial(0, 10, 0.2), make_trial(1, number, 0.9)]) == 0
 
 
-def test_trials_of_the_same_settings_share_their_figure_and_the_better_quality_decides(make_trial, win):
+def test_trials_of_equal_speed_are_ranked_by_quality(make_trial, win):
     baseline = make_trial(0, 10, 0.2, half_width=0.1, micro_batch_size=4)
     first = make_trial(1, 40, 0.2, half_width=0.1, learning_rate=1e-3)
     second = make_trial(2, 38, 0.3, half_width=0.1, learning_rate=2e-3)
@@ -118,13 +118,13 @@ def test_trials_of_the_same_settings_share_their_figure_and_the_better_quality_d
 
 
 @pytest.mark.parametrize("kind", [{"repeat": Repeat(0, 0)}, {"ablation_of": 3}])
-def test_a_repeat_and_a_step_of_the_way_never_win_themselves(make_trial, kind, held, win):
+def test_repeats_and_ablation_steps_never_win(make_trial, kind, held, win):
     trials = [make_trial(0, 10, 0.2), make_trial(1, 99, 0.9, **kind)]
     assert win(trials) == 0
     assert [t.number for t in held(trials).front] == [0]
 
 
-def test_what_is_to_be_kept_is_of_the_mean_of_all_the_baselines_runs(make_trial, held, win):
+def test_the_quality_to_keep_follows_from_all_baseline_runs(make_trial, held, win):
     baseline, trial = make_trial(0, 10, 0.2), make_trial(1, 40, 0.18, micro_batch_size=32)
     assert win([baseline, trial]) == 0
     worse = make_trial(2, 10, 0.16, repeat=Repeat(0, 0))
@@ -134,7 +134,7 @@ def test_what_is_to_be_kept_is_of_the_mean_of_all_the_baselines_runs(make_trial,
     assert win([baseline, trial, failed]) == 0
 
 
-def test_the_noise_is_that_between_the_baselines_runs(make_trial, held):
+def test_the_noise_is_the_scatter_of_the_baselines_runs(make_trial, held):
     runs = [make_trial(0, 10, curve=[0.9]), make_trial(1, 10, curve=[1.1], repeat=Repeat(0, 0))]
     assert held(runs[:1]).noise is None
     assert held(runs).noise == pytest.approx(0.02**0.5)
@@ -160,7 +160,7 @@ def test_with_a_target_the_first_at_the_target_wins_whatever_its_speed(make_tria
     assert win(trials, at(0.9)) == 0, "nobody has reached it: the baseline stays"
 
 
-def test_a_trial_that_was_not_at_the_target_cannot_win_and_the_baseline_always_may(make_trial, held):
+def test_only_the_baseline_may_miss_the_target(make_trial, held):
     goal = Objective(select="same-quality", target=0.2)
     baseline, there, not_there = (
         make_trial(n, 10, curve=curve, half_width=1.0)
@@ -177,7 +177,7 @@ def test_a_trial_that_was_not_at_the_target_cannot_win_and_the_baseline_always_m
         assert held([baseline, never], asked).rejection(never) is Reason.MISSED
 
 
-def test_a_quality_that_is_none_is_refused_if_quality_counts(make_trial, held):
+def test_a_collapsed_model_is_rejected_if_quality_counts(make_trial, held):
     baseline = make_trial(0, 10, curve=[0.1, 0.2], half_width=1.0)
     trial = make_trial(1, 90, curve=[0.1, 0.2], half_width=1.0, collapsed=True)
     for keep, select, why in (
@@ -188,7 +188,7 @@ def test_a_quality_that_is_none_is_refused_if_quality_counts(make_trial, held):
         assert held([baseline, trial], Objective(keep=keep, select=select)).rejection(trial) == why
 
 
-def test_who_breaks_a_constraint_of_the_users_own_cannot_win(make_trial, held):
+def test_a_trial_that_breaks_a_constraint_cannot_win(make_trial, held):
     goal = Objective(constraints={"rouge_l": ">= 0.2"})
     baseline = make_trial(0, 10, curve=[0.2], half_width=1.0)
     for found, why in ((0.2, None), (0.19, Reason.BROKEN)):
@@ -196,7 +196,7 @@ def test_who_breaks_a_constraint_of_the_users_own_cannot_win(make_trial, held):
         assert held([baseline, trial], goal).rejection(trial) == why
 
 
-def test_what_trains_something_else_is_refused_for_the_promise_of_the_same_training(make_trial, held):
+def test_same_training_rejects_other_trainings(make_trial, held):
     baseline = make_trial(0, 10, curve=[0.2], half_width=0.1, dropout=0.1)
     other = make_trial(1, 11, curve=[0.2], half_width=0.1, dropout=0.2)
     why = held([baseline, other], Objective(select="same-training")).rejection(other)
@@ -204,7 +204,7 @@ def test_what_trains_something_else_is_refused_for_the_promise_of_the_same_train
     assert held([baseline, other], Objective()).rejection(other) is None
 
 
-def test_the_same_training_is_not_refused_for_a_quality_that_scatters(make_trial, win):
+def test_same_training_ignores_quality(make_trial, win):
     trials = [
         make_trial(0, 10, curve=[0.2], half_width=0.1),
         make_trial(1, 20, curve=[0.1], half_width=0.1, precision="bf16"),
@@ -213,7 +213,7 @@ def test_the_same_training_is_not_refused_for_a_quality_that_scatters(make_trial
     assert win(trials, Objective()) == 0
 
 
-def test_a_search_for_a_negative_quality_keeps_the_best_and_refuses_the_worse(make_trial, held, win):
+def test_negative_qualities_are_kept_or_rejected_as_well(make_trial, held, win):
     trials = [
         make_trial(0, speed=10.0, curve=[-3.0, -2.0]),
         make_trial(1, speed=20.0, curve=[-3.0, -2.04]),
@@ -229,7 +229,7 @@ def test_a_search_for_a_negative_quality_keeps_the_best_and_refuses_the_worse(ma
     )
 
 
-def test_a_new_history_is_made_when_a_trial_has_begun_or_ended(make_trial, held):
+def test_a_history_stays_unchanged_when_a_trial_begins_or_ends(make_trial, held):
     begun = replace(make_trial(1), outcome=None)
     before = held([make_trial(0, 10, 0.2)])
     assert [t.number for t in before.ranked] == [0]
@@ -254,7 +254,7 @@ def test_the_runs_of_a_trial_are_its_own_and_its_completed_repeats(make_trial, h
     assert [t.number for t in history.searched] == [0, 1]
 
 
-def test_a_quality_is_kept_by_what_a_trial_ended_with_and_of_a_target_by_having_been_there(make_trial, held):
+def test_quality_is_judged_at_the_end_and_a_target_at_any_time(make_trial, held):
     baseline = make_trial(0, 10, curve=[0.2] * 8)
     lucky = make_trial(1, 40, curve=[0.1] * 7 + [0.2], micro_batch_size=32)
     history = held([baseline, lucky])
@@ -272,7 +272,7 @@ def test_nobody_is_better_than_a_baseline_that_is_not_ranked(make_trial, held):
     assert [t.number for t in held([make_trial(0, 10, 0.2), faster]).better] == [1]
 
 
-def test_what_repeats_races_or_explains_a_lost_trial_is_lost_with_it(make_trial, space):
+def test_trials_that_refer_to_missing_ones_are_left_out(make_trial, space):
     whole = [make_trial(number, 100.0, 0.2) for number in range(2)]
     orphans = [
         make_trial(3, 100.0, 0.2, repeat=Repeat(2, 1)),
@@ -285,7 +285,7 @@ def test_what_repeats_races_or_explains_a_lost_trial_is_lost_with_it(make_trial,
 LOSS = Objective(minimize="val_loss", within=0.05, select="same-quality")
 
 
-def test_of_losses_the_fastest_within_the_slack_wins(make_trial, held, win):
+def test_the_fastest_loss_within_the_slack_wins(make_trial, held, win):
     """Inside, a loss has its sign turned."""
     losses = {0: -2.0, 1: -2.05, 2: -2.06, 3: -1.5}
     trials = [make_trial(n, 10 + 10 * n, curve=[loss], half_width=0.1, x=n) for n, loss in losses.items()]
@@ -294,7 +294,7 @@ def test_of_losses_the_fastest_within_the_slack_wins(make_trial, held, win):
     assert held(trials, LOSS).rejection(trials[2]) is Reason.QUALITY
 
 
-def test_a_target_of_a_loss_is_given_and_told_in_its_own_sign(make_trial, held):
+def test_a_target_for_a_loss_is_turned(make_trial, held):
     goal = Objective(minimize="val_loss", select="same-quality", target=2.0)
     trials = [make_trial(n, 10, curve=[-3.0, end, end], half_width=0.1) for n, end in ((0, -1.9), (1, -2.1))]
     history = held(trials, goal)
@@ -303,7 +303,7 @@ def test_a_target_of_a_loss_is_given_and_told_in_its_own_sign(make_trial, held):
     assert history.rejection(trials[1]) is Reason.MISSED
 
 
-def test_who_breaks_a_constraint_is_not_on_the_front_however_fast(make_trial, held):
+def test_a_trial_that_breaks_a_constraint_is_not_on_the_front(make_trial, held):
     goal = Objective(constraints={"rouge_l": ">= 0.2"}, select="pareto")
     trials = [
         make_trial(n, 10 * n + 10, 0.2, scores={"rouge_l": found}, x=n)
@@ -313,7 +313,7 @@ def test_who_breaks_a_constraint_is_not_on_the_front_however_fast(make_trial, he
     assert [t.number for t in held(trials[::2], goal).front] == [0], "the baseline is what it is"
 
 
-def test_if_any_quality_will_do_a_loss_that_is_far_too_high_loses_nothing(make_trial, held):
+def test_any_loss_may_win_if_any_quality_will_do(make_trial, held):
     goal = Objective(minimize="val_loss", keep=0, select="same-quality")
     trials = [
         make_trial(0, 10, curve=[-2.0, -2.0], half_width=0.1),

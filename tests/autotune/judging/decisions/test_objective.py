@@ -20,12 +20,12 @@ from autotune.space.sections import Objective
         ({"collapsed": True}, "it gives the same answer to every input"),
     ],
 )
-def test_a_quality_at_chance_or_of_a_collapsed_model_is_none(make_trial, said, why):
+def test_a_quality_at_chance_or_of_a_collapsed_model_is_rejected(make_trial, said, why):
     trial = make_trial(1, 90, curve=[0.1, 0.2], half_width=1.0, micro_batch_size=32, **said)
     assert objective.no_quality(trial.measurement) == why
 
 
-def test_without_an_evaluation_nothing_is_known_of_chance(make_trial):
+def test_without_an_evaluation_chance_is_not_judged(make_trial):
     assert objective.no_quality(make_trial(1, 10, 0.1).measurement) is None
 
 
@@ -38,13 +38,13 @@ def test_without_an_evaluation_nothing_is_known_of_chance(make_trial):
         ("<= 0.2", 0.21, "rouge_l is 0.21, and must be <= 0.2"),
     ],
 )
-def test_a_constraint_of_the_users_own_is_kept(make_trial, constraint, found, why):
+def test_a_constraint_bounds_a_score(make_trial, constraint, found, why):
     goal = Objective(constraints={"rouge_l": constraint})
     trial = make_trial(1, 90, curve=[0.2], half_width=1.0, scores={"rouge_l": found})
     assert objective.broken_constraint(trial.measurement, goal) == why
 
 
-def test_a_figure_that_no_evaluation_has_breaks_its_constraint(make_trial):
+def test_a_missing_score_breaks_its_constraint(make_trial):
     goal = Objective(constraints={"cider": ">= 0"})
     found = objective.broken_constraint(make_trial(1, 90, 0.2).measurement, goal)
     assert found == "no evaluation has cider, which must be >= 0"
@@ -65,12 +65,12 @@ def test_a_figure_that_no_evaluation_has_breaks_its_constraint(make_trial):
         ({"dropout": 0.1, "label_smoothing": 0.1}, False),
     ],
 )
-def test_the_same_training_is_one_of_the_same_batch_rate_and_all_that_counts(changes, alike):
+def test_trainings_are_alike_if_batch_rate_and_result_settings_are_equal(changes, alike):
     config = {"micro_batch_size": 16, "accumulation_steps": 2, "learning_rate": 1e-4, "dropout": 0.1}
     assert objective.trains_alike(config | changes, config) is alike
 
 
-def test_the_quality_of_a_trial_that_ended_once_its_speed_was_known_is_none_at_all(make_trial, space):
+def test_a_trial_ended_for_its_speed_has_no_final_quality(make_trial, space):
     """Beside a whole trial's it would look as if it had been lost."""
     alone = space.model_copy(update={"objective": Objective(select="same-training")})
     whole, part = (
@@ -86,7 +86,7 @@ KEPT = {"a share": Objective(keep=0.95), "a slack": Objective(within=0.1), "any"
 
 
 @pytest.mark.parametrize("reference", [2.0, -2.0])
-def test_the_least_that_is_kept_is_one_rule_as_a_quality_and_as_a_share(reference):
+def test_the_least_quality_and_the_least_share_agree(reference):
     """A loss, with its sign turned, is below 0."""
     kept = {name: objective.least(goal, reference) for name, goal in KEPT.items()}
     assert kept == pytest.approx(
@@ -98,7 +98,7 @@ def test_the_least_that_is_kept_is_one_rule_as_a_quality_and_as_a_share(referenc
     assert objective.least_share(KEPT["a slack"], 0.0) == 0.0, "of nothing there is no share"
 
 
-def test_a_loss_that_is_no_better_than_chance_is_told_with_its_own_sign(make_trial):
+def test_a_loss_at_chance_is_reported_in_the_users_sign(make_trial):
     goal = Objective(minimize="val_loss")
     trial = make_trial(1, 90, curve=[-2.4, -2.3], chance=-2.2)
     found = objective.no_quality(trial.measurement, goal)
@@ -115,14 +115,14 @@ def test_a_loss_that_is_no_better_than_chance_is_told_with_its_own_sign(make_tri
         ({"chance": -9.0}, [-4.0, -3.0, -2.0], -9.0),
     ],
 )
-def test_a_training_begins_at_chance_or_a_loss_with_its_first_evaluation(make_trial, said, curve, start):
+def test_the_start_is_chance_or_the_first_loss(make_trial, said, curve, start):
     trial = make_trial(0, 10, curve=curve, **said)
     assert objective.start(trial) == start
     seen = replace(trial, measurement=replace(trial.measurement, start=0.01))
     assert objective.start(seen) == 0.01, "what was evaluated before the first step is surer"
 
 
-def test_of_a_loss_what_is_kept_is_what_it_has_fallen_by():
+def test_the_share_of_a_loss_is_relative_to_its_fall():
     """A loss that fell from 4 to 2 may be 2.04 at a share of 0.98; without a start the share is of the 2."""
     goal = Objective(quality="loss", minimize="loss", keep=0.98)
     assert objective.least(goal, -2.0, -4.0) == pytest.approx(-2.04)

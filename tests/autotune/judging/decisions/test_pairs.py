@@ -44,7 +44,7 @@ def test_a_faster_training_that_ends_worse_is_refused():
     assert verdict.why_not == "its val_loss is worse"
 
 
-def test_a_training_that_ends_in_no_number_is_refused_at_once():
+def test_a_training_that_ends_in_nan_is_refused_at_once():
     verdict = pairs.judge(BEFORE[:1], trained((50.0, float("nan"))), LOSS, MOST)
     assert (verdict.confirmed, verdict.why_not) == (False, "its val_loss is not a number")
     verdict = pairs.judge(trained((50.0, float("inf"))), BEFORE[:1], LOSS, MOST)
@@ -68,7 +68,7 @@ def test_scattered_figures_stay_open():
 
 
 @pytest.mark.parametrize("spread", [0.01, 0.1])
-def test_equal_trainings_are_hardly_ever_called_faster(spread):
+def test_equal_trainings_are_rarely_called_faster(spread):
     """All looks together err in 5%, half of them to this side: 22 or more of 400 draws have p < 0.001."""
     draw = random.Random(7)
     wrong = 0

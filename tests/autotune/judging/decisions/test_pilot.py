@@ -49,9 +49,7 @@ def runs(make_trial, space):
         ({"select": "same-quality"}, {"trials": 1}, False),
     ],
 )
-def test_the_baseline_is_run_twice_if_quality_decides_and_is_to_be_confirmed(
-    space, objective, budget, wanted
-):
+def test_the_baseline_runs_twice_if_quality_is_to_be_confirmed(space, objective, budget, wanted):
     assert pilot.is_wanted(asked(space, budget, **objective)) is wanted
 
 
@@ -70,7 +68,7 @@ def test_one_run_is_enough_if_no_second_one_was_asked_for(runs, space):
     assert (found.quality, found.noise) == (0.2, None)
 
 
-def test_what_equal_runs_have_shown(runs, space):
+def test_the_pilot_measures_quality_chance_and_noise(runs, space):
     found = pilot.pilot(History(runs(apart=0.1, chance=0.05), space))
     assert found.samples == 400
     assert found.quality == pytest.approx(0.21)
@@ -97,24 +95,24 @@ def test_what_equal_runs_have_shown(runs, space):
         ),
     ],
 )
-def test_what_a_model_reaches_that_ignores_its_input_is_no_quality(runs, space, said, why_not):
+def test_a_quality_not_clearly_above_chance_cannot_be_compared(runs, space, said, why_not):
     found = pilot.pilot(History(runs(**said), space))
     assert found.why_not == why_not
     assert not why_not or found.samples_needed == 1600
 
 
-def test_what_equal_runs_differ_by_may_be_all_that_lies_above_chance(runs, space):
+def test_noise_may_hide_a_quality_above_chance(runs, space):
     assert pilot.pilot(History(runs(apart=0.1, chance=0.185), space)).why_not.endswith(
         "bleu_4 0.2100 is not clearly above chance, 0.1850"
     )
 
 
-def test_one_collapsed_run_of_two_is_one_too_many(runs, space):
+def test_one_collapsed_run_prevents_comparison(runs, space):
     trials = [runs(collapsed=True)[0], runs()[1]]
     assert "the baseline in one of its runs gives the same" in pilot.pilot(History(trials, space)).why_not
 
 
-def test_if_equal_runs_lie_further_apart_than_is_asked_for_it_is_reported(runs, space):
+def test_noise_beyond_the_required_precision_is_reported(runs, space):
     assert pilot.pilot(History(runs(apart=0.005), space)).doubt is None
     noisy = runs(apart=0.2)
     found = pilot.pilot(History(noisy, space))
@@ -130,7 +128,7 @@ def test_if_equal_runs_lie_further_apart_than_is_asked_for_it_is_reported(runs, 
     assert pilot.pilot(History(noisy, to_target)).doubt is None
 
 
-def test_who_plans_lengths_runs_the_baseline_once_and_its_second_run_is_a_shorter_one(runs, planned):
+def test_with_planned_lengths_the_second_run_is_a_shorter_one(runs, planned):
     first = History(runs()[:1], planned)
     assert pilot.is_wanted(planned)
     assert not pilot.is_due(first)
@@ -145,7 +143,7 @@ def test_the_pilot_sets_no_target_and_keeps_one_that_is_given(runs, space):
     assert pilot.settled(History(runs(), given)).space.objective.target == 0.3
 
 
-def test_if_the_learning_rate_is_constant_the_first_at_the_quality_wins(runs, planned, space):
+def test_a_constant_learning_rate_sets_a_target(runs, planned, space):
     """Such a training may end at any point, so it is stopped once it is good enough."""
 
     def scheduled(schedule, **said):
@@ -163,7 +161,7 @@ def test_if_the_learning_rate_is_constant_the_first_at_the_quality_wins(runs, pl
 
 
 @pytest.mark.parametrize("target", [None, 0.3])
-def test_if_qualities_cannot_be_compared_only_the_same_training_is_searched(runs, space, target):
+def test_incomparable_qualities_fall_back_to_same_training(runs, space, target):
     goal = asked(space, target=target)
     settled = pilot.settled(History(runs(collapsed=True), goal)).space
     assert (settled.objective.select, settled.objective.target) == ("same-training", None)
@@ -184,7 +182,7 @@ def test_a_front_and_the_same_training_do_not_depend_on_the_pilot(runs, space):
     assert pilot.fallback_reason(History(runs(collapsed=True), same)) is None
 
 
-def test_the_same_training_leaves_the_batch_and_all_that_counts(space):
+def test_same_training_fixes_batch_and_result_settings(space):
     text = spaces.dump(space).replace("knobs:", "knobs:\n  dropout: {choice: [0.1, 0.2]}", 1)
     text = text.replace("baseline:", "baseline:\n  dropout: 0.1", 1)
     wide = spaces.complete(spaces.parse(text, "test"), "test")
@@ -201,14 +199,14 @@ def test_the_same_training_leaves_the_batch_and_all_that_counts(space):
     assert fixed.violation({**config, "accumulation_steps": 1}) is not None
 
 
-def test_the_same_training_is_as_long_as_the_baselines(planned):
+def test_same_training_fixes_the_length(planned):
     fixed = pilot.same_training(planned)
     assert fixed.knobs["length"].share == (1.0, 1.0)
     assert configurations.contains(fixed, fixed.baseline_config)
     assert not configurations.contains(fixed, {**fixed.baseline_config, "length": 10_000})
 
 
-def test_the_samples_of_a_trial_are_those_after_which_the_baseline_had_learnt(make_trial, space, runs):
+def test_until_learnt_takes_the_baselines_samples(make_trial, space, runs):
     open_ended = asked(space, {"until_learnt": True, "samples_per_trial": 1000, "evaluations_per_trial": 10})
     assert pilot.settled(History([], open_ended)).space == open_ended
     trials = [replace(t, measurement=replace(t.measurement, quality_samples=400)) for t in runs()]
@@ -216,7 +214,7 @@ def test_the_samples_of_a_trial_are_those_after_which_the_baseline_had_learnt(ma
     assert (budget.samples_per_trial, budget.evaluations_per_trial, budget.until_learnt) == (400, 4, False)
 
 
-def test_what_the_pilot_has_found_is_said_in_words(runs, space):
+def test_the_description_summarises_the_pilot(runs, space):
     text = pilot.describe(History(runs(apart=0.01, chance=0.1), space))
     assert text == (
         "The baseline reaches bleu_4 0.2010 (chance 0.1000) after 400 samples; "
@@ -224,7 +222,7 @@ def test_what_the_pilot_has_found_is_said_in_words(runs, space):
     )
 
 
-def test_what_cannot_be_compared_is_said_with_what_would_help(runs, space):
+def test_the_description_advises_if_qualities_cannot_be_compared(runs, space):
     text = pilot.describe(History(runs(collapsed=True), space))
     assert text == (
         "Quality cannot be compared yet: after 400 samples the baseline gives the same answer to every input "
@@ -236,7 +234,7 @@ def test_what_cannot_be_compared_is_said_with_what_would_help(runs, space):
     assert pilot.describe(History(runs(), asked(space, select="same-training"))) is None
 
 
-def test_of_a_loss_the_pilot_speaks_with_its_own_sign(runs, space):
+def test_the_description_shows_a_loss_in_the_users_sign(runs, space):
     """Inside, a loss has its sign turned; the search counts in tokens."""
     losses = runs(curve=[-4.0, -3.0, -2.5, -2.0])
     given = {"quality": "val_loss", "minimize": "val_loss", "keep": 0.98}
@@ -248,7 +246,7 @@ def test_of_a_loss_the_pilot_speaks_with_its_own_sign(runs, space):
     assert "the baseline's val_loss 2.0100 is not clearly below chance, 2.0100" in luck
 
 
-def test_a_slack_that_is_narrower_than_the_noise_is_told_as_one(runs, space):
+def test_a_slack_below_the_noise_is_reported(runs, space):
     given = {"quality": "val_loss", "minimize": "val_loss", "keep": None, "within": 0.02}
     doubt = pilot.pilot(History(runs(0.2, curve=[-4.0, -3.0, -2.5, -2.0]), asked(space, **given))).doubt
     assert "but within 0.02 needs" in doubt

@@ -34,26 +34,24 @@ def needs(planned):
     return lambda trials, slack=0.0: LengthNeeds(trials, planned, QUALITY, slack)
 
 
-def test_a_training_at_two_lengths_says_what_a_longer_one_buys(pair, needs):
+def test_two_lengths_give_the_rate(pair, needs):
     assert needs(pair).rate == pytest.approx(RATE)
     assert needs(pair[:1]).rate is None
 
 
-def test_lengths_that_lie_close_say_nothing(trained, pair, needs):
+def test_close_lengths_give_no_rate(trained, pair, needs):
     assert needs([pair[0], trained(1, 19_000, 0.29)]).rate is None
 
 
 @pytest.mark.parametrize(
     ("quality", "samples"), [(0.3, 20_000), (0.26, 40_000), (0.34, 10_000), (0.0, 80_000), (0.9, 5_000)]
 )
-def test_who_misses_the_quality_needs_more_and_who_exceeds_it_less_but_by_no_more_than_4(
-    trained, pair, needs, quality, samples
-):
+def test_needed_samples_follow_the_rate_up_to_a_factor_of_4(trained, pair, needs, quality, samples):
     other = trained(2, WHOLE, quality, learning_rate=2e-4)
     assert needs([*pair, other]).samples(other) == pytest.approx(samples)
 
 
-def test_the_rate_is_pooled_over_all_settings_however_good_each_is(trained, pair, needs):
+def test_the_rate_is_pooled_over_all_settings(trained, pair, needs):
     better = [
         trained(2, WHOLE, 0.5, learning_rate=2e-4),
         trained(3, WHOLE // 2, 0.44, learning_rate=2e-4),
@@ -62,7 +60,7 @@ def test_the_rate_is_pooled_over_all_settings_however_good_each_is(trained, pair
     assert needs([*pair, *better]).rate == pytest.approx(0.05 / math.log(2))
 
 
-def test_of_several_lengths_that_counts_which_came_closest(trained, pair, needs):
+def test_the_length_closest_to_the_quality_counts(trained, pair, needs):
     other = [
         trained(n, samples, quality, learning_rate=2e-4)
         for n, samples, quality in ((2, WHOLE, 0.5), (3, 5_000, 0.31), (4, 5_000, 0.29))
@@ -75,12 +73,12 @@ def test_without_a_rate_settings_need_the_length_that_they_had(trained, pair, ne
     assert needs([pair[0], other]).samples(other) == pytest.approx(10_000)
 
 
-def test_a_longer_training_that_seems_to_buy_nothing_is_taken_to_buy_what_may_be_lost(trained, pair, needs):
+def test_the_rate_is_at_least_the_slack_per_doubling(trained, pair, needs):
     flat = [pair[0], trained(1, WHOLE // 2, QUALITY + 0.01)]
     assert needs(flat, slack=0.02).rate == pytest.approx(0.02 / math.log(2))
 
 
-def test_only_trainings_that_came_to_their_end_count(trained, pair, needs, make_trial):
+def test_only_completed_trainings_count(trained, pair, needs, make_trial):
     key = {"learning_rate": 2e-4}
     others = [
         trained(2, WHOLE, 0.1, stopped=True, **key),
@@ -97,13 +95,13 @@ def test_only_trainings_that_came_to_their_end_count(trained, pair, needs, make_
     ("goal", "wanted"),
     [({}, True), ({"target": 0.2}, False), ({"select": "same-training"}, False), ({"keep": 0.0}, False)],
 )
-def test_lengths_are_planned_if_whole_trainings_are_compared_by_their_ends(planned, space, goal, wanted):
+def test_lengths_are_planned_if_final_qualities_are_compared(planned, space, goal, wanted):
     objective = Objective(**goal)
     assert planning.is_wanted(planned.model_copy(update={"objective": objective})) is wanted
     assert not planning.is_wanted(space.model_copy(update={"objective": objective})), "without such a knob"
 
 
-def test_if_lengths_are_not_planned_nothing_is_known_of_them(pair, space):
+def test_without_planned_lengths_there_is_no_rate(pair, space):
     assert (
         LengthNeeds(pair, space, QUALITY, 0.0).rate,
         LengthNeeds(pair, space, QUALITY, 0.0).samples(pair[0]),
@@ -118,7 +116,7 @@ def at_target(trials, space, target=0.2):
     return History(trials, space.model_copy(update={"objective": goal}))
 
 
-def test_if_two_compute_the_same_the_faster_is_sooner_at_the_target(make_trial, space):
+def test_settings_that_compute_the_same_share_their_samples_to_target(make_trial, space):
     """Luck with a seed must not decide between settings that compute the same."""
     lucky = make_trial(1, 10, curve=[0.3, 0.3], half_width=0.1, num_workers=0)
     fast = make_trial(2, 12, curve=[0.0, 0.1, 0.1, 0.3, 0.3], half_width=0.1, num_workers=2)
@@ -129,7 +127,7 @@ def test_if_two_compute_the_same_the_faster_is_sooner_at_the_target(make_trial, 
     assert [t.number for t in history.ranked] == [2, 1, 0]
 
 
-def test_a_run_that_never_was_at_the_target_counts_with_all_that_it_had(make_trial, space):
+def test_a_run_that_missed_the_target_counts_with_its_length(make_trial, space):
     there = make_trial(1, 10, curve=[0.3, 0.3])
     never = make_trial(2, 10, curve=[0.1, 0.1, 0.1], repeat=Repeat(1, 1))
     history = at_target([make_trial(0, 5, curve=[0.3, 0.3], micro_batch_size=4), there, never], space)
@@ -140,7 +138,7 @@ def test_a_run_that_never_was_at_the_target_counts_with_all_that_it_had(make_tri
     assert at_target([there], space, target=None).to_target.samples(there) is None
 
 
-def test_the_seconds_to_the_target_are_at_the_speed_that_equals_have_shown(make_trial, space):
+def test_seconds_to_target_use_the_pooled_speed(make_trial, space):
     slow = make_trial(1, 5, curve=[0.1, 0.3, 0.3], half_width=1.0)
     equal = make_trial(2, 15, half_width=1.0)
     history = at_target([slow, equal], space)

@@ -25,7 +25,7 @@ def runs(make_trial):
     ]
 
 
-def test_what_is_as_good_is_kept_and_what_is_much_worse_is_lost(runs):
+def test_an_equal_quality_is_kept_and_a_much_worse_one_lost(runs):
     reference = runs(*[0.2] * 4)
     kept = quality.compare(runs(*[0.2] * 4), reference, KEEP, SURE)
     assert kept.answer is QualityAnswer.KEPT
@@ -37,7 +37,7 @@ def test_what_is_as_good_is_kept_and_what_is_much_worse_is_lost(runs):
     assert kept.runs_needed is lost.runs_needed is None
 
 
-def test_what_may_be_either_is_not_decided_and_says_how_many_runs_would(runs):
+def test_an_undecided_test_says_how_many_runs_would_decide(runs):
     one = quality.compare(runs(0.196), runs(0.2), KEEP, SURE)
     assert one.answer is QualityAnswer.UNDECIDED
     assert one.share.low < KEEP < one.share.high
@@ -69,7 +69,7 @@ def test_without_a_run_or_with_a_quality_of_0_there_is_nothing_to_compare_with(r
     assert quality.compare(runs(0.2), runs(0.0), KEEP, SURE) is None
 
 
-def test_of_a_loss_with_its_sign_turned_a_tenth_more_is_a_tenth_worse(runs):
+def test_a_loss_a_tenth_higher_is_a_tenth_worse(runs):
     worse = quality.compare(runs(*[-2.2] * 4), runs(*[-2.0] * 4), KEEP, SURE)
     assert (worse.answer, worse.share.value) == (QualityAnswer.LOST, pytest.approx(0.9))
     better = quality.compare(runs(*[-1.8] * 4), runs(*[-2.0] * 4), KEEP, SURE)
@@ -81,7 +81,7 @@ def test_a_run_ends_with_the_mean_of_the_last_quarter_of_its_evaluations(make_tr
     assert quality.qualities([trial, make_trial(1, 10)]) == [pytest.approx(0.3)]
 
 
-def test_few_items_that_differ_leave_open_what_runs_alone_would_decide(runs):
+def test_scatter_over_few_items_leaves_the_test_undecided(runs):
     even, odd = (0.1, 0.3) * 4, (0.3, 0.1) * 4
     same = quality.compare(runs(*[0.2] * 4, items=even), runs(*[0.2] * 4, items=even), KEEP, SURE)
     assert same.answer is QualityAnswer.KEPT, "every item is scored the same"
@@ -103,7 +103,7 @@ def test_items_count_only_if_both_were_scored_on_the_same_ones(runs):
     )
 
 
-def test_the_noise_is_that_of_what_equal_runs_ended_with_in_the_units_of_the_quality(make_trial):
+def test_the_noise_is_the_scatter_of_final_qualities(make_trial):
     group = [
         make_trial(n, 10, curve=[0.1 * early, 0.2 * late])
         for n, early, late in ((0, 0.5, 0.9), (1, 1.5, 1.1))
@@ -122,7 +122,7 @@ def test_without_two_equal_runs_the_noise_is_unknown(make_trial):
     assert quality.noise([[alone, make_trial(1, 10)]]) is None, "a run without a curve says nothing"
 
 
-def test_runs_that_end_the_same_have_no_noise_however_they_came_there(make_trial):
+def test_runs_with_equal_ends_have_no_noise(make_trial):
     twins = [make_trial(n, 10, curve=[0.1 * n, 0.2]) for n in range(2)]
     assert quality.noise([twins]) == Noise(0.0, 1)
 
@@ -158,12 +158,12 @@ def answers(make_trial):
     return count
 
 
-def test_a_lost_quality_is_hardly_ever_called_kept(answers):
+def test_a_lost_quality_is_rarely_called_kept(answers):
     assert answers(0.90, 3)[QualityAnswer.KEPT] <= 0.01
     assert answers(KEEP, 3)[QualityAnswer.KEPT] <= 0.06, "the level of the test, at its border"
 
 
-def test_a_kept_quality_is_hardly_ever_called_lost(answers):
+def test_a_kept_quality_is_rarely_called_lost(answers):
     assert answers(KEEP, 3)[QualityAnswer.LOST] <= 0.06
     assert answers(1.0, 3)[QualityAnswer.LOST] <= 0.01
 
@@ -174,7 +174,7 @@ def test_a_better_quality_is_called_kept_and_a_much_worse_one_lost(answers):
 
 
 @pytest.mark.parametrize("repeats", [3, 4, 5, 6])
-def test_settings_that_lose_all_that_may_be_lost_seldom_pass_however_often_they_are_looked_at(repeats):
+def test_settings_at_the_margin_rarely_pass_over_all_looks(repeats):
     """Looks at 3, 4, ... runs of both, and at one more of the baseline's, as a search has them."""
     rng, passed, times = random.Random(repeats), 0, 4000
     level = quality.early_level(repeats)
@@ -198,14 +198,14 @@ def ended(qualities):
     ]
 
 
-def test_one_look_needs_the_level_of_the_test_and_each_further_one_a_surer_one():
+def test_the_level_is_stricter_with_more_looks():
     levels = [quality.early_level(repeats) for repeats in (0, 3, 4, 6, 20)]
     assert levels[0] == levels[1] == quality.LEVEL
     assert levels == sorted(levels)
     assert levels[-1] < 0.99
 
 
-def test_what_is_kept_is_a_share_of_what_the_reference_has_gained(runs):
+def test_the_share_is_of_the_references_gain(runs):
     """A loss that began at 4 and ends at 2: of the 2 that it gained, 2.08 keeps 96%, and 2.2 keeps 90%."""
     theirs = runs(*[-2.0] * 4)
     kept = quality.compare(runs(*[-2.08] * 4), theirs, KEEP, SURE, start=-4.0)
@@ -215,7 +215,7 @@ def test_what_is_kept_is_a_share_of_what_the_reference_has_gained(runs):
     assert quality.compare(runs(*[-2.08] * 4), theirs, KEEP, SURE, start=-2.1).answer is QualityAnswer.LOST
 
 
-def test_a_share_is_told_as_one_of_what_the_baseline_gains():
+def test_shares_are_formatted_relative_to_the_gain():
     assert quality.format_share(Figure(1.0, 0.97, 1.0342)) == "97.0% to 103.4% of what it gains"
     assert quality.format_share(Figure(1.0)) == "it is not known how far equal runs differ"
     assert quality.format_limit("bleu_4", 0.98, None) == "98% of what the baseline gains in bleu_4"
@@ -232,14 +232,14 @@ LOSS = Objective(minimize="val_loss", quality="val_loss")
 SLACK = Objective(minimize="val_loss", quality="val_loss", within=0.02, keep=None)
 
 
-def test_an_absolute_slack_is_told_in_the_qualitys_own_units():
+def test_an_absolute_slack_is_formatted_in_the_qualitys_units():
     assert quality.format_requirement(SLACK) == "is at most 0.02 above the baseline's val_loss"
     assert quality.format_limit("bleu_4", None, 0.01) == "0.01 below the baseline's bleu_4"
     assert quality.format_share(Figure(1.0, 0.99, 1.0125), SLACK, 2.4) == "0.024 above it to 0.03 below it"
     assert quality.format_share(Figure(1.0, 0.99, 1.0125), SLACK, 1.0) == "0.01 above it to 0.0125 below it"
 
 
-def test_what_is_shown_has_the_users_sign_and_its_interval_in_order():
+def test_turning_a_figure_keeps_its_interval_in_order():
     found = quality.figure_in_users_sign(Figure(-2.4, -2.5, -2.3), LOSS)
     assert found == Figure(2.4, 2.3, 2.5)
     assert quality.figure_in_users_sign(Figure(-2.4), LOSS) == Figure(2.4)

@@ -58,7 +58,7 @@ def rounds(slices):
     return slices[-1].round
 
 
-def test_a_ratio_is_of_the_rounds_that_both_were_in():
+def test_a_ratio_uses_the_rounds_that_both_were_in():
     slices = [*pairs([0.1, 0.1]), make_slice(1, 3, 1.0), make_slice(0, 4, 1.0)]
     found = turns.ratio(slices, 1, 0)
     assert found.value == pytest.approx(math.exp(0.1))
@@ -86,19 +86,19 @@ def test_an_intervals_ends_are_those_of_signed_ranks(count, level, rank):
     assert (found.low, found.high) == pytest.approx(ends)
 
 
-def test_too_few_rounds_say_nothing_of_how_sure_a_figure_is():
+def test_too_few_rounds_give_no_interval():
     found = turns.ratio(pairs([0.3, 0.31, 0.29]), 1, 0)
     assert (found.low, found.high) == (None, None)
 
 
-def test_what_slows_all_alike_changes_nothing():
+def test_a_slowdown_of_all_members_changes_nothing():
     slices = pairs([0.1, 0.12, 0.08] * 5)
     slowed = [make_slice(one.number, one.round, one.samples_per_s / one.round**2) for one in slices]
     found, same = turns.ratio(slices, 1, 0), turns.ratio(slowed, 1, 0)
     assert (found.value, found.low, found.high) == pytest.approx((same.value, same.low, same.high))
 
 
-def test_one_spoilt_round_moves_nothing_much():
+def test_one_disturbed_round_hardly_matters():
     logs = [0.1 + 0.001 * (turn % 5) for turn in range(15)]
     found, spoilt = turns.ratio(pairs(logs), 1, 0), turns.ratio(pairs([*logs[:-1], -3.0]), 1, 0)
     assert spoilt.value == pytest.approx(found.value, rel=0.001)
@@ -110,7 +110,7 @@ def test_every_other_round_is_in_reverse():
     assert next_round([make_slice(n, 1, 1.0) for n in (0, 4, 9)], (0, 4, 9)) == (9, 4, 0)
 
 
-def test_who_cannot_be_faster_runs_no_more_and_without_others_it_is_over():
+def test_beaten_members_are_dropped_and_the_race_ends_without_others():
     turns = range(1, 21)
     speeds = {0: 10.0, 1: 10.0, 2: 20.0, 3: 15.0}
     noisy = [(n, turn, speed * (1 + 0.05 * (turn % 3))) for turn in turns for n, speed in speeds.items()]
@@ -124,7 +124,7 @@ def test_who_cannot_be_faster_runs_no_more_and_without_others_it_is_over():
     assert next_round(unsure, (0, 1, 2)) == (0, 2)
 
 
-def test_the_soonest_is_the_soonest_beside_the_first():
+def test_the_soonest_is_judged_relative_to_the_first():
     slices = [make_slice(n, turn, speed) for turn in (1, 2) for n, speed in ((0, 1.0), (1, 2.0), (2, 3.0))]
     assert trainings(slices, (0, 1, 2)).soonest((1, 2)) == 2
     assert trainings([], (0, 1, 2)).soonest((1, 2)) == 1
@@ -132,7 +132,7 @@ def test_the_soonest_is_the_soonest_beside_the_first():
     assert longer.soonest((1, 2)) == 1, "the faster one takes twice the samples"
 
 
-def test_at_the_same_speed_the_shorter_training_wins_and_the_longer_one_is_out():
+def test_at_equal_speed_the_shorter_training_wins():
     slices = pairs([0.001 * (turn % 5) for turn in range(15)])
     shorter, longer = (racing.Trainings(slices, {0: 100, 1: length}) for length in (50, 200))
     found = shorter.ratio(1)
@@ -142,7 +142,7 @@ def test_at_the_same_speed_the_shorter_training_wins_and_the_longer_one_is_out()
     assert shorter.next_round() == longer.next_round() == (), "both are decided"
 
 
-def test_equal_settings_are_seldom_called_faster():
+def test_equal_settings_are_rarely_called_faster():
     """The figure that is looked for is below 1%; 2% is what so few races can tell from that."""
     rng, claimed = random.Random(1), 0
     for _ in range(500):
@@ -151,7 +151,7 @@ def test_equal_settings_are_seldom_called_faster():
     assert claimed <= 10
 
 
-def test_a_gain_of_two_ends_soon_and_can_be_quoted():
+def test_a_gain_of_two_is_decided_soon():
     rng = random.Random(2)
     races = [raced((100, 200), rng) for _ in range(100)]
     assert 15 <= statistics.median(map(rounds, races)) <= 19
@@ -168,13 +168,13 @@ def test_a_gain_of_two_is_found_while_others_use_the_machine():
     assert statistics.median(map(rounds, races)) <= 46
 
 
-def test_the_best_of_three_that_lie_close_is_found():
+def test_the_best_of_three_close_members_is_found():
     rng = random.Random(4)
     races = [raced((100, 200, 190, 180.5), rng) for _ in range(100)]
     assert sum(trainings(slices, (0, 1, 2, 3)).soonest((1, 2, 3)) == 1 for slices in races) >= 95
 
 
-def test_a_small_gain_is_told_from_none():
+def test_a_small_gain_is_distinguished_from_none():
     rng = random.Random(5)
     races = [raced((100, 105), rng) for _ in range(100)]
     assert sum(turns.ratio(slices, 1, 0).low > 1 for slices in races) >= 90

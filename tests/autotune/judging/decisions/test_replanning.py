@@ -45,14 +45,14 @@ def test_the_pilot_is_the_baseline_at_half_its_length_once(trained, pair, after,
     assert replanning.pilot(after(pair[0], failed)) is None, "it is not tried for ever"
 
 
-def test_who_plans_no_lengths_has_no_such_pilot(pair, space, planned):
+def test_without_planned_lengths_there_is_no_pilot(pair, space, planned):
     assert replanning.pilot(History(pair[:1], space)) is None
     alone = planned.model_copy(update={"budget": Budget(trials=1)})
     assert replanning.pilot(History(pair[:1], alone)) is None
     assert replanning.next_config(History(pair, space)) is None
 
 
-def test_a_new_configuration_is_as_long_as_the_best_one_has_to_be(trained, pair, after, planned):
+def test_a_new_configuration_gets_the_length_that_the_best_needs(trained, pair, after, planned):
     config = {**planned.baseline_config, "micro_batch_size": 64}
     assert replanning.planned(config, after(*pair), 1.0)["length"] == 19_968, "of whole steps of 64"
     assert replanning.planned(config, after(*pair), 0.5)["length"] == 9_984
@@ -61,7 +61,7 @@ def test_a_new_configuration_is_as_long_as_the_best_one_has_to_be(trained, pair,
     assert replanning.planned(config, after(*pair, better), 0.1)["length"] == 4_992, "a quarter at least"
 
 
-def test_the_best_is_whose_settings_train_the_soonest_also_if_they_missed_the_quality(trained, pair, after):
+def test_the_best_settings_finish_first_at_the_length_that_they_need(trained, pair, after):
     twice_as_fast = trained(2, WHOLE, QUALITY - 0.02, speed=20, num_workers=4)
     twice_as_good = trained(3, WHOLE, QUALITY + 0.04, **HIGHER)
     assert replanning.best(after(*pair)).number in {0, 1}, "of the same settings"
@@ -73,21 +73,21 @@ def test_the_best_is_whose_settings_train_the_soonest_also_if_they_missed_the_qu
     assert replanning.best(after(*pair, memory)).number in {0, 1}, "no length mends that"
 
 
-def test_who_is_clearly_better_is_trained_again_and_shorter(trained, pair, after):
+def test_clearly_better_settings_are_trained_again_shorter(trained, pair, after):
     better = trained(2, WHOLE, QUALITY + 0.04, **HIGHER)
     assert replanning.next_config(after(*pair, better)) == {**better.config, "length": 10_000}
     again = trained(3, 10_000, QUALITY, **HIGHER)
     assert replanning.next_config(after(*pair, better, again)) is None, "it has the length that it needs"
 
 
-def test_who_just_misses_is_trained_again_and_longer(trained, pair, after):
+def test_settings_that_just_miss_are_trained_again_longer(trained, pair, after):
     faster = trained(2, WHOLE, QUALITY - 0.02, speed=30, num_workers=4)
     longer = replanning.next_config(after(*pair, faster))
     assert longer["num_workers"] == 4
     assert longer["length"] == pytest.approx(WHOLE * 2**0.5, rel=0.001)
 
 
-def test_what_would_gain_nothing_is_not_trained_again(trained, pair, after):
+def test_settings_without_a_gain_are_not_trained_again(trained, pair, after):
     barely = trained(2, WHOLE, QUALITY - 0.04, speed=20.5, num_workers=4)
     assert replanning.best(after(*pair, barely)).number == 2
     assert replanning.next_config(after(*pair, barely)) is None, "2.05 times the speed, twice the samples"
@@ -105,9 +105,7 @@ def test_the_same_settings_are_trained_at_four_lengths_at_most(trained, pair, af
     assert replanning.next_config(after(*pair, *tried)) is None
 
 
-def test_a_training_that_is_evaluated_by_itself_is_planned_to_end_at_an_evaluation(
-    make_trial, planned, after
-):
+def test_a_training_with_its_own_cadence_ends_at_an_evaluation(make_trial, planned, after):
     """The baseline's 1250 steps of 16 samples are evaluated after steps 50, 350, 650, 950 and 1250."""
     curve = [Evaluation(16 * step, 1.0, 0.1) for step in (50, 350, 650, 950, 1250)]
     made = make_trial(0, 10, half_width=0.01, **{**planned.baseline_config, "length": WHOLE})

@@ -45,7 +45,7 @@ def why_stop(measurement, threshold, samples=WHOLE):
         (StoppedFor.LATE, measure(10.0, samples=370), Threshold(rivals=(SOONER,))),
     ],
 )
-def test_who_is_stopped_knows_for_what(stopped_for, measurement, threshold):
+def test_a_stopped_trial_names_its_rule(stopped_for, measurement, threshold):
     found = verdict(measurement, threshold, WHOLE)
     assert (found.status, found.stopped_for) == (Status.STOPPED, stopped_for)
 
@@ -55,23 +55,23 @@ def test_a_trial_that_is_surely_slower_is_stopped_with_the_figures():
 
 
 @pytest.mark.parametrize("speed", [99.0, 101.0, 500.0])
-def test_a_trial_whose_interval_reaches_the_rivals_goes_on(speed):
+def test_a_trial_whose_interval_reaches_the_rivals_continues(speed):
     assert why_stop(measure(speed), AHEAD) is None
 
 
-def test_what_equal_settings_drift_apart_is_allowed_for_twice():
+def test_twice_the_drift_is_allowed_for():
     assert why_stop(measure(90.0), replace(AHEAD, drift=0.04)) is not None
     assert why_stop(measure(90.0), replace(AHEAD, drift=0.05)) is None
 
 
-def test_a_longer_training_has_to_be_as_much_faster_and_a_shorter_one_may_be_slower():
+def test_speed_is_compared_relative_to_the_length():
     assert why_stop(measure(150.0), AHEAD, samples=800) == "800 samples take 5 s; trial 3 4 s"
     assert why_stop(measure(250.0), AHEAD, samples=800) is None
     assert why_stop(measure(60.0), AHEAD, samples=200) is None
     assert why_stop(measure(40.0), AHEAD, samples=200) == "200 samples take 5 s; trial 3 4 s"
 
 
-def test_speed_is_never_compared_between_alone_and_beside_others():
+def test_speeds_of_shared_and_unshared_trials_are_not_compared():
     assert why_stop(measure(10.0, shared=True), AHEAD) is None
     beside = Threshold(rivals=(Rival(3, 100.0, shared=True, samples=WHOLE),))
     assert why_stop(measure(10.0), beside) is None
@@ -85,7 +85,7 @@ def test_speed_is_never_compared_between_devices_or_code():
     assert why_stop(measure(10.0, device="this", revision="then"), ours) is None
 
 
-def test_a_trial_beside_other_programs_is_not_held_against_one_that_had_the_machine_to_itself():
+def test_a_disturbed_trial_is_not_compared_with_an_undisturbed_rival():
     busy = measure(10.0, telemetry={"others_cpu_percent": 60.0, "allowed_cpus": 2.0})
     assert why_stop(busy, AHEAD) is None
     as_busy = replace(AHEAD.rivals[0], others=0.27)
@@ -95,14 +95,14 @@ def test_a_trial_beside_other_programs_is_not_held_against_one_that_had_the_mach
     assert why_stop(busy, Threshold(rivals=(replace(SOONER, others=0.3),))) is not None
 
 
-def test_too_few_steps_say_nothing():
+def test_too_few_steps_stop_nothing():
     assert why_stop(measure(10.0, steps=7), AHEAD) is None
     assert why_stop(measure(10.0, half_width=None), AHEAD) is None
     assert why_stop(measure(), AHEAD) is None
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_slower_than_a_stopped_trial_is_stopped_too(seed):
+def test_a_trial_slower_than_a_stopped_one_is_stopped_too(seed):
     rng = random.Random(seed)
     threshold = replace(AHEAD, drift=rng.uniform(0, 0.1))
     speeds = sorted(rng.uniform(50, 110) for _ in range(10))
@@ -127,7 +127,7 @@ def test_qualities_are_compared_at_equal_shares_of_a_training():
     assert why_stop(measure(curve=[0.05, 0.1, 0.15, 0.2]), threshold, samples=800) is None
 
 
-def test_what_is_kept_is_a_share_of_what_was_gained():
+def test_the_quality_to_keep_is_a_share_of_the_gain():
     """From 0.89 before the first step to 0.9, 0.895 is half of the gain."""
     threshold = Threshold(samples=200, curve=curve_of([0.895, 0.9]), keep=0.95, noise=0.02)
     assert why_stop(measure(curve=[0.89, 0.895]), threshold, samples=200) is None
@@ -139,7 +139,7 @@ def test_as_long_as_the_noise_is_unknown_no_quality_stops_a_trial():
     assert why_stop(measure(curve=[0.0, 0.0, 0.0]), threshold) is None
 
 
-def test_of_a_front_a_slower_trial_goes_on_as_long_as_its_quality_may_make_up_for_it():
+def test_under_pareto_a_slower_trial_continues_while_its_quality_may_win():
     front = Threshold(rivals=(Rival(3, 100.0, shared=False, samples=WHOLE, curve=BASELINE),), noise=0.02)
     assert why_stop(measure(50.0, curve=[0.1, 0.2]), front) is None
     assert why_stop(measure(50.0), front) is None
@@ -147,7 +147,7 @@ def test_of_a_front_a_slower_trial_goes_on_as_long_as_its_quality_may_make_up_fo
     assert why_stop(measure(150.0, curve=[0.05, 0.1]), front) is None
 
 
-def test_a_trial_that_trains_longer_than_the_best_took_to_the_target_is_stopped():
+def test_a_trial_later_than_the_best_time_to_target_is_stopped():
     threshold = Threshold(rivals=(SOONER,), drift=0.1)
     assert why_stop(measure(10.0, samples=360), threshold) is None, "36 s: within the drift"
     reason = "not at the target after 37 s; trial 3 reached it in 30 s"
@@ -155,13 +155,13 @@ def test_a_trial_that_trains_longer_than_the_best_took_to_the_target_is_stopped(
     assert why_stop(measure(None, samples=370), threshold) is None
 
 
-def test_for_a_target_nobody_is_stopped_for_its_speed():
+def test_with_a_target_no_trial_is_stopped_for_its_speed():
     """A slower trial may need fewer samples."""
     assert why_stop(measure(10.0, samples=10), Threshold(rivals=(SOONER,))) is None
 
 
 @pytest.mark.parametrize("change", [{"shared": True}, {"device": "that"}, {"revision": "then"}])
-def test_seconds_to_the_target_are_never_compared_between_devices_code_or_company(change):
+def test_times_to_target_are_compared_only_under_equal_conditions(change):
     """A slower kind of device takes longer to the same target, whatever the settings are."""
     like = {"shared": False, "device": "this", "revision": "now"}
     threshold = Threshold(rivals=(replace(SOONER, origin=("this", "now")),))
@@ -177,7 +177,7 @@ def test_before_anything_has_completed_nothing_is_stopped(space):
     assert why_stop(measure(1.0, curve=[0.0, 0.0]), stopping.threshold(History([], space))) is None
 
 
-def test_the_rival_is_the_best_that_qualifies_by_what_it_surely_reaches(make_trial, space):
+def test_the_rival_is_the_best_eligible_trial_by_its_lower_end(make_trial, space):
     baseline = make_trial(0, 10, 0.2, half_width=1)
     assert rivals(stopping.threshold(History([baseline], space))) == [(0, 9)]
     fast = make_trial(1, 40, 0.2, half_width=5, micro_batch_size=32)
@@ -186,7 +186,7 @@ def test_the_rival_is_the_best_that_qualifies_by_what_it_surely_reaches(make_tri
     assert rivals(stopping.threshold(History([baseline, fast, poor, failed], space))) == [(1, 35)]
 
 
-def test_a_trial_that_barely_keeps_the_quality_is_nobodys_rival(make_trial, space):
+def test_a_trial_that_barely_keeps_the_quality_is_no_rival(make_trial, space):
     """Repeated it may fall below: what it had stopped would be missing then."""
     again = make_trial(1, 10, curve=[0.2, 0.2], half_width=1, repeat=Repeat(0, 0))
     baseline = make_trial(0, 10, curve=[0.2, 0.2], half_width=1)
@@ -218,7 +218,7 @@ def times(history):
     return [(r.number, r.shared, r.seconds) for r in stopping.threshold(history).rivals]
 
 
-def test_for_the_same_training_only_speed_can_beat_a_trial(make_trial, space):
+def test_under_same_training_only_speed_counts(make_trial, space):
     goal = Objective(select="same-training")
     there = space.model_copy(update={"objective": goal})
     trials = [
@@ -233,7 +233,7 @@ def test_for_the_same_training_only_speed_can_beat_a_trial(make_trial, space):
     assert poor.curve
 
 
-def test_for_the_front_every_trial_on_it_is_a_rival_with_its_curve(make_trial, space):
+def test_under_pareto_every_trial_on_the_front_is_a_rival(make_trial, space):
     whole = space.model_copy(update={"objective": Objective(select="pareto")})
     trials = [
         make_trial(0, 10, curve=[0.2], half_width=1),
@@ -245,7 +245,7 @@ def test_for_the_front_every_trial_on_it_is_a_rival_with_its_curve(make_trial, s
     assert [rival.curve for rival in threshold.rivals] == [curve_of([0.1]), curve_of([0.2])]
 
 
-def test_who_is_stopped_for_a_loss_reads_it_with_its_own_sign_and_unit():
+def test_a_loss_is_reported_in_the_users_sign_and_unit():
     losses = curve_of([-4.0, -3.0, -2.5, -2.0])
     threshold = Threshold(
         rivals=AHEAD.rivals,
@@ -259,7 +259,7 @@ def test_who_is_stopped_for_a_loss_reads_it_with_its_own_sign_and_unit():
     assert why_stop(measure(98.0), threshold) == "at most 99.0 tokens/s; trial 3 has 100.0"
 
 
-def test_an_absolute_slack_is_the_share_that_it_is_of_the_baselines_end(make_trial, space):
+def test_an_absolute_slack_becomes_a_share(make_trial, space):
     goal = Objective(minimize="val_loss", within=0.1, select="same-quality")
     history = History(
         [make_trial(0, 10, curve=[-4.0, -3.0, -2.5, -2.0])],

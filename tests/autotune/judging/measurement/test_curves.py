@@ -12,18 +12,18 @@ from tests.autotune.conftest import curve_of
 REFERENCE = curve_of([0.1, 0.2, 0.3, 0.4])
 
 
-def test_between_two_evaluations_the_quality_lies_on_a_line():
+def test_quality_is_interpolated_between_evaluations():
     assert curves.quality_at(REFERENCE, 250) == pytest.approx(0.25)
     assert curves.quality_at(REFERENCE, 300) == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("samples", [99, 401])
-def test_nothing_is_known_before_a_curve_and_beyond_it(samples):
+def test_quality_outside_of_the_curve_is_unknown(samples):
     assert curves.quality_at(REFERENCE, samples) is None
     assert curves.quality_at((), samples) is None
 
 
-def test_a_single_evaluation_is_known_where_it_was_made():
+def test_a_single_evaluation_is_known_at_its_own_samples():
     assert curves.quality_at(REFERENCE[:1], 100) == 0.1
     assert curves.quality_at(REFERENCE[:1], 150) is None
 
@@ -32,26 +32,26 @@ def out_of_reach(curve, keep=0.95, noise=0.02, samples=400):
     return curves.is_out_of_reach(curve, REFERENCE, keep, noise, samples)
 
 
-def test_two_evaluations_in_a_row_must_lie_clearly_below():
+def test_two_evaluations_in_a_row_must_be_clearly_below():
     assert out_of_reach(curve_of([0.05, 0.10]))
     assert not out_of_reach(curve_of([0.05]))
     assert not out_of_reach(curve_of([0.10, 0.10])), "the last one alone"
     assert not out_of_reach(curve_of([0.05, 0.10, 0.30])), "it has caught up"
 
 
-def test_what_catches_up_fast_enough_goes_on():
+def test_a_curve_that_catches_up_is_within_reach():
     assert not out_of_reach(curve_of([0.05, 0.14])), "at this pace it passes the baseline's at the end"
     assert out_of_reach(curve_of([0.05, 0.14]), samples=200), "but not if this is the end"
     assert out_of_reach(curve_of([0.05, 0.12])), "nor at half that pace"
 
 
-def test_clearly_is_two_standard_deviations_of_the_noise_below_what_is_to_be_kept():
+def test_clearly_below_is_two_standard_deviations():
     just_above, just_below = curve_of([0.0911, 0.1821]), curve_of([0.0909, 0.1818])
     assert not out_of_reach(just_above)
     assert out_of_reach(just_below)
 
 
-def test_without_a_known_noise_nothing_is_clear():
+def test_without_a_known_noise_nothing_is_out_of_reach():
     assert not out_of_reach(curve_of([0.0, 0.0]), noise=None)
 
 
@@ -78,18 +78,18 @@ def test_the_noise_is_the_relative_deviation_between_runs():
     assert curves.relative_noise([curve_of([9, 0.9]), curve_of([11, 1.1])]) == pytest.approx(0.02**0.5)
 
 
-def test_few_runs_that_agree_by_chance_do_not_make_the_noise_vanish():
+def test_the_noise_has_a_lower_bound():
     assert curves.relative_noise([REFERENCE, REFERENCE]) == 0.02
 
 
-def test_a_single_run_has_no_noise_that_is_known():
+def test_a_single_run_has_no_known_noise():
     assert curves.relative_noise([]) is None
     assert curves.relative_noise([REFERENCE]) is None
     assert curves.relative_noise([curve_of([0.1]), ()]) is None
     assert curves.relative_noise([curve_of([0.0]), curve_of([0.0])]) is None
 
 
-def test_a_negative_quality_is_kept_by_its_magnitude():
+def test_shares_of_a_negative_quality_use_its_magnitude():
     assert curves.least(0.95, 0.2) == 0.95 * 0.2
     assert curves.least(0.95, -2.0) == pytest.approx(-2.1)
     assert curves.least(0.95, 0.0) == 0.0
@@ -100,7 +100,7 @@ def test_a_negative_quality_is_kept_by_its_magnitude():
     assert math.isfinite(curves.share(1e30, -1e-30))
 
 
-def test_a_trial_ends_with_the_mean_of_its_last_quarter_of_evaluations():
+def test_the_end_quality_is_the_mean_of_the_last_quarter():
     long = Measurement(quality=0.9, curve=curve_of([0.0] * 6 + [0.2, 0.4]))
     assert curves.end_quality(long) == pytest.approx(0.3)
     short = Measurement(quality=0.9, curve=curve_of([0.0, 0.0, 0.4]))
@@ -122,7 +122,7 @@ def test_a_trial_ends_with_the_mean_of_its_last_quarter_of_evaluations():
         ([0.1, 0.1, 0.4, 0.1], 100 * 8 / 3),
     ],
 )
-def test_a_target_is_reached_if_two_evaluations_in_a_row_are_there_on_average(qualities, samples):
+def test_a_target_is_reached_by_the_mean_of_two_evaluations(qualities, samples):
     assert curves.samples_to_reach(curve_of(qualities), 0.2) == (samples and pytest.approx(samples))
 
 
@@ -134,12 +134,12 @@ def test_a_collapsed_model_reaches_nothing():
     assert curves.samples_to_reach([replace(p, collapsed=True) for p in points], 0.2) is None
 
 
-def test_what_is_reached_is_never_before_the_first_evaluation():
+def test_no_target_is_reached_before_the_first_evaluation():
     assert curves.samples_to_reach(curve_of([0.5, 0.5]), 0.2) >= 100
     assert curves.samples_to_reach(curve_of([0.5, 0.6]), 0.2) >= 100
 
 
-def test_the_higher_the_target_the_later():
+def test_higher_targets_are_reached_later():
     rising = curve_of([0.05, 0.11, 0.1, 0.18, 0.2, 0.26, 0.3])
     found = [curves.samples_to_reach(rising, target / 100) for target in range(9, 28)]
     assert found == sorted(found)
@@ -164,12 +164,12 @@ def test_a_model_has_learnt_if_two_evaluations_in_a_row_are_clearly_above_chance
     assert curves.has_learnt(curve_of(qualities, **said), fewest=4) is learnt
 
 
-def test_two_evaluations_are_the_fewest_that_can_show_it():
+def test_learning_takes_at_least_two_evaluations_to_show():
     assert not curves.has_learnt(curve_of([0.2], chance=0.1), fewest=1)
     assert curves.has_learnt(curve_of([0.2, 0.2], chance=0.1), fewest=1)
 
 
-def test_runs_that_were_never_evaluated_after_equally_many_tokens_are_compared_one_by_one():
+def test_curves_without_common_samples_are_aligned_by_order():
     """A batch has now more tokens and now fewer."""
     one = [Evaluation(1000, 1.0, 0.10), Evaluation(2010, 2.0, 0.22), Evaluation(3000, 3.0, 0.30)]
     other = [Evaluation(1005, 1.2, 0.12), Evaluation(1990, 2.2, 0.18)]
@@ -191,24 +191,24 @@ def test_runs_that_were_never_evaluated_after_equally_many_tokens_are_compared_o
         (0.4, 0.5, 0.4),  # it has gained nothing: what it is says more
     ],
 )
-def test_shares_are_of_what_was_gained_since_the_start(reference, start, gain):
+def test_shares_are_relative_to_the_gain_since_the_start(reference, start, gain):
     assert curves.gain(reference, start) == pytest.approx(gain)
     for share in (0.0, 0.5, 0.95, 1.2):
         assert curves.share(curves.least(share, reference, start), reference, start) == pytest.approx(share)
     assert curves.least(1.0, reference, start) == reference
 
 
-def test_a_share_is_the_same_wherever_a_score_begins():
+def test_a_share_does_not_depend_on_the_origin_of_a_score():
     """Accuracies from 0.5 to 0.9 are those from 0 to 0.8 to whoever counts from chance."""
     assert curves.share(0.7, 0.9, 0.5) == pytest.approx(curves.share(0.4, 0.8, 0.0)) == pytest.approx(0.5)
 
 
-def test_the_noise_is_a_share_of_what_was_gained():
+def test_the_noise_is_a_share_of_the_gain():
     runs = [curve_of([0.8]), curve_of([1.0])]
     assert curves.relative_noise(runs) == pytest.approx(0.02**0.5 / 0.9)
     assert curves.relative_noise(runs, 0.5) == pytest.approx(0.02**0.5 / 0.4)
 
 
-def test_half_as_long_a_training_is_laid_beside_a_whole_one_share_by_share():
+def test_scaling_a_curve_multiplies_its_samples_only():
     assert [p.samples for p in curves.scaled(curve_of([0.1, 0.2]), 2.0)] == [200, 400]
     assert [p.quality for p in curves.scaled(curve_of([0.1, 0.2]), 2.0)] == [0.1, 0.2]

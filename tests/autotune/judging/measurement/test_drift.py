@@ -60,7 +60,7 @@ def changed(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_neighbour_that_takes_a_core_is_told(seed: int) -> None:
+def test_a_neighbour_that_takes_a_core_is_detected(seed: int) -> None:
     waiting = {"data_s": 0.4, "forward_s": 0.2, "backward_s": 0.3, "optimizer_s": 0.1}
     found = changed(0.6, waiting, {**SEEN, "others_cpu_percent": 100.0}, seed)
     assert found
@@ -80,7 +80,7 @@ def test_a_neighbour_that_takes_a_core_is_told(seed: int) -> None:
         (Cause.UNKNOWN, dict.fromkeys(PHASES, 0.0), {}),
     ],
 )
-def test_the_cause_is_what_the_figures_show(
+def test_the_cause_follows_from_the_figures(
     cause: Cause, phases: dict[str, float], seen: dict[str, float]
 ) -> None:
     found = changed(0.7, PHASES | phases, SEEN | seen)
@@ -88,7 +88,7 @@ def test_the_cause_is_what_the_figures_show(
     assert found.cause is cause
 
 
-def test_without_telemetry_longer_steps_may_come_from_anything() -> None:
+def test_without_telemetry_the_cause_is_unknown() -> None:
     rng = random.Random(0)
     before = windows(120, rng, seen={})
     found = drift([*before, *windows(60, rng, 0.7, seen={}, first=before[-1].samples)])
@@ -96,7 +96,7 @@ def test_without_telemetry_longer_steps_may_come_from_anything() -> None:
     assert found.cause is Cause.UNKNOWN
 
 
-def test_of_a_training_that_becomes_faster_the_cause_is_what_has_ended() -> None:
+def test_a_faster_training_names_the_cause_that_ended() -> None:
     rng = random.Random(0)
     before = windows(120, rng, 0.6, seen={**SEEN, "others_cpu_percent": 100.0})
     found = drift([*before, *windows(60, rng, first=before[-1].samples)])
@@ -116,7 +116,7 @@ def test_a_change_is_dated_by_the_windows_that_show_it() -> None:
 
 
 @pytest.mark.parametrize("factor", [0.97, 1.03])
-def test_a_change_of_less_than_a_twentieth_is_not_said(factor: float) -> None:
+def test_a_change_below_5_percent_is_not_reported(factor: float) -> None:
     assert changed(factor) is None
 
 
@@ -130,7 +130,7 @@ def test_pauses_are_no_drift() -> None:
     assert drift([*steady[:120], *paused[120:]]) is None
 
 
-def test_of_200_trainings_of_an_hour_that_only_make_noise_one_at_most_is_said_to_drift() -> None:
+def test_at_most_one_of_200_noisy_trainings_raises_an_alarm() -> None:
     alarms = 0
     for seed in range(200):
         speeds = wandering(random.Random(seed), (0.0, 0.5, 0.8, 0.9)[seed % 4], (0.02, 0.1)[seed % 2])
@@ -139,7 +139,7 @@ def test_of_200_trainings_of_an_hour_that_only_make_noise_one_at_most_is_said_to
     assert alarms <= 1
 
 
-def test_a_gradual_change_is_said_in_the_end() -> None:
+def test_a_gradual_change_is_detected() -> None:
     rng = random.Random(0)
     fading = [windows(1, rng, 1 - 0.3 * i / 3600)[0] for i in range(3600)]
     found = drift(fading)
@@ -147,7 +147,7 @@ def test_a_gradual_change_is_said_in_the_end() -> None:
     assert found.ratio.high < 1
 
 
-def test_too_little_says_nothing() -> None:
+def test_too_few_windows_detect_nothing() -> None:
     rng = random.Random(0)
     assert drift([]) is None
     assert drift([*windows(72, rng), *windows(35, rng, 0.5)]) is None

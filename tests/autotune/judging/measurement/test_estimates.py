@@ -29,14 +29,14 @@ def value(figure):
     return None if figure is None else figure.value
 
 
-def test_all_runs_of_the_baseline_are_one_figure_and_so_are_those_of_a_trial(make_trial, held):
+def test_all_runs_of_equal_settings_are_pooled(make_trial, held):
     baseline, fast = timed(make_trial, 0, 10), timed(make_trial, 1, 60, x=1)
     history = held(baseline, fast, again(make_trial, 2, 0, 20), again(make_trial, 3, 1, 30, x=1))
     assert [value(history.throughput(t)) for t in history.trials] == pytest.approx([15, 45, 15, 45])
     assert [value(history.factor(t)) for t in history.trials] == pytest.approx([1, 3, 1, 3])
 
 
-def test_what_has_raced_has_the_factor_of_its_race_whatever_its_runs_have_read(make_trial, held):
+def test_a_raced_trial_has_the_factor_of_its_last_race(make_trial, held):
     baseline, fast = timed(make_trial, 0, 10), timed(make_trial, 1, 100, x=1)
     race = make_trial(2, race=(0, 1), slices=slices_of({1: 3.0}, apart=0.01))
     history = held(baseline, fast, race, again(make_trial, 3, 0, 20))
@@ -49,7 +49,7 @@ def test_what_has_raced_has_the_factor_of_its_race_whatever_its_runs_have_read(m
     assert (history.throughput(race), history.factor(race)) == (None, None)
 
 
-def test_settings_that_are_as_fast_have_the_factor_of_the_one_that_has_raced(make_trial, held):
+def test_equally_fast_settings_share_the_factor_of_a_race(make_trial, held):
     baseline, fast = timed(make_trial, 0, 10), timed(make_trial, 1, 100, x=1, learning_rate=1.0)
     equal = timed(make_trial, 2, 50, x=1, learning_rate=2.0)
     race = make_trial(3, race=(0, 1), slices=slices_of({1: 3.0}))
@@ -58,7 +58,7 @@ def test_settings_that_are_as_fast_have_the_factor_of_the_one_that_has_raced(mak
     assert value(history.factor(timed(make_trial, 4, 11, learning_rate=2.0))) == 1.0, "as the baseline"
 
 
-def test_what_ran_alongside_others_is_held_against_a_baseline_that_did(make_trial, held):
+def test_shared_trials_are_compared_with_a_shared_baseline(make_trial, held):
     trials = [
         timed(make_trial, 0, 8, shared=True),
         timed(make_trial, 1, 24, x=1, shared=True),
@@ -70,7 +70,7 @@ def test_what_ran_alongside_others_is_held_against_a_baseline_that_did(make_tria
     assert [value(history.throughput(t)) for t in trials] == pytest.approx([10, 30, 10, 15])
 
 
-def test_what_was_measured_elsewhere_or_not_at_all_has_no_factor(make_trial, held):
+def test_unmeasured_or_foreign_trials_have_no_factor(make_trial, held):
     baseline, other = timed(make_trial, 0, 10), timed(make_trial, 1, 30, x=1)
     elsewhere = replace(other, measurement=replace(other.measurement, device="another"))
     unmeasured = make_trial(2, failure="oom")
@@ -82,7 +82,7 @@ def test_what_was_measured_elsewhere_or_not_at_all_has_no_factor(make_trial, hel
     assert (alone.factor(other), value(alone.throughput(other))) == (None, 30), "there is no baseline yet"
 
 
-def test_an_interval_takes_in_how_far_equal_runs_lie_apart(make_trial, held):
+def test_the_interval_includes_the_drift_between_equal_runs(make_trial, held):
     baseline, fast = timed(make_trial, 0, 90), timed(make_trial, 1, 300, x=1)
     assert held(baseline, fast).throughput(fast) == Figure(300, 299.9, 300.1)
     history = held(baseline, fast, again(make_trial, 2, 0, 110))
@@ -91,7 +91,7 @@ def test_an_interval_takes_in_how_far_equal_runs_lie_apart(make_trial, held):
     assert history.throughput(baseline).part == pytest.approx(drift / math.sqrt(2))
 
 
-def test_quality_is_that_of_the_seeds_and_of_the_baseline_that_of_every_run(make_trial, held):
+def test_quality_is_the_mean_of_the_seeds_or_of_all_baseline_runs(make_trial, held):
     chosen = make_trial(1, 30, curve=[0.3], x=1)
     seeds = [make_trial(n, 30, curve=[q], x=1, repeat=Repeat(1, n)) for n, q in ((3, 0.2), (4, 0.22))]
     baseline = [make_trial(0, 10, curve=[0.2]), make_trial(2, 10, curve=[0.24], repeat=Repeat(0, 0))]
@@ -102,7 +102,7 @@ def test_quality_is_that_of_the_seeds_and_of_the_baseline_that_of_every_run(make
     assert held(baseline[0], chosen).quality(chosen) == Figure(0.3)
 
 
-def test_memory_is_the_most_that_any_run_has_taken(make_trial, held):
+def test_memory_is_the_highest_peak_of_any_run(make_trial, held):
     trial = timed(make_trial, 1, 30, x=1, peak=100, limit=200)
     repeat = again(make_trial, 2, 1, 30, x=1, peak=150, limit=200)
     rising = replace(trial, measurement=replace(trial.measurement, memory_is_rising=True))
@@ -110,7 +110,7 @@ def test_memory_is_the_most_that_any_run_has_taken(make_trial, held):
     assert (found.peak_memory_bytes, found.memory_is_rising) == (150, True)
 
 
-def test_intervals_of_products_and_ratios_come_from_both():
+def test_products_and_ratios_combine_both_intervals():
     one, other = Figure(10.0, 9.0, 11.0), Figure(2.0, 1.9, 2.1)
     apart = math.exp(math.hypot(0.1, 0.05))
     assert estimates.multiply(one, other) == Figure(20.0, 20.0 / apart, 20.0 * apart)
@@ -119,7 +119,7 @@ def test_intervals_of_products_and_ratios_come_from_both():
     assert estimates.bounded(1.0, 0.5, math.inf) == Figure(1.0)
 
 
-def test_values_that_are_the_same_say_nothing_of_their_spread():
+def test_identical_values_have_no_interval():
     assert estimates.mean([]) is None
     assert estimates.mean([0.2, 0.2]) == Figure(0.2)
     found = estimates.mean([0.1, 0.3])

@@ -54,7 +54,7 @@ def test_the_checkpoint_after_an_evaluation_does_not_count():
     assert meter.throughput().samples_per_s == pytest.approx(80)
 
 
-def test_the_time_between_two_processes_is_nobodys():
+def test_the_time_between_two_processes_does_not_count():
     meter = Meter(prefetched=0)
     _, samples = feed(meter, [0.1] * 40)
     meter.restart()
@@ -68,7 +68,7 @@ def test_no_more_than_half_of_a_short_trial_is_warm_up():
     assert meter.throughput().steps == 2
 
 
-def test_no_step_no_figure():
+def test_without_a_step_there_is_no_figure():
     meter = Meter(prefetched=0)
     assert meter.throughput() is None
     meter.add(1.0, 8, evaluation=False)
@@ -119,11 +119,11 @@ def test_the_interval_widens_when_steps_are_correlated():
         ({"num_workers": 4, "accumulation_steps": 3}, 3),
     ],
 )
-def test_how_many_steps_the_loader_may_have_ready(settings, steps):
+def test_prefetched_steps_follow_from_the_loaders_settings(settings, steps):
     assert prefetched_steps(settings) == steps
 
 
-def test_the_time_of_training_leaves_out_evaluations_and_restarts():
+def test_the_training_time_excludes_evaluations_and_restarts():
     meter = Meter(prefetched=0)
     at_s, samples = feed(meter, [0.1] * 11)
     meter.add(at_s + 100, samples, evaluation=True)
@@ -141,11 +141,11 @@ def test_the_time_of_training_leaves_out_evaluations_and_restarts():
         *((0.99, 1, 63.657), (0.99, 2, 9.925), (0.99, 9, 3.250), (0.8, 4, 1.533), (0.5, 30, 0.683)),
     ],
 )
-def test_students_t_is_that_of_the_tables(level, degrees, expected):
+def test_students_t_matches_the_tables(level, degrees, expected):
     assert student_t(level, degrees) == pytest.approx(expected, abs=1e-3)
 
 
-def test_a_recent_step_is_the_median_of_the_last_ones():
+def test_the_recent_step_time_is_the_median_of_the_last_steps():
     meter = Meter(prefetched=0)
     assert meter.recent_step_s() is None
     at_s, samples = feed(meter, [5.0] * 30)
@@ -175,24 +175,24 @@ def test_only_whole_steps_within_the_time_are_counted():
     assert counted_steps([], 0.0, 9.0, ready=0) == []
 
 
-def test_no_step_is_next_to_an_evaluation():
+def test_steps_next_to_an_evaluation_are_not_counted():
     yielded = stamps(0.0, 1.0, 5.0, 9.0, 10.0, evaluations=(5.0,))
     assert counted_steps(yielded, 0.0, 10.0, ready=0) == [MeasuredStep(1.0, 8), MeasuredStep(1.0, 8)]
 
 
-def test_what_was_ready_is_not_counted_but_never_more_than_half():
+def test_at_most_half_of_the_steps_are_left_out_as_prefetched():
     yielded = stamps(0.0, 0.25, 0.5, 1.5, 2.5, 3.5)
     assert counted_steps(yielded, 0.0, 9.0, ready=2) == [MeasuredStep(1.0, 8)] * 3
     assert len(counted_steps(yielded, 0.0, 9.0, ready=99)) == 3
     assert len(counted_steps(stamps(0.0, 1.0), 0.0, 9.0, ready=99)) == 1
 
 
-def test_a_start_lasts_for_as_long_as_what_was_prefetched_and_some_steps():
+def test_the_start_takes_the_prefetched_steps_and_three_more():
     assert steps_to_start({}) == 3
     assert steps_to_start({"num_workers": 2, "prefetch_factor": 3}) == 9
 
 
-def test_a_step_in_which_something_was_compiled_is_no_part_of_the_steady_state():
+def test_steps_that_compile_are_not_in_the_steady_state():
     meter = Meter(prefetched=0)
     for step in range(1, 21):
         compiled_s = 39.0 * (step > 14)
@@ -201,7 +201,7 @@ def test_a_step_in_which_something_was_compiled_is_no_part_of_the_steady_state()
     assert meter.training_s == pytest.approx(19 * 0.1 + 39), "it is time that training takes"
 
 
-def test_what_a_loader_had_ready_after_a_compilation_comes_in_a_burst_and_does_not_count():
+def test_the_burst_after_a_compilation_does_not_count():
     meter, at_s = Meter(prefetched=4), 0.0
     for step in range(1, 61):
         at_s += 30.0 if step == 30 else 0.001 if 30 < step <= 34 else 0.1
@@ -209,7 +209,7 @@ def test_what_a_loader_had_ready_after_a_compilation_comes_in_a_burst_and_does_n
     assert meter.throughput().samples_per_s == pytest.approx(80)
 
 
-def test_what_had_not_ended_counts_with_the_next_step_that_had():
+def test_queued_steps_count_with_the_next_completed_one():
     meter = Meter(prefetched=0)
     for step in range(1, 41):
         launched_s, done_s = 0.001 * step, 0.1 * step
@@ -222,7 +222,7 @@ def test_what_had_not_ended_counts_with_the_next_step_that_had():
     assert found.steps == 30, "of 35 whose end is known, those are left out that ended with the third"
 
 
-def test_what_had_not_ended_before_an_evaluation_counts_as_nobodys():
+def test_queued_steps_before_an_evaluation_do_not_count():
     meter = Meter(prefetched=0)
     for step in range(1, 11):
         meter.add(0.1 * step, 8 * step, evaluation=False)
@@ -233,7 +233,7 @@ def test_what_had_not_ended_before_an_evaluation_counts_as_nobodys():
     assert meter.throughput().samples_per_s == pytest.approx(80)
 
 
-def test_a_training_of_days_has_the_figures_of_all_its_steps_and_keeps_some_thousand():
+def test_a_long_training_merges_its_steps_and_keeps_its_figures():
     """Step by step 1% faster and slower, from day to day 10%; the interval is that of all of them."""
     rng, meter = random.Random(0), Meter(prefetched=0)
     seconds = [0.1 * rng.uniform(0.99, 1.01) * (1.1 if 30_000 < n < 60_000 else 1.0) for n in range(100_000)]

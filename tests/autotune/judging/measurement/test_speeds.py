@@ -17,7 +17,7 @@ def measured(trial, speed, half_width, seconds, steps=10):
     return changed(trial, throughput=Throughput(speed, half_width, steps, seconds))
 
 
-def test_figures_of_the_same_settings_are_pooled_by_how_long_they_were_measured(make_trial):
+def test_equal_settings_are_pooled_weighted_by_time(make_trial):
     long, short = measured(make_trial(1), 10.0, 0.1, 30.0), measured(make_trial(2), 14.0, 0.1, 10.0)
     figure = pooled([long, short])
     assert figure.samples_per_s == pytest.approx(11.0)
@@ -25,13 +25,13 @@ def test_figures_of_the_same_settings_are_pooled_by_how_long_they_were_measured(
     assert figure.half_width_per_s == pytest.approx(2.0), "half of what they lie apart"
 
 
-def test_if_figures_agree_the_interval_is_the_steps_own_and_narrows(make_trial):
+def test_agreeing_figures_narrow_the_interval(make_trial):
     same = [measured(make_trial(n), 10.0, 0.4, 5.0) for n in range(4)]
     assert pooled(same).half_width_per_s == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_pooled_figure_lies_among_those_that_it_is_of(make_trial, seed):
+def test_a_pooled_figure_lies_within_its_range(make_trial, seed):
     rng = random.Random(seed)
     trials = [
         measured(make_trial(n), rng.uniform(1, 100), rng.uniform(0, 5), rng.uniform(0.1, 60))
@@ -42,7 +42,7 @@ def test_a_pooled_figure_lies_among_those_that_it_is_of(make_trial, seed):
     assert figure.half_width_per_s >= (max(rates) - min(rates)) / 2
 
 
-def test_the_learning_rate_and_the_seed_make_no_other_settings(make_trial):
+def test_learning_rate_and_seed_do_not_separate_groups(make_trial):
     first = make_trial(1, 10, half_width=0.1, learning_rate=1e-3, seed=1)
     second = make_trial(2, 12, half_width=0.1, learning_rate=2e-3, seed=2)
     assert Speeds([first, second]).pooled_throughput(first).samples_per_s == pytest.approx(11)
@@ -56,7 +56,7 @@ def test_one_is_not_true(make_trial):
 
 
 @pytest.mark.parametrize("changes", [{"shared": True}, {"device": "another"}, {"revision": "newer"}])
-def test_other_circumstances_are_never_pooled(make_trial, changes):
+def test_other_conditions_are_never_pooled(make_trial, changes):
     alone = make_trial(1, 10, half_width=0.1)
     other = changed(make_trial(2, 20, half_width=0.1), **changes)
     speeds = Speeds([alone, other])
@@ -66,7 +66,7 @@ def test_other_circumstances_are_never_pooled(make_trial, changes):
     assert speeds.disagreements() == []
 
 
-def test_a_figure_of_too_few_steps_stands_for_itself_alone(make_trial):
+def test_a_figure_of_too_few_steps_is_not_pooled(make_trial):
     sure, unsure = make_trial(1, 10, half_width=0.1), make_trial(2, 20)
     speeds = Speeds([sure, unsure])
     assert speeds.pooled_throughput(sure).samples_per_s == 10
@@ -74,7 +74,7 @@ def test_a_figure_of_too_few_steps_stands_for_itself_alone(make_trial):
     assert speeds.pooled_throughput(make_trial(4, micro_batch_size=2)) is None
 
 
-def test_what_is_known_of_a_configuration_that_was_not_run_itself(make_trial):
+def test_a_configuration_has_the_throughput_of_equal_settings(make_trial):
     ran = make_trial(1, 10, half_width=0.1, learning_rate=1e-3)
     speeds = Speeds([ran])
     assert speeds.throughput_like({**ran.config, "learning_rate": 5e-3}, like=ran).samples_per_s == 10
@@ -82,7 +82,7 @@ def test_what_is_known_of_a_configuration_that_was_not_run_itself(make_trial):
     assert speeds.throughput_like(ran.config, like=changed(ran, shared=True)) is None
 
 
-def test_the_drift_is_that_between_measurements_of_the_same_settings(make_trial):
+def test_the_drift_is_the_scatter_between_equal_settings(make_trial):
     assert Speeds([]).drift == 0
     assert Speeds([make_trial(1, 10, half_width=0.1)]).drift == 0
     pair = [make_trial(n, speed, half_width=0.1) for n, speed in enumerate((90, 110))]
@@ -91,7 +91,7 @@ def test_the_drift_is_that_between_measurements_of_the_same_settings(make_trial)
     assert Speeds([*pair, *others]).drift == pytest.approx(0.01**0.5)
 
 
-def test_figures_more_than_two_percent_apart_are_named_the_furthest_first(make_trial):
+def test_disagreements_over_2_percent_are_sorted(make_trial):
     close = [make_trial(n, speed, half_width=0.1, micro_batch_size=4) for n, speed in ((0, 100), (1, 101.9))]
     apart = [make_trial(n, speed, half_width=0.1, micro_batch_size=8) for n, speed in ((2, 103), (3, 100))]
     far = [make_trial(n, speed, half_width=0.1) for n, speed in ((4, 10), (5, 12), (6, 11))]

@@ -75,7 +75,7 @@ HARMLESS: list[Draw] = [
 
 
 @pytest.mark.parametrize("spread", [0, 1, 10])
-def test_a_leak_of_a_mib_a_step_is_foretold_within_a_fifth(spread: int) -> None:
+def test_a_leak_of_1_mib_per_step_is_predicted_within_20_percent(spread: int) -> None:
     rng = random.Random(spread)
     for _ in range(50):
         seen = series([i * MIB + rng.gauss(0, spread * MIB) for i in range(STEPS)])
@@ -88,7 +88,7 @@ def test_a_leak_of_a_mib_a_step_is_foretold_within_a_fifth(spread: int) -> None:
         assert full.low <= full.samples <= full.high
 
 
-def test_a_leak_is_foretold_on_top_of_what_settles_and_of_what_is_collected() -> None:
+def test_a_leak_is_predicted_despite_settling_and_garbage_collection() -> None:
     rng = random.Random(1)
     for _ in range(20):
         settling = (value / 20 for value in saturating(rng))
@@ -100,7 +100,7 @@ def test_a_leak_is_foretold_on_top_of_what_settles_and_of_what_is_collected() ->
         assert will_fill(found, seen[-1].value, LIMIT / 2, seen[-1].samples, 5 * TOTAL)
 
 
-def test_of_500_series_without_a_leak_at_most_one_in_a_hundred_is_called_one() -> None:
+def test_at_most_1_percent_of_harmless_series_are_called_leaks() -> None:
     rng, alarms = random.Random(7), 0
     for number in range(500):
         seen = series(list(HARMLESS[number % len(HARMLESS)](rng)))
@@ -111,13 +111,13 @@ def test_of_500_series_without_a_leak_at_most_one_in_a_hundred_is_called_one() -
 
 
 @pytest.mark.parametrize("draw", [saturating, slower_and_slower, cache, collected])
-def test_what_settles_or_comes_back_is_not_growing(draw: Draw) -> None:
+def test_settling_or_collected_memory_is_not_growing(draw: Draw) -> None:
     rng = random.Random(3)
     found = [slope(series(list(draw(rng)))) for _ in range(40)]
     assert sum(one is not None and is_growing(one) for one in found) <= 1
 
 
-def test_the_interval_covers_the_slope_of_a_walk_that_drifts() -> None:
+def test_the_interval_covers_the_slope_of_a_drifting_random_walk() -> None:
     rng, covered = random.Random(5), 0
     for _ in range(200):
         steps = (MIB + rng.gauss(0, 5 * MIB) for _ in range(STEPS))
@@ -127,20 +127,20 @@ def test_the_interval_covers_the_slope_of_a_walk_that_drifts() -> None:
     assert covered >= 180  # 190 are to be expected of 95%
 
 
-def test_too_little_says_nothing() -> None:
+def test_too_few_points_give_no_slope() -> None:
     assert slope([]) is None
     assert slope([Point(i, i) for i in range(29)]) is None
     assert slope([Point(i, i) for i in range(30)]) is not None
     assert slope([Point(8, i) for i in range(100)]) is None
 
 
-def test_what_does_not_grow_is_never_full() -> None:
+def test_memory_that_does_not_grow_is_never_full() -> None:
     assert full_at(Slope(-1.0, -2.0, 0.5), 100, 200, 1000) == Full(math.inf, 1200, math.inf)
     assert full_at(Slope(1.0, 0.5, 2.0), 100, 200, 1000) == Full(1100, 1050, 1200)
     assert full_at(Slope(1.0, 0.5, 2.0), 300, 200, 1000) == Full(1000, 1000, 1000)
 
 
-def test_a_leak_counts_that_fills_memory_before_the_end_at_its_least() -> None:
+def test_a_leak_counts_if_its_slowest_growth_fills_the_memory() -> None:
     leak = Slope(1.0, 0.5, 2.0)
     assert will_fill(leak, 100, 200, 1000, total=1201)
     assert not will_fill(leak, 100, 200, 1000, total=1200)
@@ -148,7 +148,7 @@ def test_a_leak_counts_that_fills_memory_before_the_end_at_its_least() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 400, 401, 1000, 30_000])
-def test_of_many_points_a_series_keeps_some_hundreds_evenly(count: int) -> None:
+def test_a_series_is_thinned_evenly(count: int) -> None:
     kept = Series()
     for i in range(count):
         kept.add(8 * i, float(i))
@@ -167,18 +167,18 @@ GROWING = Measurement(
 )
 
 
-def test_a_peak_that_grows_is_drawn_on_to_the_limit() -> None:
+def test_a_growing_peak_is_extrapolated_to_the_limit() -> None:
     assert trends.training_full_at(GROWING, 20_000) == Full(6000, 3500, 11_000)
     assert trends.training_full_at(GROWING, 11_000) is None, "it may end before"
 
 
-def test_without_a_limit_it_is_what_the_machine_had_left() -> None:
+def test_without_a_limit_free_host_memory_counts() -> None:
     free = replace(GROWING, memory_limit_bytes=None)
     assert trends.training_full_at(free, 30_000) == Full(11_000, 6000, 21_000)
     assert trends.training_full_at(replace(free, telemetry={}), 30_000) is None
 
 
-def test_a_training_of_unknown_length_is_that_of_a_hundred_trials() -> None:
+def test_a_training_of_unknown_length_counts_as_a_hundred_trials() -> None:
     assert trends.training_full_at(GROWING, None) == Full(6000, 3500, 11_000)
     assert (
         trends.training_full_at(replace(GROWING, samples=101, memory_slope=Slope(2.0, 1.0, 4.0)), None)
@@ -189,5 +189,5 @@ def test_a_training_of_unknown_length_is_that_of_a_hundred_trials() -> None:
 @pytest.mark.parametrize(
     "slope", [None, Slope(2.0, -1.0, 5.0), Slope(0.0, 0.0, 0.0), Slope(2.0, 1.0, 4.0, is_slowing=True)]
 )
-def test_what_is_not_sure_to_grow_on_is_no_leak(slope: Slope | None) -> None:
+def test_uncertain_growth_is_no_leak(slope: Slope | None) -> None:
     assert trends.training_full_at(replace(GROWING, memory_slope=slope), 10**9) is None
