@@ -1,4 +1,4 @@
-"""The nouns: settings, trials, sizes, errors; and files that are written atomically.
+"""The package's nouns: settings, trials, sizes, errors; and atomic file writes.
 
-May import only the standard library: no other room, and nothing that has to be installed.
+Imports only the standard library: no other part of the package and nothing that must be installed.
 """

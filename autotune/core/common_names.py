@@ -1,4 +1,4 @@
-"""The one table of names that projects and frameworks use for settings and precisions. Pure."""
+"""Maps the names that projects and frameworks use to settings and precisions. Pure."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -66,7 +66,7 @@ _AMBIGUOUS = frozenset(
     }
 )
 
-# Settings that end a training, and others that count optimizer steps of its schedule.
+# Settings that end a training, and those that count optimizer steps of its learning-rate schedule.
 ENDS: Sequence[str] = (
     *("max_iters", "max_steps", "num_train_steps", "max_train_steps", "train_steps", "total_steps"),
     *("num_steps", "steps", "n_steps", "train_iters", "num_iterations", "max_iterations", "iterations"),
@@ -78,7 +78,7 @@ OF_SCHEDULES: Sequence[str] = (
 )
 EPOCHS: Sequence[str] = ("epochs", "num_epochs", "n_epochs", "max_epochs", "num_train_epochs")
 
-# Sizes of samples and models, with the power of the size that the memory of a sample grows with.
+# Sizes of samples and models: the memory of a sample grows with this power of the size.
 SIZES: Mapping[str, int] = MappingProxyType(
     {
         **dict.fromkeys(("max_seq_length", "max_seq_len", "seq_length", "seq_len", "sequence_length"), 1),
@@ -107,15 +107,15 @@ _PRECISIONS = {
 
 
 def setting_of(name: str) -> str:
-    """Returns the setting that a project's `name` usually means, the name itself if it is no common one."""
+    """Returns the setting that a project's `name` usually means, or `name` itself if it is not common."""
     return _SETTINGS.get(name, name)
 
 
 def precision_of(value: Any) -> Any:
-    """Returns the precision that a framework's word or type means, `value` itself if it is no such word."""
+    """Returns the precision that a framework's word or dtype stands for, or `value` if it stands for none."""
     return _PRECISIONS.get(str(value).removeprefix("torch."), value)
 
 
-def unambiguous_names(what: str) -> Sequence[str]:
-    """Returns the names that mean the setting `what` and nothing else; just `what` if no others are known."""
-    return tuple(name for name in NAMES.get(what, (what,)) if name not in _AMBIGUOUS)
+def unambiguous_names(setting: str) -> Sequence[str]:
+    """Returns the names that mean `setting` in every project; only its own if the table has none."""
+    return tuple(name for name in NAMES.get(setting, (setting,)) if name not in _AMBIGUOUS)

@@ -1,9 +1,9 @@
 """The tuner's deliberate errors.
 
 AutotuneError             the command line shows its one line of text
-├── InputError            what the user gave is wrong: the rule, what was given, what is allowed (exit code 2)
+├── InputError            wrong input: the rule, the value given, the values allowed (exit code 2)
 │   ├── SessionBusyError  another process holds the session's lock
-│   └── DamagedError      a study is not as it was written: `recover` rebuilds what can be rebuilt
+│   └── DamagedError      a study is corrupt: `recover` rebuilds what it can
 ├── EvaluationError       a trained model could not be scored: the comparison says so and continues
 ├── SearchAborted         the search cannot continue: why, and how to resume (exit code 1)
 └── UnconfirmedError      no winner is confirmed yet: how to confirm one (exit code 1)
@@ -24,7 +24,7 @@ def printable(text: object) -> str:
 def did_you_mean(name: object, known: Collection[str]) -> str:
     """Returns the end of a message about an unknown `name`, such as `: did you mean trials?`.
 
-    Without a similar `known` name it lists all of them if they are few, else it is empty.
+    If no `known` name is similar, it lists all of them, or is empty if they are many.
     """
     if near := difflib.get_close_matches(str(name), known, n=1):
         return f": did you mean {near[0]}?"
@@ -32,7 +32,7 @@ def did_you_mean(name: object, known: Collection[str]) -> str:
 
 
 def without_trace(error: Exception) -> Exception:
-    """Marks an error of the user's program, which has printed its own traceback: ours would add nothing."""
+    """Marks an error whose traceback the user's program has already printed: ours would add nothing."""
     error.__dict__[_WITHOUT_TRACE] = True
     return error
 

@@ -36,10 +36,10 @@ def utilisation(flops_per_sample: Mapping[str, float], samples_per_s: float, dev
 
     `devices` is a comma-separated list of names. The share is HFU if `flops_per_sample` includes recomputed
     operations, MFU if it has only those the model needs (Chowdhery et al., PaLM, 2022, appendix B). None if
-    nothing was counted, or a peak is not known.
+    no operations were counted, or a peak is unknown.
     """
-    each = [peaks(device) for device in devices.split(", ")]
-    if not flops_per_sample or any(kind not in one for kind in flops_per_sample for one in each):
+    tables = [peaks(device) for device in devices.split(", ")]
+    if not flops_per_sample or any(kind not in table for kind in flops_per_sample for table in tables):
         return None
-    least_s = sum(flops / sum(one[kind] for one in each) for kind, flops in flops_per_sample.items())
+    least_s = sum(flops / sum(table[kind] for table in tables) for kind, flops in flops_per_sample.items())
     return least_s * samples_per_s

@@ -1,4 +1,4 @@
-"""The check that this is Linux, to be called before anything is imported that exists on Linux only."""
+"""Checks that this is Linux; called before importing modules that exist only there."""
 
 import sys
 

@@ -26,7 +26,7 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Outside:
-    """The time that a trial spends outside of its steps."""
+    """The time that a trial spends outside its steps."""
 
     evaluations: int = 0
     evaluation_s: float | None = None  # mean time of one, with its checkpoint; None if none was seen
@@ -41,7 +41,7 @@ class Slope:
     per_sample: float
     low: float  # ends of the 95% interval
     high: float
-    is_slowing: bool = False  # growth was clearly slower in the end: do not extrapolate
+    is_slowing: bool = False  # growth was clearly slower at the end: do not extrapolate
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,7 @@ class Evaluation:
 class Slice:
     """One member's turn in a round of a race: the complete steps in it.
 
-    Nothing is evaluated in a race. If evaluations are part of the speed, their time is added as measured in
-    the member's own trial.
+    A race evaluates nothing. If evaluations are part of the speed, their time comes from the member's trial.
     """
 
     number: int  # the trial whose settings ran
@@ -82,7 +81,7 @@ class Slice:
     seconds: float
     steps: int
     outside_s: float = 0.0  # seconds that evaluations add
-    unsure: float = 0.0  # share of the speed by which that may be wrong
+    unsure: float = 0.0  # relative error of the speed that those seconds may cause
 
     @property
     def samples_per_s(self) -> float:

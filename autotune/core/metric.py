@@ -11,9 +11,7 @@ class Metric:
     minimize: bool = False  # lower is better
     unit: str = "samples"  # key under which records count their samples
     counts_evaluations: bool = False  # evaluations are part of the speed
-    samples_per_evaluation: int | None = (
-        None  # in the user's own training; None: as often as it was evaluated
-    )
+    samples_per_evaluation: int | None = None  # in the user's own training; None: as in the trial
 
     def turned(self, value: float) -> float:
         """Converts a quality between the user's sign and the tuner's."""

@@ -9,8 +9,8 @@ from typing import Any
 from autotune.core.errors import InputError, printable
 
 _ANY = re.compile(r".+", re.DOTALL)
-# Names of secrets in snake case, with the form of their value in a setting or argument, which tells a secret
-# from an ordinary word (as in pad_token), and the form in an environment variable.
+# Names of secrets in snake case, with the form of the value in a setting or an argument, which tells a secret
+# from an ordinary word (as in pad_token), and its form in an environment variable.
 _SECRETS = (
     (
         re.compile(r"secret|passw(or)?d|passphrase|passcode|credential|(api|private|access|ssh)_?key"),
@@ -49,22 +49,22 @@ _HIDDEN = "(hidden)"
 
 
 def refuse_secrets(values: Mapping[str, Any], source: str) -> None:
-    """Raises InputError, which does not quote it, if a setting or an argument in one is a key or password."""
-    held, hide = list(_secrets(os.environ)), hider(os.environ)
+    """Raises InputError, without quoting it, if a setting or an argument in one is a key or a password."""
+    secrets, hide = list(_secrets(os.environ)), hider(os.environ)
     for name, value in _settings(values, "", set()):
         text = f"{name} {value}" if isinstance(value, str) else name
-        variable = next((variable for variable, part in held if part in text), None)
+        variable = next((variable for variable, secret in secrets if secret in text), None)
         if variable or _is_key(name, value):
             shown = printable(hide(name.strip(".")))
-            is_one = f"holds the value of {variable}" if variable else "looks like a key or a password"
+            problem = f"holds the value of {variable}" if variable else "looks like a key or a password"
             raise InputError(
-                f"{source}: {shown}: {is_one}, which a search would write to disk: "
+                f"{source}: {shown}: {problem}, which a search would write to disk: "
                 "remove it, and use an environment variable such as WANDB_API_KEY: trials inherit it"
             )
 
 
 def _settings(values: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """Yields path and value of every leaf, and every argument in a text; values of YAML aliases once."""
+    """Yields the path and value of every leaf and of every argument in a text; a YAML alias only once."""
     if not isinstance(values, Mapping | list | tuple):
         yield name, values
         yield from _arguments(name, str(values))
@@ -106,15 +106,15 @@ def _forms(name: str) -> Iterator[tuple[re.Pattern[str], re.Pattern[str]]]:
 
 
 def hide_secrets(text: str, environment: Mapping[str, str]) -> str:
-    """Returns `text` without W&B keys, passwords in URLs, and secrets of the `environment`."""
+    """Returns `text` with W&B keys, passwords in URLs and secrets of the `environment` hidden."""
     return hider(environment)(text)
 
 
 def hider(environment: Mapping[str, str]) -> Callable[[str], str]:
-    """Returns a function that hides secrets in many texts, as `hide_secrets` does in one.
+    """Returns `hide_secrets` for one environment, compiled for many texts.
 
-    Secrets of the `environment` are passwords in URLs, and values of variables named like a key or password,
-    as a whole and line by line.
+    Secrets of the `environment` are passwords in URLs, and the values of variables named like a key or a
+    password, whole and line by line.
     """
     longest_first = sorted({part for _, part in _secrets(environment)}, key=len, reverse=True)
     return partial(_without, re.compile("|".join(map(re.escape, longest_first)) or "(?!)"))
@@ -128,8 +128,8 @@ def _without(known: re.Pattern[str], text: str) -> str:
 def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yields the name of every variable that holds a secret, with the secret part of its value."""
     for name, value in environment.items():
-        is_one = any(form.fullmatch(value) for _, form in _forms(name)) and not _PATH.fullmatch(value)
-        parts = [*((value, *value.splitlines()) if is_one else ()), *_in_text(value)]
+        is_secret = any(form.fullmatch(value) for _, form in _forms(name)) and not _PATH.fullmatch(value)
+        parts = [*((value, *value.splitlines()) if is_secret else ()), *_in_text(value)]
         yield from ((name, part) for part in parts if len(part) >= _SHORTEST)
 
 

@@ -31,7 +31,7 @@ _PREFETCHED = 2  # batches per worker, PyTorch's default
 
 
 def settings_key(config: Config, left_out: Collection[str]) -> Key:
-    """Returns a hashable key of `config` without some settings; values by `repr`, because 1 is not True."""
+    """Returns a hashable key of `config` without some settings; uses `repr`, because 1 == True."""
     return frozenset((name, repr(value)) for name, value in config.items() if name not in left_out)
 
 
@@ -118,7 +118,7 @@ class KnownSetting:
     needs: Mapping[Setting, Needs] = field(default_factory=dict)  # of single values
     needs_else: Needs = Needs()  # of all other values
     at_most_cpus: bool = False  # a value above the number of CPUs is not worth trying
-    short: str = ""  # its name in a trial's line; used only in `COMMON`, as such lines know no workload
+    short: str = ""  # its name in a trial's line; only for `COMMON`, as those lines do not know the workload
 
     @classmethod
     def declared(cls, name: str, moves: Collection[str]) -> "KnownSetting":
@@ -136,7 +136,7 @@ class KnownSetting:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """Looks up settings by name; nothing is assumed about names that are not in it."""
+    """Looks up settings by name, and assumes nothing about unknown ones."""
 
     by_name: Mapping[str, KnownSetting]
 
@@ -157,25 +157,25 @@ class Knowledge:
     @cached_property
     def same_quality(self) -> frozenset[str]:
         """Settings that do not change what is computed."""
-        return self._leaves(Result.EQUAL)
+        return self._up_to(Result.EQUAL)
 
     @cached_property
     def same_figures(self) -> frozenset[str]:
         """Settings with which a training can stay bit-identical."""
-        return self._leaves(Result.REORDERED)
+        return self._up_to(Result.REORDERED)
 
     @cached_property
     def same_training(self) -> frozenset[str]:
         """Settings that leave the training the same up to rounding, at an equal effective batch."""
-        return self._leaves(Result.ROUNDED)
+        return self._up_to(Result.ROUNDED)
 
     @cached_property
     def whole(self) -> dict[str, tuple[int, int]]:
         """Lowest and highest value of each setting that is a whole number."""
         return {k.name: k.whole for k in self.by_name.values() if k.whole}
 
-    def _leaves(self, most: Result) -> frozenset[str]:
-        return frozenset(k.name for k in self.by_name.values() if k.moves_result <= most)
+    def _up_to(self, effect: Result) -> frozenset[str]:
+        return frozenset(k.name for k in self.by_name.values() if k.moves_result <= effect)
 
     @cached_property
     def of_loader(self) -> frozenset[str]:
@@ -189,17 +189,17 @@ def result_setting(name: str, about: str = "of the optimizer alone", **more: Any
 
 
 def side_setting(name: str, about: str, **more: Any) -> KnownSetting:
-    """Returns a setting of work between steps, which takes time but no memory."""
+    """Returns a setting that changes only the time between steps, and no memory."""
     return KnownSetting(name, about, moves_result=Result.EQUAL, moves_memory=MemoryEffect.NOT, **more)
 
 
 def loader_setting(name: str, about: str, **more: Any) -> KnownSetting:
-    """Returns a setting that changes only the loader's workers."""
+    """Returns a setting that changes only the data loader's workers."""
     return KnownSetting(name, about, moves_result=Result.EQUAL, moves_memory=MemoryEffect.LOADER, **more)
 
 
 def pinning_setting(name: str) -> KnownSetting:
-    """Returns a setting that has a loader pin its batches' memory."""
+    """Returns a setting that makes a data loader pin the memory of its batches."""
     return side_setting(name, "whether this machine gains by it", needs={True: FOR_CUDA})
 
 

@@ -8,7 +8,7 @@ from autotune.core.settings import Config
 
 
 class Status(StrEnum):
-    """The end of a trial. Only `completed` ones can win; an `interrupted` one continues when resumed."""
+    """The end of a trial. Only a `completed` one can win; an `interrupted` one continues on resume."""
 
     COMPLETED = "completed"
     STOPPED = "stopped"
@@ -46,7 +46,7 @@ class StoppedFor(StrEnum):
 
 
 class Shortage(StrEnum):
-    """The memory that ran out, if more than the trial's own process is involved."""
+    """The memory that ran out, if it is not the trial's own process alone."""
 
     MACHINE = "machine"  # or the memory that a process shares with its loader's workers
     KILLED_WORKER = "killed worker"  # a loader worker was killed: for memory, or from outside
@@ -58,8 +58,8 @@ class Outcome:
 
     status: Status
     failure: Failure | None = None  # if it failed
-    reason: str = ""  # a line for people; nothing is decided by it
-    shortage: Shortage | None = None  # of an out-of-memory that involves more than the trial's own process
+    reason: str = ""  # a line for people; no decision depends on it
+    shortage: Shortage | None = None  # if more than the trial's own process ran out of memory
     is_passing: bool = False  # a transient error: another attempt may succeed
     stopped_for: StoppedFor | None = None  # if the search stopped it
 

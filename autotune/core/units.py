@@ -20,7 +20,7 @@ _ROUND_MINUTES = (5, 10, 15, 20, 30, 40, 60, 90, 120, 180, 240, 360, 480, 720)
 _LONGEST_S = 3650 * 86400.0
 _MOST_BYTES = 2**50
 _MOST_SHOWN = 200  # characters of a quoted value
-_SHORT = Repr()  # reads only the first elements: YAML aliases can stand for billions
+_SHORT = Repr()  # reads only the first elements: YAML aliases can expand to billions
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = _MOST_SHOWN
 
 

@@ -12,8 +12,6 @@ from autotune.memory import memory_needs
 from autotune.memory.memory_needs import Label, Need
 from autotune.memory.memory_peaks import Peak, Peaks, Prediction
 
-__all__ = ["MemoryModel", "Prediction"]
-
 _Key = TypeVar("_Key")
 
 
@@ -33,11 +31,11 @@ class MemoryModel:
         known: Knowledge = COMMON,
         margin: float | None = None,
     ) -> None:
-        """`limit_bytes`: the next trial's, which may take `fraction` of it; None: the smallest known limit.
+        """`limit_bytes`: the next trial's limit, of which it may use `fraction`; None: the smallest known.
 
-        An out-of-memory under a smaller limit than the next trial's is no evidence about it.
-        `margin`: without peaks, only less than this share of the smallest need that failed is worth trying,
-        even if larger ones have fitted. None: failures below what has fitted elsewhere do not count.
+        An out-of-memory under a smaller limit says nothing about the next trial.
+        `margin`: without peaks, only needs below this share of the smallest failed one are worth trying, even
+        if larger ones have fitted. None: failures below what has fitted elsewhere do not count.
         """
         trials, self._known = list(trials), known
         limits = [t.measurement.memory_limit_bytes for t in trials if t.measurement.memory_limit_bytes]
@@ -47,7 +45,7 @@ class MemoryModel:
         self._fails_at_bytes = self._allowed_bytes if is_capped else self._limit_bytes
         self._failed: dict[frozenset[Label], list[tuple[Need, Trial]]] = defaultdict(list)
         needs = [(memory_needs.need_of(t.config, known), t) for t in trials if t.kind is not TrialKind.RACE]
-        failed = [(need, t) for need, t in needs if t.out_of_memory and self._is_as_tight(t)]
+        failed = [(need, t) for need, t in needs if t.out_of_memory and self._had_as_much(t)]
         for need, trial in failed:
             self._failed[need.group].append((need, trial))
         ran = [(need, t) for need, t in needs if t.ended_well]
@@ -94,7 +92,7 @@ class MemoryModel:
     def largest_worth_trying(self, config: Config, sizes: Sequence[int]) -> int:
         """Returns the micro-batch to run instead of the one in `config`: the same if it is likely to fit.
 
-        Otherwise the largest smaller one of `sizes` (ascending) that is, or else the smallest.
+        Otherwise returns the largest smaller one of `sizes` (ascending) that is likely to, else the smallest.
         """
         wanted = memory_needs.need_of(config, self._known)
         for size in sorted((s for s in sizes if s <= wanted.micro_batch_size), reverse=True):
@@ -108,8 +106,8 @@ class MemoryModel:
     def _is_worth(self, need: Need, sizes: Sequence[int]) -> bool:
         """Returns True if a size is likely to fit, or cheap enough to try.
 
-        One step beyond what has fitted may fail, but must be expected to fit: growth is quick while it is
-        cheap. A larger step requires that the peaks rule out a failure.
+        One step beyond what has fitted only has to be expected to fit, so that sizes grow quickly while
+        failures are cheap. For a larger step, the peaks must rule out a failure.
         """
         near = need.micro_batch_size <= self._step(need, sizes)
         if self._peaks and self._fails_at_bytes and self._allowed_bytes:
@@ -120,7 +118,7 @@ class MemoryModel:
         return near and _expected(need) < self._fails_from
 
     def _step(self, need: Need, sizes: Sequence[int]) -> float:
-        """Returns the next of `sizes` above the largest one expected to need no more than has fitted."""
+        """Returns the first of `sizes` above the largest one expected to need no more than has fitted."""
         per_sample = memory_needs.per_sample(need)
         if per_sample not in self._reach:
             self._reach[per_sample] = max(
@@ -139,9 +137,9 @@ class MemoryModel:
     def _dominating(self, config: Config, need: Need) -> Trial | None:
         """Returns a trial whose out-of-memory rules out `config`, None if there is none.
 
-        `config` needs no less memory than a failed trial if all settings that move memory are equal, or moved
-        in a direction known to raise it: a micro-batch no smaller, accumulation on, checkpointing off. If the
-        whole machine ran out of memory, the settings of the loader must not be lower either.
+        `config` needs no less memory than a failed trial if all settings that move memory are equal, or
+        differ in a direction known to raise it: a micro-batch no smaller, accumulation on, checkpointing off.
+        If the whole machine ran out of memory, the loader's settings must not be lower either.
         """
         for failed_need, trial in self._failed.get(need.group, ()):
             loads_no_less = not _counts_loading(trial) or all(
@@ -152,7 +150,7 @@ class MemoryModel:
                 return trial
         return None
 
-    def _is_as_tight(self, trial: Trial) -> bool:
+    def _had_as_much(self, trial: Trial) -> bool:
         """Returns True if `trial` had no less memory (its cap, if any) than the next trial may take."""
         limit, cap = trial.measurement.memory_limit_bytes, trial.measurement.memory_cap_bytes
         if cap and self._allowed_bytes:

@@ -1,4 +1,4 @@
-"""The settings that move the peak memory of a training, and which configuration needs no less than which."""
+"""Reduces configurations to what moves their peak memory, and compares these needs."""
 
 from typing import NamedTuple
 
@@ -52,8 +52,8 @@ class Need(NamedTuple):
 def need_of(config: Config, known: Knowledge = COMMON) -> Need:
     """Returns the memory need of `config`.
 
-    Only whether it accumulates counts, not how often: gradients stay allocated during the forward passes, but
-    no more of them with more steps.
+    It matters whether gradients are accumulated, not over how many steps: they stay allocated during the
+    forward passes, and take the same space for any number.
     """
     labels = [_label(name, value, known) for name, value in config.items()]
     return Need(
@@ -81,7 +81,7 @@ def number(config: Config, name: str, otherwise: float) -> float:
 
 
 def needs_no_less(need: Need, other: Need) -> bool:
-    """Returns True if `need` is known to be at least `other`, for any model and data."""
+    """Returns True if `need` is at least `other` for any model and data."""
     return (
         need.micro_batch_size >= other.micro_batch_size
         and need.accumulates >= other.accumulates
@@ -93,8 +93,8 @@ def needs_no_less(need: Need, other: Need) -> bool:
 def per_sample(need: Need) -> float:
     """Returns the expected need per sample, relative to fp32 without checkpointing at length and side 1.
 
-    This prior guess is the product of storage width, share of activations kept, and the numeric settings to
-    their powers; other settings are assumed to have no effect.
+    This prior guess is the product of the storage width, the share of activations kept, and the numeric
+    settings raised to their powers; other settings are assumed to have no effect.
     """
     ratio = _RECOMPUTED_SHARE if need.recomputes else 1.0
     for name, value, _, power in need.group:

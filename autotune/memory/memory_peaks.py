@@ -60,7 +60,7 @@ class Peaks:
     """
 
     def __init__(self, peaks: Iterable[Peak]) -> None:
-        """`peaks`: at least one. A rising one weighs little, and nothing beside a settled one of its size."""
+        """`peaks`: at least one. A rising one weighs little, and nothing if its size has a settled one."""
         cells: dict[tuple[frozenset[Label], float], list[Peak]] = {}
         needs: dict[frozenset[Label], Need] = {}
         for peak in peaks:
@@ -75,9 +75,9 @@ class Peaks:
         self._units = np.array([y.min(), y.max()])
         self._values = _values(self._index)
         several = [values for values in self._values.values() if 2 <= len(values) <= _MOST_VALUES]
-        telling = sorted((label for values in several for label in values), key=repr)
-        self._columns = {label: i for i, label in enumerate(telling, start=1)}
-        prior_sd = np.array([np.full(2, _COMMON_SD), *(_sd(label) for label in telling)])
+        labels_with_effect = sorted((label for values in several for label in values), key=repr)
+        self._columns = {label: i for i, label in enumerate(labels_with_effect, start=1)}
+        prior_sd = np.array([np.full(2, _COMMON_SD), *map(_sd, labels_with_effect)])
         group = np.array([self._index[labels] for labels, _ in cells])
         self._fit(self._line(x), y, 1 / _noise_variance(y, noise), group, prior_sd)
 
@@ -146,7 +146,7 @@ class Peaks:
         return Prediction(expected, max(0.0, expected - half), expected + half)
 
     def _unseen(self, labels: frozenset[Label]) -> _Affine:
-        """Returns (a, b) of a group without peaks; new values add uncertainty, unless most trials differ."""
+        """Returns (a, b) of a group without peaks; an unseen value of a setting with few adds uncertainty."""
         row = self._rows([labels])[0]
         variance = _OWN_SD**2
         for label in labels:
@@ -159,7 +159,7 @@ class Peaks:
 
 
 def _cell(peaks: Sequence[Peak]) -> tuple[float, float]:
-    """Returns the mean of the peaks of one size and its relative noise; settled peaks only, if any."""
+    """Returns the mean peak of one size and its relative noise; uses only settled peaks if there are any."""
     settled = [peak for peak in peaks if not peak.is_rising]
     counted = settled or peaks
     return sum(p.peak_bytes for p in counted) / len(counted), _NOISE if settled else _RISING_NOISE

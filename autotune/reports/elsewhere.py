@@ -6,7 +6,7 @@ from autotune.core import units
 from autotune.core.settings import ACCUMULATION, LEARNING_RATE, MICRO_BATCH, PRECISION, PRECISIONS
 from autotune.display import words
 from autotune.judging.accounts.memory_forecast import Fit, MemoryForecast
-from autotune.memory.feasibility import Prediction
+from autotune.memory.memory_peaks import Prediction
 from autotune.reports.plot import Table
 
 TITLE = "On another GPU"

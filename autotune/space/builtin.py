@@ -24,9 +24,9 @@ def names() -> list[str]:
 
 
 def space_for(hardware: "Hardware", *, drawn: bool = False) -> Path:
-    """Returns the search space for this machine, chosen by its smallest GPU, or that for the CPU.
+    """Returns the search space for this machine's smallest GPU, or for its CPU.
 
-    `drawn` (synthetic) data takes a small model on a GPU, whose search takes minutes.
+    With `drawn` (synthetic) data, a GPU gets the space of a small model, which is searched in minutes.
     """
     if hardware.device_bytes is None:
         return spaces_dir() / "cpu.yaml"
@@ -36,7 +36,7 @@ def space_for(hardware: "Hardware", *, drawn: bool = False) -> Path:
 
 
 def space_file(name: str) -> Path:
-    """Returns the file of a search space given by path or by built-in name; raises InputError if neither."""
+    """Returns the file of a search space, given by path or built-in name; raises InputError if neither."""
     with suppress(OSError):  # a name that is too long for a file
         if Path(name).is_file():
             return Path(name)

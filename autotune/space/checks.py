@@ -1,4 +1,4 @@
-"""Checks of a search space that involve several of its values. Pure."""
+"""Checks of a search space that compare several of its values. Pure."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -20,14 +20,14 @@ from autotune.space.space import Space
 
 UNCOUNTED = "the evaluation interval counts only with objective.speed: wall"
 _RATES = (1e-20, 1e20)  # representable by the sampler
-_MOST_TOLD = 5  # wrong values in a message
+_MOST_LISTED = 5  # wrong values in a message
 
 
 def setting_mistakes(space: Space) -> list[str]:
     """Returns mistakes in the declarations of settings and knobs."""
     wrong = [*space.naming.mistakes(COMMON.by_name, space.baseline), *_step_count_mistakes(space)]
     wrong += [*_evaluation_mistakes(space), *_accumulation_mistakes(space)]
-    return [*wrong, *_learning_rate_mistakes(space), *_other_rate_mistakes(space), *_not_numbers(space)]
+    return [*wrong, *_learning_rate_mistakes(space), *_other_rate_mistakes(space), *_number_mistakes(space)]
 
 
 def _learning_rate_mistakes(space: Space) -> Iterator[str]:
@@ -81,7 +81,7 @@ def _lacking(role: str) -> str:
 
 
 def _step_count_mistakes(space: Space) -> Iterator[str]:
-    """Yields settings declared to count optimizer steps that cannot."""
+    """Yields mistakes in the settings that are declared to count optimizer steps."""
     declared = {"counted_in_steps": space.counted_in_steps}
     declared |= {"evaluate_every": (space.evaluate_every,)} if space.evaluate_every else {}
     if space.evaluate_every and space.unit != "samples":
@@ -114,22 +114,18 @@ def _evaluation_mistakes(space: Space) -> Iterator[str]:
         yield f"objective.speed: wall needs budget.evaluations_per_trial of {fewest} or more: got {given}"
 
 
-def _not_numbers(space: Space) -> list[str]:
-    """Returns mistakes in settings that must be numbers: batches, loaders, learning rate."""
-    mistakes = []
+def _number_mistakes(space: Space) -> Iterator[str]:
+    """Yields mistakes in settings that must be numbers: batches, loaders, learning rate."""
     for name, (low, high) in space.known.whole.items():
         knob = space.knobs.get(name)
         values = _given(knob) if isinstance(knob, Distribution) else ()
         values = [*values, *([space.baseline[name]] if name in space.baseline else [])]
-        wrong = [v for v in values if not _is_whole(v, low, high)]
-        mistakes += (
-            [f"{name}: whole numbers of {low} to {high}: got {units.quote(wrong[0])}"] if wrong else []
-        )
+        if wrong := [v for v in values if not _is_whole(v, low, high)]:
+            yield f"{name}: whole numbers of {low} to {high}: got {units.quote(wrong[0])}"
     rate = space.baseline.get(LEARNING_RATE)
     scaled = isinstance(space.knobs.get(LEARNING_RATE), ScaledLearningRate)
     if scaled and not _RATES[0] <= (units.number(rate) or 0.0) <= _RATES[1]:
-        mistakes.append(f"baseline {LEARNING_RATE}: a number above 0, to be scaled: got {units.quote(rate)}")
-    return mistakes
+        yield f"baseline {LEARNING_RATE}: a number above 0, to be scaled: got {units.quote(rate)}"
 
 
 def _given(knob: Distribution) -> Sequence[Setting]:
@@ -144,7 +140,7 @@ def _is_whole(value: Setting, low: int, high: int) -> bool:
 
 
 def limit_mistakes(space: Space) -> list[str]:
-    """Returns mistakes if no combination of knobs can meet the limits of the effective batch, or keep it."""
+    """Returns mistakes if no combination of knobs meets the limits of the effective batch, or keeps it."""
     if MICRO_BATCH not in space.baseline:
         return []
     if space.keeps_batch:
@@ -168,13 +164,13 @@ def _kept_batch_mistakes(space: Space) -> list[str]:
 
 
 def _not_dividing(space: Space, name: str, other: str) -> list[str]:
-    """Returns a mistake if values of `name` divide the kept batch with no value of `other`."""
+    """Returns a mistake if a value of `name` divides the kept batch with no value of `other`."""
     size = space.effective_batch_size({})
     at_once = {value for value in _values(space, other) if size % value == 0}
     wrong = (v for v in _values(space, name) if all(size % (v * count) for count in at_once))
-    if not (first := list(itertools.islice(wrong, _MOST_TOLD))):
+    if not (first := list(itertools.islice(wrong, _MOST_LISTED))):
         return []
-    allowed = " or ".join(str(size // count) for count in sorted(at_once)[:_MOST_TOLD])
+    allowed = " or ".join(str(size // count) for count in sorted(at_once)[:_MOST_LISTED])
     rule = f"{ACCUMULATION} keeps the effective batch of {size}: divisors of {allowed}"
     return [f"knob {space.naming.path(name)}: {rule}: got {', '.join(map(str, first))}"]
 

@@ -1,4 +1,4 @@
-"""Configurations of a search space: completes, draws and checks them, and hands them to a training. Pure."""
+"""Completes, draws and checks configurations of a search space, and converts them for a training. Pure."""
 
 import itertools
 import math
@@ -32,7 +32,7 @@ def configure(space: Space, drawn: Mapping[str, Setting]) -> dict[str, Setting]:
 def _kept_accumulation(space: Space, config: Config) -> int:
     """Returns the accumulation steps that give `config` the baseline's effective batch.
 
-    Rounds down, to at least 1, if it is no multiple: the configuration is then outside the limits.
+    Rounds down, to at least 1, if they do not divide evenly: the configuration is then outside the limits.
     """
     at_once = space.effective_batch_size({**config, ACCUMULATION: 1})
     return max(1, space.effective_batch_size({}) // at_once)
@@ -44,7 +44,7 @@ def drawn_values(space: Space, config: Config) -> dict[str, Setting]:
 
 
 def changed(space: Space, config: Config, changes: Config) -> dict[str, Setting]:
-    """Returns `config` with drawn values changed, and with the settings that follow them."""
+    """Returns `config` with drawn values changed, and the settings that follow them updated."""
     return configure(space, {**drawn_values(space, config), **changes})
 
 
@@ -79,7 +79,7 @@ def neighbours(space: Space, config: Config) -> list[dict[str, Setting]]:
 
 
 def shuffled(space: Space, rng: random.Random) -> Iterator[dict[str, Setting]]:
-    """Yields random configurations: a small finite space once, else 500 draws."""
+    """Yields configurations in random order: each one of a small finite space, else 500 draws."""
     listed = allowed(space)
     if listed is not None:
         rng.shuffle(listed)
@@ -102,14 +102,14 @@ def contains(space: Space, config: Config) -> bool:
 
 
 def resized(space: Space, config: Config, micro_batch_size: int) -> dict[str, Setting]:
-    """Returns `config` with another micro-batch, and with the settings that follow it."""
+    """Returns `config` with another micro-batch, and the settings that follow it updated."""
     return changed(space, config, {MICRO_BATCH: micro_batch_size})
 
 
 def regrouped(space: Space, config: Config, micro_batch_size: int) -> dict[str, Setting] | None:
     """Returns `config` with another micro-batch at the same effective batch.
 
-    None if it does not divide that, or the space does not contain the accumulation.
+    None if the micro-batch does not divide it, or the space does not contain the accumulation.
     """
     knob, effective = space.drawn_knobs.get(ACCUMULATION), space.effective_batch_size(config)
     at_once = space.effective_batch_size({**config, MICRO_BATCH: micro_batch_size, ACCUMULATION: 1})
@@ -134,7 +134,7 @@ def for_trial(
 ) -> dict[str, Any]:
     """Returns `settings` for a trial, with evaluations evenly spaced over its samples.
 
-    The last one is not before the end: the trial would otherwise run until the next one. `samples` and
+    The last evaluation is not before the end, or the trial would run on until another. `samples` and
     `evaluations` replace those of the budget.
     """
     given = {**following.settings(space, settings), **lengths.settings(space, settings)}

@@ -1,4 +1,4 @@
-"""Conversion between configurations and Optuna parameters."""
+"""Converts between configurations and Optuna parameters."""
 
 from optuna.distributions import (
     BaseDistribution,
@@ -30,13 +30,13 @@ def configuration(params: dict[str, CategoricalChoiceType], space: Space) -> dic
 
 def parameters(config: Config, space: Space) -> dict[str, Setting]:
     """Returns the parameters from which `config` would have been drawn."""
-    drawn, positions = configurations.drawn_values(space, config), {}
+    drawn, params = configurations.drawn_values(space, config), {}
     for name, knob in space.drawn_knobs.items():
         value = drawn[name]
         if knob.drawn_from.exponents:
             value = int(value or 1).bit_length() - 1
-        positions[_parameter(name, knob)] = value
-    return positions
+        params[_parameter(name, knob)] = value
+    return params
 
 
 def distribution(knob: Distribution) -> BaseDistribution:
@@ -53,6 +53,6 @@ def distribution(knob: Distribution) -> BaseDistribution:
 
 
 def _parameter(name: str, knob: Drawn) -> str:
-    """Returns the name of a knob's Optuna parameter, which tells if a multiplier or log2 is searched."""
+    """Returns the name of a knob's Optuna parameter, which says if it is a multiplier or an exponent."""
     scaled = f"{name}_multiplier" if isinstance(knob, ScaledLearningRate) else name
     return f"log2_{scaled}" if knob.drawn_from.exponents else scaled

@@ -32,7 +32,7 @@ def _other_rates(space: Space, given: Config) -> dict[str, Setting]:
 
 
 def evaluation_interval(space: Space, config: Config) -> tuple[str, int | float] | None:
-    """Returns the user's name of the interval setting and its value under `config`; None if there is none."""
+    """Returns the user's name of the evaluation interval and its value under `config`; None if not set."""
     name, settings = space.interval_setting, space.settings(config)
     value = {**settings, **_steps(space, settings)}.get(name) if name else None
     return (space.naming.path(name), value) if name and isinstance(value, int | float) and value else None

@@ -1,4 +1,4 @@
-"""Knobs of the search space: distributions, and rules for knobs that follow others."""
+"""The knobs of a search space: distributions, and rules for knobs that follow others."""
 
 import math
 import random
@@ -101,7 +101,7 @@ class Distribution(BaseModel):
     def exponents(self) -> tuple[int, int] | None:
         """Lowest and highest exponent if the values are consecutive powers of two, else None.
 
-        Such a knob is searched by its exponent, so that the sampler knows 32 and 64 as neighbours.
+        The sampler searches the exponent, so that 32 and 64 are neighbours.
         """
         if not self.choice or len(self.choice) < 2 or not all(map(_is_power_of_two, self.choice)):
             return None
@@ -227,7 +227,7 @@ class PlannedLength(BaseModel):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Returns the settings that hold the training's length; the first is the one that ends it."""
+        """The settings that hold the training's length; the first one ends it."""
         return self.steps or self.epochs or self.samples
 
     def renamed(self, name: Callable[[str], str]) -> Self:
@@ -246,7 +246,7 @@ _FORMS: Mapping[str, type[BaseModel]] = {
 
 
 def read_knob(name: str, spec: Any) -> BaseModel:
-    """Returns the knob in `spec`, of the class that its keys select; raises ValueError with every mistake."""
+    """Returns the knob in `spec`, whose keys select its class; raises ValueError with every mistake."""
     if not isinstance(spec, dict):
         rule = "a distribution such as {choice: [1, 2]}"
         raise ValueError(f"{name}: {rule}: got {units.quote(spec)}")  # noqa: TRY004 - pydantic collects ValueErrors
@@ -290,15 +290,12 @@ def _keys(place: Sequence[int | str], model: type[BaseModel]) -> list[str]:
 
 def as_number(value: Any) -> Any:
     """Converts a float written as 1e-4, which YAML 1.1 reads as text."""
-    return (
-        float(value)
-        if isinstance(value, str) and re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", value)
-        else value
-    )
+    is_number = isinstance(value, str) and re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", value)
+    return float(value) if is_number else value
 
 
 def _number(value: Setting) -> int | float:
-    """Returns a number unconverted: an int may be too large for a float, and is rejected elsewhere."""
+    """Returns a number as it is: an int may be too large for a float, and is rejected elsewhere."""
     return value if isinstance(value, int | float) else 0
 
 

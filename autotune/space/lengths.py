@@ -1,4 +1,4 @@
-"""The planned length of a training: samples inside the tuner, its own settings outside. Pure."""
+"""Converts the planned length of a training between samples, which the tuner uses, and its settings. Pure."""
 
 import math
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def knob(space: Space) -> PlannedLength | None:
 
 
 def training_length(space: Space) -> int | None:
-    """Returns the samples of the user's own training, by its length settings; None if unknown."""
+    """Returns the samples of the user's own training, from its length settings; None if unknown."""
     plan = knob(space)
     value = space.baseline.get(plan.names[0]) if plan else None
     if plan is None or not isinstance(value, int | float) or value <= 0:
@@ -29,7 +29,7 @@ def training_length(space: Space) -> int | None:
 
 
 def _samples_each(space: Space, plan: PlannedLength, settings: Config) -> int | None:
-    """Returns the samples per unit that the length settings count: a step, an epoch, or a sample."""
+    """Returns the samples of a step, an epoch or a sample, whichever the length settings count."""
     if plan.steps:
         return effective_batch(settings)
     return space.training.samples_per_epoch if plan.epochs else 1
@@ -45,8 +45,8 @@ class OwnCadence(NamedTuple):
 def planned(space: Space, config: Config, samples: float, own: OwnCadence | None = None) -> int:
     """Returns the feasible length of `config` closest to `samples`, within the bounds of the knob's share.
 
-    Steps and epochs are whole, and the last evaluation is at the end: by the trial's own evaluations if the
-    space has `evaluate_every`, else by the training's `own` cadence if that is known.
+    Steps and epochs are whole, and the last evaluation falls on the end. Evaluations are the trial's if the
+    space has `evaluate_every`, else those of the training's `own` cadence, if known.
     """
     plan, usual = knob(space), space.budget.samples_per_trial
     if plan is None:
@@ -76,8 +76,8 @@ def is_within(space: Space, config: Config) -> bool:
 def settings(space: Space, config: Config, *, is_whole: bool = False) -> dict[str, Setting]:
     """Returns the user's length settings for the length of `config`, all scaled by the same factor.
 
-    They are for a trial, which may be a miniature. If `is_whole`, they are for the training that it stands
-    for, with `evaluate_every` scaled too: a shorter training would otherwise end unevaluated.
+    They are for a trial, which may be a miniature, or if `is_whole` for the training that it stands for. Then
+    `evaluate_every` is scaled too: a shorter training would otherwise end unevaluated.
     """
     plan, length, full = knob(space), config.get(LENGTH), training_length(space)
     unit_samples = _samples_each(space, plan, config) if plan else None
@@ -101,7 +101,7 @@ def scaled(value: Setting, times: float) -> Setting:
 
 
 def endless(space: Space, config: Config, times: int) -> Config:
-    """Returns `config` with a multiple of its length, so that it does not end before its race."""
+    """Returns `config` with its length multiplied, so that it does not end before its race."""
     return {**config, LENGTH: space.samples(config) * times} if knob(space) else config
 
 
@@ -123,7 +123,7 @@ def mistakes(space: Space) -> Iterator[str]:
     if plan is None:
         return
     if not isinstance(plan, PlannedLength):
-        yield f"knob {LENGTH}: settings that say how long a training is, such as {{steps: [max_iters]}}"
+        yield f"knob {LENGTH}: takes the settings that end a training, such as {{steps: [max_iters]}}"
         return
     if LENGTH in space.baseline:
         yield f"knob {LENGTH}: the baseline has a setting of that name, which the workload would not get"
@@ -138,4 +138,4 @@ def mistakes(space: Space) -> Iterator[str]:
             yield f"knob {LENGTH}: {name} {rule}"
     if not plan.epochs or space.training.samples_per_epoch:
         return
-    yield f"knob {LENGTH}: training.samples_per_epoch has to say how many samples an epoch has"
+    yield f"knob {LENGTH}: needs training.samples_per_epoch, the samples of an epoch"

@@ -22,7 +22,7 @@ class Machine:
     has_triton: bool = True  # needed on a GPU, with a C compiler and Python.h
     has_c_compiler: bool = True
     has_headers: bool = True
-    # By precision, the reason that it fails on the GPU in spite of a sufficient compute capability.
+    # By precision, the reason that it fails on the GPU although the compute capability suffices.
     fails: Mapping[Setting, str] = field(default_factory=dict)
 
 
@@ -52,14 +52,14 @@ def explain_impossible(name: str, value: Setting, machine: Machine, known: Knowl
 
 
 def require(what: str, settings: Mapping[str, Setting], machine: Machine, known: Knowledge = COMMON) -> None:
-    """Raises InputError, which lists them all, if this machine cannot run `settings` of `what`."""
+    """Raises InputError that lists all `settings` of `what` which this machine cannot run, if any."""
     refused = {name: explain_impossible(name, value, machine, known) for name, value in settings.items()}
     if mistakes := [f"{name} {settings[name]!r} {why}" for name, why in refused.items() if why]:
         raise InputError(f"this machine cannot run {what}: {'; '.join(mistakes)}")
 
 
 def _explain_uncompiled(machine: Machine) -> str | None:
-    """Returns what torch.compile lacks: on a CPU for Inductor, on a GPU for Triton; None if nothing."""
+    """Returns what torch.compile lacks: on a CPU Inductor's needs, on a GPU Triton's; None if nothing."""
     if machine.compute_capability is None:
         return None if machine.has_compiler else "needs a C++ compiler"
     if machine.compute_capability < _TRITON_CAPABILITY:
@@ -81,7 +81,7 @@ def fit_to(space: Space, machine: Machine) -> tuple[Space, list[str]]:
     for name, knob in space.knobs.items():
         fitted = knob
         if isinstance(knob, Distribution) and knob.choice:
-            today = space.baseline[name]  # always stays: the search starts from it
+            today = space.baseline[name]  # never dropped: the search starts from it
             judged = [
                 (v, None if v == today else explain_unsupported(name, v, machine, space.known))
                 for v in knob.choice

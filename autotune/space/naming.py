@@ -1,7 +1,6 @@
-"""Translation between a user's nested settings and the tuner's flat ones, in names and values.
+"""Translates names and values between a user's nested settings and the tuner's flat ones.
 
-Inside the tuner a configuration is flat. A setting is named by its role if it has one, else by its path,
-such as `optim.betas[0]`.
+A flat setting is named by its role if it has one, else by its path, such as `optim.betas[0]`.
 """
 
 import json
@@ -42,7 +41,7 @@ class Naming:
                 raise ValueError(f"at most {_MOST} settings: got more")
             name = self.name(path)
             if name in flat or (name == path and path in self.roles):
-                raise ValueError(f"{name}: two settings are called so: {self.path(name)!r} and {path!r}")
+                raise ValueError(f"{name}: two settings have this name: {self.path(name)!r} and {path!r}")
             flat[name] = self.value(name, value)
         nest({self.path(name): value for name, value in flat.items()})
         return flat
@@ -61,7 +60,7 @@ class Naming:
         return nest({self.path(name): value for name, value in words.items()})
 
     def mistakes(self, known: Mapping[str, Any], baseline: Mapping[str, Any]) -> Iterator[str]:
-        """Yields roles and words that belong to no setting of the `baseline`."""
+        """Yields mistakes in roles and words, such as those of no setting of the `baseline`."""
         for role, path in self.roles.items():
             if role not in known:
                 yield f"roles: no such role {role!r}{did_you_mean(role, list(known))}"
@@ -96,7 +95,7 @@ def is_same(value: Any, other: Any) -> bool:
 
 
 def flatten(nested: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields path and value of every leaf; empty mappings and lists are leaves, with suffix `{}` or `[]`."""
+    """Yields the path and value of every leaf; an empty mapping or list is one, with suffix `{}` or `[]`."""
     for key, value in nested.items():
         if not isinstance(key, str):
             raise ValueError(f"{above or 'baseline'}: names must be text: got {key!r}")  # noqa: TRY004 - pydantic collects ValueErrors
@@ -127,20 +126,20 @@ def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
                 rule = f"{step} is a setting of its own: it has no settings below it"
                 raise ValueError(f"{path}: {rule}")  # noqa: TRY004 - pydantic collects ValueErrors
         if last in inside:
-            raise ValueError(f"{path}: is there twice")
+            raise ValueError(f"{path}: given twice")
         inside[last] = _EMPTY[empty]() if empty else _Leaf(value)
     return {str(key): _built(value, str(key)) for key, value in root.items()}
 
 
 @dataclass(frozen=True)
 class _Leaf:
-    """Value that is not descended into, even if it is a mapping."""
+    """A value that is not descended into, even if it is a mapping."""
 
     value: Any
 
 
 def _steps(path: str) -> list[tuple[str | int, str]]:
-    """Returns names and indices of a path, each with "", or `[]` or `{}` for an empty leaf."""
+    """Returns the names and indices of a path, each with "", or with `[]` or `{}` if it is an empty leaf."""
     steps: list[tuple[str | int, str]] = []
     end = 0
     for match in _STEP.finditer(path):
@@ -152,7 +151,7 @@ def _steps(path: str) -> list[tuple[str | int, str]]:
         else:
             steps.append((match["name"] if match["index"] is None else int(match["index"]), ""))
     if end != len(path) or not steps or not isinstance(steps[0][0], str):
-        raise ValueError(f"{path!r}: a path of names must be such as optim.lr or betas[0]")
+        raise ValueError(f"{path!r}: not a path such as optim.lr or betas[0]")
     return steps
 
 
@@ -164,5 +163,5 @@ def _built(value: Any, path: str) -> Any:
     if not any(isinstance(key, int) for key in value):
         return {key: _built(inner, f"{path}.{key}") for key, inner in value.items()}
     if set(value) != set(range(len(value))):
-        raise ValueError(f"{path}: a list must have every place from 0: got {sorted(map(str, value))}")
+        raise ValueError(f"{path}: a list needs every index from 0: got {sorted(map(str, value))}")
     return [_built(value[i], f"{path}[{i}]") for i in range(len(value))]

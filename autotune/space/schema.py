@@ -23,7 +23,7 @@ def write(output: Path | None) -> int:
 
 
 def build() -> dict[str, Any]:
-    """Returns the schema of every search space, which knows the built-in workload's settings."""
+    """Returns the schema of search spaces, which includes the built-in workload's settings."""
     schema = {"$schema": _DIALECT, **Space.model_json_schema()}
     settings = registry.load(registry.BUILTIN).settings_model
     if settings is None:
@@ -36,7 +36,7 @@ def build() -> dict[str, Any]:
 
 
 def _knobs(settings: dict[str, Any]) -> dict[str, Any]:
-    """Returns the schema of knobs over known settings: their names, and the values of choices."""
+    """Returns the schema of knobs over known `settings`: their names and the values of their choices."""
     knobs = {
         name: {
             "description": setting["description"],

@@ -1,4 +1,4 @@
-"""The search space as declared, and what follows from the declaration alone."""
+"""The search space as declared, with everything that follows from the declaration alone."""
 
 import math
 from collections.abc import Mapping
@@ -148,7 +148,7 @@ class Space(BaseModel):
         return self.metric_of({})
 
     def metric_of(self, config: Config) -> Metric:
-        """Returns the metric of the records of `config`, whose settings may say how often it is evaluated."""
+        """Returns the metric of the records of `config`, whose settings may set how often it is evaluated."""
         goal = self.objective
         return Metric(
             name=goal.quality,
@@ -172,7 +172,7 @@ class Space(BaseModel):
         """Returns the work between two evaluations of the user's training with `config`; None if unknown.
 
         `evaluate_every` counts steps of the baseline's effective batch, whatever batch `config` has. A
-        workload's own setting is taken unchanged, and only counts samples.
+        workload's own setting applies to the batch of `config`, and only if the unit is samples.
         """
         return self._interval_by_settings(self.settings(config)) or self.training.samples_per_evaluation
 

@@ -17,7 +17,7 @@ from autotune.workloads import registry
 
 
 class _Loader(yaml.SafeLoader):
-    """Accepts only JSON-like values, as nothing else is a setting."""
+    """Accepts only JSON-like values: no other can be a setting."""
 
 
 def _refuse(loader: _Loader, node: yaml.Node) -> NoReturn:
@@ -92,7 +92,7 @@ def complete(space: Space, source: str) -> Space:
     Raises InputError, with every mistake in one line, if knobs and limits cannot be met.
     """
     mistakes = [
-        f"knob {n}: the baseline must say its value{did_you_mean(n, space.baseline)}"
+        f"knob {n}: the baseline must give its value{did_you_mean(n, space.baseline)}"
         for n in space.knobs
         if n not in space.baseline and n != LENGTH
     ]

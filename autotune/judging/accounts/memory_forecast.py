@@ -12,7 +12,8 @@ from autotune.core.settings import ACCUMULATION, LARGEST_BATCH, LEARNING_RATE, M
 from autotune.core.trial import Trial
 from autotune.judging.decisions.history import History
 from autotune.memory import room
-from autotune.memory.feasibility import MemoryModel, Prediction
+from autotune.memory.feasibility import MemoryModel
+from autotune.memory.memory_peaks import Prediction
 from autotune.space.knobs import ScaledLearningRate
 from autotune.space.space import Space
 

@@ -10,7 +10,7 @@ from autotune.display import view
 from autotune.judging.accounts.costs import Cost, Prices
 from autotune.judging.accounts.memory_forecast import Fit, MemoryForecast
 from autotune.judging.decisions.ablation import AblationStep
-from autotune.memory.feasibility import Prediction
+from autotune.memory.memory_peaks import Prediction
 from autotune.reports.model import (
     Answer,
     Compared,

@@ -148,7 +148,7 @@ def test_endless_lengthens_a_training_beyond_its_race():
         ),
         (
             "{epochs: [epochs]}",
-            "knob length: training.samples_per_epoch has to say how many samples an epoch has",
+            "knob length: needs training.samples_per_epoch, the samples of an epoch",
         ),
         (
             "{choice: [100, 200]}",

@@ -74,14 +74,14 @@ def test_a_dot_in_a_name_separates_levels():
     ("nested", "said"),
     [
         ({"a": 1, "a.b": 2}, "a is a setting of its own"),
-        ({"a.b": 2, "a": 1}, "a: is there twice"),
-        ({"": 1}, "a path of names"),
-        ({"a..b": 1}, "a path of names"),
-        ({"[0]": 1}, "a path of names"),
-        ({"a[]x": 1}, "a path of names"),
+        ({"a.b": 2, "a": 1}, "a: given twice"),
+        ({"": 1}, "not a path"),
+        ({"a..b": 1}, "not a path"),
+        ({"[0]": 1}, "not a path"),
+        ({"a[]x": 1}, "not a path"),
         ({"a[1]": 2}, "every place from 0"),
         ({"a": {1: 2}}, "names must be text"),
-        ({"micro_batch_size": 1, "data": {"batch_size": 2}}, "two settings are called so"),
+        ({"micro_batch_size": 1, "data": {"batch_size": 2}}, "two settings have this name"),
     ],
 )
 def test_conflicting_paths_are_refused(nested, said):

@@ -98,7 +98,7 @@ def test_a_mistake_is_reported_once_with_its_path_and_the_nearest_name(mistake, 
 def test_a_knob_missing_from_the_baseline_is_reported_with_the_nearest_setting():
     space = spaces.parse(SPACE.replace("  num_workers:", "  num_worker:"), "test")
     with pytest.raises(
-        InputError, match="knob num_worker: the baseline must say its value: did you mean num_w"
+        InputError, match="knob num_worker: the baseline must give its value: did you mean num_w"
     ):
         spaces.complete(space, "test")
 
@@ -119,7 +119,7 @@ def test_the_baselines_value_is_added_to_a_choice():
 @pytest.mark.parametrize(
     ("old", "new", "part"),
     [
-        ("num_workers: 2,", "", "knob num_workers: the baseline must say its value"),
+        ("num_workers: 2,", "", "knob num_workers: the baseline must give its value"),
         ("[8, 128]", "[3, 3]", "allows none of the sizes"),
         ("[0.5, 2.0]", "[1.5, 2.0]", "must contain 1.0"),
         ("{choice: [0, 2, 4, 8]}", "{randint: [4, 8]}", "must contain the baseline's 2"),
