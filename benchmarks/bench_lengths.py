@@ -216,7 +216,7 @@ def run_search(law: Law, space: Space, seed: int) -> Found:
     )
     while (trial := search.next()) is not None:
         if trial.kind is TrialKind.RACE:
-            members = [known for number in trial.race for known in search.trials() if known.number == number]
+            members = [search.history.trial(number) for number in trial.race]
             outcome, shown, seconds = trainings.race(members)
         else:
             is_searched = trial.number > 0 and trial.kind is TrialKind.SEARCHED

@@ -109,7 +109,7 @@ def ours(toy: Toy, seed: int, trials: int) -> Count:
             measurement = Measurement(throughput=Throughput(values[0], None, 1, 1.0), quality=values[1])
             search.end(trial.number, Outcome(Status.COMPLETED), measurement)
     passed_over = [one.config for one in studies.read(study).passed_over if one.kind is RejectedFor.MEMORY]
-    done = search.trials()
+    done = search.history.trials
     return Count(
         oom=sum(t.out_of_memory for t in done),
         passed_over=len(passed_over),

@@ -58,7 +58,7 @@ def gaps(trials: int) -> tuple[dict[str, list[float]], float]:
         search = Search(space, study, Silent())
         setup = Setup(session, space, registry.load(space.workload), machine)
         engine.run(search, setup, place.guardian)
-        ended = search.trials()
+        ended = search.history.trials
         spans = [_span(session.trial_dir(trial.number)) for trial in ended]
     between: dict[str, list[float]] = defaultdict(list)
     for trial, (before, after) in zip(ended, itertools.pairwise(spans), strict=False):

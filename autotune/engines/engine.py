@@ -108,8 +108,7 @@ class _Bridge:
         setup = replace(self._setup, space=self.search.space)  # with what the search has settled by now
         if trial.kind is not TrialKind.RACE:
             return setup.order(trial)
-        by_number = {one.number: one for one in self.search.trials()}
-        return setup.race(trial, [by_number[number] for number in trial.race])
+        return setup.race(trial, [self.search.history.trial(number) for number in trial.race])
 
 
 class _StudySearcher(Searcher):

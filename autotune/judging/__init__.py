@@ -1,4 +1,4 @@
-"""Trials in, judgement out: `measurement`, the `decisions` that follow from it, and `accounts` of both. Pure.
+"""Judges trials: `measurement`, the `decisions` that follow from it, and `accounts` of both. Pure.
 
 May import `space`, `memory` and `core`. `trials.failures` finds out why a trial failed.
 """

@@ -1,4 +1,4 @@
-"""Decides what runs next, takes in the results, and says when a search is over.
+"""Decides what runs next, takes in the results, and ends the search.
 
-May import `trials` and the rooms below. It starts no process and draws nothing.
+May import `trials` and the rooms below. It starts no process and prints nothing.
 """

@@ -1,4 +1,4 @@
-"""The budget of a search in configurations and seconds, its earlier runs included."""
+"""Tracks the budget of a search in configurations and seconds, including its earlier runs."""
 
 import math
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from autotune.storage.study_file import SearchPlan
 
 _A_DOZEN = 12
 _SEEDS = 3  # of the winner and the baseline: usually enough to decide, though the budget may allow more
-_SHORTEST = 0.25  # of its length: no training is tried at less
+_SHORTEST = 0.25  # of its length: no training is made shorter
 _MOST_FOR_CONFIRMING = 0.5  # of a time limit
 
 
@@ -57,10 +57,9 @@ class Allowance:
 
 
 def forecast(asked: History, plan: SearchPlan, slots: int) -> str | None:
-    """Returns a warning that the time limit is short, which recommends another one.
+    """Returns a warning with a better time limit, if the given one is short for a dozen trials, or for all.
 
-    None before the baseline has completed, and if time is enough for a dozen trials, or for all. `slots`
-    trials run at a time.
+    None before the baseline has completed, and if time suffices. `slots` trials run at a time.
     """
     each_s = confirm.trial_s(asked)
     if plan.time_s is None or plan.trials == 1 or not each_s:

@@ -1,4 +1,4 @@
-"""Rules of thumb for what to try next: free speed-ups, learning rates, larger batches. Pure."""
+"""Rules of thumb for the next configurations: free speed-ups, learning rates, larger batches. Pure."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ _RAISED = 2.0  # times the learning rate, as long as that helps
 
 
 class Heuristics:
-    """Proposes configurations to try before the sampler is asked; steps from the best only every other turn.
+    """Proposes configurations to try before asking the sampler; neighbours of the best every other turn.
 
     `best_before` are the best configurations of an earlier search, best first.
     """
@@ -26,7 +26,6 @@ class Heuristics:
     def __call__(self, history: History) -> Iterator[Config]:
         """Yields the proposals of the next turn; none before a trial has completed."""
         self._turn += 1
-        has_steps = self._turn % 2 == 0
         is_planned = planning.is_wanted(history.space)
         best = replanning.best(history) if is_planned else history.best
         if best is None:
@@ -36,7 +35,7 @@ class Heuristics:
             yield from equal_trainings(history)
             yield from raised_rate(best, history)
         yield from larger_batches(best, history)
-        if has_steps:
+        if self._turn % 2 == 0:
             neighbours = configurations.neighbours(history.space, best.config)
             self._rng.shuffle(neighbours)
             yield from neighbours

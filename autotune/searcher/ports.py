@@ -45,9 +45,9 @@ class SearchOptions:
 class Environment:
     """The environment of a search: its files and its clock."""
 
-    verdict_of: Callable[[Trial], Verdict | None] = lambda _: None  # the one that a trial wrote itself
+    verdict_of: Callable[[Trial], Verdict | None] = lambda _: None  # as the trial itself wrote it
     publish: Callable[[Threshold], None] = lambda _: None  # to running trials
     clock: Callable[[], float] = time.monotonic  # in seconds
     clear: Callable[[Trial], str | None] = lambda _: None  # empties a trial's directory; returns a note
-    settle: Callable[[], None] = lambda: None  # writes the study's file out completely, after each trial
+    settle: Callable[[], None] = lambda: None  # flushes the study to its file, after each trial
     is_in_place: Callable[[], bool] = lambda: True  # False once the session was moved away or deleted

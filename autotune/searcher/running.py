@@ -1,4 +1,4 @@
-"""Running trials: their start times, which of them share the machine, and how often each was killed."""
+"""Tracks running trials: when they started, which of them share the machine, how often each was killed."""
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -61,20 +61,20 @@ class RunningTrials:
 
 
 class Losses:
-    """Counts how often each trial was killed without having made progress in between."""
+    """Counts how often each trial was killed without progress in between."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, int]] = {}
 
-    def add(self, number: int, come_to: int, reason: str, *, out_of_memory: bool) -> Outcome | None:
-        """Counts a kill of a trial last evaluated after `come_to` samples; returns its final outcome.
+    def add(self, number: int, samples: int, reason: str, *, out_of_memory: bool) -> Outcome | None:
+        """Counts a kill of a trial last evaluated after `samples`; returns its final outcome, if it has one.
 
-        None if it runs again: unless the machine ran out of memory, or this was the third kill without an
-        evaluation in between.
+        None if it runs again, which it does unless the machine ran out of memory, or this was the third kill
+        without an evaluation in between.
         """
         before, times = self._known.get(number, (0, 0))
-        times = 1 if come_to > before else times + 1
-        self._known[number] = (come_to, times)
+        times = 1 if samples > before else times + 1
+        self._known[number] = (samples, times)
         if out_of_memory:
             return Outcome(Status.FAILED, Failure.OOM, reason, Shortage.MACHINE)
         if times < MOST:

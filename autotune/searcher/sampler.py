@@ -1,4 +1,4 @@
-"""Optuna proposes the next configuration, knowing every trial so far: pending and failed ones too.
+"""Lets Optuna propose the next configuration from every trial so far, pending and failed ones included.
 
 The sampler has its own study in memory, because its feedback depends on the objective, while the session's
 study keeps trials as measured.
@@ -28,7 +28,7 @@ _STARTUP = 3
 
 @dataclass(frozen=True)
 class Feedback:
-    """A trial's result for the sampler: values to maximise, and by how much a limit is violated."""
+    """A trial's result for the sampler: the values to maximise, and how far a limit was exceeded."""
 
     values: tuple[float, ...]
     violation: float = 0.0
@@ -36,7 +36,7 @@ class Feedback:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The reason not to run a suggestion, and its feedback to the sampler: None if it was already tried."""
+    """The reason not to run a suggestion, and the sampler's feedback for it: None if it was already tried."""
 
     kind: RejectedFor
     reason: str
@@ -59,12 +59,11 @@ class Sampler:
     def learn(self, earlier: Sequence[Trial]) -> None:
         """Learns from the trials of an earlier session whose configurations are in the space."""
         history = History(earlier, self._space)
-        for place, trial in enumerate(
-            t for t in earlier if t.outcome and configurations.contains(self._space, t.config)
-        ):
-            learnt = replace(trial, number=-1 - place)
-            self.started(learnt)
-            self.ended(learnt, feedback(trial, history))
+        known = [t for t in earlier if t.outcome and configurations.contains(self._space, t.config)]
+        for place, trial in enumerate(known):
+            renumbered = replace(trial, number=-1 - place)
+            self.started(renumbered)
+            self.ended(renumbered, feedback(trial, history))
 
     def started(self, trial: Trial) -> None:
         """Adds a running trial, which counts as poor until it ends, so that the next suggestion differs.
@@ -96,10 +95,10 @@ class Sampler:
     def suggest(
         self, screen: Callable[[Config], Config | Refusal], heuristics: Iterable[Config] = ()
     ) -> tuple[Config | None, list[RejectedSuggestion]]:
-        """Returns the next configuration, None if none is left, and the suggestions rejected on the way.
+        """Returns the next configuration, None if none is left, and the suggestions rejected before it.
 
-        `screen` returns the configuration to run for a suggestion, or a refusal. If a suggestion was already
-        tried, one of its neighbours is run.
+        `screen` returns the configuration to run for a suggestion, or a refusal. Instead of a suggestion that
+        was already tried, one of its neighbours runs.
         """
         passed: list[RejectedSuggestion] = []
         if (heuristic := _first(heuristics, screen)) is not None:
@@ -124,7 +123,7 @@ class Sampler:
 
 
 def informed(history: History, earlier: Sequence[Trial], seed: int) -> Sampler:
-    """Returns a sampler that knows the trials of the history and of an `earlier` session."""
+    """Returns a sampler that has learnt from the trials of the history and of an `earlier` session."""
     sampler = Sampler(history.space, seed)
     sampler.learn(earlier)
     for trial in (t for t in history.trials if t.kind is not TrialKind.RACE):
@@ -135,7 +134,7 @@ def informed(history: History, earlier: Sequence[Trial], seed: int) -> Sampler:
 
 
 def _first(configs: Iterable[Config], screen: Callable[[Config], Config | Refusal]) -> Config | None:
-    """Returns what to run for the first of `configs` that is not refused."""
+    """Returns the configuration to run for the first of `configs` that is not refused."""
     return next((v for v in map(screen, configs) if not isinstance(v, Refusal)), None)
 
 
@@ -172,14 +171,13 @@ def feedback(trial: Trial, history: History) -> Feedback:
 
 
 def _feedback_of_target(trial: Trial, target: float, over: float) -> Feedback:
-    """Returns the inverse of the time to the target; if it was missed, how much was lacking at the end."""
+    """Returns the inverse of the time to the target; if it was missed, the quality missing is a violation."""
     speed, samples = trial.samples_per_s, trial.measurement.samples
     if speed and (needed := objective.samples_to(trial, target)):
         return Feedback((speed / needed,), over)
-    lacking = (
-        max(0.0, 1 - curves.share(trial.quality, target)) if trial.quality is not None and target else 1.0
-    )
-    return Feedback((speed / samples if speed and samples else 0.0,), over + lacking)
+    can_compare = trial.quality is not None and target
+    missing = max(0.0, 1 - curves.share(trial.quality or 0.0, target)) if can_compare else 1.0
+    return Feedback((speed / samples if speed and samples else 0.0,), over + missing)
 
 
 def _quality_share(trial: Trial, history: History) -> float | None:

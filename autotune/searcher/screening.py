@@ -38,8 +38,8 @@ class Screening:
         self._tried = {settings_key(t.config, {LENGTH}) for t in history.searched}
         self._speeds = history.speeds
         # A configuration that differs from a measured one only in settings without effect on speed has its
-        # speed. It is not worth a trial if it is too slow, or if quality decides nothing. This does not hold
-        # for trainings that may differ in length.
+        # speed. It is not worth a trial if that is too slow, or if quality decides nothing. Trainings that
+        # may differ in length are excepted.
         is_fixed = not planning.is_wanted(space) and space.objective.target is None
         counts = is_fixed and space.objective.select != "pareto"
         self._rival = next(iter(threshold.rivals), None) if counts else None
@@ -54,11 +54,9 @@ class Screening:
         if refusal := self._outside(config):
             return refusal
         if self._sizes:
-            size = self._memory.largest_worth_trying(config, self._sizes)
-            space = self._space
-            config = configurations.regrouped(space, config, size) or configurations.resized(
-                space, config, size
-            )
+            space, size = self._space, self._memory.largest_worth_trying(config, self._sizes)
+            regrouped = configurations.regrouped(space, config, size)
+            config = regrouped or configurations.resized(space, config, size)
             if refusal := self._outside(config):  # accumulation that follows the batch needs memory, too
                 return refusal
         if settings_key(config, {LENGTH}) in self._tried:

@@ -32,8 +32,8 @@ class Search:
     """The state of a search. Every change is in the study before anyone else hears of it.
 
     `history` is replaced whenever a trial begins or ends. `stopping` is the reason that no further trial
-    starts, `fault` a problem of the machine to fix before resuming. `is_exhausted`: every configuration was
-    tried, or is not worth it.
+    starts, `fault` a problem of the machine to fix before resuming. `is_exhausted`: no configuration is left
+    that is worth a trial.
     """
 
     def __init__(
@@ -95,10 +95,6 @@ class Search:
         """The time and trials that the search may spend, and the time spent so far."""
         return self._allowance.plan()
 
-    def trials(self) -> list[Trial]:
-        """Returns every trial so far, including running ones, repeats and ablation steps."""
-        return list(self.history.trials)
-
     def running(self) -> Sequence[Trial]:
         return self._running.trials()
 
@@ -109,7 +105,7 @@ class Search:
 
     @property
     def remaining(self) -> int:
-        """Number of trials still to end, as far as it is known."""
+        """The number of trials still to end, as far as known."""
         begun = len(self._running) + len(self._waiting)
         if not self._is_searched():
             return begun + self._allowance.trials_left(len(self.history.searched))
@@ -140,7 +136,7 @@ class Search:
         return self.stopping is not None
 
     def say(self, text: str | None, *, once: str = "") -> None:
-        """Notifies the listener, if there is a text; for a given key `once` only the first time."""
+        """Notifies the listener if there is a text; for a given key `once`, only the first time."""
         if text and once not in self._said:
             self._said |= {once} - {""}
             self._listener.note(text)
@@ -202,7 +198,7 @@ class Search:
         return None if config is None else Proposal(config)
 
     def _confirmation(self) -> Proposal | None:
-        # Nothing runs and nothing was suggested, although time is left.
+        # No trial is running, and none was suggested although there is time left.
         self.is_exhausted = self.is_exhausted or not self._is_searched()
         return confirm.next_step(self.history)
 
@@ -243,7 +239,7 @@ class Search:
             self.end(trial.number, outcome, report.measurement)
 
     def _interrupt(self, trial: Trial, outcome: Outcome) -> None:
-        """Puts `trial` back and stops the search: what interrupted it would interrupt the next one, too."""
+        """Puts `trial` back and stops the search, because the same fault would interrupt the next one too."""
         self._running.take(trial.number)
         self._waiting.append(trial)
         self._listener.ended(replace(trial, outcome=outcome))
@@ -283,9 +279,9 @@ class Search:
         self.say(schedules.describe(self.history), once="schedule")
 
     def lose(self, number: int, reason: str, *, out_of_memory: bool = False) -> None:
-        """Handles the sudden death of a trial or its supervisor: it runs again, or is given up."""
-        come_to = self._reports[number].measurement.quality_samples if number in self._reports else 0
-        outcome = self._losses.add(number, come_to, reason, out_of_memory=out_of_memory)
+        """Handles the death of a trial or its supervisor: the trial runs again, or is given up."""
+        samples = self._reports[number].measurement.quality_samples if number in self._reports else 0
+        outcome = self._losses.add(number, samples, reason, out_of_memory=out_of_memory)
         if outcome is None:
             self.put_back(number, reason)
         else:

@@ -64,7 +64,7 @@ def run(job: Job, scratch: Scratch) -> int:
             setup = Setup(session, space, job.workload, hardware, room.context_bytes(known.trials))
             running = _search(setup, study, shows, job.held)
             _execute(running, setup, job, trackers, scratch=scratch, shows=shows)
-        session.remove_work(running.trials())
+        session.remove_work(running.history.trials)
         has_ended = not running.is_interrupted and not running.fault
         studies.set_plan(study, replace(running.plan, ended=has_ended))
         code = _conclude(running, shown, job.workload, shows)
@@ -132,7 +132,7 @@ def _search(setup: Setup, study: optuna.Study, shows: Screen, held: Held) -> Sea
             is_in_place=lambda: held.is_in_place,
         ),
     )
-    shows.restore(running.trials())
+    shows.restore(running.history.trials)
     return running
 
 

@@ -249,7 +249,7 @@ def search(
     moments: list[Moment] = []
     while (trial := search.next()) is not None:
         is_searched = trial.number > 0 and trial.kind is TrialKind.SEARCHED
-        members = [known for number in trial.race for known in search.trials() if known.number == number]
+        members = [search.history.trial(number) for number in trial.race]
         threshold = search.threshold if is_searched else None
         is_pilot = trial.number == 0 or trial.kind is TrialKind.PILOT
         target = None if is_pilot else search.space.objective.aim
@@ -265,10 +265,10 @@ def search(
         search.end(trial.number, simulated.outcome, simulated.measurement)
         if not trial.runs_alone:
             best = search.history.best
-            moments.append(Moment(clock.seconds, len(search.trials()), best.config if best else None))
+            moments.append(Moment(clock.seconds, len(search.history.trials), best.config if best else None))
     found = confirm.confirmed(search.history)
     winner = found[0].config if found else space.baseline_config
-    return Result(tuple(moments), tuple(search.trials()), winner, found is not None, clock.seconds)
+    return Result(tuple(moments), tuple(search.history.trials), winner, found is not None, clock.seconds)
 
 
 def memory_limit(table: Table) -> int | None:

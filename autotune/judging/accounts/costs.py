@@ -27,7 +27,7 @@ class Cost:
 
     hours: Figure
     kwh: Figure | None = None  # of the GPU, at the trials' mean power; None if no trial measured it
-    money: Figure | None = None  # None without prices, or if the energy has one and is not known
+    money: Figure | None = None  # None without prices, or if energy has a price and is unknown
 
 
 def cost(trial: Trial, history: History, whole_s: Figure, prices: Prices | None) -> Cost:
@@ -38,10 +38,10 @@ def cost(trial: Trial, history: History, whole_s: Figure, prices: Prices | None)
 
 
 def _power_w(trial: Trial, history: History) -> Figure | None:
-    """Returns the GPU's mean power, from runs that had it to themselves: it includes what others use."""
+    """Returns the GPU's mean power, from unshared runs only: it includes what other processes use."""
     runs = [run.measurement for run in history.runs_of(trial.number)]
-    alone = [m for m in runs if not m.shared and m.origin == trial.measurement.origin]
-    power_w = estimates.mean([m.telemetry["gpu_power_w"] for m in alone if "gpu_power_w" in m.telemetry])
+    unshared = [m for m in runs if not m.shared and m.origin == trial.measurement.origin]
+    power_w = estimates.mean([m.telemetry["gpu_power_w"] for m in unshared if "gpu_power_w" in m.telemetry])
     return power_w if power_w and power_w.value > 0 else None
 
 
@@ -56,14 +56,14 @@ def _money(hours: Figure, kwh: Figure | None, prices: Prices) -> Figure | None:
 
 
 def _sum(ends: list[float | None]) -> float | None:
-    """Adds up ends of intervals: energy grows with time, so both are at the same end together."""
+    """Returns the sum of interval ends, None if one is open: energy and time reach their ends together."""
     return None if None in ends else math.fsum(end or 0.0 for end in ends)
 
 
 def gain(trial: Trial, history: History) -> Figure | None:
     """Returns how many times sooner the trial's training ends, or reaches the target, than the baseline's.
 
-    The claim's factor, if there is one; a repeat counts as its original. None if unknown, as for a race.
+    If the trial raced, it is the factor of its claim. A repeat counts as its original. None if unknown.
     """
     speed, target = history.factor(trial), history.space.objective.target
     if speed is None:
@@ -73,8 +73,8 @@ def gain(trial: Trial, history: History) -> Figure | None:
     number = trial.original
     if not number:
         return Figure(1.0)
-    proven = claim(number, history) if history.relative.raced(trial) else None
-    if proven is not None and proven.factor is not None:
-        return proven.factor
+    claimed = claim(number, history) if history.relative.raced(trial) else None
+    if claimed is not None and claimed.factor is not None:
+        return claimed.factor
     needed, reference = (history.to_target.samples(history.trial(n)) for n in (number, 0))
     return Figure(speed.value * reference / needed) if needed and reference else None

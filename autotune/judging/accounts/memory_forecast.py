@@ -23,7 +23,7 @@ _FEWEST_SIZES = 2  # of micro-batches: a line through one point has any slope
 
 @dataclass(frozen=True)
 class Fit:
-    """The configuration to run with `memory_bytes` of memory: the largest micro-batch that surely fits."""
+    """The configuration to run with `memory_bytes` of memory: the largest micro-batch that is sure to fit."""
 
     memory_bytes: int
     allowed_bytes: int
@@ -31,7 +31,7 @@ class Fit:
     effective_batch_size: int | None = None
     keeps_batch: bool = False  # the effective batch is the measured one; otherwise the quality is unknown
     peak: Prediction | None = None
-    reason: str = ""  # that nothing fits, or that it is not known
+    reason: str = ""  # why nothing fits, or why that is unknown
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def _doubt(config: Config, peak: Prediction, allowed_bytes: int) -> str:
 def _candidates(config: Config, space: Space) -> Iterator[Config]:
     """Yields `config` with every micro-batch that its effective batch allows, the largest first.
 
-    Sizes are the knob's own, and powers of two outside of its range.
+    Sizes are those of the knob, and powers of two outside its range.
     """
     knob = space.drawn_knobs[MICRO_BATCH].drawn_from
     sizes = {int(value or 1) for value in (*(knob.choice or knob.bounds), config[MICRO_BATCH])}
@@ -137,8 +137,8 @@ def _candidates(config: Config, space: Space) -> Iterator[Config]:
 def _resized(config: Config, space: Space, size: int) -> dict[str, Setting] | None:
     """Returns `config` with another micro-batch, and the accumulation that keeps its effective batch.
 
-    A micro-batch above the effective batch raises it, and the learning rate follows if the space says so.
-    None if a smaller one does not divide the effective batch.
+    A micro-batch above the effective batch raises it, and with it a scaled learning rate. None if a smaller
+    one does not divide the effective batch.
     """
     effective, resized = space.effective_batch_size(config), {**config, MICRO_BATCH: size}
     if ACCUMULATION in space.baseline:

@@ -1,7 +1,7 @@
-"""Estimates a training's time outside of its steps: evaluations, checkpoints and logging. Pure.
+"""Estimates a training's time outside its steps: evaluations, checkpoints and logging. Pure.
 
-A trial is evaluated as often as the tuner needs, not as often as the training. So the time of one evaluation
-is measured in trials, and multiplied by the training's own number of evaluations.
+A trial is evaluated as often as the tuner needs, not as often as the training. So the time of an evaluation
+is measured in trials and multiplied by the training's number of evaluations.
 """
 
 import math
@@ -14,13 +14,13 @@ from autotune.judging.measurement import estimates
 from autotune.judging.measurement.estimates import Figure
 from autotune.space.space import Space
 
-_FROM_RUN_TO_RUN = 0.05  # of an evaluation's time: variation that does not show within a run
+_FROM_RUN_TO_RUN = 0.05  # of an evaluation's time: variation between runs, which a single one cannot show
 
 
 def in_race(trial: Trial, space: Space) -> tuple[float, float]:
-    """Returns the time of evaluations to add to a race, which has none, for the settings of `trial`.
+    """Returns the evaluation time to add to a race, which has none, for the settings of `trial`.
 
-    It is in seconds per sample, with the share of the speed by which it may be wrong. Both are 0 if
+    It is in seconds per sample, with the relative error of the speed that it may cause. Both are 0 if
     evaluations are no part of the speed.
     """
     outside, speed, every = trial.measurement.outside, trial.samples_per_s, _every(trial, space)
@@ -32,9 +32,9 @@ def in_race(trial: Trial, space: Space) -> tuple[float, float]:
 
 
 def _every(trial: Trial, space: Space) -> float | None:
-    """Returns the samples between two evaluations of the whole training; None if they are not known.
+    """Returns the samples between two evaluations of the whole training; None if unknown.
 
-    If evaluations are part of the speed, the trial's own interval is used then.
+    If evaluations are part of the speed, an unknown interval is taken to be the trial's.
     """
     every = space.samples_per_evaluation(trial.config)
     if every is not None or not space.objective.counts_evaluations:
@@ -46,11 +46,11 @@ def _every(trial: Trial, space: Space) -> float | None:
 class TimeShares:
     """The estimated parts of the time of the whole training with a trial's settings."""
 
-    evaluations: float | None  # share of the time; None if it is not known
+    evaluations: float | None  # share of the time; None if unknown
     pauses: float  # share of the time
     step_s: float  # per sample, without evaluations
     sample_s: float  # per sample, with evaluations
-    half_s: float | None = None  # half the 95% interval of `step_s`; None if it is not known
+    half_s: float | None = None  # half the 95% interval of `step_s`; None if unknown
     evaluation_half_s: float = 0.0  # half the 95% interval of the time that evaluations add
 
     def whole_s(self, samples: int, *, is_counted: bool) -> Figure:
@@ -81,9 +81,9 @@ def time_spent(trial: Trial, history: History) -> TimeShares | None:
 
 
 def _evaluation_s(trial: Trial, history: History) -> Figure | None:
-    """Returns the seconds of evaluation per sample of the whole training, the mean of all runs.
+    """Returns the seconds of evaluation per sample of the whole training, the mean over all runs.
 
-    The interval is from the scatter between runs, or within a single run, but at least the usual variation.
+    The interval is from the scatter between runs, or within a single run, but at least the usual one.
     """
     every = _every(trial, history.space)
     runs = [run.measurement.outside for run in history.runs_of(trial.number)]

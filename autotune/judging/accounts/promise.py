@@ -1,9 +1,9 @@
 """Compares the figures that a session promised for settings with the training that follows. Pure.
 
-A promise is the figure that was shown. It held if the training certainly reaches 95% of it, whatever the
-interval of the search was, and is broken if it certainly falls short, given both intervals; otherwise it is
-undecided. If equal trials differed in speed, a difference of that size breaks no promise. A training is a
-single seed, so its quality is compared with the least to keep, less the scatter between equal runs.
+A promise is the figure that was shown. It held if the training certainly reaches 95% of it, whatever interval
+it had, and is broken if the training certainly falls short given both intervals; else it is undecided. If
+equal trials differed in speed, a difference of that size breaks no promise. A training is a single seed, so
+its quality may be below the least to keep by the scatter between equal runs.
 """
 
 import math
@@ -35,7 +35,7 @@ class PromiseAnswer(StrEnum):
 
 @dataclass(frozen=True)
 class Promise:
-    """The figures that a session has shown for a trial's settings; None if they are not known."""
+    """The figures that a session has shown for a trial's settings; None if unknown."""
 
     session: str
     trial: int
@@ -45,7 +45,7 @@ class Promise:
     least: float | None  # quality to keep; the target if there is one
     scatter: float | None  # SD of the quality between equal runs
     memory_bytes: int | None  # of the training process alone
-    origin: tuple[str, str]  # device and revision, as that of a `Measurement`
+    origin: tuple[str, str]  # device and revision, as in a `Measurement`
     moved: float = 0.0  # largest relative difference in speed between equal trials
     has_target: bool = False
 
@@ -62,7 +62,7 @@ class PromiseCheck:
 
 
 def promised(trial: Trial, history: History, session: str) -> Promise:
-    """Returns the promise of a session about the settings of `trial`."""
+    """Returns what a session promises for the settings of `trial`."""
     quality, goal = history.quality(trial), history.space.objective
     quality_counts = quality is not None and not goal.takes_any_quality
     noise = history.noise
@@ -90,9 +90,9 @@ def check(promise: Promise, run: Measurement, goal: Objective, unit: str) -> lis
 
 
 def _with_origin(checked: PromiseCheck, promise: Promise, run: Measurement) -> PromiseCheck:
-    """Returns `checked` with a note if device or code differ from the promise's.
+    """Returns `checked` with a note if the device or the code differs from the promise's.
 
-    Speed and memory on another device are undecided.
+    On another device, speed and memory are undecided.
     """
     device, code = promise.origin
     is_moved = bool(device) and run.device not in {"", device} and checked.what != "quality"
@@ -103,7 +103,7 @@ def _with_origin(checked: PromiseCheck, promise: Promise, run: Measurement) -> P
 
 
 def _speed(promise: Promise, run: Measurement, unit: str) -> PromiseCheck | None:
-    """Returns the answer on the speed: held by the training's own interval, broken by both intervals."""
+    """Returns the answer on the speed; HELD by the training's own interval, BROKEN by both intervals."""
     if promise.throughput is None:
         return None
     speed = estimates.throughput_figure(run.throughput)
@@ -152,20 +152,20 @@ def _quality(promise: Promise, run: Measurement, goal: Objective, unit: str) -> 
 
 
 def _memory(promise: Promise, run: Measurement) -> PromiseCheck | None:
-    """Returns the answer on the memory of the training process alone, without processes that it starts."""
+    """Returns the answer on the memory of the training process alone, without its child processes."""
     if not promise.memory_bytes:
         return None
     own_bytes = run.own_peak_bytes
     if own_bytes is None:
         return _not_yet("memory", Figure(promise.memory_bytes), "not measured yet")
     ratio = own_bytes / promise.memory_bytes
-    held, promised = map(units.format_bytes, (own_bytes, promise.memory_bytes))
+    peak, promised = map(units.format_bytes, (own_bytes, promise.memory_bytes))
     share = objective.memory_share(run)
     of_all = "" if share is None else f", {share:.0%} of what there is"
     is_kept = own_bytes <= max(promise.memory_bytes * (1 + SLACK), promise.memory_bytes + _SLACK_BYTES)
     more = "" if is_kept else f": {ratio - 1:.0%} more"
     answer = PromiseAnswer.HELD if is_kept else PromiseAnswer.BROKEN
-    text = f"{held}{of_all}, {promised} promised{more}"
+    text = f"{peak}{of_all}, {promised} promised{more}"
     return PromiseCheck("memory", answer, text, Figure(promise.memory_bytes), Figure(own_bytes))
 
 
@@ -180,7 +180,7 @@ def _answer(*, is_kept: bool, is_broken: bool) -> PromiseAnswer:
 def overall(answers: Sequence[PromiseCheck], outcome: Outcome | None) -> PromiseAnswer:
     """Returns BROKEN if any answer is, HELD if all are, else UNDECIDED.
 
-    A training whose `outcome` is a failure never held, however well it did before.
+    A training whose `outcome` is a failure is never HELD, however well it did before.
     """
     kinds = {checked.answer for checked in answers}
     if PromiseAnswer.BROKEN in kinds:

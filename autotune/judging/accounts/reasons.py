@@ -13,7 +13,7 @@ _FAILURES = {Failure.OOM: Reason.OOM, Failure.DIVERGED: Reason.DIVERGED, Failure
 
 
 def counts(history: History) -> Counter[Reason]:
-    """Counts by reason the trials, besides the baseline, that have not won."""
+    """Counts the trials that have not won, without the baseline, by reason."""
     reasons = {t.number: Reason.UNCONFIRMED for t in history.better}
     for trial, _ in confirm.refuted(history):
         is_open = claims.claim(trial.number, history).answer is QualityAnswer.UNDECIDED
@@ -59,7 +59,7 @@ def _is_faster(trial: Trial, history: History) -> bool:
 
 
 def explain(trial: Trial, history: History) -> str:
-    """Returns the reason that a completed trial is not recommended, else the reason for its end."""
+    """Returns the reason that a completed trial is not recommended, or else the reason that a trial ended."""
     ended = trial.outcome.reason if trial.outcome else ""
     return _explain_fault(trial, history) or ended
 

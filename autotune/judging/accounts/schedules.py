@@ -1,20 +1,20 @@
-"""Tells from trials whether the learning-rate schedule follows the length of the training. Pure."""
+"""Determines from trials whether the learning-rate schedule follows the training's length. Pure."""
 
 from autotune.core.common_names import ENDS, EPOCHS, OF_SCHEDULES
 from autotune.core.measurement import Schedule
 from autotune.core.settings import LENGTH
 from autotune.judging.decisions.history import History
 
-# Share of the fall that a shorter schedule may lack at its end: one that changes once per epoch ends an epoch
-# early, one that is cut at half its length lacks about half.
-_LACKING = 0.25
+# Share of the fall that may be missing at the end of a shorter schedule: one that changes once per epoch ends
+# an epoch early, one that is cut at half its length misses about half.
+_MAY_MISS = 0.25
 _SHORTER = 0.9  # of the baseline's length: longer ones count as equal
 
 
 def describe(history: History) -> str | None:
-    """Returns a sentence about the learning-rate schedule; None if the rate is constant or not known.
+    """Returns a sentence about the learning-rate schedule; None if the rate is constant or unknown.
 
-    If lengths are planned, it takes a second training of the baseline's settings at another length.
+    If lengths are planned, it needs a second training of the baseline's settings at another length.
     """
     baseline = history.baseline
     full = baseline.measurement.schedule if baseline else None
@@ -28,7 +28,7 @@ def describe(history: History) -> str | None:
     if short is None:
         return None
     ends, short_ends = full.last / full.peak, short.last / short.peak
-    if short_ends - ends <= _LACKING * (1 - ends):
+    if short_ends - ends <= _MAY_MISS * (1 - ends):
         return (
             f"The learning rate falls from {full.peak:.3g} to {full.last:.3g}, also in a shorter training: "
             "its schedule follows the length."
@@ -40,7 +40,7 @@ def describe(history: History) -> str | None:
 
 
 def _cut(full: Schedule, history: History) -> str:
-    """Returns advice for a trial that is only a part of a longer schedule."""
+    """Returns advice for trials that cover only a part of a longer schedule."""
     space = history.space
     paths = {name: space.naming.path(name) for name in space.baseline}
     ends = [path for path in paths.values() if path.rpartition(".")[2] in {*ENDS, *OF_SCHEDULES}]

@@ -1,10 +1,10 @@
 """Ablation: turns the baseline into the confirmed winner one knob at a time. Pure.
 
 The path is greedy as in Fawcett and Hoos, "Analysing differences between algorithm configurations through
-ablation" (Journal of Heuristics 22, 2016). They try every remaining knob at each step and take the best; here
-a step is at most one run, so a knob is taken whose step is already measured, or else can be.
+ablation" (Journal of Heuristics 22, 2016). They try every remaining knob at each step and take the best. Here
+a step costs at most one run: it prefers a knob whose effect is already measured, then one that can be.
 
-Steps are measured alone on the device, as the winner's repeats were. Suitable trials of the search count.
+Steps run alone on the device, as the winner's repeats did. Trials of the search that did count as steps.
 """
 
 from collections.abc import Sequence
@@ -28,24 +28,24 @@ _FAILS_AGAIN = frozenset({Failure.ERROR, Failure.TIMEOUT})
 class AblationStep:
     """The change of one knob, and its effect; not measured yet if it has neither `trial` nor `reason`.
 
-    The factors multiply to the winner's: an effect that knobs have only together counts for the later one.
+    The factors multiply to the winner's. An effect that knobs have only together counts for the later one.
     """
 
     knob: str
     before: Setting
     after: Setting
-    trial: int | None = None  # that measured `config`
+    trial: int | None = None  # the one that measured `config`
     throughput: Figure | None = None
     factor: Figure | None = None  # of the throughput, relative to the last measured step
-    reason: str = ""  # that it cannot be measured; the next factor then covers both changes
+    reason: str = ""  # why it cannot be measured; the next factor then covers both changes
     together: tuple[str, ...] = ()  # earlier knobs that the factor covers as well
     config: Config = field(default_factory=dict)  # after the change
 
 
 def steps(history: History) -> list[AblationStep]:
-    """Returns the path to the confirmed winner; empty if none is confirmed, or none of its knobs moves speed.
+    """Returns the path to the confirmed winner; empty if there is none, or none of its knobs moves speed.
 
-    Settings without effect on speed are no steps, and stay the baseline's on the way.
+    Settings without effect on speed are not steps: they keep the baseline's values along the path.
     """
     confirmed = confirm.confirmed(history)
     if confirmed is None:
@@ -80,9 +80,9 @@ def _factor(trial: Trial, before: Trial | None, history: History) -> Figure | No
 
 
 def next_step(history: History) -> Proposal | None:
-    """Returns the next step to measure on the way to the winner; None when all are measured.
+    """Returns the next step to measure on the path to the winner; None when all are measured.
 
-    It may be the baseline, if that was measured only alongside other trials, but the winner alone.
+    It may be the baseline itself, if that ran only alongside other trials and the winner ran alone.
     """
     path, confirmed = steps(history), confirm.confirmed(history)
     if confirmed is None or not path:
@@ -151,8 +151,7 @@ def _explain_unmeasured(trial: Trial) -> str:
 def _order(winner: Trial, history: History) -> list[str]:
     """Returns the knobs in the order in which they are changed: at each step the cheapest one.
 
-    Ties follow the space's order. The order is fixed when the first step starts: later trials do not change
-    it.
+    Ties follow the space's order. Trials after the first step do not change the order.
     """
     space, baseline = history.space, history.space.baseline_config
     same_speed = space.known.same_speed
@@ -170,7 +169,7 @@ def _order(winner: Trial, history: History) -> list[str]:
 
 
 def _config(winner: Trial, taken: Sequence[str], space: Space) -> Config:
-    """Returns the baseline with the winner's values of the knobs in `taken`; with all of them, the winner."""
+    """Returns the baseline with the winner's values of the knobs in `taken`: with all of them, the winner."""
     values = configurations.drawn_values(space, winner.config)
     config = configurations.changed(space, space.baseline_config, {name: values[name] for name in taken})
     return winner.config if space.speed_key(config) == space.speed_key(winner.config) else config

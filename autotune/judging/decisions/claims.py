@@ -16,9 +16,9 @@ from autotune.judging.measurement.estimates import Figure, student_t
 from autotune.space.space import Space
 
 # Confidence levels for a time to quality: a configuration equal to the baseline is called better once in a
-# hundred searches. Looks before all seeds have run have to be surer.
+# hundred searches. Looks before all seeds have run use a stricter level.
 _LEVEL, _EARLY_LEVEL = 0.98, 0.998
-_GIVE_UP_LEVEL = 0.9  # to give up a finalist, which claims nothing
+_GIVE_UP_LEVEL = 0.9  # to give up a finalist: no claim rests on it
 _LEAST_NOISE = 0.02
 _FEWEST_SEEDS = 3  # of a claim about quality
 _MOST_FAILURES = 2  # of the baseline's own repeats
@@ -26,13 +26,13 @@ _MOST_FAILURES = 2  # of the baseline's own repeats
 
 @dataclass(frozen=True)
 class Claim:
-    """The result of confirming a finalist: it `holds` or has a `why_not`; neither while it is open."""
+    """The result of confirming a finalist: it `holds` or has a `why_not`; neither while it is undecided."""
 
     number: int
     factor: Figure | None = None  # its training takes 1/`factor` of the time
     level: float = 100 * turns.LEVEL  # of the factor's interval, in percent
     rounds: int = 0  # of the race that gave the factor
-    seeds: int = 0  # repeats, without the run that it was chosen for
+    seeds: int = 0  # repeats, without the run by which it was selected
     kept: KeptQuality | None = None  # None if quality does not count or cannot be compared
     holds: bool = False
     why_not: str | None = None
@@ -48,15 +48,15 @@ class Claim:
 
 
 class _Runs(NamedTuple):
-    """The finalist's repeats, which were not selected for their results, and the baseline's runs."""
+    """The finalist's repeats, whose results did not select it, and the baseline's runs."""
 
     ours: list[Trial]
     theirs: list[Trial]
-    are_all: bool  # no further seed is left
+    are_all: bool  # no seed is left to run
 
 
 def race_of(number: int, history: History) -> Trial | None:
-    """Returns the last race of trial `number`; None if it had none, or the race did not decide on it."""
+    """Returns the last race of trial `number`; None if there is none, or it left the trial undecided."""
     races = [t for t in history.trials if t.completed and number in t.race]
     last = races[-1] if races else None
     if last is None or len(last.race) == 2:
@@ -67,7 +67,7 @@ def race_of(number: int, history: History) -> Trial | None:
 
 
 def next_seed(finalist: Trial, history: History) -> Repeat | None:
-    """Returns one more repeat of the finalist, or of the baseline if it has fewer; None if none is left."""
+    """Returns the next repeat of the finalist, or of the baseline if it has fewer; None if none is left."""
     most, ours = history.space.budget.repeats, _fresh(finalist.number, history)
     theirs = history.runs_of(0)
     begun = [t for t in history.trials if t.kind is TrialKind.SEED and t.original == 0]
@@ -83,7 +83,7 @@ def _repeat(number: int, history: History) -> Repeat:
 
 
 def _fresh(number: int, history: History) -> list[Trial]:
-    """Returns the completed repeats of a trial; unlike its own run, they were not selected for a result."""
+    """Returns the completed repeats of a trial, which unlike its own run did not select it."""
     return [t for t in history.runs_of(number) if t.repeat]
 
 
@@ -166,8 +166,8 @@ def _squares(values: Sequence[float]) -> float:
 def _claim_quality(so_far: Claim, runs: _Runs, history: History) -> Claim:
     """Returns the claim about the quality of a finalist that is certainly faster.
 
-    It is tested after three runs of both sides, and after each further pair: with more looks, more worse
-    configurations would pass. `same-training` only has to show no certain loss.
+    It is tested after three runs of both sides and after each further pair, not more often, as every look
+    lets some worse configurations pass. `same-training` only has to show no certain loss.
     """
     goal, level = history.space.objective, quality.early_level(history.space.budget.repeats)
     noise, is_same = quality.noise([runs.ours, runs.theirs]), goal.select == "same-training"
@@ -193,7 +193,7 @@ def _claim_quality(so_far: Claim, runs: _Runs, history: History) -> Claim:
 
 
 def _failed(finalist: Trial, history: History) -> str | None:
-    """Returns the reason if the end of its race or of a repeat rules a finalist out, else None."""
+    """Returns the reason if a finalist's race or one of its repeats rules it out, else None."""
     space, number = history.space, finalist.number
     goal, target = space.objective, space.objective.aim
     for trial in history.trials:

@@ -1,7 +1,7 @@
 """Confirms the winner before anything is claimed. Pure functions of the trials.
 
 Speed is cheap to measure: the finalists race against the baseline, side by side. Quality is expensive: only
-the winner of the race is trained again, with other seeds, until the answer is clear or the budget spent.
+the winner of the race is trained again, with other seeds, until the answer is clear or the budget is spent.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from autotune.judging.decisions.claims import Claim, claim, next_seed, race_of
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import curves, turns
 
-_LEAST_DRIFT = 0.05  # assumed while nothing has run twice
+_LEAST_DRIFT = 0.05  # of the speed, assumed until some settings have run twice
 _RACE_S, _RACE_TRIALS = 60.0, 4  # a race takes a minute, or less if trials are short
 
 
@@ -62,7 +62,7 @@ def _members(unraced: Sequence[Trial], history: History) -> tuple[int, ...]:
 def _contenders(standing: Sequence[Trial], history: History) -> list[Trial]:
     """Returns the champion and the trials that may be as good; of equally fast settings only the best.
 
-    With a target, finalists that have raced are decided before another one joins.
+    With a target, finalists that have raced are decided before others join.
     """
     key = history.space.speed_key
     if history.space.objective.target is not None and any(race_of(t.number, history) for t in standing):
@@ -98,8 +98,8 @@ def _leader(standing: Sequence[Trial], history: History) -> Trial:
 def _place(trial: Trial, history: History) -> tuple[bool, float]:
     """Returns a sort key of raced trials: staying to the end of the race counts before speed.
 
-    A member that was dropped was beaten, however fast it seemed. With a target a dropped one may still need
-    fewer samples: its speed is then divided by the samples that its runs needed.
+    A dropped member was beaten, however fast it seemed. With a target, it may still need fewer samples: the
+    key is then the speed divided by the samples that its runs needed.
     """
     race = race_of(trial.number, history)
     slices = race.measurement.slices if race else ()
@@ -116,7 +116,7 @@ def _place(trial: Trial, history: History) -> tuple[bool, float]:
 
 
 def finalists(history: History) -> list[Trial]:
-    """Returns the finalists to confirm, best first: those already begun, filled up to the budget's number.
+    """Returns the finalists to confirm, best first: those already begun, and more up to the budget's number.
 
     A refuted finalist is dropped once new configurations have been tried.
     """
@@ -131,9 +131,9 @@ def finalists(history: History) -> list[Trial]:
 
 
 def trial_s(history: History) -> float:
-    """Returns the mean time of a completed trial, 0 while it is not known.
+    """Returns the mean time of a completed trial, 0 while unknown.
 
-    Races and ablation steps do not count, as their times must not reopen a search that is done.
+    Races and ablation steps do not count: their times must not reopen a finished search.
     """
     counted = (t for t in history.trials if t.completed and t.kind not in (TrialKind.RACE, TrialKind.STEP))
     seconds = [t.seconds for t in counted if t.seconds]

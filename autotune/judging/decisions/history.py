@@ -1,4 +1,4 @@
-"""The trials of a search, with all that follows from them: the ranking, the quality to keep. Pure.
+"""The trials of a search and everything that follows from them: the ranking, the quality to keep. Pure.
 
 All code that judges a trial asks here, so that judgements agree and nothing is computed twice.
 """
@@ -29,8 +29,8 @@ class History:
 
     It is immutable: `after` returns a new history when a trial begins or ends.
 
-    Repeats are measurements of the trial that they repeat. They never win themselves, nor do ablation steps
-    and races. Trials that refer to missing ones, as in a damaged study, are left out.
+    Repeats are further measurements of a trial, and like ablation steps and races never win themselves.
+    Trials that refer to missing ones, as in a damaged study, are left out.
     """
 
     def __init__(self, trials: Iterable[Trial], space: Space) -> None:
@@ -39,7 +39,7 @@ class History:
         self.trials, self.space = tuple(t for t in everything if t.references <= numbers), space
 
     def after(self, trial: Trial) -> Self:
-        """Returns the history with `trial` added, or replaced if it is there."""
+        """Returns the history with `trial` added, or replaced if its number exists."""
         return type(self)({**self._by_number, trial.number: trial}.values(), self.space)
 
     def trial(self, number: int) -> Trial:
@@ -68,12 +68,12 @@ class History:
 
     @property
     def failed_baseline(self) -> Trial | None:
-        """Trial 0 if it ended without completing, so that nothing can ever be compared with it."""
+        """Trial 0 if it ended without completing: no trial can then be compared with it."""
         first = self._by_number.get(0)
         return first if first and first.outcome and not first.completed else None
 
     def runs_of(self, number: int) -> list[Trial]:
-        """Returns trial `number` and its repeats, completed ones only."""
+        """Returns the completed ones of trial `number` and its repeats."""
         return list(self._runs.get(number, ()))
 
     @cached_property
@@ -97,7 +97,7 @@ class History:
 
     @cached_property
     def start(self) -> float | None:
-        """The quality that the baseline started from, None if it is not known."""
+        """The quality that the baseline started from, None if unknown."""
         return objective.start(self.baseline) if self.baseline else None
 
     @cached_property
@@ -107,9 +107,9 @@ class History:
 
     @cached_property
     def least_quality(self) -> float | None:
-        """The lowest quality that a winner may have: the target, or else the part of the baseline's to keep.
+        """The lowest quality that a winner may have: the target, or else what it must keep of the baseline's.
 
-        None while the baseline's quality is not known.
+        None while the baseline's quality is unknown.
         """
         goal = self.space.objective
         if goal.aim is not None:
@@ -204,7 +204,7 @@ class History:
         return needed is None or needed <= _ALMOST * self.length(trial)
 
     def throughput(self, trial: Trial) -> Figure | None:
-        """Returns samples per second of a trial's settings, over all comparable runs; None if unknown."""
+        """Returns samples per second with a trial's settings, over all comparable runs; None if unknown."""
         return self.relative.throughput(trial)
 
     def factor(self, trial: Trial) -> Figure | None:
@@ -212,9 +212,9 @@ class History:
         return self.relative.factor(trial)
 
     def quality(self, trial: Trial) -> Figure | None:
-        """Returns the final quality of a trial's settings: the mean of its repeats, if there are any.
+        """Returns the final quality with a trial's settings: the mean of its repeats, if there are any.
 
-        Its own run was selected for its result, and so is biased. The baseline was not: all its runs count.
+        Its own run is biased, as the trial was selected by it. The baseline was not: all its runs count.
         """
         runs = self.quality_runs(trial)
         if runs == [trial] and objective.final_quality(trial, self.space) is None:
@@ -275,13 +275,13 @@ class History:
 
     def _quality_rejection(self, trial: Trial) -> Reason | None:
         """Returns the reason to reject a trial for its quality, None if it is good enough."""
-        goal, none = self.space.objective, objective.no_quality(trial.measurement)
+        goal, has_none = self.space.objective, objective.no_quality(trial.measurement)
         if goal.aim is not None:
-            missed = Reason.CHANCE if none else Reason.MISSED
+            missed = Reason.CHANCE if has_none else Reason.MISSED
             return None if objective.samples_to(trial, goal.aim) else missed
         if goal.select == "same-training" or goal.takes_any_quality:
             return None
-        if none:
+        if has_none:
             return Reason.CHANCE
         return None if self.keeps_quality(trial) else Reason.QUALITY
 
@@ -289,8 +289,8 @@ class History:
     def ranked(self) -> tuple[Trial, ...]:
         """The trials that may be recommended, best first; empty before the baseline has completed.
 
-        The best has the shortest training by the lower end of its throughput, so that of two equal readings
-        the surer one leads, then the higher quality; with a target, it is the quickest to reach it.
+        The best has the shortest training by the lower end of its throughput, so that the surer of two equal
+        readings leads, and then the higher quality. With a target, it is the quickest to reach it.
         """
         eligible = [t for t in self.searched if t.completed and self.rejection(t) is None]
         return tuple(sorted(eligible, key=self._rank, reverse=True))

@@ -16,7 +16,7 @@ _ROUNDING = 1e-3  # relative: learning rates have four digits
 
 
 class Reason(StrEnum):
-    """The reason that trials have not won, phrased to follow their number."""
+    """The reason that trials have not won, phrased to follow their count."""
 
     # Completed, but rejected:
     UNMEASURED = "ended too early to be measured"
@@ -70,8 +70,7 @@ def over_memory(measurement: Measurement, memory_fraction: float) -> str | None:
 def least(goal: Objective, reference: float, start: float | None = None) -> float:
     """Returns the lowest quality that a winner may have if the baseline's is `reference`; higher is better.
 
-    `start` is the quality that the baseline began with, None if unknown. All code that decides whether a
-    quality is kept asks here.
+    `start` is the quality that the baseline began with, None if unknown. The only place that decides it.
     """
     if goal.within is not None:
         return reference - goal.within
@@ -89,7 +88,7 @@ def least_share(goal: Objective, reference: float, start: float | None = None) -
 def start(trial: Trial) -> float | None:
     """Returns the quality that a training began with: before its first step, or else chance.
 
-    A loss, which is below 0 here, falls back to its first of several evaluations. None means 0, for a score.
+    A loss, which is negative here, falls back to its first of several evaluations. None for a score means 0.
     """
     curve, before = trial.measurement.curve, trial.measurement.start
     quality = before if before is not None else next((p.chance for p in curve if p.chance is not None), None)
@@ -137,7 +136,7 @@ def final_quality(trial: Trial, space: Space) -> float | None:
 def ends_once_timed(trial: Trial, goal: Objective) -> bool:
     """Returns True if `trial` may end as soon as its speed is known, because nothing else counts.
 
-    The baseline's quality does count under `same-training`, whose winner is compared with it in the end.
+    Under `same-training` the baseline's quality does count: the winner is compared with it in the end.
     """
     counts = trial.number == 0 and goal.select == "same-training"
     return trial.kind is TrialKind.SEARCHED and goal.asks_for_speed_alone and not counts
@@ -146,7 +145,7 @@ def ends_once_timed(trial: Trial, goal: Objective) -> bool:
 def trains_alike(config: Config, other: Config, known: Knowledge = COMMON) -> bool:
     """Returns True if two configurations train the same: all settings that change the result are equal.
 
-    Batches are compared by the effective batch, and floats up to the rounding of learning rates.
+    Batches compare by the effective batch, floats up to the rounding of learning rates.
     """
     names = (config.keys() | other.keys()) - known.same_training
     return effective_batch(config) == effective_batch(other) and all(

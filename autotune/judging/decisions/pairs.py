@@ -19,7 +19,7 @@ _WORTH = 1.02  # a factor below this is no gain
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """A whole training: how long it took, and the scores that it told, in order."""
+    """A whole training: how long it took, and the scores that it reported, in order."""
 
     seconds: float
     scores: tuple[float, ...]  # in the user's sign
@@ -32,7 +32,7 @@ class TrainingRun:
 
 @dataclass(frozen=True)
 class PairedVerdict:
-    """Result of the pairs so far; `confirmed` is None while more of them may decide."""
+    """The result of the pairs so far; `confirmed` is None while more of them may decide."""
 
     confirmed: bool | None
     why_not: str = ""  # empty if it is confirmed
@@ -46,7 +46,7 @@ def judge(
     """Judges the change by pairs, each of which trained with a seed of its own; at most `most` will run.
 
     The interval of the factor is Student's, of the pairs' log-ratios. Every look at the pairs may err, so
-    each has the confidence that keeps all of them together at 95% (`quality.early_level`).
+    each has a confidence level that makes 95% of all looks together (`quality.early_level`).
     """
     for side, whose in ((after, "its"), (before, "A's")):
         if any(not math.isfinite(run.final) for run in side):

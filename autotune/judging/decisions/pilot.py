@@ -17,7 +17,8 @@ from autotune.space.knobs import Distribution, Knob, PlannedLength, ScaledLearni
 from autotune.space.space import Space
 
 _FURTHER = 4  # times as many samples, recommended if the baseline has learnt nothing
-_A_LITTLE_FURTHER = 2  # the same if equal runs differ too much
+_A_LITTLE_FURTHER = 2  # times as many, recommended if equal runs differ too much
+_FALLBACK = " The search goes on with settings that leave the training the same and only make it faster."
 _SURE = 2.0  # standard deviations
 _LEAST_NOISE = 0.02  # of a quality: two runs cannot show less
 
@@ -30,12 +31,12 @@ class Pilot:
     quality: float
     chance: float | None
     noise: float | None  # SD between equal runs
-    why_not: str | None = None  # qualities cannot be compared
-    doubt: str | None = None  # an equal quality can hardly be told from a lost one
+    why_not: str | None = None  # why qualities cannot be compared
+    doubt: str | None = None  # why an equal quality can hardly be told from a lost one
 
     @property
     def samples_needed(self) -> int:
-        """Samples that may be enough, if there is a `why_not` or a `doubt`."""
+        """The samples that may be enough, if there is a `why_not` or a `doubt`."""
         return self.samples * (_FURTHER if self.why_not else _A_LITTLE_FURTHER)
 
 
@@ -58,7 +59,7 @@ def is_due(asked: History) -> bool:
 def pilot(asked: History) -> Pilot | None:
     """Returns the judgement of the baseline's quality, None before its second run has completed.
 
-    If the first run has learnt nothing, a second one would not help, and the judgement is known at once.
+    If the first run has learnt nothing, a second one would not help, and the judgement comes at once.
     """
     # Later runs of the baseline, which end at the target, must not change the judgement.
     space, runs = asked.space, [t for t in asked.runs_of(0) if t.kind is not TrialKind.SEED]
@@ -114,17 +115,17 @@ def _explain_incomparable(judged: Pilot, ends: Sequence[Evaluation], space: Spac
 
 
 def settled(asked: History) -> History:
-    """Returns the same trials with the space as settled by the pilot; `asked` has the user's space."""
+    """Returns the same trials with the space as the pilot settles it; `asked` has the user's space."""
     space = _settled(asked)
     return asked if space is asked.space else History(asked.trials, space)
 
 
 def _settled(asked: History) -> Space:
-    """Returns the space with the samples of a trial, the target or the promise that the pilot settled.
+    """Returns the space with the samples of a trial, the target or the promise that the pilot settles.
 
-    If the learning rate is known not to fall, a training may end anywhere, and the first to reach the quality
-    has the shortest one: that quality becomes the target. If qualities cannot be compared, the search goes on
-    as `same-training`, which needs no quality.
+    If the learning rate is known not to fall, a training may end anywhere, and the first one to reach the
+    quality is the shortest: that quality becomes the target. If qualities cannot be compared, the search goes
+    on as `same-training`, which needs no quality.
     """
     space, goal = asked.space, asked.space.objective
     if space.budget.until_learnt and asked.baseline is not None:
@@ -188,17 +189,13 @@ def fallback_reason(asked: History) -> str | None:
 
 
 def describe(asked: History) -> str | None:
-    """Returns the pilot's findings in a sentence or two; None before it is done, or if it is not wanted."""
+    """Returns the pilot's findings in a sentence or two; None before it is done, or if there is no pilot."""
     space, goal = asked.space, asked.space.objective
     judged = pilot(asked) if is_wanted(space) else None
     if judged is None:
         return None
     if judged.why_not:
-        fallback = (
-            " The search goes on with settings that leave the training the same and only make it faster."
-            if _depends_on_pilot(space)
-            else ""
-        )
+        fallback = _FALLBACK if _depends_on_pilot(space) else ""
         return (
             f"Quality cannot be compared yet: {judged.why_not}.{fallback} To compare it, try "
             f"--samples {judged.samples_needed} or more, or --samples auto."

@@ -1,8 +1,8 @@
 """Predicts the length that a training needs to end with the baseline's quality, or to reach a target. Pure.
 
 A longer training ends better. The gain per factor e of length, the exchange rate, is about the same for all
-settings of a training (measured on a small GPT: docs/benchmarks.md). With it, one training of any settings
-tells how long they need for the baseline's quality, even if it missed that.
+settings of a training (measured on a small GPT: docs/benchmarks.md). With it, a single training shows how
+long its settings need for the baseline's quality, even if it missed that.
 """
 
 import math
@@ -32,8 +32,8 @@ def is_wanted(space: Space) -> bool:
 class LengthNeeds:
     """The samples that settings need to end with `quality` (higher is better), from all their trainings.
 
-    `slack` is the quality that may be lost. A doubling of the length is assumed to gain at least that, so
-    that the predicted lengths stay finite.
+    `slack` is the quality that may be lost. Doubling the length is assumed to gain at least that much, which
+    keeps the predicted lengths finite.
     """
 
     def __init__(self, trials: Iterable[Trial], space: Space, quality: float | None, slack: float) -> None:
@@ -63,7 +63,7 @@ class LengthNeeds:
     def samples(self, trial: Trial) -> float | None:
         """Returns the samples that a trial's settings need; None if no training of them has completed.
 
-        It is predicted from the length that came closest to the quality. Without a rate it is that length.
+        They are predicted from the length that came closest to the quality, or are that if there is no rate.
         """
         by_length: dict[float, list[float]] = defaultdict(list)
         for length, quality in self._groups.get(_settings(trial), ()):
@@ -111,7 +111,7 @@ class ToTarget:
 
     @cached_property
     def _groups(self) -> dict[tuple[Key, str], list[float]]:
-        """Samples of each run to the target; a run that missed it counts with its length, a lower bound."""
+        """The samples of each run to the target; for a run that missed it, its length as a lower bound."""
         groups: dict[tuple[Key, str], list[float]] = defaultdict(list)
         for trial in self._trials:
             if self._target is not None and trial.completed and trial.measurement.curve:

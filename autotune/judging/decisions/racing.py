@@ -15,10 +15,10 @@ TURN_S = 0.25  # the shortest turn
 # A race may last as long as some trials, within these bounds.
 _LEAST_S, _MOST_S, _TRIALS = 8.0, 300.0, 4
 EQUAL = 0.02  # a difference that is not worth a search
-CLOSE = 0.05  # a difference between two winners that is not worth the time to tell
+CLOSE = 0.05  # a difference between two winners that is not worth measuring
 # Confidence of a single look at a gain: with a look after every round, errors add up.
 LOOK_LEVEL = 0.9995
-_DROP_LEVEL = 0.95  # to drop a member, on which no claim rests
+_DROP_LEVEL = 0.95  # to drop a member: no claim rests on it
 _FEWEST_ROUNDS = 12  # with fewer, the rank interval at `LOOK_LEVEL` is infinite
 
 
@@ -30,7 +30,7 @@ def most_s(trials_s: Iterable[float]) -> float:
 class Trainings:
     """Compares how soon the trainings of a race's members end, by their turns and their `lengths`.
 
-    `lengths` are in samples, by member; the first member is the one that all others are compared with.
+    `lengths` are in samples, by member; all others are compared with the first one.
     """
 
     def __init__(self, slices: Sequence[Slice], lengths: Mapping[int, int]) -> None:
@@ -46,9 +46,9 @@ class Trainings:
     def next_round(self) -> tuple[int, ...]:
         """Returns the members of the next round in the order of their turns; empty if the race is decided.
 
-        A member is dropped if it is not at least 2% ahead of the first, or behind another one. The race is
-        over when no other is left, or when the soonest is certainly ahead of the first by a factor precise
-        enough to quote, and no other may be 5% ahead of it.
+        A member is dropped if it is certainly less than 2% ahead of the first, or certainly behind another.
+        The race is over when no other is left, or when the soonest is certainly ahead of the first, by a
+        factor precise enough to quote, and no other may be 5% ahead of it.
         """
         done, others = max((turn.round for turn in self._slices), default=0), self._others
         if done >= _FEWEST_ROUNDS:
@@ -77,6 +77,6 @@ class Trainings:
         return all(rival is not None and rival.is_above(1 - CLOSE) for rival in rivals)
 
     def soonest(self, numbers: Sequence[int]) -> int:
-        """Returns the one of `numbers` that ends the soonest, among those that raced the first."""
+        """Returns the one of `numbers` whose training ends soonest, among those that raced the first."""
         factors = {n: factor.value for n in numbers if (factor := self.ratio(n))}
         return max(factors, key=lambda n: factors[n]) if factors else numbers[0]

@@ -10,7 +10,7 @@ from autotune.judging.decisions.objective import Reason
 from autotune.space import lengths
 from autotune.space.lengths import OwnCadence
 
-_PILOT = 0.5  # of the baseline's length: together they show what a longer training gains
+_PILOT = 0.5  # of the baseline's length: both runs together show what a longer training gains
 _WORTH = 0.95  # of the best time so far: a smaller saving is not worth a training
 _SAME = 0.03  # lengths that differ by less count as equal
 _MOST_LENGTHS = 4  # of the same settings
@@ -18,7 +18,7 @@ _OPEN = {None, Reason.QUALITY, Reason.UNSURE}  # reasons that another length may
 
 
 def pilot(history: History) -> Config | None:
-    """Returns the baseline's settings at half its length; None if that has run, or is not wanted."""
+    """Returns the baseline's settings at half its length; None if that has run, or lengths are fixed."""
     space = history.space
     if not planning.is_wanted(space) or history.baseline is None or space.budget.trials < 2:
         return None

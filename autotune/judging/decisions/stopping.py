@@ -10,7 +10,7 @@ from autotune.core.trial import Outcome, Status, StoppedFor, Trial
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import curves
 
-_MORE_OTHERS = 0.05  # share of the machine that other programs may use more than during the rival's run
+_MORE_OTHERS = 0.05  # share of the machine that other programs may use beyond that during the rival's run
 _FEWEST_STEPS = 8  # with fewer, an interval is a guess, and it is checked every second
 
 
@@ -25,7 +25,7 @@ class Rival:
     curve: tuple[Evaluation, ...] = ()  # a slower trial must reach it; empty if only speed counts
     origin: tuple[str, str] | None = None  # of its figures; None compares with any
     seconds: float | None = None  # to the target, which count instead of the speed
-    others: float = 0.0  # share of the machine that other programs used meanwhile
+    others: float = 0.0  # share of the machine that other programs used during its run
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ def _stopped(stopped_for: StoppedFor, reason: str) -> Outcome:
 def _like(running: Measurement, threshold: Threshold) -> list[Rival]:
     """Returns the rivals whose speed compares with `running`; the only place that decides it.
 
-    Other programs slow a trial down by an unknown amount: it is not compared with a rival that had the
-    machine more to itself.
+    Other programs slow a trial down by an unknown amount: it is not compared with a rival that they left more
+    of the machine.
     """
     others = max(running.others.values(), default=0.0)
     return [
@@ -137,7 +137,7 @@ def _too_slow(running: Measurement, threshold: Threshold, samples: int) -> Outco
 def explain_slower(
     throughput: Throughput | None, rival: Rival, threshold: Threshold, samples: int
 ) -> str | None:
-    """Returns a line on how a training of `samples` certainly takes longer than the rival's, else None."""
+    """Returns a line if a training of `samples` certainly takes longer than the rival's, else None."""
     if throughput is None or throughput.half_width_per_s is None or throughput.steps < _FEWEST_STEPS:
         return None
     most = throughput.samples_per_s + throughput.half_width_per_s

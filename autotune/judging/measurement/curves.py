@@ -27,10 +27,9 @@ def is_out_of_reach(
 ) -> bool:
     """Returns True if `curve` will clearly miss a share of `keep` of `reference` after `samples`.
 
-    Both of its last two evaluations are more than two standard deviations (`noise`) below that share at the
-    same samples, and so is the end if it goes on catching up as it did between the two. Large batches start
-    slowly but arrive: staying behind counts, not being behind. Never True if the noise is unknown. Shares are
-    of the gain since the quality `start`.
+    Its last two evaluations are both more than two standard deviations (`noise`) below that share at the same
+    samples, and so is the end if it goes on catching up as it did between the two: large batches start slowly
+    but arrive. Never True if the noise is unknown. Shares are of the gain since the quality `start`.
     """
     shares = [share for point in curve[-_EVALUATIONS_IN_A_ROW:] if (share := _share(point, reference, start))]
     if noise is None or len(shares) < _EVALUATIONS_IN_A_ROW:
@@ -42,7 +41,7 @@ def is_out_of_reach(
 
 
 def _share(point: Evaluation, reference: Curve, start: float | None) -> tuple[int, float] | None:
-    """Returns the samples of `point`, and its share of the reference's gain there; None if not known."""
+    """Returns the samples of `point`, and its share of the reference's gain there; None if unknown."""
     expected = quality_at(reference, point.samples)
     if expected is None or not gain(expected, start):
         return None
@@ -86,9 +85,9 @@ def quality_at(curve: Curve, samples: int) -> float | None:
 
 
 def _aligned(curves: Sequence[Curve]) -> list[tuple[Evaluation, ...]]:
-    """Groups the points of runs of the same settings that compare, one of each run.
+    """Groups the points of equal runs that compare, one of each run.
 
-    They are at equal samples; if there are none, because batches differ in tokens, they go by their order.
+    They are at equal samples, or if none are, because batches differ in tokens, at equal places in the order.
     """
     others = [{p.samples: p for p in curve} for curve in curves]
     common = [p.samples for p in curves[0] if all(p.samples in o for o in others)] if curves else []
@@ -96,7 +95,7 @@ def _aligned(curves: Sequence[Curve]) -> list[tuple[Evaluation, ...]]:
 
 
 def mean_curve(curves: Sequence[Curve]) -> tuple[Evaluation, ...]:
-    """Returns the mean curve of runs of the same settings, over the points that all of them have."""
+    """Returns the mean curve of equal runs, over the points that all of them have."""
     return tuple(
         Evaluation(
             round(statistics.fmean([p.samples for p in points])),
@@ -141,8 +140,8 @@ def final(scores: Sequence[float]) -> float:
 def samples_to_reach(curve: Curve, target: float) -> float | None:
     """Returns the samples after which `curve` reached `target`, None if it never did.
 
-    The mean of two consecutive evaluations has to reach it, as a single one may be luck, and neither may have
-    collapsed. Between these means it interpolates linearly.
+    The mean of two consecutive evaluations must reach it, as a single one may be luck, and neither may have
+    collapsed. Interpolates linearly between these means.
     """
     before = curve[0].quality if curve else 0.0
     for first, second in itertools.pairwise(curve):

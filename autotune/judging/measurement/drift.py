@@ -19,7 +19,7 @@ _LEAST = 0.05  # of a throughput: a smaller change does not matter
 _LEVEL = 0.95  # of a look; stricter the more blocks there are
 _SHORTEST, _LONGEST, _BLOCKS = 12, 60, 16  # shortest and longest block in windows; blocks of a training
 _FEWEST_BEFORE, _LASTING = 6, 3  # blocks compared: before, and at the end
-_FIRST = 4  # of a long training, the first quarter is the reference
+_FIRST = 4  # the first quarter of a long training is the reference
 _LEAST_NOISE = 0.01
 _MOST_OF_IT = 0.5  # of the additional time per sample: a larger share is the cause
 _THROTTLED_SHARE, _SLOWER_CLOCK, _SAME_LOAD_PERCENT = 0.1, 0.97, 5.0
@@ -55,7 +55,7 @@ class Window:
 class Drift:
     """A change of the throughput."""
 
-    samples: int  # in total, at which it had happened
+    samples: int  # in total, by which it had happened
     before_per_s: float  # samples per second
     after_per_s: float
     ratio: Figure  # after over before, with its 95% interval
@@ -117,7 +117,7 @@ def _cause(slow: Sequence[Window], fast: Sequence[Window]) -> Cause:
 
 
 def _is_throttled(slow: Sequence[Window], fast: Sequence[Window]) -> bool:
-    """Returns True if the driver reports it, or the clock fell while the GPU was as busy."""
+    """Returns True if the driver reports throttling, or the clock fell while the GPU was as busy."""
     if _more("gpu_throttled", slow, fast) > _THROTTLED_SHARE:
         return True
     clocks = [_mean("gpu_sm_clock_mhz", windows) for windows in (slow, fast)]

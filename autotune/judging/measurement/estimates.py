@@ -1,4 +1,4 @@
-"""Measured values with confidence intervals, and arithmetic on them. Pure."""
+"""Measured values with confidence intervals, and their arithmetic. Pure."""
 
 import math
 import statistics
@@ -99,7 +99,7 @@ def student_t(level: float, degrees: int) -> float:
     """Returns the two-sided quantile of Student's t at `level`.
 
     The distribution is a finite sum in the angle atan(t / sqrt(degrees)) (Abramowitz & Stegun, 26.7.3 and
-    26.7.4). Importing scipy for it would take half a second, too long for `status`.
+    26.7.4). Importing scipy would take half a second, too long for `status`.
     """
     low, high = 0.0, math.pi / 2
     for _ in range(_BISECTIONS):

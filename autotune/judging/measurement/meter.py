@@ -18,15 +18,15 @@ _STEPS_TO_START = 3  # lazy initialisation, allocator growth, autotuned kernels
 _STEPS_TO_GO_ON = 1  # after an evaluation: the first step may include a checkpoint
 _RECENT_STEPS = 20
 _FEWEST_EVALUATIONS = 3  # with as many, the first one is left out: it includes one-time work
-# Pauses are steps so many times longer, so far apart, so many, at distances that differ so little.
+# Pauses: how much longer than other steps, how far apart, how many, and how equal their distances must be.
 _TIMES_LONGER, _FEWEST_BETWEEN, _FEWEST_PAUSES, _ALIKE, _MOST_UNLIKE = 4.0, 10, 4, 0.2, 0.25
-_LOOKED_AT = 10_000  # steps, in search of pauses
+_LOOKED_AT = 10_000  # last steps, in which pauses are sought
 _MOST_STEPS = 4000  # even; bounds the work, as a figure is computed every second
 
 
 @dataclass(frozen=True)
 class MeasuredStep:
-    """One optimizer step, or several in a row that were merged or are not known one by one."""
+    """One optimizer step, or several in a row that were merged or reported together."""
 
     seconds: float  # since the record before
     samples: int
@@ -40,12 +40,12 @@ class MeasuredStep:
 
 
 def prefetched_steps(settings: Config) -> int:
-    """Returns how many steps may use prefetched batches, and so come faster than batches are made."""
+    """Returns how many steps may use prefetched batches, and so take less time than making the batches."""
     return math.ceil(prefetched_batches(settings) / int(settings.get(ACCUMULATION) or 1))
 
 
 def steps_to_start(settings: Config) -> int:
-    """Returns how many first steps of a process are not typical: slow to start, or on prefetched batches."""
+    """Returns how many first steps of a process are untypical: slow to start, or on prefetched batches."""
     return prefetched_steps(settings) + _STEPS_TO_START
 
 
@@ -59,7 +59,7 @@ class _Evaluated:
 
 @dataclass(frozen=True)
 class Stamp:
-    """The time of a record; a queued step, which had not ended by then, gets none."""
+    """The time of a record; a queued step, which has not ended by then, gets none."""
 
     at_s: float
     samples: int  # in total
@@ -67,7 +67,7 @@ class Stamp:
 
 
 def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready: int) -> list[MeasuredStep]:
-    """Returns the complete steps within a time span, without the first ones, whose batches were `ready`.
+    """Returns the complete steps within a time span, without the first `ready` ones, on prefetched batches.
 
     At most half of the steps are left out. A step counts only if it directly follows another one.
     """
@@ -106,16 +106,16 @@ class _StepLog:
 class Meter:
     """Computes the figures of a trial from the times of its records.
 
-    Evaluations and steps that compile do not count. The steps after each of them and after the start, on
-    prefetched batches and a few more, are dropped, because a trial starts and evaluates more often than a
-    training. At most half of the steps up to the next break are dropped, so a short trial still has a figure.
+    Evaluations and steps that compile do not count. After each of these breaks and after the start, the steps
+    on prefetched batches and a few more are dropped, because a trial has more breaks than a training. At most
+    half of the steps up to the next break are dropped, so that a short trial still has a figure.
     """
 
     def __init__(self, prefetched: int) -> None:
         self._prefetched = prefetched
         self._steady = _StepLog()
         self._opening: list[MeasuredStep] = []  # since the last break, until it is known which count
-        self._warm_up = 0  # how many of them to drop, half at most
+        self._warm_up = 0  # how many of them to drop, at most half
         self._recent: deque[MeasuredStep] = deque(maxlen=_RECENT_STEPS)
         self._last_s: float | None = None  # end of the step before
         self._seen_s: float | None = None  # time of the record before
@@ -126,12 +126,12 @@ class Meter:
         self.restart()
 
     def restart(self) -> None:
-        """Starts a new process: the time since the last record belongs to no step."""
+        """Begins a new process: the time since the last record belongs to no step."""
         self._last_s = self._seen_s = self._evaluated = None
         self._break(self._prefetched + _STEPS_TO_START)
 
     def _break(self, warm_up: int) -> None:
-        """Starts anew after a break: the next `warm_up` steps do not count."""
+        """Begins again after a break: the next `warm_up` steps do not count."""
         for step in self._opened():
             self._steady.add(step)
         self._opening, self._warm_up = [], warm_up
@@ -180,10 +180,10 @@ class Meter:
         Unreported steps are deducted at their usual time. Records before the next step belong to the same
         evaluation.
         """
-        steps, untold = self._recent, samples - self._last_samples
-        if self._last_s is None or (untold and not steps):
+        steps, unreported = self._recent, samples - self._last_samples
+        if self._last_s is None or (unreported and not steps):
             return
-        steps_s = untold * statistics.median(s.seconds / s.samples for s in steps) if untold else 0.0
+        steps_s = unreported * statistics.median(s.seconds / s.samples for s in steps) if unreported else 0.0
         if self._evaluated is None:
             self._evaluated = _Evaluated(0.0)
             self._evaluations.append(self._evaluated)
@@ -203,7 +203,7 @@ class Meter:
         return _without_warm_up(self._opening, self._warm_up)
 
     def outside(self) -> Outside:
-        """Returns the time spent outside of the steps so far."""
+        """Returns the time spent outside the steps so far."""
         usual_s = self.recent_step_s() or 0.0
         counted = self._evaluations[len(self._evaluations) >= _FEWEST_EVALUATIONS :]
         taken_s = [evaluation.seconds for evaluation in counted]
@@ -259,8 +259,7 @@ def with_evaluations(
 def regular_pauses(steps: Sequence[MeasuredStep]) -> float:
     """Returns the share of time that regular long steps, from checkpoints or logging, take beyond usual ones.
 
-    Long steps at irregular distances come from other programs, those every few steps from a loader: they do
-    not count. 0 if there are no pauses.
+    Long steps at irregular distances, from other programs, and every few steps, from a loader, do not count.
     """
     if not steps:
         return 0.0

@@ -1,4 +1,4 @@
-"""Throughput of settings, pooled over all trials of equal speed, and relative to the baseline. Pure."""
+"""The throughput of settings, pooled over all trials of equal speed, and relative to the baseline. Pure."""
 
 import math
 from collections import defaultdict
@@ -72,7 +72,7 @@ class Speeds:
         return math.sqrt(squares / degrees) if degrees else 0.0
 
     def disagreements(self) -> list[tuple[Trial, Trial, float]]:
-        """Returns the slowest and fastest trials of equal settings if over 2% apart, and the share."""
+        """Returns the slowest and fastest trial of equal settings, and their distance, if over 2%."""
         pairs = []
         for group in self._groups.values():
             ordered = sorted(group, key=lambda t: t.samples_per_s or 0.0)
@@ -86,9 +86,9 @@ class Speeds:
 class RelativeSpeeds:
     """The speeds of configurations relative to the baseline, which is None before it has completed.
 
-    A configuration that raced has the factor of the race, because turns side by side do not suffer from a
-    machine that is slower today. Others have the factor of their runs. Throughput is the baseline's times the
-    factor, so that both figures always agree.
+    A configuration that raced has the factor of the race: turns side by side are not distorted by a machine
+    that is slower today. Others have the factor of their runs. Throughput is the baseline's times the factor,
+    so that both figures always agree.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class RelativeSpeeds:
     def raced(self, trial: Trial) -> Figure | None:
         """Returns the factor in the last race of a trial, or of equally fast settings; None without one.
 
-        Settings equally fast as the baseline's count as the baseline unless they have raced themselves.
+        Settings as fast as the baseline's count as the baseline, unless they have raced themselves.
         """
         if trial.original in self._races or self._is_as_the_baseline(trial):
             return self._races.get(trial.original)
@@ -137,7 +137,7 @@ class RelativeSpeeds:
         return estimates.divide(*pair) if pair else None
 
     def throughput(self, trial: Trial) -> Figure | None:
-        """Returns samples per second of a trial's settings: the baseline's times the factor."""
+        """Returns samples per second with a trial's settings: the baseline's times the factor."""
         if trial.measurement.throughput is None:
             return None
         measured, factor = self._measured(trial), self.factor(trial)
@@ -155,7 +155,7 @@ class RelativeSpeeds:
         return estimates.throughput_figure(measured or trial.measurement.throughput)
 
     def _alike(self, trial: Trial, baseline: Trial) -> tuple[Figure, Figure] | None:
-        """Returns the throughput of both, both alone or both shared if such runs exist."""
+        """Returns the throughput of both trials' settings, both alone or both shared if such runs exist."""
         for shared in (False, True):
             runs = (self._speeds.estimate(t, shared=shared) for t in (trial, baseline))
             throughput, reference = map(estimates.throughput_figure, runs)

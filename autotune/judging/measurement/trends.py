@@ -1,8 +1,8 @@
 """Estimates the trend of a figure over the samples trained, and when memory will be full. Pure.
 
 A series has the `Point`s of one process in order; a resumed training starts a new one. `slope` estimates its
-growth, `full_at` extrapolates that to a limit, and `will_fill` tells if the limit is certainly reached before
-the training ends. A cache that is filling also counts as growing: to warn, wait for more than an epoch.
+growth, `full_at` extrapolates that to a limit, and `will_fill` returns True if the limit is certainly reached
+before the training ends. A cache that fills also counts as growth: warn only after more than an epoch.
 """
 
 import itertools
@@ -19,7 +19,7 @@ _BLOCKS = 10
 _MOST_POINTS = 400
 _FEWEST_IN_BLOCK = 2
 _SLOWING = 0.75  # growth in the second half over that in the first, below which it is slowing
-_FAR = 100  # a training of unknown length is taken to be so many times the trial
+_FAR = 100  # a training of unknown length is assumed to be so many times as long as the trial
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def training_full_at(trial: Measurement, training_samples: int | None) -> Full |
     """Returns the samples at which a training like the trial fills its memory; None if not certain.
 
     Its limit is the trial's or, without one, the memory that the machine had left. A training of unknown
-    length is taken to be a hundred times the trial.
+    length is assumed to be a hundred times as long as the trial.
     """
     slope, left_bytes = trial.memory_slope, trial.telemetry.get("host_memory_free_bytes")
     if trial.memory_limit_bytes and trial.peak_memory_bytes is not None:

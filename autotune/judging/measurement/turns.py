@@ -16,10 +16,10 @@ _MOST_BLOCKS = 60
 def ratio(slices: Sequence[Slice], number: int, other: int, level: float = LEVEL) -> Figure | None:
     """Returns the speed of `number` relative to `other`, from the rounds that both were in; None without any.
 
-    The factor is the median of the pairwise means of the rounds' log-ratios (Hodges & Lehmann, 1963), the
-    interval that of Wilcoxon's signed ranks (Hollander, Wolfe & Chicken, Nonparametric Statistical Methods,
-    3.3) at `level`, None after too few rounds. Both are robust to single disturbed rounds. The time added for
-    evaluations has an independent error: squares add up.
+    The factor is the median of the pairwise means of the rounds' log-ratios (Hodges & Lehmann, 1963). Its
+    interval at `level` is that of Wilcoxon's signed ranks (Hollander, Wolfe & Chicken, Nonparametric
+    Statistical Methods, 3.3), None after too few rounds. Both are robust to single disturbed rounds. The time
+    added for evaluations has an independent error, so squares add up.
     """
     logs = _logs(slices, number, other)
     size = -(-len(logs) // _MOST_BLOCKS) or 1  # means of neighbouring rounds bound the number of pairs

@@ -98,7 +98,7 @@ def report(number, outcome=COMPLETED, **shown):
 
 def race_report(search, trial, speed_of):
     """The result of a race in which every member is as fast as `speed_of` its own trial."""
-    trials = search.trials()
+    trials = search.history.trials
     baseline, *others = (speed_of(trials[number]) for number in trial.race)
     factors = {n: speed / baseline for n, speed in zip(trial.race[1:], others, strict=True)}
     shown = Measurement(slices=slices_of(factors, apart=0.01))
@@ -205,10 +205,10 @@ def test_trials_alongside_the_pilot_may_be_outside_the_settled_space(begin):
     for trial in beside[1:]:
         end(search, trial, collapsed)
     run(search, collapsed)
-    assert not any(t.repeat and t.repeat.of == 0 and not t.repeat.round for t in search.trials())
+    assert not any(t.repeat and t.repeat.of == 0 and not t.repeat.round for t in search.history.trials)
     won = confirm.recommended(search.history)[0]
     assert won.number not in {1, 2, 3}, "they train something else"
-    later = [t for t in search.trials() if t.kind == "searched" and t.number > 3]
+    later = [t for t in search.history.trials if t.kind == "searched" and t.number > 3]
     assert {search.space.effective_batch_size(t.config) for t in later} == {16}
     assert begin(trials=12, repeats=3, study=study)[0].remaining == 0
 
@@ -234,10 +234,10 @@ def test_in_the_end_the_winner_is_raced_and_then_repeated(begin, faster):
     search, _ = begin(trials=4, repeats=3, explain=False)
     ran = run(search, faster)
     assert [t.kind == "searched" for t in ran[:6]] == [True, False, True, True, True, False]
-    best = max((t for t in search.trials() if t.kind == "searched"), key=lambda t: t.samples_per_s).number
+    best = max(search.history.searched, key=lambda t: t.samples_per_s).number
     assert [t.race or t.repeat.of for t in ran[5:7]] == [(0, best), best]
     assert {t.repeat.of for t in ran[6:]} <= {0, best}
-    assert all(t.config == search.trials()[t.repeat.of].config for t in ran[6:])
+    assert all(t.config == search.history.trials[t.repeat.of].config for t in ran[6:])
     assert confirm.confirmed(search.history)[0].number == best
     assert search.remaining == 0
 
@@ -265,7 +265,7 @@ def test_the_sampler_ignores_races(begin, faster):
     search, _ = begin(trials=4, repeats=3, study=study)
     run(search, faster)
     again, _ = begin(trials=4, repeats=3, study=study)
-    assert again.trials() == search.trials()
+    assert again.history.trials == search.history.trials
     assert again.next() is None
 
 
@@ -326,7 +326,7 @@ def test_an_ablation_step_runs_alone(explained):
     assert step.ablation_of == 1
     assert search.next() is None
     search.progress(by_knob(step))
-    assert not search.trials()[step.number].measurement.shared
+    assert not search.history.trials[step.number].measurement.shared
 
 
 def test_without_confirmation_or_explain_there_is_no_ablation(begin, explained):
@@ -392,7 +392,7 @@ def test_overlapping_trials_are_marked_as_shared(begin):
     search.progress(by_batch(by_side))
     last = search.next()
     search.progress(by_batch(last))
-    assert [t.measurement.shared for t in search.trials()] == [False, True, True, False]
+    assert [t.measurement.shared for t in search.history.trials] == [False, True, True, False]
 
 
 def test_a_failing_baseline_ends_the_search_with_its_reason(begin):
@@ -431,14 +431,14 @@ def found(begin):
 
 
 def test_the_search_learns_from_out_of_memory_and_finds_the_fastest(found):
-    trials = found.trials()
+    trials = found.history.trials
     assert len(trials) == 40
     assert sum(t.out_of_memory for t in trials) <= 4
     assert max(t.samples_per_s or 0 for t in trials if t.completed) >= 0.95 * 300 * 64 / 88
 
 
 def test_no_trial_is_known_not_to_fit_or_repeated_or_outside_the_limits(found):
-    trials = found.trials()
+    trials = found.history.trials
     for number, trial in enumerate(trials):
         assert "ran out of it" not in (MemoryModel(trials[:number]).explain_misfit(trial.config) or "")
         assert trial.config not in [t.config for t in trials[:number]]
@@ -488,7 +488,7 @@ def test_a_killed_search_continues_with_its_running_trial(begin):
     third = again.next()
     again.progress(report(third.number))
     assert again.next() is None
-    assert [t.number for t in again.trials()] == [0, 1, 2]
+    assert [t.number for t in again.history.trials] == [0, 1, 2]
 
 
 def test_a_search_killed_while_it_confirms_continues_with_the_same_race_and_seed(begin, faster):
@@ -518,11 +518,11 @@ def test_an_unreported_verdict_counts(begin, session):
     search.next()
     place = session.trial_dir(0)
     place.root.mkdir(parents=True)
-    write_identity(place, session.identity_of(search.trials()[0]))
+    write_identity(place, session.identity_of(search.history.trials[0]))
     write_verdict(place, COMPLETED, figures())
 
     again, _ = begin()
-    assert again.trials()[0].outcome == COMPLETED
+    assert again.history.trials[0].outcome == COMPLETED
     assert again.next().number != 0
 
 
@@ -563,7 +563,7 @@ def test_a_trial_whose_supervisor_died_runs_again_but_not_forever(begin):
     search.lose(trial.number, "gone")
     assert search.next() == trial
     search.lose(trial.number, "gone")
-    assert search.trials()[0].outcome == Outcome(Status.FAILED, Failure.LOST, "gone; 3 times in a row")
+    assert search.history.trials[0].outcome == Outcome(Status.FAILED, Failure.LOST, "gone; 3 times in a row")
 
 
 def test_a_trial_that_makes_progress_is_not_given_up(begin):
@@ -581,7 +581,7 @@ def test_a_killed_attempt_is_resumed_and_the_search_continues(begin):
     killed = Outcome(Status.INTERRUPTED, Failure.LOST, "killed by SIGKILL")
     search.progress(report(0, killed))
     assert search.stopping is None
-    assert search.trials()[0].outcome is None
+    assert search.history.trials[0].outcome is None
     assert search.next() == trial
 
 
@@ -599,7 +599,7 @@ def test_an_end_reported_twice_counts_once(begin):
     search.progress(report(0, speed=10.0))
     search.progress(report(0, speed=99.0))
     search.lose(0, "late")
-    assert search.trials()[0].samples_per_s == 10.0
+    assert search.history.trials[0].samples_per_s == 10.0
     assert [e[0] for e in heard.events].count("ended") == 1
 
 
@@ -619,7 +619,7 @@ def test_a_disk_fault_ends_no_trial(begin):
     assert search.is_over()
     assert search.fault == fault.reason
     assert heard.events[-1] == ("ended", 0, "interrupted")
-    assert [t.outcome for t in search.trials()] == [None]
+    assert [t.outcome for t in search.history.trials] == [None]
     again, _ = begin()
     assert again.next().number == 0
 
@@ -689,7 +689,7 @@ def test_an_out_of_memory_of_an_earlier_session_is_not_repeated(begin, session):
     tried = [t.config for t in run(search) if t.config["precision"] in {"fp32", "bf16", "tf32", "fp16"}]
     assert tried
     assert all(config["micro_batch_size"] < 64 for config in tried)
-    assert all(t.number < 20 for t in search.trials())
+    assert all(t.number < 20 for t in search.history.trials)
 
 
 def test_the_space_is_not_exhausted_while_trials_run(begin, session, grid):

@@ -216,13 +216,12 @@ def test_the_share_is_of_the_references_gain(runs):
 
 
 def test_shares_are_formatted_relative_to_the_gain():
-    assert quality.format_share(Figure(1.0, 0.97, 1.0342)) == "97.0% to 103.4% of what it gains"
-    assert quality.format_share(Figure(1.0)) == "it is not known how far equal runs differ"
+    goal = Objective()
+    assert quality.format_share(Figure(1.0, 0.97, 1.0342), goal, 1.0) == "97.0% to 103.4% of what it gains"
+    assert quality.format_share(Figure(1.0), goal, 1.0) == "it is not known how far equal runs differ"
     assert quality.format_limit("bleu_4", 0.98, None) == "98% of what the baseline gains in bleu_4"
-    assert (
-        quality.format_limit("val_loss", 0.995, None, minimize=True)
-        == "99.5% of what the baseline gains in val_loss"
-    )
+    limit = quality.format_limit("val_loss", 0.995, None, minimize=True)
+    assert limit == "99.5% of what the baseline gains in val_loss"
     assert quality.format_limit("bleu_4", 0.0, None) == "any bleu_4"
     assert quality.format_requirement(Objective()) == "keeps 95% of what the baseline gains in bleu_4"
     assert quality.format_requirement(Objective(keep=0)) == "has any bleu_4"
