@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from rich.console import Console
 
 from autotune.check import runs, seen
 from autotune.check.findings import Checked, findings, is_ready
-from autotune.check.runs import Run, Runs
+from autotune.check.runs import Runs
 from autotune.core import secrecy
 from autotune.core.errors import printable
 from autotune.core.measurement import Throughput
@@ -47,14 +48,10 @@ def main(request: SearchRequest, most: str) -> int:
         console.print(note, markup=False, highlight=False)
     options = Options(gpus_per_trial=here.gpus_per_trial)
     multiprocessing.util.get_temp_dir()  # created now, outside the scratch directory: it is removed at exit
-    with (
-        scratch.private(),
-        _ended_by_sigterm(),
-        temp_dirs.directory(".check-", Path.cwd()) as root,
-    ):
+    with scratch.private(), _ended_by_sigterm(), temp_dirs.directory(".check-", Path.cwd()) as root:
         training = TrainingSetup(space, workload, here.hardware, options)
-        asked = Runs(training, root, ForkServer(workload.preload))
-        checked = _check(asked, console, most_s, slots(here.hardware, options))
+        baseline = Runs(training, root, ForkServer(workload.preload))
+        checked = _check(baseline, console, most_s, slots(here.hardware, options))
     console.print(table(findings(checked)))
     for line in checked.run.log if checked.run.has_failed else ():
         console.print(f"  {secrecy.without_secrets(printable(line))}", markup=False, highlight=False)
@@ -71,44 +68,37 @@ def _ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _check(asked: Runs, console: Console, most_s: float, among: int) -> Checked:
+def _check(baseline: Runs, console: Console, most_s: float, slots: int) -> Checked:
     """Runs the baseline; again, stopped and resumed; and with another seed."""
-    space, begun_s = asked.training.space, time.monotonic()
+    space, begun_s = baseline.training.space, time.monotonic()
     quality = space.objective.quality
     first_s, second_s, end_s = (begun_s + share * most_s for share in (_FIRST_SHARE, _SECOND_SHARE, 1.0))
     with console.status("the baseline's trial"):
         patient = _Enough(quality, begun_s + _PATIENT_SHARE * most_s)
-        run = asked.run(asked.order("first", 0), patient, first_s)
-    checked = Checked(space, run, seen.seen(run.records, quality), among)
+        run = baseline.run(baseline.order("first", 0), patient, first_s)
+    checked = Checked(space, run, seen.seen(run.records, quality), slots)
     if not is_ready(checked):
         return checked
     once = partial(_Enough, quality, begun_s)
     with console.status("the same again, stopped and started again"):
-        order = runs.endless(asked.order("again", 0))
-        asked.run(order, once(), second_s)
-        again = asked.run(order, _has_records, second_s)
+        order = runs.endless(baseline.order("again", 0))
+        baseline.run(order, once(), second_s)
+        again = baseline.run(order, lambda report: bool(report.records), second_s)
     with console.status("another seed"):
-        other = asked.run(runs.endless(asked.order("other", 1)), once(), end_s)
-    return Checked(
-        space,
-        run,
-        checked.seen,
-        among,
-        again=_likeness(run, again, quality),
-        other=_likeness(run, other, quality),
+        other = baseline.run(runs.endless(baseline.order("other", 1)), once(), end_s)
+    return replace(
+        checked,
+        again=seen.likeness(run.records, again.records, quality),
+        other=seen.likeness(run.records, other.records, quality),
         resumed=seen.resumed(again.records),
     )
 
 
-def _likeness(one: Run, other: Run, quality: str) -> seen.Likeness | None:
-    return seen.likeness(one.records, other.records, quality)
-
-
 class _Enough:
-    """Stop condition of a run: an evaluation and a step after it, by which a checkpoint is written.
+    """Ends a run after an evaluation and the next step, by which a checkpoint is written.
 
-    Before `patient_s` on the monotonic clock it needs two evaluations and a precise speed. Evaluations before
-    the first step do not count.
+    Before `patient_s` on the monotonic clock, it needs two evaluations and a precise speed. Evaluations
+    before the first step do not count.
     """
 
     def __init__(self, quality: str, patient_s: float) -> None:
@@ -128,10 +118,6 @@ class _Enough:
 def _is_known(throughput: Throughput | None) -> bool:
     half = throughput.half_width_per_s if throughput else None
     return throughput is not None and half is not None and half <= _KNOWN_SHARE * throughput.samples_per_s
-
-
-def _has_records(report: TrialReport) -> bool:
-    return bool(report.records)
 
 
 def slots(hardware: Hardware, options: Options) -> int:

@@ -20,7 +20,7 @@ _MOST_SHOWN = 3
 
 @dataclass(frozen=True)
 class Checked:
-    """Results of a check; None for those that the time did not suffice for."""
+    """The results of a check; None for those that it had no time for."""
 
     space: Space
     run: Run
@@ -85,9 +85,8 @@ def _steps(seen: ObservedRun, space: Space) -> Capability:
 def _speed(checked: Checked) -> Capability:
     throughput = checked.run.measurement.throughput
     if throughput is None:
-        return Capability(
-            "speed", False, "not known: too few steps between evaluations", _longer(checked.seen)
-        )
+        detail = "not known: too few steps between evaluations"
+        return Capability("speed", False, detail, _longer(checked.seen))
     interval = f" ± {throughput.half_width_per_s:.3g}" if throughput.half_width_per_s is not None else ""
     speed = f"{throughput.samples_per_s:.4g}{interval} {checked.space.unit}/s"
     return Capability("speed", True, f"{speed}, over {throughput.steps} steps after the warm-up")
@@ -96,9 +95,8 @@ def _speed(checked: Checked) -> Capability:
 def _memory(checked: Checked) -> Capability:
     peak_bytes = checked.run.measurement.peak_memory_bytes
     if peak_bytes is None:
-        return Capability(
-            "memory", False, "its peak was not seen", "nothing; no trial is refused for its memory"
-        )
+        remedy = "nothing; no trial is refused for its memory"
+        return Capability("memory", False, "its peak was not seen", remedy)
     limit_bytes = checked.run.measurement.memory_limit_bytes
     limit = f" of {units.format_bytes(limit_bytes)}" if limit_bytes else ""
     return Capability("memory", True, f"{units.format_bytes(peak_bytes)}{limit} at its peak")
@@ -138,23 +136,17 @@ def _quality(checked: Checked) -> Capability:
 def _seed(checked: Checked) -> Capability:
     again, other = checked.again, checked.other
     if again is None or other is None:
-        return Capability(
-            "seed", False, "not checked: two more runs need as long again", _longer(checked.seen)
-        )
+        detail = "not checked: two more runs need as long again"
+        return Capability("seed", False, detail, _longer(checked.seen))
     if not again.is_equal:
         detail = f"two runs with the same seed differ by {again.most:.2g}, as runs of a search will"
         return Capability("seed", True, detail)
     if other.is_equal:
         remedy = f"let the training use its {SEED}; a command without a setting for one has `seed: hook`"
-        return Capability(
-            "seed",
-            False,
-            "ignored: another one gives the same curve, so the noise between runs stays unknown",
-            remedy,
-        )
-    return Capability(
-        "seed", True, f"the same one gives the same curve, another one differs by {other.most:.2g}"
-    )
+        detail = "ignored: another one gives the same curve, so the noise between runs stays unknown"
+        return Capability("seed", False, detail, remedy)
+    detail = f"the same one gives the same curve, another one differs by {other.most:.2g}"
+    return Capability("seed", True, detail)
 
 
 def _resume(checked: Checked) -> Capability:

@@ -1,4 +1,4 @@
-"""Short runs of a baseline without Ray, until enough was seen or the time is over."""
+"""Runs a baseline briefly, without Ray, until enough was seen or the time is over."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ _LINES = 20
 
 @dataclass(frozen=True)
 class Run:
-    """Records and marks of a run's attempts, and its outcome; None if it was stopped."""
+    """The records and marks of a run's attempts, and its outcome, which is None if it was stopped."""
 
     records: Sequence[Mapping[str, Any]] = ()
     outcome: Outcome | None = None

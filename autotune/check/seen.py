@@ -15,7 +15,7 @@ Records = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class ObservedRun:
-    """Figures of a run's first attempt; None if unknown."""
+    """The figures of a run's first attempt; None if unknown."""
 
     start_s: float | None  # until the first record
     steps: int
@@ -64,7 +64,7 @@ def _first_attempt(records: Records) -> tuple[Mapping[str, Any] | None, Records]
 
 @dataclass(frozen=True)
 class Likeness:
-    """Largest difference of two runs over the `points` at equal samples."""
+    """The largest difference between two runs, over the `points` at equal samples."""
 
     points: int
     most: float
@@ -91,7 +91,7 @@ def _curve(records: Records, name: str) -> dict[int, float]:
 
 @dataclass(frozen=True)
 class Resumed:
-    """Samples at which a run `stopped`, and of its first record after resuming, `begun`."""
+    """The samples at which a run `stopped`, and those of its first record after resuming, `begun`."""
 
     stopped: int
     begun: int

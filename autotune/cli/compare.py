@@ -52,7 +52,7 @@ def compare(session: Path, asked: Models) -> int:
         history = opened.history()
         space, models = history.space, comparing.contenders(history, wanted, asked.seeds)
         facts, changed, more = _facts(opened, given, workload, here)
-        length = _length(asked, space, workload, comparing.length_known(opened, facts))
+        length = _length(asked, space, workload, comparing.known_length(opened, facts))
         terms = Terms(length.samples, facts, may_take=not changed, epochs=length.epochs)
         for note in [*usable.notes, *notes, *_equal(wanted, models), *more]:
             _say(note)

@@ -71,7 +71,7 @@ class Terms:
 
     samples: int
     facts: Mapping[str, Any]  # what figures depend on besides the settings
-    may_take: bool  # checkpoints that the search has kept compare with models trained now
+    may_take: bool  # checkpoints kept by the search are comparable with models trained now
     epochs: int | None = None  # if the length was asked for in epochs
 
 
@@ -82,7 +82,7 @@ class ModelLength(NamedTuple):
     epochs: int | None = None  # if the length was asked for in epochs
 
 
-def length_known(session: StoredSession, facts: Mapping[str, Any]) -> ModelLength | None:
+def known_length(session: StoredSession, facts: Mapping[str, Any]) -> ModelLength | None:
     """Returns the length of existing models made under these `facts`; None if there are none."""
     now = _conditions(facts)
     for place in session.comparison.models:
@@ -118,7 +118,7 @@ class _Job:
 
     @property
     def existing(self) -> Model | None:
-        """Returns the model on disk; None if there is none, or it was made under another plan."""
+        """The model on disk; None if there is none, or it was made under another plan."""
         return None if self.changed() else results.RESULT.read(self.place.result_file)
 
     def changed(self) -> list[str]:
@@ -196,15 +196,13 @@ class Comparison:
         return is_whole
 
     def keep_only(self, contenders: Iterable[Contender]) -> None:
-        """Moves models made under other conditions away: no new model can be compared with them."""
+        """Sets aside models made under other conditions, with which new ones cannot be compared."""
         jobs = {contender.name: self._job(contender) for contender in contenders}
         for place in self._session.comparison.models:
             job = jobs.get(place.name)
             if changed := job.changed() if job else ["settings"]:
-                aside = set_aside(place.root)
-                self._say(
-                    f"{place.name}: was made with other {', '.join(changed)}: set aside as {aside.name}"
-                )
+                reason, aside = f"was made with other {', '.join(changed)}", set_aside(place.root)
+                self._say(f"{place.name}: {reason}: set aside as {aside.name}")
 
     def _with_epochs(self, settings: Config) -> dict[str, Setting]:
         """Returns `settings` with the length in epochs, if it was asked for in epochs."""
@@ -261,12 +259,12 @@ class Comparison:
 
     def _listener(self, job: _Job) -> Callable[[TrialReport], None]:
         """Returns a function that prints the progress of a training every ten seconds."""
-        said_s, unit = time.monotonic(), job.order.metric.unit
+        printed_s, unit = time.monotonic(), job.order.metric.unit
 
         def hear(report: TrialReport) -> None:
-            nonlocal said_s
-            if time.monotonic() - said_s >= _SAY_EVERY_S:
-                said_s, rate = time.monotonic(), report.measurement.throughput
+            nonlocal printed_s
+            if time.monotonic() - printed_s >= _SAY_EVERY_S:
+                printed_s, rate = time.monotonic(), report.measurement.throughput
                 speed = f", {rate.samples_per_s:.1f} {unit}/s" if rate else ""
                 self._say(f"{job.name}: {report.samples} of {job.order.ends.samples} {unit}{speed}")
 

@@ -56,11 +56,7 @@ def run(command: Sequence[str], log: Path) -> Evaluated:
     guard = subprocess.Popen(_GUARD, stdin=subprocess.PIPE, process_group=0)  # noqa: S603 - a constant
     try:
         done = subprocess.run(  # noqa: S603 - the workload's own command
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            process_group=guard.pid,
-            check=False,
+            command, stdin=subprocess.DEVNULL, capture_output=True, process_group=guard.pid, check=False
         )
     finally:
         guard.communicate()
@@ -68,9 +64,8 @@ def run(command: Sequence[str], log: Path) -> Evaluated:
     with log.open("a", encoding="utf-8") as file:
         file.write(stderr)
     if done.returncode:
-        last = next(
-            (line.strip() for line in reversed(stderr.split("\n")) if line.strip()), "it said nothing"
-        )
+        lines = [line.strip() for line in stderr.split("\n") if line.strip()]
+        last = lines[-1] if lines else "it printed nothing"
         raise EvaluationError(f"exit code {done.returncode}: {last[-_LONGEST:]}")
     try:
         return Evaluated.from_dict(json.loads(done.stdout))

@@ -1,7 +1,4 @@
-"""Summarises the steps of a training, besides their speed: final loss, bad steps and overflows.
-
-Pure: records in, figures out.
-"""
+"""Summarises the steps of a training from its records: final loss, bad steps and overflows. Pure."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -13,7 +10,7 @@ _LAST_PART = 0.1  # of the steps: one alone is noise
 
 @dataclass(frozen=True)
 class StepSummary:
-    """Summary of a training's steps; None if the records do not say."""
+    """The summary of a training's steps; None if the records do not say."""
 
     count: int = 0
     bad: int | None = None  # loss not finite, or counted as bad by the trainer

@@ -42,7 +42,7 @@ class ModelResult:
 class ComparisonVerdict:
     """The result of a comparison.
 
-    If any model has a score on the test split, those without one are not judged; the sentence names them.
+    If any model has a score on the test split, those without one are not judged, and the sentence names them.
     """
 
     label: str | None  # to take; None if undecided
@@ -51,7 +51,7 @@ class ComparisonVerdict:
 
 
 def search_noise(history: History) -> Noise | None:
-    """Returns the noise of the search's own equal runs; None if it has run nothing twice."""
+    """Returns the noise of the search's own equal runs; None if no two were equal."""
     return quality.noise([history.runs_of(trial.number) for trial in history.searched])
 
 
@@ -75,7 +75,7 @@ def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Comp
         for label, models in (scored or trained).items()
     }
     if why_not := _no_quality(sides[BASELINE].runs, goal):
-        return ComparisonVerdict(None, f"Not decided: of the baseline {why_not}; train longer.")
+        return ComparisonVerdict(None, f"Not decided: train the baseline longer: {why_not}.")
     left = {
         "Could not be scored": [label for label in trained if label not in sides],
         "Not trained to the end": [label for label in runs if label not in trained],
@@ -139,7 +139,7 @@ def _scored(model: Model, goal: Objective) -> Measurement:
 
 
 def _no_quality(runs: Sequence[Trial], goal: Objective) -> str | None:
-    """Returns why a run has no quality to compare; None if all have one, or any quality will do."""
+    """Returns why one of the runs has no quality to compare; None if all have one, or any quality will do."""
     if goal.takes_any_quality:
         return None
     return next((why for run in runs if (why := objective.no_quality(run.measurement, goal))), None)

@@ -29,7 +29,7 @@ class WinnerState(StrEnum):
 
 
 def verdict(best: tuple[Trial, Claim | None] | None) -> WinnerState:
-    """Returns the state of the `best`, as `confirm.recommended` has it."""
+    """Returns the state of the `best`, which is that of `confirm.recommended`."""
     if best is None:
         return WinnerState.NONE
     trial, claim = best
@@ -75,7 +75,7 @@ def no_winner_reason(history: History) -> str:
 
 @dataclass(frozen=True)
 class Try:
-    """Something that may bring a winner, and the command that continues the search once that is done."""
+    """A change that may bring a winner, and the command that continues the search after it."""
 
     what: str
     command: str = ""
@@ -99,7 +99,7 @@ def what_to_try(
 ) -> list[Try]:
     """Returns what may bring a winner, the likeliest first; `exhausted`: every configuration was tried.
 
-    `fallback_reason` says why qualities could not be compared, if that was asked for.
+    `fallback_reason` says why qualities could not be compared, although the search was to compare them.
     """
     stored, resume = StoredSession(session), continue_command(history, plan, session)
     file, again = stored.space_file, search_command(session)

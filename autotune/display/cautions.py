@@ -1,4 +1,4 @@
-"""Cautions about the figures of a search, and what a training spends outside of its steps. Pure."""
+"""Cautions about the figures of a search, and what a training spends outside its steps. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -57,7 +57,7 @@ def contention(rests_on: Sequence[Trial]) -> str:
 
 
 def _breaking(history: History) -> list[str]:
-    """Names the trials that a constraint rules out; and the baseline, if it violates one itself."""
+    """Names the trials that a constraint rules out, and the baseline if it violates one itself."""
     broken = {t.number: why for t in history.searched if (why := history.broken_constraint(t))}
     lines = [f"The baseline itself violates a constraint: {broken.pop(0)}."] if 0 in broken else []
     if len(broken) > 1:
@@ -97,15 +97,12 @@ def _numbers(trials: Sequence[Trial]) -> str:
 
 
 def unused_settings(history: History) -> list[str]:
-    """Returns what the workload seems not to use: its seed, or a knob that changes no figure."""
-    lines: dict[str, str] = {}
+    """Returns the settings that the workload seems to ignore: its seed, or a knob that changes no figure."""
+    lines, same_figures = dict[str, str](), history.space.known.same_figures
     for group in _with_equal_figures(history.trials):
         first: dict[tuple[str, Key], Trial] = {}
         for trial in group:
-            for knob in (
-                "",
-                *(name for name in trial.config if name not in history.space.known.same_figures),
-            ):
+            for knob in ["", *(name for name in trial.config if name not in same_figures)]:
                 one = first.setdefault((knob, settings_key(trial.config, {knob})), trial)
                 if _differ(one, trial, knob):
                     lines.setdefault(knob, _unused(f"{one.number} and {trial.number}", printable(knob)))
@@ -113,7 +110,7 @@ def unused_settings(history: History) -> list[str]:
 
 
 def _with_equal_figures(trials: Sequence[Trial]) -> Iterable[list[Trial]]:
-    """Groups completed trials whose scores, or curves, are equal; a collapsed model proves nothing."""
+    """Groups completed trials with equal scores, or equal curves; a collapsed model proves nothing."""
     groups: dict[object, list[Trial]] = defaultdict(list)
     for trial in trials:
         figures = _figures(trial.measurement)
@@ -146,7 +143,7 @@ def _figures(measurement: Measurement) -> object:
 
 
 def spending(history: History) -> list[str]:
-    """Returns the shares of evaluations and pauses in the recommended training, if known and not little."""
+    """Returns the shares of evaluations and pauses in the recommended training that are worth a line."""
     best = confirm.recommended(history)
     ours = overhead.time_spent(best[0], history) if best else None
     if not best or not ours:
@@ -164,7 +161,7 @@ def spending(history: History) -> list[str]:
 
 
 def _saving(share: float, trial: Trial, history: History) -> str:
-    """Returns what half as many evaluations would save; empty if that is little or searched."""
+    """Returns what half as many evaluations would save; empty if that is little, or a knob sets it."""
     space = history.space
     if share < _WORTH_CHANGING or space.interval_setting in space.knobs:
         return ""

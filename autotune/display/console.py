@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
@@ -37,14 +36,12 @@ class Screen:
         self._running: dict[int, RunningTrial] = {}
         self._best, self.space = begun.best, begun.space
         self._slots = 1
-        self._estimate: tuple[float, Remaining | None] | None = None  # with the time spent at its making
+        self._estimate: tuple[float, Remaining | None] | None = None  # with the time spent when it was made
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -77,7 +74,7 @@ class Screen:
         self._update_best()
 
     def _update_best(self) -> None:
-        """Updates the best trial, only when one has ended: it takes long if there are many."""
+        """Updates the best trial; called only when a trial has ended, as it takes long if there are many."""
         history = pilot.settled(self._history(with_running=True))
         self.space, self._best = history.space, confirm.recommended(history)
         self._estimate = None
@@ -101,17 +98,17 @@ class Screen:
         )
 
     def _spent_s(self) -> float:
-        """Returns the seconds of the search so far, earlier runs of the session included."""
+        """Returns the seconds of the search so far, including earlier runs of the session."""
         return self._begun.plan.spent_s + self._monotonic() - self._begun_s
 
     def _remaining(self, plan: SearchPlan) -> Remaining | None:
         """Returns the estimated end: computed after changes and every ten seconds, else counted down."""
-        made = self._estimate  # another thread may reset it
-        if made is None or plan.spent_s - made[0] > _ESTIMATE_S:
+        last = self._estimate  # another thread may reset it
+        if last is None or plan.spent_s - last[0] > _ESTIMATE_S:
             running_s = {r.trial.number: r.seconds for r in list(self._running.values())}
             left = estimate.remaining(self._history(with_running=True), running_s, plan, self._slots)
-            self._estimate = made = plan.spent_s, left
-        return made[1] and made[1].after(plan.spent_s - made[0])
+            self._estimate = last = plan.spent_s, left
+        return last[1] and last[1].after(plan.spent_s - last[0])
 
 
 class LineScreen(Screen):

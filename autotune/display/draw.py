@@ -1,4 +1,4 @@
-"""A search at one moment, drawn for a terminal of 80 columns or more: live, and by `status`."""
+"""Draws a search at one moment for a terminal of 80 columns or more: live, and for `status`."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ _LINES_BESIDE, _LINES_OF_TRIAL = 12, 2  # lines that running trials leave to the
 
 
 def fitted_picture(snapshot: Snapshot, height: int) -> RenderableType:
-    """Draws a search for a terminal of so many lines: only the last trials that have ended."""
+    """Draws a search for a terminal with `height` lines: only the last trials that have ended."""
     most = max(1, (height - _LINES_BESIDE) // _LINES_OF_TRIAL)
     return _picture(snapshot, snapshot.trials[-_ENDED_SHOWN:], most if len(snapshot.running) > most else None)
 
@@ -37,11 +37,11 @@ def full_picture(snapshot: Snapshot) -> RenderableType:
     return _picture(snapshot, snapshot.trials, None)
 
 
-def _picture(snapshot: Snapshot, ended: Sequence[Trial], running: int | None) -> RenderableType:
-    """Draws the session, the first `running` trials of those that run, the best, and the `ended` ones."""
+def _picture(snapshot: Snapshot, ended: Sequence[Trial], most_running: int | None) -> RenderableType:
+    """Draws the session, the first running trials (all if None), the best one, and the `ended` ones."""
     parts: list[RenderableType] = [_header(snapshot)]
     if snapshot.running:
-        parts += [Text(), _running(snapshot, running)]
+        parts += [Text(), _running(snapshot, most_running)]
     parts += [Text(), _best(snapshot)]
     if ended:
         grid = _grid("ended, newest first", _headings(snapshot.space, "speedup"))
@@ -97,7 +97,7 @@ def _columns(space: Space, speed: str, quality: str, memory: str, last: str) -> 
 
 
 def _figures(run: TrialFigures, space: Space) -> Text:
-    """Returns the figures of a run; for a trial that has ended, the gain of its settings too."""
+    """Returns the figures of a run, and for a trial that has ended also the gain of its settings."""
     gain = words.factor(run.factor) if isinstance(run, TrialRow) and run.factor else ""
     figures = words.rate(run.throughput), words.score(run.quality), run.narrow_peak
     return Text(_columns(space, *figures, gain))
@@ -119,7 +119,7 @@ def _running(snapshot: Snapshot, most: int | None) -> Table:
 
 
 def bar(phase: str, share: float | None, seconds: float) -> Table:
-    """Draws a phase, its progress, None if unknown, and how long it has lasted."""
+    """Draws a phase with its progress (`share`, None if unknown) and its duration."""
     grid = Table.grid(padding=(0, 1, 0, 0), expand=True)
     grid.add_column(width=11)
     grid.add_column(ratio=1)
@@ -155,7 +155,7 @@ def _best(snapshot: Snapshot) -> Table:
 
 
 def _outcome(trial: Trial, snapshot: Snapshot) -> Text:
-    """Returns a completed trial's figures, or the outcome of another one and the reason."""
+    """Returns the figures of a completed trial; for any other, its outcome and the reason."""
     if trial.kind is TrialKind.RACE and trial.completed:
         return Text(view.race_result(trial))
     if trial.completed:

@@ -17,7 +17,7 @@ _FEWEST_TRIALS = 3  # to have ended before there is an estimate
 _DEVIATIONS = 2.0  # of the mean, on both sides
 _SHORTEST_RACE_S, _LONGEST_RACE_S = 10.0, 120.0
 _NARROW = 1.15  # ratio of a range that is printed as one figure
-_ROUNDED = ((120, 10), (600, 30), (3600, 60), (math.inf, 300))  # below so many seconds, to so many
+_ROUNDED = ((120, 10), (600, 30), (3600, 60), (math.inf, 300))  # seconds: values below x, to multiples of y
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ def remaining(
 ) -> Remaining | None:
     """Returns the time left of a search that runs `slots` trials at a time; None if not known yet.
 
-    It extrapolates the duration of the trials that have ended, stopped and failed ones included; then the
-    winner has to be confirmed. `running_s` has the seconds of running trials by number.
+    It extrapolates the duration of the trials that have ended, including stopped and failed ones, and adds
+    the confirmation of the winner. `running_s` has the seconds of running trials by number.
     """
     searched = _searching(history, running_s, plan, slots)
     confirming = _confirming(history, running_s, is_searched=searched == (0.0, 0.0))
@@ -124,9 +124,8 @@ def _confirming(
     steps_s = each_s * sum(t.kind is TrialKind.STEP for t in begun)
     to_come = _ablation_length(best, space) - sum(t.kind is TrialKind.STEP for t in history.trials)
     begun_s = sum(running_s.get(t.number, 0.0) for t in begun)
-    return max(0.0, low_s + steps_s - begun_s), max(
-        0.0, high_s + steps_s + max(0, to_come) * each_s - begun_s
-    )
+    low_s, high_s = low_s + steps_s - begun_s, high_s + steps_s - begun_s + max(0, to_come) * each_s
+    return max(0.0, low_s), max(0.0, high_s)
 
 
 def _ablation_length(best: Trial, space: Space) -> int:

@@ -1,6 +1,6 @@
-"""A search as JSON: what `--json` writes. Pure. docs/reference/events.md has every key.
+"""A search as JSON, as `--json` writes it; docs/reference/events.md has every key. Pure.
 
-Seconds, bytes and samples per second; an unknown value is null, and so is one that is not a number.
+Values are in seconds, bytes and samples per second; unknown ones and NaN are null.
 """
 
 import json
@@ -30,7 +30,7 @@ def line(values: Mapping[str, Any], indent: int | None = None) -> str:
 
 
 def _strict(value: Any) -> Any:
-    """Returns `value` without what JSON does not have: a number that is not finite is null."""
+    """Returns `value` in JSON's types, with null for numbers that are not finite."""
     if is_dataclass(value):
         return {part.name: _strict(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, Mapping):

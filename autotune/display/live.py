@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
-from types import TracebackType
 from typing import Self, TextIO
 
 from rich.console import Console, RenderableType
@@ -25,7 +24,7 @@ def is_possible(console: Console) -> bool:
 
 
 def say(console: Console, text: str) -> None:
-    """Prints a line, on a terminal word by word, but a command so that it can be copied."""
+    """Prints a line; a terminal wraps it between words, except for a command, so that it can be copied."""
     is_whole = not console.is_terminal or text.lstrip().startswith("python ")
     console.print(Text(printable(text)), soft_wrap=is_whole)
 
@@ -33,9 +32,9 @@ def say(console: Console, text: str) -> None:
 class LiveView:
     """Redraws the picture that `draw` returns while the context is open, and then removes it.
 
-    Printed lines stay above it. Rich's own refreshing thread holds no lock between measuring the screen and
-    overwriting it, so that a line printed in between would leave half a picture behind. Neither an error in
-    drawing nor a lost terminal ends anything.
+    Printed lines stay above it. It does not use Rich's own refreshing thread, which holds no lock between
+    measuring the screen and overwriting it: a line printed in between would leave half a picture behind.
+    Neither an error in drawing nor the loss of the terminal stops the program.
     """
 
     def __init__(self, console: Console, draw: Callable[[], RenderableType]) -> None:
@@ -61,9 +60,7 @@ class LiveView:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -80,7 +77,7 @@ class LiveView:
             say(self._console, text)
 
     def close_with(self, text: str) -> None:
-        """Closes it soon, with a last line. A signal handler may call it at any point."""
+        """Closes the view soon, with a last line; a signal handler may call it at any time."""
         self._last_words.put(text)
 
     def _refresh(self) -> None:
@@ -100,7 +97,7 @@ class LiveView:
             return Text()  # Rich draws once more when it stops, and crops nothing then
         try:
             return self._draw()
-        except Exception as error:  # noqa: BLE001 - it would end what is only shown here
+        except Exception as error:  # noqa: BLE001 - it would end the search that is only shown here
             return Text(printable(f"cannot be drawn: {type(error).__name__}: {error}"))
 
 
@@ -108,7 +105,7 @@ class _Aside(io.TextIOBase):
     """Replaces a `file` such as standard output: passes what libraries write to `say`, line by line."""
 
     def __init__(self, file: TextIO, say: Callable[[str], None]) -> None:
-        self.rich_proxied_file = file  # by this name Rich finds where to write itself
+        self.rich_proxied_file = file  # the name by which Rich finds the file to write to
         self._say, self._rest, self._lock = say, "", threading.RLock()
 
     def write(self, text: str) -> int:

@@ -53,8 +53,8 @@ class TrialFigures:
 class TrialRow(TrialFigures):
     """A trial as every surface shows it.
 
-    Throughput, quality and memory are those of its settings, over all runs that count; for a repeat they are
-    those of its own `run`.
+    Throughput, quality and memory are those of its settings, over all runs that count; a repeat has those of
+    its own `run`.
     """
 
     number: int
@@ -65,11 +65,11 @@ class TrialRow(TrialFigures):
     status: str  # completed, stopped, failed, interrupted; "" while it has not ended
     failure: str | None
     stopped_for: str | None  # None if the search did not stop it
-    reason: str  # of a trial that breaks a constraint of the user, that constraint
+    reason: str  # for its end; if it breaks a constraint of the user, that constraint
     factor: Figure | None  # the gain of its settings over the baseline
-    keeps_quality: bool | None  # None if it is not known
+    keeps_quality: bool | None  # None if unknown
     on_front: bool
-    seconds: float  # the search's own
+    seconds: float  # by the search's clock
     saved_s: float  # estimated, by stopping it early
     shared: bool  # other trials ran alongside it
     disturbed: bool  # other programs did
@@ -80,7 +80,7 @@ class TrialRow(TrialFigures):
 
     @property
     def why(self) -> str:
-        """Returns the reason for its end, in equal words for trials that were stopped for the same reason."""
+        """Returns the reason for its end; if the search stopped it, without figures."""
         return _STOPPED_FOR[StoppedFor(self.stopped_for)] if self.stopped_for else self.reason
 
 

@@ -1,4 +1,4 @@
-"""A search at one moment, whether it runs here, elsewhere, or not any more."""
+"""A search at one moment, whether it runs in this process, in another one, or no longer."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -60,8 +60,8 @@ class Snapshot:
 def take(session: StoredSession, path: Path, *, is_over: bool = False) -> Snapshot:
     """Reads a session's directory as it is now; writes nothing. Raises InputError before its first trial.
 
-    The study has the time spent until the last trial ended; running trials began then at the latest. If the
-    search `is_over`, a process that still holds the session is not searching any more.
+    The study has the time spent until the last trial ended; running trials began by then. If the search
+    `is_over`, a process that still holds the session no longer searches.
     """
     study = session.study()
     history = session.history_of(study)
@@ -102,7 +102,7 @@ def _so_far(session: StoredSession, space: Space, trial: Trial, state: str) -> R
 
 
 def _silent_s(records: Sequence[Mapping[str, Any]]) -> float:
-    """Returns how long ago the last record came; its clock may be another machine's, the mark has both."""
+    """Returns how long ago the last record came; its clock may be another machine's, so the mark has both."""
     mark = next((r for r in reversed(records) if is_mark(r)), None)
     if mark is None:
         return 0.0

@@ -111,7 +111,7 @@ def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
 
 
 def out_of_time(trials: Sequence[Trial], planned: int) -> str:
-    """Returns `Out of time after 3 trials of 40.`; finalists of other lengths come on top of these."""
+    """Returns `Out of time after 3 trials of 40.`; finalists of other lengths may exceed the plan."""
     ended = sum(t.kind is TrialKind.SEARCHED and t.outcome is not None for t in trials)
     if not ended:
         return "Out of time before any trial ended."
@@ -166,7 +166,7 @@ def _reaches(factor: Figure | None, goal: Objective) -> str:
 
 
 def summary(history: History, workload: Workload, session: Path, go_on: str = "") -> list[str]:
-    """Returns the result of a search, and what to run next; `go_on` continues it, if that can be run."""
+    """Returns the result of a search, and what to run next; `go_on` is the command that continues it."""
     space, best = history.space, confirm.recommended(history)
     if history.baseline is None or best is None:
         return [NO_RESULT]
@@ -191,7 +191,7 @@ def summary(history: History, workload: Workload, session: Path, go_on: str = ""
 
 
 def _break_even(trial: Trial, history: History) -> list[str]:
-    """Returns how many trainings, or how long a training, save the time of the trials; empty if none does."""
+    """Returns after how many trainings, or how long a training, the trials have paid off; empty if never."""
     spent_s = math.fsum(each.seconds for each in history.trials)
     before_s, after_s = (history.training_s(each) for each in (history.trial(0), trial))
     if not before_s or not after_s or after_s >= before_s:
@@ -246,7 +246,7 @@ def no_improvement(history: History) -> str:
 
 
 def missing_confirmation(trial: Trial, history: History) -> str:
-    """Returns how few runs the gain of a trial that was not confirmed rests on."""
+    """Returns how few runs show the gain of a trial that was not confirmed."""
     shared = " Other trials ran at the same time." if trial.measurement.shared else ""
     return f"Not confirmed: {describe_runs(trial, history)}.{shared}"
 

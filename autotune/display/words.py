@@ -121,7 +121,7 @@ def plural(number: int, what: str) -> str:
 
 
 def without_figures(reason: str) -> str:
-    """Returns what reasons have in common that differ in their figures only."""
+    """Returns `reason` with its figures blanked: what reasons have in common that differ only in figures."""
     return _FIGURE.sub("…", reason)
 
 
@@ -131,10 +131,7 @@ def metric(name: str) -> str:
 
 
 def score_names(quality: str, *scores: Mapping[str, Any]) -> list[str]:
-    """Returns the scores to show: those of papers in their order, and the search's own `quality`.
-
-    A workload may keep others besides.
-    """
+    """Returns the scores to show: those of papers in their order, and the search's own `quality`."""
     return [name for name in dict.fromkeys((*_METRICS, quality)) if any(name in each for each in scores)]
 
 

@@ -38,7 +38,7 @@ _MORE_DISK = "checkpoints may not fit: free some space, or use another disk"
 _DASHBOARD = "shows a study: optuna-dashboard sqlite:///SESSION/study.db"
 _TENSORBOARD = "shows the curves: tensorboard --logdir SESSION/tensorboard"
 
-# Remedies by what is missing. If anything else is missing, a search does not compile.
+# Remedies by what is missing. If anything else is, a search leaves out compiling.
 _TO_COMPILE = {
     "C++ compiler": "install one, such as g++, and search again",
     "C compiler": "install one, such as gcc, and search again",

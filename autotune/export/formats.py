@@ -1,4 +1,4 @@
-"""Export formats by name, and their rendering."""
+"""The export formats by name, and how each is rendered."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ class Values(NamedTuple):
 
 @dataclass(frozen=True)
 class Format:
-    """Format of an exported file."""
+    """The format of an exported file."""
 
     suffix: str  # the default name is best.`suffix`
     values: Callable[[Winner], Values] | None = None  # None: the file of the workload's own trainer
@@ -55,7 +55,7 @@ class Format:
 def _translated(kind: str, file: ConfigFile, winner: Winner) -> Values:
     """Returns the settings that a framework's file can express; raises InputError if there are none.
 
-    A setting that has a name of the framework keeps it, unless it is one of another framework.
+    A setting that already has one of the framework's names keeps it, unless the workload is another's.
     """
     theirs = winner.workload.entry_point
     knows_names = theirs == kind or (file.is_common and theirs not in FRAMEWORKS)
@@ -75,7 +75,7 @@ def _translated(kind: str, file: ConfigFile, winner: Winner) -> Values:
             value = json.dumps(given.theirs, default=str)
             unsaid.append(f"{given.path}: {value}{f' ({note})' if note else ''}")
     if not (own or by_meaning):
-        raise InputError(f"--format {kind}: none of the settings is one that it has a place for")
+        raise InputError(f"--format {kind}: has a place for none of the settings")
     values = nest({**by_meaning, **own})
     off = {} if winner.has_workers else {n: v for n, v in file.without_workers.items() if n in values}
     return Values({**file.begins, **values, **off}, tuple(unsaid))

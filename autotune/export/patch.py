@@ -64,23 +64,23 @@ def patch(document: Document, winner: Winner) -> Patched:
     if not values:
         raise InputError(f"has no place for any of: {'; '.join(left_out)}")
     head = winner.comment if document.file.suffix.lower() in _COMMENTS else ""
-    made = document.replaced(values).text
+    new_text = document.replaced(values).text
     replaced = tuple(
         f"{path}: {leaves.get(path, _NOTHING)} -> {value}"
         for path, value in values.items()
         if not is_same(leaves.get(path, _NOTHING), value)
     )
-    mark = _BYTE_ORDER if made.startswith(_BYTE_ORDER) else ""  # valid only at the beginning of a file
-    return Patched(mark + head + made.removeprefix(mark), replaced, tuple(left_out))
+    mark = _BYTE_ORDER if new_text.startswith(_BYTE_ORDER) else ""  # valid only at the beginning of a file
+    return Patched(mark + head + new_text.removeprefix(mark), replaced, tuple(left_out))
 
 
 def _workload_values(file: Path, winner: Winner) -> tuple[Mapping[str, Any], list[str]] | None:
-    """Returns the workload's values for `file`, and the settings left out; None for a file of others."""
+    """Returns the workload's values for `file`, and the settings left out; None if it does not write it."""
     if (filled := winner.workload.own_file.put_in(file, winner.settings)) is None:
         return None
     parts = tuple(f"{name}{end}" for name in filled.names for end in (".", "["))
-    lacking = [g for g in _searched(winner) if g.path not in filled.names and not g.path.startswith(parts)]
-    return filled.values, [f"{given.path}: {given.theirs}: not in workload.files" for given in lacking]
+    missing = [g for g in _searched(winner) if g.path not in filled.names and not g.path.startswith(parts)]
+    return filled.values, [f"{given.path}: {given.theirs}: not in workload.files" for given in missing]
 
 
 def _by_name(leaves: Mapping[str, Any], winner: Winner) -> tuple[Mapping[str, Any], list[str]]:
@@ -128,7 +128,7 @@ def _places(given: Given, leaves: Mapping[str, Any], winner: Winner) -> dict[str
 
 
 def _in_words_of(path: str, old: Any, given: Given, own: Sequence[Any]) -> Any:
-    """Returns the value to write at `path`: a precision in the file's spelling, if `old` is spelled so.
+    """Returns the value to write at `path`: a precision in the file's spelling, if `old` has that.
 
     The user's `own` words do not count as the file's spelling.
     """

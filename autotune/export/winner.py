@@ -16,14 +16,14 @@ from autotune.workloads.base import Workload
 
 
 class Exported(NamedTuple):
-    """File text, with one line for each setting that the format cannot express."""
+    """The text of a file, with one line for each setting that the format cannot express."""
 
     text: str
     unsaid: tuple[str, ...] = ()
 
 
 class Given(NamedTuple):
-    """Setting under the user's path and value, and under the tuner's name and value."""
+    """A setting with the user's path and value, and with the tuner's name and value."""
 
     path: str
     theirs: Any
@@ -45,7 +45,7 @@ class Winner:
 
     @property
     def every(self) -> list[Given]:
-        """Returns the settings one by one."""
+        """The settings one by one."""
         named = [(path, theirs, self.naming.name(path)) for path, theirs in flatten(self.settings)]
         values = {name: theirs for _, theirs, name in named}
         return [

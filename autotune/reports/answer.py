@@ -98,7 +98,7 @@ def lines(report: SessionReport) -> list[ComparedFigure]:
 
 
 def fewer_samples(report: SessionReport) -> list[ComparedFigure]:
-    """Returns the part of the gain that comes from fewer samples; times that of throughput it is the gain."""
+    """Returns the part of the gain from fewer samples; multiplied by that from throughput, it is the gain."""
     gain, speed = report.answer.factor, report.answer.speed
     if gain is None or speed is None:
         return []
@@ -173,7 +173,7 @@ def _whole_s(side: Side) -> Figure | float | None:
 
 
 def _cell(kind: _Kind, side: Side | None) -> Cell:
-    """Returns e.g. `61.2`, with `± 0.8` in small print; of the peak, its share of the limit."""
+    """Returns e.g. `61.2`, with `± 0.8` in small print; for a peak, with its share of the limit."""
     if side is None:
         return Cell()
     if kind.name == _PEAK:

@@ -1,4 +1,4 @@
-"""Forecasts for other sizes of memory, as text for the report and for `predict`. Pure."""
+"""Forecasts for other sizes of memory as text, for the report and for `predict`. Pure."""
 
 from collections.abc import Iterator
 
@@ -31,7 +31,7 @@ def _row(fit: Fit) -> tuple[str, ...]:
 
 
 def _peak(peak: Prediction) -> str:
-    """Returns e.g. `2.4 GiB (2.1 to 2.8)`; ends of the interval in another unit have it, too."""
+    """Returns e.g. `2.4 GiB (2.1 to 2.8)`; an end of the interval has a unit only if it is another one."""
     expected, *ends = map(units.format_bytes, (peak.expected_bytes, peak.low_bytes, peak.high_bytes))
     unit = f" {expected.split()[1]}"
     return f"{expected} ({' to '.join(end.removesuffix(unit) for end in ends)})"

@@ -90,7 +90,7 @@ def _code(commands: Sequence[str]) -> list[str]:
 
 
 def _joined(*blocks: Sequence[str]) -> str:
-    """Joins the blocks that have lines, with an empty line between two of them."""
+    """Joins the blocks that have lines, separated by empty lines."""
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 

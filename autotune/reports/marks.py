@@ -1,4 +1,4 @@
-"""Colour, marker and name of trials, precisions, models and phases, in plots and tables alike.
+"""The colour, marker and name of trials, precisions, models and phases, the same in plots and tables.
 
 Colours are CSS variables of `templates/report.css`, so that plots follow light, dark and print. Marks that
 appear together differ by more than colour.

@@ -69,7 +69,7 @@ class Answer:
     full_training_samples: int | None = None
     cautions: tuple[str, ...] = ()  # reasons to trust figures less
     commands: tuple[str, ...] = ()  # to run next
-    outside: tuple[str, ...] = ()  # time spent outside of the steps
+    outside: tuple[str, ...] = ()  # time spent outside the steps
     evaluations_counted: bool = False  # the full training includes its evaluations
     prices: Prices | None = None
 

@@ -110,7 +110,7 @@ def environment() -> Environment:
 
 
 def _finalize(value: Any) -> Any:
-    """Removes characters that change the direction of writing from text; the page's own parts stay."""
+    """Removes characters that change the text direction, except in the page's own parts."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

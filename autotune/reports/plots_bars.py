@@ -62,7 +62,7 @@ def _title(text: str, detail: str, row: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Change:
-    """A row of the ablation, in samples per second; without a `throughput`, `text` says why."""
+    """A row of the ablation, in samples per second; if it has no `throughput`, `text` says why."""
 
     title: str
     text: str  # at the end of the bar
@@ -80,7 +80,7 @@ class _Change:
         return (words.half_width(self.throughput) if self.throughput else None) or 0.0
 
     def notes(self, row: int) -> list[dict[str, Any]]:
-        """Returns the title above the bar, and the text behind it or in its place."""
+        """Returns the title above the bar, and the text at its end or in its place."""
         if self.throughput is None:
             text = note(lines(self.text), 0, row, yref="y", yshift=12, yanchor="top")
         else:
@@ -141,9 +141,8 @@ def _change(step: AblationStep, reached: float) -> _Change:
     together = f", with {' and '.join(step.together)}" if step.together else ""
     title = f"{step.knob}  {words.setting(step.before)} → {words.setting(step.after)}{together}"
     if step.throughput is None:
-        return _Change(
-            title, f"not measured: {step.reason}" if step.reason else "not measured", begin=reached
-        )
+        text = f"not measured: {step.reason}" if step.reason else "not measured"
+        return _Change(title, text, begin=reached)
     mark, interval = _GAIN if step.throughput.value >= reached else _LOSS, words.factor.interval(step.factor)
     return _Change(title, words.factor(step.factor), mark, reached, step.throughput, interval)
 
@@ -167,7 +166,7 @@ def _ablation_table(report: SessionReport, rest: Sequence[tuple[str, str]]) -> T
 def step_time(report: SessionReport) -> Plot | None:
     """Returns milliseconds per sample by phase, baseline above winner.
 
-    Steps of the two sides may differ in samples, so that only the time of a sample compares.
+    A step may have different numbers of samples on the two sides, so only the time per sample compares.
     """
     sides = {mark.label: (side, _sample_s(side)) for mark, side in answer.sides(report)}
     sides = {label: (side, sample_s) for label, (side, sample_s) in sides.items() if sample_s}
@@ -201,7 +200,7 @@ def _sample_s(side: Side) -> dict[str, float]:
 
 
 def _phase_bars(row: int, sample_s: Mapping[str, float], phases: Sequence[Mark]) -> list[_Bar]:
-    """Returns a row's bars, one behind the other."""
+    """Returns a row's bars, one after the other."""
     seconds = [sample_s.get(phase.label, 0.0) for phase in phases]
     total_s = sum(seconds)
     return [

@@ -36,8 +36,8 @@ _RUG_TOP, _PLOT_FROM = 0.055, 0.13  # shares of the height
 def front(report: SessionReport) -> Plot | None:
     """Returns throughput against quality; None before a trial has a throughput.
 
-    A configuration is placed by the mean of its runs, and repeats are single runs. A trial that has not
-    completed is in a rug along the axis: its quality after fewer samples would look worse than it is.
+    A configuration is placed by the mean of its runs, a repeat by its own run. A trial that has not completed
+    is in a rug along the axis: its quality after fewer samples would look worse than it is.
     """
     measured = [r for r in report.trials if r.throughput is not None]
     placed = [r for r in measured if quality(r) is not None]

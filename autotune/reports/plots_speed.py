@@ -22,7 +22,7 @@ _APART = 1.06
 
 
 def by_batch(report: SessionReport) -> list[Plot]:
-    """Returns throughput and peak memory by micro-batch and precision; none if micro-batch is no setting."""
+    """Returns throughput and peak memory by micro-batch and precision; empty without micro-batches."""
     rows = [r for r in report.trials if r.kind not in {"race", "repeat"} and _size(r)]
     speed = [r for r in rows if r.throughput is not None]
     memory = [r for r in rows if r.peak_memory_bytes is not None or r.failure == "oom"]
@@ -35,10 +35,8 @@ def _speed(report: SessionReport, rows: Sequence[TrialRow]) -> Plot:
     shifts: dict[str, float] = {name: _APART ** (n - (len(groups) - 1) / 2) for n, name in enumerate(groups)}
     labels, lines = [], []
     for name, group in groups.items():
-        mark, best = (
-            marks.precision(name),
-            {n: max(per_s(r) for r in group if _size(r) == n) for n in _sizes(group)},
-        )
+        mark = marks.precision(name)
+        best = {n: max(per_s(r) for r in group if _size(r) == n) for n in _sizes(group)}
         size = max(best, key=lambda n: best[n])
         labels.append(f"{mark.label}: fastest at {size}, {words.rate(best[size])} {report.unit}/s")
         lines.append(line(mark, [n * shifts[name] for n in best], list(best.values()), 1.2, opacity=0.5))

@@ -85,10 +85,7 @@ def answer(
 def _unpriced(prices: Prices, sides: Sequence[Side], samples: int | None) -> Iterator[str]:
     """Yields why the full training has no cost, although prices were given."""
     if samples is None:
-        yield (
-            "No cost: the length of the whole training is not known. Give training.samples in the search "
-            "space."
-        )
+        yield "No cost: the length of the training is unknown. Give training.samples in the search space."
     elif prices.per_kwh is not None and any(side.cost and side.cost.kwh is None for side in sides):
         yield "No cost: no run that had the GPU to itself shows its power, and --price-per-kwh needs it."
 
@@ -175,7 +172,7 @@ def _mean_of(name: str, measurements: Sequence[Measurement]) -> float | None:
 
 
 def _joules_per_sample(measurements: Sequence[Measurement]) -> float | None:
-    """Returns the GPU's energy per sample; its counter covers all trials, so only those alone on it count."""
+    """Returns the GPU's energy per sample, from unshared trials only: its counter covers all of them."""
     unshared = [m for m in measurements if not m.shared and m.samples and "gpu_energy_j" in m.telemetry]
     samples = sum(m.samples for m in unshared)
     return math.fsum(m.telemetry["gpu_energy_j"] for m in unshared) / samples if samples else None

@@ -54,7 +54,7 @@ def remarks(row: TrialRow) -> str:
 
 
 def outcomes(report: SessionReport) -> Table:
-    """Returns how many trials ended in each way, the time that they took and saved, and why."""
+    """Returns how many trials ended in each way, why, and the time that they took and saved."""
     groups = marks.grouped(report.trials, marks.outcome)
     rows = [
         (
@@ -85,10 +85,8 @@ def _reasons(rows: Iterable[TrialRow]) -> str:
 
 
 def skipped(report: SessionReport) -> Table:
-    rows = ((s.reason, str(s.count), _about(s.saved_s), s.example) for s in report.skipped)
-    return Table(
-        ("not started because", "suggestions", "saved, about", "for example"), tuple(rows), numeric=(1, 2)
-    )
+    rows = tuple((s.reason, str(s.count), _about(s.saved_s), s.example) for s in report.skipped)
+    return Table(("not started because", "suggestions", "saved, about", "for example"), rows, numeric=(1, 2))
 
 
 def _about(seconds: float) -> str:
@@ -107,16 +105,17 @@ def scores(report: SessionReport) -> Table:
             each.label,
             *((str(each.seeds),) if has_seeds(report) else ()),
             *(words.score(each.scores.get(name)) for name in names),
-            *(
-                (words.rate(each.reports_per_s), words.memory(each.writing_peak_bytes))
-                * report.writes_reports
-            ),
+            *_writing(each) * report.writes_reports,
             words.rate(each.throughput),
             words.peak(each.training_peak_bytes, is_rising=each.training_memory_is_rising),
         )
         for each in models
     )
     return Table(head, tuple(rows), numeric=tuple(range(1, len(head))))
+
+
+def _writing(model: Compared) -> tuple[str, str]:
+    return words.rate(model.reports_per_s), words.memory(model.writing_peak_bytes)
 
 
 def trainings(models: Sequence[Compared]) -> Table | None:

@@ -90,7 +90,7 @@ def _learning(report: TrainingReport, axes: Axes) -> list[Plot]:
 
 
 def _per_s(report: TrainingReport, axes: Axes) -> list[Plot]:
-    """Returns samples per second over time, next to the promised throughput, without evaluations."""
+    """Returns samples per second over time without evaluations, next to the promised throughput."""
     points, unit = report.curves.speed, report.metric.unit
     if not points:
         return []
@@ -110,7 +110,7 @@ def _per_s(report: TrainingReport, axes: Axes) -> list[Plot]:
 
 
 def _level(promised: Figure) -> dict[str, Any]:
-    """Draws the promised throughput as a line horizontal, and its interval as a band."""
+    """Draws the promised throughput as a horizontal line, and its interval as a band."""
     shapes = [horizontal(promised.value, "var(--winner)", "dash", 1.4)]
     if promised.low is not None and promised.high is not None:
         band = {"y0": promised.low, "y1": promised.high, "fillcolor": "var(--winner)", "opacity": 0.15}
@@ -135,7 +135,7 @@ def _phases(report: TrainingReport, axes: Axes) -> list[Plot]:
 
 
 def _machine(telemetry: Mapping[str, Sequence[CurvePoint]], axes: Axes) -> Iterator[Plot]:
-    """Yields the telemetry of each unit over time; 100% of the CPUs are all that it may use."""
+    """Yields the telemetry of each unit over time; 100% of the CPUs is all that the training may use."""
     cpus = max((point.value for point in telemetry.get("allowed_cpus", ())), default=1.0) or 1.0
     for plot_id, title, unit, suffix, scale in _MACHINE:
         scales, looks = dict.fromkeys(("cpu_percent", "others_cpu_percent"), scale / cpus), cycle(_LOOKS)

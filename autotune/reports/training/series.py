@@ -18,7 +18,8 @@ from autotune.training.watch import MEMORIES, StepWindows
 
 _BESIDE = ("val_loss", "grad_norm", "learning_rate")
 _MOST_POINTS = 300  # of a curve
-_WINDOW_S, _SHOWN_S, _FEWEST_POINTS = 1.0, 10.0, 20  # between measured, shown speeds; of a short training
+_WINDOW_S, _SHOWN_S = 1.0, 10.0  # between two speeds that are measured, and that are shown
+_FEWEST_POINTS = 20  # of the curve of a short training
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class TrainingAttempt:
 
 
 class Track:
-    """Collects the curves of a training from its records; those of evaluations have the `quality`.
+    """Collects the curves of a training from its records; a record with the `quality` is an evaluation.
 
     The time between two attempts does not count.
     """

@@ -58,7 +58,7 @@ def terminal_lines(report: TrainingReport) -> list[str]:
 
 
 def end(report: TrainingReport) -> str:
-    """Returns how the training has ended, if it has."""
+    """Returns how the training has ended, or that it has not."""
     if report.state == RUNNING:
         return "The training is running."
     if report.outcome is None:

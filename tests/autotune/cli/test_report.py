@@ -69,11 +69,9 @@ def test_prices_are_those_of_every_form(run):
     prices = ("--price-per-hour", "2.5", "--currency", "EUR", "-o", "-")
     told = json.loads(run("report", "s", "--format", "json", *prices)[1])["answer"]
     assert told["prices"] == {"per_hour": 2.5, "per_kwh": None, "currency": "EUR"}
-    assert "No cost: the length of the whole training is" in told["cautions"][-1]
+    assert "No cost: the length of the training is" in told["cautions"][-1]
     for form in ("html", "md"):
-        assert (
-            "No cost: the length of the whole training is" in run("report", "s", "--format", form, *prices)[1]
-        )
+        assert "No cost: the length of the training is" in run("report", "s", "--format", form, *prices)[1]
 
 
 def test_a_cost_is_one_figure_in_every_form(run):

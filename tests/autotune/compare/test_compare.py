@@ -14,7 +14,7 @@ import pytest
 
 from autotune.__main__ import main
 from autotune.compare import evaluation, results, steps
-from autotune.compare.compare import Comparison, Contender, ModelLength, Terms, contenders, length_known
+from autotune.compare.compare import Comparison, Contender, ModelLength, Terms, contenders, known_length
 from autotune.compare.results import Model
 from autotune.core.errors import EvaluationError, InputError
 from autotune.core.measurement import Measurement, Throughput
@@ -412,14 +412,14 @@ def test_existing_models_set_the_length_of_new_ones(session, capsys):
 
 def test_models_of_other_conditions_do_not_set_the_length(session, compared):
     compared(samples=100)
-    assert length_known(session, FACTS) == ModelLength(100)
-    assert length_known(session, {**FACTS, "driver": "580"}) == ModelLength(100), (
+    assert known_length(session, FACTS) == ModelLength(100)
+    assert known_length(session, {**FACTS, "driver": "580"}) == ModelLength(100), (
         "what was not kept is not asked for"
     )
-    assert length_known(session, {**FACTS, "torch": "2.6"}) is None
+    assert known_length(session, {**FACTS, "torch": "2.6"}) is None
     compared("fp32", samples=150)
     session.model_dir("bf16").plan_file.write_text("[]")
-    assert length_known(session, FACTS) == ModelLength(150)
+    assert known_length(session, FACTS) == ModelLength(150)
 
 
 def test_a_labels_figures_are_of_its_first_completed_seed(session):
@@ -566,7 +566,7 @@ def score(tmp_path, program):
 @pytest.mark.parametrize(
     ("program", "reason"),
     [
-        ("raise SystemExit(3)", "exit code 3: it said nothing"),
+        ("raise SystemExit(3)", "exit code 3: it printed nothing"),
         ("import os; os.abort()", "exit code -6"),
         ("print('done')", "it printed no JSON object"),
         ("print('[1]')", "it printed no JSON object"),

@@ -122,7 +122,7 @@ def test_a_collapsed_model_keeps_nothing():
     chance = {"scores": {"bleu_4_chance": 0.15}}
     dull = {label: (model(label, 0.14, **chance),) for label in ("baseline", "bf16")}
     assert verdict(dull, GOAL).sentence == (
-        "Not decided: of the baseline its quality 0.1400 is not above chance, 0.1500; train longer."
+        "Not decided: train the baseline longer: its quality 0.1400 is not above chance, 0.1500."
     )
     assert verdict(dull, Objective(keep=0)).label == "bf16", "whatever its quality"
     collapsed = {**runs(baseline=NEAR), "bf16": (model("bf16", 0.17, collapsed=True),)}
