@@ -152,7 +152,7 @@ def test_endless_lengthens_a_training_beyond_its_race():
         ),
         (
             "{choice: [100, 200]}",
-            "knob length: settings that say how long a training is, such as {steps: [max_iters]}",
+            "knob length: takes the settings that end a training, such as {steps: [max_iters]}",
         ),
         (
             "{steps: [max_iters], epochs: [epochs]}",

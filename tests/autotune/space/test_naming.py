@@ -79,7 +79,7 @@ def test_a_dot_in_a_name_separates_levels():
         ({"a..b": 1}, "not a path"),
         ({"[0]": 1}, "not a path"),
         ({"a[]x": 1}, "not a path"),
-        ({"a[1]": 2}, "every place from 0"),
+        ({"a[1]": 2}, "every index from 0"),
         ({"a": {1: 2}}, "names must be text"),
         ({"micro_batch_size": 1, "data": {"batch_size": 2}}, "two settings have this name"),
     ],
