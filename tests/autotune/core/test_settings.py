@@ -1,4 +1,4 @@
-"""The table of what is known of settings, and that a workload may add to it."""
+"""The table of known settings, and what a workload adds to it."""
 
 from dataclasses import replace
 from typing import get_args
@@ -32,7 +32,7 @@ def test_an_unknown_setting_may_change_everything():
 
 def test_stricter_equality_allows_fewer_settings():
     assert COMMON.same_quality < COMMON.same_figures < COMMON.same_training
-    assert not COMMON.same_training & COMMON.same_speed, "or else a change would change nothing at all"
+    assert not COMMON.same_training & COMMON.same_speed, "no setting is without any effect"
 
 
 def test_known_settings_have_the_trainers_names():
@@ -44,11 +44,10 @@ def test_known_settings_have_the_trainers_names():
 
 
 def test_a_workloads_own_settings_are_unknown_to_others():
-    assert registry.known_settings("r2gen")["grad_clip_value"].moves_memory is MemoryEffect.NOT
-    assert (
-        registry.known_settings("package.module:fit")["grad_clip_value"].moves_memory is MemoryEffect.SOMEHOW
-    )
-    assert registry.known_settings("package.module:fit").by_name == COMMON.by_name
+    known, other = registry.known_settings("r2gen"), registry.known_settings("package.module:fit")
+    assert known["grad_clip_value"].moves_memory is MemoryEffect.NOT
+    assert other["grad_clip_value"].moves_memory is MemoryEffect.SOMEHOW
+    assert other.by_name == COMMON.by_name
 
 
 def test_settings_without_effect_on_speed_pool_throughput(make_trial):
@@ -72,16 +71,15 @@ def test_memory_grows_with_the_declared_power_of_a_setting(make_trial):
 
 
 def test_same_training_allows_settings_without_effect_on_the_result(make_trial, space):
-    goal = space.objective.model_copy(update={"select": "same-training"})
-    chosen = space.model_copy(update={"objective": goal})
+    same = space.revised(objective={"select": "same-training"})
     moves = {"cache": ("speed", "memory"), "clip": ("quality",)}
     knobs = {name: Distribution(choice=(0, 1, 2), moves=moved) for name, moved in moves.items()}
-    declared = chosen.model_copy(update={"knobs": space.knobs | knobs})
-    baseline, found = (make_trial(n, 10.0 + n, 0.2, half_width=0.1, cache=n) for n in range(2))
-    assert History([baseline, found], chosen).best is baseline
-    assert History([baseline, found], declared).best is found
-    other = replace(found, config={**found.config, "clip": 2})
-    assert History([baseline, other], declared).best is baseline
+    declared = same.model_copy(update={"knobs": space.knobs | knobs})
+    baseline, faster = (make_trial(n, 10.0 + n, 0.2, half_width=0.1, cache=n) for n in range(2))
+    assert History([baseline, faster], same).best is baseline
+    assert History([baseline, faster], declared).best is faster
+    clipped = replace(faster, config={**faster.config, "clip": 2})
+    assert History([baseline, clipped], declared).best is baseline
 
 
 def test_prefetched_batches_are_workers_times_prefetch_factor():

@@ -1,4 +1,4 @@
-"""The nouns of a search are read as they were written."""
+"""The nouns of a search."""
 
 import json
 from dataclasses import asdict
@@ -29,12 +29,12 @@ def test_an_outcome_survives_json(outcome):
 
 
 def test_a_measurement_survives_json() -> None:
-    shown = Measurement(
+    measurement = Measurement(
         throughput=Throughput(10.0, None, 5, 2.0),
         curve=(Evaluation(8, 1.0, 0.5),),
         memory_slope=Slope(2.0, 1.0, 3.0, is_slowing=True),
     )
-    assert TypeAdapter(Measurement).validate_json(json.dumps(asdict(shown))) == shown
+    assert TypeAdapter(Measurement).validate_json(json.dumps(asdict(measurement))) == measurement
 
 
 @pytest.mark.parametrize(
@@ -49,5 +49,5 @@ def test_a_measurement_survives_json() -> None:
     ids=lambda value: value if isinstance(value, TrialKind) else "",
 )
 def test_the_kind_of_a_trial_follows_from_its_references(trial, kind, runs_alone, references):
-    """Trials that confirm, or that are compared with these, run alone; the pilot does not."""
+    """Confirming trials, and those compared with them, run alone; the pilot does not."""
     assert (trial.kind, trial.runs_alone, trial.references) == (kind, runs_alone, references)

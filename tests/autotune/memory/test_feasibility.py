@@ -91,15 +91,15 @@ def test_settings_without_effect_on_memory_share_an_out_of_memory(make_trial, na
 
 @pytest.mark.parametrize("shortage", Shortage)
 def test_after_an_out_of_memory_with_loader_workers_fewer_may_fit(make_trial, shortage):
-    made = make_trial(3, failure="oom", num_workers=4)
-    failed = [replace(made, outcome=replace(made.outcome, shortage=shortage))]
-    assert ruled_out(made.config | {"num_workers": 2}, failed) is None
-    assert ruled_out(made.config | {"num_workers": 8}, failed)
+    trial = make_trial(3, failure="oom", num_workers=4)
+    failed = [replace(trial, outcome=replace(trial.outcome, shortage=shortage))]
+    assert ruled_out(trial.config | {"num_workers": 2}, failed) is None
+    assert ruled_out(trial.config | {"num_workers": 8}, failed)
 
 
 def test_a_gpu_out_of_memory_does_not_depend_on_workers(make_trial):
-    made = make_trial(3, failure="oom", num_workers=4)
-    assert ruled_out(made.config | {"num_workers": 0}, [made])
+    failed = make_trial(3, failure="oom", num_workers=4)
+    assert ruled_out(failed.config | {"num_workers": 0}, [failed])
 
 
 def test_a_failure_with_checkpointing_rules_out_running_without_it(make_trial):
@@ -116,11 +116,11 @@ def peak(micro_batch_size=16, precision="fp32", activation_checkpointing=False, 
 
 @pytest.fixture
 def ran(make_trial):
-    """Makes a completed trial with the peak of its configuration, times `noise`, of 24 GiB."""
+    """Makes a completed trial whose peak is that of its configuration, times `noise`, of 24 GiB."""
 
     def make(number, noise=1.0, **changes):
-        made = {"micro_batch_size": 16, "precision": "fp32"} | changes
-        return make_trial(number, 1.0, 0.1, peak=int(peak(**made) * noise * GIB), limit=24 * GIB, **made)
+        config = {"micro_batch_size": 16, "precision": "fp32"} | changes
+        return make_trial(number, 1.0, 0.1, peak=int(peak(**config) * noise * GIB), limit=24 * GIB, **config)
 
     return make
 
@@ -134,9 +134,8 @@ def test_a_predicted_out_of_memory_is_reported_with_the_prediction(ran):
 
 def test_an_observed_out_of_memory_is_named_before_a_prediction(make_trial):
     failed = make_trial(3, failure="oom", micro_batch_size=32)
-    assert MemoryModel([failed]).explain_misfit(failed.config | {"micro_batch_size": 64}) == (
-        "needs no less memory than trial 3, which ran out of it"
-    )
+    reason = MemoryModel([failed]).explain_misfit(failed.config | {"micro_batch_size": 64})
+    assert reason == "needs no less memory than trial 3, which ran out of it"
     assert MemoryModel([failed]).explain_misfit(failed.config | {"micro_batch_size": 16}) is None
 
 
@@ -151,9 +150,8 @@ def test_an_out_of_memory_under_a_smaller_cap_is_no_evidence(make_trial):
     capped = replace(failed, measurement=replace(failed.measurement, memory_cap_bytes=4 * GIB))
     assert MemoryModel([capped], fraction=0.5, limit_bytes=8 * GIB).explain_misfit(failed.config)
     assert MemoryModel([capped], fraction=0.85, limit_bytes=8 * GIB).explain_misfit(failed.config) is None
-    assert MemoryModel([failed], fraction=0.85, limit_bytes=8 * GIB).explain_misfit(failed.config), (
-        "it had all"
-    )
+    uncapped = MemoryModel([failed], fraction=0.85, limit_bytes=8 * GIB)
+    assert uncapped.explain_misfit(failed.config)
 
 
 def test_a_large_step_must_fit_into_the_cap(ran):
@@ -185,7 +183,7 @@ def test_memory_cached_by_the_allocator_does_not_count(ran):
     cached = replace(trial.measurement, peak_memory_bytes=4 * GIB, peak_reserved_bytes=20 * GIB)
     predicted = MemoryModel([replace(trial, measurement=cached)]).predict(trial.config)
     assert predicted.expected_bytes == pytest.approx(4 * GIB, rel=0.02)
-    assert over_memory(cached, 0.85) is None, "it is judged by what it was predicted by"
+    assert over_memory(cached, 0.85) is None, "judged by the same figure as predicted"
     assert over_memory(replace(cached, peak_memory_bytes=21 * GIB), 0.85)
 
 
@@ -262,7 +260,7 @@ def test_peaks_lie_in_the_intervals_predicted_for_them(ran, seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_growth_to_the_border_is_quick_and_rarely_exceeds_it(ran, seed):
-    """Always requests the largest size, of every group in turn: with known peaks nothing fails."""
+    """Requests the largest size for every group in turn; with known peaks nothing fails."""
     rng, trials = random.Random(seed), []
     for group in GROUPS * 3:
         asked = {name: bool(v) if isinstance(v, int) else v for name, v in group.items()}
@@ -296,7 +294,7 @@ def test_without_peaks_one_failure_predicts_others(make_trial):
 
 
 def test_a_failure_below_fitted_sizes_does_not_limit_other_settings(make_trial):
-    """Its own settings took the memory, as the sizes of others fit where it is expected to need less."""
+    """The failed trial's own settings took the memory: larger sizes of other settings fit."""
     fitted = make_trial(0, 1.0, 0.1, micro_batch_size=64)
     odd = make_trial(1, failure="oom", micro_batch_size=64, precision="bf16")
     model = MemoryModel([fitted, odd])
@@ -322,9 +320,8 @@ def test_a_workload_without_micro_batches_is_judged_by_failures_alone(make_trial
 
 
 def test_a_reduced_size_must_not_be_ruled_out_either(make_trial):
-    """The machine ran out of memory with 8 workers; that the size fits without workers does not help."""
-    made = make_trial(0, failure="oom", micro_batch_size=16, num_workers=8)
-    failed = replace(made, outcome=replace(made.outcome, reason="killed by the kernel"))
+    """The machine ran out of memory with 8 workers, so the size does not count as fitting without workers."""
+    failed = make_trial(0, failure="oom", micro_batch_size=16, num_workers=8)
     fitted = make_trial(1, 1.0, 0.1, micro_batch_size=16, num_workers=0)
     asked = {"micro_batch_size": 64, "precision": "fp32", "num_workers": 8}
     assert MemoryModel([failed, fitted]).largest_worth_trying(asked, SIZES) == 8

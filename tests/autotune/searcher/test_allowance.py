@@ -10,25 +10,13 @@ from autotune.searcher.allowance import Allowance
 from autotune.storage.study_file import SearchPlan
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 def test_spent_time_continues_from_earlier_runs(clock):
     allowance = Allowance(SearchPlan(5, 60.0, spent_s=10.0), clock)
     clock.now += 20
     assert (allowance.spent_s, allowance.plan()) == (30.0, SearchPlan(5, 60.0, spent_s=30.0))
     assert (allowance.has_time_for(30.0), allowance.has_time_for(30.1)) == (True, False)
     clock.now += 30
-    assert not allowance.is_time_up, "it has all of its time"
+    assert not allowance.is_time_up, "exactly at the limit"
     clock.now += 1
     assert allowance.is_time_up
 
@@ -45,7 +33,7 @@ def test_at_most_half_of_the_time_is_reserved_for_confirming(clock):
     allowance = Allowance(SearchPlan(5, 100.0), clock)
     clock.now += 45
     assert allowance.has_time_to_search(55.0)
-    assert allowance.has_time_to_search(90.0), "what was not searched for need not be confirmed"
+    assert allowance.has_time_to_search(90.0), "at most half of the limit is reserved"
     clock.now += 6
     assert not allowance.has_time_to_search(90.0)
 
@@ -57,7 +45,7 @@ def test_the_number_of_trials_left_is_never_negative(clock):
 
 @pytest.fixture
 def known(make_trial, space):
-    """Returns the history after a baseline of 97 s: a confirmation takes a minute and six seeds, 642 s."""
+    """A history with a baseline of 97 s: a confirmation takes a minute and six seeds, 642 s."""
     return History([replace(make_trial(0, 10, curve=[0.2]), seconds=97.0)], space)
 
 
@@ -73,9 +61,8 @@ def test_after_a_dozen_trials_none_is_shortened(known, clock):
         assert Allowance(SearchPlan(40, 300.0), clock).share(History(trials, known.space)) == 1.0
 
 
-def unrepeated(known):
-    budget = known.space.budget.model_copy(update={"repeats": 0})
-    return History(known.trials, known.space.model_copy(update={"budget": budget}))
+def with_repeats(known, repeats):
+    return History(known.trials, known.space.revised(budget={"repeats": repeats}))
 
 
 def test_a_short_limit_is_reported_with_a_recommendation(known):
@@ -92,24 +79,22 @@ def test_a_limit_too_short_for_a_second_trial_is_reported(known):
 
 
 def test_only_the_usual_number_of_seeds_is_counted(known):
-    budget = known.space.budget.model_copy(update={"repeats": 6})
-    more = History(known.trials, known.space.model_copy(update={"budget": budget}))
     plan = SearchPlan(40, 1500.0, spent_s=100.0)
-    assert allowances.forecast(more, plan, 1) == allowances.forecast(known, plan, 1)
+    assert allowances.forecast(with_repeats(known, 6), plan, 1) == allowances.forecast(known, plan, 1)
 
 
 def test_without_repeats_no_confirmation_is_counted(known):
-    assert allowances.forecast(unrepeated(known), SearchPlan(40, 600.0, spent_s=100.0), 1) == (
+    assert allowances.forecast(with_repeats(known, 0), SearchPlan(40, 600.0, spent_s=100.0), 1) == (
         "A trial takes 1m 37s: 10m is enough for about 6 trials; 20m recommended."
     )
 
 
 def test_concurrent_trials_take_less(known):
     plan = SearchPlan(40, 600.0, spent_s=100.0)
-    assert "about 6 trials; 20m" in allowances.forecast(unrepeated(known), plan, 1)
-    assert allowances.forecast(unrepeated(known), plan, 4) is None
+    assert "about 6 trials; 20m" in allowances.forecast(with_repeats(known, 0), plan, 1)
+    assert allowances.forecast(with_repeats(known, 0), plan, 4) is None
     plan = SearchPlan(40, 300.0, spent_s=100.0)
-    assert "about 9 trials; 10m" in allowances.forecast(unrepeated(known), plan, 4)
+    assert "about 9 trials; 10m" in allowances.forecast(with_repeats(known, 0), plan, 4)
 
 
 @pytest.mark.parametrize(

@@ -35,12 +35,9 @@ def test_the_learning_rate_follows_the_batch(space, make_trial):
 
 
 def test_below_a_failed_size_the_middle_comes_first(space, make_trial):
-    best = make_trial(
-        0, 10.0, 0.2, micro_batch_size=4, accumulation_steps=1, num_workers=2, learning_rate=1e-4
-    )
-    failed = make_trial(
-        1, 90.0, 0.01, micro_batch_size=64, accumulation_steps=1, num_workers=2, learning_rate=4e-4
-    )
+    best = baseline(make_trial, micro_batch_size=4)
+    config = {**best.config, "micro_batch_size": 64, "learning_rate": 4e-4}
+    failed = make_trial(1, 90.0, 0.01, **config)
     assert batches(best, [best, failed], space)[0] == 16
     assert 64 not in batches(best, [best, failed], space)
 
@@ -53,9 +50,7 @@ def test_batches_of_one_effective_batch_are_one_row(space, make_trial):
         for drawn in [configurations.drawn_values(space, space.baseline_config)]
         for number, speed, size in ((0, 10.0, 4), (1, 5.0, 16))
     )
-    assert [
-        c["micro_batch_size"] for c in heuristics.larger_batches(best, History([best, failed], space))
-    ] == [8]
+    assert batches(best, [best, failed], space) == [8]
 
 
 def test_an_ablation_step_does_not_count_as_tried(space, make_trial):
@@ -76,8 +71,7 @@ def test_a_step_changes_one_knob(space, make_trial):
     for step in steps:
         changed = {name for name, value in step.items() if value != best.config[name]}
         assert len(changed - {"learning_rate"}) == 1
-    sizes = {s["micro_batch_size"] for s in steps} - {16}
-    assert sizes == {8, 32}
+    assert {s["micro_batch_size"] for s in steps} == {8, 16, 32}
 
 
 def test_heuristics_begin_with_the_best_before_and_every_other_turn_has_steps(space, make_trial):
@@ -85,8 +79,7 @@ def test_heuristics_begin_with_the_best_before_and_every_other_turn_has_steps(sp
     known, history = [{"micro_batch_size": n} for n in (1, 2, 3)], History([best], space)
     suggest = heuristics.Heuristics(known, seed=0)
     first, second, third = (list(suggest(history)) for _ in range(3))
-    batches_first = [c["micro_batch_size"] for c in first]
-    assert batches_first == [1, 2, 64, 32], "the best two, then larger batches"
+    assert [c["micro_batch_size"] for c in first] == [1, 2, 64, 32], "the best two, then larger batches"
     assert second[:4] == first
     assert len(second) == len(first) + len(configurations.neighbours(space, best.config))
     assert third == first, "the sampler has every other turn to itself"
@@ -96,33 +89,25 @@ def test_without_a_baseline_there_are_no_heuristics(space):
     assert list(heuristics.Heuristics([space.baseline_config], seed=0)(History([], space))) == []
 
 
-# Trainings with planned lengths.
-
-
 @pytest.fixture
 def suggested(planned, make_trial):
-    """Returns the proposals after the baseline, its half and trials of these settings."""
+    """Returns the proposals, without lengths, after the baseline, its half and trials of these settings."""
 
-    def found(*others, length=20_000):
+    def suggest(*others, length=20_000):
         whole = planned.baseline_config
         half = {**whole, "length": 10_000}
         trials = [make_trial(0, 10, curve=[0.3], **whole), make_trial(1, 10, curve=[0.26], **half)]
         for quality, speed, config in others:
             given = {**whole, "length": length, **config}
             trials.append(make_trial(len(trials), speed, curve=[quality], **given))
-        return list(heuristics.Heuristics([], 0)(History(trials, planned)))
+        proposals = heuristics.Heuristics([], 0)(History(trials, planned))
+        return [{n: v for n, v in c.items() if v != whole[n] and n != "length"} for c in proposals]
 
-    return found
-
-
-def changed(config, planned):
-    """The settings in which it differs from the baseline, but for the length."""
-    was = planned.baseline_config
-    return {name: value for name, value in config.items() if value != was[name] and name != "length"}
+    return suggest
 
 
-def test_equal_trainings_come_before_a_higher_rate_and_larger_batches(suggested, planned):
-    found = [changed(config, planned) for config in suggested()]
+def test_equal_trainings_come_before_a_higher_rate_and_larger_batches(suggested):
+    found = suggested()
     rate = found.index({"learning_rate": 2e-4})
     equal = [(name, value) for config in found[:rate] for name, value in config.items()]
     assert len(equal) == rate, "one setting each"
@@ -131,20 +116,14 @@ def test_equal_trainings_come_before_a_higher_rate_and_larger_batches(suggested,
     assert [config["micro_batch_size"] for config in found[rate + 1 :]] == [64, 32]
 
 
-def test_a_setting_is_tried_with_one_other_value(suggested, planned):
-    found = [changed(config, planned) for config in suggested((0.3, 9, {"num_workers": 4}))]
+def test_a_setting_is_tried_with_one_other_value(suggested):
+    found = suggested((0.3, 9, {"num_workers": 4}))
     assert not [config for config in found if config.keys() == {"num_workers"}]
     assert [config for config in found if config.keys() == {"precision"}]
 
 
-def test_the_best_rate_is_doubled_within_its_range(suggested, planned):
+def test_the_best_rate_is_doubled_within_its_range(suggested):
     tried = {"num_workers": 4, "precision": "bf16", "learning_rate": 0.8e-4}
-    found = [changed(config, planned) for config in suggested((0.34, 10, tried))]
-    assert found[0] == tried | {"learning_rate": 1.6e-4}
-    highest = [changed(c, planned) for c in suggested((0.34, 10, tried | {"learning_rate": 2e-4}))]
-    assert highest[0] == {
-        "num_workers": 4,
-        "precision": "bf16",
-        "micro_batch_size": 64,
-        "learning_rate": 4e-4,
-    }
+    assert suggested((0.34, 10, tried))[0] == tried | {"learning_rate": 1.6e-4}
+    highest = suggested((0.34, 10, tried | {"learning_rate": 2e-4}))
+    assert highest[0] == tried | {"micro_batch_size": 64, "learning_rate": 4e-4}

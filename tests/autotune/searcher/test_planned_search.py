@@ -1,4 +1,4 @@
-"""A search that plans the lengths of trainings, with a real study: the test trains by a law of its own."""
+"""A search that plans the lengths of trainings, with a real study and made-up trainings."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 
 from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.trial import Outcome, Status
-from autotune.searcher.ports import SearchOptions, Silent
+from autotune.searcher.ports import Silent
 from autotune.searcher.search import Search
 from autotune.space import spaces
 from autotune.storage import studies
@@ -23,30 +23,25 @@ knobs:
   micro_batch_size: {choice: [4, 8, 16, 32]}
   num_workers:      {choice: [0, 2, 4]}
   learning_rate:    {scale: sqrt, multiplier: {loguniform: [0.5, 8]}}
-budget: {trials: TRIALS, repeats: 0}
+budget: {trials: 8, repeats: 0}
 """
 WHOLE = 8000
 
 
 def trained(config, speed=100.0):
-    """A training of `config`: a doubling of its length buys 0.04, and of its rate as much, up to four."""
+    """A training of `config`: doubling its length gains 0.04, as does doubling its rate, up to fourfold."""
     batch, length = config["micro_batch_size"], config["length"]
     rate = config["learning_rate"] / 1e-3 / math.sqrt(batch / 8)
     quality = 0.3 + 0.04 * (math.log2(length / WHOLE) + (math.log2(rate) if rate < 4.01 else -3))
     speed *= (batch / 8) ** 0.3
     point = Evaluation(length, length / speed, quality)
-    return Measurement(
-        throughput=Throughput(speed, 0.01, 50, 9.0),
-        quality=quality,
-        quality_samples=length,
-        samples=length,
-        curve=(point,),
-    )
+    figures = {"quality": quality, "quality_samples": length, "samples": length, "curve": (point,)}
+    return Measurement(throughput=Throughput(speed, 0.01, 50, 9.0), **figures)
 
 
 @pytest.fixture
 def space():
-    return spaces.complete(spaces.parse(SPACE.replace("TRIALS", "8"), "test"), "test")
+    return spaces.complete(spaces.parse(SPACE, "test"), "test")
 
 
 @pytest.fixture
@@ -54,22 +49,18 @@ def begin(space):
     def make(trials):
         study = optuna.create_study(directions=["maximize", "maximize"])
         studies.set_plan(study, SearchPlan(trials, None))
-        budget = space.budget.model_copy(update={"trials": trials})
-        return Search(space.model_copy(update={"budget": budget}), study, Silent(), SearchOptions())
+        return Search(space.revised(budget={"trials": trials}), study, Silent())
 
     return make
 
 
 def end(search, trial):
-    search.progress(
-        TrialReport(
-            trial.number, Phase.TRAINING, 9.0, trained(trial.config), outcome=Outcome(Status.COMPLETED)
-        )
-    )
+    measurement, outcome = trained(trial.config), Outcome(Status.COMPLETED)
+    search.progress(TrialReport(trial.number, Phase.TRAINING, 9.0, measurement, outcome=outcome))
 
 
 def run(search):
-    """Runs trial by trial what the search asks for; the configurations of all."""
+    """Runs the search's trials one by one; returns their configurations."""
     ran = []
     while (trial := search.next()) is not None:
         end(search, trial)
@@ -87,17 +78,15 @@ def test_the_second_trial_is_the_baseline_at_half_its_length(begin, space):
 def test_other_trials_may_run_during_the_half_training(begin):
     search = begin(5)
     end(search, search.next())
-    beside = [search.next().config for _ in range(2)]
-    assert beside[0]["length"] == WHOLE // 2
-    assert beside[0]["num_workers"] != beside[1]["num_workers"]
+    half, other = (search.next().config for _ in range(2))
+    assert half["length"] == WHOLE // 2
+    assert half["num_workers"] != other["num_workers"]
 
 
 def test_free_speedups_come_first_then_rates_then_batches(begin):
-    """The rate is doubled as long as that helps, and what it gains makes the next training shorter."""
-    tried = [
-        (c["num_workers"], c["learning_rate"], c["micro_batch_size"], c["length"]) for c in run(begin(8))
-    ]
-    assert tried[2:] == [
+    """The rate is doubled as long as that helps, and its gain shortens the next training."""
+    names = ("num_workers", "learning_rate", "micro_batch_size", "length")
+    assert [tuple(config[name] for name in names) for config in run(begin(8))][2:] == [
         (4, 1e-3, 8, 8000),
         (2, 2e-3, 8, 8000),
         (2, 4e-3, 8, 4000),
@@ -110,4 +99,4 @@ def test_free_speedups_come_first_then_rates_then_batches(begin):
 def test_the_best_settings_are_trained_again_at_the_length_that_they_need(begin):
     *_, better, again = run(begin(4))
     assert (better["learning_rate"], better["length"]) == (2e-3, WHOLE)
-    assert again == {**better, "length": WHOLE // 2}, "they ended better than was asked for"
+    assert again == {**better, "length": WHOLE // 2}, "the quality was better than needed"

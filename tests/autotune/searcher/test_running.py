@@ -9,18 +9,6 @@ from autotune.searcher.running import MOST, Losses, RunningTrials
 COMPLETED = Outcome(Status.COMPLETED)
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture
 def running(clock):
     return RunningTrials(clock)
@@ -90,9 +78,9 @@ def test_a_trial_killed_repeatedly_at_the_same_place_is_given_up(losses):
 
 
 def test_progress_resets_the_count_of_kills(losses):
-    for come_to in range(0, 1000, 100):
+    for samples in range(0, 1000, 100):
         for _ in range(MOST - 1):
-            assert losses.add(7, come_to, "gone", out_of_memory=False) is None
+            assert losses.add(7, samples, "gone", out_of_memory=False) is None
 
 
 def test_a_trial_that_exhausted_the_machines_memory_is_not_run_again(losses):

@@ -30,9 +30,9 @@ def screen(space):
 
 
 def trial(make_trial, number, speed, quality=0.2, **changes):
-    made = make_trial(number, speed, quality, half_width=speed / 100, **(CONFIG | changes))
-    steps = replace(made.measurement.throughput, steps=100)
-    return replace(made, measurement=replace(made.measurement, throughput=steps))
+    short = make_trial(number, speed, quality, half_width=speed / 100, **(CONFIG | changes))
+    throughput = replace(short.measurement.throughput, steps=100)
+    return replace(short, measurement=replace(short.measurement, throughput=throughput))
 
 
 def test_a_new_configuration_is_accepted_unchanged(screen, make_trial):
@@ -41,7 +41,7 @@ def test_a_new_configuration_is_accepted_unchanged(screen, make_trial):
 
 
 def test_a_reduced_micro_batch_keeps_the_effective_batch(screen, space, make_trial):
-    """If accumulation can replace it: 32x1 that does not fit becomes 16x2, not 16x1."""
+    """A configuration 32x1 that does not fit becomes 16x2, not 16x1."""
     best = trial(make_trial, 0, 10.0, micro_batch_size=8, accumulation_steps=4, peak=3 * GIB)
     first = next(heuristics.larger_batches(best, History([best], space)))
     assert (first["micro_batch_size"], first["accumulation_steps"]) == (32, 1)
@@ -92,11 +92,9 @@ def test_another_learning_rate_of_the_baseline_may_win_by_its_quality(screen, ma
 
 
 def test_equally_fast_settings_are_refused_if_only_speed_counts(space, make_trial):
-    goal = {"select": "same-quality", "keep": 0.0}
-    alone = space.model_copy(update={"objective": space.objective.model_copy(update=goal)})
     speeds = ((10.0, {}), (50.0, {"precision": "bf16"}), (49.0, {"num_workers": 4}))
     trials = [trial(make_trial, number, speed, **knobs) for number, (speed, knobs) in enumerate(speeds)]
-    history = History(trials, alone)
+    history = History(trials, space.revised(objective={"keep": 0.0}))
     for like in trials:
         other = like.config | {"learning_rate": 2e-4}
         refusal = Screening(history, stopping.threshold(history), None)(other)
@@ -114,15 +112,10 @@ def test_a_doubtful_size_runs_with_a_smaller_batch(screen, make_trial):
 
 def test_a_smaller_batch_counts_with_the_accumulation_that_follows_it(space, make_trial):
     kept = {**space.knobs, "accumulation_steps": KeptBatch(keep="effective_batch_size")}
-    history = History(
-        [
-            trial(make_trial, 0, 10.0, peak=9 * GIB, limit=10 * GIB),
-            make_trial(
-                1, failure="oom", limit=10 * GIB, **CONFIG | {"micro_batch_size": 4, "accumulation_steps": 4}
-            ),
-        ],
-        space.model_copy(update={"knobs": kept}),
-    )
+    fitted = trial(make_trial, 0, 10.0, peak=9 * GIB, limit=10 * GIB)
+    smaller = CONFIG | {"micro_batch_size": 4, "accumulation_steps": 4}
+    failed = make_trial(1, failure="oom", limit=10 * GIB, **smaller)
+    history = History([fitted, failed], space.model_copy(update={"knobs": kept}))
     refusal = Screening(history, stopping.threshold(history), 10 * GIB)(CONFIG | {"num_workers": 4})
     assert refusal.kind is RejectedFor.MEMORY
     assert "needs no less memory than trial 1" in refusal.reason

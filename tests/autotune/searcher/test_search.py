@@ -1,4 +1,4 @@
-"""A search's bookkeeping, with a real study and without Ray: the test runs the trials itself."""
+"""A search with a real study and without Ray: the tests run the trials themselves."""
 
 import shutil
 from dataclasses import replace
@@ -30,7 +30,7 @@ OOM = Outcome(Status.FAILED, Failure.OOM, "too big")
 
 
 class Heard:
-    """A listener that writes down what it hears."""
+    """A listener that records events and notes."""
 
     def __init__(self):
         self.events, self.notes = [], []
@@ -48,15 +48,6 @@ class Heard:
         self.events.append(("ended", trial.number, str(trial.outcome)))
 
 
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def session(tmp_path, space):
     fitted, _ = fit_to(space, Machine(cpus=8, compute_capability=(9, 0), has_torchao=True))
@@ -64,22 +55,16 @@ def session(tmp_path, space):
 
 
 @pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
 def begin(session, clock):
-    """Begins a search, or resumes it; without `repeats` it only tries configurations."""
+    """Begins or resumes a search, which confirms nothing without `repeats`."""
 
     def open_search(trials=5, time_s=None, repeats=0, study=None, until_learnt=False, **rest):
         study = study or studies.open_study(session.study_file, session.space())
         if studies.read(study).plan is None:
             studies.set_plan(study, SearchPlan(trials, time_s))
         heard, space = Heard(), session.space()
-        chosen = space.model_copy(
-            update={"budget": Budget(trials=trials, repeats=repeats, until_learnt=until_learnt)}
-        )
+        budget = Budget(trials=trials, repeats=repeats, until_learnt=until_learnt)
+        chosen = space.model_copy(update={"budget": budget})
         environment = Environment(session.verdict_of, rest.pop("publish", lambda _: None), clock)
         return Search(chosen, study, heard, SearchOptions(**rest), environment), heard
 
@@ -92,27 +77,27 @@ def figures(speed=10.0, quality=0.2):
     return Measurement(throughput=throughput, quality=quality, quality_samples=200, curve=curve)
 
 
-def report(number, outcome=COMPLETED, **shown):
-    return TrialReport(number, Phase.TRAINING, 9.0, figures(**shown), outcome=outcome)
+def report(number, outcome=COMPLETED, **measured):
+    return TrialReport(number, Phase.TRAINING, 9.0, figures(**measured), outcome=outcome)
 
 
 def race_report(search, trial, speed_of):
-    """The result of a race in which every member is as fast as `speed_of` its own trial."""
+    """The result of a race in which every member has the speed that `speed_of` returns for its trial."""
     trials = search.history.trials
     baseline, *others = (speed_of(trials[number]) for number in trial.race)
     factors = {n: speed / baseline for n, speed in zip(trial.race[1:], others, strict=True)}
-    shown = Measurement(slices=slices_of(factors, apart=0.01))
-    return TrialReport(trial.number, Phase.RACING, 9.0, shown, outcome=COMPLETED)
+    measured = Measurement(slices=slices_of(factors, apart=0.01))
+    return TrialReport(trial.number, Phase.RACING, 9.0, measured, outcome=COMPLETED)
 
 
 def by_batch(trial):
-    """The larger the batch, the faster; every run alike."""
+    """Reports a speed proportional to the micro-batch."""
     return report(trial.number, speed=10.0 * trial.config["micro_batch_size"])
 
 
 @pytest.fixture
 def faster():
-    """A machine on which the baseline is slowest, and every other setting faster than those before it."""
+    """Reports for every new setting a higher speed than for those before it."""
     speeds = {}
 
     def result(trial):
@@ -123,12 +108,12 @@ def faster():
 
 
 def in_memory():
-    """A study that no disk slows down, for searches of many trials."""
+    """A study without a file, for searches of many trials."""
     return optuna.create_study(directions=["maximize", "maximize"])
 
 
 def run(search, result=by_batch):
-    """Runs trial by trial what the search asks for; returns all of it."""
+    """Runs the search's trials one by one; returns them."""
     ran = []
     while (trial := search.next()) is not None:
         ran.append(trial)
@@ -137,13 +122,12 @@ def run(search, result=by_batch):
 
 
 def end(search, trial, result=by_batch):
-    """Ends `trial` as its settings have it, a race as those of its members have."""
+    """Ends `trial` with the `result` of its settings, and a race with those of its members."""
 
     def speed_of(member):
         return result(member).measurement.throughput.samples_per_s
 
-    shown = race_report(search, trial, speed_of) if trial.race else result(trial)
-    search.progress(shown)
+    search.progress(race_report(search, trial, speed_of) if trial.race else result(trial))
 
 
 def test_a_search_runs_its_baseline_first_and_as_many_trials_as_planned(begin):
@@ -159,7 +143,7 @@ def test_a_search_runs_its_baseline_first_and_as_many_trials_as_planned(begin):
 def test_the_baseline_is_run_twice_before_anything_else(begin):
     search, heard = begin(trials=3, repeats=3)
     baseline = search.next()
-    assert search.next() is not None, "while it runs, others may"
+    assert search.next() is not None, "other trials may run meanwhile"
     search, heard = begin(trials=3, repeats=3, study=in_memory())
     ran = run(search)
     assert ran[1].repeat == confirm.noise_repeat()
@@ -178,10 +162,10 @@ def test_without_repeats_the_baseline_runs_once(begin):
 
 
 def collapsed(trial):
-    """The larger the batch, the faster, and none learns anything."""
-    shown = figures(speed=10.0 * trial.config["micro_batch_size"])
-    curve = tuple(replace(point, collapsed=True) for point in shown.curve)
-    return replace(report(trial.number), measurement=replace(shown, curve=curve))
+    """Reports a speed proportional to the micro-batch, and that nothing was learnt."""
+    learnt = by_batch(trial)
+    curve = tuple(replace(point, collapsed=True) for point in learnt.measurement.curve)
+    return replace(learnt, measurement=replace(learnt.measurement, curve=curve))
 
 
 def test_a_baseline_that_learnt_nothing_falls_back_to_same_training(begin):
@@ -198,16 +182,16 @@ def test_a_baseline_that_learnt_nothing_falls_back_to_same_training(begin):
 def test_trials_alongside_the_pilot_may_be_outside_the_settled_space(begin):
     study = in_memory()
     search, _ = begin(trials=12, repeats=3, study=study, explain=False)
-    beside = [search.next() for _ in range(4)]
-    assert len({t.config["learning_rate"] for t in beside}) > 1
-    end(search, beside[0], collapsed)
-    assert search.space.objective.select == "same-training", "a second run of it would not help"
-    for trial in beside[1:]:
+    baseline, *others = running = [search.next() for _ in range(4)]
+    assert len({t.config["learning_rate"] for t in running}) > 1
+    end(search, baseline, collapsed)
+    assert search.space.objective.select == "same-training", "a second run of the baseline would not help"
+    for trial in others:
         end(search, trial, collapsed)
     run(search, collapsed)
     assert not any(t.repeat and t.repeat.of == 0 and not t.repeat.round for t in search.history.trials)
     won = confirm.recommended(search.history)[0]
-    assert won.number not in {1, 2, 3}, "they train something else"
+    assert won.number not in {1, 2, 3}, "another training cannot win"
     later = [t for t in search.history.trials if t.kind == "searched" and t.number > 3]
     assert {search.space.effective_batch_size(t.config) for t in later} == {16}
     assert begin(trials=12, repeats=3, study=study)[0].remaining == 0
@@ -247,7 +231,7 @@ def test_confirming_trials_run_alone(begin):
     for _ in range(2):
         end(search, search.next())
     first, second = search.next(), search.next()
-    assert search.next() is None, "the last trials run: they may change who is confirmed"
+    assert search.next() is None, "the running trials may change which trial is confirmed"
     search.progress(report(first.number, speed=1000.0))
     assert search.next() is None
     search.progress(report(second.number, speed=2000.0))
@@ -260,7 +244,7 @@ def test_confirming_trials_run_alone(begin):
 
 
 def test_the_sampler_ignores_races(begin, faster):
-    """It has the baseline's configuration, and is no trial of it."""
+    """A race has the baseline's configuration, but is no trial of it."""
     study = in_memory()
     search, _ = begin(trials=4, repeats=3, study=study)
     run(search, faster)
@@ -273,7 +257,7 @@ GAIN = {"fp32": 1.0, "bf16": 1.8}
 
 
 def by_knob(trial):
-    """Every knob has its own factor, whatever the others are."""
+    """Reports a speed to which every knob contributes an independent factor."""
     config = trial.config
     speed = config["micro_batch_size"] * (1 + config["num_workers"]) * GAIN[config["precision"]]
     return report(trial.number, speed=speed)
@@ -284,25 +268,22 @@ RACE = "race"
 
 @pytest.fixture
 def explained(begin, session):
-    """A search that has confirmed trial 1, which took 10 s a trial: the ablation steps to it are left."""
+    """A search that has confirmed trial 1, with trials of 10 s; only the ablation is left."""
 
     def make(study=None, **rest):
         study, space = study or in_memory(), session.space()
         baseline = space.baseline_config
         drawn = {"micro_batch_size": 64, "precision": "bf16", "num_workers": 4}
-        configs = (
-            baseline,
-            configurations.changed(space, baseline, drawn),
-        )
+        configs = (baseline, configurations.changed(space, baseline, drawn))
         repeats = [Repeat(of, seed) for seed in (1, 2, 3) for of in (0, 1)]
-        asked = [(0, None), (1, None), (0, confirm.noise_repeat()), *((r.of, r) for r in repeats), (0, RACE)]
-        for of, repeat in asked:
+        begun = [(0, None), (1, None), (0, confirm.noise_repeat()), *((r.of, r) for r in repeats), (0, RACE)]
+        for of, repeat in begun:
             race = (0, 1) if repeat == RACE else ()
             trial = studies.begin(study, space, configs[of], None if race else repeat, race=race)
-            shown = by_knob(trial).measurement
+            measured = by_knob(trial).measurement
             if race:
-                shown = Measurement(slices=slices_of({1: 12.0}, apart=0.01))
-            ended = replace(trial, outcome=COMPLETED, measurement=shown, seconds=10.0)
+                measured = Measurement(slices=slices_of({1: 12.0}, apart=0.01))
+            ended = replace(trial, outcome=COMPLETED, measurement=measured, seconds=10.0)
             studies.end(study, ended, space.limits.memory_fraction)
         return begin(trials=2, repeats=3, study=study, **rest)[0]
 
@@ -358,7 +339,7 @@ def test_a_search_killed_during_the_ablation_continues_with_the_same_step(explai
     again, _ = begin(trials=2, repeats=3)
     first = again.next()
     assert first == killed
-    assert again.next() is None, "alone"
+    assert again.next() is None, "it runs alone"
     again.progress(by_knob(first))
     assert [t.number for t in run(again, by_knob)] == [11]
     assert all(step.trial for step in ablation.steps(again.history))
@@ -387,9 +368,9 @@ def test_overlapping_trials_are_marked_as_shared(begin):
     search, _ = begin(trials=4)
     baseline = search.next()
     search.progress(by_batch(baseline))
-    side, by_side = search.next(), search.next()
-    search.progress(by_batch(side))
-    search.progress(by_batch(by_side))
+    first, second = search.next(), search.next()
+    search.progress(by_batch(first))
+    search.progress(by_batch(second))
     last = search.next()
     search.progress(by_batch(last))
     assert [t.measurement.shared for t in search.history.trials] == [False, True, True, False]
@@ -415,7 +396,7 @@ def test_a_failed_trial_does_not_end_the_search(begin):
 
 
 def toy(trial, memory_gib=24.0):
-    """A toy GPU: throughput saturates with the batch, half precision takes 60% of the memory."""
+    """Reports like a toy GPU: throughput saturates with the batch, half precision takes 60% of the memory."""
     batch, half = trial.config["micro_batch_size"], trial.config["precision"] in {"bf16", "fp16", "fp8"}
     if 2 + batch * (0.3 if half else 0.5) > memory_gib:
         return report(trial.number, OOM)
@@ -424,7 +405,7 @@ def toy(trial, memory_gib=24.0):
 
 @pytest.fixture
 def found(begin):
-    """Forty trials of the toy, and the search that asked for them."""
+    """A search of forty trials on the toy GPU."""
     search, _ = begin(trials=40, study=in_memory())
     run(search, toy)
     return search
@@ -543,8 +524,8 @@ def test_files_in_a_trials_directory_are_set_aside_before_it_starts(session):
     environment = Environment(verdict_of=session.verdict_of, clear=session.clear)
     Search(session.space(), study, heard, environment=environment).next()
     assert not place.root.exists()
-    (said,) = heard.notes
-    assert "set aside as 0000.aside-1" in said
+    (note,) = heard.notes
+    assert "set aside as 0000.aside-1" in note
 
 
 def test_a_search_whose_session_is_gone_is_over(session):
@@ -639,20 +620,10 @@ def test_time_runs_out_across_runs(begin, session, clock):
 def test_time_is_reserved_for_confirming(begin, clock):
     """A race and three seeds of two configurations of 20 s each take 180 of the 1000 s."""
     search, _ = begin(trials=500, time_s=1000.0, repeats=3, study=in_memory())
-
-    def timed(trial):
-        clock.now += 20.0
-        return by_batch(trial)
-
-    ran = []
     while (trial := search.next()) is not None:
-        ran.append(trial)
-        if trial.race:
-            clock.now += 60.0
-            search.progress(race_report(search, trial, lambda t: t.samples_per_s))
-        else:
-            search.progress(timed(trial))
-    assert 35 <= sum(t.kind == "searched" for t in ran) <= 42
+        clock.now += 60.0 if trial.race else 20.0
+        end(search, trial)
+    assert 35 <= len(search.history.searched) <= 42
     assert confirm.confirmed(search.history)
     assert search.stopping is None
 
@@ -661,15 +632,11 @@ def test_time_is_reserved_only_if_there_is_something_to_confirm(begin, clock):
     """All others are slower than the baseline: the search goes on to the end of its time."""
     search, _ = begin(trials=500, time_s=1000.0, repeats=3, study=in_memory())
 
-    def timed(trial):
-        clock.now += 20.0
-        return report(trial.number, speed=5.0 if trial.kind == "searched" and trial.number else 10.0)
-
-    ran = []
     while (trial := search.next()) is not None:
-        ran.append(trial)
-        search.progress(timed(trial))
-    assert len(ran) >= 50
+        clock.now += 20.0
+        is_slower = trial.kind == "searched" and trial.number
+        search.progress(report(trial.number, speed=5.0 if is_slower else 10.0))
+    assert len(search.history.trials) >= 50
     assert search.stopping == "the time is up"
 
 

@@ -12,30 +12,30 @@ baseline: {batch: 8, lr: 0.1, eval_interval: 250, every: 5000}
 """
 
 
-def made_of(rest, workload="json:loads", knobs="batch: {choice: [8, 32]}"):
-    text = f"workload: {workload}\n{COMMON}knobs:\n  {knobs}\n{rest}"
+def made_of(rest, knobs="batch: {choice: [8, 32]}"):
+    text = f"workload: json:loads\n{COMMON}knobs:\n  {knobs}\n{rest}"
     return spaces.complete(spaces.parse(text, "test"), "test")
 
 
 def test_an_interval_in_steps_is_rescaled_to_the_effective_batch():
-    made = made_of("evaluate_every: eval_interval")
+    space = made_of("evaluate_every: eval_interval")
     for batch, steps in ((8, 250), (32, 62)):
         config = {"micro_batch_size": batch}
-        assert made.samples_per_evaluation(config) == 2000, "rescaled, it is as many samples"
-        assert following.evaluation_interval(made, config) == ("eval_interval", steps)
-        assert configurations.for_workload(made, made.settings(config))["eval_interval"] == steps
+        assert space.samples_per_evaluation(config) == 2000, "the same number of samples"
+        assert following.evaluation_interval(space, config) == ("eval_interval", steps)
+        assert configurations.for_workload(space, space.settings(config))["eval_interval"] == steps
 
 
 def test_samples_per_evaluation_of_the_training_is_the_fallback():
     assert made_of("").samples_per_evaluation({}) is None
-    made = made_of("training: {samples: 90000, samples_per_evaluation: 300}")
-    assert (made.samples_per_evaluation({}), following.evaluation_interval(made, {})) == (300, None)
+    space = made_of("training: {samples: 90000, samples_per_evaluation: 300}")
+    assert (space.samples_per_evaluation({}), following.evaluation_interval(space, {})) == (300, None)
 
 
 def test_r2gen_evaluates_by_its_setting_or_once_per_epoch(space_of_r2gen):
-    asked = space_of_r2gen(eval_every_samples=700)
-    assert asked.samples_per_evaluation({}) == 700
-    assert following.evaluation_interval(asked, {}) == ("eval_every_samples", 700)
+    by_samples = space_of_r2gen(eval_every_samples=700)
+    assert by_samples.samples_per_evaluation({}) == 700
+    assert following.evaluation_interval(by_samples, {}) == ("eval_every_samples", 700)
     by_epoch = space_of_r2gen(eval_every_samples=None, training={"samples_per_epoch": 480})
     assert (by_epoch.samples_per_evaluation({}), following.evaluation_interval(by_epoch, {})) == (480, None)
     assert space_of_r2gen(eval_every_samples=None).samples_per_evaluation({}) is None
@@ -52,14 +52,14 @@ def space_of_r2gen(space):
 
 def test_the_interval_can_be_a_knob_with_speed_wall():
     knob = "eval_interval: {choice: [250, 500], moves: [speed]}"
-    made = made_of("evaluate_every: eval_interval\nobjective: {speed: wall}", knobs=knob)
-    assert [made.samples_per_evaluation({"eval_interval": steps}) for steps in (250, 500)] == [2000, 4000]
-    trial = configurations.for_trial(made, made.settings({"eval_interval": 500}))
-    assert trial["eval_interval"] == 625, "a trial is evaluated when the tuner wants to know"
+    space = made_of("evaluate_every: eval_interval\nobjective: {speed: wall}", knobs=knob)
+    assert [space.samples_per_evaluation({"eval_interval": steps}) for steps in (250, 500)] == [2000, 4000]
+    trial = configurations.for_trial(space, space.settings({"eval_interval": 500}))
+    assert trial["eval_interval"] == 625, "the budget decides how often a trial is evaluated"
 
 
 @pytest.mark.parametrize(
-    ("rest", "knobs", "said"),
+    ("rest", "knobs", "message"),
     [
         (
             "evaluate_every: eval_interval",
@@ -79,7 +79,7 @@ def test_the_interval_can_be_a_knob_with_speed_wall():
         ("training: {samples: 0}", "batch: {choice: [8, 32]}", "training.samples"),
     ],
 )
-def test_each_mistake_is_one_line(rest, knobs, said):
+def test_each_mistake_is_one_line(rest, knobs, message):
     with pytest.raises(InputError, match="search space test: ") as error:
         made_of(rest, knobs=knobs)
-    assert said in str(error.value)
+    assert message in str(error.value)

@@ -1,4 +1,4 @@
-"""Settings that follow others: here, the accumulation that keeps the effective batch."""
+"""The accumulation that follows the micro-batch to keep the effective batch."""
 
 import random
 
@@ -42,17 +42,15 @@ def test_accumulation_follows_the_micro_batch(kept_batch):
     }
     assert sizes == {16: 1, 8: 2}
     assert configurations.configure(kept_batch, {**drawn, "micro_batch_size": 4})["accumulation_steps"] == 4
-    assert {
-        kept_batch.effective_batch_size(c) for c in configurations.shuffled(kept_batch, random.Random(0))
-    } == {16}
+    shuffled = configurations.shuffled(kept_batch, random.Random(0))
+    assert {kept_batch.effective_batch_size(config) for config in shuffled} == {16}
 
 
 def test_the_learning_rate_depends_on_its_multiplier_only(kept_batch):
     drawn = configurations.drawn_values(kept_batch, kept_batch.baseline_config)
-    assert {
-        configurations.configure(kept_batch, {**drawn, "micro_batch_size": s})["learning_rate"]
-        for s in (4, 8, 16)
-    } == {1e-4}
+    for size in (4, 8, 16):
+        config = configurations.configure(kept_batch, {**drawn, "micro_batch_size": size})
+        assert config["learning_rate"] == 1e-4
 
 
 def test_kept_accumulation_is_no_sampler_parameter(kept_batch):

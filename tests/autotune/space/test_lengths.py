@@ -1,4 +1,4 @@
-"""Planned lengths: samples inside the tuner, the training's own settings outside."""
+"""Planned lengths, in samples and in the training's own settings."""
 
 import pytest
 
@@ -21,7 +21,7 @@ knobs: {{micro_batch_size: {{choice: [4, 8, 16]}}, length: {length}}}
 def changes(space, **config):
     """Returns the settings given to a trial's workload that differ from the baseline."""
     given = configurations.for_trial(space, space.settings({**space.baseline_config, **config}))
-    assert "length" not in given, "it is the tuner's own word"
+    assert "length" not in given, "the workload does not know the tuner's setting"
     was = space.naming.as_given(space.baseline)
     return {name: value for name, value in given.items() if value != was[name]}
 
@@ -55,15 +55,9 @@ def test_epochs_and_samples_do_not_depend_on_the_batch():
     epochs, samples = build(EPOCHS, more=OF_EPOCHS), build("{samples: [tokens]}")
     assert (epochs.baseline_config["length"], samples.baseline_config["length"]) == (1000, 8000)
     for batch in (4, 16):
-        assert changes(epochs, micro_batch_size=batch, length=500) == {
-            "micro_batch_size": batch,
-            "epochs": 5,
-            "decay": 2,
-        }
-        assert changes(samples, micro_batch_size=batch, length=500) == {
-            "micro_batch_size": batch,
-            "tokens": 500,
-        }
+        config = {"micro_batch_size": batch}
+        assert changes(epochs, **config, length=500) == {**config, "epochs": 5, "decay": 2}
+        assert changes(samples, **config, length=500) == {**config, "tokens": 500}
 
 
 def test_scaled_counts_stay_whole_and_positive():
@@ -72,7 +66,7 @@ def test_scaled_counts_stay_whole_and_positive():
     few = build(STEPS, BASELINE.replace("warmup_iters: 50", "warmup_iters: 1"))
     assert changes(few, length=2000) == {"max_iters": 250}, "a warm-up of one step"
     none = build(STEPS, BASELINE.replace("warmup_iters: 50", "warmup_iters: 0"))
-    assert changes(none, length=16_000) == {"max_iters": 2000}, "without a warm-up there is none"
+    assert changes(none, length=16_000) == {"max_iters": 2000}, "no warm-up"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +90,7 @@ def test_the_last_of_evenly_spaced_evaluations_is_at_the_end():
     baseline = BASELINE.replace("decay: 4", "eval_interval: 100")
     more = "evaluate_every: eval_interval\nbudget: {evaluations_per_trial: 6}"
     space = build(STEPS, baseline, more)
-    assert space.budget.samples_per_trial == 8016, "8000 are no whole number of six times eight"
+    assert space.budget.samples_per_trial == 8016, "8000 is no multiple of six times eight"
     for batch in (4, 8, 16):
         length = lengths.planned(space, {"micro_batch_size": batch}, 3000)
         given = configurations.for_trial(space, space.settings({"micro_batch_size": batch, "length": length}))
@@ -142,14 +136,8 @@ def test_endless_lengthens_a_training_beyond_its_race():
         ("{steps: [name]}", "knob length: name must be a number: got 'a'"),
         ("{steps: [flag]}", "knob length: flag must be a number: got True"),
         ("{steps: [never]}", "knob length: never must be a number: got -1"),
-        (
-            "{samples: [micro_batch_size]}",
-            f"knob length: micro_batch_size {ALONE}",
-        ),
-        (
-            "{epochs: [epochs]}",
-            "knob length: needs training.samples_per_epoch, the samples of an epoch",
-        ),
+        ("{samples: [micro_batch_size]}", f"knob length: micro_batch_size {ALONE}"),
+        ("{epochs: [epochs]}", "knob length: needs training.samples_per_epoch, the samples of an epoch"),
         (
             "{choice: [100, 200]}",
             "knob length: takes the settings that end a training, such as {steps: [max_iters]}",

@@ -20,8 +20,7 @@ def test_unsupported_values_are_dropped_with_their_reasons(space):
 
 
 def test_on_a_cpu_a_gpu_setting_stays_only_as_the_baseline(space):
-    asked = {"precision": Distribution(choice=("torch-default", "bf16"))}
-    knobs = {**space.knobs, **asked}
+    knobs = {**space.knobs, "precision": Distribution(choice=("torch-default", "bf16"))}
     fitted, dropped = machines.fit_to(space.model_copy(update={"knobs": knobs}), Machine(cpus=2))
     assert "precision torch-default: dropped, is for CUDA devices" in dropped
     assert fitted.knobs["precision"].choice == ("bf16",)

@@ -1,4 +1,4 @@
-"""A user's settings and the tuner's: nested and flat, by name and by role, in words."""
+"""The translation of names and values between a user's nested settings and the tuner's flat ones."""
 
 import itertools
 
@@ -65,13 +65,12 @@ def test_nested_settings_are_flattened_and_rebuilt():
 
 
 def test_a_dot_in_a_name_separates_levels():
-    assert NAMING.as_given(NAMING.named({"optim.lr": 0.2, "optim": {"b": 1}})) == {
-        "optim": {"lr": 0.2, "b": 1}
-    }
+    given = NAMING.as_given(NAMING.named({"optim.lr": 0.2, "optim": {"b": 1}}))
+    assert given == {"optim": {"lr": 0.2, "b": 1}}
 
 
 @pytest.mark.parametrize(
-    ("nested", "said"),
+    ("nested", "message"),
     [
         ({"a": 1, "a.b": 2}, "a is a setting of its own"),
         ({"a.b": 2, "a": 1}, "a: given twice"),
@@ -84,8 +83,8 @@ def test_a_dot_in_a_name_separates_levels():
         ({"micro_batch_size": 1, "data": {"batch_size": 2}}, "two settings have this name"),
     ],
 )
-def test_conflicting_paths_are_refused(nested, said):
-    with pytest.raises(ValueError, match=said):
+def test_conflicting_paths_are_refused(nested, message):
+    with pytest.raises(ValueError, match=message):
         NAMING.named(nested)
 
 
@@ -135,11 +134,9 @@ def test_the_number_of_evaluations_does_not_depend_on_the_batch():
 @pytest.mark.parametrize("micro_batch", [4, 8, 16])
 def test_the_last_evaluation_is_not_before_the_end(micro_batch):
     made = space(budget={"samples_per_trial": 2018, "evaluations_per_trial": 5})
-    apart = (
-        micro_batch
-        * configurations.for_trial(made, {**made.baseline, MICRO_BATCH: micro_batch})["eval_interval"]
-    )
-    assert 4 * apart < 2018 <= 5 * apart
+    given = configurations.for_trial(made, {**made.baseline, MICRO_BATCH: micro_batch})
+    between = micro_batch * given["eval_interval"]
+    assert 4 * between < 2018 <= 5 * between
 
 
 def test_moves_declares_the_effects_of_a_knob():
@@ -163,7 +160,7 @@ def test_yaml_aliases_that_expand_to_billions_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"roles": {"batch": "data.batch_size"}}, "roles: no such role 'batch'"),
         (
@@ -189,8 +186,8 @@ def test_yaml_aliases_that_expand_to_billions_are_refused():
         ({"knobs": {"x": {"choice": [1], "moves": ["colour"]}}}, "moves"),
     ],
 )
-def test_each_mistake_is_one_line(changes, said):
+def test_each_mistake_is_one_line(changes, message):
     with pytest.raises(InputError, match="search space test: ") as error:
         space(**changes)
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)

@@ -1,4 +1,4 @@
-"""The JSON Schema of search spaces: what ships takes what the tuner takes, and explains all of it."""
+"""The JSON Schema of search spaces accepts what the tuner accepts, and describes every field."""
 
 import contextlib
 import io
@@ -136,7 +136,7 @@ def test_a_duration_fits_if_it_can_be_parsed(text):
 
 def test_every_field_has_a_description():
     objects = [SCHEMA, *SCHEMA["$defs"].values()]
-    fields = {name: field for found in objects for name, field in found["properties"].items()}
+    fields = {name: field for part in objects for name, field in part["properties"].items()}
     assert len(fields) > 40
     assert [name for name, field in fields.items() if not field.get("description")] == []
 
@@ -144,8 +144,7 @@ def test_every_field_has_a_description():
 def test_completion_knows_the_knobs_and_their_values():
     knob = SCHEMA["then"]["properties"]["knobs"]["properties"]["precision"]
     assert knob["description"]
-    place = knob["properties"]["choice"]["items"]["$ref"].removeprefix("#/").split("/")
-    found = SCHEMA
-    for part in place:
-        found = found[part]
-    assert found["enum"] == ["fp32", "torch-default", "tf32", "bf16", "fp16", "fp8"]
+    definition = SCHEMA
+    for part in knob["properties"]["choice"]["items"]["$ref"].removeprefix("#/").split("/"):
+        definition = definition[part]
+    assert definition["enum"] == ["fp32", "torch-default", "tf32", "bf16", "fp16", "fp8"]

@@ -1,4 +1,5 @@
 import math
+import re
 
 import pytest
 import yaml
@@ -66,7 +67,7 @@ def test_an_invalid_knob_is_named(knob, part):
 
 
 @pytest.mark.parametrize(
-    ("mistake", "told"),
+    ("mistake", "message"),
     [
         ("budget: {trails: 3}", "budget.trails: no such key: did you mean trials?"),
         ("limits: {memory: 1}", "limits.memory: no such key: one of effective_batch_size, memory_fraction"),
@@ -87,19 +88,18 @@ def test_an_invalid_knob_is_named(knob, part):
         ("knobs: {x: {scale: sqrt, multiplier: {choice: [0]}}}", "x.multiplier: numbers from 1e-06 to"),
     ],
 )
-def test_a_mistake_is_reported_once_with_its_path_and_the_nearest_name(mistake, told):
+def test_a_mistake_is_reported_once_with_its_path_and_the_nearest_name(mistake, message):
     values = yaml.safe_load("{workload: some:fit, baseline: {x: 1}, knobs: {x: {choice: [1]}}}")
     with pytest.raises(InputError) as raised:
         spaces.from_values(values | yaml.safe_load(mistake), "bad.yaml")
-    assert str(raised.value).startswith(f"search space bad.yaml: {told}")
+    assert str(raised.value).startswith(f"search space bad.yaml: {message}")
     assert "; " not in str(raised.value)
 
 
 def test_a_knob_missing_from_the_baseline_is_reported_with_the_nearest_setting():
     space = spaces.parse(SPACE.replace("  num_workers:", "  num_worker:"), "test")
-    with pytest.raises(
-        InputError, match="knob num_worker: the baseline must give its value: did you mean num_w"
-    ):
+    message = "knob num_worker: the baseline must give its value: did you mean num_workers?"
+    with pytest.raises(InputError, match=re.escape(message)):
         spaces.complete(space, "test")
 
 
@@ -206,13 +206,12 @@ def test_minimize_names_the_quality_and_within_replaces_keep():
     assert (objective_of("{}").keep, objective_of("{minimize: val_loss}").keep) == (0.95, 0.99)
     assert objective_of("{minimize: val_loss, keep: 0.95}").keep == 0.95
     assert objective_of("{within: 0.0}").within == 0.0
-    assert objective_of("{quality: val_loss, minimize: val_loss, keep: null}") == objective_of(
-        "{minimize: val_loss}"
-    ), "as it is written down"
+    dumped = objective_of("{quality: val_loss, minimize: val_loss, keep: null}")
+    assert dumped == objective_of("{minimize: val_loss}")
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("{quality: a, minimize: b}", "one of quality and minimize: got quality 'a' and minimize 'b'"),
         ("{keep: 0.9, within: 0.1}", "one of keep and within: got keep 0.9 and within 0.1"),
@@ -220,10 +219,10 @@ def test_minimize_names_the_quality_and_within_replaces_keep():
         ("{within: .inf}", "objective.within: "),
     ],
 )
-def test_conflicting_objective_fields_are_refused_in_one_line(text, told):
+def test_conflicting_objective_fields_are_refused_in_one_line(text, message):
     with pytest.raises(InputError) as raised:
         objective_of(text)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
     assert "; " not in str(raised.value)
 
 
