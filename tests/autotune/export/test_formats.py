@@ -175,7 +175,7 @@ def test_an_unknown_or_foreign_format_is_one_line(winner):
     nothing = winner(
         roles={}, data=None, accumulate=None, optim=None, max_grad_norm=None, seed=None, amp=None
     )
-    with pytest.raises(InputError, match=r"--format lightning: none of the settings"):
+    with pytest.raises(InputError, match=r"--format lightning: has a place for none"):
         formats.FORMATS["lightning"].render(nothing)
 
 
