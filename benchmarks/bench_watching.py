@@ -50,7 +50,7 @@ from autotune.trackers.tracker import Context
 from autotune.trials import alone
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 from autotune.workloads import registry
 from r2gen import train
 

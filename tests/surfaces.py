@@ -27,7 +27,7 @@ from autotune.reports import page, read
 from autotune.storage.store import StoredSession
 from autotune.trackers import overview
 from autotune.trials.progress import Phase, Progress
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 from autotune.workloads import registry
 
 Thing = tuple[str, int]

@@ -24,7 +24,7 @@ from autotune.storage.store import Options
 from autotune.system import scratch, temp_dirs
 from autotune.system.telemetry import Hardware
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 from autotune.trials.setup import TrainingSetup
 
 EXIT_FAILED = 1

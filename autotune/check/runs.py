@@ -13,7 +13,7 @@ from autotune.storage.trial_dir import TrialDir
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 from autotune.trials.setup import TrainingSetup
 
 _POLL_S = 0.2

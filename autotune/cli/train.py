@@ -34,7 +34,7 @@ from autotune.training import plan
 from autotune.training.plan import TrainingPlan
 from autotune.training.screen import TrainingScreen
 from autotune.training.whole import Whole, is_done
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 from autotune.trials.setup import TrainingSetup
 from autotune.workloads import registry
 

@@ -30,7 +30,7 @@ from autotune.system import telemetry
 from autotune.trials import alone
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 from autotune.trials.setup import TrainingSetup
 
 _SAY_EVERY_S = 10.0

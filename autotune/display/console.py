@@ -18,7 +18,7 @@ from autotune.judging.decisions import confirm, pilot
 from autotune.judging.decisions.history import History
 from autotune.storage.study_file import SearchPlan
 from autotune.trials.progress import Phase
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 _ESTIMATE_S = 10.0  # with a thousand trials it takes a tenth of a second
 _PROGRESS_S = 5.0  # between two events of a trial in the same phase

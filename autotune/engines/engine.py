@@ -31,7 +31,7 @@ from autotune.searcher.search import Search
 from autotune.system.guardian import Guardian
 from autotune.trials import order as orders
 from autotune.trials.order import Order, RaceOrder
-from autotune.trials.reported import REPORT
+from autotune.trials.report import REPORT
 from autotune.trials.setup import Setup
 
 _SILENT_S = 600.0  # limit for a supervisor, silent only while a workload starts or closes

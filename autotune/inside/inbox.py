@@ -1,4 +1,4 @@
-"""The inbox of a trial: a private socket to which its processes report, and a thread that serves it."""
+"""The inbox of a trial: a private socket to which its processes report, and a thread that reads it."""
 
 import json
 import math
@@ -23,7 +23,7 @@ SITE = Path(__file__).parent / "site"  # put first on a script's PYTHONPATH
 _LONGEST_ADDRESS = 100  # bytes; Linux takes 107
 _CHUNK_BYTES = 2**18
 _MOST_WAITING = 200_000  # messages; beyond that their senders block
-_SWEEP_CHUNKS = 16  # more than a socket buffers
+_SWEEP_CHUNKS = 16  # together larger than the buffer of a socket
 _WAIT_S = 0.02
 _CATCH_UP_S = 0.5
 # Pauses between reads. A socket buffers some 250 messages; a full one would block its script.
@@ -67,7 +67,7 @@ class Inbox:
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._clients: dict[socket.socket, _Lines] = {}
         self._lock = threading.Lock()  # guards the clients, so that a late one is told to stop too
-        self._held: list[Message] = []  # messages that an unread earlier one may have to precede
+        self._held: list[Message] = []  # waiting, because an earlier message may be unread
         self._is_stopping = self._is_finished = False
         self._heard_s, self._has_heard = -math.inf, threading.Condition()
         self._wake, self._woken = socket.socketpair()
@@ -98,7 +98,7 @@ class Inbox:
         return None
 
     def heard_s(self) -> float:
-        """Returns the time up to which all messages are available: now, unless there is a large backlog."""
+        """Returns the time up to which all messages can be read: now, unless there is a large backlog."""
         asked_s = _clock_s()
         with self._has_heard:
             if not self._is_finished:
@@ -155,7 +155,7 @@ class Inbox:
             self._has_heard.notify_all()
 
     def _sweep(self) -> None:
-        """Reads what was sent until now, but no more from clients that keep sending."""
+        """Reads what was sent until now; of clients that keep sending, no more than that."""
         self._accept_all()
         for client in list(self._clients):
             for _ in range(_SWEEP_CHUNKS):
@@ -230,7 +230,7 @@ class _Lines:
 
 
 def _pause_s(before_s: float, messages: int, passed_s: float) -> float:
-    """Returns how long to let messages gather: waking up for each would take time from the training."""
+    """Returns how long to let messages gather: waking up for every message would slow the training."""
     if not messages or passed_s > 2 * _LONGEST_PAUSE_S:  # a burst may begin
         return _SHORTEST_PAUSE_S
     as_many_s = _MESSAGES_PER_PAUSE * passed_s / messages

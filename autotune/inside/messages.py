@@ -1,4 +1,4 @@
-"""What is seen of a training, as messages; those from inside it are a JSON line each. Pure."""
+"""Messages about what a training does; the hook in it sends each as a line of JSON. Pure."""
 
 import json
 import math
@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 
 class Step(NamedTuple):
-    """Optimizer step with its figures; samples and tokens are None if unknown."""
+    """Optimizer step; samples and tokens are None if unknown."""
 
     samples: int | None
-    figures: Mapping[str, Any] = {}
+    figures: Mapping[str, Any] = {}  # fields of its record
     tokens: int | None = None
 
 
@@ -21,17 +21,17 @@ class SamplesSeen(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Scores of an evaluation, by the names used where the script writes them."""
+    """Scores of an evaluation, by the script's own names."""
 
     scores: Mapping[str, float]
     place: str = ""  # the directory of TensorBoard or W&B in which they were logged
 
 
 class Reported(NamedTuple):
-    """Record that the training has reported itself."""
+    """A record that the training has reported itself."""
 
     record: Mapping[str, Any]
-    is_queued: bool = False  # the GPU had not finished: the step of the record ends later
+    is_queued: bool = False  # the GPU has not finished the step of the record
 
 
 class ScriptError(NamedTuple):
@@ -42,13 +42,13 @@ class ScriptError(NamedTuple):
 
 
 class GpuLost(NamedTuple):
-    """The reason that a process does not train on its trial's GPU, and the remedy."""
+    """A process does not train on its trial's GPU, for a `reason`, which includes the remedy."""
 
     reason: str
 
 
 class Taken(NamedTuple):
-    """Arguments that replaced the script's own: `loader.num_workers`."""
+    """Searched arguments that have replaced the script's own, such as `loader.num_workers`."""
 
     names: tuple[str, ...]
 
@@ -57,9 +57,9 @@ Content = Step | SamplesSeen | Scores | Reported | ScriptError | GpuLost | Taken
 
 
 class Message(NamedTuple):
-    """Something that a training did, and when, by the machine's monotonic clock."""
+    """An event in a training."""
 
-    at_s: float
+    at_s: float  # by the machine's monotonic clock
     content: Content
     pid: int = 0  # of the sender, if it came through the socket
     rank: int = 0
@@ -70,10 +70,10 @@ class GpuLostError(RuntimeError):
 
 
 class Stamped(dict[str, Any]):
-    """A record of another process with its time: `at_s` of the machine's `time.monotonic()`.
+    """A record of another process, made at `at_s` of the machine's `time.monotonic()`.
 
-    It may stand for several `steps`, of which it describes the last. Figures under the tuner's own names are
-    those of that process and override the tuner's.
+    It may stand for several `steps` and then describes the last one. Figures under the tuner's names are
+    measured in that process and take precedence.
     """
 
     def __init__(self, record: Mapping[str, Any], at_s: float, steps: int = 1) -> None:

@@ -8,7 +8,7 @@ from typing import Protocol
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Outcome, Trial
 from autotune.judging.decisions.stopping import Threshold
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 Verdict = tuple[Outcome, Measurement]
 

@@ -23,7 +23,7 @@ from autotune.space.space import Space
 from autotune.storage import studies
 from autotune.storage.study_file import SearchPlan
 from autotune.trials import failures
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 TIME_UP = "the time is up"
 

@@ -9,7 +9,7 @@ from autotune.core.metric import Metric
 from autotune.core.record_names import STANDS_FOR
 from autotune.core.secrecy import without_secrets
 from autotune.core.trial import Outcome
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 from autotune.trials.step_flops import PARAMETERS
 
 _NAMES = {

@@ -15,7 +15,7 @@ from autotune.core.trial import Outcome, Status
 from autotune.judging.decisions.history import History
 from autotune.trackers import charts, overview
 from autotune.trackers.tracker import SUMMARY, Context, Tracker
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -6,7 +6,7 @@ from typing import Any
 from ray.tune.logger import LoggerCallback
 
 from autotune.trackers.tracking import Trackers
-from autotune.trials.reported import REPORT
+from autotune.trials.report import REPORT
 
 
 class RayCallback(LoggerCallback):

@@ -16,7 +16,7 @@ from autotune.core.measurement import Measurement
 from autotune.core.trial import Outcome, Status
 from autotune.trackers import charts
 from autotune.trackers.tracker import TRAINING, Context, Tracker
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 _PREFIX = "events.out.tfevents."  # followed by the creation time in ns: TensorBoard reads files in that order
 

@@ -16,7 +16,7 @@ from autotune.core.trial import Outcome
 from autotune.judging.decisions.history import History
 from autotune.storage.session_dir import SessionDir
 from autotune.storage.trial_dir import TrainingDir
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 _LONGEST_TAG = 64  # characters in a W&B tag
 SUMMARY = "summary"  # the session's own run

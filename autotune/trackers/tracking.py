@@ -16,7 +16,7 @@ from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.decisions.history import History
 from autotune.trackers.tracker import Tracker
 from autotune.trials import failures
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 logger = logging.getLogger(__name__)
 

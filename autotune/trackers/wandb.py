@@ -18,7 +18,7 @@ from autotune.space import spaces
 from autotune.trackers import charts, overview
 from autotune.trackers.tracker import SUMMARY, TRAINING, Context, Tracker, run_tags
 from autotune.trackers.tracking import error_line
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 logger = logging.getLogger(__name__)
 

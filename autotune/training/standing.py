@@ -12,7 +12,7 @@ from autotune.storage.records import forget_from
 from autotune.training.plan import TrainingPlan
 from autotune.training.watch import Watch
 from autotune.trials.progress import Phase
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 _LARGEST = 1e30  # figure that is drawn: sums and differences stay finite
 _FINE = 1 / 64  # least distance of two points of the loss curve, as a share of the samples so far

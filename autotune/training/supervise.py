@@ -11,7 +11,7 @@ from autotune.training import watch
 from autotune.trials import alone
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 _LOOK_S = 0.1
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 300.0

@@ -17,7 +17,7 @@ from autotune.judging.measurement import drift, trends
 from autotune.judging.measurement.drift import Drift, Window
 from autotune.judging.measurement.trends import Series
 from autotune.training.events import Kind
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 _WINDOW_S = 10.0
 _RECENT = 30  # windows

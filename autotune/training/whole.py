@@ -20,7 +20,7 @@ from autotune.training.supervise import GoOn
 from autotune.training.watch import MicroBatch, Said, Watch
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 from autotune.trials.setup import TrainingSetup
 
 _TELEMETRY_EVERY_S = 10.0  # 8,640 lines a day

@@ -9,7 +9,7 @@ from autotune.core.trial import Outcome, Status
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 _POLL_S = 1.0
 

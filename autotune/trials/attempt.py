@@ -29,7 +29,7 @@ from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import NEVER, Order, should_stop
 from autotune.trials.progress import Progress
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 from autotune.trials.thinning import Thinner
 
 _BEATEN_GRACE_S = 5.0  # nothing more that it writes is needed

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from autotune.core.metric import Metric
 from autotune.core.settings import Setting
-from autotune.inside import stops
+from autotune.inside import stop_request
 from autotune.judging.measurement import curves
 from autotune.storage.identity import TrialIdentity
 from autotune.storage.trial_dir import TrialDir
@@ -52,7 +52,7 @@ class TrialLimits:
     device_bytes: int | None = None  # the trial's share of each GPU
     allocator_bytes: int | None = None  # cap of the allocator, within that share; None: no cap
     stall_timeout_s: float | None = None  # longest time without progress; None: derived from its records
-    closing_s: float = stops.CLOSING_S  # from the request to stop until it is killed
+    closing_s: float = stop_request.CLOSING_S  # from the request to stop until it is killed
 
     @property
     def caps_process(self) -> bool:

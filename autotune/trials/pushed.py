@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from autotune.inside import stops
+from autotune.inside import stop_request
 from autotune.inside.inbox import Inbox
 from autotune.inside.messages import Message, Reported, ScriptError
 
@@ -51,7 +51,7 @@ class InboxListener:
         message: Message | None = None
         while message is not None or not self._is_over:
             message = self._inbox.get(_LOOK_S)
-            if stops.is_asked() and not self._is_told:
+            if stop_request.is_pending() and not self._is_told:
                 self._is_told = True
                 self._inbox.tell_to_stop()
             if message is not None:

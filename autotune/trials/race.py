@@ -39,7 +39,7 @@ from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import RaceOrder, Racer, should_stop
 from autotune.trials.progress import Phase
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 _POLL_S = 0.2
 _LONGEST_S = 60.0  # the longest turn

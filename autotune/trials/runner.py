@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 from autotune.core.errors import has_trace
 from autotune.core.record_names import COMPILING, QUEUED, STANDS_FOR
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.inside import stops
+from autotune.inside import stop_request
 from autotune.inside.inbox import Inbox, trial_environment
 from autotune.inside.messages import GpuLostError, Stamped
 from autotune.inside.site.autotune_figures import compilations, host_bytes
@@ -57,7 +57,7 @@ def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup |
     if group is not None:
         with suppress(OSError):  # removed, if the parent is gone
             group.join()
-    signal.signal(signal.SIGTERM, stops.note)
+    signal.signal(signal.SIGTERM, stop_request.note_signal)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is left to the driver
     gpus = Cuda(order.limits.gpus, order.limits.allocator_bytes)
     guard: object = None
@@ -160,7 +160,7 @@ def _drive(
         returned = fit(settings, workdir)
     if isinstance(returned, Iterator):
         return _drain(returned, count)
-    return count.outcome("the workload reported no record", is_stopped=stops.is_asked())
+    return count.outcome("the workload reported no record", is_stopped=stop_request.is_pending())
 
 
 def _drain(records: Iterator[Mapping[str, Any]], count: "_Count") -> Outcome:
@@ -171,12 +171,12 @@ def _drain(records: Iterator[Mapping[str, Any]], count: "_Count") -> Outcome:
     try:
         for yielded in records:
             count.count_yielded(yielded)
-            if stops.is_asked() and not isinstance(yielded, Stamped):
+            if stop_request.is_pending() and not isinstance(yielded, Stamped):
                 close = getattr(records, "close", None)
                 if close is not None:
                     close()
                 return count.outcome("", is_stopped=True)
-    except stops.StoppedError:
+    except stop_request.StoppedError:
         return count.outcome("", is_stopped=True)
     return count.outcome("the workload yielded no record", is_stopped=False)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from autotune.core.settings import LENGTH, Config, Setting
 from autotune.core.trial import Trial, TrialKind
-from autotune.inside import stops
+from autotune.inside import stop_request
 from autotune.judging.accounts import overhead
 from autotune.judging.decisions import objective, racing
 from autotune.memory import room
@@ -110,7 +110,7 @@ class TrainingSetup:
             gpus=gpus,
             device_bytes=self.hardware.free_device_bytes if gpus else None,
             stall_timeout_s=self.options.stall_timeout_s,
-            closing_s=stops.WHOLE_CLOSING_S,
+            closing_s=stop_request.WHOLE_CLOSING_S,
         )
         order = self._base_order(config, place, settings, given, ends)
         return replace(order, limits=limits, whole=True)

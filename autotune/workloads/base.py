@@ -1,4 +1,4 @@
-"""What the tuner asks of a workload, with defaults for one of which only the entry point is known."""
+"""Interface of workloads; its defaults need nothing but an entry point."""
 
 import importlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -16,17 +16,15 @@ from autotune.workloads.command.calls import Call
 
 # A generator of records, or a function that reports them and returns nothing.
 Fit = Callable[[Mapping[str, Any], Path], Iterator[Mapping[str, Any]] | None]
-
-
 # `(settings, samples of an epoch)` -> samples between two evaluations; None if unknown.
 BetweenEvaluations = Callable[[Mapping[str, Setting], int | None], int | None]
 
 
 @dataclass(frozen=True)
 class Cadence:
-    """Interval between evaluations under the training's own settings."""
+    """Interval between the evaluations of a training by its own settings."""
 
-    setting: str | None = None  # the name of the one that sets it
+    setting: str | None = None  # name of the setting that decides it
     samples: BetweenEvaluations = lambda *_: None
 
 
@@ -48,7 +46,7 @@ class OwnFile:
         return yaml.safe_dump(dict(settings), sort_keys=False)
 
     def recognises(self, values: Mapping[str, Any]) -> bool:
-        """Returns True if a file with these `values` is such a file, which suffices for a training."""
+        """Returns True if these are the `values` of such a file, from which a training can start."""
         return False
 
     def trains_with(self, file: Path) -> str | None:
@@ -56,8 +54,7 @@ class OwnFile:
         return None
 
     def command(self, settings: Mapping[str, Any]) -> str | None:
-        """Returns the user's own command line with these settings; None if it has none, or needs more."""
-        del settings
+        """Returns the user's own command line with these settings; None if it cannot express them all."""
         return None
 
     def put_in(self, file: Path, settings: Mapping[str, Any]) -> InFile | None:
@@ -107,7 +104,7 @@ class Workload:
     places: ClassVar[frozenset[str]] = frozenset()  # names of settings that are paths on this machine
     # Knowledge of its own settings, and overrides for common ones: see `KnownSetting`.
     known_settings: ClassVar[tuple[KnownSetting, ...]] = ()
-    settings_model: ClassVar[type[BaseModel] | None] = None  # of its settings and their types, if known
+    settings_model: ClassVar[type[BaseModel] | None] = None  # its settings with their types, if known
     # Settings of each model, by the name that users may ask for.
     models: ClassVar[Mapping[str, Mapping[str, Setting]]] = {}
     cadence: ClassVar[Cadence] = Cadence()  # of the evaluations of the user's own training
@@ -133,17 +130,17 @@ class Workload:
         return (self.entry_point.partition(":")[0],)
 
     def python_with_torch(self, settings: Mapping[str, Setting]) -> Call | None:
-        """Returns the Python that imports torch within a trial's memory; None if trials fork with torch."""
+        """Returns a call of the Python that imports torch in each trial; None if trials fork with torch."""
         return None
 
     @property
     def python(self) -> str | None:
-        """Path of the script's own Python; None: this one."""
+        """Path of the script's own Python; None: the tuner's."""
         return None
 
     @property
     def own_file(self) -> OwnFile:
-        """File that repeats a training without the tuner."""
+        """Format of a file that repeats a training without the tuner."""
         return OwnFile()
 
     def report_section(self, place: Path, reports: Mapping[str, Path], samples: int) -> OwnSection | None:
@@ -183,7 +180,7 @@ class Workload:
         return []
 
     def takes(self, name: str) -> bool:
-        """Returns True if it is known to use the user's setting `name`."""
+        """Returns True if the workload is known to use the user's setting `name`."""
         return self.settings_model is not None and name in self.settings_model.model_fields
 
     def require_gpus(self, count: float) -> None:
@@ -193,7 +190,7 @@ class Workload:
         """Raises InputError if nothing counts work in `unit`."""
 
     def require_comparable(self, knobs: Collection[str], quality: str, *, minimize: bool = False) -> None:
-        """Raises InputError if nothing measures `quality`, or if a knob changes its references."""
+        """Raises InputError if nothing measures `quality`, or if a knob changes its reference data."""
 
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
@@ -203,7 +200,7 @@ class Workload:
 
     @property
     def ends_itself(self) -> bool:
-        """True if its training ends by itself; else it may run until stopped."""
+        """True if its training ends by itself; otherwise it may run until it is stopped."""
         return False
 
     def for_training(self, settings: Mapping[str, Setting], samples: int | None) -> dict[str, Setting]:

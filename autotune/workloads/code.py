@@ -27,9 +27,9 @@ _LARGE_BYTES = 2**24  # larger files count as data, identified by size and time
 def revision_of_module(module: str) -> str:
     """Returns a fingerprint of the code of `module`: 12 hex digits, "" if there is no such module.
 
-    Covers the whole package of `module` and, transitively, every module of the user's own that it imports:
-    not the standard library, installed packages, or the tuner. Imports are found in the source, at any place
-    in a file, without running it; computed names are missed.
+    Covers the whole package of `module` and, transitively, every module of the user's own that it imports,
+    but not the standard library, installed packages, or the tuner. Imports are found anywhere in the source,
+    without running it; computed names are missed.
     """
     package = _package(module.partition(".")[0])
     if not package:
@@ -77,7 +77,7 @@ def _imported(name: str, file: Path) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)  # needed for every trial; parsing takes 0.1 s
 def _imports(source: bytes) -> frozenset[tuple[int, str]]:
-    """Returns (leading dots, name) of all imports; `from a import b` gives `a.b`, maybe no module."""
+    """Returns (leading dots, name) of all imports; `from a import b` gives `a.b`, which may be no module."""
     names: set[tuple[int, str]] = set()
     for node in ast.walk(_parsed(source)):
         if isinstance(node, ast.Import):
@@ -126,7 +126,7 @@ def find_spec(module: str) -> ModuleSpec | None:
 
 
 def may_be_the_users(word: Path) -> bool:
-    """Returns True if a word of a command may be the user's own file, not an interpreter or launcher."""
+    """Returns True if a word of a command may be a file of the user's, not an interpreter or launcher."""
     return not word.is_absolute() or (word.suffix in _READ and not _is_installed(word))
 
 
@@ -136,7 +136,7 @@ def _is_installed(file: Path) -> bool:
 
 
 def revision_of_files(directory: Path, patterns: Sequence[str] = (), besides: Sequence[Path] = ()) -> str:
-    """Fingerprints the names and contents of files; size and time of those above 16 MiB: 12 hex digits."""
+    """Returns a fingerprint, 12 hex digits, of files by name and content; by size and time above 16 MiB."""
     digest = hashlib.sha256()
     for file in sorted({*files(directory, patterns), *besides}):
         digest.update(os.path.relpath(file, directory).encode(errors="surrogateescape") + b"\0")
@@ -150,8 +150,8 @@ def files(directory: Path, patterns: Sequence[str] = ()) -> list[Path]:
     """Returns the files that match a glob pattern relative to `directory`, sorted.
 
     `**` skips hidden directories, virtual environments, node_modules and __pycache__ unless they are named. A
-    pattern of a directory means the Python files below it. The default is the programs and configs that git
-    tracks below `directory`, with Python files that it does not ignore; without git, every Python file.
+    directory stands for the Python files below it. The default is the programs and configs that git tracks
+    below `directory`, and Python files that it does not ignore; without git, all Python files.
     """
     if not patterns:
         tracked = [file for file in _tracked(directory) if file.suffix in _READ or file.name in _READ]

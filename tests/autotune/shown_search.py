@@ -17,7 +17,7 @@ from autotune.display.snapshot import Snapshot
 from autotune.space import spaces
 from autotune.storage.study_file import SearchPlan
 from autotune.trials.progress import Phase
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 SPACE = """
 workload: json.tool:main

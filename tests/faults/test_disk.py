@@ -26,7 +26,7 @@ from autotune.trials.child import Child, Stalls
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order
 from autotune.trials.progress import Phase
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 from tests import forked
 from tests.endings import ENDED
 

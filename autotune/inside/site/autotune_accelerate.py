@@ -1,4 +1,4 @@
-"""Puts a search's settings into a script that uses Accelerate, and reports what it logs."""
+"""Applies a search's settings to a script that uses Accelerate, and reports what it logs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire) -> None
 
 
 def _translated(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Translates the search's arguments `known`: Accelerate has no names for fp32 and tf32."""
+    """Returns the search's arguments, `known`, translated: Accelerate has no names for fp32 and tf32."""
     values, plugin = dict(known), given.get("gradient_accumulation_plugin")
     precision, steps = values.get("mixed_precision"), values.get(_STEPS)
     if precision in _UNMIXED:
@@ -44,7 +44,7 @@ def _translated(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str,
 
 
 def _around_log(log: Callable[..., None], wire: autotune_wire.Wire) -> Callable[..., None]:
-    """Reports what a script logs as a record, if it has numbers; needs no tracker."""
+    """Wraps `Accelerator.log`, to report its numbers as a record even if no tracker is set up."""
 
     @functools.wraps(log)
     def logged(self: Any, values: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Callable, Iterator, NamedTuple  # noqa: UP035 - for Python 3.8
 
 _DEEPEST = 3
-_MOST_UNFED = 100  # steps in a row without a new batch, after which their data comes from no loader
-_STEADY = 3  # consecutive steps after which a doubt is reported
+_MOST_UNFED = 100  # steps in a row without a new batch: more take their data from elsewhere
+_STEADY = 3  # consecutive doubtful steps before the doubt is reported
 
 
 class Seen(NamedTuple):
@@ -23,15 +23,16 @@ class Tally:
     """Counts the samples and tokens of each step, from the batches of data loaders.
 
     A step trains on the batches given since the last step. Batches fetched ahead count with the backward pass
-    that uses them. Batches followed by no pass before their iterator ended were an evaluation's. If a step
-    draws from several loaders, as with labelled and unlabelled data, it is counted by the one that most steps
-    have drawn from, or else by the one closest to the samples that the settings imply.
+    that uses them. Batches whose iterator ended without a backward pass belong to an evaluation. If a step
+    draws from several loaders, as with labelled and unlabelled data, it is counted by the loader that most
+    steps have drawn from, or else by the one closest to the samples that the settings imply.
     """
 
     def __init__(self) -> None:
         self._feeds: dict[Any, _Feed] = {}  # by weak references to loaders
         self._counted: _Feed | None = None  # the feed of the last step
-        self._passes = self._unfed = self._doubtful = 0  # passes since the last step; consecutive steps
+        self._passes = 0  # since the last step
+        self._unfed = self._doubtful = 0  # consecutive steps
         self.note = ""  # a doubt about the counts, for the user
 
     def fetched(self, loader: Any, iterator: Any, samples: int, tokens: int | None = None) -> None:
@@ -54,7 +55,7 @@ class Tally:
             feed.use()
 
     def stepped(self, expected: int = 0) -> Seen:
-        """Returns the samples and tokens of the step that ends now; samples are None if from no loader.
+        """Returns the samples and tokens of the step that ends now; samples are None if no loader gave them.
 
         `expected`: samples of a step according to the training's settings, 0 if unknown.
         """
@@ -102,12 +103,12 @@ class _Feed:
         self.new: list[tuple[_Iterated, Seen]] = []  # given since the last step
         self._ahead: list[tuple[_Iterated, Seen]] = []  # given before, not yet used
         self._iterated: _Iterated | None = None  # iteration that gave the last batch
-        self._left = 0  # unused batches when a step last drew again
-        self._growths: list[int] = []  # growth of that from one such step to the next
-        self._depth: int | None = None  # batches held ahead by a loop that uses all others in one pass
+        self._left = 0  # unused batches when a step last drew new ones
+        self._growths: list[int] = []  # of `_left`, from one such step to the next
+        self._depth: int | None = None  # batches kept ahead by a loop with several a pass; None: one a pass
 
     def give(self, iterator: Any, batch: Seen) -> None:
-        """Adds a batch; drops those of an earlier iterator that no pass followed, as unused."""
+        """Adds a batch; drops those of an earlier iterator if no pass followed them."""
         if self._iterated is None or self._iterated.of() is not iterator:
             self._drop(lambda iterated: not iterated.is_used)
             self._iterated = _Iterated(weakref.ref(iterator))
@@ -123,10 +124,10 @@ class _Feed:
             iterated.is_used = True
 
     def take(self, passes: int) -> list[Seen]:
-        """Returns the batches of a step with so many `passes`.
+        """Returns the batches of a step that had `passes` backward passes.
 
-        One batch per pass, because a loop that fetches ahead uses the rest later. If more is left each time
-        the loop draws, it trains on several batches per pass.
+        Takes one batch per pass, because a loop that fetches ahead uses the others later. If more and more
+        are left, the loop trains on several batches per pass.
         """
         waiting = [*self._ahead, *self.new]
         if self.new and self._depth is None:
@@ -166,7 +167,7 @@ def _ratio(samples: int, expected: int) -> float:
 
 
 class Total:
-    """The totals of a training so far; `seen` is in the `unit` of its length, samples or tokens."""
+    """The samples and tokens of a training so far; `unit` is the one of its length."""
 
     def __init__(self, unit: str, begun: Seen) -> None:
         self._unit = unit
@@ -174,6 +175,7 @@ class Total:
 
     @property
     def seen(self) -> int:
+        """The total in the unit of the length."""
         return getattr(self, self._unit) or 0
 
     def add(self, seen: Seen) -> None:

@@ -1,4 +1,4 @@
-"""Checks that a training uses its trial's GPU; otherwise figures of the CPU would pass for the GPU's."""
+"""Checks that a training uses its trial's GPU, so that figures of the CPU are not taken for the GPU's."""
 
 from __future__ import annotations
 

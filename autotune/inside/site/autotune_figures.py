@@ -24,7 +24,7 @@ class Figures:
         self._compilations = compilations()
 
     def note_loss(self, loss: Any) -> None:
-        """Notes the loss of a backward pass, a tensor or several."""
+        """Keeps the loss of a backward pass, a tensor or a sequence of them, if the next one is due."""
         if _clock_s() - self._loss_s >= self._loss_every_s:
             self._loss = (loss if hasattr(loss, "shape") else loss[0]).detach()
 
@@ -36,16 +36,16 @@ class Figures:
         before, self._compilations = self._compilations, compilations()
         figures: dict[str, Any] = self._memory_if_due()
         if not has_settled:
-            figures["queued"] = True
+            figures["is_queued"] = True
         if before != self._compilations:
-            figures["compiling"] = True
+            figures["is_compiling"] = True
         rate = _rate(optimizer)
         if rate is not None and rate != self._rate:
             self._rate = rate
-            figures["rate"] = rate
+            figures["learning_rate"] = rate
         if has_settled and self._loss is not None:  # otherwise reading it would wait for the GPU
             scale = 1.0 if scaler is None else scaler.get_scale()
-            loss = figures["loss"] = float(self._loss.float().mean()) / scale
+            loss = figures["train_loss"] = float(self._loss.float().mean()) / scale
             self._loss, self._loss_s = None, _clock_s()
             next_s = min(_EVERY_S, max(_SOON_S, 2 * self._loss_every_s))
             self._loss_every_s = next_s if math.isfinite(loss) else 0.0
@@ -70,7 +70,7 @@ def _rate(optimizer: Any) -> float | None:
 
 
 def trained_parameters(optimizer: Any) -> int:
-    """Returns how many parameters an optimizer trains in this process; 0 if unknown, as of lazy modules."""
+    """Returns how many parameters an optimizer trains in this process; 0 if unknown, as for lazy modules."""
     try:
         is_lazy = sys.modules["torch"].nn.parameter.is_lazy
         parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
@@ -80,7 +80,7 @@ def trained_parameters(optimizer: Any) -> int:
 
 
 def _gpu_memory() -> dict[str, int]:
-    """Returns the allocator's figures in bytes, {} if it was never used."""
+    """Returns the figures of the GPU's allocator in bytes, {} if it was never used."""
     cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is None or not cuda.is_initialized() or not cuda.max_memory_allocated():
         return {}

@@ -1,4 +1,4 @@
-"""Tells when a GPU has finished its queue, by occasionally making a training wait for it."""
+"""Finds out when a GPU has finished its queue, by occasionally making the training wait for it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _clock_s = time.monotonic  # bound here, because a script may patch time.monoton
 
 
 class Pace:
-    """Tells whether the last step has ended on the GPU of a process, if it uses one.
+    """Finds out whether the last step has ended on the GPU of this process, if it uses one.
 
-    Waits are rare, because they cost the time in which CPU and GPU overlap; they are more frequent at first,
-    or a short training would show nothing.
+    Waits for the GPU are rare, because CPU and GPU cannot overlap meanwhile. At first they are more frequent,
+    so that a short training has some.
     """
 
     def __init__(self) -> None:
         self._waited_s, self._unwaited, self._wait_every = 0.0, 0, 1
 
     def has_settled(self) -> bool:
-        """Returns True if the last step ends now."""
+        """Returns True if the GPU has finished the last step; waits for that now and then."""
         cuda = used_cuda()
         if cuda is None or is_capturing():
             return True
@@ -35,7 +35,7 @@ class Pace:
         return True
 
     def evaluated(self) -> None:
-        """Restarts the timing."""
+        """Notes an evaluation, after which waits are frequent again."""
         self._wait_every = 1
 
 

@@ -9,7 +9,7 @@ Action = Callable[[Any], None]
 
 
 class After:
-    """A meta-path finder that finds no module itself, but adds actions to those that others find."""
+    """A meta-path finder that adds actions to the modules that other finders find."""
 
     def __init__(self) -> None:
         self._actions: dict[str, list[Action]] = {}
@@ -48,7 +48,7 @@ def _call_after(loader: Any, actions: list[Action]) -> None:
 
 
 def attempt(action: Action, what: Any, lacking: str = "") -> None:
-    """Calls `action(what)`; if it fails, prints what is `lacking` and continues."""
+    """Calls `action(what)`; if that fails, prints what is therefore `lacking`, and continues."""
     try:
         action(what)
     except Exception as error:  # noqa: BLE001 - must never end the script

@@ -42,7 +42,7 @@ def of_lightning() -> list[Any]:
 
 
 def of_pytorch_lightning() -> list[Any]:
-    """Does so for Lightning's older package name."""
+    """Returns the same for Lightning's older package name."""
     return _callbacks(_PYTORCH_LIGHTNING)
 
 
@@ -71,7 +71,7 @@ def _attach(module: Any, overrides: Overrides) -> None:
 
 
 def _around_init(init: Callable[..., None], overrides: Overrides) -> Callable[..., None]:
-    """Puts a trainer's files into the trial's directory; a trial has no validation before training."""
+    """Applies the search's arguments; in a trial, redirects a trainer's files and skips its sanity check."""
     takes = inspect.signature(init).parameters
 
     @functools.wraps(init)
@@ -90,7 +90,7 @@ def _around_init(init: Callable[..., None], overrides: Overrides) -> Callable[..
 
 
 def _around_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes the first fit resume from the last checkpoint, wherever the script would begin."""
+    """Makes the first fit resume from the last checkpoint, whatever the script asks for."""
     takes = inspect.signature(fit)
 
     @functools.wraps(fit)
@@ -120,7 +120,7 @@ def _checkpoint() -> str:
 
 
 def _callbacks(package: str) -> list[Any]:
-    """Returns a callback of the package's own class; the trainer that asks has imported the package."""
+    """Returns a callback derived from the package's own class; the package is imported by then."""
     if not _wires:
         return []
     base = sys.modules[f"{package}.callbacks"].Callback
@@ -135,7 +135,7 @@ class _LightningWatch:
     def __init__(self, wire: autotune_wire.Wire) -> None:
         self._wire = wire
         self._before: Mapping[str, Any] = {}  # metrics logged before a validation
-        self._told: Mapping[str, Any] = {}  # metrics of the validation that has just ended
+        self._metrics: Mapping[str, Any] = {}  # of the validation that has just ended
         self._save_again_s = 0.0  # when the next checkpoint is worth its time
 
     def __reduce__(self) -> Any:
@@ -144,11 +144,11 @@ class _LightningWatch:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the callback's part of a checkpoint."""
-        return {"told": dict(self._told)}
+        return {"told": dict(self._metrics)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores the callback's part of a checkpoint."""
-        self._told = state["told"]
+        self._metrics = state["told"]
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
         """Reports the checkpoint's validation again, because the first report may have been lost."""
@@ -162,18 +162,18 @@ class _LightningWatch:
         """Reports the metrics logged since, and saves a checkpoint."""
         if trainer.sanity_checking or trainer.state.fn != "fit":
             return
-        attempt(self._note, trainer, "what a validation has found is not told")
+        attempt(self._note, trainer, "the scores of a validation are not reported")
         self._tell()
         is_worth_it = _clock_s() >= self._save_again_s
         if trainer.strategy.broadcast(is_worth_it):  # all processes save, or none
             attempt(self._save, trainer, _UNSAVED)
 
     def on_train_batch_start(self, *args: Any) -> None:
-        """Forgets the validation: a checkpoint from here on does not follow one."""
-        self._told = {}
+        """Forgets the last validation: later checkpoints do not belong to it."""
+        self._metrics = {}
 
     def on_train_batch_end(self, trainer: Any, *args: Any) -> None:
-        """Has a trial validated at its very end; if it should stop, saves a checkpoint and exits."""
+        """Requests a validation at the end of a trial; if asked to stop, saves a checkpoint and exits."""
         if _is_in_trial() and _is_over(trainer):
             trainer.val_check_batch = 1
         if self._is_to_stop(trainer):
@@ -181,26 +181,26 @@ class _LightningWatch:
             raise SystemExit(0)
 
     def on_validation_batch_end(self, trainer: Any, *args: Any) -> None:
-        """Exits if it should stop, because a validation may take longer than the time allowed for that.
+        """Exits if asked to stop, because the validation may outlast the time allowed for that.
 
-        The trial resumes at the last checkpoint: one from the middle of a validation cannot be resumed.
+        The trial resumes from the last checkpoint: one from the middle of a validation cannot be resumed.
         """
         if self._is_to_stop(trainer):
             raise SystemExit(0)
 
     def _is_to_stop(self, trainer: Any) -> bool:
-        """Returns True if a single process should stop; several, which must agree, are left to Lightning."""
+        """Returns True if asked to stop; several processes, which must agree, are left to Lightning."""
         is_asked = self._wire.is_stopped() or bool(trainer.received_sigterm)
         return is_asked and int(trainer.world_size) == 1
 
     def _note(self, trainer: Any) -> None:
         logged = trainer.callback_metrics.items()
         new = {name: value for name, value in logged if self._before.get(name) is not value}
-        self._told = {name: float(value) for name, value in new.items()}
+        self._metrics = {name: float(value) for name, value in new.items()}
 
     def _tell(self) -> None:
-        if self._told and not autotune_wire.rank():
-            self._wire.tell({"record": self._told})
+        if self._metrics and not autotune_wire.rank():
+            self._wire.tell({"record": self._metrics})
 
     def _save(self, trainer: Any) -> None:
         """Saves a checkpoint atomically, because a kill may come at any moment."""

@@ -1,4 +1,4 @@
-"""Changes the precision and the memory format of a script's models, and compiles them."""
+"""Changes the precision and memory format of a script's models, and compiles them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class _Outermost:
 
 
 class _ModelChange:
-    """The change of a model: autocast to `dtype`, as Accelerate does it, memory format, compilation."""
+    """Changes models: autocast to `dtype` as in Accelerate, channels-last memory format, compilation."""
 
     def __init__(self, torch: Any, dtype: Any, *, is_channels_last: bool, is_compiled: bool) -> None:
         self._torch, self._dtype = torch, dtype
@@ -84,9 +84,9 @@ class _ModelChange:
         self._kinds: set[type] = set()
 
     def apply(self, model: Any) -> None:
-        """Changes a model in place, whose parameters stay those that its optimizer has.
+        """Changes a model in place; its parameters stay the objects that its optimizer has.
 
-        Its class gets another `forward`, and it a mark: a model can then be copied and saved as before.
+        The class gets another `forward`, and the model only a mark, so it can be copied and saved as before.
         """
         model = getattr(model, "_orig_mod", model)  # one that the script compiles
         if self._is_channels_last:
@@ -101,7 +101,7 @@ class _ModelChange:
             model.compile()
 
     def _around(self, forward: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps a `forward`, so that inputs have the memory format, and outputs are float32 again."""
+        """Wraps a `forward`, to convert inputs to the memory format, and outputs to float32."""
 
         @functools.wraps(forward)
         def changed(model: Any, *args: Any, **kwargs: Any) -> Any:
@@ -123,7 +123,7 @@ class _ModelChange:
         return value.contiguous(memory_format=self._torch.channels_last) if is_image else value
 
     def _widened(self, value: Any) -> Any:
-        """Returns tensors in autocast's format as float32, also in tuples, lists and mappings."""
+        """Converts tensors from autocast's format to float32, also in tuples, lists and mappings."""
         if isinstance(value, self._torch.Tensor):
             return value.float() if value.dtype == self._dtype else value
         if isinstance(value, dict):  # also a model's output with attributes

@@ -1,4 +1,4 @@
-"""Writes down the options of a script: those of its parser, or of its configuration."""
+"""Writes down the options of a script, from its parser or its configuration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import functools
 from typing import Any, Callable, Iterator, Mapping  # noqa: UP035 - for Python 3.8
 
-Write = Callable[[Mapping[str, Any]], None]  # writes down a note of the probe
+Write = Callable[[Mapping[str, Any]], None]  # appends a note to the file of the probe
 SCALARS = (bool, int, float, str)
 _DEEPEST = 3
 

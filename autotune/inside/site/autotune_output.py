@@ -1,6 +1,6 @@
 """Marks each line of a script's output with the time it was printed; the reader removes the marks.
 
-The time comes from the script, as that of a step does: on reading, the line might fall among later steps.
+The time is taken in the script, like that of a step: the line may be read only after later steps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def name_of(descriptor: int) -> str:
 
 
 def stamp_lines(stream: Any, own: str) -> None:
-    """Marks text written to `stream` as long as it leads straight to the pipe called `own`."""
+    """Marks text written to `stream` while its descriptor is the pipe called `own`."""
     write, descriptor = stream.write, stream.fileno()
 
     def stamped(text: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Replaces arguments of a script's loaders and optimizers by those of a search."""
+"""Replaces arguments of a script's loaders and optimizers by the search's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Choice = Callable[[Arguments, Arguments], Arguments]
 
 
 class Overrides:
-    """The arguments named by the environment, by the object they are for: `{"loader": {...}}`.
+    """The search's arguments, from the environment, by the object that takes them: `{"loader": {...}}`.
 
     The tuner is told the names of those that were applied: `loader.num_workers`.
     """
@@ -82,7 +82,7 @@ def around_init(
 
 
 def _loader(data: Any, known: Arguments, given: Arguments) -> Arguments:
-    """Selects all arguments for a training loader, others only for loading; drops useless worker options."""
+    """Selects the arguments: those that shape batches only for training, worker options only with workers."""
     is_of_training = _is_of_training(given, data)
     taken = {name: value for name, value in known.items() if is_of_training or name not in _OF_TRAINING}
     if taken.get("num_workers", given.get("num_workers", 0)):

@@ -1,6 +1,6 @@
 """Writes down what a script is and does, as lines of JSON: its parser, loaders, steps, scores and files.
 
-For a probe alone, which runs a script briefly to find its settings. Every line has one key; AUTOTUNE_PROBE
+Used only by a probe, which runs a script briefly to find its settings. Every line has one key; AUTOTUNE_PROBE
 names the file.
 """
 
@@ -21,7 +21,7 @@ from autotune_imports import After
 from autotune_options import SCALARS, flat
 from autotune_steps import Steps
 
-_FIRST = 6  # steps of which the loss is read, and before which models are looked at
+_FIRST = 6  # steps whose loss is read, and whose modules are looked at
 _MOST_FILES = 200
 _clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
 
@@ -43,7 +43,7 @@ def arm(after: After) -> None:
 
 
 class _Notes:
-    """Appends lines to the file of the probe; only the first process of the script does."""
+    """Appends lines to the file of the probe, in the first process of the script only."""
 
     def __init__(self, path: str) -> None:
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115, PTH123 - open as long as the script runs
@@ -131,7 +131,7 @@ def _file_listener(notes: _Notes) -> Callable[[str, Any], None]:
 
 
 class _Probe:
-    """Writes down the steps of a training: rates, batches, passes, first losses, and the kind of numbers."""
+    """Writes down the steps of a training: learning rates, batches, passes, first losses, number format."""
 
     def __init__(self, notes: _Notes) -> None:
         self._notes, self._steps = notes, Steps()
@@ -170,9 +170,9 @@ class _Probe:
         self._handle = torch.nn.modules.module.register_module_forward_pre_hook(self._enters)
 
     def _enters(self, module: Any, args: Any) -> None:
-        """Notes the batch of the first module that is called in a step, and the type of its numbers.
+        """Notes the batch of the first module that is called in a step, and the number format.
 
-        Autocast may begin inside of it, as Accelerate's does.
+        Autocast may begin only in an inner module, as Accelerate's does.
         """
         torch = self._torch
         if not torch.is_grad_enabled() or not module.training:
@@ -246,7 +246,7 @@ class _Probe:
         self._passes, self._shape, self._loss = 0, None, None
 
     def _loading(self) -> dict[str, Any]:
-        """Returns what the loader of the step's batches is like, {} if it is the same as before, or none."""
+        """Returns the settings of the loader that the step drew from, {} if it drew from none."""
         loader, self._loader = self._loader, None
         if loader is None:
             return {}
@@ -262,7 +262,7 @@ class _Probe:
         return {"loader": described}
 
     def _note_names(self) -> None:
-        """Writes down the scalars of the main module, and the configurations in it."""
+        """Writes down the scalars in the main module, and its configuration objects."""
         names = vars(sys.modules["__main__"])
         own = {name: one for name, one in names.items() if isinstance(one, SCALARS) and name[0] != "_"}
         self._notes.write({"names": own})

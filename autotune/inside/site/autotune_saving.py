@@ -21,14 +21,14 @@ class Saving:
 
     def _begin(self) -> None:
         self._thread: int | None = None  # the training thread of this process
-        self._snapshots: list[Counts] = []  # totals when optimizer states were taken that are not saved yet
+        self._snapshots: list[Counts] = []  # totals at the time of optimizer states that are not saved yet
 
     def trains(self) -> None:
         """Notes that the calling thread trains."""
         self._thread = threading.get_ident()
 
     def around_state(self, state_dict: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps an optimizer's `state_dict`: another thread may save the result while this one trains."""
+        """Wraps an optimizer's `state_dict`: another thread may save the state while this one trains on."""
 
         @functools.wraps(state_dict)
         def taken(*args: Any, **kwargs: Any) -> Any:
@@ -39,7 +39,7 @@ class Saving:
         return taken
 
     def around_save(self, save: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps torch's `save`, to note the total at the time when writing began."""
+        """Wraps `torch.save`, to note the total at the time when writing began."""
 
         @functools.wraps(save)
         def saved(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
@@ -53,7 +53,7 @@ class Saving:
     def _seen(self) -> Counts | None:
         """Returns the total behind a file that this thread saves, None if unknown.
 
-        A thread or process that only saves must have exactly one state that was taken and not saved yet.
+        In a thread or process that does not train, it is known if exactly one optimizer state is unsaved.
         """
         snapshots, self._snapshots = self._snapshots, []
         if self._thread == threading.get_ident():

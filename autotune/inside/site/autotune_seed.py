@@ -34,7 +34,7 @@ def _shift_torch(offset: int, torch: Any) -> None:
 def add(module: Any, name: str, offset: int) -> None:
     """Makes the function `name` of a module add `offset` to the seed, its first argument.
 
-    A call within such a call is left alone: torch's seeds the GPUs with the shifted seed.
+    Calls within such a call are left alone: torch's function seeds the GPUs with the shifted seed.
     """
     original = getattr(module, name)
 

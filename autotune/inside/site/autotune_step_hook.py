@@ -1,8 +1,8 @@
 """Reports every step of a PyTorch script that knows nothing of the tuner, and notes its checkpoints.
 
 PyTorch (2.0 or newer) calls a process-wide hook after each step of each optimizer. Wrapped backward passes
-and data loaders tell what the step trained on; in a script that updates its weights by hand, backward passes
-are the steps. A failure in here is printed once, and the script continues.
+and data loaders show what the step trained on; if a script updates its weights by hand, backward passes are
+the steps. A failure in here is printed once, and the script continues.
 """
 
 from __future__ import annotations
@@ -131,9 +131,9 @@ class Teller:
         return self.beside(call)
 
     def hide(self, dynamo: Any) -> None:
-        """Keeps torch.compile from compiling these methods as part of a step that it compiles as a whole.
+        """Keeps torch.compile from compiling these methods together with a compiled step.
 
-        Hiding costs time at each call, so it is done only while something is compiled, if torch can tell.
+        Hidden methods are slower, so they are used only during compilation, if torch can tell.
         """
         for name in ("drew", "fetched", "ended", "begins_backward", "ends_backward", "stepped"):
             self._hidden[name] = dynamo.disable(getattr(self, name))
@@ -145,7 +145,7 @@ class Teller:
             skip(wrapper)
 
     def beside(self, wrapper: Callable[..., Any]) -> Callable[..., Any]:
-        """Registers a function that replaces one of torch's, and returns it."""
+        """Registers a function that replaces one of torch's, for `hide`; returns the function."""
         self._wrappers.append(wrapper)
         return wrapper
 
@@ -156,7 +156,7 @@ class Teller:
         iterator._autotune_drawn.append(len(index) if isinstance(index, (list, tuple)) else None)
 
     def fetched(self, iterator: Any, batch: Any) -> None:
-        """Counts a batch that a loader's iterator gave; None if it failed."""
+        """Counts a batch that a loader's iterator gave; `batch` is None if it failed."""
         drawn = getattr(iterator, "_autotune_drawn", None)
         usual = drawn.popleft() if drawn else None
         if batch is None or not self._torch.is_grad_enabled():
@@ -189,7 +189,7 @@ class Teller:
             self._end_step(optimizer)
 
     def _end_step(self, optimizer: Any = None) -> None:
-        """Counts and reports a step; `optimizer` has made it, None for a backward pass."""
+        """Counts and reports a step of `optimizer`; None: of a backward pass alone."""
         rank, processes = self._ranks()
         seen = self._seen(processes)
         self._total.add(seen)
@@ -201,7 +201,7 @@ class Teller:
         at_s = _clock_s()
         figures = self._figures.step_figures(self._scaler, optimizer, has_settled=has_settled)
         if flops := self._flops.stepped():
-            figures["flops"] = {kind: counted * processes for kind, counted in flops.items()}
+            figures["step_flops"] = {kind: counted * processes for kind, counted in flops.items()}
         is_first = optimizer is not None and not self._has_told
         is_alone = processes == 1  # with several, each may hold a part
         if is_first and is_alone and (trained := trained_parameters(optimizer)):
@@ -219,9 +219,9 @@ class Teller:
         return Seen(self._step_samples if samples is None else samples, tokens)
 
     def _is_no_step(self, optimizer: Any) -> bool:
-        """Returns True if it was only captured, belongs to a loader worker, or skipped the update.
+        """Returns True if the call was only captured, was made in a loader worker, or skipped the update.
 
-        A fused optimizer itself skips a step that overflowed; on a GPU, asking would mean waiting for it.
+        A fused optimizer skips a step that overflowed by itself. On a GPU this is not asked: it would wait.
         """
         overflow = getattr(optimizer, "found_inf", None)
         return (
@@ -231,7 +231,7 @@ class Teller:
         )
 
     def around_backward(self, backward: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps torch's backward; a nested one, by activation checkpointing, is part of the outer."""
+        """Wraps torch's backward; a nested call, by activation checkpointing, is part of the outer one."""
         begins, ends = self.guarded("begins_backward"), self.guarded("ends_backward")
 
         @functools.wraps(backward)

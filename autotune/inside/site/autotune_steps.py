@@ -1,4 +1,4 @@
-"""Decides which optimizer calls or backward passes are a training's steps. Pure: no torch."""
+"""Decides which optimizer calls, or which backward passes, are the steps of a training. Pure: no torch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _BY_HAND = 10  # passes: some scripts make a few before training, to summarise t
 
 
 class Steps:
-    """Counts backward passes, and picks the optimizer whose steps are the training's.
+    """Counts backward passes, and picks the optimizer whose calls are the training's steps.
 
-    That is the first one that steps. Another takes over if it is gone, or had no part in many passes.
+    That is the first optimizer that steps. Another one takes over if the first is gone or steps no more.
     """
 
     def __init__(self) -> None:
@@ -36,8 +36,9 @@ class Steps:
     def stepped(self, optimizer: Any) -> bool:
         """Returns True if this call of an optimizer ends a step of the training.
 
-        A second call after the same pass does not: optimizers that step within a pass, one per parameter,
-        make one step. If passes are invisible (`torch.func`, replay of a CUDA graph), each call counts.
+        A second call after the same pass does not: several optimizers that step within a pass, one for each
+        parameter, make one step. If passes are invisible (`torch.func`, a replayed CUDA graph), each call
+        counts.
         """
         self._has_optimizer = True
         if self._leader() is not optimizer and not self._takes_over(optimizer):

@@ -2,10 +2,10 @@
 
 
 class SyncSchedule:
-    """The steps at which processes synchronize before the next evaluation; each waits for the GPU.
+    """The steps at which processes synchronize before the next evaluation, since each waits for the GPU.
 
-    The next is after half of the steps that are left at the current pace, so that the last one hits the very
-    step, unless the pace doubles.
+    The next one is after half of the steps that are left at the current pace, so that the last one is exactly
+    at the evaluation unless the pace doubles.
     """
 
     def __init__(self, every: int) -> None:
@@ -16,7 +16,7 @@ class SyncSchedule:
         return step >= self._next
 
     def synced(self, step: int, seen: int) -> None:
-        """Notes a synchronization at `step`, when `seen` had been trained in all."""
+        """Notes a synchronization at `step`, up to which `seen` samples or tokens were trained."""
         pace = (seen - self._seen) / max(1, step - self._step)
         left = self._every - seen % self._every
         self._step, self._seen = step, seen

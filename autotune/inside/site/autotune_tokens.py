@@ -1,10 +1,10 @@
-"""Counts the non-padding tokens of a batch, on the CPU, before a GPU would have to be waited for."""
+"""Counts the non-padding tokens of a batch while it is on the CPU, where that needs no wait for a GPU."""
 
 from __future__ import annotations
 
 from typing import Any, Mapping  # noqa: UP035 - Python 3.8 cannot subscript the one of collections.abc
 
-_ROWS = 2  # dimensions of a mask per token; with more, it says which tokens attend to which
+_ROWS = 2  # dimensions of a mask of tokens; one with more says which tokens attend to which
 _padding: list[int] = []  # the padding token, if known
 
 

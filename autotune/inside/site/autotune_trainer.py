@@ -20,7 +20,7 @@ from autotune_sync import SyncSchedule
 
 _STATE = "trainer_state.json"  # written last in a checkpoint
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
-_MOST_SAVING = 1 / 20  # share of the time that occasional saves may take
+_MOST_SAVING = 1 / 20  # largest share of the time for the tuner's own saves
 _STOPPED = 128 + signal.SIGTERM
 _clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
 
@@ -112,9 +112,9 @@ def _evaluations(history: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, An
 
 
 class _TrainerWatch:
-    """Evaluates when due, saves a checkpoint then and on a request to end, and ends.
+    """Evaluates when due, saves a checkpoint then and on a request to stop, and then stops.
 
-    Several processes would have to agree on a checkpoint: they save at every evaluation, and end without.
+    Several processes would have to agree on a checkpoint: they save at every evaluation, not on a request.
     """
 
     def __init__(self, trainer: Any, wire: autotune_wire.Wire, total: Total, every: int | None) -> None:
@@ -127,7 +127,7 @@ class _TrainerWatch:
         self._saved_s = -float("inf")
 
     def on_train_begin(self, args: Any, state: Any, _control: Any, **_: Any) -> None:
-        """Reports the checkpoint's evaluation again, or makes up for a missed one."""
+        """Reports the checkpoint's evaluation again, or requests one that is missing."""
         self._listen()
         self._evaluated = self._times(state.global_step)
         evaluations = _evaluations(state.log_history)
@@ -137,7 +137,7 @@ class _TrainerWatch:
             args.eval_on_start = True
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Evaluates if due; on a request to end, saves instead."""
+        """Requests an evaluation if it is due; on a request to stop, a save instead."""
         before, self._evaluated = self._evaluated, self._times(state.global_step)
         control.should_evaluate |= self._evaluated > before
         if self._is_to_end():
@@ -162,21 +162,21 @@ class _TrainerWatch:
         return int(seen)
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """On a request to end, saves in the middle of an evaluation, which is repeated on resuming."""
+        """On a request to stop, saves in the middle of an evaluation, which is repeated on resuming."""
         if self._listens and self._is_to_end():
             self._saving_s = _clock_s()
             self._trainer._save_checkpoint(self._trainer.model, None)
             self._trainer.callback_handler.on_save(args, state, control)  # exits
 
     def on_evaluate(self, args: Any, _state: Any, control: Any, **_: Any) -> None:
-        """Saves if the script does not do so itself, and not too often if saving is slow."""
+        """Requests a save, unless the script saves by itself or slow saves would become too frequent."""
         self._saving_s = _clock_s()
         is_due = self._saving_s - self._saved_s >= self._took_s / _MOST_SAVING
         if args.save_strategy == "no":
             control.should_save |= is_due or not self._is_alone
 
     def on_save(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
-        """Notes the total behind the checkpoint, and exits if asked to."""
+        """Notes the total behind the checkpoint, and exits if asked to stop."""
         file = os.path.join(args.output_dir, f"checkpoint-{state.global_step}", _STATE)  # noqa: PTH118
         if autotune_wire.WORKDIR in os.environ:
             record(file, Counts(self._total.samples, self._total.tokens))
@@ -192,7 +192,7 @@ class _TrainerWatch:
         self._listens = False
 
     def _listen(self) -> None:
-        """Treats SIGTERM as a request to end, unless the script handles it."""
+        """Treats SIGTERM as a request to stop, unless the script handles it."""
         is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         if self._is_alone and is_free and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._ask)

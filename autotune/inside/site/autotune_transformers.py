@@ -1,4 +1,4 @@
-"""Puts a search's settings into a script that trains with Transformers' Trainer or a subclass."""
+"""Applies a search's settings to a script that trains with Transformers' Trainer or a subclass."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LOCAL = "tensorboard"  # the only tracker kept: it needs no account
 
 
 def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire, total: Total) -> None:
-    """Wraps arguments and models once imported, to apply overrides; with a tuner, the Trainer too."""
+    """Wraps arguments and models, once imported, to apply overrides; with a tuner, the Trainer too."""
     is_heard = autotune_wire.SOCKET in os.environ
     every = overrides.get(autotune_wire.IN_TRIAL).get("evaluate_every") if is_heard else None
 
@@ -86,7 +86,7 @@ def _around_arguments(
 
 
 def _of_trial(arguments: Any) -> dict[str, Any]:
-    """Returns arguments for a trial; loading the best model makes no sense if training never ends."""
+    """Returns arguments for a trial, which loads no best model because its training never ends."""
     best: dict[str, Any] = {}
     if arguments.load_best_model_at_end:
         metric = arguments.metric_for_best_model or "loss"
@@ -122,7 +122,7 @@ def _precision(name: str) -> dict[str, Any]:
 
 
 def _around_model(init: Callable[..., None], overrides: Overrides) -> Callable[..., None]:
-    """Sets the attention before the model is built, so that the model itself reports what it lacks."""
+    """Sets the attention before the model is built, so that the model itself rejects an unsupported one."""
     values = overrides.get("model")
 
     @functools.wraps(init)

@@ -1,6 +1,6 @@
 """Keeps a script's writes inside the view of its directory in which it runs.
 
-In a view, large files are links to the script's own; what is opened for writing becomes a file of the view.
+In a view, large files are links to the originals; a link that is opened for writing is replaced by a file.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ TRAINER_PRECISIONS: Mapping[str, Mapping[str, bool | None]] = {
 
 STOP_LINE = b'{"stop": true}\n'
 LONGEST_BYTES = 16 * 2**20  # longest line
-_LOOKED_UP_AT_FIRST, _LOOK_UP_EVERY_S = 10, 1.0  # looking up the ranks: at each of the first steps, and then
+_LOOKED_UP_AT_FIRST, _LOOK_UP_EVERY_S = 10, 1.0  # ranks: at each of the first steps, then at this interval
 _clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
 
 
@@ -68,18 +68,14 @@ class Wire:
             self._socket.close()  # closes only this process's descriptor
         self._begin()
 
-    def tell(self, message: Mapping[str, Any], at_s: float | None = None, of: int | None = None) -> None:
-        """Sends `message`, stamped now or `at_s`; raises TypeError or ValueError if it is no JSON value.
-
-        `of` is this process's rank, if known.
-        """
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """Sends `message` with the current time; raises TypeError or ValueError if it is no JSON value."""
         if self._socket is None and SOCKET not in os.environ:  # os.environ is slow
             return
-        at_s, of = _clock_s() if at_s is None else at_s, rank() if of is None else of
-        self._send(_json({"at_s": at_s, "pid": self._pid, "rank": of, **message}))
+        self._send(_json({"at_s": _clock_s(), "pid": self._pid, "rank": rank(), **message}))
 
     def tell_step(
-        self, at_s: float, of: int, samples: int | None, tokens: int | None, figures: Mapping[str, Any]
+        self, at_s: float, rank: int, samples: int | None, tokens: int | None, figures: Mapping[str, Any]
     ) -> None:
         """Sends a step, mostly without a JSON encoder, because there may be hundreds a second."""
         counts = (
@@ -87,7 +83,9 @@ class Wire:
             f'"tokens": {"null" if tokens is None else tokens}'
         )
         measured = f', "figures": {_json(figures)}' if figures else ""
-        self._send(f'{{"at_s": {at_s!r}, "pid": {self._pid}, "rank": {of}, "step": {{{counts}{measured}}}}}')
+        self._send(
+            f'{{"at_s": {at_s!r}, "pid": {self._pid}, "rank": {rank}, "step": {{{counts}{measured}}}}}'
+        )
 
     def _send(self, text: str) -> None:
         line = text.encode() + b"\n"

@@ -18,7 +18,7 @@ from autotune.workloads.command.counting import Counter
 from autotune.workloads.command.scores import LOGS
 from autotune.workloads.command.spec import Spec
 
-VIEW = "view"  # directory in a trial's, below which its command runs
+VIEW = "view"  # subdirectory of a trial's directory, below which its command runs
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def call(spec_: Spec, directory: Path, values: Mapping[str, Any], *, resumes: bo
 
 
 def values_of(spec_: Spec, settings: Mapping[str, Any], workdir: Path | str) -> dict[str, Any]:
-    """Returns the value of every placeholder."""
+    """Returns the values of all placeholders that have one."""
     trial_samples = os.environ.get(wire.TRIAL_SAMPLES)
     given = {
         spec.TRIAL_SAMPLES: None if trial_samples is None else int(trial_samples),
@@ -64,7 +64,7 @@ def place(directory: Path, path: str, values: Mapping[str, Any]) -> str:
 
 
 def put_in(settings: Mapping[str, Any], objects: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """Returns the settings that are arguments of the `objects` that a script makes."""
+    """Returns the `settings` below the names of `objects`: arguments of every such object in the script."""
     return {name: arguments for name in objects if isinstance(arguments := settings.get(name), Mapping)}
 
 
@@ -74,12 +74,11 @@ def is_in_view(spec_: Spec) -> bool:
 
 
 def call_environment(
-    spec_: Spec, call: Call, settings: Mapping[str, Any], workdir: Path, counter: Counter
+    spec_: Spec, call: Call, settings: Mapping[str, Any], workdir: Path, *, counter: Counter, samples: int
 ) -> dict[str, str]:
-    """Returns the environment of a `call` with the hook on its path, and what describes the trial to it."""
-    samples = int(values_of(spec_, settings, workdir).get(spec.TRIAL_SAMPLES) or 0)
+    """Returns the environment of a `call`, with the hook on its path and facts of the trial of `samples`."""
     takes_seed = SEED in spec_.flags or any(SEED in names for names in spec_.placeholders().values())
-    # Repeats with one seed would show no noise, and confirm what is only luck.
+    # Repeats with one seed would show no noise, and confirm a lucky result.
     is_seeded = spec_.seed is not None or (SEED in settings and not takes_seed)
     is_logged = spec_.file is not None and spec_.file[0] in LOGS
     return {

@@ -1,4 +1,4 @@
-"""Counts a command's samples, and notes those of its checkpoint for resuming."""
+"""Counts a command's samples, and notes the count behind its checkpoint, to resume from."""
 
 import json
 import math
@@ -23,7 +23,7 @@ _STEPS_KEPT = 100_000
 
 
 class Counter:
-    """Counts total samples, the checkpoint's (`begun`) included; `batch`: of a step that does not say."""
+    """Counts all samples, including those `begun` before the checkpoint; `batch`: default of a step."""
 
     def __init__(self, begun: Counts, batch: int) -> None:
         self.begun, self.samples, self.tokens = begun.samples, begun.samples, begun.tokens
@@ -46,7 +46,7 @@ class Counter:
         self._stepped = self.samples
 
     def take_printed(self, at_s: float, samples: int) -> bool:
-        """Takes the script's own count, which may restart at zero; returns True if the total has grown."""
+        """Takes a count that the script printed, maybe from zero again; returns True if the total grew."""
         if self._own_begin is None:
             self._own_begin = self.begun if samples < self.begun else 0
         total = self._own_begin + samples
@@ -56,7 +56,7 @@ class Counter:
         return True
 
     def complete(self, at_s: float, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the script's own `record` with a sample count that never decreases."""
+        """Returns a record that the script reported, with a sample count that never decreases."""
         samples = record.get("samples")
         if not isinstance(samples, int):
             return {**self.counts, **record}
@@ -98,7 +98,7 @@ class Checkpoint:
         return self._pattern is not None and bool(matching(self._pattern))
 
     def counts(self) -> Counts | None:
-        """Returns the counts it was saved at; zero if there is no checkpoint, None if unknown."""
+        """Returns the counts at which it was saved; zero if there is no checkpoint, None if unknown."""
         if not self.exists:
             return Counts(0)
         noted = self._noted()
@@ -110,7 +110,7 @@ class Checkpoint:
         return max(counts, key=lambda one: one.samples, default=None) or (noted and noted.counts)
 
     def least(self) -> Counts:
-        """Returns the counts it was saved at, or else those noted for an earlier one."""
+        """Returns the counts at which it was saved, or else those noted for an earlier checkpoint."""
         noted = self._noted()
         return self.counts() or (noted.counts if noted else Counts(0))
 
@@ -147,7 +147,7 @@ class Checkpoint:
         self._write(counter.at(math.inf), _BY_SCRIPT)
 
     def look(self, counter: Counter, until_s: float) -> None:
-        """Notes the counts of a new checkpoint by `counter`, which has all steps up to `until_s`.
+        """Notes the counts behind a new checkpoint; `counter` has all steps up to `until_s`.
 
         The time of writing is clamped to the interval since the last look: file system clocks differ.
         """
@@ -164,7 +164,7 @@ class Checkpoint:
             files.write_whole(self._note, json.dumps({**counts._asdict(), "stamp": stamp}) + "\n")
 
     def _stamp(self) -> str:
-        """Returns latest mtime in ns and total size, which change with every write; "" without files."""
+        """Returns the latest mtime in ns and total size, which change with every write; "" without files."""
         with suppress(OSError):  # removed meanwhile
             stats = [file.stat() for file in self._files()]
             newest = max((one.st_mtime_ns for one in stats), default=None)

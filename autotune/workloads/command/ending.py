@@ -16,8 +16,8 @@ _RAISED = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?")
 _ERRNO = re.compile(r"\[Errno (\d+)\] ([^:]*)(?:: '(.*)')?$")
 _BY_SHELLS = 128  # a shell exits with this plus the signal that ended its command
 _KILLED = 9
-# Errors of C++ code, the loader and the system: their text tells if memory ran out.
-_TOLD_BY_TEXT = (RuntimeError, SystemError, ImportError, OSError)
+# Errors of C++ code, the loader and the system: only their text tells if memory ran out.
+_JUDGED_BY_TEXT = (RuntimeError, SystemError, ImportError, OSError)
 
 
 class CommandError(RuntimeError):
@@ -25,7 +25,7 @@ class CommandError(RuntimeError):
 
 
 class ResumeError(CommandError):
-    """A command failed before its first step after a checkpoint: the cause, unless it `was_killed`."""
+    """A command failed before its first step after a checkpoint, which is to blame unless it `was_killed`."""
 
     def __init__(self, error: Exception, code: int) -> None:
         super().__init__(f"while continuing from its checkpoint: {describe_error(error)}")
@@ -34,15 +34,15 @@ class ResumeError(CommandError):
 
 
 class OutputError(RuntimeError):
-    """Line of a command's output, as a cause of its failure."""
+    """A line of a command's output, as a cause of its failure."""
 
 
 def exit_error(code: int, pid: int, hook_error: ScriptError | None, tail: Sequence[str]) -> Exception:
     """Returns the error of a command that exited with `code`, negative for a signal.
 
-    It is the script's own exception if the hook has reported it, or if the output ends with a traceback. Else
-    it is a CommandError with the last line of the output. Its causes are the last lines, one of which may say
-    that memory ran out.
+    It is the script's own exception if the hook reported one, or if the output ends with a traceback.
+    Otherwise it is a CommandError with the last line of the output, caused by the last lines, one of which
+    may say that memory ran out.
     """
     if code in {-_KILLED, _BY_SHELLS + _KILLED}:
         return without_trace(CommandError(f"command (pid {pid}) is killed by signal: Killed"))
@@ -54,12 +54,12 @@ def exit_error(code: int, pid: int, hook_error: ScriptError | None, tail: Sequen
 
 
 def describe_error(error: Exception) -> str:
-    """Returns the text of `error`, after its type's name if the script raised it."""
+    """Returns the text of `error`, preceded by the name of its type if the script raised it."""
     return str(error) if isinstance(error, CommandError) else f"{type(error).__name__}: {error}"
 
 
 def signal_name(number: int) -> str:
-    """SIGKILL for 9."""
+    """Returns the name of a signal: SIGKILL for 9."""
     try:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
@@ -96,8 +96,8 @@ def _as_raised(raised: ScriptError) -> Exception:
     known = known if isinstance(known, type) else Exception
     if issubclass(known, OSError) and (match := _ERRNO.match(raised.message)):
         return OSError(int(match[1]), match[2], *([match[3]] if match[3] else []))
-    is_told_by_text = issubclass(known, _TOLD_BY_TEXT) or module.partition(".")[0] == "torch"
-    kind: type[Exception] = type(name, (RuntimeError if is_told_by_text else Exception,), {})
+    is_judged_by_text = issubclass(known, _JUDGED_BY_TEXT) or module.partition(".")[0] == "torch"
+    kind: type[Exception] = type(name, (RuntimeError if is_judged_by_text else Exception,), {})
     return kind(raised.message)
 
 

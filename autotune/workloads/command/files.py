@@ -15,7 +15,7 @@ from autotune.workloads.in_place.nodes import steps
 
 
 class FilledFile(BaseModel):
-    """A file that is written for every trial: `base` with other `values`, by their paths in it."""
+    """A file that is written for every trial: `base`, with the `values` at their paths replaced."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -97,12 +97,12 @@ def script(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, 
     """Returns shell commands that write the same files."""
     make_workdir = f"mkdir -p {quoted(workdir)}\n" if own else ""
     return make_workdir + "".join(
-        _here(Path(path), text_of(name, own[name], directory, values))
+        _here_document(Path(path), text_of(name, own[name], directory, values))
         for name, path in paths(own, workdir).items()
     )
 
 
-def _here(path: Path, text: str) -> str:
+def _here_document(path: Path, text: str) -> str:
     end = "END"
     while end in text:
         end += "_"

@@ -36,7 +36,7 @@ def flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, An
 
 
 def unused(settings: Mapping[str, Any], used: Iterable[str]) -> list[str]:
-    """Returns the paths of settings of which neither they nor a parent are in `used`."""
+    """Returns the paths of the settings that are not in `used`, nor below a name in it."""
     names = set(used)
     leaves = [path for path, value in flat(settings) if not isinstance(value, Mapping)]
     parents = "{}.{}".format
@@ -74,31 +74,31 @@ def typed(text: str, values: Mapping[str, Any]) -> Any:
 
 
 def written(value: Any) -> str:
-    """Returns a value as an argument: scalars as Python prints them, lists and mappings as compact JSON."""
+    """Returns a value as an argument: scalars as Python prints them, lists and mappings in compact JSON."""
     if isinstance(value, Mapping | list | tuple):
         return json.dumps(value, separators=(",", ":"), default=str)
     return str(value)
 
 
 def key_of(value: Any) -> str:
-    """Returns a value as a JSON key, so that flags match whether read from YAML or JSON."""
+    """Returns a value as a JSON key, so that flags from YAML and from JSON match."""
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def flags(given: Mapping[str, Mapping[str, Sequence[str]]], values: Mapping[str, Any]) -> list[str]:
-    """Returns the words that the settings' values add to the line; values without a flag add nothing."""
+    """Returns the words that the values of settings add to the line; a value without a flag adds nothing."""
     chosen = (by_value.get(key_of(values.get(name)), ()) for name, by_value in given.items())
     return words((text for texts in chosen for text in texts), values)
 
 
 def path_in(texts: Sequence[str]) -> str | None:
-    """Returns the first path below {workdir} in `texts`, as in `--resume={workdir}/last.pt`; else None."""
+    """Returns the first path below {workdir} in `texts`, as in `--resume={workdir}/last.pt`, or None."""
     argument = next((text for text in texts if _WORKDIR in text), None)
     return argument and argument[argument.index(_WORKDIR) :]
 
 
 def processes(run: Sequence[str]) -> str | None:
-    """Returns the launcher's process count as written in `run`, maybe a placeholder; None if not given."""
+    """Returns the launcher's process count as `run` has it, a placeholder or a number; None without one."""
     launcher = next((place for place, word in enumerate(run) if word.rpartition("/")[2] in _LAUNCHERS), None)
     if launcher is None:
         return None

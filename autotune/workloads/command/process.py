@@ -34,10 +34,10 @@ _LAST_LOOK_S = 2.0
 
 
 class OutputLine(NamedTuple):
-    """Line of the output without color codes, and when it was printed, or read unless it `is_stamped`."""
+    """A line of the output, without color codes."""
 
     text: str
-    at_s: float
+    at_s: float  # when it was printed if it `is_stamped`, else when it was read
     is_stamped: bool = False
 
 
@@ -50,7 +50,7 @@ class Lines:
 
     @property
     def bar(self) -> str:
-        """Current text of a progress bar: that after a carriage return without line end."""
+        """Current text of a progress bar: what follows a carriage return, up to now without a line end."""
         return _text(self._rest) if self._is_after_return else ""
 
     def add(self, chunk: bytes) -> list[str]:
@@ -78,11 +78,11 @@ def _text(line: bytes) -> str:
 
 
 class Process:
-    """Running command, in the process group of its parent.
+    """A running command, in the process group of its parent.
 
     Its output is forwarded to ours, unless it `is_silent`; `heard` gets every line, on a thread, and returns
-    True if it used it. All its descendants are recognized by the variable `mark` in their `environment`,
-    whose value is unique.
+    True if it used the line. Descendants are recognized by the variable `mark` in their `environment`, whose
+    value is unique.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Process:
         return self.code is not None and not self._listener.is_alive() and not self.family()
 
     def wait(self, timeout_s: float) -> float:
-        """Waits until its output ends, at most `timeout_s`; returns the seconds waited."""
+        """Waits for the end of its output, at most `timeout_s`; returns the seconds waited."""
         begun_s = time.monotonic()
         if self._listener.is_alive():
             self._listener.join(timeout_s)
@@ -139,7 +139,7 @@ class Process:
         return [one for one in psutil.process_iter() if _is_marked(one, *self._mark)]
 
     def end(self, grace_s: float) -> None:
-        """Ends the command with SIGTERM, and kills what is left of its family after `grace_s`.
+        """Ends the command with SIGTERM, and kills what is left of its processes after `grace_s`.
 
         Descendants get no SIGTERM while the command lives: without loader workers it might not be able to
         write a checkpoint. Waits until all output is forwarded.
@@ -250,5 +250,5 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def _die_with_us() -> None:
-    """Has the kernel kill the command if we die: its progress would be in a checkpoint but in no record."""
+    """Has the kernel kill the command if we die: it would save checkpoints of steps that are in no record."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

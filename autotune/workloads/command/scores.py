@@ -1,4 +1,4 @@
-"""Finds scores in a script's output lines, in growing files, and in what it logs to TensorBoard or W&B."""
+"""Finds scores in a script's output, in growing files, and in its logs for TensorBoard or W&B."""
 
 import csv
 import glob
@@ -31,7 +31,10 @@ def plain(line: str) -> str:
 
 
 class Patterns:
-    """Named patterns to search in lines: `missing` ones, and matches that were `no_number`."""
+    """Named patterns to search in lines.
+
+    `missing` has the patterns that have not matched yet, `no_number` matched texts that are not numbers.
+    """
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
         self._patterns = {name: re.compile(pattern) for name, pattern in patterns.items()}
@@ -113,7 +116,7 @@ def matching(pattern: str) -> list[Path]:
 
 
 def written_s(mtime_ns: int) -> float:
-    """Returns the time of an mtime on the monotonic clock, corrected for the lag of timestamps."""
+    """Converts an mtime to the monotonic clock, corrected for the lag of timestamps."""
     lag_s = time.clock_getres(_CLOCK_REALTIME_COARSE)
     return mtime_ns / 1e9 + lag_s + time.monotonic() - time.time()
 
@@ -126,9 +129,9 @@ class Row(NamedTuple):
 
 
 class Follower:
-    """Follows what a script writes to files, or logs in directories, that match `pattern`.
+    """Follows what a script writes to the files, or logs in the directories, that match `pattern`.
 
-    Skips the present contents of files. `names` maps scores to keys of a row; `missing` has those not seen
+    Skips what files contain already. `names` maps scores to keys of a row; `missing` has the scores not seen
     yet.
     """
 

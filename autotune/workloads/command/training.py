@@ -4,15 +4,15 @@ import json
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from autotune.core.record_names import COMPILING, FLOPS, QUEUED, RATE, TRAIN_LOSS
+from autotune.core.record_names import COMPILING, FLOPS, QUEUED
 from autotune.core.settings import effective_batch
-from autotune.inside import stops
+from autotune.inside import stop_request
 from autotune.inside.inbox import Inbox
 from autotune.inside.messages import (
     Content,
@@ -36,32 +36,18 @@ from autotune.workloads.command.scores import Follower
 from autotune.workloads.command.spec import Spec
 from autotune.workloads.command.stream import Stream
 
-# Polling interval and its growth: short at first for short trials, later longer, as it costs training time.
+# Polling interval and its growth: short at first, for short trials, then longer, because polls cost time.
 _SOON_S, _LATE_S, _LATER = 0.05, 0.2, 1.05
-# Slightly before the tuner gives up a trial without evaluation: here the missing pattern is known.
+# Slightly before the tuner gives up a trial without an evaluation: here the missing pattern can be named.
 _OVERDUE_TIMES, _OVERDUE_STEPS = 2.7, 90
 _MOST_UNSTEPPED = 10  # evaluations before the first step: some scripts begin with a few
-# The hook's names of figures, and the tuner's.
-_NAMES = {
-    "loss": TRAIN_LOSS,
-    "rate": RATE,
-    "flops": FLOPS,
-    "queued": QUEUED,
-    "compiling": COMPILING,
-}
 _GOES_ON = "the command ended before a process that it had started: it must train in the foreground"
-_ENDED_S = 10.0
+# Time for a command, and what it has started, to end: after its own end or its failure, and to write a
+# checkpoint, which is less than the tuner waits.
+_ENDED_S, _FAILED_S = 10.0, 1.0
+_SAVING_S, _WHOLE_SAVING_S = stop_request.CLOSING_S - _ENDED_S, stop_request.WHOLE_CLOSING_S - _ENDED_S
 _APART_S = 0.05  # between merged records
 _FIRST_STEPS = 200  # not merged: a trial may be short
-
-
-class Grace(NamedTuple):
-    """Seconds that a command and what it started have to end."""
-
-    saving_s: float = stops.CLOSING_S - _ENDED_S  # to write a checkpoint: shorter than the tuner waits
-    whole_saving_s: float = stops.WHOLE_CLOSING_S - _ENDED_S
-    ended_s: float = _ENDED_S  # for finished commands and processes left behind
-    failed_s: float = 1.0
 
 
 def fit(
@@ -70,26 +56,24 @@ def fit(
     settings: Mapping[str, Any],
     workdir: Path,
     objects: Sequence[str] = (),
-    *,
-    is_asked: Callable[[], bool] = stops.is_asked,
-    grace: Grace = Grace(),  # noqa: B008 - frozen
 ) -> Iterator[Stamped]:
     """Runs the command and yields its steps, evaluations, and the records it reports itself.
 
     Settings below one of the `objects` replace arguments of every such object in the script. A trial that
     cannot resume from its checkpoint restarts from scratch, once per workdir. Raises the script's exception,
-    or CommandError if the output lacks steps or scores. Closing it ends all processes. Once it `is_asked` to
-    stop, it ends them, yields the remaining records, and raises StoppedError.
+    or CommandError if the output lacks steps or scores. Closing the generator ends all processes. So does a
+    request to stop, after which it yields the remaining records and raises StoppedError.
     """
     workdir = workdir.absolute()  # the command runs in another directory
     if calls.is_in_view(spec_):
         directory = view.make(directory, workdir / calls.VIEW)
-    attempt = partial(_attempt, spec_, directory, settings, workdir, objects, is_asked=is_asked, grace=grace)
+    values = calls.values_of(spec_, settings, workdir)
+    attempt = partial(_attempt, spec_, directory, settings, values, workdir=workdir, objects=objects)
     try:
         yield from attempt()
     except ending.ResumeError as error:
         is_kept = error.was_killed or wire.is_whole()  # a whole training is not restarted unasked
-        checkpoint = _checkpoint(spec_, directory, calls.values_of(spec_, settings, workdir), workdir)
+        checkpoint = _checkpoint(spec_, directory, values, workdir)
         if is_kept or checkpoint.was_set_aside or not checkpoint.set_aside():
             raise
         print(f"autotune: {error}; it starts from the beginning", flush=True)
@@ -102,13 +86,11 @@ def _attempt(
     spec_: Spec,
     directory: Path,
     settings: Mapping[str, Any],
+    values: Mapping[str, Any],
+    *,
     workdir: Path,
     objects: Sequence[str],
-    *,
-    is_asked: Callable[[], bool],
-    grace: Grace,
 ) -> Iterator[Stamped]:
-    values = calls.values_of(spec_, settings, workdir)
     files.write(spec_.files, directory, values, workdir)
     checkpoint = _checkpoint(spec_, directory, values, workdir)
     resumed = _begun(checkpoint)
@@ -118,22 +100,21 @@ def _attempt(
     file = spec_.file
     follower = file and Follower(file[0], calls.place(directory, file[1], values), spec_.scores)
     arguments = calls.put_in(settings, objects)
-    environment = calls.call_environment(spec_, call, settings, workdir, counter)
+    samples = int(values.get(spec.TRIAL_SAMPLES) or 0)
+    environment = calls.call_environment(spec_, call, settings, workdir, counter=counter, samples=samples)
     if objects:
         environment[wire.OVERRIDES] = json.dumps(arguments)
     with Inbox() as inbox:
         stream, resumes = Stream(spec_, inbox, follower), checkpoint.exists  # else it was set aside
         environment |= inbox.environment()
         process = Process(call.arguments, call.directory, environment, wire.SOCKET, stream.hear)
-        names = {
-            f"{name}.{key}" for name, values in arguments.items() for key in values if name != wire.IN_TRIAL
-        }
+        names = {f"{name}.{key}" for name, own in arguments.items() for key in own if name != wire.IN_TRIAL}
         run = _Run(spec_, process, inbox, stream, counter, checkpoint, names, resumes)
         try:
-            yield from run.records(int(values.get(spec.TRIAL_SAMPLES) or 0), is_asked, grace)
+            yield from run.records(samples)
         finally:
             inbox.tell_to_stop()
-            process.end(grace.ended_s)
+            process.end(_ENDED_S)
             deque(run.accepted(stream.rest()), maxlen=0)  # counts them, for resuming from the checkpoint
 
 
@@ -143,7 +124,7 @@ def _checkpoint(spec_: Spec, directory: Path, values: Mapping[str, Any], workdir
 
 
 def _begun(checkpoint: Checkpoint) -> Counts | None:
-    """Returns the counts to resume from; None to start from scratch, as unknown ones falsify figures."""
+    """Returns the counts to resume from; None to start from scratch: unknown counts would falsify figures."""
     if not checkpoint.exists:
         checkpoint.forget()
         return None
@@ -164,10 +145,10 @@ def _begun(checkpoint: Checkpoint) -> Counts | None:
 
 
 class Merger:
-    """Merges consecutive steps until 50 ms have passed since the previous record. Pure.
+    """Merges consecutive steps into records that are 50 ms apart, because each record costs time. Pure.
 
-    Sending a record costs training time. Never merges a step with an evaluation. A step still queued on the
-    GPU is merged with the next one whose end is known.
+    Never merges a step with an evaluation. A step still queued on the GPU is merged with the next step whose
+    end is known.
     """
 
     def __init__(self) -> None:
@@ -199,7 +180,7 @@ class Merger:
 
 @dataclass
 class _Run:
-    """Makes records of what is seen of a command."""
+    """Turns what is seen of a running command into records."""
 
     spec: Spec
     process: Process
@@ -207,31 +188,31 @@ class _Run:
     stream: Stream
     counter: Counter
     checkpoint: Checkpoint
-    to_take: set[str]  # arguments that no object has taken yet, such as `loader.num_workers`
+    to_take: set[str]  # searched arguments that no object has taken yet, such as `loader.num_workers`
     resumes: bool  # a checkpoint was there when it began
     error: ScriptError | None = None
     evaluations: int = 0
     reports: bool = False  # the script calls autotune.report
-    counts_itself: bool = False  # and says how many samples it has seen
+    counts_itself: bool = False  # it also reports how many samples it has seen
     merger: Merger = field(default_factory=Merger)
 
-    def records(self, samples: int, is_asked: Callable[[], bool], grace: Grace) -> Iterator[Stamped]:
+    def records(self, samples: int) -> Iterator[Stamped]:
         """Yields records until the command ends; raises its error. `samples`: length of the trial, or 0."""
         process, inbox = self.process, self.inbox
         until_s, look_s = math.inf, _SOON_S
         while not process.is_over and time.monotonic() < until_s:
-            if is_asked():
+            if stop_request.is_pending():
                 inbox.tell_to_stop()
-                process.end(grace.whole_saving_s if wire.is_whole() else grace.saving_s)
+                process.end(_WHOLE_SAVING_S if wire.is_whole() else _SAVING_S)
                 yield from self.accepted(self.stream.rest())
-                raise stops.StoppedError
+                raise stop_request.StoppedError
             waited_s = process.wait(look_s)  # messages that arrive meanwhile have their own timestamps
             was_suspended = waited_s > 2 * look_s + _SOON_S  # as between two turns of a race
             look_s = _SOON_S if was_suspended else min(_LATE_S, _LATER * look_s)
             yield from self.accepted(self.stream.until(min(process.heard_s, inbox.heard_s())))
             self._require_sense(samples)
             if math.isinf(until_s) and process.code is not None:
-                until_s = time.monotonic() + (grace.failed_s if process.code else grace.ended_s)
+                until_s = time.monotonic() + (_FAILED_S if process.code else _ENDED_S)
         lacks = [_GOES_ON] if process.family() else []
         process.end(0.0)
         yield from self.accepted(self.stream.rest())
@@ -253,12 +234,12 @@ class _Run:
             self.checkpoint.look(self.counter, self.stream.known_s)
 
     def _record(self, at_s: float, content: Content) -> dict[str, Any] | None:
-        """Counts what a message says; returns the record that it makes, if any."""
+        """Takes in a message; returns its record, None if it has none."""
         counter = self.counter
         match content:
             case Step(samples, figures, tokens) if not self.counts_itself:
                 counter.step(at_s, samples, tokens)
-                return {**counter.counts, **{_NAMES.get(name, name): one for name, one in figures.items()}}
+                return {**counter.counts, **figures}
             case SamplesSeen(samples) if counter.take_printed(at_s, samples):
                 return {"samples": counter.samples}
             case Scores(scores):

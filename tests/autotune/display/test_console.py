@@ -17,7 +17,7 @@ from autotune.display.snapshot import Snapshot
 from autotune.storage.study_file import SearchPlan
 from autotune.trials import failures
 from autotune.trials.progress import Phase
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 from tests.autotune.terminal import OnTerminal, Tty
 
 SHOWN = Path(__file__).parents[1] / "shown_search.py"

@@ -14,7 +14,7 @@ from autotune.storage.store import Options, StoredSession
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
 from autotune.trials.progress import Phase
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 from autotune.trials.setup import Setup
 from autotune.workloads.base import Workload
 

@@ -46,7 +46,7 @@ def samples(found):
 def test_messages_arrive_in_order_with_their_sender(inbox):
     wire, begun_s = Wire(), time.monotonic()
     wire.tell({"record": {"samples": 1}})
-    wire.tell({"step": {"samples": None, "figures": {"loss": 0.5}}}, at_s=begun_s + 1e-9)
+    wire.tell({"step": {"samples": None, "figures": {"loss": 0.5}}, "at_s": begun_s + 1e-9})
     first, second = sorted(
         [inbox.get(10), inbox.get(10)], key=lambda message: not isinstance(message.content, Step)
     )

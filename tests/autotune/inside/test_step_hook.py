@@ -57,12 +57,12 @@ def test_steps_are_stamped_in_order_and_now_and_then_have_their_memory_and_loss(
     assert stamps == sorted(stamps)
     assert heard.steps[0].figures["memory_script_bytes"] > 0
     assert not all("memory_script_bytes" in step.figures for step in heard.steps), "looking takes a while"
-    assert 0 < heard.steps[0].figures["loss"] < 8, "what the scaler has multiplied it by is taken out again"
-    assert not all("loss" in step.figures for step in heard.steps), "it is not waited for with every step"
+    assert 0 < heard.steps[0].figures["train_loss"] < 8, "the scaler's factor is taken out again"
+    assert not all("train_loss" in step.figures for step in heard.steps), "not every step waits for it"
 
 
 def test_the_operations_of_the_first_steps_are_reported(hear):
-    told = [step.figures.get("flops") for step in hear("loader").steps]
+    told = [step.figures.get("step_flops") for step in hear("loader").steps]
     assert told[0] is None
     assert told[1]["fp32"] > 0
     assert not any(told[3:])
@@ -76,7 +76,7 @@ def test_the_number_of_trained_parameters_is_reported_once(hear):
 
 
 def test_a_nan_loss_is_reported_with_every_step(hear):
-    losses = [step.figures.get("loss") for step in hear("diverging").steps]
+    losses = [step.figures.get("train_loss") for step in hear("diverging").steps]
     told = [loss for loss in losses if loss is not None]
     assert math.isfinite(told[0])
     assert len(told) < len(losses), "a number is told now and then"
@@ -86,7 +86,7 @@ def test_a_nan_loss_is_reported_with_every_step(hear):
 
 @pytest.mark.slow
 def test_a_step_in_which_torch_has_compiled_is_marked(hear):
-    marked = ["compiling" in step.figures for step in hear("compiled").steps]
+    marked = ["is_compiling" in step.figures for step in hear("compiled").steps]
     assert marked[0]
     assert not marked[1]
 

@@ -13,7 +13,7 @@ from autotune.space import spaces
 from autotune.storage import studies
 from autotune.storage.study_file import SearchPlan
 from autotune.trials.progress import Phase
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 SPACE = """
 workload: some.module:fit

@@ -22,7 +22,7 @@ from autotune.storage.identity import write_identity, write_verdict
 from autotune.storage.store import Options, StoredSession
 from autotune.storage.study_file import SearchPlan
 from autotune.trials.progress import Phase
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 from tests.autotune.conftest import slices_of
 
 COMPLETED = Outcome(Status.COMPLETED)

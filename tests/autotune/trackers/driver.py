@@ -20,7 +20,7 @@ from autotune.storage.trial_dir import TrainingDir
 from autotune.trackers import ray_callback, registry, tracking
 from autotune.trackers.tracker import Context
 from autotune.trials.progress import Phase
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 from autotune.core.metric import Metric
 from autotune.core.measurement import Measurement, Throughput
 from autotune.core.trial import Failure, Outcome, Status

@@ -5,7 +5,7 @@ from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.trackers import charts
 from autotune.trials.progress import Phase
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 QUALITY = "bleu_4"
 METRIC = Metric(QUALITY)

@@ -15,7 +15,7 @@ from autotune.storage.session_dir import SessionDir
 from autotune.trackers.tensorboard import TensorBoard
 from autotune.trackers.tracker import Context
 from autotune.trials.progress import Phase
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 ROOT = Path(__file__).parents[3]
 ENDED = Outcome(Status.COMPLETED)

@@ -11,7 +11,7 @@ from autotune.storage.session_dir import SessionDir
 from autotune.trackers.tracker import Context, Tracker
 from autotune.trackers.tracking import Trackers
 from autotune.trials.progress import Phase
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 
 class Listener(Tracker):

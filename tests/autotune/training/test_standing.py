@@ -10,7 +10,7 @@ from autotune.judging.measurement.trends import Point
 from autotune.training.standing import TrainingStatus
 from autotune.training.watch import Watch
 from autotune.trials.progress import Phase
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 from .test_plan import PLAN
 from .test_watch import LENGTH, reports

@@ -10,7 +10,7 @@ from autotune.training import supervise
 from autotune.training.supervise import Tried, decide
 from autotune.trials import alone, failures
 from autotune.trials.progress import Phase
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 KILLED = failures.lost_attempt("killed by SIGKILL")
 PASSING = failures.from_exception(RuntimeError("CUDA error: unspecified launch failure"))

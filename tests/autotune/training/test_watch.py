@@ -11,7 +11,7 @@ from autotune.core.metric import Metric
 from autotune.training.events import Kind
 from autotune.training.watch import MicroBatch, Watch
 from autotune.trials.progress import Phase
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 
 LENGTH = {"samples": 10**7, "epoch": 1000}
 MIB = 2**20

@@ -16,7 +16,7 @@ from autotune.training.screen import TrainingScreen
 from autotune.training.supervise import GoOn
 from autotune.training.whole import Whole
 from autotune.trials.progress import Phase
-from autotune.trials.reported import TrialReport
+from autotune.trials.report import TrialReport
 from tests.faults.sessions import fill, small_disk
 
 from .test_plan import PLAN

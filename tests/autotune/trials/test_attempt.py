@@ -14,7 +14,7 @@ import pytest
 
 from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Outcome, Status, StoppedFor
-from autotune.inside import stops
+from autotune.inside import stop_request
 from autotune.judging.decisions.stopping import Rival, Threshold
 from autotune.judging.measurement import trends
 from autotune.storage import identity
@@ -119,7 +119,7 @@ def order(tmp_path):
         metric=SCORE,
         *,
         ends=None,
-        closing_s=stops.CLOSING_S,
+        closing_s=stop_request.CLOSING_S,
         **rest,
     ):
         return Order(
@@ -378,7 +378,7 @@ def test_a_whole_training_has_the_time_to_save_wherever_it_is_stopped(order, ser
     assert (tmp_path / "work" / "saved").exists()
 
 
-@pytest.mark.parametrize(("is_stopping", "grace_s"), [(False, stops.CLOSING_S), (True, 0.0)])
+@pytest.mark.parametrize(("is_stopping", "grace_s"), [(False, stop_request.CLOSING_S), (True, 0.0)])
 def test_a_second_ctrl_c_kills_without_waiting(order, server, monkeypatch, is_stopping, grace_s):
     """It may come before anybody has noticed the first one."""
     waited, asked, stop = [], [], Child.stop

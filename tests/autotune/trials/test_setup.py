@@ -7,7 +7,7 @@ import pytest
 
 from autotune.core.measurement import Measurement, Outside, Throughput
 from autotune.core.trial import Repeat, Trial
-from autotune.inside import stops
+from autotune.inside import stop_request
 from autotune.space.sections import Training as WholeTraining
 from autotune.storage.store import Options, StoredSession
 from autotune.storage.trial_dir import TrialDir
@@ -154,7 +154,7 @@ def test_a_whole_training_has_no_limits_but_the_time_to_close(tmp_path, space):
     known = space.model_copy(update={"training": WholeTraining(samples=5000)})
     training = TrainingSetup(known, Workload("json:loads"), WITH_GPU, options)
     order = training.whole_training(space.baseline_config, TrialDir(tmp_path))
-    assert order.limits == TrialLimits(gpus=1.0, device_bytes=8 * GIB, closing_s=stops.WHOLE_CLOSING_S)
+    assert order.limits == TrialLimits(gpus=1.0, device_bytes=8 * GIB, closing_s=stop_request.WHOLE_CLOSING_S)
     assert (order.ends, order.whole) == (Ends(5000), True)
 
 

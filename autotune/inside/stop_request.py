@@ -1,7 +1,7 @@
 """The request to stop this process, for workloads that would otherwise notice it only at a record."""
 
-# From a request to stop until the process is killed: time to write a checkpoint and close. An evaluation of a
-# whole training may take minutes.
+# From the request until the process is killed: time to write a checkpoint and close. An evaluation of a whole
+# training may take minutes.
 CLOSING_S, WHOLE_CLOSING_S = 60.0, 600.0
 
 _signals: list[int] = []
@@ -11,10 +11,10 @@ class StoppedError(Exception):
     """A workload was asked to stop, and has reported everything it did until it ended."""
 
 
-def note(number: int, _: object = None) -> None:
+def note_signal(number: int, _: object) -> None:
     """Handles a signal, without taking a lock."""
     _signals.append(number)
 
 
-def is_asked() -> bool:
+def is_pending() -> bool:
     return bool(_signals)

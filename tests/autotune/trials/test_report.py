@@ -6,7 +6,7 @@ from dataclasses import asdict
 from autotune.core.measurement import Evaluation, Measurement, Slice, Throughput
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.trials.progress import Phase
-from autotune.trials.reported import REPORT, TrialReport
+from autotune.trials.report import REPORT, TrialReport
 
 SHOWN = Measurement(Throughput(61.2, 0.4, 9, 3.0), 0.2, 400, samples=400, curve=(Evaluation(400, 3.0, 0.2),))
 OOM = Outcome(Status.FAILED, Failure.OOM, "too big")
