@@ -167,7 +167,7 @@ class R2GenConfig(OwnFile):
         return trainer.dump(trainer.parse(settings))
 
     def recognises(self, values: Mapping[str, Any]) -> bool:
-        """Recognizes a file with `data` and mostly known settings, so that a misspelt one is reported."""
+        """Returns True for `data` among mostly known settings, so that a misspelt setting is reported."""
         return "data" in values and 2 * len(values.keys() & trainer.Config.model_fields) > len(values)
 
     def trains_with(self, file: Path) -> str:
@@ -185,7 +185,7 @@ def _epoch(settings: Mapping[str, Setting]) -> tuple[trainer.Config, int]:
 
 
 def _drawn_data() -> Path:
-    """Returns a small synthetic data set for users without one; made once, in the user's cache."""
+    """Returns a small synthetic data set for users without data, created once in the user's cache."""
     from r2gen import synthetic  # noqa: PLC0415
     from r2gen.cache import directory  # noqa: PLC0415
 

@@ -20,7 +20,7 @@ from autotune.workloads.frameworks.known import FRAMEWORKS
 
 BUILTIN = "r2gen"
 _RUN = (spec.KIND, *FRAMEWORKS)  # the kinds that run a command line
-_KEYS = {"function": ("kind", "call"), "r2gen": ("kind",)}  # of each other kind; the last has the name
+_KEYS = {"function": ("kind", "call"), "r2gen": ("kind",)}  # keys of the other kinds; the last has the name
 
 
 def load(value: str | Mapping[str, Any]) -> Workload:
@@ -66,13 +66,13 @@ def label(value: str | Mapping[str, Any]) -> str:
 
 
 def with_absolute_paths(value: Any, directory: Path) -> Any:
-    """Returns `value` with paths made absolute below `directory`; leaves what is invalid to `load`."""
+    """Returns `value` with relative paths below `directory` made absolute; leaves errors to `load`."""
     is_run = isinstance(value, Mapping) and value.get("kind") in _RUN
     return spec.with_absolute_paths(value, directory) if is_run else value
 
 
 def completed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a search space's values with the default roles and words of its kind of workload."""
+    """Returns the `values` of a search space with the default roles and words of its kind of workload."""
     workload = values.get("workload")
     framework = FRAMEWORKS.get(str(workload.get("kind"))) if isinstance(workload, Mapping) else None
     return framework.completed(values) if framework else dict(values)
@@ -93,7 +93,7 @@ def cadence(name: str) -> Cadence:
 
 
 def named(value: str | Mapping[str, Any]) -> Workload:
-    """Returns the workload for `value` without checking that its code exists, for showing past sessions."""
+    """Returns the workload for `value`, whose code need not exist, as for showing a past session."""
     name = label(value)
     if not isinstance(value, str) and name in FRAMEWORKS:
         from autotune.workloads.frameworks.workload import FrameworkWorkload  # noqa: PLC0415 - slow

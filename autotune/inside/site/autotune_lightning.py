@@ -71,7 +71,7 @@ def _attach(module: Any, overrides: Overrides) -> None:
 
 
 def _around_init(init: Callable[..., None], overrides: Overrides) -> Callable[..., None]:
-    """Applies the search's arguments; in a trial, redirects a trainer's files and skips its sanity check."""
+    """Applies the search's arguments, redirects a trainer's files, and skips the sanity check of a trial."""
     takes = inspect.signature(init).parameters
 
     @functools.wraps(init)

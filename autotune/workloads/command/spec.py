@@ -25,7 +25,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
 def _split(given: Any) -> Any:
-    """Splits a line into words; numbers in a list become text."""
+    """Splits a line into words; converts the numbers in a list to text."""
     if isinstance(given, str):
         return line.split(given)
     if isinstance(given, list | tuple) and all(isinstance(word, str | int | float) for word in given):
@@ -63,7 +63,7 @@ _INNER_KEYS: Mapping[str | int, Sequence[str]] = {"resume": ("file", "arguments"
 
 
 def _as_resume(value: Any) -> Any:
-    """Reads a text as arguments that contain the checkpoint's path."""
+    """Takes a text as the arguments, which contain the checkpoint's path."""
     if not isinstance(value, str):
         return value
     if (path := line.path_in(line.split(value))) is None:
@@ -188,17 +188,17 @@ class Spec(BaseModel):
 
     @property
     def file(self) -> tuple[str, str] | None:
-        """Kind and path of the file with the scores; None if they are not in a file."""
+        """Kind and path of the file that has the scores; None if no file has them."""
         return next(((name, path) for name in _FILES if (path := getattr(self, name)) is not None), None)
 
     @property
     def scores(self) -> Mapping[str, str]:
-        """Pattern or key of each score; empty if the script reports them."""
+        """The pattern or key of each score; empty if the script reports them."""
         return {} if isinstance(self.quality, str) else self.quality
 
     @property
     def patterns(self) -> Mapping[str, str]:
-        """Patterns of scores in the output; empty if they are in a file."""
+        """The patterns of scores in the output; empty if the scores are in a file."""
         return {} if self.file else self.scores
 
     @property
@@ -222,7 +222,7 @@ class Spec(BaseModel):
         return {key: line.names_in(texts) for key, texts in by_key.items()} | in_files
 
     def require_settings(self, settings: Mapping[str, Any], used_by_tuner: tuple[str, ...] = ()) -> None:
-        """Raises InputError for names without one of the nested or dotted `settings`, and for unused ones."""
+        """Raises InputError for names that are no nested or dotted `settings`, and for unused settings."""
         if wrong := [*self._without_setting(settings), *self.unused(settings, used_by_tuner)]:
             raise InputError("; ".join(wrong))
 
@@ -296,7 +296,7 @@ def _wrong_pattern(where: str, pattern: str | None, groups: int) -> Iterator[str
 
 
 def with_absolute_paths(values: Mapping[str, Any], directory: Path) -> dict[str, Any]:
-    """Returns `values` with absolute paths; relative ones are below `directory`."""
+    """Returns `values` with absolute paths; relative ones are taken from `directory`."""
     paths = {"directory": values.get("directory", "."), "python": values.get("python")}
     return {
         **values,

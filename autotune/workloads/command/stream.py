@@ -1,4 +1,4 @@
-"""The output, files and hook messages of a command as one stream, in order of time."""
+"""The output, files and hook messages of a command as one stream of messages, in order of time."""
 
 import heapq
 import itertools
@@ -19,8 +19,8 @@ from autotune.workloads.command.spec import Spec
 
 _STEPS_REMEMBERED = 50
 _ON_ITS_WAY_S, _LATE_S = 0.05, 0.2  # delay of printed or sent messages: usual, and on a busy machine
-# A shorter gap may be a process waiting for a core. Mistaken for an evaluation, it would date the scores a
-# step too early, and a trial that ends with them would miss its end.
+# A shorter gap may come from a busy CPU. Mistaken for an evaluation, it would date the scores a step too
+# early, and a trial that ends with them would miss its end.
 _LONG_STEPS, _LONG_S = 10, 0.2
 _TOGETHER_S = 0.5  # scores of one evaluation are printed within this time
 _STEPS, _SAMPLES = "steps", "samples"
@@ -32,7 +32,7 @@ _NO_STEP = (
 
 
 class Stream:
-    """Everything that is seen of a running command."""
+    """All that a running command shows, as messages."""
 
     def __init__(self, spec: Spec, inbox: Inbox, follower: Follower | None) -> None:
         self._spec, self._inbox, self._follower = spec, inbox, follower
@@ -56,7 +56,7 @@ class Stream:
         return bool(progress or scores)
 
     def until(self, heard_s: float) -> Iterator[Message]:
-        """Yields the messages before `heard_s`, up to which all sources have been read, but for late ones."""
+        """Yields messages before `heard_s`, up to which all sources were read; waits if some may come late."""
         for message in self._arrived():
             self._timeline.add(message)
         self.known_s = min(heard_s, known_s(time.monotonic(), self._steps_s))
@@ -97,7 +97,7 @@ class Stream:
         yield message
 
     def missing_step(self) -> str:
-        """Returns why no step was seen."""
+        """Returns the reason why no step was seen."""
         wanted = next(iter(self._progress.missing.items()), None)
         if wanted is None:
             return _NO_STEP
@@ -152,10 +152,10 @@ class Timeline:
 
 
 def evaluated_s(now_s: float, steps_s: Sequence[float]) -> float | None:
-    """Returns the end of an evaluation whose scores are read at `now_s`, after steps that ended at `steps_s`.
+    """Returns when an evaluation ended whose scores are read at `now_s`; steps ended at `steps_s`.
 
-    On a busy machine, scores may be read only after the next step, which then seems several times as long as
-    others because it contains the evaluation. None if no recent step was clearly that long.
+    On a busy machine, the scores may be read only after the next step, which then seems much longer than the
+    others because it includes the evaluation. None if no recent step was that long.
     """
     gaps = [(end_s - begin_s, end_s) for begin_s, end_s in itertools.pairwise(steps_s) if end_s <= now_s]
     late = [gap for gap in gaps if gap[1] > now_s - _LATE_S]

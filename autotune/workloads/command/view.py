@@ -1,7 +1,7 @@
-"""Views of a script's directory, in which it may write: its own files stay as they are.
+"""Views of a script's directory, in which a trial may write without changing the original.
 
-A view has the directories, copies of small files, and links to large ones. The directories above it are
-there, too, so that paths such as `../data` lead to the same files.
+A view has the same directories, copies of small files, and links to large ones. The directories above are
+there too, so that paths such as `../data` lead to the same files.
 """
 
 import os
@@ -11,14 +11,14 @@ from pathlib import Path
 
 from autotune.core.errors import InputError
 
-_COPIED_BYTES = 2**20  # files of at most so many are copied, because a script may write to them in place
+_COPIED_BYTES = 2**20  # smaller files are copied, because a script may write to them in place
 _MOST_FILES = 50_000
-_LEVELS = 3  # directories above the script's of which the view has the entries
+_LEVELS = 3  # directories above the script's whose entries the view has
 _LINKED = frozenset({".git", ".venv", "venv", "env", "node_modules", "__pycache__", "site-packages"})
 
 
 def make(directory: Path, place: Path) -> Path:
-    """Makes a view of `directory` below `place`, or completes the one that is there; returns its path.
+    """Makes a view of `directory` below `place`, or completes an existing one; returns its path.
 
     Raises InputError if the directory has too many files.
     """
@@ -51,7 +51,7 @@ def _entries(directory: Path) -> list[Path]:
 
 
 def _files(directory: Path, view: Path, left_out: Path) -> Iterator[tuple[Path, Path]]:
-    """Yields the files below `directory` with their place in the view, whose directories it makes."""
+    """Yields the files below `directory` with their places in the view; creates the view's directories."""
     for entry in _entries(directory):
         made = view / entry.name
         if entry.is_symlink() or not entry.is_dir() or entry.name in _LINKED:

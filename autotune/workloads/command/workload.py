@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -22,14 +22,13 @@ from autotune.workloads.command.process import started
 from autotune.workloads.command.spec import Spec
 
 TRAINED = Path("trained")
-_TOLD = (SEED, *EFFECTIVE_BATCH)  # settings that the tuner itself uses
+_USED_BY_TUNER = (SEED, *EFFECTIVE_BATCH)
 
 
 @dataclass(frozen=True)
 class CommandWorkload(Workload):
     """Workload that runs the command of `spec`, whose paths are absolute."""
 
-    entry_point: str
     spec: Spec
     values: Mapping[str, Any]
 
@@ -60,7 +59,7 @@ class CommandWorkload(Workload):
 
     @property
     def python(self) -> str | None:
-        """Path of the Python at the start of the command, else the `python` of the specification."""
+        """Path of the Python at the start of the command line, else `python` of the specification."""
         first = self.spec.run[0]
         is_named = os.sep in first and Path(first).name.startswith("python")
         return str(self.directory / first) if is_named else self.spec.python
@@ -72,7 +71,7 @@ class CommandWorkload(Workload):
         return not counts_itself or any(code.imports(file, "torch") for file in self._named())
 
     def python_with_torch(self, settings: Mapping[str, Any]) -> calls.Call | None:
-        """Returns a call of the command's Python, if it runs one and needs torch."""
+        """Returns a call of the command's Python; None if it runs none, or does not need torch."""
         call = self._call(self.spec, settings)
         python = call.arguments[0]
         is_known = self.needs_torch and Path(python).name.startswith("python")
@@ -83,10 +82,10 @@ class CommandWorkload(Workload):
 
     @property
     def own_file(self) -> OwnFile:
-        return Script(self.spec, self.directory, self.command_line)
+        return Script(self)
 
     def complete(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
-        """Adds the number of processes, if a launcher in the command line sets it."""
+        """Adds the number of processes if a launcher in the command line sets it."""
         given = line.processes(self.spec.run)
         if given is None or PROCESSES in baseline:
             return dict(baseline)
@@ -99,13 +98,13 @@ class CommandWorkload(Workload):
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
     ) -> dict[str, Setting]:
-        """Adds the trial's length, and the samples of a step for scripts that do not report them."""
+        """Adds the trial's length, and the samples of a step, for scripts that do not report them."""
         own = {spec.TRIAL_SAMPLES: samples, spec.EFFECTIVE_BATCH: effective_batch(settings)}
         return {**settings, **own}
 
     @property
     def ends_itself(self) -> bool:
-        """True unless the script reports itself, and may wait for `autotune.should_stop`."""
+        """True unless the script calls `autotune.report`, and may train until `autotune.should_stop`."""
         return self.spec.quality != spec.REPORTED
 
     def for_training(self, settings: Mapping[str, Setting], samples: int | None) -> dict[str, Setting]:
@@ -145,7 +144,7 @@ class CommandWorkload(Workload):
             raise InputError(f"unit: {rule}: got {unit!r}")
 
     def check(self, settings: Mapping[str, Any]) -> list[str]:
-        """Checks settings, paths and files, runs the set-up, and returns a note on it.
+        """Checks settings, paths and files, and runs the set-up; returns a note on that.
 
         Raises InputError for placeholders without a setting, unused settings, a missing directory or program,
         files that cannot be filled, and a failing set-up.
@@ -162,7 +161,7 @@ class CommandWorkload(Workload):
 
     def _used(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
         """Returns settings that are used although the specification does not name them."""
-        return _TOLD
+        return _USED_BY_TUNER
 
     def _require_places(self, settings: Mapping[str, Any]) -> None:
         if not self.directory.is_dir():
@@ -186,11 +185,11 @@ class CommandWorkload(Workload):
             raise InputError(f"workload.setup: {command}: {ending.describe_error(why)}")
         return [f"setup: {command} ({time.monotonic() - begun_s:.0f} s)"]
 
-    def command_line(self, settings: Mapping[str, Any], workdir: Path = TRAINED) -> str:
+    def command_line(self, settings: Mapping[str, Any]) -> str:
         """Returns the shell line of a whole training with `settings` in the user's names and shape."""
         samples = self.spec.training_samples
         length = {} if samples is None else {spec.TRIAL_SAMPLES: samples}
-        values = {**calls.values_of(self.spec, settings, workdir.absolute()), **length}
+        values = {**calls.values_of(self.spec, settings, TRAINED.absolute()), **length}
         call = calls.call(self.spec, self.directory, values)
         words = " ".join([*self._assignments(settings, values), *map(word, call.arguments)])
         return f"cd {quoted(self.directory)} && {words}"
@@ -203,23 +202,21 @@ class CommandWorkload(Workload):
 
 @dataclass(frozen=True)
 class Script(OwnFile):
-    """Script of the command line that `command_line` returns for settings."""
+    """Shell script that runs the command line of a workload."""
 
     format = "shell"
     name = "best.sh"
-    spec: Spec
-    directory: Path
-    command_line: Callable[[Mapping[str, Any]], str]
+    workload: CommandWorkload
 
     def text(self, settings: Mapping[str, Any]) -> str:
-        """Returns commands that create workdir and input files, and then the command line."""
-        workdir = TRAINED.absolute()
-        values = calls.values_of(self.spec, settings, workdir)
-        written = files.script(self.spec.files, self.directory, values, workdir)
-        return f"{self._place()}{written}{self.command_line(settings)}\n"
+        """Returns commands that create the workdir and input files, and then the command line."""
+        workload, workdir = self.workload, TRAINED.absolute()
+        values = calls.values_of(workload.spec, settings, workdir)
+        written = files.script(workload.spec.files, workload.directory, values, workdir)
+        return f"{self._make_workdir()}{written}{workload.command_line(settings)}\n"
 
-    def _place(self) -> str:
-        names = self.spec.placeholders()
+    def _make_workdir(self) -> str:
+        names = self.workload.spec.placeholders()
         if all(spec.WORKDIR not in names[key] for key in ("run", "flags", "environment")):
             return ""
         workdir = quoted(TRAINED.absolute())
@@ -230,17 +227,19 @@ class Script(OwnFile):
 
     def command(self, settings: Mapping[str, Any]) -> str | None:
         """Returns the command line for a shell; None if files have to be written first."""
-        if self.spec.files or self._place():
+        spec_, directory = self.workload.spec, self.workload.directory
+        if spec_.files or self._make_workdir():
             return None
-        text = self.command_line(settings)
-        if self.spec.python is None and self.spec.run[0] in {"python", "python3"}:
-            text = text.replace(f" {word(sys.executable)} ", f" {self.spec.run[0]} ", 1)
-        here = f"cd {quoted(self.directory)} && "
-        return text.removeprefix(here) if self.directory.resolve() == Path.cwd() else text
+        text = self.workload.command_line(settings)
+        if spec_.python is None and spec_.run[0] in {"python", "python3"}:
+            text = text.replace(f" {word(sys.executable)} ", f" {spec_.run[0]} ", 1)
+        here = f"cd {quoted(directory)} && "
+        return text.removeprefix(here) if directory.resolve() == Path.cwd() else text
 
     def put_in(self, file: Path, settings: Mapping[str, Any]) -> InFile | None:
         """Returns the values for a trial's copy of `file`; None if it is not in the specification."""
-        values = calls.values_of(self.spec, settings, TRAINED.absolute())
-        bases = {(self.directory / own.base).resolve(): own for own in self.spec.files.values()}
+        spec_, directory = self.workload.spec, self.workload.directory
+        values = calls.values_of(spec_, settings, TRAINED.absolute())
+        bases = {(directory / own.base).resolve(): own for own in spec_.files.values()}
         own = bases.get(file.resolve())
         return InFile(files.filled(own, values), own.names()) if own else None

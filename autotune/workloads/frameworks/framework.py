@@ -24,11 +24,11 @@ class ConfigFile:
     suffix: str
     reads: str  # call that reads the file, with the placeholder {file}
     says: Mapping[str, str | Says]  # by meaning; a text is the path that takes the value unchanged
-    notes: Mapping[str, str]  # by meaning, or by `precision=tf32`: where else the setting has to be made
+    notes: Mapping[str, str]  # by meaning, or by `precision=tf32`: where else to make the setting
     own: re.Pattern[str]  # settings under the framework's own names; the group is their path in the file
-    is_common: bool = False  # commands have settings under these names, too
+    is_common: bool = False  # commands may have settings under these names too
     begins: Mapping[str, Any] = field(default_factory=dict)  # values that the file needs in any case
-    # Values that a loader without workers requires of settings of workers.
+    # Values that the worker settings need if the loader has no workers.
     without_workers: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -44,12 +44,14 @@ class Framework:
     # The framework's spellings of the tuner's values, by role and value.
     words: Mapping[str, Mapping[str, Sequence[Setting]]] = field(default_factory=dict)
     known: tuple[KnownSetting, ...] = ()
-    units: tuple[str, ...] = ("samples",)  # of work, in which evaluations can be scheduled
-    other_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # paths if `roles` has no match
+    units: tuple[str, ...] = ("samples",)  # units of work in which evaluations can be scheduled
+    other_roles: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # alternatives to paths in `roles`
     for_trial: ForTrial = lambda *_: {}
     cadence: Cadence = field(default_factory=Cadence)  # of evaluations, by its own arguments
-    builds: bool = True  # whether `autotune_KIND.train` fits what a function has built
-    file: ConfigFile | None = None  # the format of an exported winner; None: it has none of its own
+    builds: bool = True  # `autotune_KIND.train` trains what a function has built
+    file: ConfigFile | None = None  # format of an exported winner; None: the framework has no own one
 
     def completed(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Returns a search space's `values` with default words, and default roles of settings that exist."""
@@ -59,10 +61,7 @@ class Framework:
         roles = {
             role: path
             for role, path in self._paths(baseline).items()
-            if role not in given
-            and path not in given.values()
-            and role not in baseline
-            and _at(baseline, path) is not _NOTHING
+            if role not in given and path not in given.values() and role not in baseline
         }
         own, all_roles = values.get("values", {}), {**roles, **given}
         words = {
@@ -77,18 +76,19 @@ class Framework:
         }
 
     def _paths(self, baseline: Mapping[str, Any]) -> dict[str, str]:
-        """Returns the path of each role: the first alternative in the baseline, else the default."""
-        return {
-            role: next((one for one in self._either(role) if _at(baseline, one) is not _NOTHING), path)
-            for role, path in self.roles.items()
+        """Returns the path of each role that the baseline has, the first of several alternatives."""
+        there = {
+            role: [one for one in self._either(role) if _at(baseline, one) is not _NOTHING]
+            for role in self.roles
         }
+        return {role: paths[0] for role, paths in there.items() if paths}
 
     def _either(self, role: str) -> tuple[str, ...]:
         return (self.roles[role], *self.other_roles.get(role, ()))
 
 
 def _at(nested: Any, path: str) -> Any:
-    """Returns the value at a dotted path, whose names may be nested or joined in one key."""
+    """Returns the value at a dotted path, `_NOTHING` if there is none; keys may have several of its names."""
     if not isinstance(nested, Mapping):
         return _NOTHING
     if path in nested:
@@ -107,8 +107,8 @@ def _mentioned(values: Mapping[str, Any], path: str) -> list[Any]:
 
 
 def _spelt(words: Mapping[str, Sequence[Setting]], mentioned: Sequence[Any]) -> dict[str, Setting]:
-    """Returns one word for each of the tuner's values: a mentioned spelling, else the first."""
-    used = set(map(repr, mentioned))  # the text "32" is another spelling than the number
+    """Returns a spelling for each of the tuner's values: one that is `mentioned`, else the first."""
+    used = set(map(repr, mentioned))  # the text "32" and the number differ
     return {
         ours: next((word for word in spellings if repr(word) in used), spellings[0])
         for ours, spellings in words.items()

@@ -31,7 +31,7 @@ from autotune.workloads.base import Cadence
 from autotune.workloads.frameworks.framework import ConfigFile, Framework, Says
 
 _INTERVAL, _EPOCHS = "trainer.val_check_interval", "trainer.check_val_every_n_epoch"
-# Settings of work between steps, which leave the steps themselves unchanged.
+# Settings of the work between steps, which leave the steps unchanged.
 _BETWEEN_STEPS = {
     "trainer.log_every_n_steps": "how often metrics are written",
     "trainer.enable_progress_bar": "drawn between steps",
@@ -40,19 +40,19 @@ _BETWEEN_STEPS = {
     "trainer.num_sanity_val_steps": "before the first step; a trial has none",
     _INTERVAL: "a trial has the evaluations of its budget",
     _EPOCHS: "a trial has the evaluations of its budget",
-    "trainer.detect_anomaly": "looks for what is no number after every backward pass",
+    "trainer.detect_anomaly": "looks for NaN after every backward pass",
     "trainer.profiler": "measures between steps",
-    "trainer.barebones": "leaves out all that is beside the steps",
+    "trainer.barebones": "leaves out everything but the steps",
 }
 
 
 def _for_trial(
     settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
 ) -> dict[str, Setting]:
-    """Spaces validations evenly over a trial, in batches counted across epochs.
+    """Spaces validations evenly over a trial, by batches counted across epochs.
 
-    Each follows a whole optimizer step, and the last is not before the end. If the micro-batch is unknown, so
-    is the number of batches, and the script's own schedule stays.
+    Each follows a whole optimizer step, and the last one the end of the trial. If the micro-batch is unknown,
+    so is the number of batches, and the script's own schedule stays.
     """
     if MICRO_BATCH not in settings:
         return {}

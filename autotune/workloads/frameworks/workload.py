@@ -1,4 +1,4 @@
-"""A framework's trainer as a workload, made by a script or a function."""
+"""A framework's trainer, created by a script or a function, as a workload."""
 
 import functools
 import json
@@ -48,7 +48,7 @@ class FrameworkSpec(Spec):
 
 @dataclass(frozen=True)
 class FrameworkWorkload(CommandWorkload):
-    """Command in whose process settings replace arguments of the framework's objects."""
+    """A command in whose process settings replace the arguments of the framework's objects."""
 
     framework: Framework
 
@@ -78,7 +78,6 @@ class FrameworkWorkload(CommandWorkload):
 
     @property
     def ends_itself(self) -> bool:
-        """True: the script ends by itself, unless a trial stops it."""
         return True
 
     def for_trial(
@@ -97,7 +96,7 @@ class FrameworkWorkload(CommandWorkload):
         return (*super()._used(settings), *(settings if is_built else self.framework.objects))
 
     def _assignments(self, settings: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
-        """Adds the hook, first on PYTHONPATH, and the settings that it puts into the unchanged script."""
+        """Adds the hook, first on PYTHONPATH, and the settings that it applies to the unchanged script."""
         own = self.spec.environment.get("PYTHONPATH")
         behind = '"${PYTHONPATH:+:$PYTHONPATH}"' if own is None else word(f":{line.word(own, values)}")
         put_in = json.dumps(calls.put_in(settings, self.framework.objects))

@@ -37,7 +37,7 @@ class _DeepestNode(NamedTuple):
 
 
 def _as_yaml(value: Any, before: str = "") -> str:
-    """Returns a one-line value valid in any context; a string is quoted like the replaced text `before`."""
+    """Returns a value on one line, valid in any context; a string is quoted like the text `before` it."""
     quote = before[:1] if before[:1] in {"'", '"'} else '"' if "\n" in str(value) else None
     style = quote if isinstance(value, str) else None
     options: dict[str, Any] = {"width": math.inf, "allow_unicode": True, "sort_keys": False}
@@ -78,7 +78,7 @@ class Document:
         """Returns the document with `values` at their paths; equal values keep their spelling.
 
         New names are added at the end of their mapping. Raises InputError, which names the path, if a value
-        has no place, or if setting it would change another value too.
+        cannot be put there, or if that would change another value too.
         """
         document = self
         for path, value in values.items():
@@ -112,7 +112,7 @@ class Document:
         return _DeepestNode(node, above, path)
 
     def _in_place(self, node: Node, value: Any) -> Iterator[_Edit]:
-        """Yields minimal edits that turn a node into `value`: only changed items of an equally long list."""
+        """Yields edits that turn a node into `value`; of a list as long as before, only items that change."""
         if repr(node.data) == repr(value):
             return
         is_list = node.is_list and isinstance(value, list)

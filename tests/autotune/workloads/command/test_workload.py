@@ -59,7 +59,7 @@ def test_its_command_line_is_for_a_shell(tmp_path):
         "quality": {"acc": "acc (.*)"},
     }
     workload = CommandWorkload.parse({**said, "resume": "--resume {workdir}/a"}, tmp_path)
-    text = workload.command_line({"name": "it's $HOME", "n": 2, "fast": True}, tmp_path / "out")
+    text = workload.command_line({"name": "it's $HOME", "n": 2, "fast": True})
     words = ["it's $HOME", "-n=2", "--fast"]
     done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout == f"it's $HOME {words}\n"
