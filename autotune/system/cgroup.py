@@ -18,36 +18,36 @@ class GroupMemory:
     used_bytes: int
 
 
-def cpu_quota(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> float | None:
+def cpu_quota() -> float | None:
     """Returns the tightest CPU quota in CPUs, None if there is no quota."""
-    quotas = [q for group in _groups("cpu", root, membership) if (q := _quota(group))]
+    quotas = [q for group in _groups("cpu") if (q := _quota(group))]
     return min(quotas, default=None)
 
 
-def memory(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> GroupMemory | None:
+def memory() -> GroupMemory | None:
     """Returns the tightest memory limit and its use, None if there is no limit."""
-    group = tightest_group(root, membership)
+    group = tightest_group()
     return None if group is None else memory_of(group)
 
 
-def tightest_group(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> Path | None:
+def tightest_group() -> Path | None:
     """Returns the group with the tightest memory limit, None if there is no limit."""
-    limits = {g: limit for g in _groups("memory", root, membership) if (limit := _limit_bytes(g)) is not None}
+    limits = {g: limit for g in _groups("memory") if (limit := _limit_bytes(g)) is not None}
     return min(limits, key=lambda group: limits[group], default=None)
 
 
-def own_group(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> Path | None:
+def own_group() -> Path | None:
     """Returns the group that counts this process's memory, None if it is not visible."""
-    return next(_groups("memory", root, membership), None)
+    return next(_groups("memory"), None)
 
 
-def group_for_trials(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> Path | None:
+def group_for_trials() -> Path | None:
     """Returns the group in which this process can create memory groups, None if there is none.
 
     In v1 that is its own group. In v2 a group cannot contain both processes and groups, so it is the nearest
     one above, unless a trial would escape a limit by moving there.
     """
-    for group in _groups("memory", root, membership):
+    for group in _groups("memory"):
         if _can_hold_groups(group):
             return group
         if not is_v2(group) or _limits(group):
@@ -71,18 +71,18 @@ def _limits(group: Path) -> bool:
 
 
 def kills(group: Path, *, below: bool = True) -> int:
-    """Returns the group's count of processes killed for memory; in v2 with groups `below`, by default."""
+    """Returns how many processes the kernel has killed for memory in a group; in v2 also in those `below`."""
     events = "memory.events" if below else "memory.events.local"
     return _figures(group / (events if is_v2(group) else "memory.oom_control")).get("oom_kill", 0)
 
 
-def _groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
+def _groups(controller: str) -> Iterator[Path]:
     """Yields the directories of this process's groups for `controller`, from its own to the outermost."""
-    for line in _read(membership).splitlines():
+    for line in _read(_MEMBERSHIP).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
-        top = root / controller if controllers else root  # v2 has one tree and names no controller
+        top = _ROOT / controller if controllers else _ROOT  # v2 has one tree and names no controller
         group = top / path.lstrip("/")
         # In a container without its own cgroup namespace this is the host's path, which is not mounted.
         yield from (g for g in (group, *group.parents) if g.is_relative_to(top) and g.is_dir())

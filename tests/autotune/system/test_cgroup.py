@@ -6,22 +6,25 @@ from autotune.system import cgroup
 
 
 @pytest.fixture
-def tree(tmp_path: Path):
-    """Writes control group files and the membership line of this process."""
+def tree(tmp_path: Path, monkeypatch):
+    """Writes control group files and the membership line of this process; returns their root."""
+    root, lines = tmp_path / "fs", tmp_path / "membership"
+    monkeypatch.setattr(cgroup, "_ROOT", root)
+    monkeypatch.setattr(cgroup, "_MEMBERSHIP", lines)
 
-    def write(membership: str, files: dict[str, str]) -> tuple[Path, Path]:
+    def write(membership: str, files: dict[str, str]) -> Path:
         for name, text in files.items():
-            file = tmp_path / "fs" / name
+            file = root / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text + "\n")
-        (tmp_path / "membership").write_text(membership + "\n")
-        return tmp_path / "fs", tmp_path / "membership"
+        lines.write_text(membership + "\n")
+        return root
 
     return write
 
 
 def test_v2_takes_the_tightest_limit_of_the_group_and_its_parents(tree) -> None:
-    where = tree(
+    tree(
         "0::/pod/container",
         {
             "pod/cpu.max": "150000 100000",
@@ -33,12 +36,12 @@ def test_v2_takes_the_tightest_limit_of_the_group_and_its_parents(tree) -> None:
             "pod/container/memory.stat": "anon 1000\ninactive_file 3000\nactive_file 1000",
         },
     )
-    assert cgroup.cpu_quota(*where) == 1.5
-    assert cgroup.memory(*where) == cgroup.GroupMemory(limit_bytes=8000, used_bytes=2000)
+    assert cgroup.cpu_quota() == 1.5
+    assert cgroup.memory() == cgroup.GroupMemory(limit_bytes=8000, used_bytes=2000)
 
 
 def test_v1_has_a_tree_for_each_controller(tree) -> None:
-    where = tree(
+    tree(
         "5:memory:/job\n4:cpu,cpuacct:/\n0::/",
         {
             "cpu/cpu.cfs_quota_us": "200000",
@@ -48,30 +51,33 @@ def test_v1_has_a_tree_for_each_controller(tree) -> None:
             "memory/job/memory.stat": "inactive_file 1\ntotal_inactive_file 100",
         },
     )
-    assert cgroup.cpu_quota(*where) == 2.0
-    assert cgroup.memory(*where) == cgroup.GroupMemory(7000, 500)
+    assert cgroup.cpu_quota() == 2.0
+    assert cgroup.memory() == cgroup.GroupMemory(7000, 500)
 
 
 def test_v1_has_a_very_large_number_for_no_limit(tree) -> None:
     files = {"memory.limit_in_bytes": "9223372036854771712", "memory.usage_in_bytes": "600"}
-    where = tree("5:memory:/job", {f"memory/job/{name}": text for name, text in files.items()})
-    assert cgroup.memory(*where) is None
+    tree("5:memory:/job", {f"memory/job/{name}": text for name, text in files.items()})
+    assert cgroup.memory() is None
 
 
 def test_the_hosts_path_seen_inside_a_container_leads_to_the_containers_own_limits(tree) -> None:
-    where = tree("0::/../../docker/abc", {"memory.max": "5000", "memory.current": "10"})
-    assert cgroup.memory(*where) == cgroup.GroupMemory(5000, 10)
+    tree("0::/../../docker/abc", {"memory.max": "5000", "memory.current": "10"})
+    assert cgroup.memory() == cgroup.GroupMemory(5000, 10)
 
 
 def test_without_limits_there_is_none(tree) -> None:
     unlimited = {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000", "cpu.max": "max 100000"}
-    assert cgroup.cpu_quota(*tree("1:cpu:/\n0::/", unlimited)) is None
-    assert cgroup.memory(*tree("0::/", {"memory.max": "max", "memory.current": "1"})) is None
+    tree("1:cpu:/\n0::/", unlimited)
+    assert cgroup.cpu_quota() is None
+    tree("0::/", {"memory.max": "max", "memory.current": "1"})
+    assert cgroup.memory() is None
 
 
-def test_without_control_groups_there_is_none(tmp_path: Path) -> None:
-    assert cgroup.cpu_quota(tmp_path / "none", tmp_path / "nothing") is None
-    assert cgroup.memory(tmp_path / "none", tmp_path / "nothing") is None
+@pytest.mark.usefixtures("tree")
+def test_without_control_groups_there_is_none() -> None:
+    assert cgroup.cpu_quota() is None
+    assert cgroup.memory() is None
 
 
 def test_it_reads_this_machine() -> None:
@@ -92,16 +98,16 @@ SCOPE = {
 
 
 def test_v1_makes_groups_for_trials_in_its_own(tree) -> None:
-    root, membership = tree("4:memory:/job", {"memory/job/cgroup.procs": "7"})
-    assert cgroup.group_for_trials(root, membership) == root / "memory/job"
+    root = tree("4:memory:/job", {"memory/job/cgroup.procs": "7"})
+    assert cgroup.group_for_trials() == root / "memory/job"
     (root / "memory/job/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
     assert cgroup.kills(root / "memory/job") == 3
 
 
 def test_v2_creates_groups_for_trials_next_to_its_own(tree) -> None:
-    root, membership = tree("0::/user/scope", SCOPE)
-    assert cgroup.group_for_trials(root, membership) == root / "user"
-    assert cgroup.own_group(root, membership) == root / "user/scope"
+    root = tree("0::/user/scope", SCOPE)
+    assert cgroup.group_for_trials() == root / "user"
+    assert cgroup.own_group() == root / "user/scope"
 
 
 @pytest.mark.parametrize(
@@ -113,12 +119,13 @@ def test_v2_creates_groups_for_trials_next_to_its_own(tree) -> None:
     ],
 )
 def test_a_trial_does_not_get_around_a_limit(tree, name: str, text: str) -> None:
-    """Nor is a group of use whose parent does not delegate memory."""
-    assert cgroup.group_for_trials(*tree("0::/user/scope", SCOPE | {name: text})) is None
+    """The last case is a parent that does not delegate memory."""
+    tree("0::/user/scope", SCOPE | {name: text})
+    assert cgroup.group_for_trials() is None
 
 
 def test_v2_counts_kills_with_and_without_descendants(tree) -> None:
-    root, _ = tree(
+    root = tree(
         "0::/x",
         {
             "x/cgroup.controllers": "memory",

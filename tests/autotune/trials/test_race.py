@@ -7,7 +7,6 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
 
@@ -25,10 +24,15 @@ from autotune.trials import race
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order, RaceOrder, Racer
 from autotune.trials.progress import Phase
+from autotune.trials.race import Race
 
 HERE = str(Path(__file__).parents[1])
-SHORT = race.Least(0.1, 3)
-Race = partial(race.Race, least=SHORT)
+
+
+@pytest.fixture(autouse=True)
+def _short_turns(monkeypatch):
+    for least in ("_TOGETHER", "_APART"):
+        monkeypatch.setattr(race, least, race.Least(0.1, 3))
 
 
 @pytest.fixture(scope="module")
