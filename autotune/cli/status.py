@@ -8,7 +8,7 @@ from rich.console import Console
 from autotune.core import files, units
 from autotune.display import draw, events, live, snapshot, view
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Snapshot
-from autotune.sessions.opening import go_on, opened
+from autotune.sessions.opening import continue_command, opened
 from autotune.storage.store import StoredSession
 from autotune.system import scratch
 
@@ -35,7 +35,7 @@ def _show(session: Path, *, as_json: bool) -> None:
     for line in [
         "",
         _counts(shown, known),
-        *view.summary(shown.history, workload, session, go_on(shown)),
+        *view.summary(shown.history, workload, session, continue_command(shown)),
     ]:
         live.say(console, line)
 

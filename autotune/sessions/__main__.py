@@ -1,4 +1,4 @@
-"""Runs a search for `api` in a process of its own: a line of JSON comes in, lines of JSON go out."""
+"""Runs a search for `api` in a process of its own: reads a line of JSON, prints lines of JSON."""
 
 import sys
 

@@ -32,11 +32,11 @@ def search(
     on_event: OnEvent | None = None,
     **options: Any,
 ) -> Session:
-    """Searches a space: a file, the name of a built-in one, or a dict of what a file would have.
+    """Searches a space: a file, the name of a built-in space, or a dict with the content of a file.
 
-    `options` are those of the command, with `_` for `-`. `on_event` gets what it prints with `--json`.
-    Ctrl-C, or an error of `on_event`, ends the search; `resume` continues it. Raises InputError if nothing
-    can be searched like this, and SearchAborted if the search broke off.
+    `options` are those of the command, with `_` for `-`. `on_event` gets what the command prints with
+    `--json`. Ctrl-C, or an error of `on_event`, ends the search; `resume` continues it. Raises InputError if
+    an option or the space is invalid, and SearchAborted if the search broke off.
     """
     for name in options.keys() - _OPTIONS:
         raise InputError(f"search: {name} is not an option{errors.did_you_mean(name, _OPTIONS)}")
@@ -49,7 +49,7 @@ def search(
 def resume(
     path: str | Path, *, trials: int = 0, time: str | None = None, on_event: OnEvent | None = None
 ) -> Session:
-    """Continues a search, with so many more trials, and a new time limit from now on."""
+    """Continues a search, with `trials` more trials, and a new limit of `time` from now on."""
     options = {"session": Path(path), "trials": trials, "time": time}
     return _run("resume", options, Path(path), on_event)
 
@@ -60,9 +60,9 @@ def open_session(path: str | Path) -> Session:
 
 
 def _run(command: str, options: Mapping[str, Any], root: Path, on_event: OnEvent | None) -> Session:
-    """Runs a command in a process of its own, which ends with this one; returns the session."""
+    """Runs a command in a child process, which ends with this one; returns the session."""
     call = _call({"parent": os.getpid(), command: {**options, "as_json": True}})
-    # In a session of its own: what interrupts this process is passed on to it, once.
+    # In a process session of its own, so that an interrupt reaches it once, passed on by this process.
     with subprocess.Popen(
         [sys.executable, "-m", "autotune.sessions"],
         stdin=subprocess.PIPE,
@@ -83,7 +83,7 @@ def _run(command: str, options: Mapping[str, Any], root: Path, on_event: OnEvent
 
 
 def _call(values: Mapping[str, Any]) -> bytes:
-    """Returns what is asked as a line of JSON; raises InputError for options of another type."""
+    """Returns the request as a line of JSON; raises InputError for options of the wrong type."""
     try:
         return CALL.dump_json(CALL.validate_python(values))
     except ValidationError as error:
@@ -92,7 +92,7 @@ def _call(values: Mapping[str, Any]) -> bytes:
 
 
 def _hear(process: "subprocess.Popen[bytes]", call: bytes, on_event: OnEvent | None) -> dict[str, Any]:
-    """Passes the events on; returns the last one."""
+    """Sends the request, and passes all events on; returns the last one."""
     event: dict[str, Any] = {}
     with cast("IO[bytes]", process.stdin) as stdin:
         stdin.write(call + b"\n")
@@ -105,15 +105,15 @@ def _hear(process: "subprocess.Popen[bytes]", call: bytes, on_event: OnEvent | N
 
 
 def _failure(kind: str, text: str) -> BaseException:
-    """Returns the error of that class."""
+    """Returns an error of the class called `kind`."""
     if kind == KeyboardInterrupt.__name__:
         return KeyboardInterrupt(text)
-    found = getattr(errors, kind, AutotuneError)
-    return found(text) if isinstance(found, type) else AutotuneError(text)
+    error: AutotuneError = getattr(errors, kind, AutotuneError)(text)
+    return error
 
 
 def _interrupt(process: "subprocess.Popen[bytes]") -> None:
-    """Ends a search as Ctrl-C does, and as a second one if this is interrupted again."""
+    """Interrupts a search as Ctrl-C does, once more for every further interrupt of this process."""
     while process.poll() is None:
         process.send_signal(signal.SIGINT)
         try:

@@ -38,13 +38,8 @@ def of_one_epoch(space: Space) -> Space:
     return space.model_copy(update={"knobs": knobs, "baseline": {**space.baseline, **shorter}})
 
 
-def with_samples(space: Space, samples: int) -> Space:
-    """Returns the space with the number of samples of an epoch."""
-    return space.revised(training={"samples_per_epoch": samples})
-
-
 def counted(space: Space, workload: Workload, here: Usable) -> int:
-    """Trains the one-epoch baseline of a complete `space` to its end; returns the samples that it saw.
+    """Trains the one-epoch baseline of a complete `space` to its end; returns the samples seen.
 
     Raises InputError if it does not complete, or no samples were seen.
     """
@@ -52,9 +47,9 @@ def counted(space: Space, workload: Workload, here: Usable) -> int:
     with temp_dirs.directory(".epoch-", Path.cwd()) as place:
         training = TrainingSetup(space, workload, here.hardware, Options(here.gpus_per_trial))
         order = training.whole_training(space.baseline_config, TrialDir(place))
-        outcome, shown = alone.run(order, ForkServer(workload.preload))
-    if outcome.status is not Status.COMPLETED or not shown.samples:
+        outcome, measurement = alone.run(order, ForkServer(workload.preload))
+    if outcome.status is not Status.COMPLETED or not measurement.samples:
         rule = "training.samples_per_epoch: an epoch of the baseline was to show it"
         raise InputError(f"{rule}: {outcome.reason or 'no step was seen'}")
-    print(f"An epoch has {shown.samples:,} {space.unit}.", file=sys.stderr, flush=True)
-    return shown.samples
+    print(f"An epoch has {measurement.samples:,} {space.unit}.", file=sys.stderr, flush=True)
+    return measurement.samples

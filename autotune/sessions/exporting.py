@@ -13,7 +13,7 @@ from autotune.display.snapshot import Snapshot
 from autotune.export import formats, patch, winner
 from autotune.export.winner import Exported, Winner
 from autotune.judging.decisions import confirm
-from autotune.sessions.opening import go_on, opened
+from autotune.sessions.opening import continue_command, opened
 from autotune.workloads.in_place.document import Document
 
 
@@ -22,9 +22,9 @@ class Export:
     """A file that was written, and what to say about it."""
 
     file: Path
-    settings: str  # and figures, of the trial in it
-    notes: list[str]  # what was replaced, or could not be said in the file
-    usage: str | None = None  # how to train with it, or to read it
+    settings: str  # settings and figures of the exported trial
+    notes: list[str]  # on replaced values, and settings that the file cannot express
+    usage: str | None = None  # how to train with the file, or to read it
 
 
 def export(root: Path, output: Path | None, number: int | None, name: str | None, own: Path | None) -> Export:
@@ -48,7 +48,7 @@ def export(root: Path, output: Path | None, number: int | None, name: str | None
 
 
 def wanted(shown: Snapshot, number: int | None) -> Trial:
-    """Returns the trial of that number, by default the winner.
+    """Returns trial `number`, by default the winner.
 
     Raises UnconfirmedError if the winner is not confirmed yet, and InputError if there is no such trial.
     """
@@ -58,7 +58,7 @@ def wanted(shown: Snapshot, number: int | None) -> Trial:
     if number is None:
         best = confirm.recommended(history)
         if best and advice.is_unconfirmed(history):
-            possibly = advice.possible_gain(history, go_on(shown))
+            possibly = advice.possible_gain(history, continue_command(shown))
             raise UnconfirmedError(
                 f"no winner yet; --trial {best[0].number} names one all the same. {possibly}"
             )

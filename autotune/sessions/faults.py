@@ -1,4 +1,4 @@
-"""Errors that a user can do something about, as one line instead of a traceback."""
+"""Turns errors that a user can do something about into one line instead of a traceback."""
 
 import errno
 
@@ -29,7 +29,7 @@ def deliberate(error: BaseException) -> BaseException | None:
 
 
 def _path_fault(error: BaseException) -> str | None:
-    """Returns why no file can be at a path; None if the error is about something else."""
+    """Returns the reason why a path cannot be a file's; None if the error is about something else."""
     if isinstance(error, OSError) and error.errno in _UNUSABLE:
         return f"{error.strerror}: {error.filename2 or error.filename}"
     is_loop = isinstance(error, RuntimeError) and str(error).startswith("Symlink loop")  # pathlib's own
@@ -37,12 +37,12 @@ def _path_fault(error: BaseException) -> str | None:
 
 
 def disk_fault(error: BaseException) -> str | None:
-    """Returns why the disk cannot be used; None if the error is about something else."""
+    """Returns the reason why the disk cannot be used; None if the error is about something else."""
     return failures.study_fault(error) or failures.disk_fault(error, _UNWRITABLE)
 
 
 def exit_code(error: BaseException) -> int:
-    """Returns the exit code of a command that such an error has ended."""
+    """Returns the exit code of a command that ends with a deliberate error."""
     if isinstance(error, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     return EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_ABORTED

@@ -77,7 +77,7 @@ class Look:
 
     torch: Torch | Fault
     verdicts: tuple[DeviceVerdict, ...] = ()
-    named: bool = False  # by UUID, because CUDA would not show all of them by default
+    named: bool = False  # devices were named by UUID, because CUDA would not show all of them by default
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -105,7 +105,7 @@ class Usable:
     machine: Machine
     gpus_per_trial: float
     notes: tuple[str, ...] = ()
-    is_asked: bool = False  # trials use GPUs, and torch has checked them
+    is_checked: bool = False  # trials use GPUs, and torch has checked them
 
 
 def usable(asked: float | None) -> Usable:
@@ -124,12 +124,12 @@ def usable(asked: float | None) -> Usable:
     devices.number_by_bus(os.environ)
     if look.named or len(look.gpus) < len(look.verdicts):
         devices.restrict_to(os.environ, look.gpus)
-    return Usable(here, machine(here, look), count, look.notes, is_asked=True)
+    return Usable(here, machine(here, look), count, look.notes, is_checked=True)
 
 
 def require_script(python: str | None, here: Usable) -> None:
     """Raises InputError if the torch of a script's own Python, if any, cannot use the trials' GPUs."""
-    if python is None or not here.is_asked or Path(python) == Path(sys.executable):
+    if python is None or not here.is_checked or Path(python) == Path(sys.executable):
         return
     look = look_at(here.hardware, python)
     if isinstance(look.torch, Torch):
@@ -173,8 +173,8 @@ def machine(found: Hardware, look: Look | None) -> Machine:
 def look_at(found: Hardware, python: str = sys.executable) -> Look:
     """Checks the devices of `found` with the torch of `python`.
 
-    One process checks them all, unless CUDA would not show all by default because one is lost or is a MIG
-    slice: then each gets a process that sees it by UUID.
+    One process checks them all. If CUDA would not show all by default, because one is lost or is a MIG slice,
+    each device is checked in a process of its own that sees it by UUID.
     """
     there = [*(Device(gpu.label, gpu.uuid, gpu.name, gpu) for gpu in found.gpus), *found.refused]
     known = [device for device in there if device.uuid]
@@ -240,7 +240,7 @@ def judge(device: Device, seen: Mapping[str, Any] | None, told: Torch | Fault) -
 
 
 def _as_seen(device: Device, seen: Mapping[str, Any]) -> Gpu:
-    """Returns a GPU from torch's facts, for which NVML lacks some."""
+    """Returns a GPU made from torch's facts, because NVML lacks some."""
     major, minor = seen["compute_capability"]
     return Gpu(seen["name"], seen["memory_bytes"], (major, minor), device.uuid or "", label=device.label)
 

@@ -1,4 +1,4 @@
-"""Rejects a memory limit that importing torch alone exceeds."""
+"""Rejects a memory limit that is too small for importing torch."""
 
 import subprocess
 from collections.abc import Mapping

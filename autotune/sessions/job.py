@@ -15,7 +15,7 @@ from autotune.workloads.base import Workload
 
 
 class RayDied(AutotuneError):  # noqa: N818 - it is an ending: the search continues in a new process
-    """Ray has died, and with it the process that used it."""
+    """Ray has died, and the process that used it has to end."""
 
 
 def _throw(error: BaseException) -> NoReturn:
@@ -33,7 +33,7 @@ class Job:
     hardware: Hardware
     held: Held  # its lock
     notes: Sequence[str]  # printed first
-    more: int = 0  # further trials
+    more: int = 0  # trials to add to the plan
     time_s: float | None = None  # new time limit, from now on; None: as planned
     as_json: bool = False
     interrupts: Collection[int] = (signal.SIGINT, signal.SIGTERM)  # signals that end the search gracefully

@@ -38,11 +38,11 @@ _SCRIPT_BYTES = 2**20
 
 @dataclass(frozen=True)
 class _Question:
-    """Identifies a comparison: other commands, scripts or scores are another one."""
+    """Identifies a comparison: with other commands, scripts or scores it is another one."""
 
     commands: tuple[str, ...]
     digests: dict[str, str]  # of the files that the command lines name
-    score: Score | None = None  # None until a run has told it
+    score: Score | None = None  # None until a run has shown it
     minimize: bool = False
 
 
@@ -59,9 +59,9 @@ _QUESTION, _ENDED = TypeAdapter(_Question), TypeAdapter(_Ended)
 
 
 def judge(given: Sequence[str], asked: JudgeRequest) -> int:
-    """Prints whether the second command trains faster than the first, and as well; returns the exit code.
+    """Prints whether the second of two commands trains faster, and as well; returns the exit code.
 
-    0: confirmed, 1: not. Raises InputError if a command fails or tells no score.
+    0: confirmed, 1: not. Raises InputError if a command fails or shows no score.
     """
     lines = split(given)
     root = asked.session or Path("runs") / f"judge-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
@@ -90,7 +90,7 @@ def split(given: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 class _Comparison:
-    """Trains both sides in turns, with a seed for each pair, and keeps every training in the session."""
+    """Trains both sides in turns, with a seed for each pair, and records every training in the session."""
 
     def __init__(self, root: Path, lines: tuple[list[str], list[str]], asked: JudgeRequest) -> None:
         self._asked, self._root, self._begun_s = asked, root, time.monotonic()
@@ -106,7 +106,7 @@ class _Comparison:
         self._read()
 
     def _read(self) -> None:
-        """Takes over the trainings of an earlier run of the same question."""
+        """Takes over the trainings of an earlier run of the same comparison."""
         first, *others = list(lines_of(self._file)) or [None]
         if first is None:
             self._write(_QUESTION.dump_python(self._question))
@@ -125,7 +125,7 @@ class _Comparison:
             file.write(json.dumps(value) + "\n")
 
     def run(self) -> PairedVerdict:
-        """Trains pair after pair until they decide, or as many as allowed ran, or the time is up."""
+        """Trains pair after pair until the verdict is clear, all pairs have run, or the time is up."""
         for side, line in zip(SIDES, self._question.commands, strict=True):
             probing.say(f"{side}: {line}")
         self._look_for_a_score()
@@ -139,7 +139,7 @@ class _Comparison:
         return self._verdict()
 
     def _look_for_a_score(self) -> None:
-        """Has the score chosen before a whole training, which may be long, unless it is named."""
+        """Chooses the score before the first training, which may be long, unless the user has named it."""
         if self._question.score is None and not self._asked.score and self._left_s() > 0:
             prober = self._probers[SIDES[0]]
             probing.say("Looking for the score ...")
@@ -154,9 +154,9 @@ class _Comparison:
         return self._time_s - (time.monotonic() - self._begun_s)
 
     def _train(self, side: str, pair: int) -> bool:
-        """Runs one training and keeps its time and scores; returns False if the time was up before its end.
+        """Runs one training and records its time and scores; returns False if the time was up before its end.
 
-        Raises InputError if it fails, or does not tell the score.
+        Raises InputError if it fails, or does not show the score.
         """
         prober = self._probers[side]
         probing.say(f"{side} trains with seed {pair} ...")
@@ -204,7 +204,7 @@ class _Comparison:
         return pairs.judge(before, after, self._goal, self._asked.pairs)
 
     def report(self, verdict: PairedVerdict) -> list[str]:
-        """Returns the answer for a person."""
+        """Returns the answer as lines for people."""
         before, after = self._runs()
         count = min(len(before), len(after))
         if not count:
@@ -230,7 +230,7 @@ class _Comparison:
         return f"More pairs may decide it: repeat the command with --session {quoted(self._root)} --pairs N."
 
     def as_json(self, verdict: PairedVerdict) -> dict[str, Any]:
-        """Returns the answer for a program."""
+        """Returns the answer as JSON for programs."""
         before, after = self._runs()
         return {
             "format": FORMAT,

@@ -17,8 +17,8 @@ def opened(root: Path) -> tuple[store.StoredSession, Space, Workload]:
     return session, space, registry.named(space.workload)
 
 
-def go_on(shown: Snapshot) -> str:
-    """Returns the command that continues a search; empty while it runs."""
+def continue_command(shown: Snapshot) -> str:
+    """Returns the command that continues a search, "" while it runs."""
     if shown.state == RUNNING:
         return ""
     return advice.continue_command(shown.history, shown.plan, Path(shown.session))

@@ -82,9 +82,9 @@ def cpus_per_trial(asked: int | None, hardware: Hardware) -> int | None:
 
 
 def require_options(overrides: Mapping[str, Mapping[str, Any]], called: Mapping[str, str]) -> None:
-    """Raises InputError, naming the options, if values violate the rules of their section.
+    """Raises InputError, which names the options, if values violate the rules of their section.
 
-    `called` has the options of values whose name differs, such as --promise for `select`.
+    `called` has the options whose name is not that of their value, such as --promise for `select`.
     """
     mistakes = [one for section, given in overrides.items() for one in _of_options(section, given, called)]
     if mistakes:

@@ -29,17 +29,16 @@ from autotune.workloads.base import Workload
 _IN_PLACE_OF = {"keep": "within", "within": "keep"}  # mutually exclusive
 _LOOKS = 4  # longest trial of unknown training length, in multiples of samples_per_trial
 
-
-GivenSpace = Path | Mapping[str, Any]  # a file, or what would be in it
+GivenSpace = Path | Mapping[str, Any]  # a file, or the content of one
 
 
 def source_of(given: GivenSpace) -> str:
-    """Returns what messages call a search space."""
+    """Returns the name of a search space in messages."""
     return str(given) if isinstance(given, Path) else "given"
 
 
 def read_space(given: GivenSpace, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
-    """Returns the search space `given`, with single values of its sections replaced by `overrides`."""
+    """Returns the search space in `given`, with values replaced by the `overrides` of each section."""
     source, directory = source_of(given), given.parent if isinstance(given, Path) else Path.cwd()
     if isinstance(given, Path):
         values = spaces.parse_mapping(_text(given), f"search space {source}")
@@ -119,7 +118,7 @@ def _text(file: Path) -> str:
 def complete(
     space: Space, settings: Mapping[str, Setting], workload: Workload, machine: Machine, source: str
 ) -> tuple[Space, list[str]]:
-    """Returns `space` with the whole baseline and without values that cannot run here, and notes on it.
+    """Returns `space` with its whole baseline and without values that cannot run here, and notes on that.
 
     Raises InputError if the baseline, its data or a knob is invalid.
     """
@@ -205,9 +204,9 @@ def _open_ended(budget: Budget, training_samples: int | None) -> Budget:
 def _as_taken(
     space: Space, baseline: Mapping[str, Setting], workload: Workload, source: str
 ) -> dict[str, Knob]:
-    """Returns the knobs with values as the workload converts them, next to the baseline's other settings.
+    """Returns the knobs, with their values as the workload converts them beside the baseline's settings.
 
-    Raises InputError with every value that it rejects, which would otherwise fail a trial hours later.
+    Raises InputError with all values that it rejects: they would fail a trial hours later.
     """
     knobs, mistakes = dict(space.knobs), []
     for name, knob in space.knobs.items():
@@ -218,7 +217,7 @@ def _as_taken(
             try:
                 taken.append(workload.complete({**baseline, name: value}).get(name))
             except InputError as error:
-                mistakes.append(f"knob {name}: {_alone(error, name)}")
+                mistakes.append(f"knob {name}: {_without_prefix(error, name)}")
         if knob.choice and len(taken) == len(knob.choice):
             knobs[name] = knob.with_choice(taken)
     if mistakes:
@@ -226,7 +225,7 @@ def _as_taken(
     return knobs
 
 
-def _alone(error: InputError, name: str) -> str:
+def _without_prefix(error: InputError, name: str) -> str:
     """Returns the text of an error without the prefix that names the setting."""
     return str(error).removeprefix("baseline: ").removeprefix(f"{name}: ")
 

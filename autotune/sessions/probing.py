@@ -1,4 +1,4 @@
-"""Probes the command line of a training, and writes the search space that was found."""
+"""Probes the command line of a training, and writes the search space that it finds."""
 
 import signal
 import sys
@@ -23,17 +23,17 @@ _TRAININGS = 20  # that a search should have time for
 
 
 def is_command(words: Sequence[str]) -> bool:
-    """Returns True if the words are a command line rather than the one search space of a search."""
+    """Returns True if the words are a command line, not the name of a search space."""
     return len(words) > 1 or (
         len(words) == 1 and not words[0].endswith((".yaml", ".yml")) and "/" in words[0]
     )
 
 
 def space(words: Sequence[str], asked: Probing, hardware: Hardware, time_s: float | None) -> str:
-    """Returns the text of a search space for a command line; tells what was found and how long it takes.
+    """Returns the text of a search space for a command line; prints the findings and how long trainings take.
 
-    Raises InputError if its training fails, shows no step or no score, or if a choice is open and nobody is
-    there to make it.
+    Raises InputError if the training fails, shows no step or no score, or if there is a choice to make and
+    nobody to ask.
     """
     wishes = Wishes(asked.score or "", direction(asked), command.roles(asked.only))
     with ended_by_sigterm(), tempfile.TemporaryDirectory(prefix="autotune-probe-") as place:
@@ -49,7 +49,7 @@ def space(words: Sequence[str], asked: Probing, hardware: Hardware, time_s: floa
 
 
 def show(words: Sequence[str], asked: Probing) -> int:
-    """Probes a command line, and says what a search would do with it."""
+    """Probes a command line, and prints what a search would do with it; returns the exit code."""
     space(words, asked, telemetry.hardware(), None)
     return 0
 
@@ -72,20 +72,20 @@ def say(text: str) -> None:
 
 
 def direction(asked: Scoring) -> bool | None:
-    """Returns True if a lower score was said to be better, False if a higher one, None if neither."""
+    """Returns True if the user asked for a low score, False for a high one, None for neither."""
     if asked.maximize and asked.minimize:
         raise InputError("--maximize, --minimize: at most one of them")
     return None if not (asked.maximize or asked.minimize) else asked.minimize
 
 
 def chooser(asked: Scoring) -> Choose:
-    """Returns who answers an open question: nobody, without a terminal."""
+    """Returns what answers open questions: the likeliest guess, the user, or without a terminal nothing."""
     return _Likeliest() if asked.yes else _Asking() if sys.stdin.isatty() else Choose()
 
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """Has SIGTERM end the block as Ctrl-C does, so that its trainings end and their files are removed."""
+    """Makes SIGTERM end the block as Ctrl-C does, so that its trainings end and their files are removed."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -94,7 +94,7 @@ def ended_by_sigterm() -> Iterator[None]:
 
 
 class _Likeliest(Choose):
-    """Takes the likeliest score without a question."""
+    """Takes the likeliest score without asking."""
 
     def score(self, candidates: Sequence[Score]) -> Score:
         return candidates[0]
@@ -121,7 +121,7 @@ class _Asking(Choose):
 
 
 def _plan(found: ProbeResult, time_s: float | None) -> str:
-    """Returns how long a training takes, and how many there is time for."""
+    """Returns a sentence on how long a training takes, and how many there is time for."""
     training_s = found.training_s or 0.0
     one, wanted = units.format_seconds(training_s), units.format_seconds(_TRAININGS * training_s)
     if time_s is None:

@@ -34,7 +34,7 @@ def rendered(root: Path, form: str, samples: int = SAMPLES, prices: Prices | Non
 
 
 def conclude_training(place: TrainingDir) -> Iterator[str]:
-    """Writes the page of a training that is over; yields its verdict and the page's path as lines."""
+    """Writes the page of an ended training; yields lines with its verdict and the page's path."""
     try:
         found = training.read(place.root, is_over=True)
         yield from wording.terminal_lines(found)

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 @dataclass(frozen=True, kw_only=True)
 class Scoring:
-    """The user's choice of the score of a training that is given as a command line."""
+    """The user's choice of a score, for a training given as a command line."""
 
     score: str | None = None
     maximize: bool = False
@@ -20,7 +20,7 @@ class Scoring:
 
 @dataclass(frozen=True, kw_only=True)
 class Probing(Scoring):
-    """The user's choices for a training that is given as a command line."""
+    """The user's choices for a training given as a command line."""
 
     only: str | None = None
 
@@ -89,7 +89,7 @@ class ResumeRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramCall:
-    """One of the two, as another program asks for it: the search ends if that program does."""
+    """A search or its continuation, requested by another program, with which it ends."""
 
     parent: int  # its process
     search: SearchRequest | None = None

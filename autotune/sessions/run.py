@@ -157,7 +157,7 @@ def _execute(
     scratch: Scratch,
     shows: Screen,
 ) -> None:
-    """Runs the trials of a search; if Ray dies, gives up what it has started, and then itself."""
+    """Runs the trials of a search; if Ray dies, ends all that it has started, and then this process."""
 
     def after_a_loss(reason: str) -> None:
         trackers.break_off()  # before W&B's service is killed

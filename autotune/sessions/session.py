@@ -1,4 +1,4 @@
-"""A session as its readers open it: what a search has found so far, running or not."""
+"""A session for readers: what a search has found so far, whether it is running or not."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,6 @@ from markupsafe import escape
 
 from autotune.core.errors import AutotuneError
 from autotune.display import advice, rows, snapshot
-from autotune.display.snapshot import Snapshot
 from autotune.judging.accounts import costs
 from autotune.judging.decisions import confirm
 from autotune.judging.measurement.estimates import Figure
@@ -23,7 +22,7 @@ _MOST_ROWS = 20
 
 @dataclass(frozen=True)
 class Evidence:
-    """The speedup and the quality of the best settings, and what they rest on."""
+    """The speedup and the quality of the best settings, and the evidence for them."""
 
     trial: int
     is_confirmed: bool  # the factor and the quality held in runs with fresh seeds
@@ -51,7 +50,7 @@ class Session:
         """All trials, one row each, with the figures that `status` and the report show."""
         import pandas as pd  # noqa: PLC0415 - it takes a while, and only a table needs it
 
-        shown = self._snapshot()
+        shown = snapshot.take(self._files, self.path)
         best = shown.best[0].number if shown.best else None
         return pd.DataFrame([_row(one) for one in rows.rows(shown.history, best)]).set_index("trial")
 
@@ -115,9 +114,6 @@ class Session:
         table = trials.to_html(escape=True, max_rows=_MOST_ROWS, na_rep="", border=0)
         return f"<p><b>{escape(_answer(evidence))}</b><br>{escape(str(self.path))}</p>{table}"
 
-    def _snapshot(self) -> Snapshot:
-        return snapshot.take(self._files, self.path)
-
 
 def _answer(evidence: Evidence | None) -> str:
     if evidence is None or evidence.why_not or evidence.factor is None:
@@ -127,7 +123,7 @@ def _answer(evidence: Evidence | None) -> str:
 
 
 def _row(one: rows.TrialRow) -> dict[str, Any]:
-    """Returns a trial as a row of a table, a column for each knob."""
+    """Returns a trial as a row of a table, with a column for each knob."""
     factor = one.factor or Figure(float("nan"))
     return {
         "trial": one.number,

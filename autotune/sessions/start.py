@@ -38,7 +38,7 @@ def search(asked: SearchRequest) -> int:
     options = _options(asked, here)
     overrides = _overrides(asked)
     option_values.require_options(overrides, {"select": "--promise"} if asked.promise else {})
-    with _given_space(asked, found) as given:
+    with _given_or_probed_space(asked, found) as given:
         space, workload, notes = prepared(asked, prepare.read_space(given, overrides), given, here)
     if asked.address is None:
         settings = configurations.for_workload(space, space.baseline)
@@ -59,7 +59,7 @@ def default_session() -> Path:
 def prepared(
     asked: SearchRequest, space: Space, given: GivenSpace, here: Usable
 ) -> tuple[Space, Workload, list[str]]:
-    """Returns `space`, as it was `given`, completed, its workload, and notes for the user.
+    """Returns the completed `space`, which was read from `given`, its workload, and notes for the user.
 
     Raises InputError if a training of its baseline cannot start.
     """
@@ -73,21 +73,17 @@ def prepared(
         one_epoch = epoch_size.of_one_epoch(space)
         short, _ = prepare.complete(one_epoch, settings, workload, here.machine, source)
         gpus.require_script(workload.python, here)
-        space = epoch_size.with_samples(space, epoch_size.counted(short, workload, here))
+        samples = epoch_size.counted(short, workload, here)
+        space = space.revised(training={"samples_per_epoch": samples})
     space, notes = prepare.complete(space, settings, workload, here.machine, source)
     gpus.require_script(workload.python, here)
     return space, workload, notes
 
 
-def _is_probed(asked: SearchRequest) -> bool:
-    """Returns True if a command line is to be tuned, not a search space."""
-    return asked.training is not None and probing.is_command(asked.training)
-
-
 @contextmanager
-def _given_space(asked: SearchRequest, found: Hardware) -> Iterator[GivenSpace]:
-    """Provides the search space, which is found anew for a command line."""
-    if asked.training is None or not _is_probed(asked):
+def _given_or_probed_space(asked: SearchRequest, found: Hardware) -> Iterator[GivenSpace]:
+    """Provides the given search space; for a command line, the space that probing it finds."""
+    if asked.training is None or not probing.is_command(asked.training):
         yield given_space(asked, found)
         return
     if asked.space:
@@ -100,7 +96,7 @@ def _given_space(asked: SearchRequest, found: Hardware) -> Iterator[GivenSpace]:
 
 
 def given_space(asked: SearchRequest, found: Hardware) -> GivenSpace:
-    """Returns the search space that is asked for, by default the built-in one for this machine."""
+    """Returns the requested search space, by default the built-in one for this machine."""
     if asked.training:
         return builtin.space_file(asked.training[0])
     if isinstance(asked.space, Mapping):
@@ -111,7 +107,7 @@ def given_space(asked: SearchRequest, found: Hardware) -> GivenSpace:
 
 
 def _is_demonstration(asked: SearchRequest) -> bool:
-    """Returns True if no space, data or baseline is given, so that a demonstration on synthetic data runs."""
+    """Returns True if no space, data or baseline is given: a demonstration on synthetic data runs."""
     given = (asked.space, asked.data, asked.baseline)
     return not asked.training and all(one is None for one in given) and asked.model != "full"
 
@@ -160,7 +156,7 @@ def _overrides(asked: SearchRequest) -> dict[str, dict[str, Any]]:
 
 
 def resume(asked: ResumeRequest) -> int:
-    """Opens a session and runs its remaining trials, and those that are asked for; returns the exit code."""
+    """Runs the remaining trials of a session, and further ones if requested; returns the exit code."""
     session, time_s = asked.session, option_values.duration_s("--time", asked.time)
     opened = StoredSession.open(session)
     require_utf8(session)

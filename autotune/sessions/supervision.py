@@ -1,6 +1,6 @@
-"""Runs a search in a child process, and in a new one if Ray dies, for which the old one may wait forever.
+"""Runs a search in a child process; if Ray dies, in a new one, because the old one may wait for it forever.
 
-This process has imported no Ray and holds the session's lock all the time. It passes Ctrl-C and SIGTERM on,
+This process does not import Ray and holds the session's lock all the time. It passes Ctrl-C and SIGTERM on,
 and the child ends with it, however it ends. The child has the terminal.
 """
 
@@ -22,7 +22,7 @@ from autotune.sessions.job import Job, RayDied
 from autotune.system import scratch
 
 MOST_DEATHS = 3  # of Ray in a row, without a trial ending in between
-# Both often reach the whole family of processes: the child hears of each once, as another signal.
+# Both often reach the child too. It ignores them, and gets each once, as another signal.
 PASSED_ON = {signal.SIGINT: signal.SIGRTMIN, signal.SIGTERM: signal.SIGRTMIN + 1}
 _PR_SET_PDEATHSIG = 1
 
@@ -78,7 +78,7 @@ def _in_child(job: Job) -> int:
 
 @contextmanager
 def _passing_on(child: ForkProcess) -> Iterator[None]:
-    """Starts the child, and passes signals on to it."""
+    """Starts the child, and passes signals on to it during the block."""
     early: list[int] = []
 
     def pass_on(number: int, _: Any) -> None:

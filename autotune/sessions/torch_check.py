@@ -40,7 +40,7 @@ def facts() -> dict[str, Any]:
 
 
 def _cudnn_version() -> int | None:
-    """Returns None if cuDNN does not support one of the GPUs, although others may compute."""
+    """Returns cuDNN's version; None if it does not support one of the GPUs, although others may compute."""
     with suppress(RuntimeError):
         return torch.backends.cudnn.version()  # type: ignore[no-untyped-call, no-any-return]
     return None

@@ -1,4 +1,4 @@
-"""The identity of a trial, in its directory: trial 7 of one session is not trial 7 of another."""
+"""The identity of a trial, stored in its directory: trial 7 of one session is not trial 7 of another."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from autotune.core.trial import Outcome, Repeat, Trial
 from autotune.storage.json_file import JsonFile
 from autotune.storage.trial_dir import ASIDE, TrialDir
 
-_NUMBER = re.compile(r"\d{4,5}")  # a search never makes a name with more digits
+_NUMBER = re.compile(r"\d{4,5}")  # no search has numbers of more digits
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class TrialIdentity:
 
     @property
     def trial(self) -> Trial:
-        """The trial without an outcome, as it began."""
+        """The trial as it began, without an outcome."""
         return Trial(
             self.number, self.config, repeat=self.repeat, ablation_of=self.ablation_of, race=self.race
         )
@@ -41,7 +41,7 @@ class TrialIdentity:
 
 @dataclass(frozen=True)
 class _Verdict:
-    """The end of a trial, as written by its supervisor."""
+    """The end of a trial, written by its supervisor."""
 
     outcome: Outcome
     measurement: Measurement
@@ -73,12 +73,12 @@ def read_verdict(place: TrialDir) -> tuple[Outcome, Measurement] | None:
 
 
 def holds_another(place: TrialDir, identity: TrialIdentity) -> bool:
-    """Returns True if `place` has files that are not surely those of the trial with this identity."""
+    """Returns True if `place` has files that may belong to another trial than the one with this identity."""
     return place.root.is_dir() and any(place.root.iterdir()) and read_identity(place) != identity
 
 
 def set_aside(path: Path) -> Path:
-    """Renames `path` to the first free `path.aside-N`, and returns that."""
+    """Renames `path` to the first unused `path.aside-N`; returns the new path."""
     names = (path.with_name(f"{path.name}{ASIDE}{n}") for n in range(1, 10**6))
     aside = next(name for name in names if not name.exists())
     path.rename(aside)
@@ -86,7 +86,7 @@ def set_aside(path: Path) -> Path:
 
 
 def used_numbers(trials_dir: Path) -> list[int]:
-    """Returns the numbers of the trials whose directories are not empty."""
+    """Returns the numbers of the trials that have files, sorted."""
     entries = trials_dir.iterdir() if trials_dir.is_dir() else ()
     trials = [entry for entry in entries if _NUMBER.fullmatch(entry.name) and entry.is_dir()]
     return sorted(int(trial.name) for trial in trials if any(trial.iterdir()))

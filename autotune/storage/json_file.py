@@ -1,4 +1,4 @@
-"""A value in a JSON file: written atomically, and read as None if the file is missing or invalid."""
+"""Values in JSON files, written atomically; a missing or invalid file is read as None."""
 
 import json
 from pathlib import Path

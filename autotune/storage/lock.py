@@ -1,7 +1,7 @@
 """The lock that a process holds on the session that it uses.
 
 The kernel releases a lock when its holder ends, however it ends, so a lock is never stale. The session's
-directory itself is locked, so the lock cannot be deleted separately. A file that names the holder is locked
+directory itself is locked, so the lock cannot be deleted by itself. A file that names the holder is locked
 too, because NFS and some other file systems lock only files.
 """
 
@@ -22,10 +22,10 @@ _TRIES, _BETWEEN_S = 5, 0.1  # `is_held` in another process holds the lock for a
 
 @dataclass(frozen=True)
 class Held:
-    """The lock of the directory `root` while it is held, by this process and those that it forks."""
+    """The lock of the directory `root`, held by this process and those that it forks."""
 
     root: Path
-    directory: int  # its open descriptor
+    directory: int  # open descriptor of `root`
 
     @property
     def is_in_place(self) -> bool:
@@ -88,7 +88,7 @@ def _take(file: Path, what: str, stack: ExitStack, *, is_only_lock: bool) -> Non
 
 
 def _try_lock(descriptor: int) -> bool | None:
-    """Tries to lock, and returns True on success; None if the file system cannot lock it."""
+    """Returns True if it could lock, False if another process holds the lock, None if locking fails."""
     for left in reversed(range(_TRIES)):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Bounds a trial's log: keeps the beginning and the end of a long one."""
+"""Bounds the size of a trial's log, of which it keeps the beginning and the end."""
 
 import os
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""The provenance of a session's figures, and the check that new figures are comparable with them."""
+"""The provenance of a session's figures, and the check that new figures would be comparable."""
 
 import os
 import shlex
@@ -20,7 +20,7 @@ from autotune.system.telemetry import Hardware
 from autotune.workloads.base import Workload
 
 _PACKAGES = ("autotune-r2gen", "torch", "ray", "optuna")
-# Facts besides the settings on which figures depend, with the user's word for each.
+# Facts that figures depend on besides the settings, with the user's word for each.
 _DECISIVE = {
     "device": "device",
     "cpus": "CPUs",
@@ -29,7 +29,7 @@ _DECISIVE = {
     "revision": "code",
     "data": "data",
 }
-# Facts on which memory and quality depend. A warm start measures speed anew, so the driver is not among them.
+# Facts that memory and quality depend on. A warm start measures speed anew, so the driver is not among them.
 _LEARNT = {"hardware": "hardware", "revision": "code", "data": "data"}
 # Fields of a space that decide how a configuration runs and what is measured.
 _RUN = ("workload", "roles", "values", "counted_in_steps", "follow_learning_rate", "evaluate_every", "unit")
@@ -63,7 +63,7 @@ def collect(name: str, space: Space, workload: Workload, hardware: Hardware, see
 
 
 def decisive_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns those of the facts from `collect` that must be equal for figures to be comparable."""
+    """Returns those of the `facts` from `collect` that must be equal for figures to be comparable."""
     return {name: facts[name] for name in _DECISIVE}
 
 
@@ -86,7 +86,7 @@ def require_same(
 def changes(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> list[str]:
     """Returns the changes since `then` that make new figures incomparable, a line each.
 
-    Facts unknown `then` are not compared, nor the settings in `places`, which are paths: files may move.
+    Facts that were unknown `then` are not compared, nor the settings in `places`: paths, as files may move.
     """
     moved = {f"baseline.{place}" for place in places}
     return [
@@ -108,7 +108,7 @@ def _space_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[
 
 
 def _with_defaults(space: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a search space with the defaults of keys that are newer than it."""
+    """Returns a search space, with the defaults of keys that did not exist when it was written."""
     try:
         return spaces.to_values(spaces.from_values(space, "provenance"))
     except InputError:

@@ -1,4 +1,4 @@
-"""A trial's records as its workload yielded them, one per line; a mark begins every attempt."""
+"""The records of a trial as its workload yielded them, one per line; a mark begins every attempt."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def steps_of(record: Mapping[str, Any]) -> int:
 
 
 def is_score(name: str) -> bool:
-    """Returns True if a number of an evaluation is a result, not progress or memory use."""
+    """Returns True if a figure of an evaluation is a score, not its progress or memory use."""
     return name not in {"samples", "epoch"} and not (name.startswith("memory_") and name.endswith("_bytes"))
 
 
@@ -51,7 +51,7 @@ def _is_record(record: object) -> bool:
 
 
 def seconds_of(records: Iterable[Mapping[str, Any]]) -> float:
-    """Returns the total duration of the attempts in `records`, each to its last record by its own clock."""
+    """Returns the total duration of the attempts in `records`, each up to its last record."""
     total_s = begun_s = last_s = 0.0
     for record in records:
         if is_mark(record):

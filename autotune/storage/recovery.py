@@ -19,10 +19,10 @@ from autotune.storage.trial_dir import TrialDir
 
 @dataclass(frozen=True)
 class ReadableTrials:
-    """All that can be read about a session's trials, from a damaged study too."""
+    """The readable facts about a session's trials, even if the study is damaged."""
 
     trials: tuple[Trial, ...]  # in order, running ones included
-    lost: tuple[int, ...]  # the numbers of trials about which nothing else is known
+    lost: tuple[int, ...]  # trials of which only the number is known
     plan: SearchPlan | None  # None if it cannot be read
     rejections: Mapping[int, Sequence[RejectedSuggestion]]  # rejected before a trial, by its number
 
@@ -43,9 +43,9 @@ class ReadableTrials:
 
 
 def read_trials(session: StoredSession, space: Space) -> ReadableTrials:
-    """Gathers what the study's readable parts and the trials' own files say.
+    """Gathers what the readable parts of the study and the trials' own files say.
 
-    If both know an ended trial with the same identity, the study's figures are taken, otherwise the files'.
+    If both have an ended trial of the same identity, the study's figures count, otherwise those of the files.
     The baseline is known even if neither has it.
     """
     study, numbers = _read_study(session), identity.used_numbers(session.trials_dir)
@@ -66,7 +66,7 @@ def read_trials(session: StoredSession, space: Space) -> ReadableTrials:
 
 
 def rebuild(session: StoredSession, space: Space, readable: ReadableTrials) -> list[Path]:
-    """Replaces the study atomically by a new one made of `found`; returns where the old files are kept."""
+    """Replaces the study atomically by a new one made of `readable`; returns the old files, set aside."""
     new = session.study_file.with_name(f"{session.study_file.name}.new")
     for left in study_file.files_of(new):
         left.unlink()
@@ -113,7 +113,7 @@ def _restore(place: TrialDir, begun: TrialIdentity) -> Trial:
 
 
 def _mark_shared(session: StoredSession, known: dict[int, Trial]) -> dict[int, Trial]:
-    """Marks the trials that ran concurrently, by the times in their records: verdicts do not say it."""
+    """Marks the trials that ran concurrently, by the times in their records: verdicts do not say so."""
     spans = {n: spans_of(read_records(session.trial_dir(n))) for n in known}
     concurrent = {n for n in spans for other in spans if other != n and _overlap(spans[n], spans[other])}
     shared = {n: replace(known[n].measurement, shared=True) for n in concurrent}

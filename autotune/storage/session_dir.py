@@ -1,4 +1,4 @@
-"""Every path in a session's directory, down to the directories of its trials, models and trainings."""
+"""All paths in a session's directory, down to the directories of its trials, models and trainings."""
 
 from dataclasses import dataclass
 from pathlib import Path

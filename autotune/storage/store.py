@@ -1,4 +1,4 @@
-"""A session: created, opened and locked, with the options and the space that it was started with."""
+"""Creates, opens and locks sessions, and reads the options and the space that they were started with."""
 
 import json
 import secrets
@@ -41,7 +41,7 @@ _Amount = Annotated[float, Field(ge=0, le=LARGEST_INT, allow_inf_nan=False)]
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a session's trials, fixed so that a resumed search measures in the same way."""
+    """The options of a session's trials, which never change, so that a resumed search measures alike."""
 
     gpus_per_trial: _Amount = 0.0
     cpus_per_trial: _Whole | None = None
@@ -71,11 +71,11 @@ _OPTIONS, _PROVENANCE = TypeAdapter(Options), TypeAdapter(_Provenance)
 
 
 class StoredSession(SessionDir):
-    """The directory of a search, and the content of its files."""
+    """The directory of a search, with access to the content of its files."""
 
     @property
     def key(self) -> str:
-        """Identifies the session; a copy of the directory has the same key."""
+        """The session's random key; a copy of the directory has the same one."""
         return str(self.info().get("key"))
 
     def identity_of(self, trial: Trial) -> TrialIdentity:
@@ -202,14 +202,14 @@ class StoredSession(SessionDir):
         return study
 
     def history(self) -> History:
-        """Returns the history of its trials so far, with what its pilot has settled of the space."""
+        """Returns the history of its trials so far, in the space as the pilot trials have settled it."""
         return self.history_of(self.study())
 
     def history_of(self, study: StudyFile) -> History:
         return pilot.settled(History(study.trials, self.space()))
 
     def require_whole(self) -> None:
-        """Raises DamagedError if there is a study and it is not reliable."""
+        """Raises DamagedError if there is an unreliable study."""
         self._study()
 
     def _study(self) -> StudyFile | None:
@@ -217,9 +217,7 @@ class StoredSession(SessionDir):
 
         Raises DamagedError if it is missing, damaged, another session's, or does not match its trials.
         """
-        numbers = identity.used_numbers(
-            self.trials_dir
-        )  # before the study, because a search may begin trials
+        numbers = identity.used_numbers(self.trials_dir)  # first, because a search may begin further trials
         try:
             study = study_file.load_study(self.study_file)
             study.require_readable()
@@ -267,7 +265,7 @@ class StoredSession(SessionDir):
                 )
 
     def damaged_error(self, how: str) -> DamagedError:
-        """Returns the error for an unreliable study, with the number of known trials and the way out."""
+        """Returns the error for an unreliable study, with the number of known trials and the remedy."""
         numbers = identity.used_numbers(self.trials_dir)
         ended = sum(self.trial_dir(number).verdict_file.exists() for number in numbers)
         return DamagedError(
@@ -281,7 +279,7 @@ class StoredSession(SessionDir):
         return lock.hold(self.root, self.lock_file, f"session {self.root}")
 
     def remove_work(self, trials: Iterable[Trial]) -> None:
-        """Removes checkpoints that ended trials left because they were killed."""
+        """Removes the work directories that killed trials have left."""
         keep = self.options().keep_checkpoints
         for trial in trials:
             place = self.trial_dir(trial.number)

@@ -96,7 +96,7 @@ def begin(
     ablation_of: int | None = None,
     race: Sequence[int] = (),
 ) -> Trial:
-    """Records a trial of `config`, and suggestions rejected (`passed`) before it, in one write for kills."""
+    """Records a trial of `config`, and the suggestions `passed` over before it, in one write."""
     number = len(study.get_trials(deepcopy=False))
     trial = Trial(number, config, repeat=repeat, ablation_of=ablation_of, race=tuple(race))
     _add(study, space, trial, passed)
@@ -125,7 +125,7 @@ def _running_trial(config: Config, space: Space, attributes: dict[str, Any]) -> 
 
 
 def write(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[RejectedSuggestion]) -> None:
-    """Records a trial from another source, running or ended."""
+    """Records a trial known from elsewhere, running or ended."""
     _add(study, space, trial, passed)
     if trial.measurement.shared:
         mark_shared(study, trial.number)
@@ -181,7 +181,7 @@ def _numbers(name: str, space: Space) -> list[int]:
 
 
 def mark_shared(study: optuna.Study, number: int) -> None:
-    """Records that other trials run alongside a trial, so that this is known even after a kill."""
+    """Records that other trials run beside this one, so that this is known even after a kill."""
     _handle(study, number).set_user_attr(study_file.SHARED, True)
 
 
@@ -222,13 +222,13 @@ def _tell(study: optuna.Study, handle: optuna.Trial, trial: Trial, memory_fracti
 
 
 def _constrain(handle: optuna.Trial, name: str, violation: float) -> None:
-    """Records the amount by which a limit is exceeded, under its name, and without one for dashboards."""
+    """Records by how much a limit is exceeded, under the limit's name, and without a name for dashboards."""
     handle.set_constraint(name, violation)
     handle.storage.set_trial_system_attr(handle._trial_id, _NAMELESS, [violation])
 
 
 def recover(study: optuna.Study, memory_fraction: float) -> list[Trial]:
-    """Ends the trials whose outcome a killed process had recorded, and returns those that it was running."""
+    """Ends the trials whose outcome a killed process had recorded; returns the trials that it was running."""
     running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     begun = [trial for t in running if (trial := StudyEntry(t.number, t.user_attrs).trial)]
     for trial in begun:

@@ -36,12 +36,12 @@ _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """The budget of a search, and the part of it that is spent."""
+    """The budget of a search, and how much of it is spent."""
 
     trials: int  # maximum number to begin
     time_s: _Finite | None  # maximum duration; None: no limit
     spent_s: _Finite = 0.0
-    ended: bool = False  # with or without a winner; False again once the search is resumed
+    ended: bool = False  # the search is over, with or without a winner; False again once it is resumed
 
     @property
     def left_s(self) -> float | None:

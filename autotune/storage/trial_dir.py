@@ -1,4 +1,4 @@
-"""Every path in the directory of a trial, a compared model, a comparison and a whole training."""
+"""All paths in the directories of a trial, a compared model, a comparison and a whole training."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ ASIDE = ".aside-"  # precedes a number in the names of files and directories set
 
 
 class PathEntry:
-    """Attribute of a class with a `root`: the path `root / name`."""
+    """Descriptor for a class with a `root`: the path `root / name`."""
 
     def __init__(self, name: str) -> None:
         self._name = name

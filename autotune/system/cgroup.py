@@ -12,7 +12,7 @@ _NO_LIMIT_BYTES = 2**60  # without a limit, v1 has the largest number of whole p
 
 @dataclass(frozen=True)
 class GroupMemory:
-    """A memory limit and its use, without page cache that the kernel would reclaim first."""
+    """A memory limit, and its use without the page cache that the kernel would reclaim first."""
 
     limit_bytes: int
     used_bytes: int

@@ -1,7 +1,7 @@
-"""Lists NVIDIA devices by NVML, none without a driver; nothing raises.
+"""Lists NVIDIA devices by NVML; without a driver there are none. Raises nothing.
 
-A device that cannot be queried, because it fell off the bus or is not accessible to this process, is listed
-with its error, and does not hide the others.
+A device that cannot be queried, because it fell off the bus or this process may not access it, is listed with
+its error and does not hide the others.
 """
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
@@ -29,7 +29,7 @@ class Device:
     uuid: str | None = None
     name: str | None = None
     gpu: Gpu | None = None  # None if NVML cannot fully query it
-    refused: str | None = None  # why not, in the driver's words
+    refused: str | None = None  # the driver's reason for that
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class _OpenDevice:
 
 
 def number_by_bus(environment: MutableMapping[str, str]) -> None:
-    """Makes CUDA number GPUs by PCI bus, as NVML and Ray do; by default it starts with the fastest."""
+    """Makes CUDA number the GPUs by PCI bus, as NVML and Ray do; by default it starts with the fastest."""
     environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
 
 
@@ -58,7 +58,7 @@ def list_visible(names: str | None) -> tuple[Device, ...]:
 
     Numbers are those of nvidia-smi, by PCI bus, without devices that this process may not open. All MIG
     slices are listed, although CUDA shows only one. An invalid entry, or a faulty driver, is listed as a
-    device that refuses.
+    device with `refused`.
     """
     with nvml.library() as is_available:
         if is_available:

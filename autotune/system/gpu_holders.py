@@ -1,4 +1,4 @@
-"""The memory in use on the visible GPUs and the processes that hold it, as NVML reports them."""
+"""The memory in use on the visible GPUs, and the processes that hold it, as reported by NVML."""
 
 import os
 from collections import Counter
@@ -16,7 +16,7 @@ def used_bytes() -> int:
 
 
 def held_bytes() -> dict[int, int]:
-    """Returns memory on visible GPUs by process ID (in a container maybe the host's); 0 if unknown."""
+    """Returns the bytes on visible GPUs by process ID, in a container maybe the host's ID; 0 if unknown."""
     held: Counter[int] = Counter()
     for process in _query_all(pynvml.nvmlDeviceGetComputeRunningProcesses):
         held[process.pid] += process.usedGpuMemory or 0

@@ -1,8 +1,8 @@
 """The guardian: a process that runs the daemons of a search below it and ends them with the search.
 
-It has a session of its own, so that a signal to the driver's process group or terminal does not reach it. As
-a subreaper it becomes the parent of every orphan below it, so that it can find and end all of them, and
-nothing else. A pipe carries the driver's orders and is closed by the kernel however the driver ends. The
+It has a process session of its own, so that signals to the driver's process group or terminal do not reach
+it. As a subreaper it becomes the parent of every orphan below it, so that it can find and end all of them,
+and nothing else. A pipe carries the driver's orders, and the kernel closes it however the driver ends. The
 module runs as a script and imports only the standard library.
 """
 
@@ -44,7 +44,7 @@ class StartError(Exception):
 class Guardian:
     """Ends everything below it and removes `directory` when this process ends, however it ends.
 
-    It also removes the trials' control groups in `groups`, and keeps the descriptors `held` open while it
+    It also removes the trials' control groups in `groups`. The descriptors `held` stay open as long as it
     lives.
     """
 
@@ -64,16 +64,16 @@ class Guardian:
 
     @property
     def directory(self) -> Path:
-        """The directory for files of the processes it starts; removed with the guardian."""
+        """The directory for files of the processes that it starts; removed at its end."""
         return self._directory
 
     @contextmanager
     def running(
         self, start: Sequence[str], environment: Mapping[str, str], lost: Callable[[], None]
     ) -> Iterator[None]:
-        """Runs the command `start`, which leaves daemons behind, and ends them when the block is left.
+        """Runs the command `start`, which leaves daemons behind, and ends these at the end of the block.
 
-        If a daemon dies before, `lost` is called in a thread and everything is ended, the guardian included.
+        If a daemon dies earlier, `lost` is called in a thread, and everything ends, the guardian included.
         Raises StartError if `start` fails.
         """
         leaving = threading.Event()
@@ -121,7 +121,7 @@ class Guardian:
             self.end_orphans_below()
 
     def end_orphans_below(self) -> None:
-        """Ends all descendants of this process, which adopts the orphans of a killed guardian."""
+        """Ends all descendants of this process, which has adopted the orphans of a killed guardian."""
         end_descendants()
         _clear(self._directory, self._groups)
 
@@ -137,7 +137,7 @@ def end_descendants(timeout_s: float = _END_S) -> None:
 
 
 def end_all(find: Callable[[], Collection[int]], timeout_s: float = _END_S) -> None:
-    """Kills what `find` returns until that is nothing, or for `timeout_s`, and its shared memory."""
+    """Kills what `find` returns until it finds none, or for `timeout_s`; frees their shared memory."""
     deadline, shared = time.monotonic() + timeout_s, set[str]()
     while (pids := find()) and time.monotonic() < deadline:
         shared |= shared_memory(pids)
@@ -149,7 +149,7 @@ def end_all(find: Callable[[], Collection[int]], timeout_s: float = _END_S) -> N
 
 
 def _reap() -> set[int]:
-    """Returns the children that have ended, and forgets them."""
+    """Waits for the children that have ended, and returns their IDs."""
     ended = set[int]()
     with suppress(ChildProcessError):
         while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
@@ -158,7 +158,7 @@ def _reap() -> set[int]:
 
 
 def shared_memory(pids: Iterable[int]) -> set[str]:
-    """Returns the mapped shared memory of multiprocessing and torch, which killed processes leave."""
+    """Returns the shared-memory files of multiprocessing and torch that processes have mapped."""
     files = set()
     for pid in pids:
         with suppress(OSError):
@@ -201,7 +201,7 @@ def _stat(process: Path) -> list[str]:
 
 
 def _serve(directory: Path, orders: FileIO) -> None:
-    """Starts what the driver orders until the driver, or one of the daemons, ends."""
+    """Starts daemons as the driver orders, until the driver or one of the daemons ends."""
     while line := orders.readline():
         start, environment = json.loads(line)
         if not _run(directory, start, environment, orders):

@@ -15,7 +15,7 @@ _END_S = 2.0  # limit for killing its processes
 
 @dataclass(frozen=True)
 class MemoryGroup:
-    """The control group in `directory`; a process that joins brings all its later children."""
+    """The control group in `directory`; later children of a process that joins belong to it too."""
 
     directory: Path
 

@@ -1,4 +1,4 @@
-"""Figures of GPUs at work, from NVML. Without an NVIDIA driver there are none; nothing raises."""
+"""Figures of GPUs at work, from NVML. Without an NVIDIA driver there are none. Raises nothing."""
 
 import re
 import statistics
@@ -136,10 +136,11 @@ def energy_j(before: Reading, after: Reading, seconds: float) -> float | None:
 
 
 def combine(readings: Sequence[Reading]) -> dict[str, float]:
-    """Combines several devices into one: power is summed, memory is that of the fullest device.
+    """Combines the readings of several devices.
 
-    Throttled if any is; otherwise means, except `others_gpu_percent`: the largest, since the slowest device
-    holds up the others. With several devices, each also has figures of its own by index: `gpu_0_power_w`.
+    Power is summed, memory is the fullest device's, throttled is 1 if any device is, `others_gpu_percent` is
+    the largest, since the slowest device holds up the others; all else is a mean. With several devices, each
+    also has figures of its own by index: `gpu_0_power_w`.
     """
     combined = {}
     for name in {*_QUERIES, "others_gpu_percent"} - {"energy_counter_j"}:

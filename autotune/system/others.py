@@ -16,7 +16,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Columns of a CPU in /proc/stat (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq, steal. Guest
 # time follows, which user and nice already include.
 _BUSY, _ALL = (0, 1, 2, 5, 6, 7), range(8)
-# How far the clocks of a sample may disagree: they are read one after another, and CPU clocks tick coarsely.
+# Largest disagreement of the clocks in a sample: they are read one by one, and CPU clocks tick coarsely.
 _CLOCKS_APART_S = 2.0
 
 
@@ -54,9 +54,9 @@ def search_root() -> psutil.Process | None:
 
 
 class Others:
-    """Samples the load that others put on the CPUs that this process may use; `top` is the search's root.
+    """Samples the load of others on the CPUs that this process may use; `top` is the search's root process.
 
-    Kernel threads and time stolen by other guests of the machine count as others. If `top` is None, there are
+    Kernel threads, and time stolen by other guests of the machine, count as others. Without a `top` there are
     no figures.
     """
 
@@ -88,7 +88,7 @@ class Others:
 
 
 def busy_seconds(stat: str, cpus: Collection[int]) -> tuple[float, float]:
-    """Returns the busy and the total seconds of `cpus` since boot, summed over them; `stat`: /proc/stat."""
+    """Returns the busy and the total seconds of `cpus` since boot, summed; `stat`: text of /proc/stat."""
     busy = total = 0
     wanted = {f"cpu{number}" for number in cpus}
     for name, *ticks in (line.split() for line in stat.splitlines() if line.startswith("cpu")):

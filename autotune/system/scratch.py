@@ -1,7 +1,7 @@
 """The scratch directory of a search: holds all temporary files of its processes, and is removed with it.
 
-These are Ray's sockets and files, multiprocessing's sockets, and temporary files of W&B and the workload. No
-other user can enter it. It also identifies the search's processes: it is in their environment.
+These are files and sockets of Ray and multiprocessing, and temporary files of W&B and the workload. No other
+user can enter it. As it is in the environment of the search's processes, it also identifies them.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ _VARIABLE = "TMPDIR"
 
 
 class Scratch:
-    """The temporary directory of this process and its children; `guardian` removes it at their end."""
+    """The temporary directory of this process and its children; the `guardian` removes it when they end."""
 
     def __init__(self) -> None:
         self._before = os.environ.get(_VARIABLE)
@@ -40,7 +40,7 @@ class Scratch:
 
 @contextmanager
 def private() -> Iterator[Scratch]:
-    """Provides a scratch directory for the duration of the block, after ending what killed searches left."""
+    """Ends what killed searches have left, and provides a scratch directory for the block."""
     end_orphans()
     scratch = Scratch()
     try:
@@ -67,7 +67,7 @@ def _make() -> tuple[Path, int]:
 
 
 def _make_in(base: Path) -> tuple[Path, int] | None:
-    """Does so in `base`; returns None if its path is too long for sockets, or it does not support locks."""
+    """Does so in `base`; returns None if the path is too long for sockets or cannot be locked."""
     directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
     lock = os.open(directory, os.O_RDONLY)
     with suppress(OSError):
@@ -101,7 +101,7 @@ def _end_orphan(directory: Path) -> None:
 
 
 def _processes(directory: Path) -> set[int]:
-    """Returns processes with this TMPDIR, or output in it: some of Ray's overwrite their environment."""
+    """Returns the processes with this TMPDIR, or with output in it: some of Ray's overwrite their environment."""
     numbers = {int(process.name) for process in Path("/proc").iterdir() if process.name.isdecimal()}
     return {pid for pid in numbers - {os.getpid()} if _belongs_to(Path("/proc", str(pid)), directory)}
 

@@ -1,4 +1,4 @@
-"""The hardware of this machine, and its use by a running trial: psutil and NVML, without torch."""
+"""The hardware of this machine, and its use by a running trial, from psutil and NVML, without torch."""
 
 import logging
 import os
@@ -34,8 +34,8 @@ _PEAKS = {
 _LOWS = {"host_memory_free_bytes", "gpu_memory_free_bytes"}  # summarised by their minimum
 _SHELL_BYTES = 2**20  # more than the guard of a trial's process group takes, which is a child too
 _JOIN_S = 5.0
-# A sample takes some ten milliseconds of CPU time, so the interval grows with the age of the trial, to a
-# quarter of it, but at most to ten times the first interval.
+# A sample takes some ten milliseconds of CPU time, so the interval grows with the age of the trial: up to a
+# quarter of the age, and to ten times the first interval.
 _SHARE_OF_AGE, _LONGEST = 0.25, 10.0
 
 
@@ -56,7 +56,7 @@ class Hardware:
 
     @property
     def free_device_bytes(self) -> int | None:
-        """The smallest free memory of a GPU, without what others use; None without GPUs."""
+        """The smallest free memory of any GPU; None without GPUs."""
         return min((gpu.memory_bytes - gpu.used_bytes for gpu in self.gpus), default=None)
 
     @property
@@ -136,10 +136,9 @@ class Telemetry:
             return dict(self._series.latest)
 
     def summary(self) -> dict[str, float]:
-        """Returns one value per figure: a mean over time unless noted.
+        """Returns one value per figure.
 
-        Used memory: the peak. Free memory: the minimum. Energy: the total. `gpu_throttled`: the share of
-        time.
+        Used memory: the peak. Free memory: the minimum. Energy: the total. All else: the mean over time.
         """
         with self._lock:
             return dict(self._series.summary)
@@ -242,7 +241,7 @@ def _usage(family: Iterable[psutil.Process]) -> dict[psutil.Process, tuple[float
 
 
 def _unshared_bytes(process: psutil.Process) -> int:
-    """Returns memory that a process shares with no other, without mapped files, which are reclaimable."""
+    """Returns the bytes that a process shares with no other, without mapped files, which are reclaimable."""
     with suppress(OSError):
         lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
         return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def directory(prefix: str, beside: Path) -> Iterator[Path]:
-    """Creates a directory in `beside` while in the block, and removes those of killed processes."""
+    """Provides a directory in `beside` for the block; removes those that killed processes have left."""
     for left in beside.glob(f"{prefix}*"):
         with suppress(OSError), lock_abandoned(left):  # another user's, or in use
             shutil.rmtree(left, ignore_errors=True)
@@ -27,7 +27,7 @@ def directory(prefix: str, beside: Path) -> Iterator[Path]:
 
 @contextmanager
 def lock_abandoned(directory: Path) -> Iterator[None]:
-    """Holds the lock of `directory`; raises OSError if a process has it, or this is no directory."""
+    """Holds the lock of `directory`; raises OSError if another process has it, or it is no directory."""
     lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
