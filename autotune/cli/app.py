@@ -6,26 +6,10 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.options import (
-    Goal,
-    Json,
-    Judged,
-    LengthOptions,
-    Models,
-    OutputOptions,
-    Priced,
-    Probed,
-    Scored,
-    Trained,
-    TrialOptions,
-    Tuned,
-    grouped,
-)
+from autotune.cli.options import Json, Models, Priced, SessionArgument, Trained, grouped
 from autotune.export import formats
 from autotune.reports.model import SAMPLES
 from autotune.sessions.requests import JudgeRequest, Probing, ResumeRequest, SearchRequest
-
-SessionArgument = Annotated[Path, typer.Argument(help="the session's directory")]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -43,12 +27,12 @@ def init(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="file to write")] = Path("space.yaml"),
     *,
-    probed: Probed,
+    probed: Probing,
 ) -> int:
     """Write the search space of a training. Example: autotune init -o space.yaml -- python train.py"""
     from autotune.sessions import probing  # noqa: PLC0415 - `status` needs none of it
 
-    return probing.write(training, Probing(**vars(probed)), output)
+    return probing.write(training, probed, output)
 
 
 @app.command()
@@ -58,7 +42,7 @@ def check(
         list[str],
         typer.Argument(metavar="SPACE | -- COMMAND...", help="a search space, or a command line that trains"),
     ],
-    probed: Probed,
+    probed: Probing,
     data: Annotated[Path | None, typer.Option(help="data set, if the workload is r2gen")] = None,
     baseline: Annotated[Path | None, typer.Option(help="YAML file with the settings you run today")] = None,
     time: Annotated[str, typer.Option(help="how long it may take, such as 90s or 30m")] = "5m",
@@ -67,7 +51,7 @@ def check(
     from autotune.sessions import probing  # noqa: PLC0415 - as above
 
     if probing.is_command(training):
-        return probing.show(training, Probing(**vars(probed)))
+        return probing.show(training, probed)
     from autotune.check import command  # noqa: PLC0415 - imports the trial engine
 
     return command.main(SearchRequest(space=training[0], data=data, baseline=baseline), time)
@@ -75,19 +59,11 @@ def check(
 
 @app.command()
 @grouped
-def search(  # noqa: PLR0917 - the groups of its options
-    tuned: Tuned,
-    probed: Probed,
-    output: OutputOptions,
-    length: LengthOptions,
-    goal: Goal,
-    running: TrialOptions,
-) -> int:
+def search(asked: SearchRequest) -> int:
     """Search for the fastest settings. Example: autotune search --time 1h -- python train.py --lr 3e-4"""
     from autotune.sessions import start  # noqa: PLC0415 - queries the machine, which `status` does not
 
-    groups = (tuned, probed, output, length, goal, running)
-    return start.search(SearchRequest(**{name: value for one in groups for name, value in vars(one).items()}))
+    return start.search(asked)
 
 
 @app.command()
@@ -97,26 +73,21 @@ def judge(
         list[str],
         typer.Argument(metavar="-- A --vs B", help="two command lines that train, or two scripts"),
     ],
-    scored: Scored,
-    judged: Judged,
+    asked: JudgeRequest,
 ) -> int:
     """Say if a change trains faster, and as well. Example: autotune judge -- python a.py --vs python b.py"""
     from autotune.sessions import judge as judging  # noqa: PLC0415 - `status` needs none of it
 
-    return judging.judge(trainings, JudgeRequest(**vars(scored), **vars(judged)))
+    return judging.judge(trainings, asked)
 
 
 @app.command()
-def resume(
-    session: SessionArgument,
-    trials: Annotated[int, typer.Option(min=0, help="additional trials to run")] = 0,
-    time: Annotated[str | None, typer.Option(help="new time limit, counted from now")] = None,
-    as_json: Json = False,
-) -> int:
+@grouped
+def resume(asked: ResumeRequest) -> int:
     """Continue a search after a kill, a reboot or Ctrl-C. Example: autotune resume runs/iu --trials 20"""
     from autotune.sessions import start  # noqa: PLC0415 - as above
 
-    return start.resume(ResumeRequest(session=session, trials=trials, time=time, as_json=as_json))
+    return start.resume(asked)
 
 
 @app.command()
@@ -151,7 +122,7 @@ def predict(
     memory: Annotated[
         str | None, typer.Option(help="sizes such as 8GiB,24GiB,80GiB; default: those of common GPUs")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+    as_json: Json = False,
 ) -> int:
     """Say what fits on another GPU. Example: autotune predict runs/iu --memory 8GiB,24GiB,80GiB"""
     from autotune.cli import predict as predicting  # noqa: PLC0415 - as above
@@ -196,7 +167,7 @@ def recover(session: SessionArgument) -> int:
 @app.command()
 def status(
     session: SessionArgument,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+    as_json: Json = False,
 ) -> int:
     """Show what a session has found so far, running or not. Example: autotune status runs/iu"""
     from autotune.cli import status as showing  # noqa: PLC0415 - as above

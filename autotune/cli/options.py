@@ -1,15 +1,17 @@
-"""Command-line options, in groups."""
+"""Command-line options: names, limits and help texts for the fields of requests."""
 
 import functools
 import inspect
-from collections.abc import Callable
-from dataclasses import Field, dataclass, fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import partial
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_origin
 
 import typer
+
+from autotune.sessions.requests import JudgeRequest, Probing, ResumeRequest, SearchRequest
 
 _LARGEST_SEED = 2**31 - 1  # leaves room below NumPy's limit for the seeds of all runs
 
@@ -20,150 +22,87 @@ _budget = partial(typer.Option, rich_help_panel="How long")
 _goal = partial(typer.Option, rich_help_panel="What wins")
 _models = partial(typer.Option, rich_help_panel="Models")
 _trials = partial(typer.Option, rich_help_panel="How trials run")
-
 _prices = partial(typer.Option, rich_help_panel="What it costs")
 
-Json = Annotated[bool, _output("--json", help="one JSON object per event, and nothing else")]
+_SESSION = typer.Argument(help="the session's directory")
+SessionArgument = Annotated[Path, _SESSION]
+_EVENTS = _output("--json", help="one JSON object per event, and nothing else")
+_TIME = _budget(help="time limit, such as 90m or 2h")
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 
-
-@dataclass(frozen=True)
-class Tuned:
-    """The search space and its baseline; in all groups, None means not given."""
-
-    training: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[SPACE | -- COMMAND...]",
-            help="a search space; or, behind --, the command line that starts your training",
-        ),
-    ] = None
-    data: Annotated[Path | None, _what(help="data set in R2Gen's layout; default: drawn X-rays")] = None
-    space: Annotated[
-        str | None,
-        _what(
-            help="search space: a YAML file, cpu, gpu, gpu-small or laptop-8gb",
-        ),
-    ] = None
-    baseline: Annotated[Path | None, _what(help="YAML file with the settings you run today")] = None
-    model: Annotated[str | None, _what(help="size of the R2Gen model: full or small")] = None
-    warm_start: Annotated[
-        Path | None,
-        _what(
-            help="earlier session to learn from: same settings, same hardware",
-        ),
-    ] = None
-    skip_bad_samples: Annotated[
-        bool, _what("--skip-bad-samples", help="leave out studies that cannot be used")
-    ] = False
-
-
-@dataclass(frozen=True)
-class Scored:
-    """The user's choice of the score of a command line."""
-
-    score: Annotated[str | None, _probed(help="the score that says how good your training is")] = None
-    maximize: Annotated[bool, _probed("--maximize", help="a higher score is better")] = False
-    minimize: Annotated[bool, _probed("--minimize", help="a lower score is better")] = False
-    yes: Annotated[bool, _probed("--yes", "-y", help="ask nothing, and take the likeliest score")] = False
-
-
-@dataclass(frozen=True)
-class Probed(Scored):
-    """The user's choices for the command line of a training."""
-
-    only: Annotated[
-        str | None, _probed(help="what is tuned, of batch,lr,length,workers,precision,compile; default: all")
-    ] = None
-
-
-@dataclass(frozen=True)
-class Judged:
-    """Options of `judge`: what the change has to show, and how long it may take."""
-
-    keep: Annotated[float | None, _goal(min=0, max=1, help="share to keep of what A gains")] = None
-    within: Annotated[
-        float | None, _goal(min=0, help="instead of --keep: how much worse than A's the score may be")
-    ] = None
-    pairs: Annotated[int, _budget(min=3, help="most trainings of each, with a seed for each pair")] = 8
-    time: Annotated[str | None, _budget(help="time limit, such as 90m or 2h")] = None
-    session: Annotated[Path | None, _output(help="directory of the trainings, to continue them")] = None
-    as_json: Annotated[bool, _output("--json", help="print one JSON object")] = False
-
-
-@dataclass(frozen=True)
-class OutputOptions:
-    """Location and format of a search's output."""
-
-    session: Annotated[Path | None, _output(help="directory of the search; default: a new one in runs/")] = (
-        None
-    )
-    wandb: Annotated[str, _output(help="auto, online, offline or off")] = "auto"
-    tracker: Annotated[list[str] | None, _output(help="further tracker that logs the runs: mlflow")] = None
-    tag: Annotated[
-        list[str] | None, _output(help="tag of the runs in W&B, beside workload, device and precision")
-    ] = None
-    as_json: Json = False
-
-
-@dataclass(frozen=True)
-class LengthOptions:
-    """Length of a search and of its trials."""
-
-    trials: Annotated[int | None, _budget(min=1, help="configurations to try")] = None
-    time: Annotated[str | None, _budget(help="time limit, such as 90m or 2h")] = None
-    samples: Annotated[
-        str | None, _budget(help="training samples per trial; auto: until the baseline has learnt")
-    ] = None
-
-
-@dataclass(frozen=True)
-class Goal:
-    """Rule for the winner, and the evidence that it takes."""
-
-    keep: Annotated[float | None, _goal(min=0, max=1, help="share to keep of what the baseline gains")] = None
-    within: Annotated[
-        float | None,
-        _goal(min=0, help="instead of --keep: how much worse than the baseline's the quality may be"),
-    ] = None
-    promise: Annotated[
-        str | None,
-        _goal(
-            help="what a winner promises: same-quality (a shorter training) or same-training (only faster)",
-        ),
-    ] = None
-    select: Annotated[
-        str | None,
-        _goal(
-            help="what wins: same-quality, same-training or pareto",
-        ),
-    ] = None
-    target: Annotated[float | None, _goal(help="a quality to reach in the least time")] = None
-    finalists: Annotated[int | None, _goal(min=1, help="most trials to confirm at the end")] = None
-    repeats: Annotated[
-        int | None, _goal(min=0, help="most seeds of winner and baseline, 3 or more; 0: do not confirm")
-    ] = None
-    memory_fraction: Annotated[
-        float | None, _goal(min=0, max=1, help="largest share of the memory to use")
-    ] = None
-
-
-@dataclass(frozen=True)
-class TrialOptions:
-    """Resources and limits of each trial."""
-
-    gpus_per_trial: Annotated[float | None, _trials(min=0, help="GPUs per trial, such as 0.25, 0.5 or 1")] = (
-        None
-    )
-    cpus_per_trial: Annotated[int | None, _trials(min=1, help="CPUs per trial that uses no GPU")] = None
-    memory_limit: Annotated[str | None, _trials(help="host memory limit per trial, such as 3GiB")] = None
-    stall_timeout: Annotated[
-        str | None, _trials(help="end a trial that has been silent for this long, such as 10m")
-    ] = None
-    keep_checkpoints: Annotated[
-        bool, _trials("--keep-checkpoints", help="keep the checkpoints of completed trials")
-    ] = False
-    address: Annotated[str | None, _trials(help="address of a running Ray cluster")] = None
-    seed: Annotated[int, _trials(min=0, max=_LARGEST_SEED, help="seed of the search")] = 0
+# An option for each field of a request, in the order of the help. The types and defaults are the request's,
+# unless an annotation says otherwise.
+_SCORED = {
+    "score": _probed(help="the score that says how good your training is"),
+    "maximize": _probed("--maximize", help="a higher score is better"),
+    "minimize": _probed("--minimize", help="a lower score is better"),
+    "yes": _probed("--yes", "-y", help="ask nothing, and take the likeliest score"),
+}
+_PROBED = {
+    **_SCORED,
+    "only": _probed(help="what is tuned, of batch,lr,length,workers,precision,compile; default: all"),
+}
+_JUDGED = {
+    **_SCORED,
+    "keep": _goal(min=0, max=1, help="share to keep of what A gains"),
+    "within": _goal(min=0, help="instead of --keep: how much worse than A's the score may be"),
+    "pairs": _budget(min=3, help="most trainings of each, with a seed for each pair"),
+    "time": _TIME,
+    "session": _output(help="directory of the trainings, to continue them"),
+    "as_json": _output("--json", help="print one JSON object"),
+}
+_SEARCHED = {
+    "training": typer.Argument(
+        metavar="[SPACE | -- COMMAND...]",
+        help="a search space; or, behind --, the command line that starts your training",
+    ),
+    "data": _what(help="data set in R2Gen's layout; default: drawn X-rays"),
+    "space": Annotated[
+        str | None, _what(help="search space: a YAML file, cpu, gpu, gpu-small or laptop-8gb")
+    ],
+    "baseline": _what(help="YAML file with the settings you run today"),
+    "model": _what(help="size of the R2Gen model: full or small"),
+    "warm_start": _what(help="earlier session to learn from: same settings, same hardware"),
+    "skip_bad_samples": _what("--skip-bad-samples", help="leave out studies that cannot be used"),
+    **_PROBED,
+    "session": _output(help="directory of the search; default: a new one in runs/"),
+    "wandb": _output(help="auto, online, offline or off"),
+    "tracker": _output(help="further tracker that logs the runs: mlflow"),
+    "tag": _output(help="tag of the runs in W&B, beside workload, device and precision"),
+    "as_json": _EVENTS,
+    "trials": _budget(min=1, help="configurations to try"),
+    "time": _TIME,
+    "samples": _budget(help="training samples per trial; auto: until the baseline has learnt"),
+    "keep": _goal(min=0, max=1, help="share to keep of what the baseline gains"),
+    "within": _goal(min=0, help="instead of --keep: how much worse than the baseline's the quality may be"),
+    "promise": _goal(
+        help="what a winner promises: same-quality (a shorter training) or same-training (only faster)"
+    ),
+    "select": _goal(help="what wins: same-quality, same-training or pareto"),
+    "target": _goal(help="a quality to reach in the least time"),
+    "finalists": _goal(min=1, help="most trials to confirm at the end"),
+    "repeats": _goal(min=0, help="most seeds of winner and baseline, 3 or more; 0: do not confirm"),
+    "memory_fraction": _goal(min=0, max=1, help="largest share of the memory to use"),
+    "gpus_per_trial": _trials(min=0, help="GPUs per trial, such as 0.25, 0.5 or 1"),
+    "cpus_per_trial": _trials(min=1, help="CPUs per trial that uses no GPU"),
+    "memory_limit": _trials(help="host memory limit per trial, such as 3GiB"),
+    "stall_timeout": _trials(help="end a trial that has been silent for this long, such as 10m"),
+    "keep_checkpoints": _trials("--keep-checkpoints", help="keep the checkpoints of completed trials"),
+    "address": _trials(help="address of a running Ray cluster"),
+    "seed": _trials(min=0, max=_LARGEST_SEED, help="seed of the search"),
+}
+_RESUMED = {
+    "session": _SESSION,
+    "trials": typer.Option(min=0, help="additional trials to run"),
+    "time": typer.Option(help="new time limit, counted from now"),
+    "as_json": _EVENTS,
+}
+OPTIONS: Mapping[type, Mapping[str, Any]] = {
+    Probing: _PROBED,
+    JudgeRequest: _JUDGED,
+    SearchRequest: _SEARCHED,
+    ResumeRequest: _RESUMED,
+}
 
 
 @dataclass(frozen=True)
@@ -245,10 +184,7 @@ class Models:
 
 
 def grouped(command: Callable[..., int]) -> Callable[..., int]:
-    """Expands dataclass arguments of `command` into one argument per field.
-
-    typer makes an option of every argument, and knows no groups.
-    """
+    """Expands dataclass arguments of `command` into one argument per field, because typer knows no groups."""
     signature = inspect.signature(command, eval_str=True)
     groups: dict[str, Any] = {
         name: argument.annotation
@@ -265,10 +201,20 @@ def grouped(command: Callable[..., int]) -> Callable[..., int]:
         return command(**made, **given)
 
     single = [argument for name, argument in signature.parameters.items() if name not in groups]
-    options = [_argument(field) for group in groups.values() for field in fields(group)]
+    options = [argument for group in groups.values() for argument in _arguments(group)]
     call.__signature__ = signature.replace(parameters=[*single, *options])  # type: ignore[attr-defined]
     return call
 
 
-def _argument(field: Field[Any]) -> Parameter:
-    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+def _arguments(group: Any) -> list[Parameter]:
+    """Returns an argument for each field of a dataclass, annotated by `OPTIONS` or by the field itself."""
+    by_name = {field.name: field for field in fields(group)}
+    options = OPTIONS.get(group) or {name: field.type for name, field in by_name.items()}
+    return [_argument(by_name[name], option) for name, option in options.items()]
+
+
+def _argument(field: Field[Any], option: Any) -> Parameter:
+    is_type = option is field.type or get_origin(option) is Annotated
+    annotation = option if is_type else Annotated[field.type, option]
+    default = Parameter.empty if field.default is MISSING else field.default
+    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -1,6 +1,6 @@
 """Options of searches and comparisons, as the user gave them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ class JudgeRequest(Scoring):
 class SearchRequest(Probing):
     """The options of a search, as `python -m autotune search --help` explains them. None means not given."""
 
-    training: Sequence[str] | None = None  # a search space, or the words of a command line
+    training: list[str] | None = None  # a search space, or the words of a command line
     data: Path | None = None
     space: str | Mapping[str, Any] | None = None  # a file, the name of a built-in space, or its content
     baseline: Path | None = None
@@ -51,8 +51,8 @@ class SearchRequest(Probing):
 
     session: Path | None = None
     wandb: str = "auto"
-    tracker: Sequence[str] | None = None
-    tag: Sequence[str] | None = None
+    tracker: list[str] | None = None
+    tag: list[str] | None = None
     as_json: bool = False
 
     trials: int | None = None

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
-from autotune.cli.options import Goal, LengthOptions, OutputOptions, TrialOptions, Tuned, grouped
+from autotune.cli.options import OPTIONS, grouped
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,9 @@ def test_an_option_of_a_group_is_checked_and_explained_as_any_other():
     assert "--small" not in said
 
 
-def test_no_two_groups_of_a_search_have_an_option_of_one_name():
-    names = [
-        field.name
-        for group in (Tuned, OutputOptions, LengthOptions, Goal, TrialOptions)
-        for field in fields(group)
-    ]
-    assert len(names) == len(set(names))
+def test_every_field_of_a_request_has_an_option():
+    for request, options in OPTIONS.items():
+        assert options.keys() == {field.name for field in fields(request)}
 
 
 def test_what_is_grouped_keeps_its_name_and_its_words():
