@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 
 import psutil
 import pytest
@@ -13,6 +12,7 @@ from autotune.storage import identity
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrialDir
 from autotune.workloads import registry
+from tests.waiting import wait_for
 
 from .conftest import SETTINGS, finish
 from .kinds import KINDS
@@ -27,13 +27,6 @@ def steps_of(place):
         elif "score" not in record:
             attempts[-1].append(record["samples"])
     return attempts
-
-
-def wait_for(condition, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.02)
 
 
 def is_over(pid):

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from autotune.system.telemetry import hardware
 from autotune.trials.setup import TrainingSetup
 from autotune.workloads.base import Workload
 from tests.faults import killing
+from tests.waiting import wait_for
 
 HERE = Path(__file__).parents[1]
 SPACE = """
@@ -550,13 +550,6 @@ def test_a_kill_loses_only_the_running_model(tmp_path, space, capsys):
     assert records.read_text().startswith(before)
     assert attempts(session, "bf16") == 2
     assert results.first_models(results.runs(session.comparison.root))["bf16"].training.quality_samples >= 400
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 240
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.02)
 
 
 def score(tmp_path, program):

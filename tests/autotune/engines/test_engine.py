@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import statistics
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from autotune.storage.store import Options, StoredSession
 from tests import forked
 from tests.endings import ENDED
 from tests.forked import Forked
+from tests.waiting import wait_for
 
 HERE = Path(__file__).parents[1]
 SPACE = """
@@ -76,13 +76,6 @@ def trials_of(tmp_path):
         return study_file.load_study(tmp_path / "s" / "study.db").trials
     except KeyError:
         return []
-
-
-def wait_for(condition, seconds=240):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.1)
 
 
 def test_a_search_from_start_to_a_confirmed_export(tmp_path, autotune):

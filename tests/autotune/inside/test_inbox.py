@@ -17,6 +17,7 @@ from autotune.inside.inbox import Inbox
 from autotune.inside.messages import GpuLost, Message, Reported, Scores, ScriptError, Step, Taken
 from autotune.inside.site.autotune_wire import LONGEST_BYTES, SOCKET, Wire
 from tests.autotune.inside.heard import all_of
+from tests.waiting import wait_for
 
 NOBODY = 65534
 
@@ -166,13 +167,6 @@ def test_a_stop_reaches_every_process_and_later_ones(inbox):
     inbox.tell_to_stop()
     for wire in (early, late):
         wait_for(wire.is_stopped)
-
-
-def wait_for(what):
-    deadline = time.monotonic() + 30
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_messages_sent_before_the_end_are_received_and_no_later_ones(inbox):

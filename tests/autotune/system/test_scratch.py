@@ -6,16 +6,16 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, cast
 
 import psutil
 import pytest
 
 from autotune.system import scratch
 from autotune.system.guardian import StartError
+from tests.waiting import wait_for
 
 # A driver: it prints its resources, and ends on request. Its child leaves the process group, ignores SIGTERM,
 # and has named shared memory.
@@ -89,13 +89,6 @@ def driver() -> Iterator[Driver]:
     found = Driver()
     yield found
     found.close()
-
-
-def wait_for(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.02)
 
 
 def test_it_is_the_temporary_directory_of_all_and_nobody_else_may_look_into_it(driver: Driver) -> None:

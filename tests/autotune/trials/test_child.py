@@ -25,6 +25,7 @@ from autotune.trials.fork_server import ForkServer
 from autotune.trials.memory_watch import MemoryWatch
 from autotune.trials.order import Ends, Order, TrialLimits
 from autotune.trials.output import Messages
+from tests.waiting import wait_for
 
 HERE = Path(__file__).parents[1]
 CAP = 300 * 2**20
@@ -82,13 +83,6 @@ def listen(child):
     while child.verdict is None:
         events += child.poll(1.0)
     return events + child.poll(0.0)
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.02)
 
 
 def limit_stall(child, seconds):

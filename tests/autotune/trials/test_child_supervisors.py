@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.waiting import wait_for
 
 HERE = Path(__file__).parents[1]
 
@@ -82,13 +83,6 @@ input()
 ray.kill(supervisor)
 input()
 """
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.02)
 
 
 def session(pid):

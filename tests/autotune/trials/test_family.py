@@ -2,12 +2,12 @@
 
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 
 from autotune.trials import family
+from tests.waiting import wait_for
 
 NESTED = "import subprocess; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); p.wait()"
 
@@ -23,13 +23,6 @@ def parent():
 
 def is_suspended(pid):
     return psutil.Process(pid).status() == psutil.STATUS_STOPPED
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.02)
 
 
 def test_a_family_is_suspended_and_resumed(parent):

@@ -25,6 +25,7 @@ from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order, RaceOrder, Racer
 from autotune.trials.progress import Phase
 from autotune.trials.race import Race
+from tests.waiting import wait_for
 
 HERE = str(Path(__file__).parents[1])
 
@@ -88,13 +89,6 @@ def finish(running, seconds=120):
         if report.outcome is not None:
             return report
     raise AssertionError("it did not end")
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.02)
 
 
 def processes():
