@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -14,3 +14,8 @@ def wait_for(condition: Callable[[], T], seconds: float = 240.0) -> T:
         assert time.monotonic() < deadline, "it did not come to pass"
         time.sleep(0.02)
     return met
+
+
+def finish(running: Any) -> Any:
+    """Runs an attempt at a trial, or a race, to its end; returns the last report."""
+    return wait_for(lambda: report if (report := running.step(0.2)).outcome else None)

@@ -28,6 +28,8 @@ from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order, TrialLimits
 from autotune.trials.progress import Progress
+from tests.faults.sessions import small_disk
+from tests.waiting import finish, wait_for
 
 HERE = str(Path(__file__).parent)
 # Faster than any trial here, whatever the load of the machine.
@@ -134,15 +136,6 @@ def order(tmp_path):
         )
 
     return make
-
-
-def finish(running, seconds=240):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        report = running.step(0.2)
-        if report.outcome is not None:
-            return report
-    raise AssertionError("it did not end")
 
 
 def test_it_completes_at_the_samples_asked_for_with_every_figure(order, server, tmp_path):
@@ -261,8 +254,7 @@ def test_a_trial_that_is_beaten_is_stopped_and_leaves_no_work_behind(order, serv
 
 def test_a_bar_that_is_raised_while_a_trial_runs_stops_it(order, server, tmp_path):
     running = Attempt(order(samples=10**6, threshold_file=str(tmp_path / "threshold.json")), server)
-    while running.step(0.1).samples < 40:
-        pass
+    wait_for(lambda: running.step(0.1).samples >= 40)
     JsonFile(Threshold).write(tmp_path / "threshold.json", FAR_AHEAD)
     assert finish(running).outcome.status == Status.STOPPED
 
@@ -283,8 +275,7 @@ def test_a_trial_ends_once_its_speed_is_known_if_that_is_enough(order, server):
 
 def test_a_stopped_attempt_is_resumed(order, server, tmp_path):
     first = Attempt(order(samples=10**6), server)
-    while first.step(0.1).samples < 40:
-        pass
+    wait_for(lambda: first.step(0.1).samples >= 40)
     first.stop()
     assert (tmp_path / "work").exists()
     assert identity.read_verdict(TrialDir(tmp_path)) is None
@@ -313,8 +304,7 @@ def test_an_attempt_closes_when_its_search_has_stopped_and_its_checkpoint_is_its
     known = TrialIdentity("key", 3, {"micro_batch_size": 4})
     given = order(workload="test_attempt:long_steps", stop_file=str(tmp_path / "stop"), identity=known)
     running = Attempt(replace(given, settings={"step_s": 1.0}), server)
-    while not running.step(0.1).samples:
-        pass
+    wait_for(lambda: running.step(0.1).samples)
     (tmp_path / "stop").touch()
     outcome = finish(running).outcome
     assert (outcome.status, outcome.failure) == (Status.INTERRUPTED, None)
@@ -340,8 +330,7 @@ def stopped(order, server):
     def stop(evaluation_s, closing_s):
         given = order(workload="test_attempt:evaluating", samples=10**6, whole=True, closing_s=closing_s)
         running = Attempt(replace(given, settings={"step_s": evaluation_s}), server)
-        while not running.step(0.1).samples:
-            pass
+        wait_for(lambda: running.step(0.1).samples)
         return running.step(0.1, lambda: True)
 
     return stop
@@ -406,19 +395,13 @@ def test_an_interrupt_while_closing_does_not_wait_again(order, server, monkeypat
 
 
 def test_a_disk_that_is_full_interrupts_the_attempt_and_keeps_it(order, server, tmp_path):
-    place = tmp_path / "small"
-    place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "test", place], check=False).returncode:
-        pytest.skip("may not mount a file system")
-    try:
+    with small_disk(tmp_path / "small", "64k") as place:
         report = finish(Attempt(order(directory=place, samples=10**6), server))
         assert report.outcome.status == Status.INTERRUPTED
         assert "No space left on device" in report.outcome.reason
         assert identity.read_verdict(TrialDir(place)) is None
         subprocess.run(["mount", "-o", "remount,size=1m", place], check=True)
         assert finish(Attempt(order(directory=place), server)).outcome.status == Status.COMPLETED
-    finally:
-        subprocess.run(["umount", "--lazy", place], check=True)
 
 
 def test_records_that_reach_the_samples_complete_the_trial_without_a_child(order, server, tmp_path):

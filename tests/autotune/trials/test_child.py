@@ -27,17 +27,10 @@ from autotune.trials.order import Ends, Order, TrialLimits
 from autotune.trials.output import Messages
 from tests.waiting import wait_for
 
-HERE = Path(__file__).parents[1]
+from .children import listen, session
+
 CAP = 300 * 2**20
 SCORE = Metric("bleu_4")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _importable():
-    """Lets children import this directory: they inherit their supervisor's sys.path."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(HERE)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -78,13 +71,6 @@ def run(start):
     return to_the_end
 
 
-def listen(child):
-    events = []
-    while child.verdict is None:
-        events += child.poll(1.0)
-    return events + child.poll(0.0)
-
-
 def limit_stall(child, seconds):
     """Sets the child's stall timeout from now on."""
     child._order = replace(child._order, limits=TrialLimits(stall_timeout_s=seconds))
@@ -100,18 +86,6 @@ def first_record(child):
     wait_for(lambda: events.extend(child.poll(0.1)) or events or child.verdict)
     assert events, child.verdict
     return events[0]
-
-
-def session(pid):
-    """Returns the live processes of a child's session."""
-    found = []
-    for process in psutil.process_iter(["status"]):
-        try:
-            if os.getsid(process.pid) == pid and process.info["status"] != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-        except ProcessLookupError:
-            continue
-    return found
 
 
 def test_two_of_the_first_steps_have_their_operations_in_their_records(run):

@@ -18,15 +18,9 @@ from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order, TrialLimits
 
-HERE = Path(__file__).parents[1]
+from .children import listen
+
 LIMIT = 300 * 2**20
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _importable():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(HERE)
-        yield
 
 
 @pytest.fixture
@@ -50,16 +44,6 @@ def start(tmp_path):
     yield begin
     for child in started:
         child.kill()
-
-
-def listen(child):
-    """Returns everything it yielded up to its end."""
-    events = []
-    while child.verdict is None:
-        events += child.poll(1.0)
-    events += child.poll(0.0)
-    child.kill()
-    return events
 
 
 @pytest.fixture(params=["by the kernel", "by looking"])

@@ -1,7 +1,5 @@
 """Secrets appear in no file, whichever part of a trial prints them."""
 
-from pathlib import Path
-
 import pytest
 
 from autotune.core.metric import Metric
@@ -10,13 +8,14 @@ from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order
 
+from .children import listen
+
 SECRET = "made-up-" + "0123456789" * 2
 WAYS = ("print", "logging", "subprocess", "worker", "thread")
 
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[1])
     monkeypatch.setenv("HF_TOKEN", SECRET)
 
 
@@ -27,9 +26,7 @@ def test_no_key_that_a_trial_says_is_in_its_log_or_its_verdict(tmp_path, dies, l
     config = {"secret": SECRET, "dies": dies}
     order = Order(0, "workloads_for_tests:tells_a_secret", config, str(tmp_path), Metric("bleu_4"), Ends(9))
     child = Child(order, ForkServer([]))
-    events = []
-    while child.verdict is None:
-        events += child.poll(1.0)
+    events = listen(child)
     child.kill()
     log = (tmp_path / "log").read_text()
     assert SECRET not in log

@@ -12,6 +12,8 @@ import pytest
 
 from tests.waiting import wait_for
 
+from .children import session
+
 HERE = Path(__file__).parents[1]
 
 # Like a user's script without a main guard: importing it runs it again.
@@ -83,18 +85,6 @@ input()
 ray.kill(supervisor)
 input()
 """
-
-
-def session(pid):
-    """Returns the live processes of a child's session."""
-    found = []
-    for process in psutil.process_iter(["status"]):
-        try:
-            if os.getsid(process.pid) == pid and process.info["status"] != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-        except ProcessLookupError:
-            continue
-    return found
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Real children whose workload reports from its own loop."""
 
 import time
-from pathlib import Path
 
 import pytest
 
@@ -11,16 +10,9 @@ from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order
 
-HERE = Path(__file__).parents[1]
+from .children import listen
+
 COMPLETED = Outcome(Status.COMPLETED)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _importable():
-    """Lets children import this directory: they inherit their supervisor's sys.path."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(HERE)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +40,9 @@ def run(start):
     """Runs a workload to its end; returns the verdict and the records."""
 
     def to_the_end(workload, config=None):
-        child, events = start(workload, config), []
-        while child.verdict is None:
-            events += child.poll(30.0)
-        return child.verdict, events + child.poll(0.0)
+        child = start(workload, config)
+        events = listen(child)
+        return child.verdict, events
 
     return to_the_end
 

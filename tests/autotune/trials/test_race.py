@@ -2,9 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
-import time
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing import forkserver
@@ -25,9 +22,8 @@ from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order, RaceOrder, Racer
 from autotune.trials.progress import Phase
 from autotune.trials.race import Race
-from tests.waiting import wait_for
-
-HERE = str(Path(__file__).parents[1])
+from tests.faults.sessions import small_disk
+from tests.waiting import finish, wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +34,7 @@ def _short_turns(monkeypatch):
 
 @pytest.fixture(scope="module")
 def server():
-    sys.path.insert(0, HERE)
-    yield ForkServer([])
-    sys.path.remove(HERE)
+    return ForkServer([])
 
 
 @pytest.fixture
@@ -80,15 +74,6 @@ def order(tmp_path):
         return RaceOrder(20, str(tmp_path), members, together, most_s)
 
     return make
-
-
-def finish(running, seconds=120):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        report = running.step(0.2)
-        if report.outcome is not None:
-            return report
-    raise AssertionError("it did not end")
 
 
 def processes():
@@ -168,8 +153,7 @@ def test_a_race_ends_when_its_time_is_up(order, server):
 
 def test_only_the_member_whose_turn_it_is_runs(order, server, tmp_path):
     running = Race(order({"step_s": 0.01}, {"step_s": 0.01}, {"step_s": 0.01}), server)
-    while not running.step(0.2).samples:
-        pass
+    wait_for(lambda: running.step(0.2).samples)
     members = [one for one in processes() if one.name() != "sh"]
     assert len(members) == 3
     # A sleeping process stops only once it gets the CPU; none has its turn before the next step.
@@ -209,8 +193,7 @@ def test_a_member_that_fails_ends_the_race_and_is_named(order, server, rounds, f
 
 def test_a_member_that_somebody_kills_interrupts_the_race(order, server, tmp_path):
     running = Race(order({"step_s": 0.01}, {"step_s": 0.01}), server)
-    while not running.step(0.2).samples:
-        pass
+    wait_for(lambda: running.step(0.2).samples)
     for one in processes():
         one.kill()
     outcome = finish(running).outcome
@@ -253,11 +236,7 @@ def test_an_evaluation_may_take_longer_than_all_tries_of_a_turn(order, server, r
 
 
 def test_a_disk_that_is_full_interrupts_the_race_and_keeps_its_rounds(order, server, tmp_path):
-    place = tmp_path / "small"
-    place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "test", place], check=False).returncode:
-        pytest.skip("may not mount a file system")
-    try:
+    with small_disk(tmp_path / "small", "64k") as place:
         given = replace(order({"step_s": 0.005}, {"step_s": 0.005}), directory=str(place))
         running = Race(given, server)
         while not race.read_slices(TrialDir(place)):
@@ -270,5 +249,3 @@ def test_a_disk_that_is_full_interrupts_the_race_and_keeps_its_rounds(order, ser
         assert race.read_slices(TrialDir(place))
         (place / "ballast").unlink()
         assert finish(Race(replace(given, most_s=0.1), server)).outcome.status == Status.COMPLETED
-    finally:
-        subprocess.run(["umount", "--lazy", place], check=True)

@@ -1,0 +1,13 @@
+"""What the tests of trials share: workloads that their children can import."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _importable():
+    """Lets children import the workloads of the tests: they inherit their supervisor's sys.path."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parents[1])
+        yield
