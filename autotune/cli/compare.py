@@ -101,7 +101,7 @@ def _length(asked: Models, space: Space, workload: Workload, known: ModelLength 
 def _facts(
     opened: StoredSession, space: Space, workload: Workload, here: Hardware
 ) -> tuple[dict[str, Any], list[str], list[str]]:
-    """Returns the facts that results depend on, changes since the search, and notes for the user."""
+    """Returns the facts that results depend on, the changes since the search, and notes for the user."""
     notes = workload.check(configurations.for_workload(space, space.baseline))
     then, seed = opened.provenance(), opened.options().seed
     now = provenance.collect(opened.name, space, workload, here, seed)

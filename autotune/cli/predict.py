@@ -1,4 +1,4 @@
-"""The command `predict`, which forecasts what fits into other GPU memories."""
+"""The command `predict`, which forecasts which settings fit into the memory of other GPUs."""
 
 import json
 from collections.abc import Sequence

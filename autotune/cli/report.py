@@ -24,9 +24,9 @@ def report(session: Path, form: str, output: Path | None, samples: int, prices: 
     return 0
 
 
-def prices(said: Priced) -> Prices | None:
+def prices(given: Priced) -> Prices | None:
     """Returns the prices, None if not given; raises InputError for invalid ones."""
-    per_hour, per_kwh, currency = said.price_per_hour, said.price_per_kwh, said.currency
+    per_hour, per_kwh, currency = given.price_per_hour, given.price_per_kwh, given.currency
     for option, price in (("--price-per-hour", per_hour), ("--price-per-kwh", per_kwh)):
         if price is not None and not (math.isfinite(price) and price >= 0):
             raise InputError(f"{option}: a number from 0: got {price:g}")

@@ -41,7 +41,7 @@ def _show(session: Path, *, as_json: bool) -> None:
 
 
 def _counts(shown: Snapshot, session: StoredSession) -> str:
-    """Returns outcome counts, the number of rejected suggestions, and disk usage, as a line."""
+    """Returns a line with the counts of outcomes and of rejected suggestions, and the disk usage."""
     count = len(shown.passed_over)
     passed = f"; {count} suggestion{'s' * (count > 1)} not tried" if count else ""
     state = RUNNING if shown.state == RUNNING else INTERRUPTED

@@ -83,7 +83,7 @@ def train(target: str, asked: Trained) -> int:
             trackers.begin(TRAINING, {**planned.settings, **planned.changes})
 
             def log_attempt(report: TrialReport) -> None:
-                """Leaves out the outcome: the training may continue after the attempt."""
+                """Logs a report without its outcome, since the training may continue after the attempt."""
                 trackers.log(TRAINING, replace(report, outcome=None))
 
             whole = Whole(setup.training, planned, place, screen=shows, follow=log_attempt)
@@ -99,7 +99,7 @@ def train(target: str, asked: Trained) -> int:
 
 
 def _of_session(root: Path, asked: Trained) -> TrainingToRun:
-    """Returns the training of a session's winner or given trial, with its promise."""
+    """Returns the training of a session's winner, or of the given trial, with its promise."""
     if of_space := [f"--{name}" for name in ("data", "baseline") if getattr(asked, name) is not None]:
         raise InputError(f"{', '.join(of_space)}: only with a search space: {root} is a session")
     session = StoredSession.open(root)
@@ -143,7 +143,7 @@ def _of_space(name: str, asked: Trained) -> TrainingToRun:
 
 
 def _options(asked: Trained, kept: Options) -> Options:
-    """Returns the session's options, `kept`, with those given for the training.
+    """Returns the options `kept` in the session, replaced by those given for the training.
 
     If the session logged to W&B online, the training does so only if there is still a key.
     """
@@ -195,7 +195,7 @@ def _planned(setup: TrainingToRun, place: TrainingDir, *, resume: bool) -> Train
 
 
 def _tracked(planned: TrainingPlan, place: TrainingDir, options: Options) -> Context:
-    """Returns what trackers know of the training; its group is the session that made the promise."""
+    """Returns the trackers' context of the training; its group is the session that made the promise."""
     return Context(
         place,
         group=planned.promise.session if planned.promise else place.root.name,
@@ -207,7 +207,7 @@ def _tracked(planned: TrainingPlan, place: TrainingDir, options: Options) -> Con
 
 @contextmanager
 def _stop_signals(stopping: Callable[[str], None]) -> Iterator[list[int]]:
-    """Records the first Ctrl-C or SIGTERM, so that a checkpoint is written; a second one ends the process."""
+    """Yields the signals so far: after a first one a checkpoint is written, a second one ends the process."""
     noted: list[int] = []
     before: dict[int, Any] = {}
 

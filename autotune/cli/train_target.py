@@ -1,4 +1,4 @@
-"""Targets of `train` other than sessions: a search space, or a trainer's own config."""
+"""Targets of `train` besides sessions: a search space, or a trainer's own config."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -44,7 +44,7 @@ def _file(name: str) -> Path:
 
 
 def _why_not(name: str) -> str:
-    """Returns the reason that `name` cannot be trained, and what can."""
+    """Returns the reason why `name` cannot be trained, and what can be."""
     with suppress(OSError):  # a name that is too long for a file
         if plan.is_training(Path(name)):
             how = f"with --workdir {quoted(name)} --resume"

@@ -1,5 +1,4 @@
-"""Finds the settings of a training by running its command line briefly, and watching what it does.
+"""Finds the settings of a training by running its command line briefly and watching what it does.
 
-`watching` and `runs` run it; `options`, `effects`, `scores` and `proposal` are pure; `command` puts them
-together.
+`watching` and `runs` run it; `options`, `effects`, `scores` and `proposal` are pure; `command` combines them.
 """

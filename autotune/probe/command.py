@@ -59,31 +59,31 @@ def roles(only: str | None) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Wishes:
-    """The user's choices; an empty score is to be found."""
+    """The user's choices."""
 
-    score: str = ""
+    score: str = ""  # "": to be found
     minimize: bool | None = None
     roles: frozenset[str] = frozenset(ROLES)  # of settings that may be tuned
 
 
 class Choose:
-    """Answers what a probe cannot find out; by itself it refuses to, because nobody is there to be asked."""
+    """Answers questions that a probe cannot; this class refuses, for a session without a terminal."""
 
     def score(self, candidates: Sequence[Score]) -> Score:
-        """Returns the score that counts, of several."""
+        """Returns the one of several scores that counts."""
         listed = dict.fromkeys(one.described for one in candidates)
         raise InputError(f"--score NAME: which of these counts? {'; '.join(listed)}")
 
     def is_minimized(self, score: Score) -> bool:
-        """Returns True if a lower score is better, whose name does not tell."""
+        """Returns True if a lower value is better, for a score whose name does not tell."""
         raise InputError(f"--score {score.name}: say whether higher is better: --maximize or --minimize")
 
 
 def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[ProbeResult, list[str]]:
-    """Watches the training and tries its settings; returns what was found, and lines on it for the user.
+    """Watches the training and tries its settings; returns the findings, and lines on them for the user.
 
-    `choose` picks a score if several come into question. Raises InputError if the training fails, no step is
-    seen, or no score is found.
+    `choose` picks one of several possible scores. Raises InputError if the training fails, no step is seen,
+    or no score is found.
     """
     prober.say("Your training runs, watched ...")
     seen = prober.run(prober.line, _Watching(), _WATCHED_S)
@@ -134,41 +134,36 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
 
 def run_to_score(prober: Prober) -> Watched:
     """Runs the training until it has reported a score twice, or for four minutes."""
-    return prober.run(prober.line, _ScoreSeen(), durations.MOST_S)
+    return prober.run(prober.line, _ScoreSeen(times=2), durations.MOST_S)
 
 
 class _Watching:
-    """Stop condition of the user's own training: enough steps, and a score if no short one can show it."""
+    """Stop condition of the user's own training: enough steps, and a score if no short run can show it."""
 
     def __init__(self) -> None:
-        self._looked_s = 0.0
+        self._has_score = _ScoreSeen(times=1)
 
     def __call__(self, seen: Watched) -> bool:
         if len(seen.steps) < _WATCHED_STEPS:
             return False
-        if options.ends(seen.options) is not None or seen.trainer:
-            return True
-        if seen.seconds - self._looked_s < _LOOK_S:
-            return False
-        self._looked_s = seen.seconds
-        return bool(scores.scores(seen))
+        return options.ends(seen.options) is not None or bool(seen.trainer) or self._has_score(seen)
 
 
 class _ScoreSeen:
-    """Stop condition of a training that runs until it has told a score twice."""
+    """Stop condition: the training has shown a score so many `times`."""
 
-    def __init__(self) -> None:
-        self._looked_s = 0.0
+    def __init__(self, times: int) -> None:
+        self._times, self._looked_s = times, 0.0
 
     def __call__(self, seen: Watched) -> bool:
         if seen.seconds - self._looked_s < _LOOK_S:
             return False
         self._looked_s = seen.seconds
-        return any(len(one.values) > 1 for one in scores.scores(seen))
+        return any(len(one.values) >= self._times for one in scores.scores(seen))
 
 
 class _Trier:
-    """Tries settings, and keeps those whose effect was seen."""
+    """Tries settings, and collects those whose effect was seen."""
 
     def __init__(self, prober: Prober, seen: Watched, lines: list[str]) -> None:
         self.prober, self.seen, self.lines = prober, seen, lines
@@ -188,7 +183,7 @@ class _Trier:
         return self.prober.run(line, effects.after_steps(_STEPS), _TRIED_S)
 
     def together(self, candidates: Sequence[Candidate]) -> None:
-        """Tries all that can be told apart in one run, and singly what shows no effect there."""
+        """Tries all settings whose effects can be told apart in one run, and the others one by one."""
         apart = [one for one in candidates if effects.is_told_apart(one)]
         shown = self._shown(apart, self.seen, self.run(apart)) if apart else []
         singly = [one for one in candidates if one not in shown]
@@ -199,7 +194,7 @@ class _Trier:
         self._note(candidates, shown)
 
     def again(self, short: ShortTraining) -> None:
-        """Tries once more what showed no effect, in a training so short that its warm-up is over at once."""
+        """Tries learning rates again that had no effect, in a training too short for a warm-up."""
         left = [one for one in self._without if one.role == LEARNING_RATE]
         for one in left:
             shown = self._shown([one], short.seen, self.run([one], short.line))
@@ -207,7 +202,7 @@ class _Trier:
             self._note(shown, shown)
 
     def inside(self, candidates: Sequence[Candidate]) -> None:
-        """Has the hook replace what no option of the script sets."""
+        """Tries settings that no option of the script sets, and that the hook replaces."""
         apart = [one for one in candidates if effects.is_told_apart(one)]
         for tried in (apart, *([one] for one in candidates if one not in apart)):
             if tried:
@@ -238,7 +233,7 @@ def _require_steps(prober: Prober, seen: Watched) -> None:
 
 
 def _described(seen: Watched) -> str:
-    """Returns what the user's training is like, in a line."""
+    """Returns a line that describes the user's training."""
     size, step_s, rates = batch_of(seen), effects.step_s(seen), seen.steps[0].rates
     parts = [f"{size} samples a step" if size else "samples of a step unknown"]
     parts += [f"learning rate {max(rates):g}"] if rates else []
@@ -249,7 +244,7 @@ def _described(seen: Watched) -> str:
 
 
 def batch_of(seen: Watched) -> int | None:
-    """Returns the samples of an optimizer step, by the options if they say it, else by what was seen."""
+    """Returns the samples of an optimizer step, by the options if they say it, else by the batches seen."""
     size = options.role_of(seen.options, MICRO_BATCH)
     if size is None or not options.is_count(size.value):
         return effects.samples_of_step(seen)
@@ -259,13 +254,13 @@ def batch_of(seen: Watched) -> int | None:
 
 
 def _followers(known: Sequence[Option]) -> list[Option]:
-    """Returns the lowest rate of a schedule, which follows the learning rate."""
+    """Returns the options for a schedule's lowest rate, which follow the learning rate."""
     names = ("min_lr", "lr_min", "min_learning_rate", "final_lr", "eta_min")
     return [one for one in known if one.key in names and options.is_number(one.value) and one.value]
 
 
 def chosen_score(candidates: Sequence[Score], wishes: Wishes, choose: Choose) -> tuple[Score, bool]:
-    """Returns the score, and whether a lower one is better."""
+    """Returns the score that counts, and True if a lower one is better."""
     listed = "; ".join(one.described for one in candidates) or "none"
     if wishes.score:
         named = scores.named(candidates, wishes.score)
@@ -282,7 +277,7 @@ def chosen_score(candidates: Sequence[Score], wishes: Wishes, choose: Choose) ->
 
 
 def _python(words: Sequence[str]) -> str | None:
-    """Returns the Python that a leading `python` means, if it is not this one."""
+    """Returns the path of a leading `python`; None if there is none, or it is this one."""
     if Path(words[0]).name not in ("python", "python3"):
         return None
     path = shutil.which(words[0])

@@ -1,4 +1,4 @@
-"""Finds what sets the length of a training: one that is made short has to end by it."""
+"""Finds the options that set the length of a training: with small values it has to end early."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,36 +10,36 @@ from autotune.probe.proposal import ProbeResult
 from autotune.probe.runs import CommandLine, Prober
 from autotune.probe.watching import Watched
 
-MOST_S = 240.0  # of a training that is to end, or to tell its score
+MOST_S = 240.0  # longest run until a training ends, or shows its score
 _STEPS = 12
-_LATE = 2  # steps that it may go on
-_DOZEN, _NEARLY = 12, 0.6  # trials that a search should have time for, and the share that is nearly whole
-_LEAST_EPOCHS, _LEAST_STEPS = 4, 100  # of a miniature
+_LATE = 2  # steps that it may train beyond its length
+_DOZEN, _NEARLY = 12, 0.6  # trials that a search should have time for; share that counts as a whole training
+_LEAST_EPOCHS, _LEAST_STEPS = 4, 100  # of a trial shorter than the training
 
 Length = tuple[str, tuple[Option, ...]]  # steps or epochs, and the options that count them
 
 
 @dataclass(frozen=True)
 class ShortTraining:
-    """A training that was made short, and its line."""
+    """A training that was made short, with its command line."""
 
     line: CommandLine
     seen: Watched
 
 
 class TriedLength(NamedTuple):
-    """The options for the length, if a short training ended by them; that training, and a note on it."""
+    """The result of an attempt to shorten a training, with a note for the user."""
 
-    length: Length | None
+    length: Length | None  # None if no training was seen to end by it
     short: ShortTraining | None
     note: str
 
 
 def try_length(prober: Prober, known: Sequence[Option], seen: Watched) -> TriedLength:
-    """Tries what is named like the length of a training.
+    """Tries the options that are named like the length of a training.
 
     `seen` is the user's own training. An option that is named like a number of steps may count epochs: if the
-    steps go on, it is tried as those.
+    training does not end after so many steps, it is tried as epochs.
     """
     asked = options.ends(known)
     if asked is None:
@@ -59,7 +59,7 @@ def try_length(prober: Prober, known: Sequence[Option], seen: Watched) -> TriedL
 
 
 def _has_ended_by_it(short: Watched, full: Watched, value: int) -> bool:
-    """Returns True if a training ended because of the `value` of its length, steps or epochs."""
+    """Returns True if a training ended because its length was `value` steps or epochs."""
     count = len(short.steps)
     is_shorter = not full.has_ended or count < len(full.steps)
     return short.has_ended and is_shorter and (value != _STEPS or count <= value + _LATE)
@@ -96,9 +96,9 @@ def samples(
 
 
 def miniature(found: ProbeResult, time_s: float) -> int | None:
-    """Returns the samples of trials that fit a dozen times into `time_s`; None if whole trainings nearly do.
+    """Returns the samples of trials, a dozen of which fit into `time_s`; None if whole trainings nearly do.
 
-    A trial may be as short as a quarter of that, which has to be an epoch, or some steps.
+    Trials have at least four epochs, or a hundred steps.
     """
     if not found.training_s or not found.samples or not found.length:
         return None
@@ -109,7 +109,7 @@ def miniature(found: ProbeResult, time_s: float) -> int | None:
 
 
 def training_s(seen: Watched, short: ShortTraining | None, length: Length | None) -> float | None:
-    """Returns how long the user's training takes, by the times of its steps; None if that is unknown."""
+    """Returns the seconds that the user's training takes, by the times of its steps; None if unknown."""
     one_s = effects.step_s(seen)
     if length is None or one_s is None or short is None:
         return None

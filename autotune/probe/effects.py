@@ -1,4 +1,4 @@
-"""Chooses the values with which options are tried, and tells whether a run shows their effect. Pure."""
+"""Chooses the values with which options are tried, and judges whether a run shows their effect. Pure."""
 
 import itertools
 import math
@@ -24,7 +24,7 @@ from autotune.probe.watching import Watched, WatchedStep
 _EQUAL = 1e-6  # relative difference of rates and losses of equal runs
 _COMPARED = 6  # first steps
 
-# Words for precisions, by the tuner's names; a script's are the row that has its value, or its choices.
+# Words for precisions by the tuner's names; a script uses the row that has its value, or its choices.
 _WORDS: Sequence[Mapping[str, Setting]] = (
     {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"},
     {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"},
@@ -51,12 +51,12 @@ class Candidate:
 
 
 def is_told_apart(candidate: Candidate) -> bool:
-    """Returns True if its effect shows beside those of others; a seed's does not, and compiling is slow."""
+    """Returns True if it can be tried together with others; a seed cannot, and compiling is slow."""
     return candidate.role not in (SEED, COMPILE)
 
 
 def candidates(known: Sequence[Option], seen: Watched) -> list[Candidate]:
-    """Returns the options that have a known role, each with another value than the user's."""
+    """Returns the options that have a known role, each with a value that differs from the user's."""
     made = []
     for role in (MICRO_BATCH, ACCUMULATION, LEARNING_RATE, WORKERS, PREFETCH, SEED, PRECISION, COMPILE):
         option = options.role_of(known, role)
@@ -96,7 +96,7 @@ def _candidate(role: str, option: Option, seen: Watched) -> Candidate | None:
 
 
 def model_settings(seen: Watched) -> dict[str, Setting]:
-    """Returns the settings of a model that the hook can change, and that pay on a GPU."""
+    """Returns the settings of a model that the hook can change and that pay off on a GPU."""
     if seen.device != "cuda":
         return {}
     is_wide = seen.steps[0].dtype == "float32"
@@ -108,9 +108,9 @@ def _chosen(words: Mapping[str, Setting], option: Option) -> bool:
 
 
 def shows(candidate: Candidate, before: Watched, after: Watched, *, is_alone: bool) -> bool:
-    """Returns True if the run `after` shows the effect of the candidate, beside one `before` without it.
+    """Returns True if the run `after` shows an effect of the candidate, compared with a run `before`.
 
-    Losses say something only if it `is_alone`: nothing else was tried in the same run.
+    If it `is_alone`, nothing else was tried in the run, so that losses count as evidence.
     """
     if not before.steps or not after.steps:
         return False
@@ -135,7 +135,7 @@ def shows(candidate: Candidate, before: Watched, after: Watched, *, is_alone: bo
 
 
 def _has_doubled(before: Watched, after: Watched) -> bool:
-    """Returns True if the batch of a pass has doubled: a loader's, or one dimension of the model's input."""
+    """Returns True if the batch of a pass has doubled, in the loader or as one dimension of the input."""
     if (size := before.loader.get("batch_size")) is not None:
         return bool(after.loader.get("batch_size") == 2 * size)
     one, other = before.steps[0].shape, after.steps[0].shape
@@ -144,7 +144,7 @@ def _has_doubled(before: Watched, after: Watched) -> bool:
 
 
 def _has_doubled_rate(before: Sequence[WatchedStep], after: Sequence[WatchedStep]) -> bool:
-    """Returns True if the highest rate of the first steps has doubled, at whatever point of its schedule."""
+    """Returns True if the highest rate has doubled in the first step that shows it, as under a warm-up."""
     for one, other in zip(before[:_COMPARED], after[:_COMPARED], strict=False):
         if one.rates and other.rates and max(one.rates) > 0:
             return math.isclose(max(other.rates), 2 * max(one.rates), rel_tol=1e-3)
@@ -152,7 +152,7 @@ def _has_doubled_rate(before: Sequence[WatchedStep], after: Sequence[WatchedStep
 
 
 def _moves_later(before: Watched, after: Watched) -> bool:
-    """Returns True if the first losses are equal and later ones are not, as by an update by hand."""
+    """Returns True if weights are updated by hand, and only the first loss is the same."""
     losses = [(a.loss, b.loss) for a, b in zip(before.steps, after.steps, strict=False)][:_COMPARED]
     is_by_hand = not before.steps[0].rates
     return is_by_hand and _is_equal(*losses[0]) and not all(_is_equal(*pair) for pair in losses[1:])
@@ -186,5 +186,5 @@ def never(_: Watched) -> bool:
 
 
 def after_steps(count: int) -> Stop:
-    """Returns a condition that holds once so many steps were seen."""
+    """Returns a condition that holds once `count` steps were seen."""
     return lambda seen: len(seen.steps) >= count

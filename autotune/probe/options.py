@@ -1,4 +1,4 @@
-"""The options of a script, by its own parser or configuration, and their places in a command line. Pure."""
+"""The options of a script, from its parser or configuration, and their places in a command line. Pure."""
 
 import re
 import shlex
@@ -33,13 +33,12 @@ class Option:
     """A setting that a script takes on its command line."""
 
     name: str  # may be dotted
-    form: (
-        str  # words with `{}` for the value, such as `--lr {}`; a switch has no `{}`; empty: the hook sets it
-    )
+    # Words with `{}` for the value, such as `--lr {}`; a switch has no `{}`; "": a file or the hook sets it.
+    form: str
     value: Setting = None  # of the user's training; None: none, or unknown
     flags: tuple[str, ...] = ()  # all spellings on the command line
     choices: tuple[Setting, ...] = ()
-    file: str = ""  # on the command line, which has it; empty: none
+    file: str = ""  # the configuration file that has it, as named on the command line; "": none
 
     @property
     def is_switch(self) -> bool:
@@ -57,12 +56,12 @@ class Option:
 
     @property
     def placeholder(self) -> str:
-        """Name in a search space, in which a dash would not be a name."""
+        """Name in a search space, where names have no dash."""
         return self.name.replace("-", "_")
 
 
 def of_parser(parser: Sequence[Mapping[str, Any]]) -> list[Option]:
-    """Returns the options of a parser as it was written down, without those that turn a setting off."""
+    """Returns the options of a `parser` that the probe has noted, without those that turn a setting off."""
     return [
         Option(
             name=one["name"],
@@ -77,14 +76,14 @@ def of_parser(parser: Sequence[Mapping[str, Any]]) -> list[Option]:
 
 
 def of_config(form: str, values: Mapping[str, Setting]) -> list[Option]:
-    """Returns the options of a configuration whose values are overridden by words of a `form`."""
+    """Returns the options of a configuration whose values are overridden by words of the given `form`."""
     return [Option(name, form.format(name=name, value="{}"), value) for name, value in values.items()]
 
 
 def of_names(names: Mapping[str, Setting], words: Sequence[str]) -> list[Option]:
-    """Returns the scalars of the main module that the command line sets as `--name=value`.
+    """Returns the scalars of the main module as options `--name=value`.
 
-    All of them, if the line sets one of them in this way to the value that it has; no option otherwise.
+    There are none unless the command line sets one of the scalars in this way, to the value that it has.
     """
     given = [match for word in words if (match := _ASSIGNED.fullmatch(word)) and match["name"] in names]
     is_taken = any(str(names[match["name"]]) == match["value"] for match in given)
@@ -95,7 +94,7 @@ def of_names(names: Mapping[str, Setting], words: Sequence[str]) -> list[Option]
 
 
 def of_file(file: str, data: Any) -> list[Option]:
-    """Returns the scalars in the data of a configuration file that stands on the command line."""
+    """Returns the scalars in a configuration file on the command line, whose content is `data`."""
     return [Option(name, "", value, file=file) for name, value in _scalars(data)]
 
 
@@ -129,7 +128,7 @@ def of_objects(
 
 
 def known(options: Iterable[Option]) -> list[Option]:
-    """Returns each option once, the first of a name."""
+    """Returns the options without later ones of the same name."""
     return list({one.name: one for one in reversed(list(options))}.values())[::-1]
 
 
@@ -141,9 +140,9 @@ def role_of(options: Iterable[Option], role: str) -> Option | None:
 
 
 def ends(options: Iterable[Option]) -> tuple[str, list[Option]] | None:
-    """Returns the unit of what ends the training, `steps` or `epochs`, its option, and those that follow it.
+    """Returns the unit of the training's length, `steps` or `epochs`, its option, and those that follow it.
 
-    A positive number of steps wins over epochs, because scripts stop at it.
+    A positive number of steps takes precedence over epochs, because scripts stop at it.
     """
     counts = [
         one for one in options if not one.is_switch and is_number(one.value) and float(one.value or 0) > 0
@@ -186,7 +185,7 @@ def put(words: Sequence[str], option: Option, text: str | None) -> list[str]:
 
 
 def _place(words: Sequence[str], option: Option) -> tuple[int, int] | None:
-    """Returns where the option stands, and in how many words; the last of several. None if it does not."""
+    """Returns the last position of an option, and its number of words; None if the line does not have it."""
     if not option.flags:
         prefix = option.form.partition("{}")[0]
         at = [n for n, word in enumerate(words) if word.startswith(prefix.rstrip()) and " " not in prefix]

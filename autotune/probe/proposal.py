@@ -1,4 +1,4 @@
-"""Writes a search space from what a probe found. Pure."""
+"""Writes a search space from the findings of a probe. Pure."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ class ProbeResult:
 
 
 def space(found: ProbeResult) -> dict[str, Any]:
-    """Returns the search space as its file has it."""
+    """Returns the search space as nested values."""
     knobs = [one for one in found.knobs if one.role != SEED]
     values: dict[str, Any] = {"workload": _workload(found)}
     roles = {one.role: one.option.placeholder for one in found.knobs if one.role != one.option.placeholder}
@@ -106,7 +106,7 @@ def _workload(found: ProbeResult) -> dict[str, Any]:
 
 
 def _files(found: ProbeResult) -> dict[str, Any]:
-    """Returns the files on the command line that have settings, by a name for each."""
+    """Returns the files on the command line that contain settings, by a name for each."""
     by_file: dict[str, dict[str, str]] = {}
     for option in _used(found):
         if option.file:
@@ -194,7 +194,7 @@ def text(found: ProbeResult, notes: Sequence[str]) -> str:
 
 
 def _section(name: str, value: Any) -> str:
-    """Returns a section in block style down to its second level, and in flow style below."""
+    """Returns a section of YAML with two levels in block style, and the rest in flow style."""
     if not isinstance(value, dict) or not value:
         return f"{name}: {_inline(value)}"
     return "\n".join([f"{name}:", *(f"  {_inline(key)}: {_inline(one)}" for key, one in value.items())])

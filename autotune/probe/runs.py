@@ -22,15 +22,12 @@ _TELL_S, _TELL_SHARE = 5.0, 0.1  # seconds between two lines, more in a long tra
 
 @dataclass(frozen=True)
 class CommandLine:
-    """A command line; arguments of objects that the hook replaces, and values in files, by dotted path.
-
-    `seed` is added to every seed of the script.
-    """
+    """A command line, and the changes of its training that are not on the line."""
 
     words: tuple[str, ...]
-    inside: Mapping[str, Setting] = field(default_factory=dict)
-    files: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)  # values in files on the line
-    seed: int = 0
+    inside: Mapping[str, Setting] = field(default_factory=dict)  # arguments that the hook replaces, by path
+    files: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)  # values in files, by path
+    seed: int = 0  # added to every seed of the script
 
     def with_value(self, option: Option, value: Setting) -> "CommandLine":
         """Returns the line with another value of an option."""
@@ -51,7 +48,7 @@ class CommandLine:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment that has the hook replace arguments and shift seeds."""
+        """The environment variables by which the hook replaces arguments and shifts seeds."""
         groups: dict[str, dict[str, Setting]] = {}
         for path, value in self.inside.items():
             group, _, name = path.partition(".")
@@ -71,7 +68,7 @@ class Prober:
         self.line, self.directory = CommandLine(words), directory.resolve()
 
     def run(self, line: CommandLine, is_enough: effects.Stop, most_s: float) -> Watched:
-        """Runs a command line; paths of files that it wrote are relative to its directory."""
+        """Runs a command line; the paths of files that it wrote are relative to its directory."""
         place = Path(tempfile.mkdtemp(dir=self._place))
         try:
             return self._run(line, is_enough, most_s, place)
@@ -97,7 +94,7 @@ class Prober:
         )
 
     def _telling(self, is_enough: effects.Stop) -> effects.Stop:
-        """Returns the stop condition, which also tells every few seconds how far the run is."""
+        """Returns the stop condition, extended to print the run's progress every few seconds."""
         told_s = 0.0
 
         def check(seen: Watched) -> bool:

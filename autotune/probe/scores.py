@@ -1,4 +1,4 @@
-"""Finds the numbers that a training tells about its quality: printed, in files, or logged. Pure."""
+"""Finds the scores that a training prints, logs, or writes into files. Pure."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ _HIGHER = frozenset(
         *("pearson", "mcc", "em", "elo", "score"),
     }
 )
-# Words for the data of an evaluation: the short one, and the order in which a choice is made between several.
+# Words for the data of an evaluation, with the short word, and a rank by which one of several is chosen.
 _SPLITS = {
     **dict.fromkeys(("val", "valid", "validation", "validate", "heldout"), ("val", 0)),
     **dict.fromkeys(("eval", "evaluate", "evaluation", "evaluating"), ("eval", 1)),
@@ -34,17 +34,17 @@ _SPLITS = {
     **dict.fromkeys(("test", "testing"), ("test", 2)),
 }
 _TRAINED = frozenset({"train", "training", "lr", "epoch", "step", "iter", "time", "ms", "s", "it"})
-_BEST = frozenset({"best", "max", "min", "lowest", "highest"})  # not of this evaluation
-# What ends a clause of a line.
+_BEST = frozenset({"best", "max", "min", "lowest", "highest"})  # of earlier evaluations too
+# The end of a clause in a line.
 _CLAUSE = re.compile(r"[,;|\]\t]|\s{2,}|(?<![\w@.-])[-+]?\d[\d./]*(?:[:\s]|$)")
 _MARKS = " -()[]%*=>{'\""
-_STAMP = re.compile(r"\d{6,}([-_T:.]?\d+)*")  # a date and time in a path, which another run does not have
+_STAMP = re.compile(r"\d{6,}([-_T:.]?\d+)*")  # a date and time in a path, which differ in another run
 _MOST_SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Score:
-    """A number that a training tells now and then."""
+    """A number that a training shows now and then."""
 
     name: str
     kind: str  # "": printed; else csv, jsonl, tensorboard or wandb
@@ -54,14 +54,14 @@ class Score:
 
     @property
     def minimize(self) -> bool | None:
-        """True if a lower value is better, as its name says; None if the name does not tell."""
+        """True if a lower value is better, False if a higher one; None if the name does not tell."""
         known = {True: _LOWER, False: _HIGHER}
         said = [lower for word in _words(self.name) for lower, names in known.items() if word in names]
         return said[-1] if said else None
 
     @property
     def split(self) -> int | None:
-        """Order of the data that it was measured on, 0 for validation data; None if its name says none."""
+        """Rank of the data that it was measured on, 0 for validation data; None if the name does not tell."""
         return next((_SPLITS[word][1] for word in _words(self.name) if word in _SPLITS), None)
 
     @property
@@ -72,7 +72,7 @@ class Score:
 
     @property
     def described(self) -> str:
-        """Its course during the run, for a person."""
+        """The name and the course of the score during the run, for people."""
         logged = " of the trainer" if self.kind == "reported" else " in the output"
         place = f" in {self.place}" if self.place else logged
         shown = [f"{value:.5g}" for value in self.values]
@@ -82,10 +82,10 @@ class Score:
 
 
 def scores(seen: Watched) -> list[Score]:
-    """Returns the scores that a run told, the likeliest first.
+    """Returns the scores that a run has shown, the likeliest first.
 
-    Numbers that stay the same are left out, printed ones if they are logged or in a file, test scores beside
-    those of a validation, those of a training beside those of an evaluation, and perplexities beside losses.
+    Leaves out constant numbers, printed scores if there are logged ones, test scores if there are validation
+    scores, scores of the training if there are any of an evaluation, and perplexities if there are losses.
     """
     found = _all(seen)
     evaluated = [one for one in found if one.split is not None]
@@ -105,9 +105,9 @@ def scores(seen: Watched) -> list[Score]:
 
 
 def values(seen: Watched, score: Score) -> Iterator[float]:
-    """Yields all values of a score that was seen in another run, also those that are not numbers.
+    """Yields all values of a score that is known from another run, NaN included.
 
-    It goes by its name if its place or pattern differs.
+    The name identifies the score if its place or pattern differs.
     """
     found = _all(seen)
     same = [one for one in found if replace(one, values=()) == replace(score, values=())]
@@ -132,7 +132,7 @@ def _all(seen: Watched) -> list[Score]:
 
 
 def _untold(found: Sequence[Score], steps: int) -> Iterator[Score]:
-    """Yields the scores of no split that come less often than every second step."""
+    """Yields the scores without a split that come less often than every second step."""
     for one in found:
         if (
             one.minimize is not None
@@ -154,7 +154,7 @@ def _rank(score: Score) -> tuple[bool, bool, bool]:
 
 
 def is_clear(candidates: Sequence[Score]) -> bool:
-    """Returns True if one score of an evaluation alone comes into question, beside the best one so far."""
+    """Returns True if there is only one score of an evaluation, not counting its best value so far."""
     likely = [one for one in candidates if not set(_words(one.name)) & _BEST and one.minimize is not None]
     return len(likely) == 1 and likely[0].split is not None
 
@@ -201,7 +201,7 @@ def _as_number(text: object) -> float | None:
 
 
 def _printed(seen: Watched) -> Iterator[Score]:
-    """Yields the numbers in the output that have a label, by their lines' shape."""
+    """Yields the labelled numbers in the output that are scores; equal labels are one score."""
     by_label: dict[str, list[float]] = {}
     names: dict[str, str] = {}
     for text, _ in seen.lines:
@@ -216,9 +216,9 @@ def _printed(seen: Watched) -> Iterator[Score]:
 
 
 def _labelled(text: str) -> Iterator[tuple[str, str, str, float]]:
-    """Yields every number of a line, with its label, what stands between them, and all text before the label.
+    """Yields, for every number in a line: its label, a pattern for the text between, the text before, itself.
 
-    The label is right before the number, or before another one and an equals sign: `score: 43/500 = 8.6`.
+    The label is right before the number, or before another number and an equals sign: `score: 43/500 = 8.6`.
     """
     for match in _NUMBER.finditer(text):
         before = text[: match.start()].rstrip()
@@ -231,7 +231,7 @@ def _labelled(text: str) -> Iterator[tuple[str, str, str, float]]:
 
 
 def _named(label: str, before: str) -> str | None:
-    """Returns the name of a printed score; None if neither its label nor its line says that it is one."""
+    """Returns the name of a printed score; None if the label names no metric, or one of the training."""
     own, line = _words(label), _words(before)
     metric = next((word for word in reversed(own) if word in _LOWER | _HIGHER), None)
     if metric is None or set(own) & {"train", "training"}:
@@ -244,7 +244,7 @@ def _named(label: str, before: str) -> str | None:
 
 
 def _of_metric(label: str, metric: str) -> tuple[str, ...]:
-    """Returns the metric with its digit, as of BLEU-4 and top-5."""
+    """Returns the metric with its digit, as in BLEU-4 and top-5."""
     digit = re.search(rf"(?i)\b{metric}[-_@]?(\d)\b", label)
     return (f"{metric}_{digit[1]}",) if digit else (metric,)
 

@@ -1,4 +1,4 @@
-"""Runs a command line with the probe in it, and reads what that writes down."""
+"""Runs a command line with the probe in it, and reads the probe's notes."""
 
 import json
 import os
@@ -17,24 +17,24 @@ from autotune.workloads.command.process import OutputLine, Process
 
 _MARK = "AUTOTUNE_PROBED"
 _LOOK_S, _GRACE_S = 0.2, 5.0
-_LOOK_SHARE = 20  # of the time that reading its notes takes: they grow with a training
+_LOOK_SHARE = 20  # pause in multiples of the time that it takes to read the notes, which grow
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command line of the user, and where it runs."""
+    """A command line of the user, with its directory and environment."""
 
     words: tuple[str, ...]
     directory: Path
-    environment: Mapping[str, str] = field(default_factory=dict)  # beside that of this process
+    environment: Mapping[str, str] = field(default_factory=dict)  # in addition to this process's
 
 
 @dataclass(frozen=True)
 class WatchedStep:
-    """A training step: learning rates by parameter group, and what it trained on."""
+    """A step of a watched training."""
 
     at_s: float  # monotonic clock
-    rates: tuple[float, ...]
+    rates: tuple[float, ...]  # learning rates, by parameter group
     passes: int  # backward passes
     shape: tuple[int, ...]  # of the first input of the model
     dtype: str  # of its numbers; autocast's if that is on
@@ -50,16 +50,12 @@ class Watched:
     code: int | None = None  # None: it was ended
     steps: tuple[WatchedStep, ...] = ()
     options: tuple[Option, ...] = ()
-    loader: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # of the training: batch_size, num_workers, batches, items
+    loader: Mapping[str, Any] = field(default_factory=dict)  # batch_size, num_workers, batches, items
     trainer: Mapping[str, Any] = field(default_factory=dict)  # framework and its arguments
     logged: tuple[tuple[str, str, str, float], ...] = ()  # logger, its directory, name, value
     lines: tuple[tuple[str, float], ...] = ()  # output, and the time of each line
     wrote: tuple[str, ...] = ()  # files in its directory, relative to that
-    tables: Mapping[str, str] = field(
-        default_factory=dict
-    )  # texts of the CSV and JSON-lines files among them
+    tables: Mapping[str, str] = field(default_factory=dict)  # texts of the CSV and JSONL files among them
     compiled: bool = False
     device: str = ""  # of the batches, as torch calls its kind
 
@@ -77,7 +73,7 @@ class Watched:
 
 
 def watch(command: Command, place: Path, is_enough: Callable[[Watched], bool], most_s: float) -> Watched:
-    """Runs `command` in its view until it ends, `is_enough` of what was seen, or for `most_s`.
+    """Runs `command` in its view until it ends, until `is_enough` holds for what was seen, or for `most_s`.
 
     Raises InputError if it cannot be started.
     """
@@ -120,7 +116,7 @@ def watch(command: Command, place: Path, is_enough: Callable[[Watched], bool], m
 def read(
     notes: str, words: Sequence[str], lines: Sequence[tuple[str, float]], seconds: float, code: int | None
 ) -> Watched:
-    """Returns what a run was seen to do, from what its probe wrote down and what it printed."""
+    """Returns the observations of a run, from the notes of its probe and the lines of its output."""
     by_kind: dict[str, list[Any]] = {}
     steps, loaders, logged = (
         list[WatchedStep](),

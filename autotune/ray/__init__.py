@@ -1,1 +1,1 @@
-"""For a `tune.Tuner` of the user's own: a searcher that learns what fits, and W&B that marks failures."""
+"""For a user's own `tune.Tuner`: a searcher that learns what fits into memory, and a W&B callback."""

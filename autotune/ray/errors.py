@@ -1,4 +1,4 @@
-"""Reads why a trial of Ray Tune failed from the file that Ray writes about it."""
+"""Finds out why a trial of Ray Tune has failed, from the file that Ray writes about it."""
 
 import re
 from contextlib import suppress

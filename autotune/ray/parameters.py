@@ -22,8 +22,8 @@ _SIZES = {MICRO_BATCH, *common_names.SIZES}
 class Parameters:
     """The parameters of a search space that move peak memory; nested names are joined by "/".
 
-    By default these are the batch size, precision, checkpointing, lengths and widths, and of unknown names
-    all choices and whole numbers. Accumulation, learning rates, schedules and fractions are not among them.
+    By default these are the batch size, precision, checkpointing, lengths and widths, and, under unknown
+    names, all choices and whole numbers, but no accumulation, learning rates, schedules or fractions.
     """
 
     def __init__(self, space: Mapping[str, BaseDistribution], chosen: Sequence[str] | None = None) -> None:
@@ -41,18 +41,18 @@ class Parameters:
                 self.names[name] = _canonical(name)
 
     def config(self, values: Mapping[str, Any]) -> Config:
-        """Returns the part of a suggestion that moves memory, with the memory model's names."""
+        """Returns the parameters in `values` that move memory, under the memory model's names."""
         config = {known: values[name] for name, known in self.names.items() if name in values}
         if PRECISION in config:
             config[PRECISION] = common_names.precision_of(config[PRECISION])
         return {name: v if isinstance(v, str | int | float | None) else repr(v) for name, v in config.items()}
 
     def sizes(self, wanted: float) -> list[Any]:
-        """Returns the sizes to choose from instead of `wanted`, ascending: all choices, or every doubling."""
+        """Returns `wanted` and the sizes to choose instead, ascending: all choices, or doublings."""
         return [] if self.size is None else sorted({*_numbers(self._space[self.size]), wanted})
 
     def combinations(self) -> Iterator[dict[str, Any]]:
-        """Yields every combination of the parameters, of ranges the lower end and its doublings."""
+        """Yields all combinations of the parameters' values; a range has its lower end and doublings."""
         options = [_options(self._space[name]) for name in self.names]
         for values in itertools.product(*options):
             yield dict(zip(self.names, values, strict=True))
@@ -74,7 +74,7 @@ def _options(distribution: BaseDistribution) -> Collection[Any]:
 
 
 def _numbers(distribution: BaseDistribution) -> list[Any]:
-    """Returns the positive numbers to choose from, ascending; empty if there are other choices, too."""
+    """Returns the positive numbers to choose from, ascending; [] if not all choices are such numbers."""
     if isinstance(distribution, CategoricalDistribution):
         choices: list[Any] = [*distribution.choices]
         are_numbers = all(type(choice) in {int, float} and choice > 0 for choice in choices)

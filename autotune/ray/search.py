@@ -1,4 +1,4 @@
-"""Ray Tune's search with Optuna, which learns where memory ends and stays within."""
+"""Ray Tune's search with Optuna, extended to learn the limit of memory and to stay within it."""
 
 import itertools
 import logging
@@ -19,22 +19,22 @@ from autotune.ray.parameters import KNOWN, Parameters
 
 logger = logging.getLogger(__name__)
 
-# A user attribute of the study's trials, from which the border is learnt: the study may outlive the process.
+# A user attribute of the study's trials, from which the limit is learnt: the study may outlive the process.
 MEMORY = "memory"
 FITTED, OUT_OF_MEMORY, PASSED_OVER = "fitted", "out of memory", "passed over"
 
-_DRAWS = 20  # suggestions that are ruled out before memory parameters are taken that are not
+_DRAWS = 20  # suggestions to rule out before memory parameters are chosen that may fit
 _MOST_COMBINATIONS = 10_000
-_MARGIN = 0.7  # for each failure but the first: share of a need that failed, below which others are tried
+_MARGIN = 0.7  # factor on the need that failed, below which others are tried, for each failure but the first
 _OUTCOMES = {FITTED: Outcome(Status.COMPLETED), OUT_OF_MEMORY: Outcome(Status.FAILED, Failure.OOM)}
 
 
 class MemoryAwareSearch(OptunaSearch):
     """`OptunaSearch` that loses few trials to out-of-memory: a drop-in replacement for it in `tune.Tuner`.
 
-    It begins with the smallest batch size and enlarges it while that is likely to fit. A suggestion that
-    needs no less memory than a trial that ran out of it is never run: Optuna is told that it was pruned, and
-    draws another one. The user attribute `memory` of the study's trials says what became of each.
+    It begins with the smallest batch size and enlarges it as long as that is likely to fit. A suggestion that
+    needs at least as much memory as a trial that ran out of it is never run: Optuna is told that it was
+    pruned, and draws another one. The user attribute `memory` of the study's trials has the result of each.
     """
 
     def __init__(self, *args: Any, memory_parameters: Sequence[str] | None = None, **kwargs: Any) -> None:
@@ -54,9 +54,9 @@ class MemoryAwareSearch(OptunaSearch):
         super()._setup_study(mode)
 
     def suggest(self, trial_id: str) -> Any:
-        """Returns a configuration that may fit in memory; `Searcher.FINISHED` if none is left.
+        """Returns a configuration that may fit into memory; `Searcher.FINISHED` if none is left.
 
-        Never None, on which Ray Tune would wait for a trial to end.
+        Never returns None, on which Ray Tune would wait for a trial to end.
         """
         if self._ot_study is None:
             return super().suggest(trial_id)  # which raises: there is no search space yet
@@ -83,7 +83,7 @@ class MemoryAwareSearch(OptunaSearch):
         return Searcher.FINISHED
 
     def _careful_model(self, ended: Sequence[Trial], model: MemoryModel) -> MemoryModel:
-        """Returns a model that is more careful after every failure: the border may be ragged.
+        """Returns a model that is more careful after every failure, because the limit is not sharp.
 
         A running trial counts as failed until it has shown that it fits.
         """
@@ -111,7 +111,7 @@ class MemoryAwareSearch(OptunaSearch):
         return super().suggest(trial_id)
 
     def _pass_over(self, trial_id: str, reason: str | None) -> None:
-        """Ends a trial that is not run. Without a `reason` it may fit later, so it is not told as bad."""
+        """Ends a trial that is not run; without a `reason` it may fit later, so Optuna learns nothing bad."""
         drawn: optuna.Trial = self._ot_trials.pop(trial_id)
         drawn.set_user_attr(MEMORY, PASSED_OVER)
         self._study.tell(drawn, state=TrialState.PRUNED if reason else TrialState.FAIL)
@@ -130,7 +130,7 @@ class MemoryAwareSearch(OptunaSearch):
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Tells Optuna the result. An out-of-memory is told as pruned, because TPE ignores failures."""
+        """Tells Optuna the result; an out-of-memory counts as pruned, because TPE ignores failures."""
         if error and self._is_out_of_memory(trial_id):
             self._note(trial_id, OUT_OF_MEMORY)
             error = False
@@ -159,18 +159,18 @@ class MemoryAwareSearch(OptunaSearch):
         return outcome.failure is Failure.OOM and outcome.shortage is None
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
-        """Saves the state, and learns where Ray writes the errors of trials: in the same directory."""
+        """Saves the state, and notes the directory, in which Ray also writes the errors of trials."""
         self._experiment_dir = Path(checkpoint_dir)
         super().save_to_dir(checkpoint_dir, session_str)
 
 
 def _memory(trial: FrozenTrial) -> str:
-    """Returns what became of a trial; one that was added with its value has fitted."""
+    """Returns the attribute `memory` of a trial; without it, a completed trial has fitted."""
     return str(trial.user_attrs.get(MEMORY, FITTED if trial.state is TrialState.COMPLETE else ""))
 
 
 def _with_size_to_try(model: MemoryModel, parameters: Parameters, config: Config) -> Config:
-    """Returns `config` with the size that is worth trying instead of its own; often the same."""
+    """Returns `config` with the largest size that is worth trying in place of its own, often the same."""
     size: Any = config.get(MICRO_BATCH)
     sizes = parameters.sizes(size)
     return {**config, MICRO_BATCH: model.largest_worth_trying(config, sizes)} if sizes else config

@@ -1,4 +1,4 @@
-"""Ray's callback for W&B, which marks failed trials, and keeps runs offline if there is no key."""
+"""Ray's callback for W&B, extended to mark failed trials, and to keep runs offline without a key."""
 
 import os
 from functools import partial
@@ -39,7 +39,7 @@ class WandbCallback(WandbLoggerCallback):
     _logger_actor_cls = _LoggingActor
 
     def setup(self, *args: Any, **kwargs: Any) -> None:
-        """Switches to offline without a key or if WANDB_MODE says so; names project and group."""
+        """Chooses offline runs without a key or by WANDB_MODE, and the names of project and group."""
         mode = os.environ.get("WANDB_MODE") or ("online" if self._has_key() else "offline")
         self.kwargs.setdefault("mode", mode)
         self.project = self.project or os.environ.get("WANDB_PROJECT", "autotune")

@@ -34,7 +34,7 @@ _LARGEST = 2**63
 
 
 def axes(unit: str) -> dict[str, tuple[str, ...]]:
-    """Returns the metric groups by x-axis: the work done, in its `unit`, or seconds."""
+    """Returns the groups of metrics by their x-axis: the work done, in its `unit`, or seconds."""
     return {unit: _OVER_SAMPLES, "seconds": _OVER_SECONDS}
 
 
@@ -76,7 +76,7 @@ def score(name: str) -> str:
 
 
 def rows(report: TrialReport, metric: Metric) -> list[dict[str, float]]:
-    """Returns a report as rows of the run's history: one per record, then one for the whole trial."""
+    """Returns the rows of a report for the run's history: one per record, then one for the whole trial."""
     records, measurement = report.records, report.measurement
     last_at_s = records[-1].get(_CLOCK, 0.0) if records else 0.0
     figures = {
@@ -139,7 +139,7 @@ def _speed(measurement: Measurement) -> dict[str, float | None]:
 
 
 def thin(rows: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:
-    """Returns the evaluations among the rows, and one row with the latest value of every other figure."""
+    """Returns the evaluations among the rows, and one row with the latest values of all other figures."""
     evaluations: list[Mapping[str, float]] = []
     rest: dict[str, float] = {}
     for row in rows:

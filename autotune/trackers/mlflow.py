@@ -39,7 +39,7 @@ class _Open:
 
 
 class Mlflow(Tracker):
-    """One MLflow run per trial; a resumed trial continues its run. Steps count the work done."""
+    """Logs an MLflow run per trial; a resumed trial continues its run. Steps count the work done."""
 
     title = "MLflow"
 
@@ -69,7 +69,7 @@ class Mlflow(Tracker):
         return str(self._client.create_experiment(name, artifact_location=place))
 
     def begin(self, run: str, settings: Mapping[str, Any]) -> None:
-        """Starts a run with its settings, or reopens it; settings of an MLflow run cannot change."""
+        """Starts a run with its settings, or reopens it with those that it has: MLflow cannot change them."""
         identity = f"{self.context.key('mlflow')}-{run}"
         earlier = self._client.search_runs([self._experiment_id], f"tags.`{_IDENTITY}` = '{identity}'")
         if earlier:
@@ -87,7 +87,7 @@ class Mlflow(Tracker):
             self._log(run, row)
 
     def _log(self, run: str, figures: Mapping[str, Any]) -> None:
-        """Logs numbers as metrics, at the step and second that are among them, and texts as tags."""
+        """Logs numbers as metrics, at the step and second given among them, and texts as tags."""
         if begun := self._open.get(run):
             values = dict(figures)
             begun.step = int(values.pop(self.context.metric.unit, begun.step))
@@ -102,7 +102,7 @@ class Mlflow(Tracker):
             self._client.log_batch(begun.id, metrics=metrics, tags=tags)
 
     def end(self, run: str, outcome: Outcome, measurement: Measurement | None) -> None:
-        """Logs the figures over the whole run as the last of its charts, and the outcome as tags."""
+        """Logs the figures of the whole run as the last points of its charts, and the outcome as tags."""
         self._log(run, charts.summary(outcome, measurement, self.context.metric))
         if begun := self._open.pop(run, None):
             self._client.set_terminated(begun.id, _STATUS.get(outcome.status, "FINISHED"))

@@ -48,7 +48,7 @@ def _with_one_type(values: Sequence[Setting]) -> list[Value]:
 
 
 def figures(history: History) -> dict[str, Value]:
-    """Returns the winner's and the baseline's figures, and the gain; without a winner only outcome counts."""
+    """Returns the figures of winner and baseline, and the gain; without a winner only counts of outcomes."""
     outcomes = {"outcomes": view.counts(history.trials)}
     baseline, best = history.baseline, confirm.recommended(history)
     if baseline is None or best is None:

@@ -1,4 +1,4 @@
-"""Ray Tune's callbacks, as calls of the trackers."""
+"""Passes Ray Tune's callbacks on to the trackers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,11 +35,11 @@ class RayCallback(LoggerCallback):
         """Does nothing: checkpoints stay in the session."""
 
     def on_experiment_end(self, trials: Sequence[Any], **info: Any) -> None:
-        """Does nothing: Tune may be started again, and the session's own run is written later."""
+        """Does nothing: Tune may be started again, and the summary of the session is written later."""
 
 
 def callback(trackers: Trackers) -> RayCallback:
-    """Returns the callback for all trackers; if W&B is on, it is Ray's own for W&B, with other runs."""
+    """Returns the callback for all trackers; if W&B is on, it derives from Ray's own callback for W&B."""
     if "wandb" not in trackers.names:
         return RayCallback(trackers)
     from ray.air.integrations.wandb import WandbLoggerCallback  # noqa: PLC0415 - imports W&B, which may be off

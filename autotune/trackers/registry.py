@@ -1,4 +1,4 @@
-"""The trackers by name, the same for a search, its resumption and a training; imported if they are on."""
+"""The trackers by name, for searches and trainings alike; a tracker is imported only if it is on."""
 
 import logging
 from collections.abc import Sequence

@@ -22,7 +22,7 @@ _PREFIX = "events.out.tfevents."  # followed by the creation time in ns: TensorB
 
 
 class TensorBoard(Tracker):
-    """Event files, one per attempt at a run."""
+    """Writes event files, one per attempt at a run."""
 
     title = "TensorBoard"
 
@@ -45,10 +45,11 @@ class TensorBoard(Tracker):
 
 
 class _File:
-    """Event file of one attempt at a run; steps count the work done, the clock is the trial's.
+    """The event file of one attempt at a run; steps count the work done, the clock is the trial's.
 
-    Uses RecordWriter alone: a full disk ends EventFileWriter's thread, and every caller then blocks forever.
-    It is never flushed, so a kill loses up to 8 KiB. A failed write is the last: more could not be read.
+    Uses RecordWriter alone, because a full disk ends EventFileWriter's thread, on which every caller then
+    blocks forever. It is never flushed, so a kill loses up to 8 KiB. Nothing is written after a failed write,
+    because it could not be read.
     """
 
     def __init__(self, directory: Path, context: Context) -> None:
@@ -105,12 +106,10 @@ class _File:
 
 
 def _type(value: Any) -> Any:
-    """Returns the HParams data type of a value."""
     word = {bool: "DATA_TYPE_BOOL", str: "DATA_TYPE_STRING"}.get(type(value), "DATA_TYPE_FLOAT64")
     return api_pb2.DataType.Value(word)
 
 
 def _hparams(tag: str, **content: Any) -> Summary:
-    """Returns a summary of the HParams plugin under `tag`."""
     data = plugin_data_pb2.HParamsPluginData(**content)
     return Summary(value=[Summary.Value(tag=tag, metadata=metadata.create_summary_metadata(data))])

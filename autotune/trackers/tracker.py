@@ -39,7 +39,7 @@ class Context:
         return "training" if isinstance(self.place, TrainingDir) else "search"
 
     def key(self, tracker: str) -> str:
-        """Returns a random prefix for run IDs: they differ from those of another session of this name."""
+        """Returns a random prefix for run IDs, which tells sessions of the same name apart."""
         file = self.place.tracker_dir(tracker) / "session-key"
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -50,13 +50,13 @@ class Context:
 class Tracker(ABC):
     """Logs runs, by name: a trial's number such as `0003`, or `training`. Several may be open at a time.
 
-    Called from one thread, which reports the first exception; earlier calls may have failed.
+    All calls come from one thread, which reports the first exception; earlier calls may have failed.
     """
 
     title: ClassVar[str]
 
     def __init__(self, context: Context) -> None:
-        """Keeps the `context`; anything slow is left to the first call."""
+        """Stores the `context`; anything slow waits for the first call."""
         self.context = context
 
     @abstractmethod
@@ -78,11 +78,11 @@ class Tracker(ABC):
         """Finishes everything; may wait for uploads."""
 
     def recover(self) -> bool:
-        """Restarts what has died, after a call has failed; returns True if the call should be repeated."""
+        """Restarts what has died after a call has failed; returns True if the call should be repeated."""
         return False
 
     def abandon(self) -> str:
-        """Ends what calls hang on; returns what the user can do about it."""
+        """Ends what a call hangs on; returns the end of a sentence with what the user can do."""
         return ""
 
 

@@ -27,14 +27,14 @@ _LOST = Outcome(Status.FAILED, Failure.LOST, "its process was lost")
 
 
 class Trackers:
-    """Passes every call to all trackers. Leaving the `with` waits until everything is uploaded or on disk."""
+    """Passes every call on to all trackers. At the end of a `with` all is uploaded or on disk."""
 
     drain_s = 90.0  # the longest wait for uploads
 
     def __init__(self, trackers: Mapping[str, Tracker], whose: str) -> None:
         self.names, self._whose = frozenset(trackers), whose
         self._workers = [_Worker(tracker, whose) for tracker in trackers.values()]
-        self._open: dict[str, TrialReport | None] = {}  # the last report of open runs, if it has the outcome
+        self._open: dict[str, TrialReport | None] = {}  # open runs, with the report that has the outcome
 
     def begin(self, run: str, settings: Mapping[str, Any]) -> None:
         """Starts a run, or an attempt that resumes it."""
@@ -48,9 +48,9 @@ class Trackers:
         self._put("log", run, report)
 
     def end(self, run: str, *, failed: bool = False) -> None:
-        """Ends a run with the outcome of its last report, by default as lost if it `failed` or interrupted.
+        """Ends a run with the outcome of its last report; without one, as lost if it `failed`, or interrupted.
 
-        A run that `failed` is never interrupted, even if its last report says so.
+        A run that `failed` does not count as interrupted, even if its last report says so.
         """
         last = self._open.pop(run, None)
         stopped = Outcome(Status.INTERRUPTED, reason=f"the {self._whose} was stopped")
@@ -68,7 +68,7 @@ class Trackers:
             worker.put(what, *args)
 
     def break_off(self) -> None:
-        """Expects that processes of trackers are killed: losses are no longer reported."""
+        """Reports no more losses, because processes of trackers are about to be killed."""
         for worker in self._workers:
             worker.break_off()
 
@@ -87,7 +87,7 @@ class Trackers:
 
 
 class _Worker:
-    """Calls the methods of a tracker in order on a thread; logs the first exception only."""
+    """Calls the methods of a tracker in order, on a thread; logs only the first exception."""
 
     def __init__(self, tracker: Tracker, whose: str) -> None:
         self._tracker, self._whose = tracker, whose
@@ -106,7 +106,7 @@ class _Worker:
         self._is_quiet = self._is_broken_off = True
 
     def close(self, deadline_s: float) -> None:
-        """Lets the tracker close after everything that waits, if there is room for that by the deadline."""
+        """Lets the tracker close after all waiting calls, if the queue has room for that by the deadline."""
         with suppress(queue.Full):
             self._waiting.put(("close", ()), timeout=max(0.0, deadline_s - time.monotonic()))
             self._waiting.put(None, timeout=max(0.0, deadline_s - time.monotonic()))

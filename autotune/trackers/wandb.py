@@ -29,9 +29,9 @@ _EXIT_CODES = {Status.FAILED: 1, Status.INTERRUPTED: 255}  # 255 is W&B's own co
 
 
 class Wandb(Tracker):
-    """One W&B run per trial, in the group of the session; a resumed trial continues its run.
+    """Logs a W&B run per trial, in the group of the session; a resumed trial continues its run.
 
-    If W&B cannot be reached, runs are kept offline. If its service dies, another one continues the open runs.
+    If W&B cannot be reached, runs are kept offline. If its service dies, a new one continues the open runs.
     """
 
     title = "W&B"
@@ -49,7 +49,7 @@ class Wandb(Tracker):
         self._open[run] = self._begin(run, settings)
 
     def _begin(self, run: str, config: Mapping[str, Any]) -> wandb.Run:
-        """Starts or resumes a run; switches to offline if W&B cannot be reached."""
+        """Starts or resumes a run; switches to offline runs if W&B cannot be reached."""
         try:
             return self._init(run, config)
         except Exception as error:
@@ -67,7 +67,7 @@ class Wandb(Tracker):
         return True
 
     def _start_anew(self) -> None:
-        """Restarts W&B's service and all open runs: the service keeps a run that failed to start."""
+        """Restarts W&B's service, which would keep a run that failed to start, and all open runs."""
         with suppress(OSError):  # it has ended
             wandb.teardown()
         self._open = {name: self._init(name, dict(run.config)) for name, run in self._open.items()}
@@ -131,7 +131,7 @@ class Wandb(Tracker):
 
 
 def _tables(history: History) -> dict[str, Any]:
-    """Returns the tables of trials and Pareto front, and a scatter plot of the two objectives, by name."""
+    """Returns, by name, the tables of trials and Pareto front, and a scatter plot of the two objectives."""
     trials, quality = history.trials, history.space.objective.quality
     both = [t for t in trials if t.samples_per_s is not None and t.quality is not None]
     names = {"trials": trials, "front": history.front, "points": both}

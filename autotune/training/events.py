@@ -1,4 +1,4 @@
-"""Log of a training's events, one JSON line each, next to its records."""
+"""The log of a training's events, one JSON line each, beside its records."""
 
 import json
 from collections.abc import Iterator
@@ -11,8 +11,6 @@ from autotune.storage.records import lines_of, open_lines
 
 
 class Kind(StrEnum):
-    """Kind of an event."""
-
     BEGUN = "begun"
     CONTINUED = "continued"
     RETRIED = "retried"
@@ -25,16 +23,15 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class TrainingEvent:
-    """Something that happened to a training; `text` is one line for people."""
+    """Something that happened to a training."""
 
     at: float  # seconds since 1970
     samples: int
     kind: Kind
-    text: str
+    text: str  # one line for people
 
 
 def write(file: Path, event: TrainingEvent) -> None:
-    """Appends an event; written events survive a kill."""
     with open_lines(file) as stream:
         stream.write(json.dumps(asdict(event)) + "\n")
 

@@ -11,7 +11,7 @@ from autotune.training.standing import TrainingStatus
 
 
 def begun(plan: TrainingPlan) -> str:
-    """Returns what is trained, for how long, and the speed that its session measured."""
+    """Returns a line on what is trained, for how long, and the speed that its session measured."""
     unit = plan.metric.unit
     length = "to its own end" if plan.samples is None else f"over {plan.samples} {unit}"
     if plan.promise is None:
@@ -28,7 +28,7 @@ def done(samples: int, planned: int | None, unit: str) -> str:
 
 
 def progress(status: TrainingStatus) -> str:
-    """Returns how far it is, its current speed, and the time left at that speed."""
+    """Returns a line with the samples so far, the current speed, and the time left at that speed."""
     plan, measured = status.plan, status.measurement
     figures = {
         f"{words.rate(status.recent_per_s)} {plan.metric.unit}/s": status.recent_per_s,
@@ -45,13 +45,12 @@ def peak(measured: Measurement) -> str:
 
 
 def evaluation(record: Mapping[str, object], plan: TrainingPlan) -> str:
-    """Returns the result of an evaluation."""
     quality = units.number(record.get(plan.metric.name))
     return f"after {record['samples']} {plan.metric.unit}: {plan.metric.name} {words.score(quality)}"
 
 
 def ended(outcome: Outcome, measured: Measurement, plan: TrainingPlan) -> str:
-    """Returns how it has ended, with its figures."""
+    """Returns a line on how the training has ended, with its figures."""
     done = f"{outcome} after {measured.samples} {plan.metric.unit}"
     if outcome.status is not Status.COMPLETED:
         return f"{done}: {outcome.reason}" if outcome.reason else done
@@ -59,7 +58,7 @@ def ended(outcome: Outcome, measured: Measurement, plan: TrainingPlan) -> str:
 
 
 def contention(measured: Measurement) -> list[str]:
-    """Returns what other programs used of the machine, if more than a twentieth, and if the GPU throttled."""
+    """Returns lines on the machine's use by other programs above a twentieth, and on a GPU that throttled."""
     used = [f"other programs used {share:.0%} of the {name}" for name, share in measured.others.items()]
     slowed = "the GPU was slowed down for its heat or its power"
     return used + [slowed] * measured.throttled

@@ -27,11 +27,11 @@ _FIXED = {
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """Configuration and length of a whole training, and what its session promised."""
+    """The configuration and length of a whole training, and its session's promise."""
 
     workload: str
     config: Config  # the values of the knobs
-    settings: Mapping[str, Setting]  # all that the workload gets, under the tuner's names
+    settings: Mapping[str, Setting]  # all settings of the workload, under the tuner's names
     samples: int | None  # of the whole training, in `unit`; None: unknown
     promise: Promise | None = None
     changes: Mapping[str, Setting] = field(default_factory=dict)  # made since, by recovery
@@ -41,7 +41,7 @@ class TrainingPlan:
 
     @property
     def goal(self) -> Objective:
-        """Returns the objective that judges its evaluations."""
+        """The objective by which its evaluations are judged."""
         return Objective.model_validate({"minimize" if self.metric.minimize else "quality": self.metric.name})
 
 

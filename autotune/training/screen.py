@@ -1,4 +1,4 @@
-"""Shows a running training: a live panel on a terminal, otherwise a line now and then."""
+"""Shows a running training: as a live panel on a terminal, otherwise as a line now and then."""
 
 import os
 import statistics
@@ -37,7 +37,7 @@ _GOOD, _WARNING = "green", "yellow"
 class TrainingScreen:
     """Shows the status of a training, and its messages.
 
-    On a terminal it is a panel that is redrawn in place, below the messages. The panel disappears once the
+    On a terminal, the status is a panel that is redrawn in place, below the messages. It disappears once the
     training is asked to stop, because a second signal may end this process before it can tidy up.
     """
 
@@ -74,7 +74,7 @@ class TrainingScreen:
             self.say(messages.progress(status))
 
     def stopping(self, text: str) -> None:
-        """Says that a signal has come; called from its handler, possibly in the middle of a print."""
+        """Prints a message about a signal; called from its handler, maybe in the middle of a print."""
         if self._view and self._view.is_open:
             self._view.close_with(text)
         else:
@@ -86,7 +86,7 @@ class TrainingScreen:
 
 
 def panel(status: TrainingStatus) -> RenderableType:
-    """Draws what is trained, how far it is, and its figures next to the promised ones."""
+    """Draws the settings of a training, its progress, and its figures beside the promised ones."""
     plan, phase, epoch = status.plan, status.phase, status.epoch
     knobs = view.knobs({**plan.config, **plan.changes}) or "the baseline"
     origin = f"trial {plan.promise.trial} of session {plan.promise.session}, " if plan.promise else ""
@@ -151,7 +151,7 @@ def _mean_throughput(status: TrainingStatus) -> Figure | None:
 
 
 def _promised(status: TrainingStatus) -> Text:
-    """Returns the promised throughput, how the current one compares, and the promised quality."""
+    """Returns the promised throughput, the current one in relation to it, and the promised quality."""
     metric, promised, text = status.plan.metric, status.plan.promise, Text()
     if promised is None:
         return text
@@ -185,7 +185,7 @@ def _point_text(point: Point) -> str:
 
 
 def _sparkline(points: Sequence[Point]) -> str:
-    """Returns a space and a sparkline: one bar for the mean over each part of the samples."""
+    """Returns a space and a sparkline, with a bar for the mean over each part of the samples."""
     width = min(_WIDEST_CURVE, len(points))
     if width < _FEWEST_IN_CURVE:
         return ""
@@ -212,7 +212,7 @@ def _memory(status: TrainingStatus) -> str:
 
 
 def _use(telemetry: Mapping[str, float], memory: str) -> str:
-    """Returns e.g. `3.1 GiB of 15.6 GiB` for a memory in use; empty if unknown."""
+    """Returns the use of a memory, such as `3.1 GiB of 15.6 GiB`, "" if unknown."""
     used, free = (telemetry.get(f"{memory}_{part}_bytes") for part in ("used", "free"))
     return "" if used is None or free is None else f"{words.memory(used)} of {words.memory(used + free)}"
 

@@ -1,4 +1,4 @@
-"""The status of a running training, as it is shown. Pure: plan, records, reports in."""
+"""The status of a running training for its screen, from plan, records and reports. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,14 +20,12 @@ _FINE = 1 / 64  # least distance of two points of the loss curve, as a share of 
 
 @dataclass(frozen=True)
 class TrainingStatus:
-    """Status of a running training."""
-
     plan: TrainingPlan
     epoch: int | None = None  # samples of an epoch; None: unknown
     phase: Phase = Phase.START
     seconds: float = 0.0  # over all attempts
     samples: int = 0
-    furthest: int = 0  # samples reached before any return to a checkpoint
+    furthest: int = 0  # most samples so far: a return to a checkpoint repeats some
     recent_per_s: float | None = None  # over the last minutes
     step_shares: Mapping[str, float] = field(default_factory=dict)  # of the step's phases, last minutes
     curve: tuple[Point, ...] = ()  # quality of every evaluation, in the user's sign
@@ -55,7 +53,7 @@ class TrainingStatus:
         )
 
     def after(self, report: TrialReport, watch: Watch) -> Self:
-        """Returns the status updated with a report that `watch` has already processed."""
+        """Returns the status updated with a report that `watch` has already taken in."""
         return replace(
             self.with_records(report.records),
             phase=report.phase,
@@ -70,14 +68,14 @@ class TrainingStatus:
 
     @property
     def left_s(self) -> float | None:
-        """Returns the remaining time of steps at their current speed; None if unknown."""
+        """The remaining time at the current speed of steps; None if unknown."""
         if self.plan.samples is None or not self.recent_per_s:
             return None
         return max(0, self.plan.samples - self.samples) / self.recent_per_s
 
     @property
     def best(self) -> Point | None:
-        """Returns the best evaluation so far, the first of equal ones."""
+        """The best evaluation so far, the first of equal ones."""
         metric = self.plan.metric
         return max(self.curve, key=lambda point: metric.turned(point.value), default=None)
 

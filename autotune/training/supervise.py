@@ -1,4 +1,4 @@
-"""Repeats attempts at a training until it ends; recoverable failures are resumed."""
+"""Repeats attempts at a training until it ends, and resumes it after recoverable failures."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 300.0
 
 @dataclass(frozen=True)
 class GoOn:
-    """Decision to resume from the checkpoint after `wait_s`, with `changes` to the settings."""
+    """The decision to resume from the checkpoint after `wait_s`, with `changes` to the settings."""
 
     wait_s: float
     text: str
@@ -28,13 +28,13 @@ class GoOn:
 
 @dataclass(frozen=True)
 class Tried:
-    """Count of consecutive attempts without progress."""
+    """The count of consecutive attempts without progress."""
 
     times: int = 0
     samples: int = 0
 
     def after(self, samples: int) -> "Tried":
-        """Returns the count after another attempt, ended at `samples`; progress resets it to 1."""
+        """Returns the count after another attempt, which ended at `samples`; progress resets it to 1."""
         return Tried(1 if samples > self.samples else self.times + 1, max(samples, self.samples))
 
 

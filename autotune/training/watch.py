@@ -1,7 +1,4 @@
-"""Watches a running training for changes of speed and their cause, growing memory, and halved batches.
-
-Stateful, no I/O: reports in, messages out.
-"""
+"""Watches a training's reports for changes of speed, growing memory, and halved batches. No I/O."""
 
 import math
 from collections.abc import Mapping
@@ -39,7 +36,7 @@ MEMORIES = (
 
 
 class Said(NamedTuple):
-    """Event with its message, one line for people."""
+    """An event with its message, one line for people."""
 
     kind: Kind
     text: str
@@ -71,13 +68,13 @@ class Watch:
 
     @property
     def recent_per_s(self) -> float | None:
-        """Returns the throughput over the last five minutes of steps, or since it changed; None at first."""
+        """The throughput over the last five minutes of steps, or since it changed; None at first."""
         recent = self._windows[-_RECENT:]
         return sum(w.trained for w in recent) / sum(w.seconds for w in recent) if recent else None
 
     @property
     def recent_shares(self) -> dict[str, float]:
-        """Returns the share of each phase in those steps; empty if unknown."""
+        """The share of each phase in the same steps; empty if unknown."""
         recent = self._windows[-_RECENT:]
         spent_s = {name: sum(w.phases_s.get(name, 0.0) for w in recent) for name in PHASES}
         total_s = sum(spent_s.values())
@@ -91,7 +88,7 @@ class Watch:
         return [Said(Kind.DRIFT, _drift_text(change, self._metric.unit))]
 
     def _leaking(self, report: TrialReport) -> list[Said]:
-        """Waits for one full epoch of this process first, because caches fill during it."""
+        """Returns warnings of leaks, after a full epoch of this process, because caches fill during it."""
         if report.samples - self._since <= (self._epoch or 0):
             return []
         warnings = {memory: self._leak(memory, report) for memory in self._held.keys() - self._warned}

@@ -29,8 +29,8 @@ _TELEMETRY_EVERY_S = 10.0  # 8,640 lines a day
 class Whole:
     """Trains as planned in `place`, whose lock must be held.
 
-    `screen` gets messages for users, `follow` every report. Writes events next to the records, and changed
-    settings into the plan; a full disk skips both, as it must not end the training.
+    `screen` gets messages for users, `follow` every report. Events go beside the records, changed settings
+    into the plan; a full disk skips both, because it must not end the training.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Whole:
         return last
 
     def _order(self, changes: Mapping[str, Setting]) -> Order:
-        """Returns the order with all changes of settings since the training began."""
+        """Returns the order of the next attempt, with all `changes` of settings by recovery."""
         if changes:
             self._plan = replace(self._plan, changes={**self._plan.changes, **changes})
             self._micro_batch = MicroBatch({**self._plan.settings, **self._plan.changes})
@@ -88,7 +88,7 @@ class Whole:
         return Watch(self._plan.metric, samples=self._plan.samples, epoch=self._epoch)
 
     def _note_resumption(self, last: TrialReport, how: GoOn) -> None:
-        """Notes a resumption, which needs a new watch."""
+        """Reports a resumption, and begins a new watch, because another process trains from here on."""
         self._watch = self._new_watch()
         self._add_event(
             Kind.HALVED if how.changes else Kind.RETRIED, f"{self._describe_end(last)}; {how.text}"
