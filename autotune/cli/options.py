@@ -150,8 +150,6 @@ class Trained:
 
 @dataclass(frozen=True)
 class Priced:
-    """Prices for the cost of a training."""
-
     price_per_hour: Annotated[
         float | None, _prices(help="price of an hour on the machine; adds the cost of the full training")
     ] = None

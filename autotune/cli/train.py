@@ -207,7 +207,7 @@ def _tracked(planned: TrainingPlan, place: TrainingDir, options: Options) -> Con
 
 @contextmanager
 def _stop_signals(stopping: Callable[[str], None]) -> Iterator[list[int]]:
-    """Yields the signals so far: after a first one a checkpoint is written, a second one ends the process."""
+    """Provides a list that gets the first Ctrl-C or SIGTERM; a second one ends the process."""
     noted: list[int] = []
     before: dict[int, Any] = {}
 

@@ -30,7 +30,6 @@ class CommandLine:
     seed: int = 0  # added to every seed of the script
 
     def with_value(self, option: Option, value: Setting) -> "CommandLine":
-        """Returns the line with another value of an option."""
         if option.file:
             values = {**self.files.get(option.file, {}), option.name: value}
             return replace(self, files={**self.files, option.file: values})
@@ -40,7 +39,6 @@ class CommandLine:
         return replace(self, words=tuple(options.put(self.words, option, text)))
 
     def trying(self, candidates: Sequence[Candidate]) -> "CommandLine":
-        """Returns the line with the tried value of every candidate."""
         line = self
         for one in candidates:
             line = line.with_value(one.option, one.value)

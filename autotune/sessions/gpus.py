@@ -35,8 +35,6 @@ _PLAIN = "fp32"  # a device that cannot compute in fp32 computes in nothing else
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault and its remedy."""
-
     what: str
     remedy: str
 
@@ -63,8 +61,6 @@ class Torch:
 
 @dataclass(frozen=True)
 class DeviceVerdict:
-    """Result of checking a device."""
-
     label: str
     gpu: Gpu | None = None
     fault: Fault | None = None  # excludes it from trials

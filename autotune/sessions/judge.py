@@ -178,7 +178,6 @@ class _Comparison:
         return True
 
     def _choose(self, candidates: Sequence[Score]) -> Score:
-        """Decides which score counts."""
         wishes = command.Wishes(self._asked.score or "", probing.direction(self._asked))
         score, minimize = command.chosen_score(candidates, wishes, probing.chooser(self._asked))
         self._question = replace(self._question, score=replace(score, values=()), minimize=minimize)

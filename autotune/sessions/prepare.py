@@ -101,7 +101,6 @@ def _require_known(options: Collection[str], workload: Workload, given: Collecti
 
 
 def without(space: Space, names: Collection[str]) -> Space:
-    """Returns `space` without the settings `names` in its baseline."""
     kept = {name: value for name, value in space.baseline.items() if name not in names}
     return space.model_copy(update={"baseline": kept})
 

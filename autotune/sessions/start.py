@@ -122,7 +122,6 @@ def _demonstration(asked: SearchRequest, found: Hardware) -> list[str]:
 
 
 def _options(asked: SearchRequest, here: Usable) -> Options:
-    """Returns the options that are stored with the session."""
     return Options(
         gpus_per_trial=here.gpus_per_trial,
         cpus_per_trial=option_values.cpus_per_trial(asked.cpus_per_trial, here.hardware),

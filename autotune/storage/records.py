@@ -18,7 +18,6 @@ def is_mark(record: Mapping[str, Any]) -> bool:
 
 
 def steps_of(record: Mapping[str, Any]) -> int:
-    """Returns the number of steps that a record stands for."""
     return int(units.number(record.get(STANDS_FOR)) or 1)
 
 

@@ -27,7 +27,6 @@ class SessionDir:
         return self.root.name
 
     def tracker_dir(self, name: str) -> Path:
-        """Returns the directory for the files of a tracker."""
         return self.root / name
 
     def trial_dir(self, number: int) -> TrialDir:

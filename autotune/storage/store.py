@@ -79,7 +79,6 @@ class StoredSession(SessionDir):
         return str(self.info().get("key"))
 
     def identity_of(self, trial: Trial) -> TrialIdentity:
-        """Returns the identity of one of this session's trials."""
         return TrialIdentity.of_trial(self.key, trial)
 
     def verdict_of(self, trial: Trial) -> tuple[Outcome, Measurement] | None:
@@ -306,7 +305,6 @@ def is_session(root: Path) -> bool:
 
 
 def resume_command(session: Path) -> str:
-    """Returns the command that resumes a session."""
     return f"python -m autotune resume {quoted(session)}"
 
 

@@ -54,7 +54,6 @@ def open_study(file: Path, space: Space, session: str = "") -> optuna.Study:
 
 
 def read(study: optuna.Study) -> StudyFile:
-    """Returns the current content of the study."""
     known = study.get_trials(deepcopy=False)
     return StudyFile(study.user_attrs, tuple(StudyEntry(t.number, t.user_attrs) for t in known))
 
@@ -134,7 +133,6 @@ def write(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[Reje
 
 
 def can_hold(space: Space, config: Config) -> bool:
-    """Returns True if a study of `space` can hold a trial of `config`."""
     try:
         _running_trial(config, space, {})
     except (ValueError, TypeError):

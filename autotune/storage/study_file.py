@@ -58,8 +58,6 @@ _PLAN, _TRIAL, _PASSED_OVER = (
 
 @dataclass(frozen=True)
 class StudyEntry:
-    """A trial in the study."""
-
     number: int
     user_attrs: Mapping[str, Any]
 

@@ -83,5 +83,4 @@ class TrainingDir(TrialDir):
     report_file = PathEntry("report.html")
 
     def tracker_dir(self, name: str) -> Path:
-        """Returns the directory for the files of a tracker."""
         return self.root / name

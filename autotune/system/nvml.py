@@ -48,8 +48,6 @@ _COMBINED: dict[str, Callable[[Sequence[float]], float]] = {
 
 @dataclass(frozen=True)
 class Gpu:
-    """A CUDA device."""
-
     name: str
     memory_bytes: int  # all of it, including what the driver reserves
     compute_capability: tuple[int, int]

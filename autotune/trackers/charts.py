@@ -71,7 +71,6 @@ def _name(key: str, other: str) -> str:
 
 
 def score(name: str) -> str:
-    """Returns the chart name of an evaluation score."""
     return _name(name, "val/")
 
 

@@ -32,7 +32,6 @@ def check(asked: Sequence[str]) -> tuple[str, ...]:
 
 
 def open_session(session: StoredSession) -> Trackers:
-    """Returns the trackers of a search."""
     space, options = session.space(), session.options()
     device = str(session.provenance().get("device") or "")
     context = Context(

@@ -200,7 +200,6 @@ class Attempt:
         return self._telemetry.summary() if self._telemetry else {}
 
     def measurement(self) -> Measurement:
-        """Returns the measurement of the trial so far."""
         limits = self._order.limits
         return replace(
             self._complete(self._progress.measurement()),

@@ -37,7 +37,6 @@ def suspend(pid: int) -> None:
 
 
 def resume(pid: int) -> None:
-    """Resumes the family of `pid`."""
     _signal(members(pid), signal.SIGCONT)
 
 

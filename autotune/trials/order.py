@@ -33,7 +33,6 @@ class Ends:
         return cls(NEVER)
 
     def are_reached(self, progress: Progress) -> bool:
-        """Returns True if the trial has come to its end."""
         curve = progress.curve
         return (
             0 < self.samples <= progress.evaluated_samples

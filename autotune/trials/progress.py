@@ -29,8 +29,6 @@ _WHOLE_SHARE = 0.95  # of a training's samples, due before its last evaluation; 
 
 
 class Phase(StrEnum):
-    """The phase of a running trial."""
-
     START = "start"
     WARM_UP = "warm-up"
     MEASURING = "measuring"

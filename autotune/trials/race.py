@@ -247,7 +247,6 @@ class Race:
         self._slices += slices
 
     def measurement(self) -> Measurement:
-        """Returns the measurement of the race so far."""
         return Measurement(
             slices=tuple(self._slices),
             device=self._device,

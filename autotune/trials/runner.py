@@ -215,7 +215,6 @@ class _Count:
         _send(self._messages, {**record, "at_s": self._last_s})
 
     def outcome(self, without_records: str, *, is_stopped: bool) -> Outcome:
-        """Returns the outcome of the workload, which has ended."""
         if is_stopped:
             return Outcome(Status.STOPPED, reason="was asked to stop")
         if not self._check.records:

@@ -50,8 +50,6 @@ def _between_evaluations(settings: Mapping[str, Setting], epoch: int | None) -> 
 
 
 class R2GenProgram:
-    """The program `python -m r2gen`."""
-
     def evaluate(self, workdir: Path, settings: Mapping[str, Setting], reports: Path) -> list[str]:
         program = [sys.executable, "-m", "r2gen", "evaluate", "--checkpoint", str(workdir / "best.pt")]
         return [*program, "--data", str(settings["data"]), "--reports", str(reports)]
@@ -159,8 +157,6 @@ class R2GenWorkload(Workload):
 
 
 class R2GenConfig(OwnFile):
-    """Config file of the trainer."""
-
     format = "r2gen"
 
     def text(self, settings: Mapping[str, Any]) -> str:

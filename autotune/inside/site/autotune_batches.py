@@ -179,7 +179,6 @@ class Total:
         return getattr(self, self._unit) or 0
 
     def add(self, seen: Seen) -> None:
-        """Adds a step."""
         self.samples += seen.samples or 0
         if seen.tokens is not None:
             self.tokens = (self.tokens or 0) + seen.tokens

@@ -13,8 +13,6 @@ _clock_s = time.monotonic  # bound here, because a script may patch time.monoton
 
 
 class Figures:
-    """The figures of the steps of this process."""
-
     def __init__(self) -> None:
         self._peak_bytes = 0  # host memory
         self._memory_s = self._loss_s = -math.inf

@@ -143,11 +143,9 @@ class _LightningWatch:
         return _only, (self.package,)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the callback's part of a checkpoint."""
         return {"told": dict(self._metrics)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores the callback's part of a checkpoint."""
         self._metrics = state["told"]
 
     def on_train_start(self, trainer: Any, module: Any) -> None:

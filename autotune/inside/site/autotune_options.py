@@ -12,7 +12,6 @@ _DEEPEST = 3
 
 
 def scalar(value: Any) -> Any:
-    """Returns a scalar; None for any other value."""
     return value if isinstance(value, SCALARS) else None
 
 

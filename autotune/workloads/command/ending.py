@@ -59,7 +59,6 @@ def describe_error(error: Exception) -> str:
 
 
 def signal_name(number: int) -> str:
-    """Returns the name of a signal: SIGKILL for 9."""
     try:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal

@@ -88,7 +88,6 @@ def paths(own: Mapping[str, FilledFile], workdir: Path) -> dict[str, str]:
 
 
 def write(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, Any], workdir: Path) -> None:
-    """Writes every file for a trial in `workdir`."""
     for name, path in paths(own, workdir).items():
         files.write(Path(path), text_of(name, own[name], directory, values))
 

@@ -239,7 +239,6 @@ class Spec(BaseModel):
                 yield f"workload.{what} is no setting of the baseline{nearest}"
 
     def unused(self, settings: Mapping[str, Any], used_by_tuner: tuple[str, ...]) -> list[str]:
-        """Returns mistakes about unused `settings`."""
         names = [name for names in self.placeholders().values() for name in names]
         used = [*self.flags, *used_by_tuner, *GIVEN, *names]
         return [

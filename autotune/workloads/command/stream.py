@@ -97,7 +97,6 @@ class Stream:
         yield message
 
     def missing_step(self) -> str:
-        """Returns the reason why no step was seen."""
         wanted = next(iter(self._progress.missing.items()), None)
         if wanted is None:
             return _NO_STEP

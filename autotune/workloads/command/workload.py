@@ -40,7 +40,6 @@ class CommandWorkload(Workload):
 
     @property
     def value(self) -> dict[str, Any]:
-        """The specification, from which a trial's process loads it."""
         return dict(self.values)
 
     @property
@@ -49,7 +48,6 @@ class CommandWorkload(Workload):
 
     @property
     def fit(self) -> Fit:
-        """`fit(settings, workdir)`, which runs the command; settings are in the user's names and shape."""
         return functools.partial(training.fit, self.spec, self.directory)
 
     @property

@@ -67,7 +67,6 @@ class FrameworkWorkload(CommandWorkload):
 
     @property
     def fit(self) -> Fit:
-        """`fit(settings, workdir)`, which runs the script; settings are in the user's names and shape."""
         return functools.partial(training.fit, self.spec, self.directory, objects=self.framework.objects)
 
     def require_unit(self, unit: str) -> None:

@@ -34,7 +34,6 @@ class Node:
 
     @property
     def data(self) -> Any:
-        """The parsed value."""
         if self.inner is None:
             return self.value
         data = {name: node.data for name, node in self.inner.items()}
