@@ -172,7 +172,7 @@ def test_bad_samples_are_left_out_if_the_workload_or_the_baseline_can(run):
     assert StoredSession.open(Path("s")).space().baseline["skip_bad_samples"] is True
 
 
-def test_an_existing_session_is_refused_with_the_command_that_goes_on(run, tmp_path, data):
+def test_an_existing_session_is_refused_with_the_command_to_continue(run, tmp_path, data):
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "session.json").write_text("{}")
     is_one_line(*run("search", "--data", data, "--session", "s"), "autotune resume s")
@@ -212,7 +212,7 @@ def test_the_example_of_every_command_is_one(name):
 
 
 def test_help_is_quick_and_fits_a_terminal():
-    """That of every command, one after the other: none may import what takes long."""
+    """Covers every command: none may import slow modules."""
     code = (
         "import sys; from autotune.__main__ import main\n"
         "for name in sys.argv[1:]:\n"
@@ -257,7 +257,7 @@ def test_status_imports_neither_optuna_nor_torch_nor_ray(tmp_path):
 @pytest.mark.parametrize(
     "command", [["status"], ["status", "--json"], ["report", "--format", "md"], ["report"], ["export"]]
 )
-def test_what_only_looks_at_a_session_needs_no_code_of_its_workload(run, tmp_path, monkeypatch, command):
+def test_reading_a_session_needs_no_code_of_its_workload(run, tmp_path, monkeypatch, command):
     """Of a copy, from any directory; a workload beside it is not imported."""
     copy = shutil.copytree(KEPT / "format-2", tmp_path / "elsewhere" / "copy")
     space = copy / "space.yaml"
@@ -270,7 +270,7 @@ def test_what_only_looks_at_a_session_needs_no_code_of_its_workload(run, tmp_pat
     assert run(name, copy, *options)[::2] == (0, "")
 
 
-def test_what_goes_on_with_a_session_says_that_the_code_is_not_there(run, tmp_path):
+def test_continuing_a_session_without_its_code_is_refused(run, tmp_path):
     shutil.copytree(KEPT / "format-2", tmp_path / "s")
     for command in ("resume", "compare"):
         is_one_line(*run(command, "s"), "workload kept_workload:fit: there is no module kept_workload")
@@ -297,7 +297,7 @@ def test_status_shows_what_runs_what_is_best_and_how_everything_ended(run, kept,
         assert "4 of 7 trials ended, 1 running" in run("status", "s")[1]
 
 
-def test_a_terminal_that_has_not_all_signs_is_shown_the_rest(tmp_path):
+def test_a_terminal_without_some_characters_shows_the_others(tmp_path):
     kept = shutil.copytree(KEPT / "drawn", tmp_path / "kept")
     command = [sys.executable, "-m", "autotune", "status", str(kept)]
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}

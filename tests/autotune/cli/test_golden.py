@@ -49,7 +49,7 @@ def is_as_recorded(name, text):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_prints_what_was_read(name, capsys):
+def test_a_command_prints_the_golden_text(name, capsys):
     session, command, *options = COMMANDS[name]
     shutil.copytree(KEPT / session, session)
     code = main([command, session, *options])
@@ -60,7 +60,7 @@ def test_a_command_prints_what_was_read(name, capsys):
 
 
 @pytest.mark.parametrize(("name", "session"), [("search-winner", "drawn"), ("search-baseline", "iu_xray")])
-def test_a_search_prints_what_was_read(name, session):
+def test_a_search_prints_the_golden_text(name, session):
     """Its lines in a log, a second apart, and its summary."""
     stored = StoredSession.open(Path(shutil.copytree(KEPT / session, session)))
     trials, seconds = stored.study().trials, iter(range(1000))

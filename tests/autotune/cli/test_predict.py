@@ -37,7 +37,7 @@ def test_it_says_for_each_size_what_to_run(run):
     assert lines[4].startswith("8.0 GiB 32 1 32, other 0.00141 ")
 
 
-def test_for_scripts_it_is_one_object(run):
+def test_json_output_is_one_object(run):
     code, out, _ = run("s", "--memory", "512MiB,8GiB,8GiB", "--json")
     told = json.loads(out)
     assert (code, told["format"], told["session"], told["trial"]) == (0, 1, "s", 5)
@@ -46,7 +46,7 @@ def test_for_scripts_it_is_one_object(run):
     assert told["fits"][0]["peak"]["high_bytes"] <= told["fits"][0]["allowed_bytes"]
 
 
-def test_without_sizes_they_are_those_of_gpus(run):
+def test_the_default_sizes_are_those_of_common_gpus(run):
     assert len(json.loads(run("s", "--json")[1])["fits"]) == 6
 
 

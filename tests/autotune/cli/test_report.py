@@ -57,7 +57,7 @@ def test_bad_input_is_one_line(run, arguments, parts):
 
 
 @pytest.mark.parametrize("form", ["html", "json", "md"])
-def test_a_report_lies_in_its_session_unless_it_is_wanted_elsewhere(run, form):
+def test_a_report_is_written_into_its_session_by_default(run, form):
     code, out, err = run("report", "s", "--format", form)
     assert (code, out, err) == (0, f"Report: s/report.{form}\n", "")
     text = Path("s", f"report.{form}").read_text()
@@ -65,7 +65,7 @@ def test_a_report_lies_in_its_session_unless_it_is_wanted_elsewhere(run, form):
     assert Path("mine").read_text() == text
 
 
-def test_prices_are_those_of_every_form(run):
+def test_prices_apply_to_every_format(run):
     prices = ("--price-per-hour", "2.5", "--currency", "EUR", "-o", "-")
     told = json.loads(run("report", "s", "--format", "json", *prices)[1])["answer"]
     assert told["prices"] == {"per_hour": 2.5, "per_kwh": None, "currency": "EUR"}
@@ -74,7 +74,7 @@ def test_prices_are_those_of_every_form(run):
         assert "No cost: the length of the training is" in run("report", "s", "--format", form, *prices)[1]
 
 
-def test_a_cost_is_one_figure_in_every_form(run):
+def test_a_cost_is_the_same_in_every_format(run):
     shutil.copytree(KEPT / "iu_xray", "t")
     prices = ("--price-per-hour", "2.5", "--currency", "EUR", "-o", "-")
     told = json.loads(run("report", "t", "--format", "json", *prices)[1])["answer"]

@@ -1,4 +1,4 @@
-"""What a session has found is one figure for each thing, wherever it is shown."""
+"""Every surface shows the same figures of a session."""
 
 import math
 import random
@@ -46,7 +46,7 @@ def session(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["drawn", "iu_xray", "format-2"])
-def test_a_session_of_a_real_search_has_one_figure_for_each_thing(name, tmp_path, monkeypatch):
+def test_a_real_session_has_the_same_figures_everywhere(name, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(KEPT))
     place = Path(shutil.copytree(KEPT / name, tmp_path / name))
     assert surfaces.contradictions(surfaces.told(place)) == {}
@@ -68,7 +68,7 @@ def test_a_trial_that_runs_has_the_same_figures_on_every_surface(tmp_path, monke
     ("select", "is_equal"),
     [("same-quality", False), ("same-quality", True), ("same-training", False)],
 )
-def test_so_has_a_search_on_a_machine_that_moves(grid, session, select, is_equal):
+def test_a_search_on_an_unsteady_machine_has_the_same_figures_everywhere(grid, session, select, is_equal):
     """Equal settings measure differently each time; with a winner, or with none."""
     space = grid.model_copy(update={"objective": Objective(keep=0.9, select=select)})
     rng = random.Random(0)
@@ -127,7 +127,7 @@ def test_a_loss_is_shown_with_its_own_sign_everywhere(grid, session, rule):
     assert [(w, t, f.removeprefix("-")) for w, t, f in negative] == said
 
 
-def test_of_a_loss_no_text_has_the_tuners_own_sign_nor_another_unit(grid, session):
+def test_no_text_about_a_loss_has_the_internal_sign_or_another_unit(grid, session):
     goal = Objective(minimize="val_loss", within=0.05, select="same-quality")
     space = grid.model_copy(update={"objective": goal, "unit": "tokens"})
     trials = [
@@ -159,7 +159,7 @@ def with_ablation(space):
     return [*trials, searched.trial(space, 11, 21, None, ablation_of=1, status="stopped", **dict(half))]
 
 
-def test_so_has_a_confirmed_winner_with_its_ablation(space, session):
+def test_a_confirmed_winner_has_the_same_figures_everywhere(space, session):
     told = list(surfaces.told(session(with_ablation(space), space)))
     assert surfaces.contradictions(told) == {}
     found = {(what, number): figure for _, (what, number), figure in told}
@@ -168,7 +168,7 @@ def test_so_has_a_confirmed_winner_with_its_ablation(space, session):
     assert found["speed of a run", 5] == "29.0", "which no figure of the settings is"
 
 
-def test_what_two_places_say_differently_is_found():
+def test_a_difference_between_two_surfaces_is_found():
     told = [("page", ("factor", 1), "3.00"), ("status", ("factor", 1), "10.01"), ("page", ("factor", 2), "-")]
     assert surfaces.contradictions(told) == {("factor", 1): {"3.00": ["page"], "10.01": ["status"]}}
 

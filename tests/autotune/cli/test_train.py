@@ -1,4 +1,4 @@
-"""`autotune train`: to its end, whatever comes in between; stopped, killed, and gone on with."""
+"""`autotune train`: runs to its end despite faults, and continues after a stop or a kill."""
 
 import json
 import os
@@ -109,7 +109,7 @@ def records(directory):
 
 
 def evaluations(directory):
-    """After how many samples they came: a training continues until it hears that it has enough of them."""
+    """Returns the samples at the evaluations."""
     return [record["samples"] for record in records(directory) if "score" in record]
 
 
@@ -143,7 +143,7 @@ def test_a_training_ends_when_it_has_all_its_samples(tmp_path, capsys):
     assert "go with a session" in capsys.readouterr().err
 
 
-def test_killed_five_times_it_loses_no_record_and_a_fault_that_passes_does_not_end_it(tmp_path, capsys):
+def test_five_kills_and_a_transient_fault_lose_no_record(tmp_path, capsys):
     """At different places between two evaluations, and once just after one."""
     killed = [104, 200, 296, 400, 552]
     assert train(tmp_path, faults=" ".join(["passing@504", *(f"killed@{at}" for at in killed)])) == 0
@@ -194,13 +194,13 @@ def test_out_of_memory_is_answered_with_smaller_micro_batches(tmp_path, capsys):
     }
 
 
-def test_what_fails_again_and_again_without_coming_further_is_given_up(tmp_path, capsys):
+def test_repeated_failures_without_progress_end_the_training(tmp_path, capsys):
     assert train(tmp_path, "--retries", 1, faults="passing@100", again=True) == 1
     assert happened(tmp_path) == [Kind.BEGUN, Kind.RETRIED, Kind.ENDED]
     assert "failed (error) after 104 samples: RuntimeError: CUDA error" in capsys.readouterr().out
 
 
-def test_what_no_attempt_can_mend_is_given_up_at_once_and_keeps_its_checkpoint(tmp_path, capsys):
+def test_a_permanent_failure_ends_the_training_and_keeps_its_checkpoint(tmp_path, capsys):
     assert train(tmp_path, faults="lasting@300") == 1
     assert happened(tmp_path) == [Kind.BEGUN, Kind.ENDED]
     assert "ValueError: image 7 has no caption" in capsys.readouterr().out
@@ -208,7 +208,7 @@ def test_what_no_attempt_can_mend_is_given_up_at_once_and_keeps_its_checkpoint(t
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)])
-def test_stopped_or_killed_it_goes_on_from_its_checkpoint(tmp_path, number, code):
+def test_it_continues_from_its_checkpoint_after_a_stop_or_a_kill(tmp_path, number, code):
     process = started(tmp_path)
     family = killing.family(process)
     os.kill(process.pid, number)
@@ -276,7 +276,7 @@ def test_a_second_signal_finds_the_terminal_as_it_was(watched):
     assert panels(it.left) == (0, 0)
 
 
-def test_a_job_of_which_every_process_gets_the_signal_continues_as_one_run_in_tensorboard_and_wandb(tmp_path):
+def test_a_job_whose_processes_all_get_the_signal_continues_as_one_run_in_tensorboard_and_wandb(tmp_path):
     follow = ("--wandb", "offline", "--tag", "thesis")
     process = started(tmp_path, *follow)
     (trained,) = killing.kinds(killing.family(process))["child"]
@@ -320,7 +320,7 @@ def test_wrong_input_is_one_line(tmp_path, capsys, arguments, said):
     assert said in capsys.readouterr().err
 
 
-def test_what_trains_until_it_is_stopped_needs_a_length(tmp_path, capsys):
+def test_an_endless_training_needs_a_length(tmp_path, capsys):
     file = space(tmp_path)
     file.write_text(file.read_text().replace("training: {samples: 600}\n", ""))
     assert main(["train", str(file), "--workdir", str(tmp_path / "t")]) == 2
@@ -362,7 +362,7 @@ def reported(place, capsys):
     return [heading, *(f"- {one['what']}: {one['answer']}: {one['text']}" for one in promised["kept"])]
 
 
-def test_a_sessions_winner_is_held_to_what_was_promised_stopped_or_not(tmp_path, monkeypatch, capsys):
+def test_a_sessions_winner_is_checked_against_its_promise(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(KEPT), os.environ["PYTHONPATH"]]))
     root = session(tmp_path, ENDLESS)
     place = TrainingDir(root / "training" / "winner")
@@ -405,7 +405,7 @@ def test_a_sessions_training_is_tracked_as_the_session_was_unless_options_differ
 
 
 @pytest.mark.parametrize("options", [["--data"], ["--baseline"], ["--data", "--baseline"]])
-def test_what_is_for_a_search_space_is_not_passed_over_for_a_session(tmp_path, capsys, options):
+def test_options_for_a_search_space_are_refused_for_a_session(tmp_path, capsys, options):
     root = session(tmp_path, 400)
     assert main(["train", str(root), *(word for option in options for word in (option, "x"))]) == 2
     said = f"{', '.join(options)}: only with a search space: {root} is a session"
@@ -413,7 +413,7 @@ def test_what_is_for_a_search_space_is_not_passed_over_for_a_session(tmp_path, c
     assert not (root / "training").exists()
 
 
-def test_what_was_searched_on_another_machine_has_to_run_on_this_one(tmp_path, monkeypatch, capsys):
+def test_settings_from_another_machine_must_run_here(tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(KEPT))
     root = session(tmp_path, 400)
     kept = yaml.safe_load((root / "space.yaml").read_text())
@@ -426,9 +426,7 @@ def test_what_was_searched_on_another_machine_has_to_run_on_this_one(tmp_path, m
 
 
 @pytest.mark.parametrize(("asked", "count"), [(None, 1), (0, 0), (0.5, 1), (2, 2)])
-def test_it_has_the_gpus_that_are_asked_for_or_else_those_of_its_session(
-    tmp_path, monkeypatch, fake_gpus, asked, count
-):
+def test_it_has_the_requested_gpus_or_those_of_its_session(tmp_path, monkeypatch, fake_gpus, asked, count):
     there = [FakeGpu(), FakeGpu(), FakeGpu()]
     fake_gpus(*there)
     monkeypatch.setattr(gpus, "ask", lambda more, python: torch_of({**os.environ, **more}))

@@ -1,4 +1,4 @@
-"""What `autotune train` takes beside a session: spaces, a trainer's own config, and a line for all else."""
+"""Targets of `autotune train` besides sessions: spaces, a trainer's own config, an error for all else."""
 
 import json
 
@@ -94,7 +94,7 @@ def test_another_file_is_refused_in_one_line(tmp_path, capsys, text, said):
 
 
 @pytest.mark.parametrize("name", ["typo", "runs/typo", "empty", "x" * 300])
-def test_where_there_is_nothing_it_says_what_there_is(tmp_path, capsys, name):
+def test_a_missing_target_lists_what_exists(tmp_path, capsys, name):
     (tmp_path / "empty").mkdir()
     for root in ("runs/a", "runs/b", "elsewhere/c"):
         left_by_a_search.make(tmp_path / root)
@@ -107,7 +107,7 @@ def test_where_there_is_nothing_it_says_what_there_is(tmp_path, capsys, name):
     assert {path.name for path in tmp_path.iterdir()} == {"empty", "runs", "elsewhere"}
 
 
-def test_of_many_sessions_it_names_some():
+def test_only_some_of_many_sessions_are_listed():
     assert train_target._listed("abcde") == "a, b, c, d, e"
     assert train_target._listed("abcdefg") == "a, b, c, d, e, and 2 more"
 

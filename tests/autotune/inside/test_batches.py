@@ -25,7 +25,7 @@ X, Y, SCALAR = np.zeros((4, 3)), np.zeros(4), np.zeros(())
         ({}, None, None),
     ],
 )
-def test_a_batch_is_as_long_as_most_of_it(batch, usual, samples):
+def test_the_most_common_length_is_the_size_of_a_batch(batch, usual, samples):
     assert size(batch, usual) == samples
 
 
@@ -47,7 +47,7 @@ def test_a_batch_counts_once_and_only_if_a_backward_pass_came_after_it():
     assert tally.stepped().samples == 0, "it has trained on the same batch again"
 
 
-def test_what_is_only_looked_at_is_not_trained_on():
+def test_batches_without_a_backward_pass_are_not_counted():
     tally, training = Tally(), Source()
     looked, iterator = Source(), Source()
     tally.fetched(training, looked, 4)

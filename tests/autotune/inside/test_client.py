@@ -33,11 +33,11 @@ def inbox(monkeypatch, wire):
         yield inbox
 
 
-def test_what_may_be_called_is_listed():
+def test_the_public_names_are_listed():
     assert {"report", "settings", "should_stop", "workdir"} <= set(autotune.__all__)
 
 
-def test_to_import_it_imports_nothing_but_the_standard_library():
+def test_importing_it_imports_only_the_standard_library():
     text = "import sys; import autotune; print(*{name.partition('.')[0] for name in sys.modules})"
     environment = {"PYTHONPATH": str(Path(autotune.__file__).parents[1])}
     said = subprocess.run(
@@ -70,7 +70,7 @@ def test_a_failure_to_send_is_printed_and_not_raised(inbox):
     assert [message.content.type for message in all_of(inbox)] == ["TypeError", "ValueError"] * 2
 
 
-def test_a_tuner_that_is_gone_is_not_missed(inbox):
+def test_reports_to_a_tuner_that_is_gone_do_nothing(inbox):
     autotune.report(samples=1)
     inbox.__exit__(None, None, None)
     for _ in range(3):
@@ -78,7 +78,7 @@ def test_a_tuner_that_is_gone_is_not_missed(inbox):
     assert not autotune.should_stop()
 
 
-def test_a_tuner_that_hangs_holds_nobody_for_ever(wire, monkeypatch, tmp_path):
+def test_a_hanging_tuner_does_not_block_a_training_forever(wire, monkeypatch, tmp_path):
     with socket.socket(socket.AF_UNIX) as hanging:
         hanging.bind(place := str(tmp_path / "socket"))
         hanging.listen()
@@ -88,7 +88,7 @@ def test_a_tuner_that_hangs_holds_nobody_for_ever(wire, monkeypatch, tmp_path):
     assert wire._has_failed
 
 
-def test_a_signals_handler_may_report_while_its_thread_does(inbox):
+def test_a_signal_handler_may_report_in_the_middle_of_a_report(inbox):
     before = signal.signal(signal.SIGALRM, lambda *_: autotune.report(samples=0, who="handler"))
     signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
     try:

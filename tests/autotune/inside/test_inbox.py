@@ -96,7 +96,7 @@ def test_steps_of_a_tenth_of_a_millisecond_do_not_wait_for_the_reader(inbox):
     assert longest_s < 0.1
 
 
-def test_twenty_thousand_records_are_all_heard(inbox):
+def test_twenty_thousand_records_are_all_received(inbox):
     wire = Wire()
     for number in range(20_000):
         wire.tell({"record": {"samples": number, "train_loss": 0.5}})
@@ -152,7 +152,7 @@ def test_a_sender_killed_in_the_middle_of_a_line_does_no_harm(inbox):
     assert samples(all_of(inbox)) == [1, 3]
 
 
-def test_a_stamp_of_the_future_is_of_now(inbox):
+def test_a_timestamp_in_the_future_is_clipped_to_now(inbox):
     client = connected(inbox)
     client.sendall(line(1, at_s=1e12))
     assert inbox.get(30).at_s <= time.monotonic()

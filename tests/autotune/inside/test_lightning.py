@@ -53,7 +53,7 @@ def test_a_trainer_takes_the_arguments_of_the_search_and_keeps_its_own(fit):
     assert heard.taken == ["trainer.precision"]
 
 
-def test_a_whole_training_is_as_its_script_has_it(fit, tmp_path):
+def test_a_whole_training_is_unchanged(fit, tmp_path):
     usual, other = fit("arguments", AUTOTUNE_WHOLE="1").said
     assert (usual, other) == ([3, "32-true", 2, True], [2, "64-true", 2, False]), "with its sanity check"
     assert fit("built", AUTOTUNE_WHOLE="1").said
@@ -94,7 +94,7 @@ def test_all_of_several_processes_save_or_none(fit):
     assert heard.said == [1, 1], heard.errors
 
 
-def test_a_checkpoint_that_is_a_directory_takes_the_place_of_the_last_one(fit, tmp_path):
+def test_a_directory_as_a_checkpoint_replaces_the_last_one(fit, tmp_path):
     assert fit("sharded").said == [["a"], ["b"], ["c"]]
     assert [place.name for place in tmp_path.iterdir()] == [CHECKPOINT]
 
@@ -122,7 +122,7 @@ def test_what_a_function_builds_is_fitted(fit):
     assert heard.said == [[4, 4], [8], [8, 8]], heard.errors  # none resumes from another one's end
 
 
-def test_a_command_line_of_lightnings_takes_the_arguments_of_the_search(fit):
+def test_lightning_cli_takes_the_arguments_of_the_search(fit):
     overrides = {
         "trainer": {"precision": "bf16-mixed", "accumulate_grad_batches": 2},
         "loader": {"batch_size": 8},
@@ -133,7 +133,7 @@ def test_a_command_line_of_lightnings_takes_the_arguments_of_the_search(fit):
         assert heard.said == ["bf16-mixed", 0.25, steps], heard.errors
 
 
-def test_outside_of_a_trial_the_winner_trains_and_nobody_watches(tmp_path):
+def test_an_exported_winner_trains_without_the_tuner(tmp_path):
     """The path is the process's only trace of the tuner."""
     find = (
         "from importlib.metadata import entry_points as of\n"

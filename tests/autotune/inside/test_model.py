@@ -84,7 +84,7 @@ def test_the_model_is_compiled_and_the_loss_is_not(trained):
     assert not trained(compile="off")["compiled"]
 
 
-def test_the_steps_of_a_changed_model_are_told(hear):
+def test_the_steps_of_a_changed_model_are_reported(hear):
     changed = json.dumps({"model": {"precision": "bf16"}})
     told, usual = hear("loader", AUTOTUNE_OVERRIDES=changed), hear("loader")
     assert told.errors == usual.errors

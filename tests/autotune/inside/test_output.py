@@ -13,19 +13,19 @@ from autotune.workloads.command.process import Lines
 
 
 @pytest.mark.parametrize("text", ["acc 0.5\n", "a\n\nb", "\rbar 10%", "\n", "\x1b[1mbold\x1b[0m"])
-def test_what_was_printed_is_as_it_was_and_every_line_has_its_moment(text):
+def test_printed_text_is_unchanged_and_every_line_has_its_time(text):
     found = [unmarked(line) for line in marked(text, 12.25).split("\n")]
     assert "\n".join(line for line, _ in found) == text
     assert {at_s for line, at_s in found if line} <= {12.25}
 
 
-def test_a_line_that_was_printed_in_parts_is_of_the_last_one():
+def test_a_line_printed_in_parts_has_the_time_of_the_last_part():
     assert unmarked(marked("acc", 1.0) + marked(" 0.5\n", 2.0).rstrip("\n")) == ("acc 0.5", 2.0)
     assert unmarked("acc 0.5") == ("acc 0.5", None)
     assert unmarked("\x1b_of another program\x1b\\") == ("\x1b_of another program\x1b\\", None)
 
 
-def test_a_line_that_is_printed_with_its_carriage_return_has_its_own_moment():
+def test_a_line_with_a_carriage_return_has_its_own_time():
     read = Lines().add((marked("acc 0.5\r", 1.0) + marked("step\n", 2.0)).encode())
     assert [unmarked(line) for line in read] == [("acc 0.5", 1.0), ("step", 2.0)]
 
@@ -43,7 +43,7 @@ def printed(text, own):
         return pipe.read().decode()
 
 
-def test_lines_are_stamped_on_their_way_to_the_tuner_alone(tmp_path):
+def test_lines_are_stamped_only_on_their_way_to_the_tuner(tmp_path):
     text = f"""
 import subprocess, sys
 print("one", 1)

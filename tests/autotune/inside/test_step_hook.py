@@ -97,11 +97,11 @@ def test_the_first_rank_reports_for_all(hear):
     assert first.samples == [4 * samples for samples in first.said]
 
 
-def test_a_step_whose_batches_nobody_sees_has_as_many_samples_as_the_settings_say(hear):
+def test_a_step_with_unseen_batches_has_the_samples_of_the_settings(hear):
     assert hear("without_a_loader", AUTOTUNE_STEP_SAMPLES="8").samples == [8] * 3
 
 
-def test_of_two_loaders_the_settings_choose_one_or_a_note_is_printed(hear):
+def test_the_settings_choose_between_two_loaders_or_a_note_is_printed(hear):
     heard = hear("labelled_and_not", AUTOTUNE_STEP_SAMPLES="4")
     assert heard.samples == heard.said
     assert "autotune" not in heard.errors
@@ -112,7 +112,7 @@ def test_of_two_loaders_the_settings_choose_one_or_a_note_is_printed(hear):
     assert notes[0] in unsaid.errors
 
 
-def test_a_checkpoint_is_known_by_its_content_or_not_at_all(hear, tmp_path):
+def test_a_checkpoint_is_recognised_only_by_its_content(hear, tmp_path):
     given = {"AUTOTUNE_WORKDIR": str(tmp_path), "AUTOTUNE_BEGUN": '{"samples": 100}'}
     heard = hear("saved_in_many_ways", **given)
     found = read_notes(notes_file(str(tmp_path)))
@@ -129,13 +129,13 @@ def test_the_error_that_ends_a_training_is_reported_and_printed(hear):
     assert heard.errors.splitlines()[-1].startswith("torch.OutOfMemoryError: CUDA out of memory")
 
 
-def test_another_seed_is_added_to_whatever_a_training_seeds_with(hear):
+def test_the_offset_is_added_to_every_seed_of_a_training(hear):
     usual, other, again = (hear("seeded", **env).said for env in ({}, {"AUTOTUNE_SEED": "1"}, {}))
     assert usual == again
     assert not set(usual) & set(other)
 
 
-def test_a_gpu_has_another_seed_as_well_however_it_is_seeded(hear):
+def test_the_offset_reaches_the_gpu_by_every_seeding_function(hear):
     usual, other = (hear("seeded_on_a_gpu", **env).said for env in ({}, {"AUTOTUNE_SEED": "1"}))
     assert usual == [3, 3, 3]
     assert other == [4, 4, 4]
@@ -197,7 +197,7 @@ def test_a_script_that_looks_for_torch_and_does_not_import_it_leaves_the_hook_ar
     assert messages == []
 
 
-def test_what_is_put_on_a_scripts_path_needs_nothing_but_python_38():
+def test_modules_on_a_scripts_path_need_only_python_38():
     names = {file.stem for file in SITE.glob("*.py")}
     for file in SITE.glob("*.py"):
         tree = ast.parse(file.read_text(), feature_version=(3, 8))
@@ -247,7 +247,7 @@ def test_a_training_that_runs_ahead_of_its_gpu_waits_now_and_then(gpu):
     assert gpu.waits == sum(settled) < 20
 
 
-def test_a_gpu_that_records_is_not_asked(gpu):
+def test_a_gpu_is_not_queried_during_a_graph_capture(gpu):
     from autotune.inside.site import autotune_gpu
 
     gpu.is_capturing = True
@@ -255,7 +255,7 @@ def test_a_gpu_that_records_is_not_asked(gpu):
     assert autotune_gpu.Pace().has_settled()
 
 
-def test_the_cap_is_of_every_gpu(hear):
+def test_every_gpu_is_capped(hear):
     assert hear("capped", AUTOTUNE_MEMORY_CAP_BYTES=str(2 * 2**30)).said == [[0.25, 0], [0.25, 1]]
 
 
@@ -288,7 +288,7 @@ class Loader:
         return None
 
 
-def test_an_importer_of_another_kind_is_left_as_it_is(monkeypatch, capsys):
+def test_an_old_kind_of_loader_is_left_unchanged(monkeypatch, capsys):
     from autotune.inside.site.autotune_imports import After
 
     old = SimpleNamespace()  # an old finder, without find_spec

@@ -36,7 +36,7 @@ def test_a_training_off_the_gpu_of_its_trial_is_reported(hear_trainer):
     assert [kind is GpuLost for kind in heard.kinds][:3] == [True, False, False]
 
 
-def test_settings_take_the_place_of_a_scripts_own_whatever_its_arguments_are_made_of(hear_trainer):
+def test_settings_replace_a_scripts_arguments_however_they_are_created(hear_trainer):
     given = {"precision": "bf16", "max_grad_norm": 2.0, "gradient_checkpointing": True, "optim": "adafactor"}
     names = [*PRECISION, "max_grad_norm", "activation_checkpointing", "gradient_checkpointing", "optim"]
     heard = hear_trainer("arguments", {"trainer": given}, NAMES=json.dumps(names))
@@ -61,16 +61,14 @@ def test_a_precision_is_one_name_for_several_arguments(hear_trainer, precision, 
     assert [list(one.values()) for one in heard.said] == [become] * 3, heard.errors
 
 
-def test_a_precision_that_the_trainer_has_not_ends_it(hear_trainer):
+def test_a_precision_that_the_trainer_does_not_have_ends_it(hear_trainer):
     heard = hear_trainer("arguments", {"trainer": {"precision": "fp8"}}, NAMES="[]")
     [error] = contents(heard.messages, ScriptError)
     assert error.message.startswith("trainer.precision: one of fp32, ")
     assert error.message.endswith("got 'fp8'")
 
 
-def test_in_a_trial_it_saves_and_logs_nowhere_else_and_trains_with_the_batch_that_is_measured(
-    hear_trainer, tmp_path
-):
+def test_a_trial_saves_and_logs_only_in_its_directory_and_keeps_its_batch_size(hear_trainer, tmp_path):
     names = ["output_dir", "save_strategy", "report_to", "auto_find_batch_size", "eval_strategy", "bf16"]
     overrides = {"trainer": {"precision": "fp32"}, wire.IN_TRIAL: {"evaluate_every": 100}}
     for one in hear_trainer("arguments", overrides, NAMES=json.dumps(names)).said:
@@ -79,7 +77,7 @@ def test_in_a_trial_it_saves_and_logs_nowhere_else_and_trains_with_the_batch_tha
     assert [list(one.values()) for one in exported.said[:2]] == [["own", "steps", [], False, "no", False]] * 2
 
 
-def test_a_whole_training_is_as_its_script_has_it_but_for_its_place(hear_trainer, tmp_path):
+def test_a_whole_training_keeps_its_arguments_except_the_directory(hear_trainer, tmp_path):
     names = ["output_dir", "save_strategy", "save_total_limit", "eval_strategy", "push_to_hub"]
     heard = hear_trainer("arguments", {}, NAMES=json.dumps(names), **{wire.WHOLE: "1"})
     assert [list(one.values()) for one in heard.said] == [
@@ -88,7 +86,7 @@ def test_a_whole_training_is_as_its_script_has_it_but_for_its_place(hear_trainer
 
 
 @pytest.mark.parametrize(("strategy", "count"), [("epoch", 2), ("steps", 1), ("no", 1)])
-def test_a_whole_training_has_its_own_checkpoints_and_one_without_any_has_the_newest(
+def test_a_whole_training_keeps_its_own_checkpoints_or_else_the_newest(
     hear_trainer, tmp_path, strategy, count
 ):
     given = {"trainer": {"save_strategy": strategy, "eval_strategy": "epoch"}}
@@ -96,20 +94,20 @@ def test_a_whole_training_has_its_own_checkpoints_and_one_without_any_has_the_ne
     assert len(list((tmp_path / "work0").glob("checkpoint-*"))) == count
 
 
-def test_what_no_arguments_have_is_not_taken(hear_trainer):
+def test_unknown_arguments_are_not_applied(hear_trainer):
     heard = hear_trainer("plain", {"trainer": {"max_steps": 1, "max_lenght": 1, "packing": True}})
     assert told(heard) == {"trainer.max_steps"}
     assert len(heard.said) == 1
 
 
-def test_a_model_has_the_attention_that_is_asked_for(hear_trainer):
+def test_a_model_gets_the_requested_attention(hear_trainer):
     heard = hear_trainer("attention", {"model": {"attn_implementation": "eager"}})
     assert heard.said == ["eager"]
     assert told(heard) == {"model.attn_implementation"}
     assert hear_trainer("attention").said == ["sdpa"]
 
 
-def test_the_settings_of_trl_are_arguments_as_others(hear_trainer):
+def test_settings_of_trl_are_applied_like_others(hear_trainer):
     heard = hear_trainer("packed", {"trainer": {"packing": True, "max_length": 32}})
     assert heard.said, heard.errors
     packing, length, *tokens = heard.said

@@ -116,7 +116,7 @@ def test_an_update_by_hand_shows_its_rate_in_later_losses(probe: Probe) -> None:
     assert found.score.name == "val_loss", "the perplexity says the same"
 
 
-def test_several_scores_are_a_question_that_nobody_answers(probe: Probe) -> None:
+def test_several_scores_without_a_terminal_are_an_error(probe: Probe) -> None:
     with pytest.raises(InputError, match=r"--score NAME: which of these counts\? val_.*; val_"):
         probe(scripts.GLOBALS, "--batch_size=8")
 
@@ -127,7 +127,7 @@ def test_only_what_is_asked_for_is_tried(probe: Probe) -> None:
     assert found.length is None
 
 
-def test_a_training_that_says_nothing_is_not_silent(tmp_path: Path) -> None:
+def test_the_progress_of_a_silent_training_is_shown(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import time\ntime.sleep(7)")
     said: list[str] = []
     prober = Prober([sys.executable, "train.py"], tmp_path, tmp_path, said.append)
@@ -143,12 +143,12 @@ def test_a_training_that_says_nothing_is_not_silent(tmp_path: Path) -> None:
         ("print('no torch here')", "no training step was seen"),
     ],
 )
-def test_a_command_that_does_not_train_is_told_in_one_line(probe: Probe, script: str, why: str) -> None:
+def test_a_command_that_does_not_train_is_a_one_line_error(probe: Probe, script: str, why: str) -> None:
     with pytest.raises(InputError, match=why):
         probe(script)
 
 
-def test_groups_that_nobody_knows_are_refused() -> None:
+def test_unknown_groups_are_refused() -> None:
     with pytest.raises(InputError, match=r"--only: of batch, lr, .*: got speed"):
         command.roles("lr,speed")
 

@@ -87,7 +87,7 @@ def real(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1]), place
 
 
-def test_a_border_is_learnt_in_a_real_search_and_never_asked_again(real):
+def test_a_memory_limit_is_learnt_in_a_real_search_and_not_tried_again(real):
     trials = real[0]["border"]
     assert trials[0] == [128, True]  # the user's own point
     lost = [batch for batch, failed in trials[1:] if failed]
@@ -100,7 +100,7 @@ def test_a_real_search_ends_if_nothing_fits(real):
     assert real[0]["no room"] == [[8, True], [8, True]]
 
 
-def test_a_search_is_restored_with_its_border(real):
+def test_a_search_is_restored_with_its_memory_limit(real):
     search = MemoryAwareSearch(seed=0)
     search.restore_from_dir(str(real[1] / "border"))
     assert max(search.suggest(f"again{n}")["batch_size"] for n in range(10)) <= 64
@@ -255,7 +255,7 @@ def define(trial):
         trial.suggest_float("scale", 1, 2)
 
 
-def test_a_space_of_define_by_run_is_searched(monkeypatch, tmp_path):
+def test_a_define_by_run_space_is_searched(monkeypatch, tmp_path):
     search = MemoryAwareSearch(define, metric="speed", mode="max", seed=0)
     monkeypatch.setattr(search, "save", lambda path: None)  # modules of tests cannot be pickled
     search.save_to_dir(str(tmp_path))

@@ -1,4 +1,4 @@
-"""Searches that a Python program runs: they end as the command line's, and leave nothing behind."""
+"""Searches that a Python program runs end like those of the command line, and leave nothing behind."""
 
 import os
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_the_public_names():
         ({"space": {**SPACE, "knobs": {}}}, "search space given: knobs: "),
     ],
 )
-def test_what_cannot_be_searched_is_an_error_as_on_the_command_line(options, said):
+def test_an_invalid_search_is_an_error_as_on_the_command_line(options, said):
     with pytest.raises(InputError, match=said):
         autotune.search(**{"space": SPACE, "session": "s", **options})
     assert not Path("s").exists()

@@ -56,6 +56,6 @@ def test_an_epoch_of_the_baseline_is_trained_to_count_its_samples(prepared, capf
     assert not list(tmp_path.glob(".epoch-*"))
 
 
-def test_an_epoch_that_fails_says_why(prepared):
+def test_an_epoch_that_fails_has_its_reason(prepared):
     with pytest.raises(InputError, match=r"samples_per_epoch: an epoch of the baseline .*boom"):
         prepared("raise SystemExit('boom')")

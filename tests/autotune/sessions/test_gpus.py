@@ -50,7 +50,7 @@ def machine(fake_gpus, monkeypatch):
 
 
 def torch_of(environment, fails=None, **changed):
-    """What `torch_check` would say there."""
+    """Returns what `torch_check` would print there."""
     seen = [
         {**gpu, "uuid": gpu["uuid"].partition("-")[2], "fails": fails or failed(gpu)}
         for gpu in sitecustomize.shown(environment)
@@ -67,7 +67,7 @@ def shown():
     return os.environ.get("CUDA_VISIBLE_DEVICES")
 
 
-def test_without_a_gpu_nobody_asks_torch(machine):
+def test_without_a_gpu_torch_is_not_checked(machine):
     asked = machine()
     found = gpus.usable(None)
     assert (found.gpus_per_trial, found.hardware.gpus, found.notes, asked) == (0.0, (), (), [])
@@ -85,7 +85,7 @@ def test_gpus_that_all_compute_are_left_as_they_are_and_numbered_as_nvml_does(ma
     assert found.machine.compute_capability == min(gpu.capability for gpu in there)
 
 
-def test_a_trial_that_is_to_have_no_gpu_costs_no_look_at_them(machine):
+def test_without_gpus_per_trial_they_are_not_checked(machine):
     asked = machine(RTX, FakeGpu(fails={"Handle": LOST}))
     found = gpus.usable(0)
     assert (found.hardware.gpus, found.notes, asked) == ((), (), [])
@@ -96,7 +96,7 @@ def test_a_trial_that_is_to_have_no_gpu_costs_no_look_at_them(machine):
     ("error", "words"),
     [(LOST, "GPU is lost"), (FORBIDDEN, "Insufficient Permissions"), (999, "Unknown Error")],
 )
-def test_a_gpu_that_nvml_cannot_ask_is_left_out_for_cuda_too(machine, error, words):
+def test_a_gpu_that_nvml_cannot_query_is_hidden_from_cuda_too(machine, error, words):
     machine(RTX, FakeGpu(fails={"Handle": error}), A100)
     found = gpus.usable(None)
     assert [gpu.name for gpu in found.hardware.gpus] == [RTX.name, A100.name]
@@ -105,7 +105,7 @@ def test_a_gpu_that_nvml_cannot_ask_is_left_out_for_cuda_too(machine, error, wor
     assert note.startswith(f"GPU 1 is left out: {words}; nvidia-smi ")
 
 
-def test_what_nvml_may_not_say_torch_says(machine):
+def test_facts_that_nvml_lacks_come_from_torch(machine):
     machine(
         FakeGpu(name="NVIDIA A", gib=24, capability=(9, 0), fails={"MemoryInfo": FORBIDDEN, "Name": LOST})
     )
@@ -114,7 +114,7 @@ def test_what_nvml_may_not_say_torch_says(machine):
     assert shown() == gpu.uuid
 
 
-def test_every_slice_is_asked_about_and_handed_out_by_its_name(machine):
+def test_every_slice_is_checked_and_assigned_by_its_uuid(machine):
     divided = FakeGpu(name="NVIDIA A100", gib=80, slices=3, fails={"MemoryInfo": FORBIDDEN})
     asked = machine(divided)
     found = gpus.usable(None)
@@ -162,9 +162,7 @@ def test_gpus_with_the_same_fault_are_named_in_one_line(machine):
         ),
     ],
 )
-def test_where_no_gpu_computes_there_is_no_search_on_the_cpu_unless_it_is_asked_for(
-    machine, there, said, words
-):
+def test_without_a_usable_gpu_the_cpu_is_used_only_on_request(machine, there, said, words):
     machine(*there, **said)
     with pytest.raises(InputError, match=f"{words}.*; or search on the CPU: --gpus-per-trial 0$"):
         gpus.usable(None)
@@ -178,12 +176,12 @@ def test_a_named_device_that_does_not_exist_is_reported(machine, names):
         gpus.usable(None)
 
 
-def test_to_hide_every_gpu_is_to_search_on_the_cpu(machine):
+def test_if_every_gpu_is_hidden_the_search_runs_on_the_cpu(machine):
     asked = machine(RTX, visible="")
     assert (gpus.usable(None).gpus_per_trial, asked) == (0.0, [])
 
 
-def test_a_driver_at_fault_is_no_machine_without_a_gpu(machine, monkeypatch):
+def test_a_faulty_driver_does_not_count_as_no_gpu(machine, monkeypatch):
     machine(RTX)
     monkeypatch.setenv("FAKE_NVML_INIT", str(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH))
     with pytest.raises(InputError, match=r"NVIDIA driver is left out: .*mismatch.*--gpus-per-trial 0"):
@@ -191,7 +189,7 @@ def test_a_driver_at_fault_is_no_machine_without_a_gpu(machine, monkeypatch):
 
 
 def test_a_gpu_that_torch_sees_and_nvml_does_not_is_reported(machine, monkeypatch, tmp_path):
-    """As in a container that was given CUDA, and nothing to ask the driver with."""
+    """As in a container with CUDA but without the driver's tools."""
     machine(RTX)
     monkeypatch.setenv("FAKE_NVML_INIT", str(pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
     assert gpus.usable(None).hardware.gpus == (), "there is no device"
@@ -202,7 +200,7 @@ def test_a_gpu_that_torch_sees_and_nvml_does_not_is_reported(machine, monkeypatc
     assert gpus.usable(None).hardware.gpus == (), "torch sees none either"
 
 
-def test_in_an_order_of_the_users_own_a_number_is_nvidia_smis_all_the_same(machine):
+def test_numbers_are_those_of_nvidia_smi_in_any_order(machine):
     machine(FakeGpu(name="NVIDIA T4", capability=(7, 5)), RTX, visible="0", order="FASTEST_FIRST")
     found = gpus.usable(None)
     assert [gpu.name for gpu in found.hardware.gpus] == ["NVIDIA T4"]
@@ -239,7 +237,7 @@ def test_a_precision_that_a_gpu_fails_in_is_left_out_of_the_search(machine, spac
     assert not any(line.startswith("precision bf16") for line in dropped)
 
 
-def test_doctor_says_of_every_gpu_what_a_search_goes_by(machine):
+def test_doctor_shows_the_facts_about_gpus_that_a_search_uses(machine):
     machine(GTX, RTX, FakeGpu(fails={"Handle": LOST}), fails={})
     found = {one.name: one for one in examine.examine()}
     said = {
@@ -256,8 +254,8 @@ def test_doctor_says_of_every_gpu_what_a_search_goes_by(machine):
     assert [gpu.name for gpu in gpus.usable(None).hardware.gpus] == [RTX.name]
 
 
-def test_torch_is_asked_about_every_device(fake_gpus):
-    """The real question, to a torch that takes these for GPUs, and has no kernels for one of them."""
+def test_torch_checks_every_device(fake_gpus):
+    """Runs the real check with a torch that takes these for GPUs, and has no kernels for one of them."""
     fake_gpus(GTX, RTX)
     told = gpus.ask({})
     assert isinstance(told, Torch)
@@ -270,7 +268,7 @@ def test_torch_is_asked_about_every_device(fake_gpus):
     assert (told.cuda, told.fault, told.kernels[0]) == ("13.0", None, "sm_75")
 
 
-def test_a_torch_that_cannot_be_asked_says_why(tmp_path):
+def test_a_torch_that_cannot_be_imported_has_a_reason(tmp_path):
     (tmp_path / "torch.py").write_text("import no_such_module")
     told = gpus.ask({"PYTHONPATH": str(tmp_path)})
     assert isinstance(told, Fault)
@@ -278,8 +276,8 @@ def test_a_torch_that_cannot_be_asked_says_why(tmp_path):
     assert told.remedy == pip_install("--force-reinstall torch")
 
 
-def test_a_scripts_python_without_torch_may_use_a_gpu_in_another_way(fake_gpus, tmp_path):
-    """It is not asked at all if torch has not been asked here, and not twice if it is the same."""
+def test_a_scripts_python_without_torch_is_accepted(fake_gpus, tmp_path):
+    """It is not checked at all if the tuner's torch was not, or if it is the same."""
     fake_gpus(RTX)
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {quote(sys.executable)} -I -S "$@"\n')

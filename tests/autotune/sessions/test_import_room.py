@@ -1,4 +1,4 @@
-"""A memory limit that importing torch alone exceeds is said before the first trial, in one line."""
+"""A memory limit that is too small for importing torch is refused before the first trial, in one line."""
 
 import re
 import resource
@@ -73,11 +73,11 @@ def imports_within(limit):
         ("", {"run": "conda run python train.py"}, False),  # whose Python is not known
     ],
 )
-def test_only_a_command_that_needs_torch_is_held_to_it(tmp_path, text, keys, needs):
+def test_only_a_command_that_needs_torch_is_checked(tmp_path, text, keys, needs):
     assert bool(workload(tmp_path, text, **keys).python_with_torch({})) is needs
 
 
-def test_a_python_without_torch_says_nothing(tmp_path):
+def test_a_python_without_torch_is_accepted(tmp_path):
     program = tmp_path / "python"
     program.write_text("#!/bin/sh\nexit 1\n")
     program.chmod(0o755)

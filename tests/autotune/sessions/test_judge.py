@@ -1,4 +1,4 @@
-"""`judge` runs two real commands in turns; how long they take is made by sleeping."""
+"""`judge` runs two real commands in turns; they sleep to take a certain time."""
 
 import json
 import shutil
@@ -77,7 +77,7 @@ def test_a_command_that_diverges_is_refused(directory, capsys, at):
     assert found["why_not"] == "its val_loss is not a number"
 
 
-def test_it_goes_on_where_it_was(directory, capsys):
+def test_it_continues_from_its_earlier_trainings(directory, capsys):
     words = [*line(SLOW, "--noise", "1"), "--vs", *line(FAST, "--noise", "1")]  # too noisy to be decided
     assert judge.judge(words, asked(pairs=3)) == 1
     assert [len(runs) for runs in answer(capsys)["runs"].values()] == [3, 3]
@@ -116,7 +116,7 @@ def test_other_words_are_refused(words):
         judge.split(words)
 
 
-def test_two_scripts_are_run_by_what_their_names_say():
+def test_two_scripts_are_run_by_their_suffixes():
     assert judge.split(["a.py", "b.sh"]) == (["python", "a.py"], ["sh", "b.sh"])
 
 

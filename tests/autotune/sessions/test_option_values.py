@@ -28,7 +28,7 @@ def test_gpus_of_a_trial(asked, hardware, expected):
 
 
 @pytest.mark.parametrize(("asked", "hardware"), [(1, CPU), (2, gpu(8)), (1.5, gpu(8, count=4))])
-def test_gpus_that_are_not_there_are_refused(asked, hardware):
+def test_more_gpus_than_there_are_is_refused(asked, hardware):
     with pytest.raises(InputError, match="--gpus-per-trial"):
         option_values.gpus_per_trial(asked, hardware)
 
@@ -47,7 +47,7 @@ def test_a_promise_is_a_rule_that_decides_who_wins(promise, rule, meant):
     assert option_values.select(promise, rule) == meant
 
 
-def test_a_promise_that_is_none_or_contradicts_the_rule_is_refused():
+def test_an_unknown_promise_or_one_that_contradicts_the_rule_is_refused():
     with pytest.raises(InputError, match="--promise: one of same-quality, same-training: got 'faster'"):
         option_values.select("faster", None)
     with pytest.raises(InputError, match="--promise same-quality: is --select same-quality"):

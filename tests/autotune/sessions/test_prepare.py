@@ -35,7 +35,7 @@ def test_the_space_is_chosen_by_the_machine(hardware, name):
 
 
 @pytest.mark.parametrize(("hardware", "name"), [(CPU, "cpu"), (gpu(8), "gpu-small"), (gpu(80), "gpu-small")])
-def test_over_drawn_data_the_model_is_small(hardware, name):
+def test_the_model_for_synthetic_data_is_small(hardware, name):
     assert space_for(hardware, drawn=True).stem == name
     small = registry.load("r2gen").models["small"]
     baseline = prepare.read_space(space_file(name), {}).baseline
@@ -54,7 +54,7 @@ def test_over_drawn_data_the_model_is_small(hardware, name):
         (SearchRequest(space="gpu"), False),
     ],
 )
-def test_a_demonstration_says_how_to_go_on_to_the_published_model(tuned, is_demonstration):
+def test_a_demonstration_names_the_options_for_the_published_model(tuned, is_demonstration):
     assert start.given_space(tuned, gpu(80)).stem == ("gpu-small" if is_demonstration else "gpu")
     assert bool(start._demonstration(tuned, gpu(80))) is is_demonstration
     assert start._demonstration(tuned, CPU) == []
@@ -117,14 +117,14 @@ def complete(tmp_path):
         ),
     ],
 )
-def test_a_value_that_the_trainer_would_refuse_is_refused_before_the_search(complete, knobs, parts):
+def test_a_value_that_the_trainer_rejects_is_refused_before_the_search(complete, knobs, parts):
     with pytest.raises(InputError) as raised:
         complete(knobs)
     for part in ["search space space.yaml: ", *parts]:
         assert part in str(raised.value)
 
 
-def test_a_space_that_plans_lengths_says_what_a_trial_will_be():
+def test_a_space_with_planned_lengths_has_a_note_on_its_trials():
     text = """
 workload: json:loads
 baseline: {micro_batch_size: 8, eval_interval: 1}
@@ -141,7 +141,7 @@ budget: {samples_per_trial: 2000, evaluations_per_trial: 4}
     assert configurations.for_trial(space, space.baseline)["eval_interval"] == 63
 
 
-def test_the_processes_that_a_launcher_starts_have_a_micro_batch_each(tmp_path):
+def test_each_process_of_a_launcher_has_a_micro_batch(tmp_path):
     text = f"""
 workload:
   kind: command
@@ -162,7 +162,7 @@ budget: {{samples_per_trial: 2000, evaluations_per_trial: 4}}
     assert configurations.for_trial(space, space.baseline)["every"] == 32
 
 
-def test_a_value_is_searched_as_the_trainer_takes_it(complete):
+def test_values_are_searched_as_the_trainer_converts_them(complete):
     assert complete('num_workers: {choice: ["0", 2]}').knobs["num_workers"].choice == (0, 2)
 
 
@@ -208,7 +208,7 @@ def test_an_override_is_checked_like_the_file(tmp_path):
     assert prepare.read_space(space_file("cpu"), {"budget": {"trials": 3, "time": None}}).budget.trials == 3
 
 
-def test_another_session_warms_only_its_like(tmp_path, space):
+def test_only_a_comparable_session_can_warm_start(tmp_path, space):
     workload = Workload("json:loads")
     now = provenance.collect("s", space, workload, CPU, 0)
     earlier = StoredSession.create(tmp_path / "earlier", space, Options(), now)
@@ -224,7 +224,7 @@ def test_another_session_warms_only_its_like(tmp_path, space):
     assert "\n" not in str(raised.value)
 
 
-def test_a_trial_does_not_wait_for_a_score_that_nobody_asked_for():
+def test_a_trial_computes_only_the_requested_score():
     r2gen = registry.load("r2gen")
     fails = {"halve_on_oom": False}  # so that it is seen to
     assert r2gen.for_trial({}, 1000, 4, "bleu_4") == {"eval_every_samples": 250, "meteor": False} | fails
@@ -236,7 +236,7 @@ def test_a_repeat_has_a_seed_of_its_own():
     assert [r2gen.with_seed({"seed": 7}, n)["seed"] for n in (0, 1, 2)] == [7, 8, 9]
 
 
-def test_the_whole_training_is_every_study_once_an_epoch(tmp_path):
+def test_a_whole_training_has_every_study_once_an_epoch(tmp_path):
     r2gen = registry.load("r2gen")
     data = synthetic.make(tmp_path, {"train": 5, "val": 1, "test": 1}, seed=0, size=32)
     settings = r2gen.complete({"data": str(data), "epochs": 30})
@@ -259,7 +259,7 @@ def test_a_checkpoint_is_scored_by_the_trainers_own_command(tmp_path):
     assert Workload("json:loads").program is None
 
 
-def test_a_model_is_asked_for_by_the_name_that_its_workload_gives_it(space):
+def test_a_model_has_the_name_that_its_workload_gives_it(space):
     r2gen, other = registry.load("r2gen"), Workload("json:loads")
     given = prepare.settings(r2gen, space, "small", None, Path("d"))
     assert (given["d_model"], given["data"]) == (64, "d")
@@ -291,7 +291,7 @@ class Known(Workload):
 @pytest.mark.parametrize(
     ("training_samples", "most", "evaluations"), [(None, 4000, 16), (7000, 7000, 28), (500, 1000, 4)]
 )
-def test_an_open_ended_trial_has_the_whole_training_or_some_times_its_samples_at_most(
+def test_an_open_ended_trial_is_at_most_the_whole_training_or_a_multiple_of_its_samples(
     space, training_samples, most, evaluations
 ):
     workload = Known(training_samples)
@@ -302,7 +302,7 @@ def test_an_open_ended_trial_has_the_whole_training_or_some_times_its_samples_at
         assert (whole.budget.samples_per_trial, whole.budget.evaluations_per_trial) == expected
 
 
-def test_the_spaces_training_section_outranks_the_workload(space):
+def test_the_training_section_takes_precedence_over_the_workload(space):
     workload = Known(7000, 500)
     for said, known in ((Training(), (7000, 500)), (Training(samples=9, samples_per_epoch=3), (9, 3))):
         asked = space.model_copy(update={"training": said})
@@ -322,7 +322,7 @@ def test_a_note_says_that_a_knob_of_the_evaluation_interval_cannot_win(space):
     assert prepare._uncounted(space) == []
 
 
-def test_the_speed_with_evaluations_takes_a_training_whose_own_are_known(space):
+def test_speed_with_evaluations_needs_the_trainings_own_interval(space):
     wall = space.objective.model_copy(update={"speed": "wall"})
     asked = space.model_copy(update={"objective": wall})
     with pytest.raises(InputError, match="name eval_every_samples in the baseline, or say training"):
@@ -333,7 +333,7 @@ def test_the_speed_with_evaluations_takes_a_training_whose_own_are_known(space):
 
 
 @pytest.mark.parametrize(("said", "given"), [("keep: 0.98", {"within": 0.1}), ("within: 0.2", {"keep": 0.9})])
-def test_an_option_replaces_the_slack_of_a_search_space_of_either_kind(tmp_path, said, given):
+def test_an_option_replaces_keep_or_within_of_a_search_space(tmp_path, said, given):
     file = tmp_path / "space.yaml"
     file.write_text(
         "workload: json:loads\nbaseline: {seed: 1}\nknobs: {seed: {choice: [1, 2]}}\n"

@@ -54,7 +54,7 @@ def test_it_is_exported_and_reported_as_by_the_commands(session, tmp_path):
     assert json.loads(session.report(tmp_path / "r.json", format="json").read_text())["answer"]
 
 
-def test_a_notebook_shows_the_answer_and_the_trials_and_runs_nothing_of_a_session(session):
+def test_a_notebook_shows_the_answer_and_the_trials_and_escapes_html(session):
     html = session._repr_html_()
     assert "<table" in html
     assert f"Trial {session.evidence.trial} " in html or session.evidence.why_not in html

@@ -1,4 +1,4 @@
-"""What a search in a child process needs of its parent; `faults/test_ray_dies` has it with Ray."""
+"""The supervision of a search in a child process; `faults/test_ray_dies` tests it with Ray."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ from autotune.storage.store import Options
 
 @pytest.fixture
 def job(tmp_path):
-    """Of a session in which `runs` trials have ended, as the file says."""
+    """A job of a session in which as many trials have ended as the file `ended` has characters."""
 
     def study():
         runs = (tmp_path / "ended").read_text() if (tmp_path / "ended").exists() else ""
@@ -78,7 +78,7 @@ def test_the_error_of_a_search_is_raised_in_the_process_that_began_it(job, drive
         driven(job, drive)
 
 
-def test_a_search_that_is_killed_is_a_line_and_the_exit_code_of_a_shell(job, driven, capfd):
+def test_a_killed_search_is_reported_with_the_exit_code_of_a_shell(job, driven, capfd):
     assert driven(job, lambda _: os.kill(os.getpid(), signal.SIGKILL)) == 128 + signal.SIGKILL
     assert "the search was ended by SIGKILL; nothing is lost; continue with: " in capfd.readouterr().err
 

@@ -1,4 +1,4 @@
-"""A value in a JSON file: the threshold that a running trial has to reach, say."""
+"""A value in a JSON file, such as the threshold of a running trial."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_a_threshold_is_read_as_it_was_written(tmp_path):
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]"])
-def test_a_threshold_that_is_not_there_stops_nobody(tmp_path, text):
+def test_without_a_threshold_no_trial_is_stopped(tmp_path, text):
     if text is not None:
         (tmp_path / "threshold.json").write_text(text)
     assert FILE.read(tmp_path / "threshold.json") is None

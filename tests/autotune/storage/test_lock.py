@@ -1,4 +1,4 @@
-"""The lock of a session: it cannot be taken away, and a process that was forked has it as well."""
+"""The lock of a session cannot be taken away, and forked processes hold it too."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""A log that grows without end: its head and its tail stay, and who writes it goes on."""
+"""A log that grows without end keeps its head and its tail, and its writer continues."""
 
 import os
 

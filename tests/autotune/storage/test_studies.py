@@ -90,7 +90,7 @@ def test_an_ablation_step_is_read_back_and_recovered(study, file, space):
     assert studies.read(study).trials[1] == ended(step)
 
 
-def test_whoever_opens_the_study_sees_knobs_and_objectives_under_their_names(study, space):
+def test_the_study_has_knobs_and_objectives_under_their_names(study, space):
     config = {**space.baseline_config, "micro_batch_size": 64, "learning_rate": 2.5e-4}
     studies.begin(study, space, config)
     assert study.trials[0].params == config
@@ -113,7 +113,7 @@ def test_optuna_and_its_dashboard_see_the_violation_of_a_limit(study, space):
     assert failed.constraints["failed (oom)"] == failed.system_attrs["constraints"][0] == 1.0
 
 
-def test_a_kill_leaves_a_trial_whole_or_not_there(study, file, space):
+def test_a_kill_leaves_a_trial_complete_or_absent(study, file, space):
     baseline(study, space)
     again = studies.open_study(file, space)  # as after a kill right now
     assert [(t.number, t.config) for t in studies.recover(again, FRACTION)] == [(0, space.baseline_config)]
@@ -170,7 +170,7 @@ def test_a_reopened_study_finishes_a_trial_whose_outcome_was_written(study, file
     assert again.trials[0].values == [trial.samples_per_s, trial.quality]
 
 
-def test_somebody_elses_trials_are_left_alone(study, space):
+def test_trials_of_other_programs_are_left_alone(study, space):
     study.ask()
     assert studies.read(study).trials == []
     assert studies.recover(study, FRACTION) == []

@@ -158,7 +158,7 @@ def test_each_of_several_gpus_has_charts_of_its_own() -> None:
     }
 
 
-def test_a_score_has_one_name_wherever_charts_are_spoken_of() -> None:
+def test_a_score_has_the_same_chart_name_everywhere() -> None:
     for name in ("val_loss", "bleu_4"):
         assert charts.metrics({name: 2.5}, Metric(name)) == {charts.score(name): 2.5}
 

@@ -25,7 +25,7 @@ def test_a_row_has_configuration_and_result(space, make_trial):
     assert overview.table([], History([], space))["trial"] == []
 
 
-def test_a_row_says_which_constraint_a_completed_trial_breaks(space, make_trial):
+def test_a_row_names_the_constraint_that_a_completed_trial_violates(space, make_trial):
     asked = space.model_copy(
         update={"objective": space.objective.model_copy(update={"constraints": {"rouge_l": ">= 0.2"}})}
     )
@@ -43,18 +43,18 @@ def test_a_row_says_which_constraint_a_completed_trial_breaks(space, make_trial)
         ((None, "auto"), [None, "auto"]),
     ],
 )
-def test_a_column_has_values_of_one_kind(space, make_trial, values, shown):
+def test_a_column_has_values_of_one_type(space, make_trial, values, shown):
     trials = [make_trial(n, num_workers=value) for n, value in enumerate(values)]
     assert overview.table(trials, History(trials, space))["num_workers"] == shown
 
 
-def test_without_a_baseline_there_are_no_figures_but_how_trials_ended(space, make_trial):
+def test_without_a_baseline_there_are_only_counts_of_outcomes(space, make_trial):
     assert overview.figures(History([make_trial(0, failure="error")], space)) == {
         "outcomes": "1 trial: 1 failed otherwise"
     }
 
 
-def test_a_baseline_that_is_the_best_has_gained_nothing(space, make_trial):
+def test_a_baseline_that_is_the_best_has_no_gain(space, make_trial):
     trials = [make_trial(0, 10.0, 0.2, half_width=1.0), make_trial(1, 5.0, 0.2, half_width=1.0)]
     figures = overview.figures(History(trials, space))
     assert (figures["winner/trial"], figures["gain/factor"], figures["gain/low"]) == (0, 1.0, None)

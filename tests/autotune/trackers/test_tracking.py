@@ -74,7 +74,7 @@ def test_an_open_run_is_begun_once_and_interrupted_at_the_end(listener):
         (Outcome(Status.FAILED, Failure.OOM), True, Status.FAILED, Failure.OOM),
     ],
 )
-def test_a_run_ends_as_its_last_report_says(listener, last, failed, status, failure):
+def test_a_run_ends_with_the_outcome_of_its_last_report(listener, last, failed, status, failure):
     with Trackers({"listener": listener}, "search") as trackers:
         trackers.begin("0000", {})
         trackers.log("0000", report(last))

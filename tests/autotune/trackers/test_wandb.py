@@ -118,7 +118,9 @@ with opened() as trackers:
 """
 
 
-def test_when_wandb_is_away_runs_are_kept_offline_and_nobody_waits(driver: Driver, server: str) -> None:
+def test_if_wandb_cannot_be_reached_runs_are_kept_offline_without_a_delay(
+    driver: Driver, server: str
+) -> None:
     assert driver.run(AWAY, WANDB_API_KEY=KEY, WANDB_BASE_URL=server) == ""
     runs = [run for run in read_runs(driver.session) if run.history]
     assert [run.name for run in runs] == ["chest-0000", "chest-0001", "chest-summary"]
@@ -128,7 +130,7 @@ def test_when_wandb_is_away_runs_are_kept_offline_and_nobody_waits(driver: Drive
     assert driver.files_with(KEY) == []
 
 
-def test_runs_that_were_open_when_wandb_went_away_go_on_offline(driver: Driver, server: str) -> None:
+def test_open_runs_continue_offline_if_wandb_goes_away(driver: Driver, server: str) -> None:
     script = """
 from autotune.trackers import wandb
 wandb._INIT_TIMEOUT_S = 1.0

@@ -79,7 +79,7 @@ def leaking(per_sample):
 
 
 @pytest.mark.parametrize("per_sample", [10_000.0, 100_000.0])
-def test_a_leak_is_foretold_by_when_memory_is_full(per_sample):
+def test_a_leak_is_reported_with_the_point_at_which_memory_is_full(per_sample):
     found = heard(leaking(per_sample))
     assert [said.kind for _, said in found] == [Kind.LEAK]
     assert found[0][1].text.startswith("use of the host's memory grows: ")
@@ -88,8 +88,8 @@ def test_a_leak_is_foretold_by_when_memory_is_full(per_sample):
     assert said_full == pytest.approx(8 * 2**30 / per_sample, rel=0.2)
 
 
-def test_a_training_of_unknown_length_hears_when_memory_is_full():
-    """It is foretold after at most a quarter of the way."""
+def test_a_training_of_unknown_length_is_warned_before_memory_is_full():
+    """The warning comes within the first quarter of the way."""
     found = heard(leaking(100_000.0), {"samples": None, "epoch": None})
     ((samples, said),) = found
     at_this_slope = r"full after (\d+) samples, in about (\d+)m (\d+)s of training$"

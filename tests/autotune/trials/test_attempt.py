@@ -187,7 +187,7 @@ def test_what_a_workloads_own_process_holds_is_in_its_peak(order, server):
     assert figures.telemetry["children_uss_bytes"] > 64 * 2**20
 
 
-def test_a_leak_is_foretold_within_a_fifth(order, server):
+def test_a_leak_is_predicted_within_a_fifth(order, server):
     shown = finish(Attempt(order(workload="test_attempt:leaking", samples=320), server)).measurement
     assert shown.memory_slope.per_sample == pytest.approx(2**18, rel=0.2)
     full = trends.training_full_at(shown, training_samples=10**6)
@@ -195,7 +195,7 @@ def test_a_leak_is_foretold_within_a_fifth(order, server):
     assert full.samples == pytest.approx(320 + left_bytes / 2**18, rel=0.2)
 
 
-def test_a_process_that_holds_nothing_to_speak_of_has_no_peak(order, server, tmp_path):
+def test_a_process_with_negligible_memory_has_no_peak(order, server, tmp_path):
     assert finish(Attempt(order(), server)).measurement.peak_memory_bytes is None
     assert not [r for r in read_records(TrialDir(tmp_path)) if "memory_children_bytes" in r]
 

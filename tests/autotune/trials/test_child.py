@@ -216,7 +216,7 @@ def test_the_log_has_the_traceback(run, tmp_path, workload, config, written):
     assert written in (tmp_path / "log").read_text()
 
 
-def test_the_words_of_an_earlier_attempt_do_not_count(run, tmp_path):
+def test_the_log_of_an_earlier_attempt_does_not_count(run, tmp_path):
     assert run("dies", {"how": "bad_alloc"})[0].failure is Failure.OOM
     assert run("dies", {"how": "abort"})[0].failure is Failure.ERROR
     assert "bad_alloc" in (tmp_path / "log").read_text(), "a log is appended to"
@@ -262,7 +262,7 @@ def test_a_flood_of_records_that_keeps_its_supervisor_busy_is_no_progress(start)
     assert child.verdict.failure is Failure.TIMEOUT
 
 
-def test_a_supervisor_that_was_away_for_long_blames_nobody(start):
+def test_a_supervisor_that_was_suspended_ends_no_trial(start):
     child = start("hangs_here", stall_timeout_s=60.0)
     first_record(child)
     was_away(child, 1000.0)

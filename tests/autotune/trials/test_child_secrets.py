@@ -22,7 +22,7 @@ def _environment(monkeypatch):
 @pytest.mark.parametrize(
     ("dies", "last"), [(False, "ValueError: main: (hidden)"), (True, "what(): (hidden)")]
 )
-def test_no_key_that_a_trial_says_is_in_its_log_or_its_verdict(tmp_path, dies, last):
+def test_no_printed_key_is_in_the_log_or_the_verdict(tmp_path, dies, last):
     config = {"secret": SECRET, "dies": dies}
     order = Order(0, "workloads_for_tests:tells_a_secret", config, str(tmp_path), Metric("bleu_4"), Ends(9))
     child = Child(order, ForkServer([]))

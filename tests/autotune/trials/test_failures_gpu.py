@@ -59,12 +59,12 @@ def kind(text, gpu):
 
 @pytest.mark.parametrize("text", ALWAYS.values(), ids=ALWAYS)
 @pytest.mark.parametrize("gpu", [None, SHORT, ENOUGH])
-def test_words_that_only_an_allocator_has(text, gpu):
+def test_messages_of_allocators_are_out_of_memory(text, gpu):
     assert kind(text, gpu) is Failure.OOM
 
 
 @pytest.mark.parametrize("text", UNLESS_THERE_IS_ENOUGH.values(), ids=UNLESS_THERE_IS_ENOUGH)
-def test_a_handle_that_cannot_be_made_wants_memory_unless_there_was_enough(text):
+def test_a_handle_that_cannot_be_created_is_out_of_memory_unless_there_was_enough(text):
     assert (kind(text, None), kind(text, SHORT)) == (Failure.OOM, Failure.OOM)
     assert kind(text, ENOUGH) is Failure.ERROR
 

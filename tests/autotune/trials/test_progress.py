@@ -415,7 +415,7 @@ def test_a_training_that_ends_itself_is_whole_if_it_was_evaluated_there(
     assert found is None if why_not is None else found.startswith(why_not)
 
 
-def test_that_a_workload_came_to_its_own_end_is_noted(progress):
+def test_the_end_of_a_workload_by_itself_is_noted(progress):
     assert not progress.measurement().ended
     progress.end()
     assert progress.measurement().ended

@@ -92,7 +92,7 @@ def test_it_stops_on_request_without_losing_a_record(start, tmp_path):
         ("an object", Failure.ERROR, "values must be JSON's, got object"),
     ],
 )
-def test_what_is_no_record_ends_a_workload_that_never_asks(run, kind, failure, reason):
+def test_an_invalid_record_ends_a_workload_that_never_checks(run, kind, failure, reason):
     outcome, _ = run("goes_on", {"kind": kind})
     assert (outcome.status, outcome.failure) == (Status.FAILED, failure)
     assert reason in outcome.reason
@@ -115,7 +115,7 @@ def test_an_iterator_that_it_returns_is_driven_as_a_generator_is(run):
     assert (outcome, samples(events)) == (COMPLETED, [1, 2])
 
 
-def test_threads_forks_and_programs_report_and_of_ranks_the_first(run):
+def test_threads_forks_and_programs_report_but_only_the_first_rank(run):
     outcome, events = run("from_everywhere")
     assert outcome == COMPLETED
     heard = sorted((event["samples"], event["who"]) for event in events)

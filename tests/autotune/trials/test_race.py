@@ -215,7 +215,7 @@ def test_a_workload_that_ends_before_it_is_warm_fails_the_race(order, server):
     assert outcome.reason == "trial 7: the workload ended by itself before it was warmed up"
 
 
-def test_a_turn_without_a_step_is_longer_the_next_time_and_not_for_ever(order, server, monkeypatch, rounds):
+def test_a_turn_without_a_step_is_repeated_longer_a_few_times(order, server, monkeypatch, rounds):
     rounds(1)
     turn_s = 0.02
     monkeypatch.setattr(race._Member, "_turn_s", lambda member: turn_s)

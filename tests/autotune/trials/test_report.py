@@ -22,7 +22,7 @@ def test_it_passes_through_unchanged_whatever_is_added():
         assert REPORT.validate_python(carried) == given
 
 
-def test_a_race_has_come_as_far_as_its_slices():
+def test_the_samples_of_a_race_are_those_of_its_slices():
     slices = (Slice(0, 1, 40, 1.0, 4), Slice(7, 1, 60, 1.0, 6))
     assert TrialReport(9, Phase.RACING, 2.0, Measurement(slices=slices)).samples == 100
     assert TrialReport(9, Phase.RACING, 2.0, Measurement(samples=100)).samples == 100

@@ -107,7 +107,7 @@ def test_confirming_trials_have_the_whole_device(ordered):
     assert ordered(gpus_per_trial=0.5, repeat=NOISE)[0].limits.gpus == 0.5
 
 
-def test_what_others_use_of_the_gpu_comes_off_the_limit(ordered):
+def test_memory_used_by_others_reduces_the_limit(ordered):
     used = Hardware(2, 16 * GIB, (replace(GPU, used_bytes=3 * GIB),), None)
     order = ordered(hardware=used, other=True, gpus_per_trial=0.5)[0]
     assert order.limits.device_bytes <= 2.5 * GIB

@@ -73,7 +73,7 @@ def test_a_step_before_which_something_was_compiled_is_kept():
     assert thinner()([*steps(1, 3), compiled])[-2:] == [*steps(2, 3), compiled]
 
 
-def test_without_a_distance_everything_is_kept():
+def test_without_an_interval_everything_is_kept():
     assert Thinner("score", 0.0)(steps(1, 5)) == steps(1, 5)
 
 

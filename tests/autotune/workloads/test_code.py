@@ -79,13 +79,13 @@ def test_a_module_that_was_not_there_when_it_was_first_looked_for_counts(project
     assert code.revision_of_module("own_entry") != before
 
 
-def test_nothing_is_run_to_find_out(project):
+def test_no_code_is_run(project):
     write(project, {"shared/__init__.py": "raise SystemExit('run')", "own_entry.py": "import shared.sums"})
     assert code.revision_of_module("own_entry")
     assert not {"own_entry", "shared"} & set(sys.modules)
 
 
-def test_where_the_project_lies_does_not_count(project, tmp_path_factory):
+def test_the_location_of_the_project_does_not_count(project, tmp_path_factory):
     before = code.revision_of_module("own_entry")
     moved = shutil.copytree(project, tmp_path_factory.mktemp("moved") / "project")
     sys.path[:] = [str(moved), *(p for p in sys.path if p != str(project))]
@@ -118,7 +118,7 @@ def test_there_may_be_no_such_module():
 
 
 @pytest.mark.parametrize("text", ["print 'Python 2'\n", "\0", "x = '\\d'\nimport late_helper\n"])
-def test_a_module_that_is_no_python_of_today_counts_by_its_bytes(project, text):
+def test_a_module_that_does_not_parse_counts_by_its_bytes(project, text):
     write(project, {"shared/sums.py": text})
     before = code.revision_of_module("own_entry")
     edit(project / "shared" / "sums.py")

@@ -108,7 +108,7 @@ def noted(workdir, name, samples):
     return workdir / name
 
 
-def test_half_a_note_is_none(tmp_path):
+def test_a_truncated_note_is_ignored(tmp_path):
     file = noted(tmp_path, "last.pt", 8)
     with Path(saves.notes_file(str(tmp_path))).open("a") as notes:
         notes.write('{"digest": "')

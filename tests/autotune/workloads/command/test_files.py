@@ -69,7 +69,7 @@ def test_line_ends_stay_as_they_are(tmp_path):
         (b'{"bf16": true}', "ds.json: bf16.enabled: bf16 is True, and has no names below it"),
     ],
 )
-def test_a_base_that_will_not_do_is_one_line_before_anything_starts(command, tmp_path, content, said):
+def test_an_invalid_base_is_a_one_line_error_before_anything_starts(command, tmp_path, content, said):
     if content is not None:
         (tmp_path / "ds.json").write_bytes(content)
     given = {"ds": {"base": "ds.json", "set": {"bf16.enabled": {"precision": "bf16"}}}}

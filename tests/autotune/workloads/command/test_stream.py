@@ -8,7 +8,7 @@ from autotune.inside.messages import Message, Scores, Step
 from autotune.workloads.command.stream import Timeline, evaluated_s, known_s
 
 
-def test_what_was_heard_late_comes_in_its_order():
+def test_late_messages_come_in_order():
     timeline = Timeline()
     timeline.add(Message(2.0, Step(1)))
     timeline.add(Message(1.9, Scores({"acc": 0.5})))  # printed before that step, but read after it

@@ -273,7 +273,7 @@ def test_a_bad_end_is_one_reason(command, workdir, text, error, said):
     assert type(raised.value).__name__ == error
 
 
-def test_scores_without_a_step_end_a_command_that_would_go_on(command, workdir):
+def test_scores_without_a_step_end_a_running_command(command, workdir):
     text = "import time\nfor i in range(1000):\n    print('acc', i)\n    time.sleep(0.05)"
     with pytest.raises(CommandError, match="no optimizer step was seen"):
         list(command(text).fit(BATCH, workdir))
@@ -335,7 +335,7 @@ def test_an_untraceable_writer_does_not_delay_the_end_forever(command, workdir):
     assert records[-1] == {"samples": 8, "acc": 1.0}
 
 
-def test_closed_it_ends_all_that_it_has_started(command, workdir):
+def test_closing_ends_all_that_it_has_started(command, workdir):
     text = (
         "import signal, subprocess, sys, time\nsubprocess.Popen(['sleep', '600'])\n"
         "while True:\n    print('step')\n    time.sleep(0.05)"
@@ -434,7 +434,7 @@ def test_what_is_logged_counts_at_once_and_to_the_end_of_the_script(command, wor
     assert scored == [(step, step) for step in range(10, 51, 10)]
 
 
-def test_what_nothing_logs_needs_a_script_with_the_hook(command, workdir):
+def test_scores_that_were_not_logged_are_named(command, workdir):
     with pytest.raises(CommandError) as error:
         list(command("", quality={"acc": "val/acc"}, tensorboard="{workdir}/val").fit({}, workdir))
     assert (
@@ -479,7 +479,7 @@ def test_an_unusable_checkpoint_is_set_aside_once_and_then_reported(command, wor
         ),
     ],
 )
-def test_why_a_command_fails_that_was_to_go_on(command, workdir, text, said):
+def test_a_resumed_command_that_fails_has_its_reason(command, workdir, text, said):
     (workdir / "last.json").touch()
     note(workdir)
     with pytest.raises(CommandError, match=said):
@@ -495,7 +495,7 @@ def test_a_checkpoint_of_the_users_own_is_left_in_place(command, workdir):
     assert pretrained.exists()
 
 
-def test_a_whole_training_that_cannot_go_on_is_not_begun_anew(command, workdir, monkeypatch):
+def test_a_whole_training_that_cannot_resume_is_not_restarted(command, workdir, monkeypatch):
     monkeypatch.setenv("AUTOTUNE_WHOLE", "1")
     fit = command(TRAINS, "{workdir}", resume="{workdir}/last.json", **STEPS).fit
     (workdir / "last.json").write_text("half a check")

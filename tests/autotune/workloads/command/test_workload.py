@@ -33,7 +33,7 @@ def test_missing_directories_and_programs_are_reported_before_anything_starts(tm
     assert CommandWorkload.parse({**VALUES, "run": "./train.sh {optim.lr}"}, tmp_path).check(SETTINGS) == []
 
 
-def test_what_wins_is_one_of_its_scores(tmp_path):
+def test_the_objective_must_be_one_of_its_scores(tmp_path):
     CommandWorkload.parse(VALUES, tmp_path).require_comparable([], "acc")
     CommandWorkload.parse({**VALUES, "quality": "reported"}, tmp_path).require_comparable([], "loss")
     with pytest.raises(InputError, match=r"objective: loss is not among the scores.*: one of acc"):
@@ -124,7 +124,7 @@ def test_settings_and_placeholders_are_compared_in_the_users_words(tmp_path):
         {"run": "true {conf}", "files": {"conf": {"base": "conf.yaml", "set": {"data.path": "{data}"}}}},
     ],
 )
-def test_it_takes_the_settings_that_it_makes_use_of(tmp_path, used):
+def test_it_takes_the_settings_that_it_uses(tmp_path, used):
     assert not CommandWorkload.parse({**VALUES, "run": "true {data.path}"}, tmp_path).takes("data")
     workload = CommandWorkload.parse({**VALUES, **used}, tmp_path)
     assert workload.takes("data")

@@ -70,7 +70,7 @@ def test_a_trial_of_lightning_has_its_validations_after_whole_steps(micro_batch,
     assert 5 * batches * micro_batch >= 1000  # the last evaluation is not before the end
 
 
-def test_where_no_batch_is_known_the_script_validates_when_it_does():
+def test_with_an_unknown_batch_the_script_keeps_its_own_schedule():
     assert LIGHTNING.for_trial({"loader.num_workers": 2}, 1000, 5, "val_loss") == {}
 
 

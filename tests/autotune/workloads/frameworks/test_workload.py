@@ -60,9 +60,7 @@ def workdir(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
-def test_settings_take_the_place_of_a_scripts_own_and_one_that_nothing_takes_ends_the_trial(
-    made, workdir, capfd
-):
+def test_settings_replace_a_scripts_own_and_an_unused_one_ends_the_trial(made, workdir, capfd):
     settings = {
         **SETTINGS,
         "trainer": {"precision": "32-true"},
@@ -89,7 +87,7 @@ def test_the_winner_trains_with_the_script_as_it_is(made):
     assert f" PYTHONPATH={word(str(SITE))}:/own " in own
 
 
-def test_every_setting_is_used_by_a_function_and_by_a_script_those_that_are_put_in(made):
+def test_a_function_uses_every_setting_and_a_script_those_of_its_objects(made):
     built = made(None, build="script:build")
     built.check({"a": 1, **SETTINGS})
     made().check(SETTINGS)

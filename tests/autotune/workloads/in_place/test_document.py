@@ -57,7 +57,7 @@ def replaced(text, values, file):
         ({"new.x": [1]}, "  lines\n", "  lines\nnew: {x: [1]}\n"),
     ],
 )
-def test_of_yaml_the_value_alone_is_another(values, old, new):
+def test_only_the_value_changes_in_yaml(values, old, new):
     assert replaced(BASE, values, YAML) == BASE.replace(old, new, 1)
 
 
@@ -75,7 +75,7 @@ def test_of_yaml_the_value_alone_is_another(values, old, new):
         ("\ufeffa: 1\r\n", {"a": 2, "b": 3}, "\ufeffa: 2\r\nb: 3\r\n"),
     ],
 )
-def test_of_unusual_yaml_the_value_alone_is_another(base, values, expected):
+def test_only_the_value_changes_in_unusual_yaml(base, values, expected):
     assert replaced(base, values, YAML) == expected
 
 
@@ -91,7 +91,7 @@ def test_of_unusual_yaml_the_value_alone_is_another(base, values, expected):
         ('{"a": "x: y # no comment"}', {"a": "\u00e9"}, '{"a": "\\u00e9"}'),
     ],
 )
-def test_of_json_the_value_alone_is_another(base, values, expected):
+def test_only_the_value_changes_in_json(base, values, expected):
     wanted = '{\n\t"a": {\n\t\t"b": "\\ud83d\\ude00",\n\t\t"c": 1\n\t}\n}\n' if expected is None else expected
     assert replaced(base, values, JSON) == wanted
 
@@ -114,14 +114,14 @@ def test_of_json_the_value_alone_is_another(base, values, expected):
         ("a: \x07", "a", 2, "not YAML: ReaderError"),
     ],
 )
-def test_what_has_no_place_of_its_own_is_one_line(base, path, value, said):
+def test_a_value_that_cannot_be_replaced_is_a_one_line_error(base, path, value, said):
     with pytest.raises(InputError) as error:
         replaced(base, {path: value}, YAML)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_a_merged_name_becomes_one_of_its_own():
+def test_a_merged_name_is_added_to_the_mapping_itself():
     text = "base: &base {lr: 1}\nrun:\n  <<: *base\n  seed: 2\n"
     assert replaced(text, {"run.lr": 3}, YAML) == f"{text}  lr: 3\n"
 
@@ -211,11 +211,11 @@ def holds(text, data, draw, file, load):
 
 @given(DATA, YAML_STYLES, st.data())
 @settings(max_examples=60)
-def test_whatever_is_in_a_yaml_text_one_path_is_another(data, style, draw):
+def test_only_one_path_changes_in_any_yaml(data, style, draw):
     holds(yaml.safe_dump(data, sort_keys=False, **style), data, draw, YAML, yaml.safe_load)
 
 
 @given(DATA, JSON_STYLES, st.data())
 @settings(max_examples=60)
-def test_whatever_is_in_a_json_text_one_path_is_another(data, style, draw):
+def test_only_one_path_changes_in_any_json(data, style, draw):
     holds(json.dumps(data, **style), data, draw, JSON, json.loads)
