@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
@@ -27,8 +27,11 @@ PASSED_ON = {signal.SIGINT: signal.SIGRTMIN, signal.SIGTERM: signal.SIGRTMIN + 1
 _PR_SET_PDEATHSIG = 1
 
 
-def supervise(job: Job) -> int:
-    """Runs a session to its end; returns the exit code.
+Drive = Callable[[Job], int]
+
+
+def supervise(job: Job, drive: Drive | None = None) -> int:
+    """Runs a session to its end, by `drive` in the child; returns the exit code.
 
     Raises the error that has ended the search, and SearchAborted if Ray keeps dying.
     """
@@ -37,7 +40,7 @@ def supervise(job: Job) -> int:
     deaths, ended = 0, -1
     while True:
         try:
-            return _in_child(job)
+            return _in_child(job, drive or _drive)
         except RayDied as death:
             before, ended = ended, _ended(job)
             deaths = deaths + 1 if ended == before else 1
@@ -58,11 +61,11 @@ def _drive(job: Job) -> int:
         return run.run(job, place)
 
 
-def _in_child(job: Job) -> int:
+def _in_child(job: Job, drive: Drive) -> int:
     """Runs a session in a child process; returns its exit code, and raises the error that has ended it."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(
-        target=_child, name="search", args=(job, sender, os.getpid())
+        target=_child, name="search", args=(job, drive, sender, os.getpid())
     )
     with receiver, _passing_on(child):
         sender.close()
@@ -104,7 +107,7 @@ def _passing_on(child: ForkProcess) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _child(job: Job, sender: Connection, parent: int) -> NoReturn:
+def _child(job: Job, drive: Drive, sender: Connection, parent: int) -> NoReturn:
     die_with(parent)
     for number, passed_on in PASSED_ON.items():
         signal.signal(number, lambda *_: None)
@@ -118,7 +121,7 @@ def _child(job: Job, sender: Connection, parent: int) -> NoReturn:
         os._exit(1)
 
     try:
-        code = _drive(replace(job, interrupts=PASSED_ON.values(), give_up=give_up))
+        code = drive(replace(job, interrupts=PASSED_ON.values(), give_up=give_up))
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
         if (known := faults.deliberate(error)) is None:

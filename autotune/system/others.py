@@ -37,14 +37,14 @@ class _Reading(NamedTuple):
     clocks: Clocks
 
 
-def search_root() -> psutil.Process | None:
-    """Returns the root process of the search that this process belongs to: its driver.
+def search_root(process: psutil.Process | None = None) -> psutil.Process | None:
+    """Returns the root process of the search that `process`, by default this one, belongs to: its driver.
 
     That is the process that started the guardian above this one; without guardian and Ray, this process. None
     in a cluster that the user named: there the search's processes have no common root.
     """
     is_in_cluster = False
-    process = psutil.Process()
+    process = process or psutil.Process()
     for parent in process.parents():
         with suppress(psutil.Error):
             if guardian.__file__ in parent.cmdline():

@@ -75,6 +75,7 @@ def run(
     hear: Callable[[TrialReport], None],
     going_on: Callable[[TrialReport, GoOn], None],
     is_stopping: Callable[[], bool],
+    wait: Callable[[float, Callable[[], bool]], None] | None = None,
 ) -> TrialReport:
     """Runs a training to its end and returns its last report, with the outcome; `hear` gets every report.
 
@@ -99,7 +100,7 @@ def run(
             changes |= resumption.changes
             if resumption.changes:
                 tried = Tried(0, tried.samples)  # the smaller micro-batch has not been tried yet
-            _sleep(resumption.wait_s, is_stopping)
+            (wait or _sleep)(resumption.wait_s, is_stopping)
         if is_stopping():  # whatever ended the attempt, it can be resumed later
             return replace(last, outcome=Outcome(Status.INTERRUPTED, reason=outcome.reason))
 

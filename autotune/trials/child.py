@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from multiprocessing.util import Finalize
 from typing import Any
@@ -25,16 +25,22 @@ from autotune.trials.order import Order
 from autotune.trials.output import Messages, OutputLog
 
 _OUTCOME = TypeAdapter(Outcome)
-# Longest silence if the user has set no limit: before the first evaluation, since a step may compile and an
-# evaluation take minutes; afterwards this or so many steps or pauses, whichever takes longest.
-_UNTIMED_STALL_S, _SHORTEST_STALL_S = 1800.0, 300.0
-_STALL_STEPS, _STALL_GAPS = 10, 3
+_STALL_STEPS = 10
+_STALL_GAPS = 3
 _STEPS_REMEMBERED = 100
 _STACK_S, _STACK_WAIT_S = 0.1, 1.0
 _LAST_WORDS_BYTES = 65536
 # The pause between reads: waking up for every record would take time from the training. It grows with the
 # child's age, because a trial may be over in a second.
 _LONGEST_PAUSE_S, _PAUSE_SHARE = 0.4, 0.02
+
+
+@dataclass(frozen=True)
+class Stalls:
+    """Longest silence of a workload, if the user has set no limit."""
+
+    untimed_s: float = 1800.0  # before the first evaluation: a step may compile, an evaluation take minutes
+    shortest_s: float = 300.0  # afterwards, however short its steps and pauses are
 
 
 class Child:
@@ -44,10 +50,10 @@ class Child:
     garbage-collected is killed too.
     """
 
-    def __init__(self, order: Order, server: ForkServer) -> None:
+    def __init__(self, order: Order, server: ForkServer, stalls: Stalls = Stalls()) -> None:
         order.place.root.mkdir(exist_ok=True)  # the parent must exist: a deleted session is not recreated
         self.verdict: Outcome | None = None
-        self._order = order
+        self._order, self._stalls = order, stalls
         self._hide = secrecy.hider(os.environ)  # masks secrets in all its output
         self._memory, self._cap_share = MemoryWatch(order.limits.host_bytes), 0.0
         self._gpus = GpuWatch(order.limits.gpus)
@@ -207,16 +213,16 @@ class Child:
         if self._order.limits.stall_timeout_s is not None:
             return self._order.limits.stall_timeout_s
         if not self._has_evaluated:
-            return _UNTIMED_STALL_S
+            return self._stalls.untimed_s
         median_s = statistics.median(self._gaps_s or [0.0])
-        return max(_SHORTEST_STALL_S, _STALL_STEPS * median_s, _STALL_GAPS * self._longest_gap_s)
+        return max(self._stalls.shortest_s, _STALL_STEPS * median_s, _STALL_GAPS * self._longest_gap_s)
 
     def _is_held_by_disk(self) -> bool:
         """Returns True if it may recover: a checkpoint on a slow disk can take longer than any step before.
 
         Bounded in time, because a hanging driver looks the same.
         """
-        may_wait = self._order.limits.stall_timeout_s is None and self._still_s <= _UNTIMED_STALL_S
+        may_wait = self._order.limits.stall_timeout_s is None and self._still_s <= self._stalls.untimed_s
         return may_wait and family.waits_for_disk(self.pid)
 
     def pause(self) -> None:

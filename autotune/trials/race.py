@@ -166,7 +166,7 @@ class _Member:
 class Race:
     """A running race. Call `step` until it reports an outcome, or `stop` to break off and resume later."""
 
-    def __init__(self, order: RaceOrder, server: ForkServer) -> None:
+    def __init__(self, order: RaceOrder, server: ForkServer, least: Least | None = None) -> None:
         self._order = order
         self._place = order.place
         self._started = time.monotonic()
@@ -175,7 +175,7 @@ class Race:
         self._rounds: TextIO | None = None
         self._slices = read_slices(self._place)
         self._earlier_s = sum(turn.seconds for turn in self._slices)
-        least = _TOGETHER if order.together else _APART
+        least = least or (_TOGETHER if order.together else _APART)
         self._members = {racer.order.number: _Member(racer, server, least) for racer in order.members}
         self._lengths = {racer.order.number: racer.samples for racer in order.members}
         self._course = self._run()

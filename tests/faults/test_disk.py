@@ -22,8 +22,7 @@ from autotune.storage.store import StoredSession
 from autotune.trackers.tensorboard import TensorBoard
 from autotune.trackers.tracker import Context
 from autotune.trackers.tracking import Trackers
-from autotune.trials import child as trial_child
-from autotune.trials.child import Child
+from autotune.trials.child import Child, Stalls
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order
 from autotune.trials.progress import Phase
@@ -214,11 +213,10 @@ def test_a_disk_that_turns_read_only_stops_the_search_without_loss(tmp_path, dis
 
 def test_a_slow_disk_is_not_taken_for_a_stall(tmp_path, disk, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    monkeypatch.setattr(trial_child, "_SHORTEST_STALL_S", 0.5)
     order = Order(0, "slow_disk:fit", {"disk": str(disk)}, str(tmp_path), Metric("bleu_4"), Ends(1))
     subprocess.run(["fsfreeze", "--freeze", disk], check=True)
     try:
-        child = Child(order, ForkServer([]))
+        child = Child(order, ForkServer([]), Stalls(shortest_s=0.5))
         wait_for((tmp_path / "work" / "waiting").exists)
         frozen = time.monotonic()
         while time.monotonic() < frozen + 3:

@@ -4,11 +4,11 @@ import json
 import math
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotune.core.record_names import COMPILING, FLOPS, QUEUED
 from autotune.core.settings import effective_batch
@@ -42,12 +42,18 @@ _SOON_S, _LATE_S, _LATER = 0.05, 0.2, 1.05
 _OVERDUE_TIMES, _OVERDUE_STEPS = 2.7, 90
 _MOST_UNSTEPPED = 10  # evaluations before the first step: some scripts begin with a few
 _GOES_ON = "the command ended before a process that it had started: it must train in the foreground"
-# Time for a command, and what it has started, to end: after its own end or its failure, and to write a
-# checkpoint, which is less than the tuner waits.
-_ENDED_S, _FAILED_S = 10.0, 1.0
-_SAVING_S, _WHOLE_SAVING_S = stop_request.CLOSING_S - _ENDED_S, stop_request.WHOLE_CLOSING_S - _ENDED_S
+_ENDED_S = 10.0
 _APART_S = 0.05  # between merged records
 _FIRST_STEPS = 200  # not merged: a trial may be short
+
+
+class Grace(NamedTuple):
+    """Seconds that a command and what it started have to end."""
+
+    saving_s: float = stop_request.CLOSING_S - _ENDED_S  # to write a checkpoint: shorter than the tuner waits
+    whole_saving_s: float = stop_request.WHOLE_CLOSING_S - _ENDED_S
+    ended_s: float = _ENDED_S  # for finished commands and processes left behind
+    failed_s: float = 1.0
 
 
 def fit(
@@ -56,24 +62,26 @@ def fit(
     settings: Mapping[str, Any],
     workdir: Path,
     objects: Sequence[str] = (),
+    *,
+    is_asked: Callable[[], bool] = stop_request.is_pending,
+    grace: Grace = Grace(),  # noqa: B008 - frozen
 ) -> Iterator[Stamped]:
     """Runs the command and yields its steps, evaluations, and the records it reports itself.
 
     Settings below one of the `objects` replace arguments of every such object in the script. A trial that
     cannot resume from its checkpoint restarts from scratch, once per workdir. Raises the script's exception,
-    or CommandError if the output lacks steps or scores. Closing the generator ends all processes. So does a
-    request to stop, after which it yields the remaining records and raises StoppedError.
+    or CommandError if the output lacks steps or scores. Closing the generator ends all processes. Once it
+    `is_asked` to stop, it ends them too, yields the remaining records, and raises StoppedError.
     """
     workdir = workdir.absolute()  # the command runs in another directory
     if calls.is_in_view(spec_):
         directory = view.make(directory, workdir / calls.VIEW)
-    values = calls.values_of(spec_, settings, workdir)
-    attempt = partial(_attempt, spec_, directory, settings, values, workdir=workdir, objects=objects)
+    attempt = partial(_attempt, spec_, directory, settings, workdir, objects, is_asked=is_asked, grace=grace)
     try:
         yield from attempt()
     except ending.ResumeError as error:
         is_kept = error.was_killed or wire.is_whole()  # a whole training is not restarted unasked
-        checkpoint = _checkpoint(spec_, directory, values, workdir)
+        checkpoint = _checkpoint(spec_, directory, calls.values_of(spec_, settings, workdir), workdir)
         if is_kept or checkpoint.was_set_aside or not checkpoint.set_aside():
             raise
         print(f"autotune: {error}; it starts from the beginning", flush=True)
@@ -86,11 +94,13 @@ def _attempt(
     spec_: Spec,
     directory: Path,
     settings: Mapping[str, Any],
-    values: Mapping[str, Any],
-    *,
     workdir: Path,
     objects: Sequence[str],
+    *,
+    is_asked: Callable[[], bool],
+    grace: Grace,
 ) -> Iterator[Stamped]:
+    values = calls.values_of(spec_, settings, workdir)
     files.write(spec_.files, directory, values, workdir)
     checkpoint = _checkpoint(spec_, directory, values, workdir)
     resumed = _begun(checkpoint)
@@ -111,10 +121,10 @@ def _attempt(
         names = {f"{name}.{key}" for name, own in arguments.items() for key in own if name != wire.IN_TRIAL}
         run = _Run(spec_, process, inbox, stream, counter, checkpoint, names, resumes)
         try:
-            yield from run.records(samples)
+            yield from run.records(samples, is_asked, grace)
         finally:
             inbox.tell_to_stop()
-            process.end(_ENDED_S)
+            process.end(grace.ended_s)
             deque(run.accepted(stream.rest()), maxlen=0)  # counts them, for resuming from the checkpoint
 
 
@@ -196,14 +206,14 @@ class _Run:
     counts_itself: bool = False  # it also reports how many samples it has seen
     merger: Merger = field(default_factory=Merger)
 
-    def records(self, samples: int) -> Iterator[Stamped]:
+    def records(self, samples: int, is_asked: Callable[[], bool], grace: Grace) -> Iterator[Stamped]:
         """Yields records until the command ends; raises its error. `samples`: length of the trial, or 0."""
         process, inbox = self.process, self.inbox
         until_s, look_s = math.inf, _SOON_S
         while not process.is_over and time.monotonic() < until_s:
-            if stop_request.is_pending():
+            if is_asked():
                 inbox.tell_to_stop()
-                process.end(_WHOLE_SAVING_S if wire.is_whole() else _SAVING_S)
+                process.end(grace.whole_saving_s if wire.is_whole() else grace.saving_s)
                 yield from self.accepted(self.stream.rest())
                 raise stop_request.StoppedError
             waited_s = process.wait(look_s)  # messages that arrive meanwhile have their own timestamps
@@ -212,7 +222,7 @@ class _Run:
             yield from self.accepted(self.stream.until(min(process.heard_s, inbox.heard_s())))
             self._require_sense(samples)
             if math.isinf(until_s) and process.code is not None:
-                until_s = time.monotonic() + (_FAILED_S if process.code else _ENDED_S)
+                until_s = time.monotonic() + (grace.failed_s if process.code else grace.ended_s)
         lacks = [_GOES_ON] if process.family() else []
         process.end(0.0)
         yield from self.accepted(self.stream.rest())

@@ -157,7 +157,7 @@ def test_five_kills_and_a_transient_fault_lose_no_record(tmp_path, capsys):
 
 
 def test_a_loader_that_hangs_is_ended_and_the_training_goes_on(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(child, "_SHORTEST_STALL_S", 3.0)
+    monkeypatch.setattr(child.Child.__init__, "__defaults__", (child.Stalls(shortest_s=3.0),))
     assert train(tmp_path, faults="hung@300") == 0
     first, *between, last = happened(tmp_path)
     assert (first, set(between), last) == (Kind.BEGUN, {Kind.RETRIED}, Kind.ENDED)

@@ -10,7 +10,6 @@ from typing import Any, cast
 import pytest
 
 from autotune.core.errors import DamagedError, SearchAborted
-from autotune.sessions import supervision
 from autotune.sessions.job import Job, RayDied
 from autotune.sessions.supervision import supervise
 from autotune.storage.store import Options
@@ -29,17 +28,6 @@ def job(tmp_path):
     return Job(session, tmp_path / "s", unused, unused, unused, unused, notes=["first"], more=2)
 
 
-@pytest.fixture
-def driven(monkeypatch):
-    """Supervises a job whose child calls `drive` in place of a search."""
-
-    def run(job, drive):
-        monkeypatch.setattr(supervision, "_drive", drive)
-        return supervise(job)
-
-    return run
-
-
 def note(place: Path, what: str) -> int:
     """Appends to a file; returns how often that was done."""
     with place.open("a") as file:
@@ -47,7 +35,7 @@ def note(place: Path, what: str) -> int:
     return len(place.read_text())
 
 
-def test_ray_may_die_as_long_as_trials_end_in_between(job, driven, tmp_path):
+def test_ray_may_die_as_long_as_trials_end_in_between(job, tmp_path):
     def drive(job):
         if note(tmp_path / "runs", "r") == 5:
             return 0
@@ -55,35 +43,35 @@ def test_ray_may_die_as_long_as_trials_end_in_between(job, driven, tmp_path):
         note(tmp_path / "ended", "e")
         return job.give_up(RayDied("Ray died"))
 
-    assert driven(job, drive) == 0
+    assert supervise(job, drive) == 0
     assert len((tmp_path / "runs").read_text()) == 5
 
 
-def test_a_ray_that_dies_three_times_without_a_trial_in_between_ends_the_search(job, driven, tmp_path):
+def test_a_ray_that_dies_three_times_without_a_trial_in_between_ends_the_search(job, tmp_path):
     def drive(job):
         note(tmp_path / "runs", "r")
         return job.give_up(RayDied("Ray died"))
 
     with pytest.raises(SearchAborted, match="Ray died, 3 times in a row; nothing is lost; continue with: "):
-        driven(job, drive)
+        supervise(job, drive)
     assert len((tmp_path / "runs").read_text()) == 3
 
 
 @pytest.mark.parametrize("error", [DamagedError("its study is torn"), KeyboardInterrupt("interrupted")])
-def test_the_error_of_a_search_is_raised_in_the_process_that_began_it(job, driven, error):
+def test_the_error_of_a_search_is_raised_in_the_process_that_began_it(job, error):
     def drive(job):
         raise error
 
     with pytest.raises(type(error), match=str(error)):
-        driven(job, drive)
+        supervise(job, drive)
 
 
-def test_a_killed_search_is_reported_with_the_exit_code_of_a_shell(job, driven, capfd):
-    assert driven(job, lambda _: os.kill(os.getpid(), signal.SIGKILL)) == 128 + signal.SIGKILL
+def test_a_killed_search_is_reported_with_the_exit_code_of_a_shell(job, capfd):
+    assert supervise(job, lambda _: os.kill(os.getpid(), signal.SIGKILL)) == 128 + signal.SIGKILL
     assert "the search was ended by SIGKILL; nothing is lost; continue with: " in capfd.readouterr().err
 
 
-def test_a_signal_that_reaches_both_processes_is_heard_once(job, driven):
+def test_a_signal_that_reaches_both_processes_is_heard_once(job):
     def drive(job):
         heard = []
         for number in job.interrupts:
@@ -96,4 +84,4 @@ def test_a_signal_that_reaches_both_processes_is_heard_once(job, driven):
         time.sleep(0.1)
         return len(heard)
 
-    assert driven(job, drive) == 1
+    assert supervise(job, drive) == 1

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -153,12 +154,10 @@ class Above:
         return f"above {self._name}"
 
 
-def test_below_rays_daemon_only_a_guardian_marks_the_search(monkeypatch) -> None:
+def test_below_rays_daemon_only_a_guardian_marks_the_search() -> None:
     raylet, guard = Above("raylet"), Above("guard", "python", "-I", guardian.__file__, "/tmp/x")
-    monkeypatch.setattr(psutil.Process, "parents", lambda _: [raylet])
-    assert others.search_root() is None
-    monkeypatch.setattr(psutil.Process, "parents", lambda _: [raylet, guard])
-    assert others.search_root() == "above guard"
+    assert others.search_root(Mock(parents=lambda: [raylet])) is None
+    assert others.search_root(Mock(parents=lambda: [raylet, guard])) == "above guard"
 
 
 def test_more_than_a_twentieth_of_the_cpus_or_of_the_gpu_is_reported() -> None:

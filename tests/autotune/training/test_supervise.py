@@ -32,7 +32,6 @@ def run(monkeypatch):
             yield TrialReport(0, Phase.TRAINING, 1.0, shown, outcome=next(ends))
 
         monkeypatch.setattr(alone, "reports", reports)
-        monkeypatch.setattr(supervise, "_sleep", lambda *_: None)
         last = supervise.run(
             lambda changes: SimpleNamespace(settings=PLANNED | changes),
             server=None,
@@ -40,6 +39,7 @@ def run(monkeypatch):
             hear=heard.append,
             going_on=lambda _, how: gone_on.append(how),
             is_stopping=lambda: is_stopping(heard, gone_on),
+            wait=lambda *_: None,
         )
         return last.outcome, heard, gone_on
 

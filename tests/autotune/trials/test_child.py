@@ -19,8 +19,7 @@ import pytest
 from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.system import cgroup
-from autotune.trials import child as trial_child
-from autotune.trials.child import Child
+from autotune.trials.child import Child, Stalls
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.memory_watch import MemoryWatch
 from autotune.trials.order import Ends, Order, TrialLimits
@@ -45,12 +44,12 @@ def start(tmp_path, server):
     """Starts a workload of `workloads_for_tests`; its remaining processes are killed with the test."""
     started = []
 
-    def begin(workload, config=None, *, metric=SCORE, whole=False, **limits):
+    def begin(workload, config=None, *, metric=SCORE, whole=False, stalls=Stalls(), **limits):
         name = workload if ":" in workload else f"workloads_for_tests:{workload}"
         order = Order(
             0, name, config or {}, str(tmp_path), metric, Ends(1), TrialLimits(**limits), whole=whole
         )
-        started.append(Child(order, server))
+        started.append(Child(order, server, stalls))
         return started[-1]
 
     yield begin
@@ -270,17 +269,15 @@ def test_a_supervisor_that_was_suspended_ends_no_trial(start):
     assert child.verdict is None
 
 
-def test_without_a_limit_its_own_steps_determine_the_stall_timeout(start, tmp_path, monkeypatch):
-    monkeypatch.setattr(trial_child, "_SHORTEST_STALL_S", 1.0)
-    child = start("hangs_here", {"steps": 5, "evaluates": True})
+def test_without_a_limit_its_own_steps_determine_the_stall_timeout(start, tmp_path):
+    child = start("hangs_here", {"steps": 5, "evaluates": True}, stalls=Stalls(shortest_s=1.0))
     wait_for((tmp_path / "work" / "hanging").exists)
     events = listen(child)
     assert (child.verdict.failure, len(events)) == (Failure.TIMEOUT, 5)
 
 
-def test_the_first_evaluation_may_take_long(start, monkeypatch):
-    monkeypatch.setattr(trial_child, "_SHORTEST_STALL_S", 0.1)
-    child = start("hangs_here", {"steps": 5})
+def test_the_first_evaluation_may_take_long(start):
+    child = start("hangs_here", {"steps": 5}, stalls=Stalls(shortest_s=0.1))
     deadline = time.monotonic() + 1
     while time.monotonic() < deadline:
         child.poll(0.1)
@@ -288,9 +285,8 @@ def test_the_first_evaluation_may_take_long(start, monkeypatch):
     child.kill()
 
 
-def test_a_hang_before_the_first_record_is_ended(run, monkeypatch):
-    monkeypatch.setattr(trial_child, "_UNTIMED_STALL_S", 0.3)
-    assert run("hangs_here", {"steps": 0})[0].failure is Failure.TIMEOUT
+def test_a_hang_before_the_first_record_is_ended(run):
+    assert run("hangs_here", {"steps": 0}, stalls=Stalls(untimed_s=0.3))[0].failure is Failure.TIMEOUT
 
 
 def test_stop_closes_the_workload_and_loses_no_record(start, tmp_path):

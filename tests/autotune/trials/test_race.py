@@ -4,6 +4,7 @@ import json
 import os
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
 
@@ -21,15 +22,11 @@ from autotune.trials import race
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order, RaceOrder, Racer
 from autotune.trials.progress import Phase
-from autotune.trials.race import Race
 from tests.faults.sessions import small_disk
 from tests.waiting import finish, wait_for
 
-
-@pytest.fixture(autouse=True)
-def _short_turns(monkeypatch):
-    for least in ("_TOGETHER", "_APART"):
-        monkeypatch.setattr(race, least, race.Least(0.1, 3))
+SHORT = race.Least(0.1, 3)
+Race = partial(race.Race, least=SHORT)
 
 
 @pytest.fixture(scope="module")

@@ -14,16 +14,17 @@ import pytest
 from autotune.core.errors import InputError
 from autotune.inside import stop_request
 from autotune.inside.site.autotune_saves import Counts
-from autotune.workloads.command import training
 from autotune.workloads.command.counting import Checkpoint
 from autotune.workloads.command.ending import CommandError
 from autotune.workloads.command.stream import Stream
+from autotune.workloads.command.training import Grace
 from autotune.workloads.command.workload import CommandWorkload
 from tests import forked
 
 ROOT = Path(__file__).parents[4]
 STEPS = {"steps": r"^step", "quality": {"acc": r"acc ([\d.]+)"}}
 BATCH = {"effective_batch_size": 8}
+SHORT = Grace(ended_s=0.3)
 pytestmark = pytest.mark.usefixtures("_without_compiler")
 # Trains, evaluates at every second step, and resumes from its checkpoint.
 TRAINS = """
@@ -308,30 +309,22 @@ def test_processes_that_survive_the_command_are_killed(command, workdir):
     assert family_of(workdir) == []
 
 
-@pytest.fixture
-def short_grace(monkeypatch):
-    """What a command leaves behind is ended after 0.3 s."""
-    monkeypatch.setattr(training, "_ENDED_S", 0.3)
-
-
-@pytest.mark.usefixtures("short_grace")
 def test_a_command_that_continues_in_the_background_is_reported(command, workdir):
     text = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(600)"
     with pytest.raises(
         CommandError, match="before a process that it had started: it must train in the foreground"
     ):
-        list(command(text).fit(BATCH, workdir))
+        list(command(text).fit(BATCH, workdir, grace=SHORT))
     assert family_of(workdir) == []
 
 
-@pytest.mark.usefixtures("short_grace")
 def test_an_untraceable_writer_does_not_delay_the_end_forever(command, workdir):
     text = (
         "import subprocess\nprint('step\\nacc 1', flush=True)\n"
         "writes = ['/bin/sh', '-c', 'while echo y; do sleep 0.05; done']\n"
         "subprocess.Popen(writes, env={}, start_new_session=True)"
     )
-    records = figures(command(text, **STEPS).fit(BATCH, workdir))
+    records = figures(command(text, **STEPS).fit(BATCH, workdir, grace=SHORT))
     assert records[-1] == {"samples": 8, "acc": 1.0}
 
 
@@ -347,13 +340,12 @@ def test_closing_ends_all_that_it_has_started(command, workdir):
     assert family_of(workdir) == []
 
 
-@pytest.mark.usefixtures("short_grace")
 def test_a_script_that_ignores_sigterm_is_killed(command, workdir):
     text = (
         "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "while True:\n    print('step')\n    time.sleep(0.05)"
     )
-    records = command(text, **STEPS).fit(BATCH, workdir)
+    records = command(text, **STEPS).fit(BATCH, workdir, grace=SHORT)
     next(records)
     records.close()
     assert family_of(workdir) == []
@@ -539,12 +531,14 @@ time.sleep(600)
 
 @pytest.mark.parametrize("is_whole", [False, True])
 def test_a_stop_leaves_the_time_to_save_that_a_training_has(command, workdir, monkeypatch, is_whole):
+    grace, asked = Grace(ended_s=0.1), []
     if is_whole:
         monkeypatch.setenv("AUTOTUNE_WHOLE", "1")
-    monkeypatch.setattr(training, "_SAVING_S" if is_whole else "_WHOLE_SAVING_S", 0.1)
-    records = command(SAVES_SLOWLY, "{workdir}", **STEPS).fit(BATCH, workdir)
+        grace = grace._replace(saving_s=0.1)
+    fit = command(SAVES_SLOWLY, "{workdir}", **STEPS).fit
+    records = fit(BATCH, workdir, grace=grace, is_asked=lambda: bool(asked))
     assert next(records) == {"samples": 8}
-    monkeypatch.setattr(stop_request, "is_pending", lambda: True)
+    asked.append(True)
     with pytest.raises(stop_request.StoppedError):
         next(records)
     assert (workdir / "saved").exists()
@@ -561,10 +555,11 @@ time.sleep(600)
 """
 
 
-def test_a_stop_is_noticed_within_an_evaluation_and_the_end_is_reported(command, workdir, monkeypatch):
-    records = command(LAST_WORDS, **STEPS).fit(BATCH, workdir)
+def test_a_stop_is_noticed_within_an_evaluation_and_the_end_is_reported(command, workdir):
+    asked = []
+    records = command(LAST_WORDS, **STEPS).fit(BATCH, workdir, is_asked=lambda: bool(asked))
     assert next(records) == {"samples": 8}
-    monkeypatch.setattr(stop_request, "is_pending", lambda: True)
+    asked.append(True)
     assert next(records) == {"samples": 8, "acc": 0.75}
     with pytest.raises(stop_request.StoppedError):
         next(records)
