@@ -67,8 +67,7 @@ class Flops:
 def _entered() -> Any:
     """Starts counting in this thread; returns the mode, None if impossible or in the way of torch.compile."""
     torch: Any = sys.modules["torch"]
-    dynamo: Any = sys.modules.get("torch._dynamo.utils")
-    if dynamo is not None and dynamo.counters["frames"]["total"]:
+    if _has_compiled():
         return None
     registry = importlib.import_module("torch.utils.flop_counter").flop_registry
     formulas = {str(packet): formula for packet, formula in registry.items()}
@@ -76,6 +75,11 @@ def _entered() -> Any:
 
     class Mode(dispatch.TorchDispatchMode):  # type: ignore[misc]
         supports_higher_order_operators = True
+
+        @classmethod
+        def ignore_compile_internals(cls) -> bool:
+            """Without this, torch.compile never compiles code that is first called in the mode."""
+            return True
 
         def __init__(self) -> None:
             super().__init__()
@@ -101,6 +105,11 @@ def _entered() -> Any:
     return mode
 
 
+def _has_compiled() -> bool:
+    dynamo: Any = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters["frames"]["total"])
+
+
 # Queries of tensors with a custom layout about themselves, which are no operations.
 _QUERIES = frozenset(
     f"aten.{name}"
@@ -113,8 +122,11 @@ _QUERIES = frozenset(
 
 
 def _leave(mode: Any) -> dict[str, int]:
-    """Ends counting, even below another mode, and returns the counts; {} if a formula failed."""
-    flops = dict(mode.counted) if mode.is_on else {}
+    """Ends counting, even below another mode, and returns the counts.
+
+    Returns {} if a formula failed, or the step compiled something, of which calls were not seen.
+    """
+    flops = dict(mode.counted) if mode.is_on and not _has_compiled() else {}
     mode.is_on = False
     if sys.modules[_DISPATCH]._get_current_dispatch_mode() is mode:
         mode.__exit__(None, None, None)

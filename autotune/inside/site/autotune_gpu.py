@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import Any
@@ -52,7 +53,13 @@ def is_capturing() -> bool:
 
 
 def cap(cuda: Any, cap_bytes: int) -> None:
-    """Caps the allocator at `cap_bytes` on every GPU."""
-    for index in range(cuda.device_count()):
+    """Caps the allocator at `cap_bytes`: on the GPU of this process's local rank if it has one, else on all.
+
+    Capping a GPU opens a context on it, and makes it the current one unless that is undone.
+    """
+    gpus = range(cuda.device_count())
+    rank = os.environ.get("LOCAL_RANK", "")
+    for index in [int(rank)] if rank.isdecimal() and int(rank) in gpus else gpus:
         total_bytes = cuda.get_device_properties(index).total_memory  # NVML reports more
-        cuda.set_per_process_memory_fraction(min(1.0, cap_bytes / total_bytes), index)
+        with cuda.device(index):
+            cuda.set_per_process_memory_fraction(min(1.0, cap_bytes / total_bytes), index)

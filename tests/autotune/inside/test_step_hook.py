@@ -68,6 +68,13 @@ def test_the_operations_of_the_first_steps_are_reported(hear):
     assert not any(told[3:])
 
 
+@pytest.mark.slow
+def test_a_model_that_is_compiled_while_operations_are_counted_is_compiled_and_not_counted(hear):
+    heard = hear("compiled_late")
+    assert heard.said == 1, heard.errors
+    assert not any("flops" in step.figures for step in heard.steps)
+
+
 def test_the_number_of_trained_parameters_is_reported_once(hear):
     told = [step.figures.get("trained_parameters") for step in hear("loader").steps]
     assert told == [5] + [None] * (len(told) - 1)
@@ -255,8 +262,17 @@ def test_a_gpu_is_not_queried_during_a_graph_capture(gpu):
     assert autotune_gpu.Pace().has_settled()
 
 
-def test_every_gpu_is_capped(hear):
-    assert hear("capped", AUTOTUNE_MEMORY_CAP_BYTES=str(2 * 2**30)).said == [[0.25, 0], [0.25, 1]]
+@pytest.mark.parametrize(
+    ("rank", "fractions"),
+    [
+        ({}, [[0.25, 0], [0.25, 1]]),
+        ({"LOCAL_RANK": "1"}, [[0.25, 1]]),
+        ({"LOCAL_RANK": "2"}, [[0.25, 0], [0.25, 1]]),
+    ],
+    ids=str,
+)
+def test_the_cap_is_on_the_ranks_own_gpu_or_on_all_and_keeps_the_current_gpu(hear, rank, fractions):
+    assert hear("capped", AUTOTUNE_MEMORY_CAP_BYTES=str(2 * 2**30), **rank).said == [fractions, 0]
 
 
 CANNOT = re.compile(r"torch \S+ in \S.* (is a build without CUDA: install|cannot use the trial's GPU: )")

@@ -297,6 +297,17 @@ def compiled():
     return seen
 
 
+def compiled_late():
+    """Compiles its model for the second step, whose operations are counted; returns the number of graphs."""
+    graphs = []
+    net = torch.compile(NET, backend=lambda graph, _: graphs.append(graph) or graph)
+    optimizer = torch.optim.SGD(NET.parameters(), lr=0.01)
+    for number, (x, y) in enumerate(DataLoader(data(24), 8)):
+        ((net if number else NET)(x) - y).square().mean().backward()
+        optimizer.step()
+    return len(graphs)
+
+
 class Endless(IterableDataset):
     def __init__(self, items):
         self.items = items
@@ -398,13 +409,23 @@ def seeded_on_a_gpu():
 
 
 def capped():
-    """Returns the memory fractions set when CUDA starts, with two GPUs."""
-    fractions = []
+    """Returns the memory fractions set when CUDA starts, with two GPUs, and the GPU that is current then."""
+    fractions, current = [], [0]
+
+    def exchange(index):
+        current[0], before = index, current[0]
+        return before
+
+    def cap(fraction, index):
+        exchange(index)  # as PyTorch does it in C++
+        fractions.append((fraction, index))
+
+    torch.cuda._exchange_device = torch.cuda._maybe_exchange_device = exchange
     torch.cuda.device_count = lambda: 2
     torch.cuda.get_device_properties = lambda index: SimpleNamespace(total_memory=8 * 2**30)
-    torch.cuda.set_per_process_memory_fraction = lambda *capped: fractions.append(capped)
+    torch.cuda.set_per_process_memory_fraction = cap
     torch.cuda._queued_calls[-1][0]()
-    return fractions
+    return fractions, current[0]
 
 
 def on_the_host(**cuda):

@@ -108,6 +108,7 @@ def patch(torch):
     native = torch._C
     native._cuda_getDeviceCount, native._cuda_init = count, device.open
     native._cuda_getDevice, native._cuda_memoryStats = (lambda: 0), device.stats
+    torch.cuda._exchange_device = torch.cuda._maybe_exchange_device = lambda index: 0
     native._cuda_getCurrentRawStream = lambda index: 0  # which torch._dynamo imports
     native._cuda_setMemoryFraction, native._cuda_getArchFlags = device.cap, lambda: None
     torch.cuda._is_in_bad_fork = lambda: device.is_in_bad_fork
