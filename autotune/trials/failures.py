@@ -15,15 +15,18 @@ from autotune.inside.messages import GpuLostError
 from autotune.trials.gpu_memory import GpuMemory
 from autotune.workloads.command.ending import CommandError, signal_name
 
-# Out-of-memory messages: of CUDA and what builds on it, the CPU allocator, the C library, C++, a compiler, a
-# loader's worker that ran out of memory or was killed for it, a command that was killed, and /dev/shm.
+# Out-of-memory messages: of CUDA and what builds on it (NCCL, JAX, TensorFlow), the CPU allocator, the C
+# library, C++, a compiler, a loader's worker that ran out of memory or was killed for it, a command that was
+# killed, and /dev/shm.
 _OOM_TEXT = re.compile(
     r"(CUDA|HIP|XPU|MPS backend) out of memory"
     r"|(CUDA|HIP|CUDA driver|Triton|NCCL)\b[^\n]{0,40}\b(error|Error)\b[^\n]{0,80}\bout of memory"
     r"|CU(BLAS|DNN|SPARSE|SOLVER)_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED"
     r"|CUDNN_STATUS_INTERNAL_ERROR_(HOST|DEVICE)_ALLOCATION_FAILED"
     r"|CUDNN_STATUS_\w+[^\n]*out of memory"
-    r"|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
+    r"|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|Cuda failure (\d+ )?'out of memory'"
+    r"|RESOURCE_EXHAUSTED: [^\n]*([Oo]ut of memory|[Ff]ailed to allocate)"
+    r"|OOM when allocating|[Ff]ailed to allocate memory \[Op:"
     r"|NVML_SUCCESS == [^\n]{0,120}INTERNAL ASSERT FAILED[^\n]{0,120}CUDACachingAllocator"
     r"|can't allocate memory|[Cc]annot allocate memory(?! in static TLS block)"
     r"|DefaultCPUAllocator: not enough memory|OpenBLAS error: Memory allocation still failed"
@@ -46,15 +49,16 @@ _CAPPED_TEXT = re.compile(
 )
 # A GPU library that cannot be initialized: for lack of memory, unless there was enough.
 _HANDLE_TEXT = re.compile(r"CUBLAS_STATUS_NOT_INITIALIZED when calling `cublas(Lt)?Create")
-# cuDNN errors for lack of memory, among many other causes.
+# Errors of GPU libraries for lack of memory, among many other causes.
 _ENGINE_TEXT = re.compile(
     r"unable to find an engine to execute this computation|No valid engine configs"
-    r"|CUDNN_STATUS_NOT_INITIALIZED"
+    r"|CUDNN_STATUS_NOT_INITIALIZED|CU(BLAS|DNN|SOLVER)_STATUS_(INTERNAL_ERROR|EXECUTION_FAILED)"
 )
-_OF_GPU = re.compile(r"\b(CUDA|Triton)|CU(BLAS|DNN|SPARSE|SOLVER|FFT)_|NVML_")
+_OF_GPU = re.compile(r"\b(CUDA|Cuda|Triton)|CU(BLAS|DNN|SPARSE|SOLVER|FFT)_|NVML_")
 _ASKED = re.compile(r"Tried to allocate (\d+(?:\.\d+)? [KMGT]iB)")
-# The memory that ran out is shared with the loader's workers, not the training process's own.
-_SHARED = re.compile(r"DataLoader worker|shared memory|killed by ")
+# The memory that ran out is the host's, shared with the loader's workers, not the training process's own. A
+# loader pins the host's memory by CUDA, whose error is that of a full GPU.
+_SHARED = re.compile(r"DataLoader worker|shared memory|killed by |pin memory thread")
 _KILLED_WORKER = re.compile(r"(DataLoader worker|command) \(pid[^)]*\) is killed by signal: Killed")
 # Errors of the links between GPUs.
 _NCCL_TEXT = re.compile(
@@ -90,6 +94,7 @@ _LAST_LINE = re.compile(
 )
 _TYPES_TOLD_BY_TEXT = (RuntimeError, SystemError, ImportError, OSError)
 _OOM_TYPES = {"OutOfMemoryError", "MemoryError"}
+_RESOURCES = "ResourceExhaustedError"  # TensorFlow's, of memory or something else
 _DIVERGED_TYPES = {"DivergedError", "FloatingPointError"}
 _MEMORY_GONE_SHARE = 0.95
 _CAP_GONE_SHARE = 0.85
@@ -197,7 +202,7 @@ def _sqlite_message(error: BaseException, codes: Set[int]) -> str | None:
 
 def _is_caused_by_others(text: str, gpu: GpuMemory | None) -> bool:
     """Returns True if the text is about a GPU whose memory others took from the trial."""
-    if gpu is None or not _OF_GPU.search(text):
+    if gpu is None or not _OF_GPU.search(text) or _SHARED.search(text):
         return False
     asked = _ASKED.search(text)
     try:
@@ -228,7 +233,7 @@ def _is_out_of_memory(error: BaseException, capped: bool) -> bool:
         return True
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno == errno.ENOMEM
-    is_told_by_text = isinstance(error, _TYPES_TOLD_BY_TEXT)
+    is_told_by_text = isinstance(error, _TYPES_TOLD_BY_TEXT) or _RESOURCES in _class_names(error)
     return is_told_by_text and _out_of_memory_text(_text(error), capped) is not None
 
 
@@ -334,7 +339,8 @@ def from_exit(
         return lost_attempt(what)
     oom = _out_of_memory_text(last_words, capped)
     if oom and code in {-signal.SIGABRT, -signal.SIGBUS, 1, _LOADER_DIED}:
-        return failure(Failure.OOM, f"{what}: {oom}", Shortage.MACHINE if code < 0 else _shortage(oom))
+        is_hosts = code < 0 and not _OF_GPU.search(oom)
+        return failure(Failure.OOM, f"{what}: {oom}", Shortage.MACHINE if is_hosts else _shortage(oom))
     if code == -signal.SIGABRT and (nccl_error := _NCCL_TEXT.search(last_words)):
         return replace(failure(Failure.ERROR, f"{what}: {nccl_error[0]}"), is_passing=True)
     return failure(Failure.ERROR, what)

@@ -18,6 +18,7 @@ _BY_SHELLS = 128  # a shell exits with this plus the signal that ended its comma
 _KILLED = 9
 # Errors of C++ code, the loader and the system: only their text tells if memory ran out.
 _JUDGED_BY_TEXT = (RuntimeError, SystemError, ImportError, OSError)
+_JUDGED_BY_TEXT_IN = {"torch", "jax", "jaxlib"}  # packages whose errors are such, too
 
 
 class CommandError(RuntimeError):
@@ -95,7 +96,7 @@ def _as_raised(raised: ScriptError) -> Exception:
     known = known if isinstance(known, type) else Exception
     if issubclass(known, OSError) and (match := _ERRNO.match(raised.message)):
         return OSError(int(match[1]), match[2], *([match[3]] if match[3] else []))
-    is_judged_by_text = issubclass(known, _JUDGED_BY_TEXT) or module.partition(".")[0] == "torch"
+    is_judged_by_text = issubclass(known, _JUDGED_BY_TEXT) or module.partition(".")[0] in _JUDGED_BY_TEXT_IN
     kind: type[Exception] = type(name, (RuntimeError if is_judged_by_text else Exception,), {})
     return kind(raised.message)
 

@@ -36,6 +36,15 @@ def kind(error):
         (1, ScriptError("MemoryError", ""), [], "oom", "MemoryError"),
         (
             1,
+            ScriptError(
+                "jaxlib.xla_extension.XlaRuntimeError", "RESOURCE_EXHAUSTED: Out of memory allocating"
+            ),
+            [],
+            "oom",
+            "XlaRuntimeError: RES",
+        ),
+        (
+            1,
             ScriptError("ValueError", "out of memory, error"),
             [],
             "error",
