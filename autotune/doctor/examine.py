@@ -24,7 +24,7 @@ from autotune.sessions import gpus
 from autotune.sessions.gpus import Fault, Look
 from autotune.space.machine import Machine, explain_unsupported
 from autotune.system import cgroup, nvml
-from autotune.system.devices import VISIBLE
+from autotune.system.devices import DRIVER, VISIBLE
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware, hardware
 from autotune.trials.memory_watch import LOOK_S
@@ -67,7 +67,7 @@ def examine() -> list[Capability]:
             Capability("Python", True, platform.python_version()),
             torch(look),
             *(package(name) for name in ("ray", "optuna", "wandb")),
-            _driver(here),
+            *_driver(here),
             *devices(look, here, os.environ.get(VISIBLE)),
             *precisions(machine, _cpu_features()),
             compiling(machine),
@@ -99,11 +99,12 @@ def torch(look: Look) -> Capability:
     return Capability("torch", True, look.torch.build)
 
 
-def _driver(here: Hardware) -> Capability:
+def _driver(here: Hardware) -> Iterator[Capability]:
     if here.driver:
-        return Capability("NVIDIA driver", True, here.driver)
-    remedy = "on the CPU nothing; with a GPU, install its driver, or start the container with --gpus all"
-    return Capability("NVIDIA driver", False, str(nvml.error()), remedy)
+        yield Capability(DRIVER, True, here.driver)
+    elif not here.refused:  # else it is among the devices
+        remedy = "on the CPU nothing; with a GPU, install its driver, or start the container with --gpus all"
+        yield Capability(DRIVER, False, str(nvml.error()), remedy)
 
 
 def devices(look: Look, found: Hardware, visible: str | None) -> Iterator[Capability]:
@@ -113,8 +114,9 @@ def devices(look: Look, found: Hardware, visible: str | None) -> Iterator[Capabi
         described = _described(one.gpu) if one.gpu else ""
         yield Capability(one.label, not one.fault, "; ".join(filter(None, [described, what])), remedy)
     if found.driver and not look.verdicts:
-        detail = f"none visible: {VISIBLE} is {visible!r}"
-        yield Capability("GPU", False, detail, f"unset {VISIBLE}")
+        hidden = f"none visible: {VISIBLE} is {visible!r}", f"unset {VISIBLE}"
+        without = "the driver finds none", "`lspci` lists those in the machine, and dmesg says what they lack"
+        yield Capability("GPU", False, *(without if visible is None else hidden))
 
 
 def _described(gpu: Gpu) -> str:

@@ -6,20 +6,22 @@ A failing device is left out and reported with a remedy. Used by `doctor` and ev
 import json
 import math
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from autotune.core import units
 from autotune.core.errors import InputError
 from autotune.core.settings import Setting
 from autotune.core.shell import pip_install
 from autotune.sessions import option_values, prepare
 from autotune.space.machine import Machine
-from autotune.system import devices, nvml, telemetry
+from autotune.system import abandoning, devices, nvml, telemetry
 from autotune.system.devices import Device
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
@@ -40,6 +42,9 @@ class Fault:
 
     def __str__(self) -> str:
         return f"{self.what}; {self.remedy}"
+
+
+_HUNG = Fault("it was not asked, because it would wait for the driver", "see the driver")
 
 
 @dataclass(frozen=True)
@@ -112,15 +117,52 @@ def usable(asked: float | None) -> Usable:
     found, look = telemetry.hardware(), None
     if asked != 0 and (found.gpus or found.refused or nvml.is_hidden()):
         look = look_at(found)
+        if devices.VISIBLE not in os.environ:
+            look = _without_crowded(look, math.ceil(asked or 1))
         found = replace(found, gpus=_require_some(look))
     count = option_values.gpus_per_trial(asked, found)
     here = found if count else replace(found, gpus=())
     if look is None or not count:
-        return Usable(here, machine(here, look), count)
+        return Usable(here, machine(here, look), count, _of_amd() if asked is None else ())
     devices.number_by_bus(os.environ)
     if look.named or len(look.gpus) < len(look.verdicts):
         devices.restrict_to(os.environ, look.gpus)
-    return Usable(here, machine(here, look), count, look.notes, is_checked=True)
+    return Usable(here, machine(here, look), count, (*look.notes, *_of_unlike(look.gpus)), is_checked=True)
+
+
+def _without_crowded(look: Look, needed: int) -> Look:
+    """Returns `look` without GPUs of which others use more than half, if another one has twice as much free.
+
+    Every trial is limited to what the fullest GPU has free. At least `needed` GPUs stay.
+    """
+    freest_bytes = max((gpu.free_bytes for gpu in look.gpus), default=0)
+    rest = replace(look, verdicts=tuple(_judged_by_room(one, freest_bytes) for one in look.verdicts))
+    return rest if len(rest.gpus) >= needed else look
+
+
+def _judged_by_room(one: DeviceVerdict, freest_bytes: int) -> DeviceVerdict:
+    if one.fault or not one.gpu or 2 * one.gpu.free_bytes >= min(one.gpu.memory_bytes, freest_bytes):
+        return one
+    used, whole = map(units.format_bytes, (one.gpu.used_bytes, one.gpu.memory_bytes))
+    what = f"others use {used} of its {whole}"
+    return replace(one, fault=Fault(what, f"to search on it too, name the GPUs in {devices.VISIBLE}"))
+
+
+def _of_unlike(gpus: Sequence[Gpu]) -> Iterator[str]:
+    kinds = list(dict.fromkeys(gpu.name for gpu in gpus))
+    if len(kinds) > 1:
+        yield (
+            f"{' and '.join(kinds)}: figures of one are not compared with those of another, and trials have "
+            f"the memory of the smallest; to search on one kind, name its GPUs in {devices.VISIBLE}"
+        )
+
+
+def _of_amd() -> tuple[str, ...]:
+    """Returns a line if the torch here is built for AMD's GPUs, which trials will not use."""
+    with suppress(PackageNotFoundError):
+        if "+rocm" in (build := version("torch")):
+            return (f"torch {build} is for AMD's GPUs; a search uses only NVIDIA's: trials run on the CPU",)
+    return ()
 
 
 def require_script(python: str | None, here: Usable) -> None:
@@ -178,7 +220,8 @@ def look_at(found: Hardware, python: str = sys.executable) -> Look:
     groups = [[device] for device in known] if known and named else [known]
     names = [{devices.VISIBLE: group[0].uuid or ""} if group and named else {} for group in groups]
     with ThreadPoolExecutor() as pool:
-        answers = list(pool.map(lambda name: ask(name, python), names))
+        is_hung = any(one.refused == devices.HUNG for one in found.refused)
+        answers = [_HUNG] if is_hung else list(pool.map(lambda name: ask(name, python), names))
     torch = next((told for told in answers if isinstance(told, Torch)), answers[0])
     pairs = zip(groups, answers, strict=True)
     asked = [judge(*one, told) for group, told in pairs for one in matched(group, told)]
@@ -199,17 +242,10 @@ def ask(environment: Mapping[str, str], python: str = sys.executable) -> Torch |
     safe = {"PYTHONSAFEPATH": "1"}  # a json.py in the working directory must not be imported
     whole = {**os.environ, **environment, **safe}
     devices.number_by_bus(whole)
-    try:
-        done = subprocess.run(  # noqa: S603 - this Python, or the user's own
-            [python, "-"],
-            input=_CHECK.read_text(encoding="utf-8"),
-            env=whole,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+    done = None
+    with suppress(OSError):
+        done = abandoning.run([python, "-"], _TIMEOUT_S, _CHECK.read_text(encoding="utf-8"), whole)
+    if done is None:
         remedy = "see what keeps the disk or the GPU busy"
         return Fault(f"`import torch` has not ended within {_TIMEOUT_S:.0f} s", remedy)
     if done.returncode:
@@ -243,7 +279,8 @@ def _as_seen(device: Device, seen: Mapping[str, Any]) -> Gpu:
 
 def _unseen(device: Device, torch: Torch | Fault) -> Fault:
     if device.refused:
-        return Fault(device.refused, "nvidia-smi -L lists the devices, nvidia-smi -q shows their state")
+        listed = "nvidia-smi -L lists the devices, nvidia-smi -q shows their state"
+        return Fault(device.refused, "restart the machine" if device.label == devices.DRIVER else listed)
     if isinstance(torch, Fault):
         return torch
     why = f": {torch.fault}" if torch.fault else ""

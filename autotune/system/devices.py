@@ -4,21 +4,32 @@ A device that cannot be queried, because it fell off the bus or this process may
 its error and does not hide the others.
 """
 
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pynvml
 
-from autotune.system import nvml
+from autotune.system import abandoning, nvml
 from autotune.system.nvml import Gpu
 
 _EXCLUSIVE = {pynvml.NVML_COMPUTEMODE_EXCLUSIVE_THREAD, pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS}
 _NO_DEVICE = {"", "-1", "NoDevFiles"}  # values of CUDA_VISIBLE_DEVICES for no device; the last is Slurm's
 
+_ANSWER_S = 20.0  # a driver that takes longer hangs, as it does after some faults of a GPU
+_ASK = "import os; from autotune.system import devices; devices.list_visible(os.environ.get(devices.VISIBLE))"
+_MPS = "CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"  # noqa: S108 - NVIDIA's default, read only
+# Of the memory that an integrated GPU shares with the CPUs: what their processes will need besides.
+_HOST_SHARE = 1 / 8
+
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+HUNG = f"it has not answered within {_ANSWER_S:.0f} s: dmesg may show an Xid error"
+DRIVER = "NVIDIA driver"  # the label of the device that stands for it if it refuses altogether
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,17 @@ def list_visible(names: str | None) -> tuple[Device, ...]:
             return tuple(_describe(one) for one in _visible(names))
     error, is_asked = nvml.error(), names is None or names.split(",")[0].strip() not in _NO_DEVICE
     is_faulty = error is not None and not isinstance(error, nvml.NO_DRIVER)
-    return (Device("NVIDIA driver", refused=str(error)),) if is_faulty and is_asked else ()
+    return (Device(DRIVER, refused=str(error)),) if is_faulty and is_asked else ()
+
+
+def hung_driver() -> Device | None:
+    """Returns the driver as a device that refuses if it does not answer in time, None if it does.
+
+    A child asks it, because no signal ends a process that waits for a driver.
+    """
+    if not nvml.has_node() or abandoning.run([sys.executable, "-P", "-c", _ASK], _ANSWER_S) is not None:
+        return None
+    return Device(DRIVER, refused=HUNG)
 
 
 def handles(names: str | None) -> list[Any]:
@@ -168,15 +189,23 @@ def _describe(device: _OpenDevice) -> Device:
         major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(parent)
     except pynvml.NVMLError as error:
         return Device(device.label, device.uuid, name, refused=str(error))
-    exclusive = _query(pynvml.nvmlDeviceGetComputeMode, parent, None) in _EXCLUSIVE
+    is_exclusive = _query(pynvml.nvmlDeviceGetComputeMode, parent, None) in _EXCLUSIVE
+    exclusive = is_exclusive and not _is_shared_by_mps()
     capability = int(major), int(minor)
     gpu = Gpu(name, memory_bytes, capability, device.uuid or "", exclusive, device.label, used_bytes)
     return Device(device.label, device.uuid, name, gpu)
 
 
+def _is_shared_by_mps() -> bool:
+    """Returns True if NVIDIA's MPS runs: the one process on an exclusive GPU is then its server."""
+    return Path(os.environ.get(*_MPS), "control").exists()
+
+
 def _memory_bytes(handle: Any) -> tuple[int, int]:
+    """Returns total and used memory; an integrated GPU uses the host's, of which a share counts as used."""
     try:
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
         return int(memory.total), int(memory.used)
     except pynvml.NVMLError_NotSupported:
-        return psutil.virtual_memory().total, 0  # an integrated GPU: its memory is the host's
+        host = psutil.virtual_memory()
+        return host.total, min(host.total, host.total - host.available + int(_HOST_SHARE * host.total))

@@ -56,6 +56,10 @@ class Gpu:
     label: str = ""  # nvidia-smi's
     used_bytes: int = 0  # when the device was queried
 
+    @property
+    def free_bytes(self) -> int:
+        return self.memory_bytes - self.used_bytes
+
 
 @contextmanager
 def library() -> Iterator[bool]:
@@ -74,7 +78,12 @@ def library() -> Iterator[bool]:
 
 def is_hidden() -> bool:
     """Returns True if a GPU may exist without NVML, as in a container without the driver's tools."""
-    return isinstance(error(), NO_DRIVER) and any(Path(node).exists() for node in _NODES)
+    return isinstance(error(), NO_DRIVER) and has_node()
+
+
+def has_node() -> bool:
+    """Returns True if the kernel has a driver for a GPU."""
+    return any(Path(node).exists() for node in _NODES)
 
 
 def error() -> pynvml.NVMLError | None:

@@ -57,7 +57,7 @@ class Hardware:
     @property
     def free_device_bytes(self) -> int | None:
         """The smallest free memory of any GPU; None without GPUs."""
-        return min((gpu.memory_bytes - gpu.used_bytes for gpu in self.gpus), default=None)
+        return min((gpu.free_bytes for gpu in self.gpus), default=None)
 
     @property
     def description(self) -> str:
@@ -75,6 +75,8 @@ def hardware() -> Hardware:
     memory_bytes = psutil.virtual_memory().total
     if limit := cgroup.memory():
         memory_bytes = min(memory_bytes, limit.limit_bytes)
+    if hung := devices.hung_driver():
+        return Hardware(cpus, memory_bytes, (), None, (hung,))
     visible = devices.list_visible(_visible())
     gpus = tuple(gpu for device in visible if (gpu := device.gpu))
     refused = tuple(device for device in visible if device.gpu is None)

@@ -1,10 +1,12 @@
 // A libnvidia-ml.so.1 whose GPUs are told by the environment, for the real callers of NVML. tests/gpu/fake_nvml.py
 // writes FAKE_NVML: a part for every GPU, ended by ';', of pairs "key=value,". A key that is a function's name
 // without "nvmlDevice", "Name" as in nvmlDeviceGetName and so on, is the error which that function returns for this
-// GPU; with "Mig" before it, for the slices of this GPU. FAKE_NVML_INIT is the error of nvmlInit.
+// GPU; with "Mig" before it, for the slices of this GPU. FAKE_NVML_INIT is the error of nvmlInit, which with
+// FAKE_NVML_HANGS never returns.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef int Return;
 typedef char *Device;  // a number: 1 + GPU + 256 * (1 + slice, or 0 for the GPU itself)
@@ -50,7 +52,10 @@ static int gpus(void) {
 
 #define FAILS(device, function) do { Return error = error_of(device, function); if (error) return error; } while (0)
 
-Return nvmlInit_v2(void) { return getenv("FAKE_NVML_INIT") ? atoi(getenv("FAKE_NVML_INIT")) : SUCCESS; }
+Return nvmlInit_v2(void) {
+    if (getenv("FAKE_NVML_HANGS")) pause();
+    return getenv("FAKE_NVML_INIT") ? atoi(getenv("FAKE_NVML_INIT")) : SUCCESS;
+}
 Return nvmlInit(void) { return nvmlInit_v2(); }
 Return nvmlInitWithFlags(unsigned flags) { (void)flags; return nvmlInit_v2(); }
 Return nvmlShutdown(void) { return SUCCESS; }

@@ -16,7 +16,7 @@ from autotune.doctor import examine
 from autotune.sessions import gpus
 from autotune.sessions.gpus import Fault, Torch
 from autotune.space import machine as machines
-from autotune.system import nvml, telemetry
+from autotune.system import devices, nvml, telemetry
 from tests.gpu.fake_nvml import NO_KERNELS, FakeGpu, fake_gpus, nvml_library
 from tests.gpu.torch_on_fakes import sitecustomize
 
@@ -80,9 +80,66 @@ def test_gpus_that_all_compute_are_left_as_they_are_and_numbered_as_nvml_does(ma
     asked = machine(*there)
     found = gpus.usable(None)
     assert [gpu.name for gpu in found.hardware.gpus] == [gpu.name for gpu in there]
-    assert (len(asked), found.notes, shown()) == (1, (), None)
+    assert (len(asked), shown()) == (1, None)
     assert os.environ["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     assert found.machine.compute_capability == min(gpu.capability for gpu in there)
+
+
+def test_unlike_gpus_are_named_in_one_line(machine):
+    machine(A100, RTX, A100)
+    (note,) = gpus.usable(None).notes
+    assert note.startswith("NVIDIA A100 and NVIDIA RTX 4090: figures of one are not compared with those of ")
+    assert note.endswith("name its GPUs in CUDA_VISIBLE_DEVICES")
+    machine(A100, A100)
+    assert gpus.usable(None).notes == ()
+
+
+BUSY = FakeGpu(name=A100.name, gib=80, used_gib=79)
+
+
+def test_a_gpu_whose_memory_others_use_does_not_limit_all_trials(machine):
+    machine(BUSY, A100)
+    found = gpus.usable(None)
+    assert (found.hardware.free_device_bytes, shown()) == (80 * GIB, A100.uuid(1))
+    (note,) = found.notes
+    assert note.startswith("GPU 0 is left out: others use 79.0 GiB of its 80.0 GiB; to search on it too, ")
+
+
+@pytest.mark.parametrize(
+    ("there", "visible", "count"),
+    [
+        ([BUSY, A100], "0,1", None),  # they are asked for by name
+        ([BUSY, A100], None, 2),  # by their number
+        ([BUSY, BUSY], None, None),  # none has more room
+        ([A100, RTX], None, None),  # a smaller one that nobody else uses
+        ([A100, FakeGpu(name=A100.name, gib=80, used_gib=30)], None, None),
+    ],
+)
+def test_a_gpu_is_used_if_it_is_asked_for_or_has_half_of_its_memory_free(machine, there, visible, count):
+    machine(*there, visible=visible)
+    assert len(gpus.usable(count).hardware.gpus) == 2
+
+
+def test_a_torch_for_other_gpus_is_named_unless_the_cpu_is_asked_for(machine, monkeypatch):
+    machine()
+    monkeypatch.setattr(gpus, "version", lambda _: "2.9.0+rocm6.4")
+    assert gpus.usable(None).notes == (
+        "torch 2.9.0+rocm6.4 is for AMD's GPUs; a search uses only NVIDIA's: trials run on the CPU",
+    )
+    assert gpus.usable(0).notes == ()
+
+
+def test_a_driver_that_hangs_ends_the_search_in_a_line_and_torch_does_not_wait_for_it(machine, monkeypatch):
+    asked = machine(RTX)
+    hung = devices.Device(devices.DRIVER, refused=devices.HUNG)
+    monkeypatch.setattr(devices, "hung_driver", lambda: hung)
+    with pytest.raises(
+        InputError, match=r"NVIDIA driver is left out: it has not .* Xid error; restart the m"
+    ):
+        gpus.usable(None)
+    found = [(one.name, one.remedy) for one in examine.examine() if not one.ok]
+    assert found[:2] == [("torch", "see the driver"), ("NVIDIA driver", "restart the machine")]
+    assert not asked
 
 
 def test_without_gpus_per_trial_they_are_not_checked(machine):
@@ -101,7 +158,7 @@ def test_a_gpu_that_nvml_cannot_query_is_hidden_from_cuda_too(machine, error, wo
     found = gpus.usable(None)
     assert [gpu.name for gpu in found.hardware.gpus] == [RTX.name, A100.name]
     assert shown() == f"{RTX.uuid(0)},{A100.uuid(2)}"
-    (note,) = found.notes
+    note, _ = found.notes
     assert note.startswith(f"GPU 1 is left out: {words}; nvidia-smi ")
 
 
@@ -184,8 +241,23 @@ def test_if_every_gpu_is_hidden_the_search_runs_on_the_cpu(machine):
 def test_a_faulty_driver_does_not_count_as_no_gpu(machine, monkeypatch):
     machine(RTX)
     monkeypatch.setenv("FAKE_NVML_INIT", str(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH))
-    with pytest.raises(InputError, match=r"NVIDIA driver is left out: .*mismatch.*--gpus-per-trial 0"):
+    advice = r"restart the machine; or search on the CPU: --gpus-per-trial 0"
+    with pytest.raises(InputError, match=rf"NVIDIA driver is left out: .*mismatch.*; {advice}"):
         gpus.usable(None)
+    rows = [(one.ok, one.remedy) for one in examine.examine() if one.name == "NVIDIA driver"]
+    assert rows == [(False, "restart the machine")]
+
+
+def test_a_driver_without_a_gpu_is_no_hidden_gpu(machine):
+    machine()
+    (found,) = (one for one in examine.examine() if one.name == "GPU")
+    assert (found.ok, found.detail) == (False, "the driver finds none")
+    machine(RTX, visible="")
+    (found,) = (one for one in examine.examine() if one.name == "GPU")
+    assert (found.detail, found.remedy) == (
+        "none visible: CUDA_VISIBLE_DEVICES is ''",
+        "unset CUDA_VISIBLE_DEVICES",
+    )
 
 
 def test_a_gpu_that_torch_sees_and_nvml_does_not_is_reported(machine, monkeypatch, tmp_path):

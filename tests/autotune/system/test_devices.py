@@ -1,5 +1,7 @@
 """Device enumeration by the real pynvml over a library of made-up GPUs."""
 
+from types import SimpleNamespace
+
 import psutil
 import pynvml
 import pytest
@@ -78,9 +80,33 @@ def test_a_gpu_that_was_lost_keeps_its_number(fake_gpus):
     assert [device.gpu for device in devices.list_visible("1")] == [None]
 
 
-def test_an_integrated_gpu_has_the_hosts_memory(fake_gpus):
+def test_an_integrated_gpu_has_the_hosts_memory_without_what_the_host_needs(fake_gpus, monkeypatch):
+    host = SimpleNamespace(total=64 * GIB, available=40 * GIB)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: host)
     fake_gpus(FakeGpu(fails={"MemoryInfo": UNSUPPORTED}))
-    assert telemetry.hardware().device_bytes == psutil.virtual_memory().total
+    found = telemetry.hardware()
+    assert (found.device_bytes, found.free_device_bytes) == (64 * GIB, (40 - 8) * GIB)
+    host.available = 2 * GIB
+    assert telemetry.hardware().free_device_bytes == 0
+
+
+def test_a_gpu_that_mps_shares_is_not_exclusive(fake_gpus, monkeypatch, tmp_path):
+    fake_gpus(FakeGpu(mode=pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS))
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    assert telemetry.hardware().gpus[0].exclusive
+    (tmp_path / "control").touch()
+    assert not telemetry.hardware().gpus[0].exclusive
+
+
+def test_a_driver_that_hangs_is_left_alone_in_time(fake_gpus, monkeypatch, tmp_path):
+    fake_gpus(FakeGpu())
+    monkeypatch.setattr(nvml, "_NODES", (str(tmp_path),))
+    assert [gpu.name for gpu in telemetry.hardware().gpus] == [FakeGpu().name]
+    monkeypatch.setenv("FAKE_NVML_HANGS", "1")
+    monkeypatch.setattr(devices, "_ANSWER_S", 0.5)
+    found = telemetry.hardware()
+    assert ([one.label for one in found.refused], found.gpus, found.driver) == (["NVIDIA driver"], (), None)
+    assert found.refused[0].refused.startswith("it has not answered within 20 s: ")
 
 
 def test_a_gpu_without_known_memory_keeps_its_name(fake_gpus):
