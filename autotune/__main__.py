@@ -63,7 +63,7 @@ def _run(arguments: Sequence[str] | None, load: Callable[[], Typer], name: str) 
 def _given(error: BaseException) -> str:
     """Returns the rejected value as text; empty if the error has none."""
     if isinstance(error.__cause__, ValidationError):
-        return f": got {units.quote(error.__cause__.errors()[0]['input'])}"
+        return f", got {units.quote(error.__cause__.errors()[0]['input'])}"
     return ""
 
 

@@ -130,8 +130,8 @@ def _value(value: object) -> str:
 
 _RESULT = {
     Result.EQUAL: "no",
-    Result.REORDERED: "to rounding, or not at all",
-    Result.ROUNDED: "to rounding",
+    Result.REORDERED: "at most by rounding",
+    Result.ROUNDED: "by rounding",
     Result.OTHER: "yes",
 }
 
@@ -139,7 +139,7 @@ _RESULT = {
 def known_settings(workload: str | None = None) -> str:
     """What the tuner knows of any workload's settings, or of those of one workload besides."""
     own = COMMON.by_name if workload is None else _own(workload)
-    heading = "| setting | moves speed | moves what is trained | moves memory | known for |"
+    heading = "| setting | changes speed | changes the result | changes memory | note |"
     return "\n".join([heading, "| --- | --- | --- | --- | --- |", *map(_known, own.values())])
 
 

@@ -123,7 +123,7 @@ def _overrides(given: Sequence[str]) -> dict[str, Any]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
-            raise InputError(f"--set: NAME=VALUE: got {text!r}")
+            raise InputError(f"--set: NAME=VALUE, got {text!r}")
         try:
             values[name] = yaml.safe_load(value)
         except Exception:  # noqa: BLE001 - a value that is not YAML is text
@@ -237,7 +237,7 @@ def _sheet(given: argparse.Namespace) -> int:
     from r2gen.compared import entries, page  # noqa: PLC0415 - only this command needs it
 
     if given.samples < 1:
-        raise InputError(f"--samples: at least 1: got {given.samples}")
+        raise InputError(f"--samples: at least 1, got {given.samples}")
     studies = entries.spread({str(file): entries.read(file) for file in given.reports}, given.samples)
     if not studies:
         raise InputError(f"reports: no study is in all of: {', '.join(map(str, given.reports))}")

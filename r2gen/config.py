@@ -190,7 +190,7 @@ class Config(BaseModel):
         for name in ("num_heads", "rm_num_heads"):
             heads = getattr(self, name)
             if self.d_model % heads:
-                raise ValueError(f"{name} must divide d_model: got {heads} and {self.d_model}")
+                raise ValueError(f"{name} must divide d_model, got {heads} and {self.d_model}")
         return self
 
 

@@ -31,7 +31,7 @@ def search(
     """
     classes = decoder.logit.out_features
     if beam_size > classes:
-        raise InputError(f"beam_size must not exceed the {classes} words of the vocabulary: got {beam_size}")
+        raise InputError(f"beam_size must not exceed the {classes} words of the vocabulary, got {beam_size}")
     state = _State(decoder, encoded, beam_size, max_length)
     best = _Finished.nothing(len(encoded), max_length, encoded.device)
     ids = torch.zeros(len(encoded), 1, 1, dtype=torch.long, device=encoded.device)

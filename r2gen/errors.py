@@ -32,9 +32,9 @@ def format_value(value: object) -> str:
 
 
 def instead(name: object, known: Iterable[str]) -> str:
-    """Returns `: did you mean epochs?` with the nearest of the `known` names, or an empty string."""
+    """Returns `, did you mean epochs?` with the nearest of the `known` names, or an empty string."""
     near = difflib.get_close_matches(str(name), known, n=1)
-    return f": did you mean {near[0]}?" if near else ""
+    return f", did you mean {near[0]}?" if near else ""
 
 
 class R2GenError(Exception):

@@ -182,7 +182,7 @@ def build(config: Config, vocabulary: Sequence[str]) -> tuple[R2Gen, Tokenizer]:
     """Builds a model on this machine's device, and its tokenizer."""
     if config.beam_size > len(vocabulary) + 1:
         words = len(vocabulary) + 1
-        raise InputError(f"beam_size: at most the {words} words of the vocabulary: got {config.beam_size}")
+        raise InputError(f"beam_size: at most the {words} words of the vocabulary, got {config.beam_size}")
     tokenizer = Tokenizer(vocabulary, config.dataset)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)

@@ -152,7 +152,7 @@ def test_precisions_are_compared_by_the_reports_that_their_models_write(searched
         assert len(model.items["bleu_4"]) == len(studies)
         assert (model.steps.bad, model.steps.overflows) == (0, 0)
         assert model.steps.final_loss > 0
-    assert done.stdout.splitlines()[-2].startswith("Not decided: ")
+    assert done.stdout.splitlines()[-2].startswith("Not decided")
 
 
 def test_every_trial_has_a_run_in_wandb_and_the_study_opens_in_the_dashboards_reader(searched):

@@ -73,18 +73,18 @@ def _check(baseline: Runs, console: Console, most_s: float, slots: int) -> Check
     space, begun_s = baseline.training.space, time.monotonic()
     quality = space.objective.quality
     first_s, second_s, end_s = (begun_s + share * most_s for share in (_FIRST_SHARE, _SECOND_SHARE, 1.0))
-    with console.status("the baseline's trial"):
+    with console.status("running the baseline"):
         patient = _Enough(quality, begun_s + _PATIENT_SHARE * most_s)
         run = baseline.run(baseline.order("first", 0), patient, first_s)
     checked = Checked(space, run, seen.seen(run.records, quality), slots)
     if not is_ready(checked):
         return checked
     once = partial(_Enough, quality, begun_s)
-    with console.status("the same again, stopped and started again"):
+    with console.status("running it again with the same seed, stopped and resumed"):
         order = runs.endless(baseline.order("again", 0))
         baseline.run(order, once(), second_s)
         again = baseline.run(order, lambda report: bool(report.records), second_s)
-    with console.status("another seed"):
+    with console.status("running it with another seed"):
         other = baseline.run(runs.endless(baseline.order("other", 1)), once(), end_s)
     return replace(
         checked,

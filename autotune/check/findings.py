@@ -68,7 +68,7 @@ def _longer(seen: ObservedRun) -> str:
 def _start(checked: Checked) -> Capability:
     run, seen = checked.run, checked.seen
     if run.has_failed and run.outcome is not None:
-        remedy = "see its last lines below" if run.log else "mend that"
+        remedy = "see its last lines below" if run.log else "fix that"
         how = "failed" if run.outcome.status is Status.FAILED else "was interrupted"
         return Capability("starts", False, f"the trial {how}: {run.outcome.reason or run.outcome}", remedy)
     if seen.start_s is None:
@@ -96,7 +96,7 @@ def _memory(checked: Checked) -> Capability:
     peak_bytes = checked.run.measurement.peak_memory_bytes
     if peak_bytes is None:
         remedy = "nothing; no trial is refused for its memory"
-        return Capability("memory", False, "its peak was not seen", remedy)
+        return Capability("memory", False, "the peak was not measured", remedy)
     limit_bytes = checked.run.measurement.memory_limit_bytes
     limit = f" of {units.format_bytes(limit_bytes)}" if limit_bytes else ""
     return Capability("memory", True, f"{units.format_bytes(peak_bytes)}{limit} at its peak")
@@ -105,13 +105,13 @@ def _memory(checked: Checked) -> Capability:
 def _evaluation(checked: Checked) -> Capability:
     seen, samples = checked.seen, checked.space.budget.samples_per_trial
     if seen.every is None:
-        detail = f"none within {seen.samples} {checked.space.unit}, {seconds(seen.seconds)} of training"
+        detail = f"none within {seen.samples:,} {checked.space.unit}, {seconds(seen.seconds)} of training"
         return Capability("evaluations", False, detail, f"evaluate more often, or {_longer(seen)}")
     count = evaluations(checked)
     took = f", {seconds(seen.evaluation_s)} each" if seen.evaluation_s is not None else ""
     detail = (
-        f"one every {seen.every} {checked.space.unit}{took}, {seen.evaluating_share:.0%} of the time; "
-        f"a trial of {samples} has {count}"
+        f"one every {seen.every:,} {checked.space.unit}{took}, {seen.evaluating_share:.0%} of the time; "
+        f"a trial of {samples:,} has {count}"
     )
     remedy = f"raise samples_per_trial to {_FEWEST_EVALUATIONS * seen.every}, or evaluate more often"
     return Capability("evaluations", count >= _FEWEST_EVALUATIONS, detail, remedy)
@@ -128,7 +128,7 @@ def _quality(checked: Checked) -> Capability:
     if not measured:
         remedy = f"yield, print or report {name} with every evaluation"
         return Capability("quality", False, f"no number was found for {name}", remedy)
-    values = ", ".join(f"{value:.5g} after {samples}" for samples, value in measured[:_MOST_SHOWN])
+    values = ", ".join(f"{value:.5g} after {samples:,}" for samples, value in measured[:_MOST_SHOWN])
     more = f", and {len(measured) - _MOST_SHOWN} more" if len(measured) > _MOST_SHOWN else ""
     return Capability("quality", True, f"{name} {values} {checked.space.unit}{more}")
 
@@ -136,25 +136,27 @@ def _quality(checked: Checked) -> Capability:
 def _seed(checked: Checked) -> Capability:
     again, other = checked.again, checked.other
     if again is None or other is None:
-        detail = "not checked: two more runs need as long again"
+        detail = "not checked: the time was too short for two more runs"
         return Capability("seed", False, detail, _longer(checked.seen))
     if not again.is_equal:
         detail = f"two runs with the same seed differ by {again.most:.2g}, as runs of a search will"
         return Capability("seed", True, detail)
     if other.is_equal:
         remedy = f"let the training use its {SEED}; a command without a setting for one has `seed: hook`"
-        detail = "ignored: another one gives the same curve, so the noise between runs stays unknown"
+        detail = "ignored: another seed gives the same curve, so the noise between runs stays unknown"
         return Capability("seed", False, detail, remedy)
-    detail = f"the same one gives the same curve, another one differs by {other.most:.2g}"
+    detail = f"the same seed gives the same curve, another seed differs by {other.most:.2g}"
     return Capability("seed", True, detail)
 
 
 def _resume(checked: Checked) -> Capability:
     if checked.resumed is None:
-        return Capability("resume", False, "not checked: the time was over before", _longer(checked.seen))
-    stopped, begun = f"stopped after {checked.resumed.stopped} {checked.space.unit}", checked.resumed.begun
+        return Capability(
+            "resume", False, "not checked: the time was too short for it", _longer(checked.seen)
+        )
+    stopped, begun = f"stopped after {checked.resumed.stopped:,} {checked.space.unit}", checked.resumed.begun
     if not checked.resumed.is_anew:
-        return Capability("resume", True, f"{stopped}, it continued at {begun}")
+        return Capability("resume", True, f"{stopped}, it continued at {begun:,}")
     detail = f"{stopped}, it started from the beginning"
     remedy = "nothing, if trials are short; otherwise have it save a checkpoint and resume from it"
     return Capability("resume", False, detail, remedy)

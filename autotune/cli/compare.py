@@ -69,7 +69,7 @@ def compare(session: Path, asked: Models) -> int:
     _print_tables(compared, space, writes_reports=workload.program is not None)
     if decided := verdict(found.models, found.goal, search_noise(history)):
         _say(decided.sentence)
-    print(printable(f"Compare them in the report: python -m autotune report {quoted(session)}"))
+    print(printable(f"Compare the models in the report: python -m autotune report {quoted(session)}"))
     if failed:
         _say(f"{len(failed)} of {len(models)} models failed: {', '.join(failed)}")
     return EXIT_MODEL_FAILED if failed else 0
@@ -86,7 +86,7 @@ def _length(asked: Models, space: Space, workload: Workload, known: ModelLength 
         return known or ModelLength(space.budget.samples_per_trial)
     if asked.samples_per_model is not None:
         raise InputError(
-            "one of --samples-per-model and --epochs-per-model: "
+            "--samples-per-model, --epochs-per-model: give only one of them, "
             f"got {asked.samples_per_model} and {asked.epochs_per_model}"
         )
     epoch = space.training.samples_per_epoch or workload.samples_per_epoch(space.baseline)
@@ -107,14 +107,14 @@ def _facts(
     now = provenance.collect(opened.name, space, workload, here, seed)
     changed = provenance.changes(then, now, workload.places)
     if changed:
-        notes.append(f"changed since the search: {'; '.join(changed)}; none of its checkpoints is taken")
+        notes.append(f"changed since the search: {'; '.join(changed)}; its checkpoints are not reused")
     return provenance.decisive_facts(now), changed, notes
 
 
 def _equal(wanted: list[str], asked: list[Contender]) -> list[str]:
     """Returns a line for each precision that equals the baseline."""
     labels = {contender.label for contender in asked}
-    return [f"{PRECISION} {name}: is the baseline itself" for name in wanted if name not in labels]
+    return [f"{PRECISION} {name}: the baseline has it already" for name in wanted if name not in labels]
 
 
 def _precisions(text: str | None, space: Space, here: Machine) -> tuple[list[str], list[str]]:

@@ -40,15 +40,15 @@ _SCORED = {
 }
 _PROBED = {
     **_SCORED,
-    "only": _probed(help="what is tuned, of batch,lr,length,workers,precision,compile; default: all"),
+    "only": _probed(help="tune only these, of batch,lr,length,workers,precision,compile; default: all"),
 }
 _JUDGED = {
     **_SCORED,
-    "keep": _goal(min=0, max=1, help="share to keep of what A gains"),
+    "keep": _goal(min=0, max=1, help="share of A's improvement to keep"),
     "within": _goal(min=0, help="instead of --keep: how much worse than A's the score may be"),
-    "pairs": _budget(min=3, help="most trainings of each, with a seed for each pair"),
+    "pairs": _budget(min=3, help="most pairs of trainings, each with a seed of its own"),
     "time": _TIME,
-    "session": _output(help="directory of the trainings, to continue them"),
+    "session": _output(help="directory of the trainings; name it again to continue them"),
     "as_json": _output("--json", help="print one JSON object"),
 }
 _SEARCHED = {
@@ -62,18 +62,18 @@ _SEARCHED = {
     ],
     "baseline": _what(help="YAML file with the settings you run today"),
     "model": _what(help="size of the R2Gen model: full or small"),
-    "warm_start": _what(help="earlier session to learn from: same settings, same hardware"),
+    "warm_start": _what(help="earlier session to learn from, with the same settings and hardware"),
     "skip_bad_samples": _what("--skip-bad-samples", help="leave out studies that cannot be used"),
     **_PROBED,
     "session": _output(help="directory of the search; default: a new one in runs/"),
-    "wandb": _output(help="auto, online, offline or off"),
+    "wandb": _output(help="Weights & Biases: auto, online, offline or off"),
     "tracker": _output(help="further tracker that logs the runs: mlflow"),
     "tag": _output(help="tag of the runs in W&B, beside workload, device and precision"),
     "as_json": _EVENTS,
     "trials": _budget(min=1, help="configurations to try"),
     "time": _TIME,
-    "samples": _budget(help="training samples per trial; auto: until the baseline has learnt"),
-    "keep": _goal(min=0, max=1, help="share to keep of what the baseline gains"),
+    "samples": _budget(help="training samples per trial; auto: as many as the baseline needs to learn"),
+    "keep": _goal(min=0, max=1, help="share of the baseline's improvement to keep"),
     "within": _goal(min=0, help="instead of --keep: how much worse than the baseline's the quality may be"),
     "promise": _goal(
         help="what a winner promises: same-quality (a shorter training) or same-training (only faster)"
@@ -81,12 +81,12 @@ _SEARCHED = {
     "select": _goal(help="what wins: same-quality, same-training or pareto"),
     "target": _goal(help="a quality to reach in the least time"),
     "finalists": _goal(min=1, help="most trials to confirm at the end"),
-    "repeats": _goal(min=0, help="most seeds of winner and baseline, 3 or more; 0: do not confirm"),
-    "memory_fraction": _goal(min=0, max=1, help="largest share of the memory to use"),
+    "repeats": _goal(min=0, help="most seeds to confirm a winner with, 3 or more; 0: no confirmation"),
+    "memory_fraction": _goal(min=0, max=1, help="largest share of the memory that a trial may use"),
     "gpus_per_trial": _trials(min=0, help="GPUs per trial, such as 0.25, 0.5 or 1"),
-    "cpus_per_trial": _trials(min=1, help="CPUs per trial that uses no GPU"),
+    "cpus_per_trial": _trials(min=1, help="CPUs per trial, if it uses no GPU"),
     "memory_limit": _trials(help="host memory limit per trial, such as 3GiB"),
-    "stall_timeout": _trials(help="end a trial that has been silent for this long, such as 10m"),
+    "stall_timeout": _trials(help="end a trial that makes no progress for this long, such as 10m"),
     "keep_checkpoints": _trials("--keep-checkpoints", help="keep the checkpoints of completed trials"),
     "address": _trials(help="address of a running Ray cluster"),
     "seed": _trials(min=0, max=_LARGEST_SEED, help="seed of the search"),
@@ -120,20 +120,21 @@ class Trained:
         bool, typer.Option("--resume", help="continue the training in the workdir, if there is one")
     ] = False
     retries: Annotated[
-        int, typer.Option(min=0, help="how often to retry after a temporary fault without progress")
+        int,
+        typer.Option(min=0, help="how often in a row to retry without any progress, after temporary faults"),
     ] = 3
     data: Annotated[Path | None, typer.Option(help="data set, if a space's workload is r2gen")] = None
     baseline: Annotated[
-        Path | None, typer.Option(help="YAML file with the settings to train with, for a space")
+        Path | None, typer.Option(help="YAML file whose settings replace those of the search space")
     ] = None
     gpus_per_trial: Annotated[
         float | None,
-        typer.Option(min=0, help="GPUs to train on, a share as the whole; default: as in the session, or 1"),
+        typer.Option(min=0, help="GPUs to train on, a share counts as 1; default: as in the session, or 1"),
     ] = None
     wandb: Annotated[
         str | None,
         typer.Option(
-            help="auto, online, offline or off; default: as the session, or auto",
+            help="Weights & Biases: auto, online, offline or off; default: as the session, or auto",
         ),
     ] = None
     tracker: Annotated[
@@ -171,13 +172,15 @@ class Models:
             min=1, help="training samples per model; default: as many as the existing models had, or a trial"
         ),
     ] = None
-    epochs_per_model: Annotated[int | None, _models(min=1, help="instead: training epochs per model")] = None
+    epochs_per_model: Annotated[
+        int | None, _models(min=1, help="training epochs per model, instead of samples")
+    ] = None
     seeds: Annotated[
         int, _models(min=1, help="models per precision, each with its own seed; 1 decides nothing")
     ] = 1
     keep: Annotated[
         float | None,
-        _models(min=0, max=1, help="share of the baseline's quality to keep; default: the search's"),
+        _models(min=0, max=1, help="share of the baseline's improvement to keep; default: the search's"),
     ] = None
 
 

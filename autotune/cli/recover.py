@@ -39,13 +39,13 @@ def _summary(recovered: ReadableTrials, aside: Sequence[Path]) -> Iterator[str]:
     """Yields lines on the content of a rebuilt study, what it lacks, and where the old files are."""
     ended = sum(trial.outcome is not None for trial in recovered.trials)
     counted = words.plural(ended, "trial")
-    yield f"The study is rebuilt: {counted} had ended, still to be run: {len(recovered.trials) - ended}"
+    yield f"The study is rebuilt: {counted} had ended, {len(recovered.trials) - ended} will be run again"
     if recovered.lost:
         yield f"Lost: the settings and results of trials {short_list(recovered.lost)}"
     if recovered.plan is None:
-        yield "Lost: the time between trials, and what `resume` had added of trials and time, if anything"
+        yield "Lost: the time between trials, and any trials and time that `resume` had added"
     if recovered.lost_rejections:
         before = short_list(recovered.lost_rejections)
-        yield f"Lost: the suggestions that were passed over before trials {before}, if any were"
+        yield f"Lost: any suggestions that were skipped before trials {before}"
     for path in aside:
         yield f"Set aside: {path}"

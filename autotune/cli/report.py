@@ -29,9 +29,9 @@ def prices(given: Priced) -> Prices | None:
     per_hour, per_kwh, currency = given.price_per_hour, given.price_per_kwh, given.currency
     for option, price in (("--price-per-hour", per_hour), ("--price-per-kwh", per_kwh)):
         if price is not None and not (math.isfinite(price) and price >= 0):
-            raise InputError(f"{option}: a number from 0: got {price:g}")
+            raise InputError(f"{option}: must be a number from 0, got {price:g}")
     if per_hour is None and per_kwh is None:
         if currency:
-            raise InputError("--currency: goes with --price-per-hour or --price-per-kwh: got neither")
+            raise InputError("--currency: goes with --price-per-hour or --price-per-kwh, got neither")
         return None
     return Prices(per_hour, per_kwh, currency)

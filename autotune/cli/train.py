@@ -62,18 +62,20 @@ def train(target: str, asked: Trained) -> int:
     workdir = asked.workdir or _default(root, asked.trial)
     place = TrainingDir(workdir.resolve())
     if asked.resume and root is None and asked.workdir is None:
-        raise InputError(f"--resume: {target} is not a session: name its training's directory by --workdir")
+        raise InputError(
+            f"--resume: {target} is not a session, so name the training's directory with --workdir"
+        )
     is_new = not place.plan_file.exists()
     _make(place)
     shows = TrainingScreen(Console())
     with lock.hold_file(place.lock_file, f"training {place.root}"), _stop_signals(shows.stopping) as stopped:
         planned = _planned(setup, place, resume=asked.resume)
         if is_done(place):
-            _say(f"{place.root}: has completed already")
+            _say(f"{place.root}: this training has completed already")
             _conclude(workdir)
             return 0
         if asked.resume and is_new:  # requeued jobs always pass --resume
-            _say(f"{workdir}: no training to continue; this is its first attempt")
+            _say(f"{workdir}: no training to continue, so this is the first attempt")
         for note in setup.notes:
             _say(note)
         plan.write(place, planned)
@@ -117,7 +119,7 @@ def _of_session(root: Path, asked: Trained) -> TrainingToRun:
     then = session.provenance()
     now = provenance.collect(session.name, given, workload, usable.hardware, options.seed)
     if changed := provenance.changes(then, now, workload.places):
-        notes.append(f"changed since the search, so that its promise may not hold: {'; '.join(changed)}")
+        notes.append(f"changed since the search, so its promise may not hold: {'; '.join(changed)}")
     training = TrainingSetup(history.space, workload, usable.hardware, options)
     return TrainingToRun(training, trial.config, promise.promised(trial, history, session.name), notes)
 
@@ -131,7 +133,7 @@ def _of_space(name: str, asked: Trained) -> TrainingToRun:
     """Builds the training from a search space's baseline, or from a trainer's config file."""
     given, file = train_target.space(name, asked.data)
     if asked.trial is not None:
-        raise InputError(f"--trial {asked.trial}: needs a session: {name} is none")
+        raise InputError(f"--trial {asked.trial}: needs a session, and {name} is none")
     options = _options(asked, Options())
     here = start.hardware(None, asked.gpus_per_trial)
     request = SearchRequest(data=asked.data, baseline=asked.baseline)
@@ -186,7 +188,9 @@ def _planned(setup: TrainingToRun, place: TrainingDir, *, resume: bool) -> Train
     )
     known = plan.read(place)
     if known is None and {*place.root.iterdir()} - {place.lock_file}:
-        raise InputError(f"--workdir {place.root}: must be empty or hold a training: it holds other files")
+        raise InputError(
+            f"--workdir {place.root}: must be empty or hold a training, but it holds other files"
+        )
     if known is None:
         return planned
     if not resume:

@@ -30,7 +30,7 @@ def space(name: str, data: Path | None) -> tuple[Space, Path]:
     if not registry.load(registry.BUILTIN).own_file.recognises(settings):
         raise InputError(
             f"train {name}: must be a search space, which says its workload and its baseline, or a config of "
-            f"{registry.BUILTIN} with its data: got {units.quote(list(values))}"
+            f"{registry.BUILTIN} with its data, got {units.quote(list(values))}"
         )
     # Not validated: a search needs a knob, and nothing is searched here.
     return Space.model_construct(workload=registry.BUILTIN, baseline=settings, knobs={}), file
@@ -48,7 +48,7 @@ def _why_not(name: str) -> str:
     with suppress(OSError):  # a name that is too long for a file
         if plan.is_training(Path(name)):
             how = f"with --workdir {quoted(name)} --resume"
-            return f"is a training: to continue it, give its session, search space or config {how}"
+            return f"is a training; to continue it, give its session, search space or config {how}"
     places = dict.fromkeys((Path(name).parent, Path("runs")))
     sessions = [str(place) for parent in places for place in _below(parent) if is_session(place)]
     return (

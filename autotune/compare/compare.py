@@ -201,8 +201,8 @@ class Comparison:
         for place in self._session.comparison.models:
             job = jobs.get(place.name)
             if changed := job.changed() if job else ["settings"]:
-                reason, aside = f"was made with other {', '.join(changed)}", set_aside(place.root)
-                self._say(f"{place.name}: {reason}: set aside as {aside.name}")
+                reason, aside = f"made with other {', '.join(changed)}", set_aside(place.root)
+                self._say(f"{place.name}: {reason}, so it is set aside as {aside.name}")
 
     def _with_epochs(self, settings: Config) -> dict[str, Setting]:
         """Returns `settings` with the length in epochs, if it was asked for in epochs."""
@@ -248,13 +248,13 @@ class Comparison:
         """Trains the model, unless an interrupted command has already trained it."""
         order, verdict = job.order, read_verdict(job.place)
         if verdict is None:
-            length = f"{order.ends.samples} {order.metric.unit}"
-            self._say(f"{job.name}: training over {length}: {view.knobs(job.contender.config)}")
+            length = f"{order.ends.samples:,} {order.metric.unit}"
+            self._say(f"{job.name}: training for {length} with {view.knobs(job.contender.config)}")
             verdict = alone.run(order, self._server, self._listener(job))
         outcome, measured = verdict
         figures = rows.run_figures(measured, self._space.objective).line(order.metric.unit, order.metric.name)
         is_done = outcome.status is Status.COMPLETED
-        self._say(f"{job.name}: training {outcome}: {figures if is_done else outcome.reason}")
+        self._say(f"{job.name}: training {outcome}, {figures if is_done else outcome.reason}")
         return job.model(outcome, measured, job.place), job.place.work
 
     def _listener(self, job: _Job) -> Callable[[TrialReport], None]:
@@ -266,7 +266,7 @@ class Comparison:
             if time.monotonic() - printed_s >= _SAY_EVERY_S:
                 printed_s, rate = time.monotonic(), report.measurement.throughput
                 speed = f", {rate.samples_per_s:.1f} {unit}/s" if rate else ""
-                self._say(f"{job.name}: {report.samples} of {job.order.ends.samples} {unit}{speed}")
+                self._say(f"{job.name}: {report.samples:,} of {job.order.ends.samples:,} {unit}{speed}")
 
         return hear
 
@@ -280,10 +280,10 @@ class Comparison:
         try:
             evaluated = evaluation.run(command, job.place.log)
         except EvaluationError as error:
-            self._say(f"{job.name}: could not be scored: {error}; run the same command to try again")
+            self._say(f"{job.name}: could not be scored, {error}; run the same command to try again")
             return model
         speed = "" if evaluated.reports_per_s is None else f", {evaluated.reports_per_s:.1f} per second"
-        self._say(f"{job.name}: has written its reports{speed}")
+        self._say(f"{job.name}: the reports are written{speed}")
         return replace(model, **vars(evaluated))
 
     def _is_whole(self, model: Model) -> bool:

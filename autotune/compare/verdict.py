@@ -75,7 +75,7 @@ def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Comp
         for label, models in (scored or trained).items()
     }
     if why_not := _no_quality(sides[BASELINE].runs, goal):
-        return ComparisonVerdict(None, f"Not decided: train the baseline longer: {why_not}.")
+        return ComparisonVerdict(None, f"Not decided, train the baseline longer: {why_not}.")
     left = {
         "Could not be scored": [label for label in trained if label not in sides],
         "Not trained to the end": [label for label in runs if label not in trained],
@@ -172,7 +172,7 @@ def _standing(
 
 
 def _quality_text(kept: KeptQuality, goal: Objective, ours: int, theirs: int) -> str:
-    """Returns e.g. `bleu_4 0.1612 instead of 0.1600, 97% to 104% of what it gains, 3 seeds each`."""
+    """Returns e.g. `bleu_4 0.1612 instead of 0.1600, 97% to 104% of ..., 3 seeds each`."""
     a, b = (words.score(goal.turned(value)) for value in (kept.quality, kept.reference))
     between = quality.format_share(kept.share, goal, kept.gain)
     seeds = f"{words.plural(ours, 'seed')} {'each' if ours == theirs else f'against {theirs}'}"
@@ -186,24 +186,24 @@ def _decide(standings: Sequence[ModelResult], keeps: str, not_judged: Sequence[s
     label: str | None = taken.label
     if taken.answer is QualityAnswer.UNDECIDED:
         label = None
-        sentences = [f"Not decided: whether {_speed(taken)}, {keeps}: {taken.shown}."]
+        sentences = [f"Not decided whether {_speed(taken)}, {keeps}: {taken.shown}."]
         if taken.seeds_needed is None:
-            sentences.append("More seeds would not decide it, a larger test split may.")
+            sentences.append("More seeds would not decide it; a larger test split may.")
         else:
             seeds = words.plural(taken.seeds_needed, "seed")
             sentences.append(f"{seeds} each may decide it: compare --seeds {taken.seeds_needed}.")
         decided = next(one for one in rest if one.answer is QualityAnswer.KEPT)  # the baseline if no other
         if decided.label != BASELINE:
-            sentences.append(f"Of what is decided the fastest is {_speed(decided)}.")
+            sentences.append(f"The fastest whose quality is decided is {_speed(decided)}.")
     elif taken.label == BASELINE:
         judged = " that could be judged" if not_judged else ""
         sentences = [f"The baseline stays: no faster precision{judged} {keeps}."]
     else:
-        sentences = [f"The fastest precision that {keeps}: {_speed(taken)}; {taken.shown}."]
+        sentences = [f"The fastest precision that {keeps} is {_speed(taken)}: {taken.shown}."]
         if equal := [one.label for one in rest if _may_be_as_fast(one, taken)]:
-            sentences.append(f"Not surely slower: {', '.join(equal)}.")
-    if lost := [f"{_speed(one)}: {one.shown}" for one in standings[:first]]:
-        sentences.append(f"Faster, and lost: {'; '.join(lost)}.")
+            sentences.append(f"May be as fast: {', '.join(equal)}.")
+    if lost := [f"{_speed(one)}, {one.shown}" for one in standings[:first]]:
+        sentences.append(f"Faster, but not good enough: {'; '.join(lost)}.")
     return ComparisonVerdict(label, " ".join([*sentences, *not_judged]), tuple(standings))
 
 

@@ -58,8 +58,8 @@ def refuse_secrets(values: Mapping[str, Any], source: str) -> None:
             shown = printable(hide(name.strip(".")))
             problem = f"holds the value of {variable}" if variable else "looks like a key or a password"
             raise InputError(
-                f"{source}: {shown}: {problem}, which a search would write to disk: "
-                "remove it, and use an environment variable such as WANDB_API_KEY: trials inherit it"
+                f"{source}: {shown}: {problem}, which a search would write to disk; "
+                "put it into an environment variable such as WANDB_API_KEY instead, which trials inherit"
             )
 
 

@@ -63,8 +63,8 @@ class MemoryEffect(StrEnum):
     """The effect of a setting on the peak memory of the process that trains."""
 
     NOT = "no"
-    LOADER = "that of the workers alone"
-    KNOWN_WAY = "in a known direction"
+    LOADER = "only of the workers"
+    KNOWN_WAY = "yes, predictably"
     SOMEHOW = "yes"
 
 
@@ -183,7 +183,7 @@ class Knowledge:
         return frozenset(k.name for k in self.by_name.values() if k.moves_memory is MemoryEffect.LOADER)
 
 
-def result_setting(name: str, about: str = "of the optimizer alone", **more: Any) -> KnownSetting:
+def result_setting(name: str, about: str = "concerns only the optimizer", **more: Any) -> KnownSetting:
     """Returns a setting that changes a training's result, and neither its speed nor its memory."""
     return KnownSetting(name, about, moves_speed=False, moves_memory=MemoryEffect.NOT, **more)
 
@@ -200,46 +200,46 @@ def loader_setting(name: str, about: str, **more: Any) -> KnownSetting:
 
 def pinning_setting(name: str) -> KnownSetting:
     """Returns a setting that makes a data loader pin the memory of its batches."""
-    return side_setting(name, "whether this machine gains by it", needs={True: FOR_CUDA})
+    return side_setting(name, "left out if this machine gains nothing by it", needs={True: FOR_CUDA})
 
 
 _CUDA_GRAPHS = Needs(compiler=True, is_for_cuda=True)
-_READY = "batches that were ready before are no part of the speed"
+_READY = "batches that the loader had ready do not count for the speed"
 
 _COMMON = (
     KnownSetting(
         MICRO_BATCH,
-        "the effective batch is its product with `accumulation_steps` and `processes`; memory is predicted "
-        "by it; a larger one is tried first",
+        "times `accumulation_steps` and `processes` it is the effective batch; memory is predicted from it, "
+        "and larger ones are tried first",
         moves_result=Result.ROUNDED,
         moves_memory=MemoryEffect.KNOWN_WAY,
         whole=(1, LARGEST_BATCH),
     ),
     KnownSetting(
         ACCUMULATION,
-        "the effective batch is its product with `micro_batch_size` and `processes`",
+        "times `micro_batch_size` and `processes` it is the effective batch",
         moves_result=Result.ROUNDED,
         moves_memory=MemoryEffect.KNOWN_WAY,
         whole=(1, MOST_ACCUMULATED),
     ),
     KnownSetting(
         PROCESSES,
-        "how many train together, each with a micro-batch of its own",
+        "processes that train together, each with its own micro-batch",
         moves_result=Result.ROUNDED,
         whole=(1, MOST_COUNTED),
     ),
-    result_setting(LEARNING_RATE, "it may follow the effective batch", short="lr"),
+    result_setting(LEARNING_RATE, "may follow the effective batch", short="lr"),
     result_setting(
-        LENGTH, "the samples that a training is planned for; its schedule follows", whole=(1, LARGEST_INT)
+        LENGTH, "samples that a training is planned for; its schedule follows", whole=(1, LARGEST_INT)
     ),
     result_setting("weight_decay"),
-    result_setting(SEED, "repeats have their own", whole=(0, LARGEST_INT)),
+    result_setting(SEED, "every repeat has its own", whole=(0, LARGEST_INT)),
     loader_setting(WORKERS, _READY, whole=(0, MOST_COUNTED), at_most_cpus=True, short="workers"),
     loader_setting(PREFETCH, _READY, whole=(0, MOST_COUNTED)),
     pinning_setting("pin_memory"),
     KnownSetting(
         PRECISION,
-        "what this machine can run; how many bytes an activation takes",
+        "left out if this machine cannot run it; decides the bytes of an activation",
         moves_result=Result.ROUNDED,
         needs={name: precision.needs for name, precision in PRECISIONS.items()},
     ),
@@ -252,13 +252,13 @@ _COMMON = (
     ),
     KnownSetting(
         COMPILE,
-        "what this machine can run",
+        "left out if this machine cannot run it",
         moves_result=Result.REORDERED,
         needs={"off": Needs(), "reduce-overhead": _CUDA_GRAPHS, "max-autotune": _CUDA_GRAPHS},
         needs_else=Needs(compiler=True),
     ),
-    KnownSetting("channels_last", "the order in memory alone", moves_result=Result.REORDERED),
-    KnownSetting("image_size", "the memory of a sample grows with its square", power=2),
-    KnownSetting("max_seq_length", "the memory of a sample grows with it", power=1),
+    KnownSetting("channels_last", "changes only the order in memory", moves_result=Result.REORDERED),
+    KnownSetting("image_size", "memory per sample grows with its square", power=2),
+    KnownSetting("max_seq_length", "memory per sample grows with it", power=1),
 )
 COMMON = Knowledge({known.name: known for known in _COMMON})

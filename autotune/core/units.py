@@ -62,7 +62,7 @@ def seconds(text: str | float) -> float:
     value = _parse(text, _SECONDS)
     if value is None or value > _LONGEST_S:
         rule = "a duration is a positive number with s, m, h or d (90s, 2h), up to 3650d"
-        raise InputError(f"{rule}: got {quote(text)}")
+        raise InputError(f"{rule}, got {quote(text)}")
     return value
 
 
@@ -71,7 +71,7 @@ def size_bytes(text: str | float) -> int:
     value = _parse(text, _BYTES)
     if value is None or not 1 <= value <= _MOST_BYTES:
         rule = "a size is a positive number with MiB, GiB, MB or GB (3GiB, 800MB), up to 1024TiB"
-        raise InputError(f"{rule}: got {quote(text)}")
+        raise InputError(f"{rule}, got {quote(text)}")
     return int(value)
 
 

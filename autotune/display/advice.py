@@ -63,11 +63,11 @@ def possible_gain(history: History, command: str = "") -> str:
 
 
 def no_winner_reason(history: History) -> str:
-    """Returns `No winner: of 12 other trials 5 ran faster and lost the quality, 4 ran out of memory, ...`."""
+    """Returns `No winner: of 12 other trials 5 ran faster but lost quality, 4 ran out of memory, ...`."""
     if is_unconfirmed(history):
         return possible_gain(history)
     if (failed := history.failed_baseline) and failed.outcome:
-        return f"No winner: the baseline {failed.outcome}: {failed.outcome.reason}"
+        return f"No winner, because the baseline {failed.outcome}: {failed.outcome.reason}"
     if history.baseline is None:
         return "No winner: the baseline has not ended"
     return f"No winner: {reasons.summary(history)}"
@@ -105,32 +105,38 @@ def what_to_try(
     file, again = stored.space_file, search_command(session)
     if failed := history.failed_baseline:
         if failed.out_of_memory:
-            fits = "such as one with a smaller batch; or a higher --memory-limit"
-            return [Try(f"a --baseline that fits, {fits}")]
+            fits = "such as one with a smaller batch, or a higher --memory-limit"
+            return [Try(f"give a --baseline that fits, {fits}")]
         log = stored.trial_dir(failed.number).log
         return [Try(f"fix that, or give other settings as the --baseline; the trial's log is {log}")]
     if history.baseline is None:
-        return [Try("more time", resume)]
+        return [Try("give it more time", resume)]
     if is_unconfirmed(history):
-        return [Try("time to confirm it", resume)]
+        return [Try("give it time for the confirmation", resume)]
     counts, space, goal = reasons.counts(history), history.space, history.space.objective
-    repeats = f"budget.repeats {2 * space.budget.repeats} in {file}"
-    slack = f"keep below {goal.keep:g}" if goal.within is None else f"within above {goal.within:g}"
-    target = f"{'above' if goal.minimize else 'below'} {goal.target}"
-    smaller = "smaller batches, or activation checkpointing as a knob"
+    repeats = f"set budget.repeats to {2 * space.budget.repeats} in {file}, because more"
+    slack = f"lower objective.keep ({goal.keep})"
+    if goal.within is not None:
+        slack = f"raise objective.within ({goal.within:g})"
+    target = f"{'raise' if goal.minimize else 'lower'} objective.target ({goal.target})"
+    smaller = "smaller batches, or with activation checkpointing as a knob"
     remedies = {
-        Reason.REFUTED: Try(f"{repeats}: more runs show smaller gains, on an idle machine", resume),
-        Reason.UNDECIDED: Try(f"{repeats}: more seeds show whether the quality is kept", resume),
-        Reason.CHANCE: Try("longer trials, which learn more", f"{again} --samples auto"),
-        Reason.QUALITY: Try(f"an objective.{slack} in {file}", resume),
-        Reason.BROKEN: Try(f"looser objective.constraints in {file}", resume),
-        Reason.MISSED: Try(f"an objective.target {target} in {file}", resume),
-        Reason.OOM: Try(f"a new search with {smaller}, in {file}"),
+        Reason.REFUTED: Try(f"{repeats} runs on an idle machine show smaller gains", resume),
+        Reason.UNDECIDED: Try(f"{repeats} seeds show whether the quality is kept", resume),
+        Reason.CHANCE: Try("run longer trials, which learn more", f"{again} --samples auto"),
+        Reason.QUALITY: Try(f"{slack} in {file}", resume),
+        Reason.BROKEN: Try(f"loosen objective.constraints in {file}", resume),
+        Reason.MISSED: Try(f"{target} in {file}", resume),
+        Reason.OOM: Try(f"start a new search with {smaller}, in {file}"),
     }
     tries = [remedy for reason, remedy in remedies.items() if counts[reason]]
     if fallback_reason:
-        tries.insert(0, Try(f"longer trials: {fallback_reason}", f"{again} --samples auto"))
+        tries.insert(0, Try(f"run longer trials, because {fallback_reason}", f"{again} --samples auto"))
     if exhausted:
-        return [*tries, Try(f"more knobs or values in {file}: everything in it was tried", again)]
-    more = Try("more time", resume) if plan.left_s == 0 else Try("more trials", f"{resume} --trials 20")
+        return [*tries, Try(f"add knobs or values in {file}, where everything was tried", again)]
+    more = (
+        Try("give it more time", resume)
+        if plan.left_s == 0
+        else Try("run more trials", f"{resume} --trials 20")
+    )
     return [*tries, more]

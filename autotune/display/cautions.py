@@ -38,15 +38,15 @@ def cautions(history: History) -> list[str]:
 
 
 def _leak(trial: Trial, history: History) -> str | None:
-    """Returns `Trial 7 takes 64 MiB more for every 1000 samples ...`; None if its training fits."""
+    """Returns `Trial 7's memory grows by 64 MiB ...`; None if its training fits."""
     memory, training = history.memory(trial), history.space.training
     slope, full = memory.memory_slope, trends.training_full_at(memory, training.samples)
     if slope is None or full is None:
         return None
     who, unit = f"Trial {trial.number}" if trial.number else "The baseline", history.space.unit
     return (
-        f"{who} takes {words.growth(slope, unit)}: a leak, or a cache that fills. At this slope memory is "
-        f"full after {words.until_full(full, unit, training.samples_per_epoch)}."
+        f"{who}'s memory grows by {words.growth(slope, unit)}, from a leak or a filling cache. At this rate "
+        f"it is full after {words.until_full(full, unit, training.samples_per_epoch)}."
     )
 
 
@@ -168,6 +168,6 @@ def _saving(share: float, trial: Trial, history: History) -> str:
     half, interval = f"{share / 2:.0%}", following.evaluation_interval(space, trial.config)
     # A share of an epoch cannot exceed 1.
     if interval is None or (isinstance(interval[1], float) and 2 * interval[1] > 1):
-        return f": half as many would save about {half}"
+        return f"; half as many would save about {half}"
     name, value = interval
-    return f": {name} {2 * value} instead of {value} would save about {half}"
+    return f"; {name} {2 * value} instead of {value} would save about {half}"

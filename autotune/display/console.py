@@ -144,7 +144,7 @@ class LineScreen(Screen):
         if row.factor and trial.original:
             reaches = "" if target is None else "reaches the target "
             figures += f", {reaches}{words.factor(row.factor)} as fast as the baseline"
-        return f"{figures}; ruled out: {row.reason}" if row.reason else figures
+        return f"{figures}; cannot win: {row.reason}" if row.reason else figures
 
 
 class Picture(LineScreen):

@@ -160,7 +160,7 @@ def _outcome(trial: Trial, snapshot: Snapshot) -> Text:
         return Text(view.race_result(trial))
     if trial.completed:
         row = rows.row(trial, snapshot.history)
-        reason = f"\nruled out: {printable(row.reason)}" if row.reason else ""
+        reason = f"\ncannot win: {printable(row.reason)}" if row.reason else ""
         return _figures(row, snapshot.space).append(reason)
     reason = printable(trial.outcome.reason if trial.outcome else "")
     if len(reason) > _LONGEST_REASON:

@@ -81,7 +81,7 @@ def memory(measured: Measurement) -> str:
 def name(trial: Trial) -> str:
     """Returns the configuration of a trial in short, or the trials that it measures again."""
     if trial.race:
-        return f"speed comparison of trials {', '.join(map(str, trial.race))}"
+        return f"speed comparison of trials {' and '.join(map(str, trial.race))}"
     if trial.repeat is not None:
         return f"{f'trial {trial.repeat.of}' if trial.repeat.of else 'baseline'}'s settings, another seed"
     config = knobs(trial.config) or "no settings"
@@ -111,12 +111,13 @@ def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
 
 
 def out_of_time(trials: Sequence[Trial], planned: int) -> str:
-    """Returns `Out of time after 3 trials of 40.`; finalists of other lengths may exceed the plan."""
+    """Returns `Out of time after 3 of 40 trials.`; finalists of other lengths may exceed the plan."""
     ended = sum(t.kind is TrialKind.SEARCHED and t.outcome is not None for t in trials)
     if not ended:
         return "Out of time before any trial ended."
-    of = f" of {planned}" if ended < planned else ", while confirming"
-    return f"Out of time after {words.plural(ended, 'trial')}{of}."
+    if ended < planned:
+        return f"Out of time after {ended:,} of {words.plural(planned, 'trial')}."
+    return f"Out of time after {words.plural(ended, 'trial')}, before the winner was confirmed."
 
 
 def kind(trial: Trial) -> str:
@@ -134,7 +135,7 @@ def count_others(kinds: Iterable[str]) -> str:
 
 
 def gain(trial: Trial, history: History) -> str:
-    """Returns `2.90x faster (2.71x to 3.10x): 61.2 samples/s instead of 21.1, bleu_4 ... instead of ...`."""
+    """Returns `2.90x faster (2.71x to 3.10x), 61.2 samples/s instead of 21.1, bleu_4 ... instead of ...`."""
     goal, figure = history.space.objective, costs.gain(trial, history)
     if figure is None:
         return "gain over the baseline unknown"
@@ -143,10 +144,10 @@ def gain(trial: Trial, history: History) -> str:
     (speed, quality), (old_speed, old_quality) = (_measured(t, history) for t in (trial, history.trial(0)))
     interval = words.factor.interval(figure)
     sure = f" ({interval})" if interval else ""
-    turns_taken = ", timed in turns with the baseline" if history.relative.raced(trial) else ""
+    turns_taken = ", measured alternately with the baseline" if history.relative.raced(trial) else ""
     scores = f", {goal.quality} {quality} instead of {old_quality}" if history.quality(trial) else ""
     speeds = f"{speed} {history.space.unit}/s instead of {old_speed}"
-    return f"{speedup(figure)}{sure}: {speeds}{turns_taken}{scores}"
+    return f"{speedup(figure)}{sure}, {speeds}{turns_taken}{scores}"
 
 
 def speedup(factor: Figure | None) -> str:
@@ -173,14 +174,14 @@ def summary(history: History, workload: Workload, session: Path, go_on: str = ""
     lines = [promise(history)]
     if space.objective.select == "pareto":
         lines.append(f"Best trade-offs between speed and {space.objective.quality}, fastest first:")
-        lines += [f"  trial {t.number}: {knobs(t.config)}: {gain(t, history)}" for t in history.front]
+        lines += [f"  trial {t.number}, {knobs(t.config)}: {gain(t, history)}" for t in history.front]
     lines += [*refuted_finalists(history), *cautions(history)]
     trial, claim = best
     if trial.number == 0:
         return [*lines, no_improvement(history), *spending(history)]
     if advice.is_unconfirmed(history):
         return [*lines, *spending(history), advice.possible_gain(history, go_on)]
-    lines.append(f"Best{'' if claim else ', not confirmed'}: trial {trial.number}: {knobs(trial.config)}")
+    lines.append(f"Best{'' if claim else ', not confirmed'}: trial {trial.number}, {knobs(trial.config)}")
     if claim is not None:
         lines += [confirmation(claim, history), *_break_even(trial, history)]
         lines += _your_command(trial, history, workload)
@@ -199,7 +200,8 @@ def _break_even(trial: Trial, history: History) -> list[str]:
     saved_s = before_s - after_s
     spent, saved, long = map(units.format_seconds, (spent_s, saved_s, spent_s * before_s / saved_s))
     count = words.plural(math.ceil(spent_s / saved_s), "training")
-    return [f"The trials took {spent}. A training saves {saved}: this pays after {count}, or one of {long}."]
+    pays = f"the search pays off after {count}, or in one of {long}"
+    return [f"The trials took {spent}. Each training saves {saved}, so {pays}."]
 
 
 def _your_command(trial: Trial, history: History, workload: Workload) -> list[str]:
@@ -252,13 +254,13 @@ def missing_confirmation(trial: Trial, history: History) -> str:
 
 
 def describe_runs(trial: Trial, history: History) -> str:
-    """Returns `each was measured once, over 400 samples`: the runs of a trial and of the baseline."""
+    """Returns `the trial and the baseline ran once, over 400 samples each`."""
     runs = [len(history.runs_of(number)) for number in (trial.number, 0)]
-    samples = f"over {history.space.budget.samples_per_trial} {history.space.unit}"
+    samples = f"over {history.space.budget.samples_per_trial:,} {history.space.unit} each"
     if max(runs) <= 1:
-        return f"each was measured once, {samples}"
+        return f"the trial and the baseline ran once, {samples}"
     ours, theirs = ("once" if count == 1 else f"{count} times" for count in runs)
-    return f"it ran {ours}, the baseline {theirs}, {samples} each"
+    return f"the trial ran {ours}, the baseline {theirs}, {samples}"
 
 
 def refuted_finalists(history: History) -> list[str]:
@@ -276,31 +278,32 @@ def confirmation(claim: Claim, history: History) -> str:
         return f"Confirmed: {_reaches(claim.factor, goal)} ({sure}; {seeds}{while_busy})"
     seconds = [history.training_s(trial) for trial in (history.trial(claim.number), history.trial(0))]
     took = [units.format_seconds(value) for value in seconds if value is not None]
-    training = f": {took[0]} of training instead of {took[1]}" if len(took) == 2 else ""
+    training = f", {took[0]} of training instead of {took[1]}" if len(took) == 2 else ""
     speed = f"Confirmed: {speedup(claim.factor)} ({sure}{while_busy}){training}"
     return f"{speed}. {final_qualities(claim, history)}" if claim.seeds else speed
 
 
 def final_qualities(claim: Claim, history: History) -> str:
-    """Returns `Final val_loss 1.884 ± 0.005, baseline 1.903 ± 0.004 (3 seeds each): not worse`."""
+    """Returns `Final val_loss 1.884 ± 0.005, not worse than the baseline's 1.903 ± 0.004 (3 seeds each)`."""
     goal, trials = history.space.objective, (history.trial(claim.number), history.trial(0))
     ours, theirs = (words.score(qualities.figure_in_users_sign(history.quality(t), goal)) for t in trials)
     baseline = len(history.runs_of(0))
     runs = f"{claim.seeds} seeds each" if claim.seeds == baseline else f"{claim.seeds} and {baseline} seeds"
-    answer = ": not worse" if claim.answer is qualities.QualityAnswer.KEPT else ""
-    return f"Final {goal.quality} {ours}, baseline {theirs} ({runs}){answer}"
+    answer = "not worse than " if claim.answer is qualities.QualityAnswer.KEPT else ""
+    return f"Final {goal.quality} {ours}, {answer}the baseline's {theirs} ({runs})"
 
 
 def race_result(race: Trial) -> str:
-    """Returns `trial 5 is 2.24x as fast as trial 0 (2.15x to 2.33x), timed in 14 turns each`."""
+    """Returns `trial 5 is 2.24x as fast as trial 0 (2.15x to 2.33x), measured alternately, 14 times each`."""
     first, *others = race.race
     slices, comparisons = race.measurement.slices, []
     for number in others:
         if ratio := turns.ratio(slices, number, first):
             interval = words.factor.interval(ratio)
             times = f"trial {number} is {words.factor(ratio)} as fast as trial {first}"
-            rounds = words.plural(turns.count_rounds(slices, number, first), "turn")
-            comparisons.append(f"{times}{f' ({interval})' if interval else ''}, timed in {rounds} each")
+            rounds = words.plural(turns.count_rounds(slices, number, first), "time")
+            sure = f" ({interval})" if interval else ""
+            comparisons.append(f"{times}{sure}, measured alternately, {rounds} each")
     return "; ".join(comparisons)
 
 

@@ -136,12 +136,12 @@ def score_names(quality: str, *scores: Mapping[str, Any]) -> list[str]:
 
 
 def growth(slope: Slope, unit: str) -> str:
-    """Returns `62 MiB more for every 1000 samples (56 MiB to 69 MiB)`."""
+    """Returns `62 MiB (56 MiB to 69 MiB) per 1,000 samples`."""
     rate, low, high = (units.format_bytes(1000 * r) for r in (slope.per_sample, slope.low, slope.high))
-    return f"{rate} more for every 1000 {unit} ({low} to {high})"
+    return f"{rate} ({low} to {high}) per 1,000 {unit}"
 
 
 def until_full(full: Full, unit: str, epoch: int | None) -> str:
-    """Returns `491920 samples, in epoch 41`; without the epoch if its length is unknown."""
+    """Returns `491,920 samples, in epoch 41`; without the epoch if its length is unknown."""
     during = f", in epoch {math.ceil(full.samples / epoch)}" if epoch else ""
-    return f"{full.samples:.0f} {unit}{during}"
+    return f"{count(full.samples)} {unit}{during}"

@@ -103,7 +103,7 @@ def _driver(here: Hardware) -> Iterator[Capability]:
     if here.driver:
         yield Capability(DRIVER, True, here.driver)
     elif not here.refused:  # else it is among the devices
-        remedy = "on the CPU nothing; with a GPU, install its driver, or start the container with --gpus all"
+        remedy = "nothing on a CPU; for a GPU, install its driver, or start the container with --gpus all"
         yield Capability(DRIVER, False, str(nvml.error()), remedy)
 
 

@@ -103,7 +103,7 @@ def named(name: str | None, workload: Workload) -> Format:
     if name is None:
         return FORMATS[own]
     if name not in FORMATS:
-        raise InputError(f"--format: no such format: got {name!r}{did_you_mean(name, list(FORMATS))}")
+        raise InputError(f"--format: no such format, got {name!r}{did_you_mean(name, list(FORMATS))}")
     offered = [one for one, form in FORMATS.items() if one == own or not form.is_own]
     if name not in offered:
         raise InputError(

@@ -106,7 +106,7 @@ def _evidence(trial: Trial, history: History, provenance: Mapping[str, Any]) -> 
         "trial": f"{trial.number} of session {provenance.get('session', '')}",
         "measured": view.compare_with_baseline(trial, history),
         "peak memory": view.memory(history.memory(trial)),
-        "over": f"{space.budget.samples_per_trial} {space.unit} per run",
+        "over": f"{space.budget.samples_per_trial:,} {space.unit} per run",
     }
     names = ("hardware", "versions", "seed", "command")
     return facts | {name: str(provenance[name]) for name in names if name in provenance}

@@ -53,7 +53,7 @@ def roles(only: str | None) -> frozenset[str]:
         return frozenset(ROLES)
     groups = [one.strip() for one in only.split(",")]
     if unknown := [one for one in groups if one not in _GROUPS]:
-        raise InputError(f"--only: of {', '.join(_GROUPS)}: got {', '.join(unknown)}")
+        raise InputError(f"--only: one or more of {', '.join(_GROUPS)}, got {', '.join(unknown)}")
     return frozenset((SEED, *(role for one in groups for role in _GROUPS[one])))
 
 
@@ -85,7 +85,7 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
     `choose` picks one of several possible scores. Raises InputError if the training fails, no step is seen,
     or no score is found.
     """
-    prober.say("Your training runs, watched ...")
+    prober.say("Running your training to watch its steps ...")
     seen = prober.run(prober.line, _Watching(), _WATCHED_S)
     _require_steps(prober, seen)
     framework = seen.trainer.get("framework")
@@ -104,10 +104,10 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
     if not trier.effective and length is None:
         for line in trier.lines:
             prober.say(line)
-        raise InputError("no setting of this training was seen to have an effect: there is nothing to tune")
+        raise InputError("no setting of this training showed an effect, so there is nothing to tune")
     told = (scores.scores(short.seen) if short else []) or scores.scores(seen)
     if not told:
-        prober.say("Your training runs until it tells a score ...")
+        prober.say("Running your training until it reports a score ...")
         told = scores.scores(run_to_score(prober))
     score, minimize = chosen_score(told, wishes, choose)
     is_inside = any(one.option.is_inside for one in trier.effective)
@@ -216,7 +216,7 @@ class _Trier:
         self.effective += shown
         self._without += [one for one in tried if one not in shown]
         for one in tried:
-            result = "seen" if one in shown else "no effect seen, so it stays"
+            result = "has an effect" if one in shown else "no effect seen, so it stays"
             self.lines.append(f"{one.option.name} {one.option.value} -> {one.value}: {result}")
 
 
@@ -226,20 +226,22 @@ def _require_steps(prober: Prober, seen: Watched) -> None:
     for line in seen.tail[-_LINES_SHOWN:]:
         prober.say(f"  {line}")
     if seen.has_failed:
-        raise InputError(f"the command ended with exit code {seen.code} before its first step: see above")
+        raise InputError(
+            f"the command ended with exit code {seen.code} before its first step; its last lines are above"
+        )
     if seen.has_ended:
-        raise InputError("the command ended, and no training step was seen: it has to train with PyTorch")
+        raise InputError("the command ended, and no training step was seen; it has to train with PyTorch")
     raise InputError(f"no training step was seen within {seen.seconds:.0f} s; its last lines are above")
 
 
 def _described(seen: Watched) -> str:
     """Returns a line that describes the user's training."""
     size, step_s, rates = batch_of(seen), effects.step_s(seen), seen.steps[0].rates
-    parts = [f"{size} samples a step" if size else "samples of a step unknown"]
+    parts = [f"{size} samples per step" if size else "samples per step unknown"]
     parts += [f"learning rate {max(rates):g}"] if rates else []
     parts += [f"{seen.loader.get('num_workers') or 0} loader workers"] if seen.loader else []
     parts += [seen.steps[0].dtype] if seen.steps[0].dtype else []
-    parts += [f"{step_s:.3g} s a step"] if step_s else []
+    parts += [f"{step_s:.3g} s per step"] if step_s else []
     return ", ".join(parts)
 
 
@@ -265,10 +267,10 @@ def chosen_score(candidates: Sequence[Score], wishes: Wishes, choose: Choose) ->
     if wishes.score:
         named = scores.named(candidates, wishes.score)
         if named is None:
-            raise InputError(f"--score {wishes.score}: was not seen; seen were: {listed}")
+            raise InputError(f"--score {wishes.score}: no such score was seen; seen: {listed}")
         score = named
     elif not candidates:
-        raise InputError("no score was seen: have the script print one, such as `val_loss 1.23`")
+        raise InputError("no score was seen; have the script print one, such as `val_loss 1.23`")
     else:
         score = candidates[0] if scores.is_clear(candidates) else choose.score(candidates)
     if wishes.minimize is not None:

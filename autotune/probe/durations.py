@@ -43,7 +43,7 @@ def try_length(prober: Prober, known: Sequence[Option], seen: Watched) -> TriedL
     """
     asked = options.ends(known)
     if asked is None:
-        return TriedLength(None, None, "no option that ends the training was found: its length stays")
+        return TriedLength(None, None, "no option that ends the training was found, so its length stays")
     unit, counted = asked
     name, before = counted[0].name, counted[0].value
     short: ShortTraining | None = None
@@ -52,9 +52,9 @@ def try_length(prober: Prober, known: Sequence[Option], seen: Watched) -> TriedL
         prober.say(f"Trying {name} {value} ...")
         short = _run(prober, counted, value, options.evaluated(known) if tried == "steps" else None)
         if _has_ended_by_it(short.seen, seen, value):
-            note = f"{name} {before} -> {value}: it ended after {len(short.seen.steps)} steps"
+            note = f"{name} {before} -> {value}: the training ended after {len(short.seen.steps)} steps"
             return TriedLength((tried, tuple(counted)), short if short.seen.steps else None, note)
-    note = f"{name} {before}: no training was seen to end by it, so it stays"
+    note = f"{name} {before}: did not end a training, so it stays"
     return TriedLength(None, short if short and short.seen.steps else None, note)
 
 

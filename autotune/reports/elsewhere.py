@@ -22,7 +22,7 @@ def _row(fit: Fit) -> tuple[str, ...]:
     memory = units.format_bytes(fit.memory_bytes)
     if fit.config is None or fit.peak is None:
         return (memory, *[words.NOTHING] * (len(_HEAD) - 2), fit.reason.partition(":")[0])
-    batch = str(fit.effective_batch_size) + ("" if fit.keeps_batch else ", other")
+    batch = str(fit.effective_batch_size) + ("" if fit.keeps_batch else ", changed")
     size, accumulation, rate = (
         words.setting(fit.config[name]) if name in fit.config else words.NOTHING
         for name in (MICRO_BATCH, ACCUMULATION, LEARNING_RATE)
@@ -40,9 +40,8 @@ def _peak(peak: Prediction) -> str:
 def notes(forecast: MemoryForecast) -> Iterator[str]:
     """Yields the meaning of the table, and its gaps."""
     yield (
-        f"The settings of trial {forecast.trial} with the largest micro-batch whose predicted peak is, with "
-        f"its whole interval, within {forecast.memory_fraction:.0%} of the memory. The speed there was not "
-        "measured."
+        f"The settings of trial {forecast.trial}, with the largest micro-batch that fits: the upper end of "
+        f"its predicted peak is within {forecast.memory_fraction:.0%} of the memory. Speed is not predicted."
     )
     for reason in dict.fromkeys(fit.reason for fit in forecast.fits if fit.reason):
         sizes = (units.format_bytes(fit.memory_bytes) for fit in forecast.fits if fit.reason == reason)
@@ -51,9 +50,10 @@ def notes(forecast: MemoryForecast) -> Iterator[str]:
         trial = forecast.trial
         yield f"The peak of trial {trial} was still rising when it ended: a longer training takes more."
     if not forecast.is_of_gpu:
-        yield "Measured without a GPU: this is the memory of processes on the host, and not that of a GPU."
+        yield "Measured without a GPU: these figures are memory of processes on the host."
     if any(fit.config is not None and not fit.keeps_batch for fit in forecast.fits):
-        yield f"With an effective batch other than trial {forecast.trial}'s, the quality was not measured."
+        other = f"another effective batch than trial {forecast.trial}'s"
+        yield f'"changed" marks {other}; its quality was not measured.'
     precision = PRECISIONS.get(str(forecast.config.get(PRECISION)))
     if precision and forecast.is_of_gpu and (needed := precision.needs.compute_capability):
         yield f"{forecast.config[PRECISION]} needs compute capability {'.'.join(map(str, needed))} or newer."

@@ -31,7 +31,7 @@ def _training(report: TrainingReport) -> str:
         [_text(wording.end(report))],
         [f"- {_text(line)}" for line in wording.observations(report)],
         _table(wording.promise_table(report)),
-        _table(Table(("figure", ""), tuple(wording.figures(report)))),
+        _table(Table(("figure", "value"), tuple(wording.figures(report)))),
         _table(wording.event_table(report)),
         [_text(f"{report.workload} on {report.device}; {settings}")],
     )
@@ -53,7 +53,7 @@ def _session(report: SessionReport) -> str:
         *(_table(Table((one.title, *one.head[1:]), tuple(map(tuple, one.rows)))) for one in own),
         *_elsewhere(report),
         _code(result.commands),
-        [_text("; ".join([*facts, f"{report.samples_per_trial} {report.unit} per trial"]))],
+        [_text("; ".join([*facts, f"{report.samples_per_trial:,} {report.unit} per trial"]))],
     )
 
 
@@ -67,8 +67,8 @@ def _sides(report: SessionReport) -> list[str]:
         name = f"{line.name}, {line.over}" if line.over else line.name
         rows.append((name, str(line.baseline), str(line.best), str(line.factor)))
     if answer.is_better(report):
-        return _table(Table(("", "baseline", f"trial {best.trial}", "factor"), tuple(rows)))
-    return _table(Table(("", "baseline"), tuple(row[:2] for row in rows)))
+        return _table(Table(("figure", "baseline", f"trial {best.trial}", "factor"), tuple(rows)))
+    return _table(Table(("figure", "baseline"), tuple(row[:2] for row in rows)))
 
 
 def _elsewhere(report: SessionReport) -> list[list[str]]:

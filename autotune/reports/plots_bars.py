@@ -114,7 +114,7 @@ def ablation(report: SessionReport) -> Plot | None:
         id="ablation",
         title="Ablation: from baseline to recommended, one setting at a time",
         axes=f"{unit.capitalize()} per second with each change on top of those above it. The factors "
-        "multiply to the gain; what settings do only together counts for the later one.",
+        "multiply to the gain. An effect that settings have only together counts for the later one.",
         label="; ".join(f"{row.title}: {row.text}" for row in rows),
         data=[_trace(mark, each) for mark, each in bars.items() if each],
         layout=_layout(
@@ -177,7 +177,7 @@ def step_time(report: SessionReport) -> Plot | None:
     bars = [_phase_bars(row, sample_s, phases) for row, (_, sample_s) in enumerate(sides.values())]
     return Plot(
         id="step-time",
-        title=f"A {each}'s time, part by part",
+        title=f"Time per {each}",
         axes=f"Milliseconds of training per {each}, by part of a step. Evaluations are left out.",
         label="; ".join(f"{label} {total} per {each}" for label, total in totals.items()),
         data=[_trace(phase, each) for phase, *each in zip(phases, *bars, strict=True)],

@@ -8,7 +8,7 @@ from autotune.compare import results
 from autotune.core.measurement import Measurement
 from autotune.core.settings import MICRO_BATCH
 from autotune.core.trial import Trial
-from autotune.display import advice, view
+from autotune.display import advice, view, words
 from autotune.display.advice import WinnerState
 from autotune.display.cautions import cautions, spending
 from autotune.judging.accounts import costs, overhead
@@ -107,21 +107,22 @@ def _sentence(recommended: tuple[Trial, Claim | None], history: History) -> str:
     trial, claim = recommended
     if not trial.number:
         return view.no_improvement(history)
-    settings = f"trial {trial.number}, {view.knobs(trial.config)}."
+    settings = f"Trial {trial.number}, {view.knobs(trial.config)}."
     if claim is not None:
-        return f"{view.confirmation(claim, history)}: {settings}"
-    return f"{view.gain(trial, history)}: {settings} {view.missing_confirmation(trial, history)}"
+        return f"{view.confirmation(claim, history)}. {settings}"
+    return f"{view.gain(trial, history)}. {view.missing_confirmation(trial, history)} {settings}"
 
 
 def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[str]:
     """Returns cautions about a quality that rests on few seeds or studies."""
     name, lines = space.objective.quality, []
     if min(baseline.seeds, best.seeds) < _FEWEST_SEEDS:
-        theirs = f", trial {best.trial} with {best.seeds}" if best.trial != baseline.trial else ""
-        lines.append(f"Few seeds: {name} of the baseline was measured with {baseline.seeds}{theirs}.")
+        theirs = f", trial {best.trial}'s with {best.seeds}" if best.trial != baseline.trial else ""
+        seeds = words.plural(baseline.seeds, "seed")
+        lines.append(f"Few seeds: the baseline's {name} was measured with {seeds}{theirs}.")
     studies = baseline.scores.get(workload.validation_size) if workload.validation_size else None
     if studies is not None and studies < _FEWEST_STUDIES:
-        lines.append(f"Small validation split: {name} is that of {studies:.0f} studies.")
+        lines.append(f"Small validation split: {name} is measured on {studies:,.0f} studies.")
     return lines
 
 

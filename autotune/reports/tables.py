@@ -43,7 +43,8 @@ def trials(report: SessionReport) -> list[tuple[Mark, TrialRow, tuple[str, ...]]
 def remarks(row: TrialRow) -> str:
     """Returns a trial's remarks."""
     by_text = {
-        f"trial {row.repeats}'s settings with another seed, figures of this run": row.repeats is not None,
+        f"trial {row.repeats}'s settings with another seed; figures of this run alone": row.repeats
+        is not None,
         "ablation run": row.kind == "ablation",
         "on the Pareto front": row.on_front,
         "other trials ran at the same time": row.shared,
@@ -66,7 +67,9 @@ def outcomes(report: SessionReport) -> Table:
         )
         for mark, ended in reversed(groups)
     ]
-    return Table(("outcome", "trials", "took", "saved, about", "reasons"), tuple(rows), numeric=(1, 2, 3))
+    return Table(
+        ("outcome", "trials", "took", "time saved, about", "reasons"), tuple(rows), numeric=(1, 2, 3)
+    )
 
 
 def _reasons(rows: Iterable[TrialRow]) -> str:
@@ -86,7 +89,7 @@ def _reasons(rows: Iterable[TrialRow]) -> str:
 
 def skipped(report: SessionReport) -> Table:
     rows = tuple((s.reason, str(s.count), _about(s.saved_s), s.example) for s in report.skipped)
-    return Table(("not started because", "suggestions", "saved, about", "for example"), rows, numeric=(1, 2))
+    return Table(("reason", "suggestions", "time saved, about", "for example"), rows, numeric=(1, 2))
 
 
 def _about(seconds: float) -> str:
@@ -98,8 +101,8 @@ def scores(report: SessionReport) -> Table:
     models = report.compared
     names = words.score_names(name_on_test(report.quality), *(each.scores for each in models))
     head = ("model", *(("seeds",) if has_seeds(report) else ()), *(words.metric(name) for name in names))
-    head += ("reports/s", "memory, writing") if report.writes_reports else ()
-    head += (f"training {report.unit}/s", "memory, training")
+    head += ("reports/s", "memory for reports") if report.writes_reports else ()
+    head += (f"training {report.unit}/s", "memory for training")
     rows = (
         (
             each.label,

@@ -86,4 +86,4 @@ class Screening:
         if throughput is None or not reason:
             return None
         feedback = Feedback((throughput.samples_per_s,))
-        return Refusal(RejectedFor.SPEED, f"equal settings read {reason}", feedback)
+        return Refusal(RejectedFor.SPEED, f"by equal settings, {reason}", feedback)

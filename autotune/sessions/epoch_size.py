@@ -49,7 +49,7 @@ def counted(space: Space, workload: Workload, here: Usable) -> int:
         order = training.whole_training(space.baseline_config, TrialDir(place))
         outcome, measurement = alone.run(order, ForkServer(workload.preload))
     if outcome.status is not Status.COMPLETED or not measurement.samples:
-        rule = "training.samples_per_epoch: an epoch of the baseline was to show it"
+        rule = "training.samples_per_epoch: an epoch of the baseline should have shown it"
         raise InputError(f"{rule}: {outcome.reason or 'no step was seen'}")
     print(f"An epoch has {measurement.samples:,} {space.unit}.", file=sys.stderr, flush=True)
     return measurement.samples

@@ -30,14 +30,14 @@ class Export:
 def export(root: Path, output: Path | None, number: int | None, name: str | None, own: Path | None) -> Export:
     """Writes a trial, by default the winner, in the format `name`, or into a copy of the file `own`."""
     if name is not None and own is not None:
-        raise InputError("--format, --patch: at most one of them: a file is patched in its own format")
+        raise InputError("--format, --patch: at most one of them; a file is patched in its own format")
     session, _, workload = opened(root)
     form = formats.named(name, workload)
     state = snapshot.take(session, root)
     trial, history = wanted(state, number), state.history
     gpus = math.ceil(session.options().gpus_per_trial)
     best = winner.from_trial(trial, history, workload, session.provenance(), gpus)
-    settings = f"{view.knobs(trial.config)}: {view.compare_with_baseline(trial, history)}"
+    settings = f"{view.knobs(trial.config)}. {view.compare_with_baseline(trial, history)}"
     if own is not None:
         file = output or Path(f"best{own.suffix}")
         return Export(file, settings, _patch(best, own, file))
@@ -54,19 +54,19 @@ def wanted(shown: Snapshot, number: int | None) -> Trial:
     """
     history = shown.history
     if history.baseline is None:
-        raise InputError(f"session {shown.session}: no result yet: the baseline has not completed")
+        raise InputError(f"session {shown.session}: no result yet, because the baseline has not completed")
     if number is None:
         best = confirm.recommended(history)
         if best and advice.is_unconfirmed(history):
             possibly = advice.possible_gain(history, continue_command(shown))
             raise UnconfirmedError(
-                f"no winner yet; --trial {best[0].number} names one all the same. {possibly}"
+                f"no winner yet. {possibly}. To export it anyway, add --trial {best[0].number}"
             )
         return best[0] if best else history.baseline
     named = [t for t in history.trials if t.number == number and t.completed]
     if not named:
         done = ", ".join(str(t.number) for t in history.trials if t.completed)
-        raise InputError(f"--trial {number}: must be a completed trial of the session: {done}")
+        raise InputError(f"--trial {number}: must be a completed trial of the session, one of {done}")
     return named[0]
 
 

@@ -21,7 +21,7 @@ def deliberate(error: BaseException) -> BaseException | None:
     if fault := _path_fault(error):
         return InputError(fault)
     if damage := failures.study_damage(error):
-        hint = "what can be rebuilt of it, this rebuilds: python -m autotune recover SESSION"
+        hint = "to rebuild what can be read: python -m autotune recover SESSION"
         return InputError(f"{damage}; {hint}")
     if fault := disk_fault(error):
         return InputError(f"{fault}; nothing is lost: fix that and run the command again")

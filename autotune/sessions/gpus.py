@@ -232,7 +232,7 @@ def look_at(found: Hardware, python: str = sys.executable) -> Look:
 def _hidden(torch: Torch | Fault) -> Iterator[DeviceVerdict]:
     if isinstance(torch, Torch) and torch.devices:
         seen = len(torch.devices)
-        what = f"torch {torch.build} sees {seen} GPUs, of which NVML says nothing: {nvml.error()}"
+        what = f"torch {torch.build} sees {seen} GPUs, but NVML cannot be read: {nvml.error()}"
         remedy = "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility"
         yield DeviceVerdict("CUDA", fault=Fault(what, remedy))
 

@@ -86,7 +86,7 @@ def split(given: Sequence[str]) -> tuple[list[str], list[str]]:
         before, after = ([_RUNNERS[Path(one).suffix], one] for one in given)
         return before, after
     got = " ".join(map(word, given))
-    raise InputError(f"two command lines, as in `judge -- A --vs B`, or two scripts: got {got}")
+    raise InputError(f"judge: needs two command lines, as in `judge -- A --vs B`, or two scripts, got {got}")
 
 
 class _Comparison:
@@ -113,7 +113,9 @@ class _Comparison:
             return
         before = _QUESTION.validate_python(first)
         if before != self._question:
-            raise InputError(f"{self._root}: compares other commands or scripts: name a new --session")
+            raise InputError(
+                f"{self._root}: holds a comparison of other commands or scripts; name a new --session"
+            )
         for line in others:
             if "commands" in line:
                 self._question = _QUESTION.validate_python(line)
@@ -164,13 +166,15 @@ class _Comparison:
         if seen.has_failed:
             for line in seen.tail[-_LINES_SHOWN:]:
                 probing.say(f"  {line}")
-            raise InputError(f"{side} ended with exit code {seen.code}: its last lines are above")
+            raise InputError(f"{side} ended with exit code {seen.code}; its last lines are above")
         if not seen.has_ended:
             return False
         score = self._question.score or self._choose(scores.scores(seen))
         told = tuple(scores.values(seen, score))
         if not told:
-            raise InputError(f"{side} has not told {score.name}, which {SIDES[0]} has: it cannot be compared")
+            raise InputError(
+                f"{side} reported no {score.name}, and {SIDES[0]} did, so they cannot be compared"
+            )
         ended = _Ended(side, pair, TrainingRun(seen.seconds, told))
         self._ended.append(ended)
         self._write(_ENDED.dump_python(ended))
@@ -215,18 +219,20 @@ class _Comparison:
         final, other = (words.score(estimates.mean([run.final for run in side])) for side in (after, before))
         interval = words.factor.interval(verdict.factor)
         sure = f" ({interval})" if interval else ""
-        factor = f"{words.factor(verdict.factor)} as fast{sure}: " if verdict.factor else ""
+        factor = f"is {words.factor(verdict.factor)} as fast as A{sure}: " if verdict.factor else "took "
         lines = [
-            f"B, in {words.plural(count, 'pair')} of whole trainings: {factor}{ours} instead of {theirs}.",
-            f"Final {name} {final}, A's {other}{': not worse' if verdict.confirmed else ''}.",
+            f"In {words.plural(count, 'pair')} of whole trainings, B {factor}{ours} instead of {theirs}.",
+            f"Final {name} {final}, {'not worse than ' if verdict.confirmed else ''}A's {other}.",
         ]
         if verdict.confirmed:
-            return [*lines, "Confirmed: B is faster, and as good."]
+            return [*lines, "Confirmed: B is faster and as good."]
         undecided = verdict.confirmed is None
         return [*lines, f"Not confirmed: {verdict.why_not}.", *([self._next()] if undecided else [])]
 
     def _next(self) -> str:
-        return f"More pairs may decide it: repeat the command with --session {quoted(self._root)} --pairs N."
+        return (
+            f"More pairs may decide it: run the command again with --session {quoted(self._root)} --pairs N."
+        )
 
     def as_json(self, verdict: PairedVerdict) -> dict[str, Any]:
         """Returns the answer as JSON for programs."""

@@ -19,7 +19,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {"budget": Budget, "objective": Objectiv
 def one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
     """Raises InputError if the value of an option is not `allowed`."""
     if value not in allowed:
-        raise InputError(f"{option}: one of {', '.join(allowed)}: got {value!r}")
+        raise InputError(f"{option}: must be one of {', '.join(allowed)}, got {value!r}")
 
 
 def duration_s(option: str, text: str | None) -> float | None:
@@ -46,7 +46,7 @@ def samples(given: str | None) -> dict[str, Any]:
         return {}
     count = units.parse_whole(given)
     if count is None or not 1 <= count <= LARGEST_INT:
-        raise InputError(f"--samples: a whole number above 0, or {_AUTO}: got {units.quote(given)}")
+        raise InputError(f"--samples: must be a whole number above 0, or {_AUTO}, got {units.quote(given)}")
     return {"samples_per_trial": count}
 
 
@@ -56,7 +56,7 @@ def select(promise: str | None, rule: str | None) -> str | None:
         return rule
     one_of("--promise", promise, PROMISES)
     if rule not in {None, promise}:
-        raise InputError(f"--promise {promise}: is --select {promise}: got --select {rule}")
+        raise InputError(f"--promise {promise}: means --select {promise}, got --select {rule}")
     return promise
 
 
@@ -66,18 +66,26 @@ def gpus_per_trial(asked: float | None, hardware: Hardware) -> float:
     if asked is None:
         return float(min(1, available))
     if not 0 <= asked <= available or (asked > 1 and asked != int(asked)):
-        allowed = f"0 to 1, or a whole number up to {available}" if available else "0: there is no GPU here"
-        raise InputError(f"--gpus-per-trial: {allowed}: got {asked:g}")
+        allowed = (
+            f"must be 0 to 1, or a whole number up to {available}"
+            if available
+            else "must be 0, because there is no GPU here"
+        )
+        raise InputError(f"--gpus-per-trial: {allowed}, got {asked:g}")
     alone = [gpu for gpu in hardware.gpus if gpu.exclusive]
     if 0 < asked < 1 and alone:
-        rule = f"0, or a whole number: {alone[0].label} is in exclusive compute mode"
-        raise InputError(f"--gpus-per-trial: {rule}; nvidia-smi --compute-mode=0 ends that: got {asked:g}")
+        rule = f"must be a whole number, because {alone[0].label} is in exclusive compute mode"
+        raise InputError(
+            f"--gpus-per-trial: {rule}, got {asked:g}; nvidia-smi --compute-mode=0 ends that mode"
+        )
     return asked
 
 
 def cpus_per_trial(asked: int | None, hardware: Hardware) -> int | None:
     if asked is not None and asked > hardware.cpus:
-        raise InputError(f"--cpus-per-trial: at most the {hardware.cpus} CPUs of this machine: got {asked}")
+        raise InputError(
+            f"--cpus-per-trial: must be at most the {hardware.cpus} CPUs of this machine, got {asked}"
+        )
     return asked
 
 

@@ -78,7 +78,7 @@ def settings(
     given: dict[str, Setting] = {}
     if model is not None:
         if not workload.models:
-            raise InputError(f"--model: {workload.entry_point} has no models to choose from: got {model!r}")
+            raise InputError(f"--model: {workload.entry_point} has no models to choose from, got {model!r}")
         option_values.one_of("--model", model, tuple(workload.models))
         given |= workload.models[model]
     if baseline is not None:
@@ -95,7 +95,7 @@ def _require_known(options: Collection[str], workload: Workload, given: Collecti
     for name in options:
         if name not in given and not workload.takes(name):
             raise InputError(
-                f"--{name.replace('_', '-')}: must be a setting of the workload or of the baseline: "
+                f"--{name.replace('_', '-')}: must be a setting of the workload or of the baseline; "
                 f"neither {workload.entry_point} nor the baseline has {name}"
             )
 
@@ -164,10 +164,10 @@ def _uncounted(space: Space) -> list[str]:
         return [f"knob {space.naming.path(name)}: {checks.UNCOUNTED}"] if name and name in space.knobs else []
     if space.samples_per_evaluation({}) is not None:
         return []
-    lacking = "objective.speed: wall: it is not known how often the whole training is evaluated"
+    lacking = "objective.speed wall: how often the whole training is evaluated is not known"
     if name is None:
-        return [f"{lacking}: as often as a trial, unless training.samples_per_evaluation says it"]
-    raise InputError(f"{lacking}: name {name} in the baseline, or say training.samples_per_evaluation")
+        return [f"{lacking}, so as often as a trial; training.samples_per_evaluation would say it"]
+    raise InputError(f"{lacking}; give {name} in the baseline, or training.samples_per_evaluation")
 
 
 def _named(settings: Mapping[str, Any], space: Space) -> dict[str, Setting]:

@@ -57,13 +57,13 @@ def show(words: Sequence[str], asked: Probing) -> int:
 def write(words: Sequence[str], asked: Probing, output: Path) -> int:
     """Probes a command line and writes its search space into a new file; returns the exit code."""
     if output.exists():
-        raise InputError(f"{output}: exists already: name another file with --output")
+        raise InputError(f"{output}: exists already; name another file with --output")
     text = space(words, asked, telemetry.hardware(), None)
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{output}: cannot be written: {error.strerror}") from None
-    print(f"{output}: written; then: python -m autotune search {output}")
+    print(f"{output} is written. To search it: python -m autotune search {output}")
     return 0
 
 
@@ -109,14 +109,14 @@ class _Asking(Choose):
         say("Which of these says how good the training is? [1]")
         answer = sys.stdin.readline().strip() or "1"
         if not answer.isdigit() or not 1 <= int(answer) <= len(candidates):
-            raise InputError(f"a number from 1 to {len(candidates)}: got {answer!r}")
+            raise InputError(f"the answer must be a number from 1 to {len(candidates)}, got {answer!r}")
         return candidates[int(answer) - 1]
 
     def is_minimized(self, score: Score) -> bool:
         say(f"Is a higher {score.name} better? [y/n]")
         answer = sys.stdin.readline().strip().lower()
         if answer not in ("y", "n"):
-            raise InputError(f"y or n: got {answer!r}")
+            raise InputError(f"the answer must be y or n, got {answer!r}")
         return answer == "n"
 
 
@@ -125,12 +125,12 @@ def _plan(found: ProbeResult, time_s: float | None) -> str:
     training_s = found.training_s or 0.0
     one, wanted = units.format_seconds(training_s), units.format_seconds(_TRAININGS * training_s)
     if time_s is None:
-        advised = f"--time {wanted.replace(' ', '')} has room for {_TRAININGS}"
+        advised = f"--time {wanted.replace(' ', '')} is enough for {_TRAININGS}"
         return f"A training takes about {one} here; {advised}."
     limit, count = units.format_seconds(time_s), int(time_s / training_s)
     if found.trial_samples and found.samples:
         share = f"{found.trial_samples / found.samples:.0%}"
-        whole = f"{wanted} would have room for {_TRAININGS} whole ones"
-        return f"A training takes about {one} here. To fit {limit}, trials are {share} of it. {whole}."
-    better = f"; {wanted} would have for {_TRAININGS}" if count < _TRAININGS else ""
-    return f"A training takes about {one} here: {limit} have room for {count}{better}."
+        whole = f"{wanted} would be enough for {_TRAININGS} whole ones"
+        return f"A training takes about {one} here. To fit into {limit}, a trial is {share} of one; {whole}."
+    better = f", and {wanted} for {_TRAININGS}" if count < _TRAININGS else ""
+    return f"A training takes about {one} here: there is time for {count} in {limit}{better}."

@@ -228,7 +228,7 @@ def _ending(search: Search) -> list[str]:
     else:
         lines = [f"Stopped: {search.stopping}"] if search.stopping else []
     if search.kept_time:
-        lines.append("Fewer trials than planned: time was kept for confirming what was found.")
+        lines.append("Fewer trials than planned, because time was kept for confirming the best.")
     if search.is_exhausted:
         lines.append("Every configuration was tried, or is known not to fit or not to win.")
     return lines

@@ -87,7 +87,9 @@ def _given_or_probed_space(asked: SearchRequest, found: Hardware) -> Iterator[Gi
         yield given_space(asked, found)
         return
     if asked.space:
-        raise InputError("--space: a command line has the search space that is found for it")
+        raise InputError(
+            "--space: not together with a command line, whose search space is found by running it"
+        )
     text = probing.space(asked.training, asked, found, option_values.duration_s("--time", asked.time))
     with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file:
         file.write(text)
@@ -117,7 +119,7 @@ def _demonstration(asked: SearchRequest, found: Hardware) -> list[str]:
     if not found.gpus or not _is_demonstration(asked):
         return []
     return [
-        "this tunes a small model on drawn X-rays; to tune the published one: --data DIR, or --model full"
+        "this tunes a small model on drawn X-rays; to tune the published one, give --data DIR or --model full"
     ]
 
 

@@ -35,7 +35,7 @@ def _learning_rate_mistakes(space: Space) -> Iterator[str]:
         if not isinstance(knob, ScaledLearningRate):
             continue
         if name != LEARNING_RATE:
-            yield f"{name}: scale: sqrt is the rule of {LEARNING_RATE} alone"
+            yield f"{name}: scale: sqrt is only for {LEARNING_RATE}"
         elif MICRO_BATCH not in space.baseline:
             yield f"{name}: scale: sqrt needs {_lacking(MICRO_BATCH)}"
         if not knob.multiplier.contains(1.0):
@@ -46,11 +46,11 @@ def _accumulation_mistakes(space: Space) -> Iterator[str]:
     for name in (name for name, knob in space.knobs.items() if isinstance(knob, KeptBatch)):
         where = f"{space.naming.path(name)}: keep: effective_batch_size"
         if name != ACCUMULATION:
-            yield f"{where} is the rule of {ACCUMULATION} alone: name yours in roles: {{{ACCUMULATION}: ...}}"
+            yield f"{where} is only for {ACCUMULATION}; name yours in roles: {{{ACCUMULATION}: ...}}"
         elif MICRO_BATCH not in space.baseline:
             yield f"{where} needs {_lacking(MICRO_BATCH)}"
         elif not {MICRO_BATCH, PROCESSES} & space.knobs.keys():
-            yield f"{where} needs a knob to follow: {space.naming.path(MICRO_BATCH)} is none"
+            yield f"{where} needs a knob to follow, and {space.naming.path(MICRO_BATCH)} is none"
 
 
 def _other_rate_mistakes(space: Space) -> Iterator[str]:
@@ -62,10 +62,10 @@ def _other_rate_mistakes(space: Space) -> Iterator[str]:
             yield f"follow_learning_rate: {path} has values of its own, and cannot follow as well"
         elif units.number(space.baseline.get(name)) is None:
             value = units.quote(space.baseline.get(name))
-            yield f"follow_learning_rate: {path} must be a number of the baseline: got {value}"
+            yield f"follow_learning_rate: {path} must be a number of the baseline, got {value}"
     if space.follow_learning_rate and (wrong := [rate for rate in _rates(space) if not units.number(rate)]):
         path, value = space.naming.path(LEARNING_RATE), units.quote(wrong[0])
-        yield f"follow_learning_rate: {path} must be a number other than 0, to be followed: got {value}"
+        yield f"follow_learning_rate: {path} must be a number other than 0 to be followed, got {value}"
 
 
 def _rates(space: Space) -> Iterator[Setting]:
@@ -86,7 +86,7 @@ def _step_count_mistakes(space: Space) -> Iterator[str]:
     declared |= {"evaluate_every": (space.evaluate_every,)} if space.evaluate_every else {}
     if space.evaluate_every and space.unit != "samples":
         rule = f"how many {space.unit} an optimizer step has is not known"
-        yield f"evaluate_every: {rule}: leave it out, or leave out the unit"
+        yield f"evaluate_every: {rule}; leave it out, or leave out the unit"
     for where, names in declared.items():
         if names and MICRO_BATCH not in space.baseline:
             yield f"{where}: needs {_lacking(MICRO_BATCH)}"
@@ -98,7 +98,7 @@ def _step_count_mistakes(space: Space) -> Iterator[str]:
             elif name in space.knobs and where != "evaluate_every":
                 yield f"{where}: {path} is a knob, and cannot follow the effective batch as well"
             elif not isinstance(value, int) or isinstance(value, bool):
-                yield f"{where}: {path} must be a whole number of steps: got {units.quote(value)}"
+                yield f"{where}: {path} must be a whole number of steps, got {units.quote(value)}"
 
 
 def _evaluation_mistakes(space: Space) -> Iterator[str]:
@@ -108,10 +108,10 @@ def _evaluation_mistakes(space: Space) -> Iterator[str]:
     if knob and not goal.counts_evaluations:
         yield f"knob {path}: {UNCOUNTED}"
     if isinstance(knob, Distribution) and not all(_is_whole(v, 1, LARGEST_INT) for v in _given(knob)):
-        yield f"knob {path}: whole numbers of steps: got {units.quote(list(_given(knob)))}"
+        yield f"knob {path}: must be whole numbers of steps, got {units.quote(list(_given(knob)))}"
     if goal.counts_evaluations and space.budget.evaluations_per_trial < fewest:
         given = space.budget.evaluations_per_trial
-        yield f"objective.speed: wall needs budget.evaluations_per_trial of {fewest} or more: got {given}"
+        yield f"objective.speed: wall needs budget.evaluations_per_trial of {fewest} or more, got {given}"
 
 
 def _number_mistakes(space: Space) -> Iterator[str]:
@@ -121,11 +121,11 @@ def _number_mistakes(space: Space) -> Iterator[str]:
         values = _given(knob) if isinstance(knob, Distribution) else ()
         values = [*values, *([space.baseline[name]] if name in space.baseline else [])]
         if wrong := [v for v in values if not _is_whole(v, low, high)]:
-            yield f"{name}: whole numbers of {low} to {high}: got {units.quote(wrong[0])}"
+            yield f"{name}: must be whole numbers from {low} to {high}, got {units.quote(wrong[0])}"
     rate = space.baseline.get(LEARNING_RATE)
     scaled = isinstance(space.knobs.get(LEARNING_RATE), ScaledLearningRate)
     if scaled and not _RATES[0] <= (units.number(rate) or 0.0) <= _RATES[1]:
-        yield f"baseline {LEARNING_RATE}: a number above 0, to be scaled: got {units.quote(rate)}"
+        yield f"baseline {LEARNING_RATE}: must be a number above 0 to be scaled, got {units.quote(rate)}"
 
 
 def _given(knob: Distribution) -> Sequence[Setting]:
@@ -151,14 +151,16 @@ def limit_mistakes(space: Space) -> list[str]:
     if any(_has_between(micro, -(-low // count), high // count) for count in times):
         return []
     ends = f"{min(micro) * min(times)} to {max(micro) * max(times)}"
-    return [f"limits.effective_batch_size [{low}, {high}] allows none of the sizes, {ends}"]
+    return [
+        f"limits.effective_batch_size [{low}, {high}] allows none of the sizes that the knobs give, {ends}"
+    ]
 
 
 def _kept_batch_mistakes(space: Space) -> list[str]:
     size, (low, high) = space.effective_batch_size({}), space.limits.effective_batch_size
     if not low <= size <= high:
         return [
-            f"limits.effective_batch_size [{low}, {high}] leaves out the baseline's {size}, which is kept"
+            f"limits.effective_batch_size [{low}, {high}] leaves out the baseline's {size}, which must stay"
         ]
     return _not_dividing(space, MICRO_BATCH, PROCESSES) or _not_dividing(space, PROCESSES, MICRO_BATCH)
 
@@ -171,8 +173,8 @@ def _not_dividing(space: Space, name: str, other: str) -> list[str]:
     if not (first := list(itertools.islice(wrong, _MOST_LISTED))):
         return []
     allowed = " or ".join(str(size // count) for count in sorted(at_once)[:_MOST_LISTED])
-    rule = f"{ACCUMULATION} keeps the effective batch of {size}: divisors of {allowed}"
-    return [f"knob {space.naming.path(name)}: {rule}: got {', '.join(map(str, first))}"]
+    rule = f"must be divisors of {allowed}, because {ACCUMULATION} keeps the effective batch of {size}"
+    return [f"knob {space.naming.path(name)}: {rule}, got {', '.join(map(str, first))}"]
 
 
 def _has_between(values: Sequence[int], low: int, high: int) -> bool:

@@ -66,20 +66,20 @@ class Distribution(BaseModel):
     def _one_and_ordered(self) -> Self:
         given = self.model_fields_set - {"moves"}
         if len(given) != 1:
-            raise ValueError(f"exactly one of choice, uniform, loguniform, randint: got {sorted(given)}")
+            raise ValueError(f"exactly one of choice, uniform, loguniform, randint, got {sorted(given)}")
         if not self.choice and not self.bounds[0] < self.bounds[1]:
             raise ValueError(
-                f"the lower bound must be below the upper one: got {units.quote(list(self.bounds))}"
+                f"the lower bound must be below the upper one, got {units.quote(list(self.bounds))}"
             )
         if self.loguniform and self.loguniform[0] < 1 / _LARGEST:
             raise ValueError(
-                f"loguniform needs bounds above 0, from {1 / _LARGEST:g}: got {list(self.loguniform)}"
+                f"loguniform needs bounds above 0, from {1 / _LARGEST:g}, got {list(self.loguniform)}"
             )
         if self.choice and len({(type(v), v) for v in self.choice}) != len(self.choice):
-            raise ValueError(f"the values of a choice must differ: got {units.quote(list(self.choice))}")
+            raise ValueError(f"the values of a choice must differ, got {units.quote(list(self.choice))}")
         most = LARGEST_INT if self.randint else _LARGEST
         if max(map(abs, self.bounds)) > most:
-            raise ValueError(f"bounds between {-most:g} and {most:g}: got {units.quote(list(self.bounds))}")
+            raise ValueError(f"bounds between {-most:g} and {most:g}, got {units.quote(list(self.bounds))}")
         return self
 
     @property
@@ -166,7 +166,7 @@ class ScaledLearningRate(BaseModel):
         low, high = _MULTIPLIERS
         wrong = [v for v in value.choice or value.bounds if not low <= (units.number(v) or 0.0) <= high]
         if wrong:
-            raise ValueError(f"numbers from {low:g} to {high:g}: got {units.quote(wrong[0])}")
+            raise ValueError(f"numbers from {low:g} to {high:g}, got {units.quote(wrong[0])}")
         return value
 
     @property
@@ -218,11 +218,11 @@ class PlannedLength(BaseModel):
     def _one_unit(self) -> Self:
         given = [unit for unit in ("steps", "epochs", "samples") if getattr(self, unit)]
         if len(given) != 1:
-            raise ValueError(f"exactly one of steps, epochs, samples: got {given}")
+            raise ValueError(f"exactly one of steps, epochs, samples, got {given}")
         low, high = self.share
         if not 0 < low <= 1 <= high <= _LARGEST_SHARE:
             rule = f"0 < shortest <= 1 <= longest <= {_LARGEST_SHARE:g}"
-            raise ValueError(f"share: [shortest, longest] with {rule}: got {units.quote(list(self.share))}")
+            raise ValueError(f"share: [shortest, longest] with {rule}, got {units.quote(list(self.share))}")
         return self
 
     @property
@@ -249,7 +249,7 @@ def read_knob(name: str, spec: Any) -> BaseModel:
     """Returns the knob in `spec`, whose keys select its class; raises ValueError with every mistake."""
     if not isinstance(spec, dict):
         rule = "a distribution such as {choice: [1, 2]}"
-        raise ValueError(f"{name}: {rule}: got {units.quote(spec)}")  # noqa: TRY004 - pydantic collects ValueErrors
+        raise ValueError(f"{name}: {rule}, got {units.quote(spec)}")  # noqa: TRY004 - pydantic collects ValueErrors
     kind = next((form for key, form in _FORMS.items() if key in spec), Distribution)
     try:
         return kind.model_validate(spec)

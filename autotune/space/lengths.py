@@ -132,7 +132,7 @@ def mistakes(space: Space) -> Iterator[str]:
         if name not in space.baseline:
             yield f"knob {LENGTH}: the baseline has no setting {name!r}{did_you_mean(name, space.baseline)}"
         elif isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-            yield f"knob {LENGTH}: {name} must be a number: got {value!r}"
+            yield f"knob {LENGTH}: {name} must be a number, got {value!r}"
         elif name in space.counted_in_steps or name in space.knobs:
             rule = "follows the length: it can be no other knob, nor be counted in steps"
             yield f"knob {LENGTH}: {name} {rule}"

@@ -38,10 +38,10 @@ class Naming:
         flat: dict[str, Any] = {}
         for path, value in flatten(nested):
             if len(flat) == _MOST:  # YAML aliases can expand to billions
-                raise ValueError(f"at most {_MOST} settings: got more")
+                raise ValueError(f"at most {_MOST} settings, got more")
             name = self.name(path)
             if name in flat or (name == path and path in self.roles):
-                raise ValueError(f"{name}: two settings have this name: {self.path(name)!r} and {path!r}")
+                raise ValueError(f"{name}: two settings have this name, {self.path(name)!r} and {path!r}")
             flat[name] = self.value(name, value)
         nest({self.path(name): value for name, value in flat.items()})
         return flat
@@ -65,7 +65,7 @@ class Naming:
             if role not in known:
                 yield f"roles: no such role {role!r}{did_you_mean(role, list(known))}"
             elif (first := self.name(path)) != role:
-                yield f"roles.{role}: {path} is the {first} already: a setting has one role"
+                yield f"roles.{role}: {path} is the {first} already, and a setting has one role"
             elif role not in baseline:
                 paths = [self.path(name) for name in baseline]
                 yield f"roles.{role}: the baseline has no setting {path!r}{did_you_mean(path, paths)}"
@@ -98,7 +98,7 @@ def flatten(nested: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, A
     """Yields the path and value of every leaf; an empty mapping or list is one, with suffix `{}` or `[]`."""
     for key, value in nested.items():
         if not isinstance(key, str):
-            raise ValueError(f"{above or 'baseline'}: names must be text: got {key!r}")  # noqa: TRY004 - pydantic collects ValueErrors
+            raise ValueError(f"{above or 'baseline'}: names must be text, got {key!r}")  # noqa: TRY004 - pydantic collects ValueErrors
         yield from _leaves(f"{above}.{key}" if above else key, value)
 
 
@@ -123,7 +123,7 @@ def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
         for step, _ in above:
             inside = inside.setdefault(step, {})
             if not isinstance(inside, dict):
-                rule = f"{step} is a setting of its own: it has no settings below it"
+                rule = f"{step} is a setting itself, and has no settings below it"
                 raise ValueError(f"{path}: {rule}")  # noqa: TRY004 - pydantic collects ValueErrors
         if last in inside:
             raise ValueError(f"{path}: given twice")
@@ -163,5 +163,5 @@ def _built(value: Any, path: str) -> Any:
     if not any(isinstance(key, int) for key in value):
         return {key: _built(inner, f"{path}.{key}") for key, inner in value.items()}
     if set(value) != set(range(len(value))):
-        raise ValueError(f"{path}: a list needs every index from 0: got {sorted(map(str, value))}")
+        raise ValueError(f"{path}: a list needs every index from 0, got {sorted(map(str, value))}")
     return [_built(value[i], f"{path}[{i}]") for i in range(len(value))]

@@ -33,7 +33,7 @@ class Limits(BaseModel):
     def _ordered(cls, value: tuple[int, int]) -> tuple[int, int]:
         if not 1 <= value[0] <= value[1] <= LARGEST_BATCH * MOST_ACCUMULATED:
             raise ValueError(
-                f"[smallest, largest] with 1 <= smallest <= largest: got {units.quote(list(value))}"
+                f"[smallest, largest] with 1 <= smallest <= largest, got {units.quote(list(value))}"
             )
         return value
 
@@ -67,23 +67,22 @@ class Objective(BaseModel):
 
     speed: Literal["throughput", "wall"] = Field(
         "throughput",
-        description="training samples, or the space's other unit of work, per second: of training alone "
-        "(throughput), or with evaluations as often as in the whole training (wall)",
+        description="what counts as speed: units of work per second of training alone (throughput), or with "
+        "evaluations as often as in the whole training (wall)",
     )
     quality: str = Field(
         "bleu_4", description="name of the quality in an evaluation's record; higher is better"
     )
     minimize: str | None = Field(
         None,
-        description="name of the quality in an evaluation's record where lower is better, such as a loss; "
-        "instead of `quality`",
+        description="name of a quality of which lower is better, such as a loss; instead of `quality`",
     )
     keep: float | None = Field(
         None,
         ge=0,
         le=1,
-        description="share that a winner keeps of what the baseline gains in training, from chance or its "
-        f"first evaluation to its end; 0: any quality. None: {_KEEP}, and {_KEEP_OF_LOSS} with minimize",
+        description="share that a winner keeps of the baseline's improvement, from chance or the first "
+        f"evaluation to the end; 0: any quality. None: {_KEEP}, or {_KEEP_OF_LOSS} with minimize",
     )
     within: float | None = Field(
         None,
@@ -95,13 +94,13 @@ class Objective(BaseModel):
     select: Select = Field(
         "same-quality",
         description="what wins: the shortest training that ends with the baseline's quality (same-quality), "
-        "the fastest that trains as the baseline does (same-training), or as same-quality, with a search for "
-        "the whole front of speed and quality (pareto)",
+        "the fastest that trains as the baseline does (same-training), or all best trade-offs between speed "
+        "and quality (pareto)",
     )
     target: float | None = Field(
         None,
         description="a quality to reach in the least time, with select: same-quality; none: whole trainings "
-        "are compared by what they end with",
+        "are compared by their final quality",
     )
     constraints: dict[str, str] = Field(
         {},
@@ -121,12 +120,12 @@ class Objective(BaseModel):
         name = given.get("minimize")
         if name is not None and given.get("quality", name) != name:
             raise ValueError(
-                f"one of quality and minimize: got quality {units.quote(given['quality'])} "
+                f"one of quality and minimize, got quality {units.quote(given['quality'])} "
                 f"and minimize {units.quote(name)}"
             )
         if "within" in given and "keep" in given:
             raise ValueError(
-                f"one of keep and within: got keep {units.quote(given['keep'])} "
+                f"one of keep and within, got keep {units.quote(given['keep'])} "
                 f"and within {units.quote(given['within'])}"
             )
         named = {"quality": name} if isinstance(name, str) else {}
@@ -138,15 +137,14 @@ class Objective(BaseModel):
     def _are_comparisons(cls, value: dict[str, str]) -> dict[str, str]:
         for name, text in value.items():
             if comparison(text) is None:
-                raise ValueError(f'{name}: ">= number" or "<= number": got {units.quote(text)}')
+                raise ValueError(f'{name}: ">= number" or "<= number", got {units.quote(text)}')
         return value
 
     @model_validator(mode="after")
     def _target_where_it_counts(self) -> Self:
         if self.target is not None and self.select != "same-quality":
             raise ValueError(
-                f"a target goes with select: same-quality, and only with it: got select {self.select!r} "
-                f"and target {self.target!r}"
+                f"a target needs select: same-quality, got select {self.select!r} and target {self.target!r}"
             )
         return self
 
@@ -193,13 +191,13 @@ class Training(BaseModel):
         None,
         ge=1,
         le=LARGEST_INT,
-        description="its samples, or other unit of work; none: as the workload says, if it does",
+        description="its samples, or other unit of work; none: what the workload says",
     )
     samples_per_epoch: int | None = Field(
         None,
         ge=1,
         le=LARGEST_INT,
-        description="samples of an epoch, if a setting counts epochs; none: as the workload says, if it does",
+        description="samples of an epoch, if a setting counts epochs; none: what the workload says",
     )
     samples_per_evaluation: int | None = Field(
         None,
@@ -259,7 +257,7 @@ class Budget(BaseModel):
     @classmethod
     def _enough_or_none(cls, value: int) -> int:
         if 0 < value < _FEWEST_REPEATS:
-            raise ValueError(f"0, or at least {_FEWEST_REPEATS}, for an interval: got {value}")
+            raise ValueError(f"0, or at least {_FEWEST_REPEATS}, for an interval, got {value}")
         return value
 
     @field_validator("time", mode="before")

@@ -46,14 +46,15 @@ class Space(BaseModel):
         description="what is trained: r2gen, a function as package.module:function, or a mapping with a kind"
     )
     roles: dict[str, str] = Field(
-        {}, description="what your settings are to the tuner: micro_batch_size: data.batch_size"
+        {},
+        description="your settings by their role for the tuner, such as {micro_batch_size: data.batch_size}",
     )
     values: dict[str, dict[str, Any]] = Field(
-        {}, description="your words for the tuner's values: precision: {fp16: 16-mixed}"
+        {}, description="your words for the tuner's values, such as {precision: {fp16: 16-mixed}}"
     )
     baseline: dict[str, Setting] = Field(
         description="the settings that you run today, under your names and in your shape; every result is "
-        "stated relative to them",
+        "compared with theirs",
         json_schema_extra={"additionalProperties": True},
     )
     knobs: dict[str, Knob] = Field(

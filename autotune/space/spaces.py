@@ -25,7 +25,7 @@ def _refuse(loader: _Loader, node: yaml.Node) -> NoReturn:
     kind = node.tag.rpartition(":")[2]
     rule = "a value is text, a number, true, false, null, a list or a mapping"
     raise yaml.constructor.ConstructorError(
-        problem=f"{rule}: got !!{kind}, which quotes make text,", problem_mark=node.start_mark
+        problem=f"{rule}, got !!{kind}, which quotes turn into text,", problem_mark=node.start_mark
     )
 
 

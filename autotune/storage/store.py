@@ -100,7 +100,7 @@ class StoredSession(SessionDir):
         if not identity.holds_another(place, self.identity_of(trial)):
             return None
         aside = identity.set_aside(place.root)
-        return f"{place.root} is not, or not surely, of trial {trial.number}: set aside as {aside.name}"
+        return f"{place.root} may not belong to trial {trial.number}, so it is set aside as {aside.name}"
 
     @classmethod
     def create(cls, root: Path, space: Space, options: Options, provenance: Mapping[str, Any]) -> Self:
@@ -149,7 +149,7 @@ class StoredSession(SessionDir):
         if (written := session.info().get("format")) != FORMAT:
             raise InputError(
                 f"session {root}: has format {written!r}, and this version reads format {FORMAT}; nothing "
-                f"was changed: use the version that wrote it, which {session.info_file.name} names, or start "
+                f"was changed; use the version that wrote it, which {session.info_file.name} names, or start "
                 f"a new search of its space with: {search_command(root)}"
             )
         return session
@@ -224,7 +224,7 @@ class StoredSession(SessionDir):
             raise self.damaged_error(f"is damaged: {error}") from None
         except KeyError:
             if numbers:
-                raise self.damaged_error("is missing, or empty") from None
+                raise self.damaged_error("is missing or empty") from None
             return None
         if study.key not in {"", self.key}:
             raise self.damaged_error("is of another session")
@@ -246,13 +246,11 @@ class StoredSession(SessionDir):
         """Raises DamagedError unless all trials with these `identities` are in the `study`."""
         if unknown := [n for n in identities if n >= len(study.entries)]:
             raise self.damaged_error(
-                f"is older than its trials: it does not know trials {short_list(unknown)}"
+                f"is older than its trials, and does not know trials {short_list(unknown)}"
             )
         begun, key = [trial for trial in study.trials if trial.number in identities], self.key
         if others := [t.number for t in begun if identities[t.number] != TrialIdentity.of_trial(key, t)]:
-            raise self.damaged_error(
-                f"is not the one that its trials were run from, see {short_list(others)}"
-            )
+            raise self.damaged_error(f"does not match its trials {short_list(others)}")
 
     def _require_knobs(self, trials: Iterable[Trial]) -> None:
         knobs = self.space().knobs.keys()
@@ -260,7 +258,7 @@ class StoredSession(SessionDir):
             if differ := knobs ^ trial.config.keys():
                 raise InputError(
                     f"session {self.root}: {', '.join(sorted(differ))}: must be knobs of space.yaml and of "
-                    f"every trial, or of none: trial {trial.number} differs; undo what was changed there"
+                    f"every trial, or of none; trial {trial.number} differs. Undo the change of space.yaml"
                 )
 
     def damaged_error(self, how: str) -> DamagedError:
@@ -268,8 +266,8 @@ class StoredSession(SessionDir):
         numbers = identity.used_numbers(self.trials_dir)
         ended = sum(self.trial_dir(number).verdict_file.exists() for number in numbers)
         return DamagedError(
-            f"session {self.root}: its study {how}; {len(numbers)} trials have left something in "
-            f"{self.trials_dir}, {ended} of them how they ended; what can be rebuilt of it, this rebuilds: "
+            f"session {self.root}: its study {how}; {self.trials_dir} has files of {len(numbers)} trials, "
+            f"{ended} of which had ended; to rebuild the study from them: "
             f"python -m autotune recover {quoted(self.root)}"
         )
 

@@ -63,7 +63,7 @@ def _make() -> tuple[Path, int]:
     for base in (usual, _FALLBACK):
         if locked := _make_in(base):
             return locked
-    raise InputError(f"TMPDIR: must be on a file system that locks directories: flock fails in {usual}")
+    raise InputError(f"TMPDIR: must be on a file system that locks directories; flock fails in {usual}")
 
 
 def _make_in(base: Path) -> tuple[Path, int] | None:

@@ -24,7 +24,7 @@ def check(asked: Sequence[str]) -> tuple[str, ...]:
     """Returns the values of --tracker; raises InputError for an unknown tracker and a missing package."""
     for name in asked:
         if name not in OPTIONAL:
-            raise InputError(f"--tracker: one of {', '.join(OPTIONAL)}: got {name!r}")
+            raise InputError(f"--tracker: must be one of {', '.join(OPTIONAL)}, got {name!r}")
         if util.find_spec(name) is None:
             install = f"pip install 'autotune-r2gen[{name}]'"
             raise InputError(f"--tracker {name}: {name} is not installed: {install}")

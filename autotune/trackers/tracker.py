@@ -103,5 +103,5 @@ def check_tags(own: Sequence[str]) -> tuple[str, ...]:
     refuse_secrets({"--tag": own}, "command line")
     for tag in own:
         if not 0 < len(tag.strip()) <= _LONGEST_TAG:
-            raise InputError(f"--tag: a tag has 1 to {_LONGEST_TAG} characters: got {units.quote(tag)}")
+            raise InputError(f"--tag: a tag has 1 to {_LONGEST_TAG} characters, got {units.quote(tag)}")
     return tuple(own)

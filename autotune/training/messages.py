@@ -13,7 +13,7 @@ from autotune.training.standing import TrainingStatus
 def begun(plan: TrainingPlan) -> str:
     """Returns a line on what is trained, for how long, and the speed that its session measured."""
     unit = plan.metric.unit
-    length = "to its own end" if plan.samples is None else f"over {plan.samples} {unit}"
+    length = "to its own end" if plan.samples is None else f"for {plan.samples:,} {unit}"
     if plan.promise is None:
         return f"training {length}: {view.knobs(plan.config) or 'the baseline'}"
     trial, session, throughput = plan.promise.trial, plan.promise.session, plan.promise.throughput
@@ -46,12 +46,12 @@ def peak(measured: Measurement) -> str:
 
 def evaluation(record: Mapping[str, object], plan: TrainingPlan) -> str:
     quality = units.number(record.get(plan.metric.name))
-    return f"after {record['samples']} {plan.metric.unit}: {plan.metric.name} {words.score(quality)}"
+    return f"after {record['samples']:,} {plan.metric.unit}: {plan.metric.name} {words.score(quality)}"
 
 
 def ended(outcome: Outcome, measured: Measurement, plan: TrainingPlan) -> str:
     """Returns a line on how the training has ended, with its figures."""
-    done = f"{outcome} after {measured.samples} {plan.metric.unit}"
+    done = f"{outcome} after {measured.samples:,} {plan.metric.unit}"
     if outcome.status is not Status.COMPLETED:
         return f"{done}: {outcome.reason}" if outcome.reason else done
     return f"{done}: {rows.run_figures(measured, plan.goal).line(plan.metric.unit, plan.metric.name)}"
@@ -60,5 +60,5 @@ def ended(outcome: Outcome, measured: Measurement, plan: TrainingPlan) -> str:
 def contention(measured: Measurement) -> list[str]:
     """Returns lines on the machine's use by other programs above a twentieth, and on a GPU that throttled."""
     used = [f"other programs used {share:.0%} of the {name}" for name, share in measured.others.items()]
-    slowed = "the GPU was slowed down for its heat or its power"
+    slowed = "the GPU was slowed down by heat or its power limit"
     return used + [slowed] * measured.throttled

@@ -163,7 +163,7 @@ def _promised(status: TrainingStatus) -> Text:
         if per_s:
             ratio = per_s / promised.throughput.value
             style = _WARNING if ratio <= 1 - promise.SLACK else _GOOD
-            text.append(": ").append(promise.compare_speed(ratio), style=style)
+            text.append(" (now ").append(promise.compare_speed(ratio), style=style).append(")")
     if promised.least is not None and promised.quality is not None:
         quality = _point_text(Point(promised.samples, metric.turned(promised.quality)))
         text.append(f"{', ' if text else ''}{printable(metric.name)} {quality}")

@@ -54,7 +54,7 @@ def decide(outcome: Outcome, settings: Mapping[str, Setting], tried: Tried, most
     if is_used_up or not (may_succeed or outcome.status is Status.INTERRUPTED):
         return None
     wait_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** max(0, tried.times - 1))
-    return GoOn(wait_s, "goes on from its checkpoint", {})
+    return GoOn(wait_s, "continues from its checkpoint", {})
 
 
 def _smaller(settings: Mapping[str, Setting]) -> GoOn | None:
@@ -63,7 +63,7 @@ def _smaller(settings: Mapping[str, Setting]) -> GoOn | None:
     if not isinstance(size, int) or not isinstance(accumulated, int) or size < 2 or size % 2:
         return None
     halved, doubled = size // 2, 2 * accumulated
-    text = f"goes on with {watch.describe_smaller(halved, size, size * accumulated)}"
+    text = f"continues with {watch.describe_smaller(halved, size, size * accumulated)}"
     return GoOn(0.0, text, {MICRO_BATCH: halved, ACCUMULATION: doubled})
 
 

@@ -109,8 +109,8 @@ class Watch:
             left_s = (full.samples - samples) / (self.recent_per_s or math.inf)
             soon = f"in about {units.format_seconds(left_s)} of training"
         when = words.until_full(full, unit, self._epoch)
-        grows = f"use of {memory.name} grows: {words.growth(slope, unit)}"
-        return f"{grows}; at this slope it is full after {when}, {soon}"
+        grows = f"use of {memory.name} grows by {words.growth(slope, unit)}"
+        return f"{grows}; at this rate it is full after {when}, {soon}"
 
 
 class StepWindows:
@@ -146,11 +146,11 @@ class StepWindows:
 
 def _drift_text(change: Drift, unit: str) -> str:
     ratio, speeds = change.ratio.value, f"{change.after_per_s:.1f} instead of {change.before_per_s:.1f}"
-    moved, cause = f"{abs(ratio - 1):.0%} faster", "it was slower before, likely for"
+    moved, cause = f"{abs(ratio - 1):.0%} faster", "it was slower before, likely because of"
     if ratio < 1:
-        moved, cause = f"{abs(ratio - 1):.0%} slower", "likely cause"
+        moved, cause = f"{abs(ratio - 1):.0%} slower", "likely because of"
     interval = words.factor.interval(change.ratio)
-    return f"{moved} since {change.samples} {unit}: {speeds} {unit}/s ({interval}); {cause}: {change.cause}"
+    return f"{moved} since {change.samples:,} {unit}, {speeds} {unit}/s ({interval}); {cause} {change.cause}"
 
 
 class MicroBatch:
@@ -173,10 +173,10 @@ class MicroBatch:
         if was is None or size != before or not 0 < size < was:
             return None
         self._smallest = size
-        return f"the trainer halved its micro-batch: {describe_smaller(size, was, self._effective)}"
+        return f"the trainer halved its micro-batch to {describe_smaller(size, was, self._effective)}"
 
 
 def describe_smaller(size: float, was: float, effective: float) -> str:
     """Returns `batch 32 (4 x 8 accumulated) instead of batch 32 (2 x 16 accumulated); ...`."""
     now, before = (view.batch(int(each), math.ceil(effective / each)) for each in (size, was))
-    return f"{now} instead of {before}; statistics of batch norms are of smaller batches"
+    return f"{now} instead of {before}; batch norms see smaller batches"

@@ -149,8 +149,8 @@ class Attempt:
             return None
         samples = self._progress.measurement().samples
         return (
-            f"no record has {metric.name} after {samples} {metric.unit}; the workload must yield one that "
-            f"has it by {most}, the {metric.unit} of a trial"
+            f"no record has {metric.name} after {samples:,} {metric.unit}; the workload must yield one that "
+            f"has it by {most:,}, the {metric.unit} of a trial"
         )
 
     def _end_if_beaten(self, measured: Measurement) -> None:

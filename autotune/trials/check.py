@@ -55,5 +55,5 @@ class Check:
             self._non_finite = 0 if math.isfinite(loss) else self._non_finite + 1
         if self._non_finite >= _NON_FINITE_LOSSES:
             raise _DivergedError(
-                f"train_loss was {loss} {self._non_finite} times in a row, at {self._samples} {self._unit}"
+                f"train_loss was {loss} {self._non_finite} times in a row, at {self._samples:,} {self._unit}"
             )

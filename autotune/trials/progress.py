@@ -119,13 +119,13 @@ class Progress:
         last, unit = self.evaluated_samples, self._metric.unit
         if self._samples < _WHOLE_SHARE * planned:
             return (
-                f"the training ended after {self._samples} {unit}, and was planned for {planned}: the "
+                f"the training ended after {self._samples:,} {unit}, and was planned for {planned:,}: the "
                 "settings of the length do not decide when it ends"
             )
         if last < _WHOLE_SHARE * self._samples:
             return (
-                f"the training ended after {self._samples} {unit}, and was last evaluated after {last}: have "
-                "it evaluated at its end"
+                f"the training ended after {self._samples:,} {unit}, and was last evaluated after "
+                f"{last:,}: have it evaluated at its end"
             )
         return None
 
@@ -220,7 +220,7 @@ class Progress:
             return f"the workload ended without a record that has {name}"
         if self.quality is None:
             value = units.quote(self._raw_quality)
-            return f"{name} is not a number after {self.evaluated_samples} {unit}: got {value}"
+            return f"{name} is not a number after {self.evaluated_samples:,} {unit}, got {value}"
         if self._throughput() is None:
             return (
                 "its throughput could not be measured: that takes two records without "

@@ -128,14 +128,14 @@ class R2GenWorkload(Workload):
 
     def require_gpus(self, count: float) -> None:
         if count > 1:
-            raise InputError(f"--gpus-per-trial: r2gen trains on one GPU, or a part of one: got {count:g}")
+            raise InputError(f"--gpus-per-trial: r2gen trains on one GPU, or a part of one, got {count:g}")
 
     def require_comparable(self, knobs: Collection[str], quality: str, *, minimize: bool = False) -> None:
         allowed = (_LOSS,) if minimize else _SCORES
         if quality not in allowed:
             raise InputError(
                 "objective.quality: bleu_1 to bleu_4, full_bleu_1 to full_bleu_4, rouge_l, cider or meteor; "
-                f"or objective.minimize: {_LOSS}: got {'minimize: ' if minimize else ''}{quality!r}"
+                f"or objective.minimize: {_LOSS}, got {'minimize: ' if minimize else ''}{quality!r}"
                 f"{'' if minimize else did_you_mean(quality, allowed)}"
             )
         moving = sorted((_OF_REFERENCES | ({"cut_reports"} if minimize else set())) & set(knobs))

@@ -34,7 +34,7 @@ def load(value: str | Mapping[str, Any]) -> Workload:
         return named(value)
     module, _, function = name.partition(":")
     if not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
-        raise InputError(f"workload: {BUILTIN}, or an entry point package.module:function: got {name!r}")
+        raise InputError(f"workload: {BUILTIN}, or an entry point package.module:function, got {name!r}")
     here = look_here_last()
     if code.find_spec(module) is None:
         raise InputError(
@@ -52,7 +52,7 @@ def label(value: str | Mapping[str, Any]) -> str:
     kind, kinds = value.get("kind"), (*_KEYS, *_RUN)
     if kind not in kinds:
         raise InputError(
-            f"workload.kind: one of {', '.join(kinds)}: got {units.quote(kind)}"
+            f"workload.kind: must be one of {', '.join(kinds)}, got {units.quote(kind)}"
             f"{did_you_mean(str(kind), kinds)}"
         )
     if kind in _RUN:
@@ -61,7 +61,7 @@ def label(value: str | Mapping[str, Any]) -> str:
     if unknown := sorted(set(map(str, value)) - set(keys)):
         raise InputError(f"workload.{unknown[0]}: no such key{did_you_mean(unknown[0], keys)}")
     if not isinstance(name := value.get(keys[-1]), str):
-        raise InputError(f"workload.{keys[-1]}: text is required for kind: {kind}: got {units.quote(name)}")
+        raise InputError(f"workload.{keys[-1]}: text is required for kind: {kind}, got {units.quote(name)}")
     return name
 
 

@@ -478,12 +478,12 @@ DIGITS, LONG = "9" * 5000, "x" * 5000
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
-        ("!!set {a, b}", "got !!set, which quotes make text, in line 2, column 10"),
+        ("!!set {a, b}", "got !!set, which quotes turn into text, in line 2, column 10"),
         ("!!binary aGk=", "got !!binary"),
         ("2026-01-01", "got !!timestamp"),
         (
             "1\n  learning_rate: 0o17",
-            "learning_rate must be a number other than 0, to be followed: got '0o17'",
+            "learning_rate must be a number other than 0 to be followed, got '0o17'",
         ),
     ],
 )
@@ -500,7 +500,7 @@ def test_an_invalid_setting_is_refused_in_one_line(place, extra, said):
     [
         (
             ["search", "--space", "space.yaml", "--samples", DIGITS],
-            "--samples: a whole number above 0, or auto",
+            "--samples: must be a whole number above 0, or auto",
         ),
         (["search", "--space", "space.yaml", "--session", "s\udcff"], "Ray needs a path in UTF-8"),
         (["report", LONG], "File name too long"),

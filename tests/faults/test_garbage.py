@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 ERROR, DIVERGED, TIMEOUT = (Failure.ERROR, Failure.DIVERGED, Failure.TIMEOUT)
-NOT_A_NUMBER = "bleu_4 is not a number after 80 samples: got "
+NOT_A_NUMBER = "bleu_4 is not a number after 80 samples, got "
 FAULTS = {
     "quality nan": (ERROR, NOT_A_NUMBER + "nan"),
     "quality inf": (ERROR, NOT_A_NUMBER + "inf"),

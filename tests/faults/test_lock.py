@@ -131,7 +131,7 @@ def test_no_search_begins_or_resumes_if_its_session_cannot_be_locked(tmp_path, r
 
 def test_a_line_names_tmpdir_if_no_temporary_directory_can_be_locked(tmp_path, run_unlocked):
     done = run_unlocked(*search(tmp_path), below="/tmp/autotune_")
-    is_one_line(done, "TMPDIR: must be on a file system that locks directories: flock fails in /tmp")
+    is_one_line(done, "TMPDIR: must be on a file system that locks directories; flock fails in /tmp")
 
 
 def test_a_check_needs_no_locks_in_its_directory(tmp_path, run_unlocked):

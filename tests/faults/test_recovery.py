@@ -153,8 +153,8 @@ def test_a_session_without_its_study_is_neither_read_nor_resumed(place, run, los
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert "its study is " in err
-    assert "7 trials have left something in" in err
-    assert "6 of them how they ended" in err
+    assert "has files of 7 trials" in err
+    assert "6 of which had ended" in err
     assert "nothing is lost" not in err
     assert f"python -m autotune recover {place}" in err
     assert contents(place) == before
@@ -166,7 +166,7 @@ def test_a_study_is_rebuilt_from_its_trials_files(place, run, left, lose):
     lose(place)
     code, out, err = run("recover", "s")
     assert (code, err) == (0, "")
-    assert "6 trials had ended, still to be run: 1" in out
+    assert "6 trials had ended, 1 will be run again" in out
     rebuilt = {t.number: t for t in trials_of(place)}
     assert {n: replace(t, seconds=0.0) for n, t in rebuilt.items()} == {
         n: replace(t, seconds=0.0) for n, t in whole.items()
@@ -178,8 +178,11 @@ def test_a_study_is_rebuilt_from_its_trials_files(place, run, left, lose):
 @pytest.mark.parametrize(
     ("lose", "lost"),
     [
-        (missing, ["the time between trials, and what", "trials 0, 1, 2, 3, 4 and 2 more, if any were"]),
-        (without_its_last_trials, ["passed over before trials 3, 4, 5, 6, if any were"]),
+        (
+            missing,
+            ["the time between trials, and any trials", "skipped before trials 0, 1, 2, 3, 4 and 2 more"],
+        ),
+        (without_its_last_trials, ["skipped before trials 3, 4, 5, 6"]),
         (with_other_settings, []),
         (torn, []),
     ],

@@ -224,7 +224,7 @@ def test_the_length_of_the_whole_training_may_change(facts):
     [
         (lambda earlier: None, None),
         (shutil.rmtree, "there is no session here"),
-        (lambda earlier: (earlier / "study.db").unlink(), "its study is missing, or empty"),
+        (lambda earlier: (earlier / "study.db").unlink(), "its study is missing or empty"),
         (
             lambda earlier: edit(earlier, lambda info: info["provenance"].update(revision="0123456789ab")),
             "must be of the same workload, settings, data and hardware: code 0123456789ab, now ",

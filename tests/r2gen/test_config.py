@@ -56,12 +56,12 @@ def test_yamls_bare_on_and_off_are_words() -> None:
 @pytest.mark.parametrize(
     ("changes", "part"),
     [
-        ({"num_heads": 7}, "num_heads must divide d_model: got 7 and 512"),
-        ({"rm_num_heads": 3}, "rm_num_heads must divide d_model: got 3 and 512"),
+        ({"num_heads": 7}, "num_heads must divide d_model, got 7 and 512"),
+        ({"rm_num_heads": 3}, "rm_num_heads must divide d_model, got 3 and 512"),
         ({"compat": ["original"]}, r"compat: input should be 'off' or 'original', got \['original'\]"),
         ({"block_trigrams": 2}, "block_trigrams: input should be 'off', 'on' or 'greedy_only', got 2"),
         ({"max_bad_steps": -1, "surprise": 1}, r"max_bad_steps: .* got -1; surprise: no such setting$"),
-        ({"micro_batchsize": 4}, r"micro_batchsize: no such setting: did you mean micro_batch_size\?$"),
+        ({"micro_batchsize": 4}, r"micro_batchsize: no such setting, did you mean micro_batch_size\?$"),
         ({"image_cache_gib": 1e300}, "image_cache_gib: input should be less than or equal to 1048576"),
     ],
     ids=str,

@@ -186,10 +186,10 @@ def _refused(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ("num_heads=3", "num_heads must divide d_model: got 3 and 32"),
-        ("rm_num_heads=5", "rm_num_heads must divide d_model: got 5 and 32"),
+        ("num_heads=3", "num_heads must divide d_model, got 3 and 32"),
+        ("rm_num_heads=5", "rm_num_heads must divide d_model, got 5 and 32"),
         ("data=/nowhere", "/nowhere/annotation.json: cannot be read: No such file or directory"),
-        ("compat", "--set: NAME=VALUE: got 'compat'"),
+        ("compat", "--set: NAME=VALUE, got 'compat'"),
         ("beam_size=100000", "beam_size: at most the 26 words"),
         ("learning_rate=.inf", "finite number"),
         ("image_cache_gib=.nan", "finite number"),
@@ -449,7 +449,7 @@ def test_a_sheet_has_the_reports_of_models_for_the_same_studies(
     assert capsys.readouterr() == (f"sheet: {file}: 2 studies\n", "")
     assert file.read_text().count("data-report=") == 4
     for given, reason in (
-        ([one, "--samples", "0"], "--samples: at least 1: got 0"),
+        ([one, "--samples", "0"], "--samples: at least 1, got 0"),
         ([none], f"reports: no study is in all of: {none}"),
         ([str(tmp_path / "no")], f"reports {tmp_path}/no: cannot be read: No such file or directory"),
         ([one, "--output", str(tmp_path)], f"--output {tmp_path}: cannot be written: Is a directory"),

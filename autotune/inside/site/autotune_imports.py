@@ -52,5 +52,5 @@ def attempt(action: Action, what: Any, lacking: str = "") -> None:
     try:
         action(what)
     except Exception as error:  # noqa: BLE001 - must never end the script
-        lacking = lacking or f"{getattr(what, '__name__', what)} is as it is"
+        lacking = lacking or f"{getattr(what, '__name__', what)} is left unchanged"
         print(f"autotune: {lacking}: {type(error).__name__}: {error}", file=sys.stderr)

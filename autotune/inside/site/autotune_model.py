@@ -66,7 +66,7 @@ class _Outermost:
         if is_trained and id(module) not in self._seen:
             self._seen.add(id(module))
             if any(one.requires_grad for one in module.parameters()):  # else it is a loss
-                attempt(self._found, module, "the model is as it is")
+                attempt(self._found, module, "the model is left unchanged")
 
     def _stepped(self, *_: Any) -> None:
         """Ends the search for models at the first step."""

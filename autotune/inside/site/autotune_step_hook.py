@@ -126,7 +126,9 @@ class Teller:
                     self._hidden.get(name, method)(*args)
             except Exception as error:  # noqa: BLE001 - must never end the script
                 self._is_mute = True
-                print(f"autotune: steps are told no more: {type(error).__name__}: {error}", file=sys.stderr)
+                print(
+                    f"autotune: no more steps are reported: {type(error).__name__}: {error}", file=sys.stderr
+                )
 
         return self.beside(call)
 
@@ -180,7 +182,7 @@ class Teller:
         """Notes that a backward pass has ended, and counts it as a step if there is no optimizer."""
         if self._steps.passed():
             if not self._has_told:
-                self._note = "no optimizer is seen: each backward pass counts as a step"
+                self._note = "no optimizer was seen, so each backward pass counts as a step"
             self._end_step()
 
     def stepped(self, optimizer: Any) -> None:

@@ -116,7 +116,7 @@ def _put(arguments: Any, names: set[str], values: Mapping[str, Any]) -> list[str
 def _precision(name: str) -> dict[str, Any]:
     """Returns the arguments for a precision; raises ValueError if the Trainer does not have it."""
     if name not in TRAINER_PRECISIONS:
-        raise ValueError(f"trainer.precision: one of {', '.join(TRAINER_PRECISIONS)}: got {name!r}")
+        raise ValueError(f"trainer.precision: must be one of {', '.join(TRAINER_PRECISIONS)}, got {name!r}")
     is_on_cpu = name == "bf16" and not sys.modules["torch"].cuda.is_available()
     return {**TRAINER_PRECISIONS[name], **({"use_cpu": True} if is_on_cpu else {})}
 

@@ -75,7 +75,7 @@ def _explain_unknown(trial: Trial, history: History) -> str:
         return ""
     if not sizes:
         return "not known: no trial has shown its peak memory"
-    return f"not known: the peak memory was measured with one {MICRO_BATCH} alone, {sizes.pop()}"
+    return f"not known: the peak memory was measured with only one {MICRO_BATCH}, {sizes.pop()}"
 
 
 def _fit(memory_bytes: int, trial: Trial, candidates: Iterable[Config], history: History) -> Fit:

@@ -97,9 +97,9 @@ def _with_origin(checked: PromiseCheck, promise: Promise, run: Measurement) -> P
     device, code = promise.origin
     is_moved = bool(device) and run.device not in {"", device} and checked.what != "quality"
     is_edited = bool(code) and run.revision not in {"", code}
-    other = [f"on {device}, trained on {run.device}"] * is_moved + ["of other code"] * is_edited
+    other = [f"on {device}, trained on {run.device}"] * is_moved + ["with other code"] * is_edited
     answer = PromiseAnswer.UNDECIDED if is_moved else checked.answer
-    return replace(checked, answer=answer, text="; promised ".join([checked.text, *other]))
+    return replace(checked, answer=answer, text="; promise measured ".join([checked.text, *other]))
 
 
 def _speed(promise: Promise, run: Measurement, unit: str) -> PromiseCheck | None:
@@ -114,7 +114,7 @@ def _speed(promise: Promise, run: Measurement, unit: str) -> PromiseCheck | None
     is_broken = ratio.is_below(least / (1 + promise.moved))
     answer = _answer(is_kept=is_kept, is_broken=is_broken)
     text = (
-        f"{speed.value:.1f} {unit}/s, {promise.throughput.value:.1f} promised: {compare_speed(ratio.value)}"
+        f"{speed.value:.1f} {unit}/s, {compare_speed(ratio.value)} ({promise.throughput.value:.1f} promised)"
     )
     if promise.moved > SLACK and not is_kept:
         text += f"; equal trials of that session were up to {promise.moved:.0%} apart"
@@ -135,18 +135,18 @@ def _quality(promise: Promise, run: Measurement, goal: Objective, unit: str) -> 
     least, promised = (goal.turned(value) for value in (promise.least, promise.quality or 0.0))
     reached = curves.samples_to_reach(run.curve, promise.least) if promise.has_target else None
     if reached is not None and reached <= promise.samples:
-        text = f"{goal.quality} {least:.4f} reached after {reached:.0f} {unit}, {promise.samples} promised"
+        when = f"after {reached:,.0f} {unit}, promised after {promise.samples:,}"
+        text = f"{goal.quality} {least:.4f} reached {when}"
         return PromiseCheck("quality", PromiseAnswer.HELD, text, Figure(promised), Figure(least))
     point = next((p for p in run.curve if p.samples >= promise.samples), None)
     if point is None:
-        return _not_yet("quality", Figure(promised), f"not evaluated after {promise.samples} {unit} yet")
+        return _not_yet("quality", Figure(promised), f"not yet evaluated after {promise.samples:,} {unit}")
     room = _SCATTERS * (promise.scatter or 0.0)
     is_kept = point.quality >= promise.least
     is_broken = promise.scatter is not None and point.quality < promise.least - room
     quality = goal.turned(point.quality)
-    what = "reached" if promise.has_target else "kept"
-    to_be = f"{'at most' if goal.minimize else 'at least'} {least:.4f} was to be {what}"
-    text = f"{goal.quality} {quality:.4f} after {point.samples}, {promised:.4f} promised, {to_be}"
+    required = f"{'at most' if goal.minimize else 'at least'} {least:.4f} required"
+    text = f"{goal.quality} {quality:.4f} after {point.samples:,} {unit}, {promised:.4f} promised, {required}"
     answer = _answer(is_kept=is_kept, is_broken=is_broken)
     return PromiseCheck("quality", answer, text, Figure(promised), Figure(quality))
 
@@ -161,11 +161,11 @@ def _memory(promise: Promise, run: Measurement) -> PromiseCheck | None:
     ratio = own_bytes / promise.memory_bytes
     peak, promised = map(units.format_bytes, (own_bytes, promise.memory_bytes))
     share = objective.memory_share(run)
-    of_all = "" if share is None else f", {share:.0%} of what there is"
+    of_all = "" if share is None else f" ({share:.0%} of the limit)"
     is_kept = own_bytes <= max(promise.memory_bytes * (1 + SLACK), promise.memory_bytes + _SLACK_BYTES)
-    more = "" if is_kept else f": {ratio - 1:.0%} more"
+    against = f", {promised} promised" if is_kept else f", {ratio - 1:.0%} more than the promised {promised}"
     answer = PromiseAnswer.HELD if is_kept else PromiseAnswer.BROKEN
-    text = f"{peak}{of_all}, {promised} promised{more}"
+    text = f"{peak}{of_all}{against}"
     return PromiseCheck("memory", answer, text, Figure(promise.memory_bytes), Figure(own_bytes))
 
 

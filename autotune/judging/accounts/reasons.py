@@ -78,14 +78,14 @@ def _explain_fault(trial: Trial, history: History) -> str | None:
             return objective.no_quality(trial.measurement, goal)
         case Reason.QUALITY if (least := history.least_quality) is not None:
             quality = goal.turned(curves.end_quality(trial.measurement) or 0.0)
-            side = "below" if goal.minimize is None else "above"
-            return f"its quality {quality:.4f} is {side} {goal.turned(least):.4f}, which is to be kept"
+            side = "below the required" if goal.minimize is None else "above the allowed"
+            return f"its {goal.quality} {quality:.4f} is {side} {goal.turned(least):.4f}"
         case _:
             return None
 
 
 def summary(history: History) -> str:
-    """Formats all reasons: `of 12 other trials, 5 ran faster and lost the quality, 4 ran out of memory`."""
+    """Formats all reasons: `of 12 other trials, 5 ran faster but lost quality, 4 ran out of memory`."""
     reasons = counts(history)
     if not reasons:
         return "nothing else was tried"

@@ -120,7 +120,7 @@ def _runs(finalist: Trial, history: History) -> _Runs:
 
 def _not_faster(factor: Figure) -> str:
     least = factor.low or 0.0
-    return f"measured again, {factor.value:.2f}x as fast, but possibly only {least:.2f}x: no certain gain"
+    return f"measured again, it was {factor.value:.2f}x as fast, and may be only {least:.2f}x"
 
 
 def _claim_time(so_far: Claim, speed: Figure, runs: _Runs, space: Space) -> Claim:
@@ -129,7 +129,7 @@ def _claim_time(so_far: Claim, speed: Figure, runs: _Runs, space: Space) -> Clai
     level = 1 - (1 - _LEVEL) / space.budget.finalists if runs.are_all else _EARLY_LEVEL
     factor, least = (_sooner(speed, runs, goal.aim or 0.0, at) for at in (level, _GIVE_UP_LEVEL))
     if factor is None or least is None:
-        why_not = f"too few runs of the baseline have reached {goal.quality} {goal.target:g} to tell its time"
+        why_not = f"too few runs of the baseline reached {goal.quality} {goal.target:g} to know its time"
         return replace(so_far, why_not=why_not if runs.are_all else None)
     so_far = replace(so_far, factor=factor, level=100 * level)
     if factor.is_above(1):
@@ -179,16 +179,15 @@ def _claim_quality(so_far: Claim, runs: _Runs, history: History) -> Claim:
         return replace(so_far, holds=True) if runs.ours and is_same else replace(so_far, why_not=why_not)
     so_far = replace(so_far, kept=kept)
     a, b = goal.turned(kept.quality), goal.turned(kept.reference)
-    figures = (
-        f"{goal.quality} {a:.4f} instead of {b:.4f}, {quality.format_share(kept.share, goal, kept.gain)}"
-    )
+    share = quality.format_share(kept.share, goal, kept.gain)
+    figures = f"{a:.4f} instead of {b:.4f} ({share})"
     if kept.answer is QualityAnswer.LOST:
-        return replace(so_far, why_not=f"{figures}: worse")
+        return replace(so_far, why_not=f"worse {goal.quality}, {figures}")
     is_due = runs.are_all or len(runs.theirs) >= len(runs.ours) >= _FEWEST_SEEDS
     if is_same or (kept.answer is QualityAnswer.KEPT and is_due):
         return replace(so_far, holds=True)
     would = f"{kept.runs_needed} seeds each" if kept.runs_needed else "a larger evaluation set"
-    why_not = f"{figures}, with {len(runs.ours)} seeds: undecided; {would} would decide it"
+    why_not = f"{goal.quality} undecided after {len(runs.ours)} seeds, {figures}; {would} would decide it"
     return replace(so_far, why_not=why_not if runs.are_all else None)
 
 
@@ -203,11 +202,11 @@ def _failed(finalist: Trial, history: History) -> str | None:
             continue
         what = "speed comparison" if is_race else "run with another seed"
         if not trial.completed:
-            return f"its {what}, trial {trial.number}, {trial.outcome}: {trial.outcome.reason}"
+            return f"its {what} (trial {trial.number}) {trial.outcome}, {trial.outcome.reason}"
         if too_much := objective.over_memory(trial.measurement, space.limits.memory_fraction):
             return f"measured again, {too_much}"
         if is_repeat and target is not None and objective.samples_to(trial, target) is None:
-            return f"its {what}, trial {trial.number}, has not reached {goal.quality} {goal.target:g}"
+            return f"its {what} (trial {trial.number}) did not reach {goal.quality} {goal.target:g}"
         if is_repeat and (broken := objective.broken_constraint(trial.measurement, goal)):
             return f"measured again, {broken}"
     return None

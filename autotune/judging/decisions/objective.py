@@ -21,31 +21,31 @@ class Reason(StrEnum):
     # Completed, but rejected:
     UNMEASURED = "ended too early to be measured"
     UNSURE = "took too few steps to be measured"
-    ELSEWHERE = "ran on another device, or other code"
-    ANOTHER = "trained something else"
+    ELSEWHERE = "ran on another device or with other code"
+    ANOTHER = "would have changed the training itself"
     MEMORY = "took more memory than is allowed"
     BROKEN = "broke a constraint"
     CHANCE = "reached a quality no better than chance"
     MISSED = "did not reach the target"
-    QUALITY = "ran faster and lost the quality"
-    SLOW_AND_POOR = "ran no faster and lost the quality"
+    QUALITY = "ran faster but lost quality"
+    SLOW_AND_POOR = "ran no faster and lost quality"
     # Eligible, but not better:
-    KEPT = "kept the quality and ran no faster"
+    KEPT = "kept the quality but ran no faster"
     SLOWER = "ran no faster"
     CLOSE = "ran faster by too little to be sure"
     REACHED = "reached the target no earlier"
     # Not completed:
-    STOPPED = "stopped early because another is faster"
-    LATE = "stopped early because another reached the target earlier"
+    STOPPED = "stopped early because another trial is faster"
+    LATE = "stopped early because another trial reached the target earlier"
     OOM = "ran out of memory"
     DIVERGED = "diverged"
     SILENT = "stopped responding"
     FAILED = "failed"
-    OPEN = "were not finished"
+    OPEN = "did not finish"
     # After confirmation:
     REFUTED = "looked better, but not when measured again"
-    UNDECIDED = "looked better, but further seeds left it open"
-    UNCONFIRMED = "looked better and were not measured again yet"
+    UNDECIDED = "looked better, but more seeds did not settle the quality"
+    UNCONFIRMED = "looked better, but not yet measured again"
 
 
 def mean(values: Sequence[float]) -> float | None:
@@ -64,7 +64,7 @@ def over_memory(measurement: Measurement, memory_fraction: float) -> str | None:
     share = memory_share(measurement)
     if share is None or share <= memory_fraction:
         return None
-    return f"it takes {share:.0%} of the memory, over {memory_fraction:.0%}"
+    return f"it used {share:.0%} of the memory limit, more than the allowed {memory_fraction:.0%}"
 
 
 def least(goal: Objective, reference: float, start: float | None = None) -> float:
@@ -111,7 +111,7 @@ def no_quality(measurement: Measurement, goal: Objective = _HIGHER_IS_BETTER) ->
         return "it gives the same answer to every input"
     if last.chance is not None and last.quality <= last.chance:
         value, chance = goal.turned(last.quality), goal.turned(last.chance)
-        return f"its quality {value:.4f} is not {'below' if goal.minimize else 'above'} chance, {chance:.4f}"
+        return f"its quality {value:.4f} is not {'below' if goal.minimize else 'above'} chance ({chance:.4f})"
     return None
 
 

@@ -18,7 +18,7 @@ from autotune.space.space import Space
 
 _FURTHER = 4  # times as many samples, recommended if the baseline has learnt nothing
 _A_LITTLE_FURTHER = 2  # times as many, recommended if equal runs differ too much
-_FALLBACK = " The search goes on with settings that leave the training the same and only make it faster."
+_FALLBACK = " The search continues with settings that leave the training the same and only make it faster."
 _SURE = 2.0  # standard deviations
 _LEAST_NOISE = 0.02  # of a quality: two runs cannot show less
 
@@ -92,14 +92,14 @@ def _doubt(judged: Pilot, noise: Noise | None, asked: History) -> str | None:
         return None
     required = f"keep {goal.keep:g}" if goal.within is None else f"within {goal.within:g}"
     return (
-        f"after {judged.samples} {space.unit}, {seeds} seeds show {goal.quality} to within {half:.2g}, but "
+        f"after {judged.samples:,} {space.unit}, {seeds} seeds show {goal.quality} to within {half:.2g}, but "
         f"{required} needs {slack:.2g}"
     )
 
 
 def _explain_incomparable(judged: Pilot, ends: Sequence[Evaluation], space: Space) -> str | None:
     """Returns the reason that qualities cannot be compared after so few samples, None if they can."""
-    goal, after = space.objective, f"after {judged.samples} {space.unit}"
+    goal, after = space.objective, f"after {judged.samples:,} {space.unit}"
     figure = f"{goal.quality} {goal.turned(judged.quality):.4f}"
     collapsed = sum(p.collapsed for p in ends)
     if collapsed:
@@ -203,10 +203,10 @@ def describe(asked: History) -> str | None:
     noise = f"; runs with different seeds vary by {judged.noise:.2g}" if judged.noise is not None else ""
     chance = f" (chance {goal.turned(judged.chance):.4f})" if judged.chance is not None else ""
     figure = f"{goal.quality} {goal.turned(judged.quality):.4f}{chance}"
-    text = f"The baseline reaches {figure} after {judged.samples} {space.unit}"
+    text = f"The baseline reaches {figure} after {judged.samples:,} {space.unit}"
     target = settled(asked).space.objective.target
     if judged.doubt and target is None:
         text += f". Only a configuration that is clearly better than required can win: {judged.doubt}"
-        return f"{text}; try --samples {judged.samples_needed} or more, or a larger --repeats."
+        return f"{text}. Try --samples {judged.samples_needed} or more, or a larger --repeats."
     first = "" if target is None else f" The first configuration to reach {target:g} wins."
     return f"{text}{noise}.{first}"

@@ -108,37 +108,39 @@ def runs_needed(
 
 
 def format_share(share: Figure, goal: Objective, gain: float) -> str:
-    """Formats the interval of a `share`: `97% to 103% of what it gains`.
+    """Formats the interval of a `share`: `97% to 103% of the baseline's improvement`.
 
-    With an absolute slack it is `0.031 below it to 0.02 above it`.
+    With an absolute slack it is `0.031 below to 0.02 above the baseline's`.
     """
     if share.low is None or share.high is None:
-        return "it is not known how far equal runs differ"
+        return "how much equal runs differ is not known"
     if goal.within is None:
-        return f"{share.low:.1%} to {share.high:.1%} of what it gains"
-    return " to ".join(_apart((end - 1) * gain, goal) for end in (share.low, share.high))
+        return f"{share.low:.1%} to {share.high:.1%} of the baseline's improvement"
+    ends = " to ".join(_apart((end - 1) * gain, goal) for end in (share.low, share.high))
+    return f"{ends} the baseline's"
 
 
 def _apart(more: float, goal: Objective) -> str:
-    """Formats a difference in quality, positive if better, in the user's sign: `0.02 above it`."""
-    return f"{abs(more):.3g} {'above' if goal.turned(more) > 0 else 'below'} it"
+    """Formats a difference in quality, positive if better, in the user's sign: `0.02 above`."""
+    return f"{abs(more):.3g} {'above' if goal.turned(more) > 0 else 'below'}"
 
 
 def format_limit(name: str, keep: float | None, within: float | None, *, minimize: bool = False) -> str:
-    """Formats the least quality to keep: `95% of what the baseline gains in bleu_4`.
+    """Formats the least quality to keep: `95% of the baseline's improvement in bleu_4`.
 
     With an absolute slack it is `0.02 below the baseline's bleu_4`, and `any bleu_4` if nothing is kept.
     """
     if within is not None:
         return f"{within:g} {'above' if minimize else 'below'} the baseline's {name}"
-    return f"{100 * keep:.3g}% of what the baseline gains in {name}" if keep else f"any {name}"
+    return f"{100 * keep:.3g}% of the baseline's improvement in {name}" if keep else f"any {name}"
 
 
 def format_requirement(goal: Objective) -> str:
-    """Formats the requirement on a winner: `keeps 95% of what ...`, or `is at most 0.02 above the ...`."""
-    kept = format_limit(goal.quality, goal.keep, goal.within, minimize=goal.minimize is not None)
-    verb = "has" if goal.takes_any_quality else "keeps" if goal.within is None else "is at most"
-    return f"{verb} {kept}"
+    """Formats the requirement on a winner: `keeps 95% of the baseline's improvement in bleu_4`."""
+    if goal.within is not None:
+        return f"keeps {goal.quality} within {goal.within:g} of the baseline's"
+    kept = format_limit(goal.quality, goal.keep, None)
+    return f"{'has' if goal.takes_any_quality else 'keeps'} {kept}"
 
 
 def in_users_sign(value: float | None, goal: Objective) -> float | None:

@@ -129,7 +129,7 @@ def _too_slow(running: Measurement, threshold: Threshold, samples: int) -> Outco
         if slower and not rival.curve:
             return _stopped(StoppedFor.SLOW, slower)
         if slower and _is_out_of_reach(running.curve, rival.curve, 1.0, threshold):
-            reason = f"{slower}, and its quality cannot be reached either"
+            reason = f"{slower}, and its quality is out of reach"
             return _stopped(StoppedFor.DOMINATED, reason)
     return None
 
@@ -146,8 +146,8 @@ def explain_slower(
     unit = threshold.metric.unit
     if samples != rival.samples:
         theirs_s = rival.samples / rival.samples_per_s
-        return f"{samples} {unit} take {samples / most:.0f} s; trial {rival.number} {theirs_s:.0f} s"
-    return f"at most {most:.1f} {unit}/s; trial {rival.number} has {rival.samples_per_s:.1f}"
+        return f"{samples:,} {unit} take {samples / most:.0f} s; trial {rival.number} takes {theirs_s:.0f} s"
+    return f"at most {most:.1f} {unit}/s; trial {rival.number} reaches {rival.samples_per_s:.1f}"
 
 
 def _too_poor(running: Measurement, at_equal_shares: Measurement, threshold: Threshold) -> Outcome | None:
@@ -155,8 +155,8 @@ def _too_poor(running: Measurement, at_equal_shares: Measurement, threshold: Thr
         return None
     reference = curves.quality_at(threshold.curve, at_equal_shares.curve[-1].samples) or 0.0
     quality, baseline_quality = map(threshold.metric.turned, (running.curve[-1].quality, reference))
-    after = f"after {running.curve[-1].samples} {threshold.metric.unit}"
-    reason = f"quality {quality:.4f} {after}, where the baseline has {baseline_quality:.4f}"
+    after = f"after {running.curve[-1].samples:,} {threshold.metric.unit}"
+    reason = f"{threshold.metric.name} {quality:.4f} {after}; the baseline had {baseline_quality:.4f} by then"
     return _stopped(StoppedFor.POOR, reason)
 
 
@@ -167,5 +167,5 @@ def _too_late(running: Measurement, threshold: Threshold) -> Outcome | None:
     for rival in _like(running, threshold):
         if rival.seconds is not None and trained_s > rival.seconds * (1 + curves.SURE * threshold.drift):
             earlier = f"trial {rival.number} reached it in {rival.seconds:.0f} s"
-            return _stopped(StoppedFor.LATE, f"not at the target after {trained_s:.0f} s; {earlier}")
+            return _stopped(StoppedFor.LATE, f"target not reached after {trained_s:.0f} s; {earlier}")
     return None

@@ -30,10 +30,10 @@ class Cause(StrEnum):
     """The likely cause of a slower training: the first one that the figures support."""
 
     THROTTLING = "throttling"  # heat or power slows the GPU down
-    NEIGHBOUR = "a neighbour"  # other processes use the CPUs or the GPU
+    NEIGHBOUR = "other programs"  # other processes use the CPUs or the GPU
     LOADER = "the loader"  # waiting for data: a slow disk, slow preprocessing
-    LONGER_DATA = "longer data"  # computing a sample takes longer, nothing else has changed
-    UNKNOWN = "not known"
+    LONGER_DATA = "longer samples"  # computing a sample takes longer, nothing else has changed
+    UNKNOWN = "an unknown cause"
 
 
 @dataclass(frozen=True)

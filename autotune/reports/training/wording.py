@@ -32,8 +32,8 @@ def sentence(report: TrainingReport) -> str:
     """Compares the training so far with the figures that its session measured."""
     promised = report.promised
     if promised is None:
-        return "No session has measured these settings: speed, quality and memory are first measured here."
-    figures = f"what session {promised.session} measured for trial {promised.trial}"
+        return "No search has measured these settings, so there is nothing to compare this training with."
+    figures = f"trial {promised.trial} of session {promised.session}"
     if all(check.found is None for check in promised.kept):
         return f"There is nothing yet to compare with {figures}."
     answer = {
@@ -51,8 +51,8 @@ def terminal_lines(report: TrainingReport) -> list[str]:
         return []
     verdict = VERDICTS[promised.answer][1]
     return [
-        f"{verdict}: what session {promised.session} measured for trial {promised.trial}",
-        *(f"- {check.what}: {check.answer}: {check.text}" for check in promised.kept),
+        f"{verdict}, compared with trial {promised.trial} of session {promised.session}",
+        *(f"- {check.what} {check.answer}: {check.text}" for check in promised.kept),
         *(f"- during the training: {text}" for text in observations(report)),
     ]
 
@@ -86,7 +86,11 @@ def promise_table(report: TrainingReport) -> Table | None:
     for check in report.promised.kept if report.promised else ():
         name, form = kinds[check.what]
         rows.append((name, form(check.promised), form(check.found), check.answer, check.text))
-    return Table(("", "promised", "found", "answer", "why"), tuple(rows), numeric=(1, 2)) if rows else None
+    return (
+        Table(("figure", "promised", "measured", "verdict", "details"), tuple(rows), numeric=(1, 2))
+        if rows
+        else None
+    )
 
 
 def observations(report: TrainingReport) -> list[str]:
@@ -100,7 +104,7 @@ def figures(report: TrainingReport) -> list[tuple[str, str]]:
     measured, speed, unit = report.measured, report.measured.throughput, report.metric.unit
     evaluations = f"evaluations {'included' if report.metric.counts_evaluations else 'left out'}"
     values = {
-        "done": done(report),
+        "progress": done(report),
         "time": _time(report),
         f"{unit}/s, {evaluations}": words.rate(estimates.throughput_figure(speed)),
         "optimizer steps/s, evaluations left out": words.rate(speed.steps_per_s if speed else None),
@@ -108,11 +112,11 @@ def figures(report: TrainingReport) -> list[tuple[str, str]]:
         "peak memory": view.memory(measured),
         **{f"use of {one.memory}": _growth(one, report) for one in report.growth},
         "trained parameters": words.count(measured.trained_parameters),
-        "checkpoints, and what else is in work": words.memory(report.work_bytes),
+        "size of work/, with its checkpoints": words.memory(report.work_bytes),
         "evaluations": _evaluations(report),
         "parts of a step": words.phase_shares(measured.step_shares),
         "HFU, of the device's peak FLOP/s": words.share(measured.mfu),
-        "trained again after faults": f"about {words.count(report.repeated)} {unit}" * bool(report.repeated),
+        "repeated after faults": f"about {words.count(report.repeated)} {unit}" * bool(report.repeated),
     }
     return [(name, text) for name, text in values.items() if text not in {"", words.NOTHING}]
 
@@ -140,10 +144,10 @@ def _quality(report: TrainingReport) -> str:
 def _growth(one: Growth, report: TrainingReport) -> str:
     growth, unit = words.growth(one.slope, report.metric.unit), report.metric.unit
     if one.slope.low <= 0:
-        return "no certain growth"
+        return "does not certainly grow"
     if one.full is None:
-        return growth + ", and less and less" * one.slope.is_slowing
-    return f"{growth}; at this slope it is full after {words.until_full(one.full, unit, None)}"
+        return f"grows by {growth}" + ", but ever more slowly" * one.slope.is_slowing
+    return f"grows by {growth}; at this rate full after {words.until_full(one.full, unit, None)}"
 
 
 def _evaluations(report: TrainingReport) -> str:

@@ -46,7 +46,7 @@ class FilledFile(BaseModel):
             except InputError as error:
                 yield f"set: {error}"
             if isinstance(value, Mapping) and len(value) != 1:
-                yield f"set.{path}: a value, or {{setting: value}}: got {len(value)} settings"
+                yield f"set.{path}: a value, or {{setting: value}}, got {len(value)} settings"
 
 
 def _names(value: Any) -> list[str]:

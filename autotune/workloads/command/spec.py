@@ -30,7 +30,7 @@ def _split(given: Any) -> Any:
         return line.split(given)
     if isinstance(given, list | tuple) and all(isinstance(word, str | int | float) for word in given):
         return [line.written(word) for word in given]
-    raise ValueError(f"text, or a list of words: got {units.quote(given)}")
+    raise ValueError(f"text, or a list of words, got {units.quote(given)}")
 
 
 def _keys_as_json(by_value: Any) -> Any:
@@ -69,14 +69,14 @@ def _as_resume(value: Any) -> Any:
     if (path := line.path_in(line.split(value))) is None:
         raise ValueError(
             "arguments with the checkpoint's path, such as --resume {workdir}/last.pt; where they have none, "
-            f"{{file: '{{workdir}}/last.pt', arguments: ...}}: got {units.quote(value)}"
+            f"{{file: '{{workdir}}/last.pt', arguments: ...}}, got {units.quote(value)}"
         )
     return {"file": path, "arguments": value}
 
 
 def named_scores(value: Any) -> Any:
     if value != REPORTED and not (isinstance(value, dict) and value):
-        raise ValueError(f"{{name: pattern}}, or {REPORTED}: got {units.quote(value)}")
+        raise ValueError(f"{{name: pattern}}, or {REPORTED}, got {units.quote(value)}")
     return value
 
 
@@ -108,7 +108,7 @@ class Spec(BaseModel):
     )
     quality: Annotated[dict[str, str] | Literal["reported"], BeforeValidator(named_scores)] = Field(
         description="scores by name: a pattern whose first group is the number in a line of the output, or "
-        "its column, key or tag in what is named below; `reported` where the script calls `autotune.report`",
+        "its column, key or tag in the file named below; `reported` if the script calls `autotune.report`",
     )
     jsonl: str | None = Field(None, description="a file of JSON lines that it writes, with the scores")
     csv: str | None = Field(None, description="a CSV file that it writes, with the scores")
@@ -123,7 +123,7 @@ class Spec(BaseModel):
         None, description="for a script without PyTorch: a pattern that matches once for every optimizer step"
     )
     resume: Annotated[Resume | None, BeforeValidator(_as_resume)] = Field(
-        None, description="arguments that the tuner adds once the checkpoint in them exists"
+        None, description="arguments that the tuner adds once the checkpoint that they name exists"
     )
     files: dict[str, FilledFile] = Field(
         default_factory=dict,
@@ -132,7 +132,7 @@ class Spec(BaseModel):
     )
     code: tuple[str, ...] = Field(
         (),
-        description="files whose change makes results incomparable; default: programs and "
+        description="files whose change makes results incomparable; default: the programs and "
         "configs that git tracks, and what `run` names",
     )
     data: tuple[str, ...] = Field(
@@ -143,7 +143,7 @@ class Spec(BaseModel):
     )
     seed: Literal["hook"] | None = Field(
         None,
-        description="`hook`: the seed is set from outside, as it is for a script that takes none anyway",
+        description="`hook`: the tuner sets the seed from outside, as for a script that takes none",
     )
 
     view: bool = Field(
@@ -162,11 +162,11 @@ class Spec(BaseModel):
         yield from _shell_in(self.run)
         files = [name for name in _FILES if getattr(self, name) is not None]
         if len(files) > 1:
-            yield f"at most one of {', '.join(_FILES)}: got {' and '.join(files)}"
+            yield f"at most one of {', '.join(_FILES)}, got {' and '.join(files)}"
         if self.quality == REPORTED and files:
-            yield f"quality: the keys of the scores in the file of {files[0]}, {{name: key}}: got {REPORTED}"
+            yield f"quality: the keys of the scores in the file of {files[0]}, {{name: key}}, got {REPORTED}"
         if self.samples is not None and self.steps is not None:
-            yield "at most one of samples, steps: got both"
+            yield "at most one of samples, steps, got both"
         if not files and isinstance(self.quality, dict):
             for name, pattern in self.quality.items():
                 yield from _wrong_pattern(f"quality.{name}", pattern, groups=1)
@@ -182,7 +182,7 @@ class Spec(BaseModel):
     def _wrong_name(self, name: str) -> Iterator[str]:
         names = self.placeholders()
         if not name.isidentifier() or name in GIVEN:
-            yield f"files: a name of letters that is none of {', '.join(GIVEN)}: got {units.quote(name)}"
+            yield f"files: a name of letters that is none of {', '.join(GIVEN)}, got {units.quote(name)}"
         elif all(name not in names[key] for key in ("run", "environment", "flags", "resume")):
             yield f"files.{name}: nothing reads it: write {{{name}}} into workload.run"
 
@@ -230,7 +230,7 @@ class Spec(BaseModel):
         """Yields mistakes about placeholders and flags that match none of the `settings`."""
         paths = [path for path, _ in line.flat(settings)]
         yield from (
-            f"workload.files.{name}: a setting is called so, too" for name in self.files if name in paths
+            f"workload.files.{name}: a setting has the same name" for name in self.files if name in paths
         )
         named = [(f"{key}: {{{name}}}", name) for key, names in self.placeholders().items() for name in names]
         for what, name in [*named, *((f"flags: {name}", name) for name in self.flags)]:
@@ -279,7 +279,7 @@ def _shell_in(run: tuple[str, ...]) -> Iterator[str]:
     if operator := next((word for word in run if word in _OF_SHELLS), None):
         yield f"run: no shell reads it: put {operator!r} and what it is for into a script, and run that"
     if run and _ASSIGNMENT.match(run[0]):
-        yield f"run: a variable belongs into workload.environment: got {run[0]}"
+        yield f"run: a variable belongs into workload.environment, got {run[0]}"
 
 
 def _wrong_pattern(where: str, pattern: str | None, groups: int) -> Iterator[str]:
@@ -288,10 +288,10 @@ def _wrong_pattern(where: str, pattern: str | None, groups: int) -> Iterator[str
     try:
         count = re.compile(pattern).groups
     except re.error as error:
-        yield f"{where}: a regular expression: {error}: got {units.quote(pattern)}"
+        yield f"{where}: a regular expression: {error}, got {units.quote(pattern)}"
         return
     if count < groups:
-        yield f"{where}: needs a group for the number, such as ([0-9.]+): got {units.quote(pattern)}"
+        yield f"{where}: needs a group for the number, such as ([0-9.]+), got {units.quote(pattern)}"
 
 
 def with_absolute_paths(values: Mapping[str, Any], directory: Path) -> dict[str, Any]:

@@ -140,10 +140,12 @@ def _begun(checkpoint: Checkpoint) -> Counts | None:
         return None
     counts = checkpoint.counts()
     if counts is not None:
-        print(f"autotune: continues from the checkpoint, after {counts.samples} samples", flush=True)
+        print(f"autotune: continues from the checkpoint, after {counts.samples:,} samples", flush=True)
     elif wire.is_whole():
         counts = checkpoint.least()
-        print(f"autotune: continues from the checkpoint, after at least {counts.samples} samples", flush=True)
+        print(
+            f"autotune: continues from the checkpoint, after at least {counts.samples:,} samples", flush=True
+        )
     else:
         checkpoint.set_aside()
         print(
@@ -280,7 +282,7 @@ class _Run:
         unscored = is_far and counter.steps >= _OVERDUE_STEPS and not self.evaluations and not self.reports
         unstepped = self.evaluations > _MOST_UNSTEPPED and not counter.steps and not self.reports
         if (unscored or unstepped) and (lacks := self._lacks()):
-            far = f"no score came in {counter.samples} samples, of which a trial has {samples}"
+            far = f"no score came within {counter.samples:,} samples; a trial has {samples:,}"
             raise self._lacking(*([far] if unscored else []), *lacks)
 
     def _lacking(self, *lacks: str) -> Exception:

@@ -89,7 +89,7 @@ class CommandWorkload(Workload):
             return dict(baseline)
         if names := line.names_in([given]):
             rule = f"{{{names[0]}}} is how many processes train together"
-            raise InputError(f"workload.run: {rule}: say so in roles: {{{PROCESSES}: {names[0]}}}")
+            raise InputError(f"workload.run: {rule}; say so in roles: {{{PROCESSES}: {names[0]}}}")
         count = units.parse_whole(given)
         return dict(baseline) if count is None else {**baseline, PROCESSES: count}
 
@@ -112,7 +112,7 @@ class CommandWorkload(Workload):
             return {**given, spec.TRIAL_SAMPLES: samples}
         if any(spec.TRIAL_SAMPLES in names for names in self.spec.placeholders().values()):
             rule = f"{{{spec.TRIAL_SAMPLES}}} is the length of the training"
-            raise InputError(f"workload.run: {rule}: say it in workload.training_samples")
+            raise InputError(f"workload.run: {rule}; say it in workload.training_samples")
         return given
 
     def revision(self) -> str:
@@ -139,7 +139,7 @@ class CommandWorkload(Workload):
     def require_unit(self, unit: str) -> None:
         if unit != "samples" and self.spec.quality != spec.REPORTED:
             rule = "a command counts samples, unless it calls autotune.report, with quality: reported"
-            raise InputError(f"unit: {rule}: got {unit!r}")
+            raise InputError(f"unit: {rule}, got {unit!r}")
 
     def check(self, settings: Mapping[str, Any]) -> list[str]:
         """Checks settings, paths and files, and runs the set-up; returns a note on that.

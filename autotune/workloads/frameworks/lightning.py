@@ -135,13 +135,19 @@ LIGHTNING = Framework(
         *(side_setting(name, about) for name, about in _BETWEEN_STEPS.items()),
         KnownSetting(
             "trainer.benchmark",
-            "which of cuDNN's algorithms are the fastest",
+            "has cuDNN find its fastest algorithms",
             moves_result=Result.REORDERED,
             needs={True: FOR_CUDA},
         ),
-        KnownSetting("trainer.deterministic", "only algorithms that repeat", moves_result=Result.REORDERED),
+        KnownSetting(
+            "trainer.deterministic", "uses only deterministic algorithms", moves_result=Result.REORDERED
+        ),
         pinning_setting("loader.pin_memory"),
         loader_setting("loader.persistent_workers", "workers live through all epochs"),
-        KnownSetting("loader.drop_last", "the last batch of an epoch", moves_memory=MemoryEffect.NOT),
+        KnownSetting(
+            "loader.drop_last",
+            "leaves out the last, smaller batch of an epoch",
+            moves_memory=MemoryEffect.NOT,
+        ),
     ),
 )

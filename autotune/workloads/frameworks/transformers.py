@@ -29,7 +29,7 @@ from autotune.workloads.base import Cadence
 from autotune.workloads.frameworks.framework import ConfigFile, Framework
 
 _EVAL_STEPS = "trainer.eval_steps"
-_OF_SCHEDULE = "the schedule is that of the whole training"
+_OF_SCHEDULE = "the schedule stays that of the whole training"
 
 # Unlisted settings may change everything: optim, packing, auto_find_batch_size, ...
 _KNOWN = (
@@ -39,25 +39,25 @@ _KNOWN = (
     result_setting("trainer.adam_beta1"),
     result_setting("trainer.adam_beta2"),
     result_setting("trainer.adam_epsilon"),
-    result_setting("trainer.label_smoothing_factor", "of the loss alone"),
+    result_setting("trainer.label_smoothing_factor", "concerns only the loss"),
     KnownSetting(
-        "trainer.max_grad_norm", "0 for none; to clip takes a little time", moves_memory=MemoryEffect.NOT
+        "trainer.max_grad_norm", "0: no clipping; clipping takes a little time", moves_memory=MemoryEffect.NOT
     ),
-    side_setting("trainer.logging_steps", "the loss is fetched from the GPU for it"),
-    side_setting("trainer.logging_nan_inf_filter", "the loss is fetched from the GPU for it with every step"),
+    side_setting("trainer.logging_steps", "each time, the loss is fetched from the GPU"),
+    side_setting("trainer.logging_nan_inf_filter", "fetches the loss from the GPU at every step"),
     side_setting("trainer.eval_steps", "a trial has the evaluations of its budget"),
     side_setting("trainer.save_steps", "a trial saves when it is stopped, and now and then"),
     side_setting("trainer.include_num_input_tokens_seen", "tokens are counted on the GPU"),
     pinning_setting("trainer.dataloader_pin_memory"),
-    loader_setting("trainer.dataloader_persistent_workers", "they need not be started for every epoch"),
-    KnownSetting("trainer.train_sampling_strategy", "rows of a similar length in a batch have less padding"),
+    loader_setting("trainer.dataloader_persistent_workers", "workers need not be started for every epoch"),
+    KnownSetting("trainer.train_sampling_strategy", "batches of rows of similar length have less padding"),
     KnownSetting(
         "model.attn_implementation",
-        "eager, sdpa, or flash_attention_2 where that is installed",
+        "eager, sdpa, or flash_attention_2 if it is installed",
         moves_result=Result.REORDERED,
         needs={"flash_attention_2": Needs(cuda=True, compute_capability=(8, 0))},
     ),
-    KnownSetting("trainer.max_length", "the memory of a sample grows with it", power=1),
+    KnownSetting("trainer.max_length", "memory per sample grows with it", power=1),
 )
 
 

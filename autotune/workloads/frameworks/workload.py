@@ -34,15 +34,15 @@ class FrameworkSpec(Spec):
         None, description="instead of `run`: a function `package.module:function` that builds what is trained"
     )
     quality: Annotated[dict[str, str] | Literal["reported"], BeforeValidator(named_scores)] = Field(
-        "reported", description="where the scores are not those that the framework logs: as of a command"
+        "reported", description="as for a command, if the scores are not those that the framework logs"
     )
 
     def _mistakes(self) -> Iterator[str]:
         if bool(self.run) == bool(self.build):
-            yield f"one of run, build: got {'both' if self.run else 'neither'}"
+            yield f"one of run, build, got {'both' if self.run else 'neither'}"
         module, _, function = (self.build or "module:function").partition(":")
         if not (function.isidentifier() and all(part.isidentifier() for part in module.split("."))):
-            yield f"build: a function as package.module:function: got {units.quote(self.build)}"
+            yield f"build: a function as package.module:function, got {units.quote(self.build)}"
         yield from super()._mistakes()
 
 
@@ -72,7 +72,7 @@ class FrameworkWorkload(CommandWorkload):
     def require_unit(self, unit: str) -> None:
         if unit not in self.framework.units:
             known = " or ".join(self.framework.units)
-            raise InputError(f"unit: kind {self.framework.kind} counts {known}: got {unit!r}")
+            raise InputError(f"unit: kind {self.framework.kind} counts {known}, got {unit!r}")
         super().require_unit(unit)
 
     @property

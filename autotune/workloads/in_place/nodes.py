@@ -49,7 +49,7 @@ class Node:
 def steps(path: str) -> list[Step]:
     """Returns the names and indices of a path such as `optim.betas[0]`; raises InputError if it is none."""
     if not _PATH.fullmatch(path):
-        raise InputError(f"a path must be such as optim.lr or betas[0]: got {path!r}")
+        raise InputError(f"a path must be such as optim.lr or betas[0], got {path!r}")
     return [name or int(index) for name, index in _STEP.findall(path)]
 
 
@@ -108,7 +108,7 @@ class _Reader:
     def node(self, theirs: yaml.Node) -> Node:
         self._made += 1
         if self._made > _MOST:
-            raise ValueError(f"at most {_MOST} values: got more")
+            raise ValueError(f"at most {_MOST} values, got more")
         start, end = self._start(theirs), theirs.end_mark.index
         if isinstance(theirs, yaml.ScalarNode):
             return Node(start, self._scalar_end(start, end), self._value(theirs))

@@ -40,7 +40,7 @@ def test_a_space_is_checked_by_running_its_baseline(tmp_path):
         *("starts", "steps", "speed", "memory", "evaluations", "quality", "seed", "resume", "a search")
     ]
     assert "8 samples each" in rows["steps"]
-    assert "one every 2048 samples" in rows["evaluations"]
+    assert "one every 2,048 samples" in rows["evaluations"]
     assert rows["seed"].startswith("ignored")  # linear.py has none
     assert "it continued" in rows["resume"]
     assert {file.name for file in tmp_path.iterdir()} - {"__pycache__"} == {"linear.py", "space.yaml"}

@@ -111,7 +111,7 @@ def test_the_figures_that_a_search_would_see_are_listed():
         "memory": "1.0 GiB of 4.0 GiB at its peak",
         "evaluations": "one every 40 samples, 1 s each, 20% of the time; a trial of 100 has 3",
         "quality": "r2 5.5 after 40 samples",
-        "seed": "the same one gives the same curve, another one differs by 0.25",
+        "seed": "the same seed gives the same curve, another seed differs by 0.25",
         "resume": "stopped after 72 samples, it continued at 48",
         # 120 samples at 16 a second, 2 s to start and 3 s of evaluations; 4 configurations, 2 at a time
         "a search": "4 trials of 12s: up to 25s, and up to 1m 15s more to confirm the winner",
@@ -127,7 +127,7 @@ def test_the_figures_that_a_search_would_see_are_listed():
         ("resume", {"resumed": Resumed(72, 8, is_anew=True)}, "it started from the beginning"),
         ("resume", {"resumed": None}, "not checked"),
         ("speed", {"run": Run(records(), None, Measurement())}, "not known"),
-        ("memory", {"run": Run(records(), None, Measurement())}, "not seen"),
+        ("memory", {"run": Run(records(), None, Measurement())}, "not measured"),
         ("evaluations", {"seen": seen.seen(records(every=99), "r2")}, "none within 72 samples"),
         ("evaluations", {"seen": seen.seen(records(steps=30, every=15), "r2")}, "has 1"),
         ("quality", {"seen": seen.seen(records(every=99), "r2")}, "no number was found for r2"),

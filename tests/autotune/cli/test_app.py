@@ -44,12 +44,12 @@ def run(tmp_path, monkeypatch, capsys):
         (["search", "--within", "-1"], ["--within", "-1"]),
         (["search", "--keep", "0.9", "--within", "1"], [": --keep, --within: one of keep and within"]),
         (["search", "--select", "best"], [": --select: ", "'same-training' or 'pareto'", "'best'"]),
-        (["search", "--select", "pareto", "--target", "0.2"], [": --select, --target: a target goes with"]),
+        (["search", "--select", "pareto", "--target", "0.2"], [": --select, --target: a target needs"]),
         (["search", "--promise", "same-training", "--target", "0.2"], [": --promise, --target: a target"]),
         (["search", "--target", "nan"], [": --target: ", "finite"]),
         (["search", "--memory-fraction", "0"], [": --memory-fraction: ", "greater than 0"]),
         (["search", "--promise", "speed"], ["--promise", "same-quality, same-training", "'speed'"]),
-        (["search", "--promise", "same-training", "--select", "pareto"], ["is --select same-training"]),
+        (["search", "--promise", "same-training", "--select", "pareto"], ["means --select same-training"]),
         (["search", "--samples", "some"], ["--samples", "auto", "'some'"]),
         (["search", "--repeats", "2"], [": --repeats: 0, or at least 3", "got 2"]),
         (["search", "--finalists", "0"], ["--finalists", "0"]),
@@ -115,7 +115,7 @@ def edit(root, change):
         (
             "micro_batch_size: 4",
             "micro_batchsize: 4",
-            ["baseline: micro_batchsize: no such setting: did you mean micro_batch_size?"],
+            ["baseline: micro_batchsize: no such setting, did you mean micro_batch_size?"],
         ),
         ("learning_rate: 1e-3", "d_model: 100", ["num_heads must divide d_model", "100"]),
         ("choice: [4, 8]", "choice: []", ["micro_batch_size", "at least 1"]),
@@ -126,9 +126,9 @@ def edit(root, change):
         (
             "knobs: {",
             "knobs: {num_worker: {choice: [1, 2]}, ",
-            ["space.yaml: knob num_worker: no such setting: did you mean num_workers?\n"],
+            ["space.yaml: knob num_worker: no such setting, did you mean num_workers?\n"],
         ),
-        ("knobs: {", "knob: {", ["knobs: required; knob: no such key: did you mean knobs?"]),
+        ("knobs: {", "knob: {", ["knobs: required; knob: no such key, did you mean knobs?"]),
     ],
 )
 def test_a_wrong_space_is_one_line_and_makes_no_session(run, data, old, new, parts):

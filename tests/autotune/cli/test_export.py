@@ -47,8 +47,8 @@ def test_what_is_not_confirmed_is_exported_only_by_its_number(tmp_path, monkeypa
     out, err = capsys.readouterr()
     assert out == ""
     assert err == (
-        "autotune: no winner yet; --trial 6 names one all the same. "
-        "Possibly 1.9x faster, not confirmed. To confirm it: python -m autotune resume s\n"
+        "autotune: no winner yet. Possibly 1.9x faster, not confirmed. "
+        "To confirm it: python -m autotune resume s. To export it anyway, add --trial 6\n"
     )
     assert not Path("best.yaml").exists()
 
@@ -78,7 +78,7 @@ def test_a_patched_file_is_a_copy_and_replaced_values_are_printed(export):
     ("arguments", "said"),
     [
         (("--format", "shell"), "--format shell: the workload r2gen.train:fit has no such file, but r2gen, "),
-        (("--format", "lightening"), "no such format: got 'lightening': did you mean lightning?"),
+        (("--format", "lightening"), "no such format, got 'lightening', did you mean lightning?"),
         (("--format", "json", "--patch", "a.json"), "--format, --patch: at most one of them"),
         (("--patch", "none.yaml"), "--patch none.yaml: cannot be read: No such file"),
         (("--patch", "a.txt"), "a.txt: a file must be .json, .yaml, .yml"),

@@ -143,7 +143,7 @@ def test_no_text_about_a_loss_has_the_internal_sign_or_another_unit(grid, sessio
     ]
     place = session(trials, space)
     texts = list(surfaces.texts(place))
-    promise = "is at most 0.05 above the baseline's val_loss; lower val_loss is better"
+    promise = "keeps val_loss within 0.05 of the baseline's; lower val_loss is better"
     assert sum(promise in unescape(text) for text in texts) >= 3, "status, and two reports"
     for text in texts:
         code = r"<(style|script)(?! type=.application/json).*?</\1>"

@@ -117,7 +117,7 @@ def test_a_training_ends_when_it_has_all_its_samples(tmp_path, capsys):
     assert train(tmp_path, "--resume") == 0  # as a job that may be queued again always says
     said = capsys.readouterr().out
     assert f"{tmp_path / 't'}: no training to continue" in said
-    assert "training over 600 samples" in said
+    assert "training for 600 samples" in said
     assert "after 400 samples: score 0.4000" in said
     assert int(re.search(r"completed after (\d+) samples", said)[1]) >= 600
     assert happened(tmp_path) == [Kind.BEGUN, Kind.ENDED]
@@ -153,7 +153,7 @@ def test_five_kills_and_a_transient_fault_lose_no_record(tmp_path, capsys):
     assert evaluations(tmp_path)[:3] == [200, 400, 600]
     said = capsys.readouterr().out
     assert said.count("killed by SIGKILL") == 5
-    assert "unspecified launch failure; goes on from its checkpoint" in said
+    assert "unspecified launch failure; continues from its checkpoint" in said
 
 
 def test_a_loader_that_hangs_is_ended_and_the_training_goes_on(tmp_path, monkeypatch, capsys):
@@ -180,7 +180,7 @@ def test_a_leak_is_reported_long_before_memory_is_full(tmp_path):
     assert process.wait(120) == 130
     assert happened(tmp_path) == [Kind.BEGUN, Kind.LEAK, Kind.STOPPED]
     said = (tmp_path / "said").read_text()
-    assert re.search(r"use of the host's memory grows: .*; at this slope it is full after \d+", said)
+    assert re.search(r"use of the host's memory grows by .*; at this rate it is full after \d+", said)
 
 
 def test_out_of_memory_is_answered_with_smaller_micro_batches(tmp_path, capsys):
@@ -306,10 +306,10 @@ def test_a_job_whose_processes_all_get_the_signal_continues_as_one_run_in_tensor
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--wandb", "maybe"], "--wandb: one of auto, online, offline, off: got 'maybe'"),
+        (["--wandb", "maybe"], "--wandb: must be one of auto, online, offline, off, got 'maybe'"),
         (["--tag", "x" * 65], "--tag: a tag has 1 to 64 characters"),
         (["--trial", "3"], "--trial 3: needs a session"),
-        (["--gpus-per-trial", "1"], "--gpus-per-trial: 0: there is no GPU here: got 1"),
+        (["--gpus-per-trial", "1"], "--gpus-per-trial: must be 0, because there is no GPU here, got 1"),
         (["--workdir", "{here}"], "must be empty or hold a training"),
     ],
 )
@@ -338,7 +338,7 @@ def test_a_training_without_a_directory_continues_in_the_one_it_began_in(tmp_pat
     assert f"to continue, give the same command with --workdir {place.relative_to(tmp_path)} --resume" in said
 
     assert begun(tmp_path, "train", file, "--wandb", "off", "--resume").wait(120) == 2
-    assert "name its training's directory by --workdir" in (tmp_path / "said").read_text()
+    assert "name the training's directory with --workdir" in (tmp_path / "said").read_text()
     assert list(tmp_path.glob("runs/*")) == [place]
 
 
@@ -358,8 +358,9 @@ def reported(place, capsys):
     assert main(["report", str(place), "--format", "json", "-o", "-"]) == 0
     promised = json.loads(capsys.readouterr().out)["promised"]
     words = {"held": "As promised", "did not hold": "Not as promised", "not decided": "Not decided yet"}
-    heading = f"{words[promised['answer']]}: what session {promised['session']} measured for trial"
-    return [heading, *(f"- {one['what']}: {one['answer']}: {one['text']}" for one in promised["kept"])]
+    trial = f"trial {promised['trial']} of session {promised['session']}"
+    heading = f"{words[promised['answer']]}, compared with {trial}"
+    return [heading, *(f"- {one['what']} {one['answer']}: {one['text']}" for one in promised["kept"])]
 
 
 def test_a_sessions_winner_is_checked_against_its_promise(tmp_path, monkeypatch, capsys):
@@ -376,7 +377,7 @@ def test_a_sessions_winner_is_checked_against_its_promise(tmp_path, monkeypatch,
     os.kill(process.pid, signal.SIGINT)
     assert process.wait(120) == 130
     stopped = (tmp_path / "said").read_text()
-    assert "\n- quality: held: bleu_4 0.2000 after 400, " in stopped
+    assert "\n- quality held: bleu_4 0.2000 after 400 samples, " in stopped
     for line in reported(place.root, capsys):
         assert f"\n{line}" in stopped
 

@@ -71,7 +71,7 @@ def test_a_misspelt_setting_of_a_config_is_named(tmp_path, capsys):
     file = config(tmp_path)
     file.write_text(file.read_text().replace("epochs: 1\n", "epohcs: 1\n"))
     assert main(["train", str(file), "--workdir", "t"]) == 2
-    assert "epohcs: no such setting: did you mean epochs?" in capsys.readouterr().err
+    assert "epohcs: no such setting, did you mean epochs?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -119,4 +119,4 @@ def test_a_trainings_directory_is_no_session(tmp_path, capsys):
     place.events_file.touch()
     assert main(["train", "t"]) == 2
     said = "to continue it, give its session, search space or config with --workdir t --resume"
-    assert f"autotune: train t: is a training: {said}\n" == capsys.readouterr().err
+    assert f"autotune: train t: is a training; {said}\n" == capsys.readouterr().err

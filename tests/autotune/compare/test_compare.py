@@ -180,7 +180,7 @@ def test_a_model_is_trained_and_scored_once(session, compared):
     place = session.model_dir("bf16")
     assert json.loads(place.reports_file.read_text())["report"] == "b"
     assert not place.work.exists()
-    assert said[0] == "bf16: training over 400 samples: batch 4 bf16 lr 0.001"
+    assert said[0] == "bf16: training for 400 samples with batch 4 bf16 lr 0.001"
 
     again, said = compared()
     assert (again, said) == (model, ["bf16: already done"])
@@ -210,8 +210,8 @@ def test_models_of_other_conditions_are_set_aside(session, space, compared):
     today = {**space.baseline_config, "micro_batch_size": 8, "precision": "bf16"}
     said = kept(session, space, [Contender("fp32", space.baseline_config), Contender("bf16", today)])
     assert said == {
-        "bf16": "was made with other settings: set aside as bf16.aside-1",
-        "tf32": "was made with other settings: set aside as tf32.aside-1",
+        "bf16": "made with other settings, so it is set aside as bf16.aside-1",
+        "tf32": "made with other settings, so it is set aside as tf32.aside-1",
     }
     assert list(results.runs(session.comparison.root)) == ["fp32"]
     assert session.model_dir("bf16.aside-1").result_file.read_bytes() == scored
@@ -230,7 +230,7 @@ def test_conditions_differ_if_figures_do_not_compare(session, space, compared, t
     """Facts that an older model lacks are not compared."""
     model, _ = compared()
     said = kept(session, space, [Contender("bf16", model.config)], **terms)
-    assert said == ({"bf16": f"was made with other {other}: set aside as bf16.aside-1"} if other else {})
+    assert said == ({"bf16": f"made with other {other}, so it is set aside as bf16.aside-1"} if other else {})
 
 
 def test_a_model_that_does_not_fit_has_no_scores_and_is_retried(session, compared):
@@ -248,7 +248,7 @@ def test_an_unscored_model_is_scored_later_without_training(session, compared, t
     model, said = compared(workload=Scored(fault=fault))
     assert model.outcome.status is Status.COMPLETED
     assert model.scores == {}
-    assert "could not be scored: exit code 1: a fault;" in said[-1]
+    assert "could not be scored, exit code 1: a fault;" in said[-1]
     assert "the scorer has" in session.model_dir("bf16").log.read_text()
 
     fault.unlink()
@@ -289,7 +289,7 @@ def compare(capsys, *arguments):
 def test_the_command_compares_a_workload_that_writes_no_reports(session, capsys):
     code, said, err = compare(capsys, session.root, "--precisions", " bf16,fp32,bf16", "--seeds", 2)
     assert (code, err) == (0, "")
-    begun = [line.partition(":")[0] for line in said if ": training over" in line]
+    begun = [line.partition(":")[0] for line in said if ": training for" in line]
     assert begun == ["baseline", "bf16", "fp32", "baseline-seed-1", "bf16-seed-1", "fp32-seed-1"]
     head = ["model", "seeds", "samples/s", "memory", "bleu_4"]
     start = next(n for n, line in enumerate(said) if line.split() == head)
@@ -302,10 +302,10 @@ def test_the_command_compares_a_workload_that_writes_no_reports(session, capsys)
     assert said[-6].split() == ["model", "loss", "fp32", "steps", "checkpoints"], "no overflows, and no texts"
     assert said[-4].split()[:4] == ["bf16", "1.0000", "+0.0%", "0"]
     assert said[-2].startswith(
-        "The fastest precision that keeps 95% of what the baseline gains in bleu_4 at "
+        "The fastest precision that keeps 95% of the baseline's improvement in bleu_4 at "
     )
-    assert " of what it gains, 2 seeds each." in said[-2]
-    assert said[-1] == f"Compare them in the report: python -m autotune report {session.root}"
+    assert " of the baseline's improvement, 2 seeds each." in said[-2]
+    assert said[-1] == f"Compare the models in the report: python -m autotune report {session.root}"
     found = results.runs(session.comparison.root)
     assert [(m.seed, m.config["micro_batch_size"]) for m in found["fp32"]] == [(0, 8), (1, 8)]
     assert found["baseline"][0].config["micro_batch_size"] == 4
@@ -326,7 +326,7 @@ def test_a_model_that_failed_is_named_in_the_end_and_by_the_exit_code(tmp_path, 
     code, said, err = compare(capsys, session.root, "--precisions", "fp32")
     assert (code, err) == (1, "")
     assert said[-1] == "1 of 2 models failed: fp32"
-    assert any(line.startswith("fp32: training failed (oom): ") for line in said)
+    assert any(line.startswith("fp32: training failed (oom), ") for line in said)
     assert list(results.first_models(results.runs(session.comparison.root))) == ["baseline", "fp32"]
 
 
@@ -337,8 +337,8 @@ def test_changes_since_the_search_are_reported(session, capsys):
     code, said, _ = compare(capsys, session.root, "--precisions", "fp32", "--epochs-per-model", 2)
     assert code == 0
     (changed,) = (line for line in said if line.startswith("changed since the search: torch 0.4, now "))
-    assert changed.endswith("; none of its checkpoints is taken")
-    assert said[-2].startswith(("Not decided: ", "The baseline stays: ")), "by how fast they were"
+    assert changed.endswith("; its checkpoints are not reused")
+    assert said[-2].startswith(("Not decided", "The baseline stays: ")), "by how fast they were"
     assert results.first_models(results.runs(session.comparison.root))["fp32"].samples == 100
 
 
@@ -358,7 +358,7 @@ def test_epochs_are_set_in_the_models_settings(session, capsys):
     _, said, _ = compare(capsys, *asked)
     assert said[:2] == ["baseline: already done", "fp32: already done"]
     _, said, _ = compare(capsys, *asked, "--samples-per-model", 150)
-    assert "fp32: was made with other settings: set aside as fp32.aside-1" in said
+    assert "fp32: made with other settings, so it is set aside as fp32.aside-1" in said
 
 
 @pytest.mark.usefixtures("_lasts_rounds")
@@ -396,7 +396,7 @@ def test_existing_models_set_the_length_of_new_ones(session, capsys):
     assert said[:2] == ["baseline: already done", "fp32: already done"]
     before = session.model_dir("fp32").result_file.read_bytes()
     _, said, _ = compare(capsys, *asked, "--samples-per-model", 150)
-    assert "fp32: was made with other samples: set aside as fp32.aside-1" in said
+    assert "fp32: made with other samples, so it is set aside as fp32.aside-1" in said
     assert session.model_dir("fp32.aside-1").result_file.read_bytes() == before
     found = results.first_models(results.runs(session.comparison.root))
     assert {label: model.samples for label, model in found.items()} == {"baseline": 150, "fp32": 150}
@@ -405,7 +405,7 @@ def test_existing_models_set_the_length_of_new_ones(session, capsys):
         plan = json.loads(place.plan_file.read_text())
         place.plan_file.write_text(json.dumps({**plan, "torch": "0.4"}))
     _, said, _ = compare(capsys, *asked)
-    assert "fp32: was made with other samples, torch: set aside as fp32.aside-2" in said
+    assert "fp32: made with other samples, torch, so it is set aside as fp32.aside-2" in said
     found = results.first_models(results.runs(session.comparison.root))
     assert {model.samples for model in found.values()} == {400}, "as a trial's"
 
@@ -477,7 +477,7 @@ def test_a_training_loss_is_compared_with_the_same_training_in_fp32():
     [
         (
             ["--epochs-per-model", 2, "--samples-per-model", 100],
-            "one of --samples-per-model and --epochs-per-model: got 100 and 2",
+            "--samples-per-model, --epochs-per-model: give only one of them, got 100 and 2",
         ),
         (["--epochs-per-model", 0], "--epochs-per-model"),
         (["--seeds", 0], "--seeds"),
@@ -504,8 +504,8 @@ def test_epochs_need_samples_per_epoch(session, capsys):
 @pytest.mark.parametrize(
     ("precisions", "reason"),
     [
-        ("fp32,bf17", "--precisions: one of fp32, torch-default, tf32, bf16, fp16, fp8: got 'bf17'"),
-        ("", "--precisions: one of fp32, torch-default, tf32, bf16, fp16, fp8: got ''"),
+        ("fp32,bf17", "--precisions: must be one of fp32, torch-default, tf32, bf16, fp16, fp8, got 'bf17'"),
+        ("", "--precisions: must be one of fp32, torch-default, tf32, bf16, fp16, fp8, got ''"),
         ("../x", "got '../x'"),
         ("fp16,fp8", "--precisions: fp16 needs a CUDA device; fp8 needs a CUDA device"),
     ],

@@ -44,12 +44,15 @@ def test_the_fastest_that_keeps_the_quality_is_taken():
         ("baseline", QualityAnswer.KEPT),
     ]
     assert found.sentence.startswith(
-        "The fastest precision that keeps 95% of what the baseline gains in bleu_4 on the test split: bf16, "
-        "2.00x as fast as the baseline; bleu_4 0.1601 instead of 0.1601, "
+        "The fastest precision that keeps 95% of the baseline's improvement in bleu_4 on the test split is "
+        "bf16, 2.00x as fast as the baseline: bleu_4 0.1601 instead of 0.1601, "
     )
-    assert " of what it gains, 4 seeds each." in found.sentence
+    assert " of the baseline's improvement, 4 seeds each." in found.sentence
     assert found.sentence.endswith(found.standings[0].shown + ".")
-    assert "Faster, and lost: fp16, 2.50x as fast as the baseline: bleu_4 0.1301 instead of" in found.sentence
+    assert (
+        "Faster, but not good enough: fp16, 2.50x as fast as the baseline, bleu_4 0.1301 instead of"
+        in found.sentence
+    )
 
 
 def test_one_seed_of_each_decides_nothing_and_says_how_many_would():
@@ -60,7 +63,7 @@ def test_one_seed_of_each_decides_nothing_and_says_how_many_would():
         QualityAnswer.UNDECIDED,
         3,
     )
-    assert "it is not known how far equal runs differ, 1 seed each" in found.sentence
+    assert "how much equal runs differ is not known, 1 seed each" in found.sentence
     assert found.sentence.endswith("3 seeds each may decide it: compare --seeds 3.")
     noisy = verdict(once, GOAL, Noise(0.01, 20))
     assert noisy.label is None
@@ -71,8 +74,8 @@ def test_an_undecided_faster_label_blocks_the_verdict():
     unsure = (0.1560, 0.1480, 0.1600, 0.1530)
     found = verdict(runs(baseline=NEAR, bf16=NEAR, fp16=unsure), GOAL)
     assert found.label is None
-    assert found.sentence.startswith("Not decided: whether fp16, 2.50x as fast as the baseline, keeps 95%")
-    assert "Of what is decided the fastest is bf16, 2.00x" in found.sentence
+    assert found.sentence.startswith("Not decided whether fp16, 2.50x as fast as the baseline, keeps 95%")
+    assert "The fastest whose quality is decided is bf16, 2.00x" in found.sentence
     needed = found.standings[0].seeds_needed
     assert f"{needed} seeds each may decide it: compare --seeds {needed}." in found.sentence
 
@@ -91,13 +94,13 @@ def test_a_label_not_significantly_slower_is_named():
         },
         GOAL,
     )
-    assert "Not surely slower" not in found.sentence, "equal figures have no interval"
+    assert "May be as fast" not in found.sentence, "equal figures have no interval"
     once = {label: models[:1] for label, models in runs(baseline=NEAR, bf16=NEAR, fp32=NEAR).items()}
     near = Measurement(Throughput(199.5, 1.0, 50, 9.0), 0.5, 400, samples=400)
     any_quality = Objective(keep=0)
     found = verdict({**once, "fp32": (model("fp32", 0.16, training=near),)}, any_quality)
     assert found.label == "bf16"
-    assert found.sentence.endswith("Not surely slower: fp32.")
+    assert found.sentence.endswith("May be as fast: fp32.")
 
 
 def test_scores_per_item_count():
@@ -114,7 +117,7 @@ def test_scores_per_item_count():
 
     few = verdict(scored("baseline", 30) | scored("bf16", 30), GOAL)
     assert few.label is None
-    assert few.sentence.endswith("More seeds would not decide it, a larger test split may.")
+    assert few.sentence.endswith("More seeds would not decide it; a larger test split may.")
     assert verdict(scored("baseline", 30_000) | scored("bf16", 30_000), GOAL).label == "bf16"
 
 
@@ -122,7 +125,7 @@ def test_a_collapsed_model_keeps_nothing():
     chance = {"scores": {"bleu_4_chance": 0.15}}
     dull = {label: (model(label, 0.14, **chance),) for label in ("baseline", "bf16")}
     assert verdict(dull, GOAL).sentence == (
-        "Not decided: train the baseline longer: its quality 0.1400 is not above chance, 0.1500."
+        "Not decided, train the baseline longer: its quality 0.1400 is not above chance (0.1500)."
     )
     assert verdict(dull, Objective(keep=0)).label == "bf16", "whatever its quality"
     collapsed = {**runs(baseline=NEAR), "bf16": (model("bf16", 0.17, collapsed=True),)}
@@ -147,7 +150,7 @@ def test_without_test_scores_the_final_quality_counts():
 
     found = verdict({"baseline": trained("baseline", 2.0, 2.0), "bf16": trained("bf16", 3.0, 3.0)}, goal)
     assert found.label == "baseline"
-    assert "keeps 99% of what the baseline gains in val_loss at the end of the training" in found.sentence
+    assert "keeps 99% of the baseline's improvement in val_loss at the end of the training" in found.sentence
     assert "val_loss 3.0000 instead of 2.0000" in found.sentence
 
 
@@ -167,8 +170,13 @@ def test_a_loss_of_the_validation_split_is_judged_by_that_of_the_test_split():
     }
     found = verdict(models, Objective(minimize="val_loss", keep=0.95))
     assert found.label == "bf16"
-    assert "keeps 95% of what the baseline gains in loss on the test split: bf16, 2.00x" in found.sentence
-    assert "Faster, and lost: fp16, 2.50x as fast as the baseline: loss 2.5000 instead of" in found.sentence
+    assert (
+        "keeps 95% of the baseline's improvement in loss on the test split is bf16, 2.00x" in found.sentence
+    )
+    assert (
+        "Faster, but not good enough: fp16, 2.50x as fast as the baseline, loss 2.5000 instead of"
+        in found.sentence
+    )
 
 
 def test_incomplete_trainings_are_not_judged():
@@ -186,7 +194,7 @@ def test_unscored_models_are_not_judged_if_others_are_scored():
     found["fp16"] = tuple(model("fp16", None, seed) for seed in range(4))
     said = verdict(found, GOAL)
     assert [(one.label, one.seeds) for one in said.standings] == [("bf16", 3), ("baseline", 4)]
-    assert (said.label, " on the test split: bf16, " in said.sentence) == ("bf16", True)
+    assert (said.label, " on the test split is bf16, " in said.sentence) == ("bf16", True)
     assert said.sentence.endswith("3 seeds against 4. Could not be scored: fp16.")
     unscored = {**found, "baseline": (model("baseline", None),)}
     assert verdict(unscored, GOAL).sentence == "Not decided: the baseline's model could not be scored."
@@ -204,7 +212,7 @@ def test_labels_without_a_judgement_have_not_lost():
     beside = verdict({**runs(baseline=NEAR, bf16=LOW), **left}, GOAL)
     assert beside.label == "baseline"
     assert beside.sentence.startswith(
-        "The baseline stays: no faster precision that could be judged keeps 95% of what the baseline "
+        "The baseline stays: no faster precision that could be judged keeps 95% of the baseline's "
     )
     assert beside.sentence.endswith(". Could not be scored: fp16. Not trained to the end: fp32.")
 

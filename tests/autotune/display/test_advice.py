@@ -71,21 +71,21 @@ def test_a_missed_target_is_the_reason(make_trial, space):
     trials = [make_trial(0, 10, curve=[0.3, 0.3]), make_trial(1, 10, curve=[0.1, 0.2], x=1)]
     assert reasons.counts(History(trials, to_target)) == {Reason.MISSED: 1}
     (hint, _) = advice.what_to_try(History(trials, to_target), OPEN, SESSION, exhausted=False)
-    assert "objective.target below 0.3" in hint.what
+    assert "lower objective.target (0.3)" in hint.what
 
 
 def test_the_reasons_are_counted_the_most_frequent_first(make_trial, baseline, space):
     trials = [baseline, *(make_trial(n, 40, 0.1, half_width=0.1, x=n) for n in range(1, 4))]
     trials += [make_trial(4, failure="oom"), make_trial(5, 9, 0.2, half_width=0.1, x=5)]
     assert advice.no_winner_reason(History(trials, space)) == (
-        "No winner: of 5 other trials, 3 ran faster and lost the quality, 1 ran out of memory, "
-        "1 kept the quality and ran no faster"
+        "No winner: of 5 other trials, 3 ran faster but lost quality, 1 ran out of memory, "
+        "1 kept the quality but ran no faster"
     )
     assert advice.no_winner_reason(History([baseline], space)) == "No winner: nothing else was tried"
     assert advice.no_winner_reason(History([], space)) == "No winner: the baseline has not ended"
     assert (
         advice.no_winner_reason(History([make_trial(0, failure="oom")], space))
-        == "No winner: the baseline failed (oom): as made"
+        == "No winner, because the baseline failed (oom): as made"
     )
 
 
@@ -99,21 +99,24 @@ def tries(trials, space, exhausted=False, plan=OPEN):
 def test_advice_follows_from_the_reasons(make_trial, baseline, space, confirming):
     poor, large = make_trial(1, 40, 0.1, half_width=0.1, x=1), make_trial(2, failure="oom")
     assert tries([baseline, poor, large], space) == [
-        ("an objective.keep below 0.95 in runs/s/space.yaml", "python -m autotune resume runs/s"),
+        ("lower objective.keep (0.95) in runs/s/space.yaml", "python -m autotune resume runs/s"),
         (
-            "a new search with smaller batches, or activation checkpointing as a knob, in runs/s/space.yaml",
+            (
+                "start a new search with smaller batches, or with activation checkpointing as a knob, "
+                "in runs/s/space.yaml"
+            ),
             "",
         ),
-        ("more trials", "python -m autotune resume runs/s --trials 20"),
+        ("run more trials", "python -m autotune resume runs/s --trials 20"),
     ]
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
     ((what, _), *_) = tries([baseline, faster, *confirming([baseline, faster], 1, 1.0)], space)
-    assert what.startswith("budget.repeats 6 in runs/s/space.yaml: more runs show smaller gains")
+    assert what.startswith("set budget.repeats to 6 in runs/s/space.yaml, because more runs")
 
 
 def test_an_exhausted_space_needs_more_knobs(make_trial, baseline, space):
     ((what, command),) = tries([baseline], space, exhausted=True)
-    assert what == "more knobs or values in runs/s/space.yaml: everything in it was tried"
+    assert what == "add knobs or values in runs/s/space.yaml, where everything was tried"
     assert command == "python -m autotune search --space runs/s/space.yaml --session runs/s-2"
 
 
@@ -126,7 +129,7 @@ def test_an_unconfirmed_gain_is_the_only_reason(make_trial, baseline, space):
         advice.possible_gain(history, "resume s")
         == "Possibly 3.0x faster, not confirmed. To confirm it: resume s"
     )
-    confirm_it = ("time to confirm it", "python -m autotune resume runs/s --time 5m")
+    confirm_it = ("give it time for the confirmation", "python -m autotune resume runs/s --time 5m")
     assert tries([baseline, faster], space, plan=SPENT) == [confirm_it]
     barely = [baseline, make_trial(1, 10.4, 0.2, half_width=0.001, x=1)]
     assert advice.possible_gain(History(barely, space)) == "Possibly faster, not confirmed"
@@ -137,13 +140,17 @@ def test_an_unconfirmed_gain_is_the_only_reason(make_trial, baseline, space):
 def test_the_recommended_time_follows_from_the_duration_of_trials(make_trial, baseline, space):
     slower = make_trial(1, 5, 0.2, half_width=0.1, x=1)
     minute, hour = ([replace(t, seconds=s) for t in (baseline, slower)] for s in (60.0, 3600.0))
-    assert tries(minute, space, plan=SPENT) == [("more time", "python -m autotune resume runs/s --time 10m")]
+    assert tries(minute, space, plan=SPENT) == [
+        ("give it more time", "python -m autotune resume runs/s --time 10m")
+    ]
     assert tries(hour, space, plan=SPENT)[-1][1].endswith("--time 12h")
     assert tries([baseline, slower], space, plan=SPENT)[-1][1].endswith("--time 5m")
 
 
 def test_a_failed_or_missing_baseline_has_its_own_advice(make_trial, space):
-    assert tries([], space, plan=SPENT) == [("more time", "python -m autotune resume runs/s --time 1h")]
+    assert tries([], space, plan=SPENT) == [
+        ("give it more time", "python -m autotune resume runs/s --time 1h")
+    ]
     assert "a --baseline that fits" in tries([make_trial(0, failure="oom")], space)[0][0]
     assert "runs/s/trials/0000/log" in tries([make_trial(0, failure="error")], space)[0][0]
 
@@ -157,7 +164,7 @@ def test_if_qualities_could_not_be_compared_longer_trials_come_first(make_trial,
         exhausted=False,
         fallback_reason="the baseline has learnt nothing",
     )
-    assert first.what == "longer trials: the baseline has learnt nothing"
+    assert first.what == "run longer trials, because the baseline has learnt nothing"
     assert first.command.endswith("--session runs/s-2 --samples auto")
 
 
@@ -167,10 +174,12 @@ def test_undecided_finalists_need_seeds_and_chance_needs_longer_trials(
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
     spread = confirming([baseline, faster], 1, curve=[0.192], apart=0.01)
     (what, _) = tries([baseline, faster, *spread], space)[0]
-    assert what == "budget.repeats 6 in runs/s/space.yaml: more seeds show whether the quality is kept"
+    assert what == (
+        "set budget.repeats to 6 in runs/s/space.yaml, because more seeds show whether the quality is kept"
+    )
     at_chance = make_trial(1, 30, curve=[0.2], chance=0.2, half_width=0.1, x=1)
     (what, command) = tries([baseline, at_chance], space)[0]
-    assert what == "longer trials, which learn more"
+    assert what == "run longer trials, which learn more"
     assert command.endswith("--samples auto")
 
 
@@ -182,7 +191,7 @@ def test_a_broken_constraint_is_counted_and_may_be_loosened(make_trial, space):
     assert reasons.counts(history) == {Reason.BROKEN: 1}
     assert advice.no_winner_reason(history) == "No winner: of 1 other trial, 1 broke a constraint"
     assert advice.what_to_try(history, OPEN, SESSION, exhausted=False)[0].what.startswith(
-        "looser objective.constraints"
+        "loosen objective.constraints"
     )
 
 
@@ -195,9 +204,9 @@ def test_advice_for_a_loss_raises_its_limit(make_trial, space):
         make_trial(1, 30, curve=[-3.0], half_width=0.1, x=1),
     ]
     (first, *_) = advice.what_to_try(History(trials, asked), OPEN, SESSION, exhausted=False)
-    assert first.what.startswith("an objective.within above 0.02 in")
+    assert first.what.startswith("raise objective.within (0.02) in")
     late = space.model_copy(
         update={"objective": Objective(minimize="val_loss", select="same-quality", target=1.5)}
     )
     (first, *_) = advice.what_to_try(History(trials, late), OPEN, SESSION, exhausted=False)
-    assert first.what.startswith("an objective.target above 1.5 in")
+    assert first.what.startswith("raise objective.target (1.5) in")

@@ -39,7 +39,7 @@ def test_evaluation_weighs_more_if_steps_are_faster(told):
     found = told(best=300.0, settings={"eval_every_samples": 1000}, evaluation_s=3.0)
     [line] = cautions.spending(found)
     assert line == (
-        "Evaluation is about 47% of the training with trial 1's settings, 23% of the baseline's: "
+        "Evaluation is about 47% of the training with trial 1's settings, 23% of the baseline's; "
         "eval_every_samples 2000 instead of 1000 would save about 24%."
     )
     assert line in view.summary(found, registry.named("r2gen"), "runs/s")
@@ -47,7 +47,7 @@ def test_evaluation_weighs_more_if_steps_are_faster(told):
 
 def test_without_an_interval_setting_half_as_many_evaluations_are_advised(told):
     assert cautions.spending(told(evaluation_s=2.0)) == [
-        "Evaluation is about 17% of the training: half as many would save about 8%."
+        "Evaluation is about 17% of the training; half as many would save about 8%."
     ]
 
 
@@ -66,7 +66,7 @@ def test_a_part_of_an_epoch_is_advised_up_to_a_whole_one(make_trial, part, advic
     shown = replace(made.measurement, outside=Outside(4, evaluation_s=2.0))
     timed = replace(made, config={"micro_batch_size": 8}, measurement=shown)
     found = cautions.spending(History([timed], spaces.parse(text, "test")))
-    assert found == [f"Evaluation is about 17% of the training: {advice} would save about 8%."]
+    assert found == [f"Evaluation is about 17% of the training; {advice} would save about 8%."]
 
 
 def test_a_small_share_is_not_mentioned_or_has_no_advice(told):

@@ -61,7 +61,7 @@ def test_without_a_terminal_each_event_is_a_line(begun, console, make_trial, cap
             screen.progress(trial, report())
             screen.ended(trial)
         screen.conclude(["Best: none"], {})
-    lost = "ruled out: its quality 0.1000 is below 0.1852, which is to be kept"
+    lost = "cannot win: its bleu_4 0.1000 is below the required 0.1852"
     assert [re.sub(r"^\[ 1m \d+s\] ", "", line) for line in capsys.readouterr().out.splitlines()] == [
         "trial 0 started: batch 16 fp32 (baseline)",
         "trial 0 completed: 20.0 samples/s, bleu_4 0.2000, memory -",

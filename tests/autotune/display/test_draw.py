@@ -144,7 +144,7 @@ def test_an_interrupted_session_does_not_count_as_running(make):
 def test_a_broken_constraint_is_shown_below_the_figures(make, space):
     goal = space.model_copy(update={"objective": Objective(constraints={"rouge_l": ">= 0.2"})})
     text = "\n".join(lines(draw.full_picture(make(space=goal)), width=100))
-    assert "ruled out: no evaluation has rouge_l" in text
+    assert "cannot win: no evaluation has rouge_l" in text
 
 
 def test_a_loss_and_tokens_are_headed_by_their_own_names(make, make_trial, space):

@@ -59,9 +59,9 @@ def test_out_of_time_counts_the_trials(make_trial):
     again = make_trial(1, 1, 1, repeat=Repeat(0, 0))
     trials = [make_trial(0, 1, 1), again, make_trial(2, failure="oom")]
     running = replace(make_trial(3), outcome=None)
-    assert view.out_of_time([*trials, running], 40) == "Out of time after 2 trials of 40."
-    assert view.out_of_time(trials[:1], 40) == "Out of time after 1 trial of 40."
-    assert view.out_of_time(trials[:1], 1) == "Out of time after 1 trial, while confirming."
+    assert view.out_of_time([*trials, running], 40) == "Out of time after 2 of 40 trials."
+    assert view.out_of_time(trials[:1], 40) == "Out of time after 1 of 40 trials."
+    assert view.out_of_time(trials[:1], 1) == "Out of time after 1 trial, before the winner was confirmed."
     assert view.out_of_time([running], 40) == "Out of time before any trial ended."
 
 
@@ -92,9 +92,9 @@ def test_the_summary_states_the_factor_both_qualities_and_what_to_run(make_trial
     trials = [make_trial(0, 20, 0.16), make_trial(1, 60, 0.155, x=1), make_trial(2, 90, 0.1, x=2)]
     text = "\n".join(view.summary(History(trials, unrepeated(space)), workload, tmp_path / "s"))
     assert "Best, not confirmed: trial 1" in text
-    assert "3.00x faster: 60.0 samples/s instead of 20.0" in text
+    assert "3.00x faster, 60.0 samples/s instead of 20.0" in text
     assert "bleu_4 0.1550 instead of 0.1600" in text
-    assert "Not confirmed: each was measured once, over 20000 samples." in text
+    assert "Not confirmed: the trial and the baseline ran once, over 20,000 samples each." in text
     assert f"python -m autotune export {tmp_path / 's'} -o best.yaml" in text
 
 
@@ -129,8 +129,8 @@ def test_the_answer_says_when_the_search_has_paid(searched_command, tmp_path):
     """Nine trials of 10 s; a training of 20,000 samples takes 1000 s, and with the winner a third of it."""
     history, command = searched_command
     assert (
-        "The trials took 1m 30s. A training saves 11m 07s: this pays after 1 training, or one of 2m 15s."
-        in view.summary(history, command, tmp_path / "s")
+        "The trials took 1m 30s. Each training saves 11m 07s, so the search pays off after 1 training, "
+        "or in one of 2m 15s." in view.summary(history, command, tmp_path / "s")
     )
 
 
@@ -146,10 +146,10 @@ def test_a_baseline_that_stays_gives_the_reasons(make_trial, space, workload, tm
     trials += [make_trial(2, 60, 0.1, half_width=0.1, x=2), make_trial(3, failure="oom")]
     trials += confirming(trials, 1, 0.9)
     *_, refuted, sentence = view.summary(History(trials, space), workload, tmp_path)
-    assert refuted.startswith("Trial 1 was not confirmed: measured again, 0.90x")
+    assert refuted.startswith("Trial 1 was not confirmed: measured again, it was 0.90x")
     assert sentence == (
         "The baseline is the best so far (20.0 ± 0.1 samples/s, bleu_4 0.1900): of 3 other trials, "
-        "1 looked better, but not when measured again, 1 ran faster and lost the quality, "
+        "1 looked better, but not when measured again, 1 ran faster but lost quality, "
         "1 ran out of memory."
     )
 
@@ -157,16 +157,16 @@ def test_a_baseline_that_stays_gives_the_reasons(make_trial, space, workload, tm
 @pytest.mark.parametrize(
     ("goal", "promise"),
     [
-        ({}, "the shortest training that keeps 95% of what the baseline gains in bleu_4."),
+        ({}, "the shortest training that keeps 95% of the baseline's improvement in bleu_4."),
         (
             {"within": 0.01, "keep": None},
-            "the shortest training that is at most 0.01 below the baseline's bleu_4.",
+            "the shortest training that keeps bleu_4 within 0.01 of the baseline's.",
         ),
         ({"target": 0.3}, "bleu_4 0.3 in the least time."),
         (
             {"select": "pareto", "quality": "f1"},
             (
-                "the shortest training that keeps 95% of what the baseline gains in f1, "
+                "the shortest training that keeps 95% of the baseline's improvement in f1, "
                 "and the best trade-offs between speed and quality."
             ),
         ),
@@ -191,7 +191,7 @@ def test_the_summary_lists_the_front(make_trial, space, workload, tmp_path):
     ]
     front = space.model_copy(update={"objective": Objective(select="pareto")})
     text = "\n".join(view.summary(History(trials, front), workload, tmp_path))
-    assert [f"trial {n}:" in text.partition("Best:")[0] for n in range(4)] == [True, True, True, False]
+    assert [f"trial {n}," in text.partition("Best:")[0] for n in range(4)] == [True, True, True, False]
 
 
 @pytest.fixture
@@ -212,19 +212,19 @@ def test_a_confirmed_winner_is_stated_with_both_trainings_their_times_and_qualit
     trials = confirmed()
     text = "\n".join(view.summary(History(trials, space), workload, tmp_path))
     expected = (
-        "Confirmed: 3.00x faster (2.97x to 3.03x): 11m 07s of training instead of 33m 20s. "
-        "Final bleu_4 0.2000, baseline 0.2000 (3 and 4 seeds): not worse"
+        "Confirmed: 3.00x faster (2.97x to 3.03x), 11m 07s of training instead of 33m 20s. "
+        "Final bleu_4 0.2000, not worse than the baseline's 0.2000 (3 and 4 seeds)"
     )
     assert expected in text
-    assert "measured once" not in text
+    assert "ran once" not in text
     assert view.compare_with_baseline(trials[1], History(trials, space)).startswith(expected)
-    assert "measured once" in view.compare_with_baseline(trials[1], History(trials[:2], space))
+    assert "ran once" in view.compare_with_baseline(trials[1], History(trials[:2], space))
     assert view.compare_with_baseline(trials[0], History(trials, space)) == "the baseline"
 
 
 def test_a_refuted_winner_is_named_with_the_reason(confirmed, space, workload, tmp_path):
     text = "\n".join(view.summary(History(confirmed(curve=[0.1]), space), workload, tmp_path))
-    assert "Trial 1 was not confirmed: bleu_4 0.1000 instead of 0.2000, 49.8% to 50" in text
+    assert "Trial 1 was not confirmed: worse bleu_4, 0.1000 instead of 0.2000 (49.8% to 50" in text
     assert "The baseline is the best so far" in text
 
 
@@ -301,7 +301,7 @@ def test_the_name_of_a_trial_describes_its_purpose(make_trial):
     repeat = make_trial(4, 10, 0.2, micro_batch_size=8, repeat=confirm.noise_repeat())
     assert view.name(repeat) == "baseline's settings, another seed"
     assert view.name(make_trial(4, 10, ablation_of=3)) == "ablation of trial 3: batch 16 fp32"
-    assert view.name(make_trial(4, race=(0, 3))) == "speed comparison of trials 0, 3"
+    assert view.name(make_trial(4, race=(0, 3))) == "speed comparison of trials 0 and 3"
     assert view.name(make_trial(4, 10, 0.2)) == "batch 16 fp32"
 
 
@@ -388,11 +388,11 @@ def test_the_summary_of_a_loss_names_the_limit_and_that_lower_is_better(
     trials = [make_trial(0, 20, curve=[-2.0]), make_trial(1, 60, curve=[-2.03], x=1)]
     text = "\n".join(view.summary(History(trials, lower), workload, tmp_path / "s"))
     assert (
-        "Goal: the shortest training that keeps 98% of what the baseline gains in val_loss; "
+        "Goal: the shortest training that keeps 98% of the baseline's improvement in val_loss; "
         "lower val_loss is better."
     ) in text
     assert "60.0 tokens/s instead of 20.0, val_loss 2.0300 instead of 2.0000" in text
-    assert "over 20000 tokens." in text
+    assert "over 20,000 tokens each." in text
 
 
 def test_trials_that_break_a_constraint_are_named(make_trial, space):
@@ -413,7 +413,7 @@ def test_a_confirmed_loss_is_shown_in_the_users_sign(make_trial, space, confirmi
     history = History([*trials, *confirming(trials, 1, curve=[-4.0, -2.01], apart=0.01)], lower)
     (_, claim) = confirm.confirmed(history)
     assert view.final_qualities(claim, history) == (
-        "Final val_loss 2.0100 ± 0.0248, baseline 2.0000 (3 and 4 seeds): not worse"
+        "Final val_loss 2.0100 ± 0.0248, not worse than the baseline's 2.0000 (3 and 4 seeds)"
     )
     unsure = replace(claim, kept=None)
     assert view.final_qualities(unsure, history).endswith("(3 and 4 seeds)"), (
@@ -434,8 +434,8 @@ def test_a_leak_of_the_winner_is_a_caution(confirmed, space):
     whole = space.model_copy(update={"training": training})
     leak = History([leaking(t) if t.number == winner else t for t in trials], whole)
     line = (
-        f"Trial {winner} takes 62 MiB more for every 1000 samples (56 MiB to 69 MiB): a leak, or a cache "
-        "that fills. At this slope memory is full after 491920 samples, in epoch 41."
+        f"Trial {winner}'s memory grows by 62 MiB (56 MiB to 69 MiB) per 1,000 samples, from a leak or a "
+        "filling cache. At this rate it is full after 491,920 samples, in epoch 41."
     )
     assert view.cautions(leak) == [line]
     unknown = History(leak.trials, space)
@@ -449,7 +449,7 @@ def test_only_a_leak_of_the_baseline_or_the_winner_is_a_caution(confirmed, space
     others = [t for t in trials if t.config != trials[winner].config]
     assert len(others) > 1
     found = view.cautions(History([leaking(t) if t in others else t for t in trials], whole))
-    assert [line.partition(" takes")[0] for line in found] == ["The baseline"]
+    assert [line.partition("'s memory grows")[0] for line in found] == ["The baseline"]
     assert "in epoch" not in found[0]
 
 

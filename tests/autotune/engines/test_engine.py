@@ -87,7 +87,7 @@ def test_a_search_from_start_to_a_confirmed_export(tmp_path, autotune):
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert "trial 0 started: batch 4 lr 0.001 (baseline)" in done.stdout
-    assert "started: speed comparison of trials 0, " in done.stdout
+    assert "started: speed comparison of trials 0 and " in done.stdout
     assert "Confirmed: " in done.stdout
     gain = r"reaches bleu_4 .*x faster than the baseline \(.*; \d seeds?(, while other programs used .*)?\)"
     assert re.search(gain, done.stdout), "its learning rate is constant"
@@ -133,7 +133,10 @@ def test_a_search_without_a_winner_explains_itself_and_can_be_extended(tmp_path,
     result = events[-1]
     assert (result["event"], result["exit_code"], result["verdict"]) == ("result", 1, "baseline")
     assert result["why"] == "No winner: of 1 other trial, 1 ran out of memory"
-    assert result["try"][-1] == {"what": "more trials", "command": "python -m autotune resume s --trials 20"}
+    assert result["try"][-1] == {
+        "what": "run more trials",
+        "command": "python -m autotune resume s --trials 20",
+    }
     assert autotune("status", "s", "--json").stdout.count('"state": "ended"') == 1
 
     again = autotune("resume", "s", patch=WITHOUT_RAY)
@@ -146,7 +149,7 @@ def test_a_search_without_a_winner_explains_itself_and_can_be_extended(tmp_path,
     more = autotune("resume", "s", "--trials", 500, "--time", "8s")
     assert more.returncode in ENDED, more.stderr
     assert re.search(
-        "Out of time after [0-9]+ trials of 502\\.|Fewer trials than planned: time was kept",
+        "Out of time after [0-9]+ of 502 trials\\.|Fewer trials than planned, because time was kept",
         more.stdout,
     )
     trials = trials_of(tmp_path)
@@ -188,7 +191,7 @@ def test_a_baseline_that_fails_ends_the_search_with_its_reason(tmp_path, autotun
     assert done.returncode == 1
     assert "the baseline itself failed" in done.stdout
     assert "Continue with" not in done.stdout
-    assert "No winner: the baseline failed" in done.stdout
+    assert "No winner, because the baseline failed" in done.stdout
     assert "the trial's log is s/trials/0000/log" in done.stdout
     assert trials_of(tmp_path)[0].outcome.failure is Failure.LOST
     again = autotune("resume", "s")

@@ -64,7 +64,7 @@ def test_a_precision_is_one_name_for_several_arguments(hear_trainer, precision, 
 def test_a_precision_that_the_trainer_does_not_have_ends_it(hear_trainer):
     heard = hear_trainer("arguments", {"trainer": {"precision": "fp8"}}, NAMES="[]")
     [error] = contents(heard.messages, ScriptError)
-    assert error.message.startswith("trainer.precision: one of fp32, ")
+    assert error.message.startswith("trainer.precision: must be one of fp32, ")
     assert error.message.endswith("got 'fp8'")
 
 

@@ -149,7 +149,7 @@ def test_a_command_that_does_not_train_is_a_one_line_error(probe: Probe, script:
 
 
 def test_unknown_groups_are_refused() -> None:
-    with pytest.raises(InputError, match=r"--only: of batch, lr, .*: got speed"):
+    with pytest.raises(InputError, match=r"--only: one or more of batch, lr, .*, got speed"):
         command.roles("lr,speed")
 
 

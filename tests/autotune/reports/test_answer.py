@@ -70,5 +70,5 @@ def test_a_negative_quality_has_no_factor(rich):
     negative = replace(rich, answer=replace(rich.answer, baseline=sides[0], best=sides[1]))
     assert line(negative, "BLEU-4").factor.text == words.NOTHING
     assert line(rich, "BLEU-4").factor.text != words.NOTHING
-    assert negative.limit == "95% of what the baseline gains in BLEU-4"
-    assert rich.limit == "95% of what the baseline gains in BLEU-4"
+    assert negative.limit == "95% of the baseline's improvement in BLEU-4"
+    assert rich.limit == "95% of the baseline's improvement in BLEU-4"

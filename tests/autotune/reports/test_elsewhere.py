@@ -43,7 +43,7 @@ def test_every_form_of_a_report_has_it(report):
 
 def test_the_table_explains_its_basis(report):
     notes = list(elsewhere.notes(report.elsewhere))
-    assert "trial 1 with the largest micro-batch" in notes[0]
+    assert "trial 1, with the largest micro-batch" in notes[0]
     assert "bf16 needs compute capability 8.0 or newer." in notes
     assert not any("rising" in note for note in notes)
     rising = replace(report.elsewhere, is_rising=True)

@@ -169,12 +169,12 @@ def test_rejected_suggestions_are_grouped_by_reason(space, ended):
         RejectedSuggestion(
             config(space, num_workers=0),
             SPEED,
-            "equal settings read at most 9.1 samples/s; trial 5 has 12.3",
+            "by equal settings, at most 9.1 samples/s; trial 5 reaches 12.3",
         ),
         RejectedSuggestion(
             config(space, num_workers=4),
             SPEED,
-            "equal settings read at most 10.4 samples/s; trial 7 has 12.9",
+            "by equal settings, at most 10.4 samples/s; trial 7 reaches 12.9",
         ),
         RejectedSuggestion(
             config(space, micro_batch_size=64), MEMORY, "predicted to need 9.1 GiB (8.7 to 9.5) of 6.8 GiB"
@@ -192,7 +192,7 @@ def test_rejected_suggestions_are_grouped_by_reason(space, ended):
     assert (fits.reason, fits.count) == ("predicted to need … (… to …) of …", 3)
     assert fits.example == passed[2].reason
     assert fits.saved_s == pytest.approx(3 * 3.0), "what trials took that ran out of memory"
-    assert wins.reason == "equal settings read at most … samples/s; trial … has …"
+    assert wins.reason == "by equal settings, at most … samples/s; trial … reaches …"
     assert wins.saved_s == pytest.approx(2 * 20.0), "what trials took that were stopped"
 
 

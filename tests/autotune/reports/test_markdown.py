@@ -20,7 +20,7 @@ def report(space):
 def test_a_baseline_that_is_the_best_stands_alone(report):
     alone = replace(report.answer, verdict="baseline", best=report.answer.baseline, commands=())
     text = markdown.render(replace(report, answer=alone))
-    assert "|  | baseline |\n" in text
+    assert "| figure | baseline |\n" in text
     assert "```" not in text
 
 

@@ -163,7 +163,7 @@ def test_a_validation_loss_is_shown_as_the_test_splits(rich):
 
 def test_the_precision_to_take_is_named_above_the_scores(whole):
     said = words_of(whole.texts["quality"])
-    assert "By precision The fastest precision that keeps 95% of what the baseline gains in bleu_4" in said
+    assert "By precision The fastest precision that keeps 95% of the baseline's improvement in bleu_4" in said
     assert "Throughput, scores and reports/s are means over the seeds." in said
 
 
@@ -257,7 +257,7 @@ def test_the_full_training_says_if_evaluations_are_included(rich):
     found = replace(rich.answer, baseline=sides[0], best=sides[1], outside=(told,), evaluations_counted=True)
     said = words_of(Page(page.render(replace(rich, answer=found))).texts["answer"])
     assert "206,900 samples, evaluations included" in said
-    assert "with evaluations as often as its settings have them" in said
+    assert "with evaluations as often as its settings say" in said
     assert told in said
     assert "Evaluations of the full training, about 31% 31%" in said
     without = words_of(Page(page.render(rich)).texts["answer"])

@@ -370,8 +370,8 @@ def test_if_lower_is_better_the_region_is_below_its_edge(rich):
     assert region["y1"] < region["y0"] == edge["y0"] == lower.least_quality
     assert plot.axes.startswith("↑ val_loss, lower is better. The best are at the bottom right.")
     assert plot.layout["xaxis"]["title"]["text"] == "tokens per second"
-    assert plot.layout["annotations"][0]["text"].startswith("95% of what the baseline gains in val_loss: ")
-    assert "with at least 95% of what the baseline gains in val_loss" in plot.label
+    assert plot.layout["annotations"][0]["text"].startswith("95% of the baseline's improvement in val_loss: ")
+    assert "with at least 95% of the baseline's improvement in val_loss" in plot.label
     curves = named(lower, "quality-samples")
     assert (curves.title, curves.axes) == ("val_loss over tokens", "↑ val_loss, lower is better")
     told = [

@@ -154,7 +154,7 @@ def test_a_session_without_races_has_no_claim(kept):
         "unconfirmed",
         6,
     )
-    assert answer.promise.startswith("Goal: the shortest training that keeps 70% of what the ")
+    assert answer.promise.startswith("Goal: the shortest training that keeps 70% of the ")
     assert (
         answer.sentence
         == f"Possibly 1.9x faster, not confirmed. To confirm it: python -m autotune resume {place}"

@@ -53,8 +53,8 @@ def test_the_factor_and_the_sentence_are_those_of_the_claim(space, workload):
     history = History(confirmed(space), space)
     found, claim = answer(history, workload, HERE), claims.claim(1, history)
     assert found.factor == claim.factor
-    settings = "trial 1, batch 64 bf16 workers 2 lr 0.0001."
-    assert found.sentence == f"{view.confirmation(claim, history)}: {settings}"
+    settings = "Trial 1, batch 64 bf16 workers 2 lr 0.0001."
+    assert found.sentence == f"{view.confirmation(claim, history)}. {settings}"
     assert found.commands == ("python -m autotune export runs/s -o best.yaml",)
 
 
@@ -77,8 +77,11 @@ def test_a_single_run_has_the_interval_of_its_steps(unrepeated, workload):
     assert (found.factor.low, found.factor.value, found.factor.high) == pytest.approx(
         (3.0 / apart, 3.0, 3.0 * apart)
     )
-    assert "Not confirmed: each was measured once, over 20000 samples. Other trials" in found.sentence
-    assert "Few seeds: bleu_4 of the baseline was measured with 1, trial 1 with 1." in found.cautions
+    assert (
+        "Not confirmed: the trial and the baseline ran once, over 20,000 samples each. Other trials"
+        in found.sentence
+    )
+    assert "Few seeds: the baseline's bleu_4 was measured with 1 seed, trial 1's with 1." in found.cautions
 
 
 def test_all_runs_count_until_the_repeats_are_done(space, workload):
@@ -227,7 +230,7 @@ def test_a_small_validation_split_and_a_throttled_gpu_are_pointed_out(space, wor
             History([trial(space, 0, 10, 0.2, scores=scores, **hot)], space), workload, HERE
         ).cautions
 
-    assert "Small validation split: bleu_4 is that of 60 studies." in told(60.0)
+    assert "Small validation split: bleu_4 is measured on 60 studies." in told(60.0)
     assert not [line for line in told(296.0) if "validation" in line]
     assert not [line for line in told(60.0, workload) if "validation" in line], "another's score of that name"
     assert "Slowed down by heat: trials 0." in told(60.0)

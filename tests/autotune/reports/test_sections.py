@@ -82,8 +82,8 @@ def test_r2gens_scores_are_on_the_test_split(space):
 def test_a_workload_with_a_precision_is_compared_by_it_without_written_reports(space):
     report = report_of(space, Workload("json:loads"))
     said = words_of(shown(report).texts["quality"])
-    assert "By precision No models have been compared. One per precision is trained by" in said
-    assert not {"reports/s", "memory, writing"} & set(tables.scores(report).head)
+    assert "By precision No models have been compared. To train one per precision, run" in said
+    assert not {"reports/s", "memory for reports"} & set(tables.scores(report).head)
 
 
 def test_further_scores_are_a_table(other):

@@ -60,7 +60,7 @@ def test_a_configuration_of_an_ablation_step_may_be_tried(screen, make_trial):
     step = replace(trial(make_trial, 1, 50.0, precision="bf16"), ablation_of=0)
     assert screen(trial(make_trial, 0, 10.0), step)(step.config) == step.config
     slow = replace(trial(make_trial, 1, 5.0, precision="bf16"), ablation_of=0)
-    assert "equal settings read" in screen(trial(make_trial, 0, 10.0), slow)(slow.config).reason
+    assert "by equal settings, " in screen(trial(make_trial, 0, 10.0), slow)(slow.config).reason
 
 
 def test_a_configuration_outside_the_limits_is_refused(screen, make_trial):
@@ -81,7 +81,7 @@ def test_a_configuration_known_to_be_slower_is_refused(screen, make_trial):
     fast = trial(make_trial, 1, 50.0, precision="bf16")
     slow = trial(make_trial, 2, 20.0, num_workers=4)
     refusal = screen(trial(make_trial, 0, 10.0), fast, slow)(slow.config | {"learning_rate": 2e-4})
-    assert "equal settings read" in refusal.reason
+    assert "by equal settings, " in refusal.reason
     assert refusal.feedback.values == (20.0,)
     assert refusal.feedback.violation == 0.0
 

@@ -37,7 +37,7 @@ def test_the_public_names():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"trails": 3}, "trails is not an option: did you mean trials"),
+        ({"trails": 3}, "trails is not an option, did you mean trials"),
         ({"trials": "many"}, "trials: "),
         ({"time": "2hours"}, "--time: a duration is a positive number"),
         ({"space": {**SPACE, "workload": "nowhere:fit"}}, "nowhere"),

@@ -48,9 +48,11 @@ def test_a_promise_is_a_rule_that_decides_who_wins(promise, rule, meant):
 
 
 def test_an_unknown_promise_or_one_that_contradicts_the_rule_is_refused():
-    with pytest.raises(InputError, match="--promise: one of same-quality, same-training: got 'faster'"):
+    with pytest.raises(
+        InputError, match="--promise: must be one of same-quality, same-training, got 'faster'"
+    ):
         option_values.select("faster", None)
-    with pytest.raises(InputError, match="--promise same-quality: is --select same-quality"):
+    with pytest.raises(InputError, match="--promise same-quality: means --select same-quality"):
         option_values.select("same-quality", "pareto")
 
 
@@ -69,5 +71,5 @@ def test_the_samples_of_a_trial_are_a_number_or_auto(given, values):
 
 @pytest.mark.parametrize("given", ["0", "-1", "1e4", "many", "", "1.5", "9" * 30])
 def test_other_samples_are_refused(given):
-    with pytest.raises(InputError, match="--samples: a whole number above 0, or auto: got"):
+    with pytest.raises(InputError, match="--samples: must be a whole number above 0, or auto, got"):
         option_values.samples(given)

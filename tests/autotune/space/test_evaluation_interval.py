@@ -69,12 +69,12 @@ def test_the_interval_can_be_a_knob_with_speed_wall():
         (
             "evaluate_every: eval_interval\nobjective: {speed: wall}",
             "eval_interval: {uniform: [100.0, 300.0]}",
-            "knob eval_interval: whole numbers of steps: got [100.0, 300.0]",
+            "knob eval_interval: must be whole numbers of steps, got [100.0, 300.0]",
         ),
         (
             "objective: {speed: wall}\nbudget: {evaluations_per_trial: 1}",
             "batch: {choice: [8, 32]}",
-            "objective.speed: wall needs budget.evaluations_per_trial of 2 or more: got 1",
+            "objective.speed: wall needs budget.evaluations_per_trial of 2 or more, got 1",
         ),
         ("training: {samples: 0}", "batch: {choice: [8, 32]}", "training.samples"),
     ],

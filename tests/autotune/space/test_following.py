@@ -98,16 +98,20 @@ def test_the_same_training_keeps_the_rule(kept_batch):
         (
             "[4, 8, 16]",
             "[4, 6, 12, 16]",
-            "micro_batch_size: accumulation_steps keeps the effective batch of 16: divisors of 16: got 6, 12",
+            "must be divisors of 16, because accumulation_steps keeps the effective batch of 16, got 6, 12",
         ),
-        ("{choice: [4, 8, 16]}", "{randint: [1, 1000000000]}", "divisors of 16: got 3, 5, 6, 7, 9"),
+        ("{choice: [4, 8, 16]}", "{randint: [1, 1000000000]}", "effective batch of 16, got 3, 5, 6, 7, 9"),
         ("[8, 128]", "[32, 128]", "limits.effective_batch_size [32, 128] leaves out the baseline's 16"),
         (
             "num_workers:        {choice: [0, 2, 4, 8]}",
             "num_workers: {keep: effective_batch_size}",
-            "num_workers: keep: effective_batch_size is the rule of accumulation_steps alone",
+            "num_workers: keep: effective_batch_size is only for accumulation_steps",
         ),
-        ("micro_batch_size:   {choice: [4, 8, 16]}", "", "needs a knob to follow: micro_batch_size is none"),
+        (
+            "micro_batch_size:   {choice: [4, 8, 16]}",
+            "",
+            "needs a knob to follow, and micro_batch_size is none",
+        ),
     ],
 )
 def test_knobs_that_cannot_keep_the_batch_are_refused(old, new, part):
@@ -120,7 +124,9 @@ def test_knobs_that_cannot_keep_the_batch_are_refused(old, new, part):
 
 def test_each_micro_batch_must_divide_the_batch_with_some_process_count():
     text = NESTED.replace("[2, 4, 8, 24]", "[8, 16, 48]").replace("[1, 2, 4]", "[2, 4]")
-    with pytest.raises(InputError, match=r"knob data\.batch: .* of 48: divisors of 24 or 12: got 16, 48"):
+    with pytest.raises(
+        InputError, match=r"knob data\.batch: must be divisors of 24 or 12, .* of 48, got 16, 48"
+    ):
         read(text)
 
 

@@ -131,11 +131,11 @@ def test_endless_lengthens_a_training_beyond_its_race():
     [
         (
             "{steps: [max_iter]}",
-            "knob length: the baseline has no setting 'max_iter': did you mean max_iters?",
+            "knob length: the baseline has no setting 'max_iter', did you mean max_iters?",
         ),
-        ("{steps: [name]}", "knob length: name must be a number: got 'a'"),
-        ("{steps: [flag]}", "knob length: flag must be a number: got True"),
-        ("{steps: [never]}", "knob length: never must be a number: got -1"),
+        ("{steps: [name]}", "knob length: name must be a number, got 'a'"),
+        ("{steps: [flag]}", "knob length: flag must be a number, got True"),
+        ("{steps: [never]}", "knob length: never must be a number, got -1"),
         ("{samples: [micro_batch_size]}", f"knob length: micro_batch_size {ALONE}"),
         ("{epochs: [epochs]}", "knob length: needs training.samples_per_epoch, the samples of an epoch"),
         (
@@ -144,12 +144,12 @@ def test_endless_lengthens_a_training_beyond_its_race():
         ),
         (
             "{steps: [max_iters], epochs: [epochs]}",
-            "length.exactly one of steps, epochs, samples: got ['steps', 'epochs']",
+            "length.exactly one of steps, epochs, samples, got ['steps', 'epochs']",
         ),
-        ("{steps: []}", "length.exactly one of steps, epochs, samples: got []"),
+        ("{steps: []}", "length.exactly one of steps, epochs, samples, got []"),
         (
             "{steps: [max_iters], share: [2, 3]}",
-            "length.share: [shortest, longest] with 0 < shortest <= 1 <= longest <= 16: got [2.0, 3.0]",
+            "length.share: [shortest, longest] with 0 < shortest <= 1 <= longest <= 16, got [2.0, 3.0]",
         ),
     ],
 )

@@ -72,7 +72,7 @@ def test_a_dot_in_a_name_separates_levels():
 @pytest.mark.parametrize(
     ("nested", "message"),
     [
-        ({"a": 1, "a.b": 2}, "a is a setting of its own"),
+        ({"a": 1, "a.b": 2}, "a is a setting itself"),
         ({"a.b": 2, "a": 1}, "a: given twice"),
         ({"": 1}, "not a path"),
         ({"a..b": 1}, "not a path"),
@@ -165,7 +165,7 @@ def test_yaml_aliases_that_expand_to_billions_are_refused():
         ({"roles": {"batch": "data.batch_size"}}, "roles: no such role 'batch'"),
         (
             {"roles": {"micro_batch_size": "data.batchsize"}},
-            "no setting 'data.batchsize': did you mean data.batch_size",
+            "no setting 'data.batchsize', did you mean data.batch_size",
         ),
         (
             {"roles": {"micro_batch_size": "data.batch_size", "learning_rate": "data.batch_size"}},
@@ -182,7 +182,7 @@ def test_yaml_aliases_that_expand_to_billions_are_refused():
             {"roles": {"learning_rate": "optim.lr"}, "knobs": {"optim.lr": {"scale": "sqrt"}}},
             "scale: sqrt needs the setting micro_batch_size: the baseline has none; name yours in roles",
         ),
-        ({"baseline": {"a": 1, "a.b": 2}}, "baseline: a.b: a is a setting of its own"),
+        ({"baseline": {"a": 1, "a.b": 2}}, "baseline: a.b: a is a setting itself"),
         ({"knobs": {"x": {"choice": [1], "moves": ["colour"]}}}, "moves"),
     ],
 )

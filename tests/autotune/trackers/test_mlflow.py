@@ -68,7 +68,7 @@ def test_the_usual_variables_name_the_server_and_the_experiment(driver: Driver) 
 
 
 def test_an_unknown_tracker_is_refused() -> None:
-    with pytest.raises(InputError, match="--tracker: one of mlflow: got 'neptune'"):
+    with pytest.raises(InputError, match="--tracker: must be one of mlflow, got 'neptune'"):
         registry.check(["neptune"])
     assert registry.check(["mlflow", "mlflow"]) == ("mlflow",)
 

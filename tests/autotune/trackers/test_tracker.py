@@ -33,6 +33,6 @@ def test_no_tag_has_a_key_or_a_home_in_it(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("tag", ["", "  ", "x" * 65])
 def test_a_tag_that_wandb_rejects_is_refused(tag: str) -> None:
-    with pytest.raises(InputError, match="--tag: a tag has 1 to 64 characters: got '"):
+    with pytest.raises(InputError, match="--tag: a tag has 1 to 64 characters, got '"):
         check_tags(("fine", tag))
     assert check_tags(("x" * 64,)) == ("x" * 64,)

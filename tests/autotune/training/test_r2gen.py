@@ -64,8 +64,8 @@ def steps(place):
 @pytest.mark.parametrize(
     ("by_itself", "said"),
     [
-        (False, "goes on with batch 4 (2 x 2 accumulated) instead of batch 4"),
-        (True, "the trainer halved its micro-batch: batch 4 (2 x 2 accumulated) instead of batch 4"),
+        (False, "continues with batch 4 (2 x 2 accumulated) instead of batch 4"),
+        (True, "the trainer halved its micro-batch to batch 4 (2 x 2 accumulated) instead of batch 4"),
     ],
 )
 def test_out_of_memory_resumes_with_half_the_micro_batch(train, capsys, by_itself, said):

@@ -29,7 +29,7 @@ TRAINING = SimpleNamespace(
 )
 END = TrialReport(0, Phase.TRAINING, 1.0, Measurement(samples=9), outcome=Outcome(Status.COMPLETED))
 HALVED = GoOn(
-    0.0, "goes on with batch 32 (4 x 8 accumulated)", {"micro_batch_size": 8, "accumulation_steps": 4}
+    0.0, "continues with batch 32 (4 x 8 accumulated)", {"micro_batch_size": 8, "accumulation_steps": 4}
 )
 
 
@@ -76,7 +76,7 @@ def test_a_trainer_that_halves_its_micro_batches_has_another_speed_from_there_on
     found, _ = train([*reports(2000), *smaller(slower, 4)])
     assert [event.kind for event in found] == [Kind.BEGUN, Kind.HALVED, Kind.ENDED]
     assert found[1].text.startswith(
-        "the trainer halved its micro-batch: batch 8 (2 x 4 accumulated) instead of batch 8"
+        "the trainer halved its micro-batch to batch 8 (2 x 4 accumulated) instead of batch 8"
     )
 
 

@@ -210,7 +210,7 @@ def test_a_non_numeric_quality_is_a_failure_with_a_reason(order, server):
     outcome = finish(Attempt(order(score=math.nan), server)).outcome
     assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.ERROR)
     # On a busy machine there may be another evaluation before it is stopped.
-    assert re.fullmatch(r"bleu_4 is not a number after \d+ samples: got nan", outcome.reason)
+    assert re.fullmatch(r"bleu_4 is not a number after \d+ samples, got nan", outcome.reason)
 
 
 def test_doubtful_records_are_noted(order, server):
@@ -247,7 +247,7 @@ def test_a_trial_that_is_beaten_is_stopped_and_leaves_no_work_behind(order, serv
     outcome, figures = identity.read_verdict(TrialDir(tmp_path / "3"))
     assert report.outcome == outcome
     assert (outcome.status, outcome.stopped_for) == (Status.STOPPED, StoppedFor.SLOW)
-    assert outcome.reason.endswith("; trial 1 has 1000000.0")
+    assert outcome.reason.endswith("; trial 1 reaches 1000000.0")
     assert figures.throughput.samples_per_s > 0
     assert not (tmp_path / "3" / "work").exists()
 

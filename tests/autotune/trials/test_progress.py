@@ -215,7 +215,7 @@ def test_a_quality_that_is_no_number_is_a_failure(progress, quality):
     evaluate(progress, 2.0, 80, quality)
     verdict = progress.conclude(COMPLETED)
     assert (verdict.status, verdict.failure) == (Status.FAILED, Failure.ERROR)
-    assert verdict.reason == f"bleu_4 is not a number after 80 samples: got {quality!r}"
+    assert verdict.reason == f"bleu_4 is not a number after 80 samples, got {quality!r}"
 
 
 def test_without_an_evaluation_nothing_is_complete(progress):
@@ -341,7 +341,7 @@ def test_a_loss_is_negated_on_its_point_and_unchanged_in_the_scores():
 def test_a_missing_quality_is_reported_in_the_unit_of_work():
     progress = Progress(OF_A_LOSS, {"micro_batch_size": 4})
     progress.count({"at_s": 1.0, "samples": 8, "val_loss": math.nan})
-    reason = "val_loss is not a number after 8 tokens: got nan"
+    reason = "val_loss is not a number after 8 tokens, got nan"
     assert progress.conclude(COMPLETED).reason == reason
 
 

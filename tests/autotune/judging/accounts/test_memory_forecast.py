@@ -129,7 +129,7 @@ def test_fewer_than_two_sizes_predict_nothing(space, trials, shown):
     assert (found.config, found.peak) == (None, None)
     told = [
         "no trial has shown its peak memory",
-        "the peak memory was measured with one micro_batch_size alone, 4",
+        "the peak memory was measured with only one micro_batch_size, 4",
     ]
     assert found.reason == f"not known: {told[shown]}"
 

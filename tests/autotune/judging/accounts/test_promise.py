@@ -99,7 +99,7 @@ def test_a_loss_is_compared_with_its_highest_allowed_value():
     text = next(
         o.text for o in promise.check(promised, measure(quality=-2.2), goal, "samples") if o.what == "quality"
     )
-    assert text == "val_loss 2.2000 after 1000, 2.0000 promised, at most 2.1000 was to be kept"
+    assert text == "val_loss 2.2000 after 1,000 samples, 2.0000 promised, at most 2.1000 required"
 
 
 SOONER = Objective(select="same-quality", target=0.2)
@@ -133,10 +133,10 @@ def test_a_target_reached_early_holds():
 
     assert judge_quality(0.1, 0.3, 0.3) == (
         PromiseAnswer.HELD,
-        "bleu_4 0.2000 reached after 200 samples, 450 promised",
+        "bleu_4 0.2000 reached after 200 samples, promised after 450",
     )
-    assert judge_quality(0.1, 0.1, 0.1) == (PromiseAnswer.UNDECIDED, "not evaluated after 450 samples yet")
-    late = "after 500, 0.2000 promised, at least 0.2000 was to be reached"
+    assert judge_quality(0.1, 0.1, 0.1) == (PromiseAnswer.UNDECIDED, "not yet evaluated after 450 samples")
+    late = "after 500 samples, 0.2000 promised, at least 0.2000 required"
     assert judge_quality(0.1, 0.1, 0.1, 0.1, 0.19) == (PromiseAnswer.UNDECIDED, f"bleu_4 0.1900 {late}")
     assert judge_quality(0.1, 0.1, 0.1, 0.1, 0.1, 0.3, 0.3) == (PromiseAnswer.BROKEN, f"bleu_4 0.1000 {late}")
 
@@ -146,7 +146,7 @@ def test_a_figure_that_is_not_measured_yet_is_undecided():
     found = promise.check(PROMISED, measured, GOAL, "samples")
     assert promise.overall(found, None) is PromiseAnswer.UNDECIDED
     missing = [(one.what, one.text) for one in found if one.found is None]
-    assert missing == [("quality", "not evaluated after 1000 samples yet")]
+    assert missing == [("quality", "not yet evaluated after 1,000 samples")]
     assert answers(Measurement()) == dict.fromkeys(("speed", "quality", "memory"), PromiseAnswer.UNDECIDED)
 
 
@@ -172,9 +172,9 @@ def test_speed_and_memory_of_another_device_are_not_compared():
     found = promise.check(PROMISED, replace(measure(rate=50.0), device="gpu"), GOAL, "samples")
     judge_quality = {one.what: (one.answer, one.text.partition("; ")[2]) for one in found}
     assert judge_quality == {
-        "speed": (PromiseAnswer.UNDECIDED, "promised on cpu, trained on gpu"),
+        "speed": (PromiseAnswer.UNDECIDED, "promise measured on cpu, trained on gpu"),
         "quality": (PromiseAnswer.HELD, ""),
-        "memory": (PromiseAnswer.UNDECIDED, "promised on cpu, trained on gpu"),
+        "memory": (PromiseAnswer.UNDECIDED, "promise measured on cpu, trained on gpu"),
     }
     assert answers(replace(measure(rate=50.0), device="cpu"))["speed"] is PromiseAnswer.BROKEN
 
@@ -184,7 +184,7 @@ def test_other_code_is_mentioned():
         PROMISED, replace(measure(rate=50.0), device="cpu", revision="abd"), GOAL, "samples"
     )
     assert [one.answer for one in found] == [PromiseAnswer.BROKEN, PromiseAnswer.HELD, PromiseAnswer.HELD]
-    assert all(one.text.endswith("; promised of other code") for one in found)
+    assert all(one.text.endswith("; promise measured with other code") for one in found)
 
 
 def test_one_broken_figure_breaks_the_promise():

@@ -95,8 +95,8 @@ def test_slow_poor_and_close_trials_have_different_reasons(make_trial, baseline,
         make_trial(5, 5, x=5, stopped=True, **half),
     ]
     assert reasons.summary(History(trials, space)) == (
-        "of 5 other trials, 1 ran faster and lost the quality, 1 ran no faster and lost the quality, "
-        "1 ran faster by too little to be sure, 1 stopped early because another is faster, "
+        "of 5 other trials, 1 ran faster but lost quality, 1 ran no faster and lost quality, "
+        "1 ran faster by too little to be sure, 1 stopped early because another trial is faster, "
         "1 ran no faster"
     )
     assert reasons.summary(History([baseline], space)) == "nothing else was tried"
@@ -129,9 +129,9 @@ def test_a_completed_trial_is_explained_by_its_fault(make_trial, baseline, space
     guess = replace(guess, measurement=replace(guess.measurement, curve=tuple(curve)))
     winner = make_trial(4, 99, 0.2, half_width=0.1, x=4)
     history = History([baseline, poor, large, guess, winner], space)
-    assert reasons.explain(poor, history) == "its quality 0.1000 is below 0.1900, which is to be kept"
-    assert reasons.explain(large, history) == "it takes 96% of the memory, over 85%"
-    assert reasons.explain(guess, history) == "its quality 0.2000 is not above chance, 0.2000"
+    assert reasons.explain(poor, history) == "its bleu_4 0.1000 is below the required 0.1900"
+    assert reasons.explain(large, history) == "it used 96% of the memory limit, more than the allowed 85%"
+    assert reasons.explain(guess, history) == "its quality 0.2000 is not above chance (0.2000)"
     assert [reasons.explain(t, history) for t in (baseline, winner)] == ["", ""]
 
 

@@ -15,8 +15,8 @@ from autotune.space.sections import Objective
     [
         ({}, None),
         ({"chance": 0.1}, None),
-        ({"chance": 0.2}, "its quality 0.2000 is not above chance, 0.2000"),
-        ({"chance": 0.3}, "its quality 0.2000 is not above chance, 0.3000"),
+        ({"chance": 0.2}, "its quality 0.2000 is not above chance (0.2000)"),
+        ({"chance": 0.3}, "its quality 0.2000 is not above chance (0.3000)"),
         ({"collapsed": True}, "it gives the same answer to every input"),
     ],
 )
@@ -102,7 +102,7 @@ def test_a_loss_at_chance_is_reported_in_the_users_sign(make_trial):
     goal = Objective(minimize="val_loss")
     trial = make_trial(1, 90, curve=[-2.4, -2.3], chance=-2.2)
     found = objective.no_quality(trial.measurement, goal)
-    assert found == "its quality 2.3000 is not below chance, 2.2000"
+    assert found == "its quality 2.3000 is not below chance (2.2000)"
 
 
 @pytest.mark.parametrize(

@@ -215,15 +215,15 @@ def test_the_share_is_of_the_references_gain(runs):
     assert quality.compare(runs(*[-2.08] * 4), theirs, KEEP, SURE, start=-2.1).answer is QualityAnswer.LOST
 
 
-def test_shares_are_formatted_relative_to_the_gain():
-    goal = Objective()
-    assert quality.format_share(Figure(1.0, 0.97, 1.0342), goal, 1.0) == "97.0% to 103.4% of what it gains"
-    assert quality.format_share(Figure(1.0), goal, 1.0) == "it is not known how far equal runs differ"
-    assert quality.format_limit("bleu_4", 0.98, None) == "98% of what the baseline gains in bleu_4"
+def test_shares_are_formatted_relative_to_the_improvement():
+    goal, range_ = Objective(), Figure(1.0, 0.97, 1.0342)
+    assert quality.format_share(range_, goal, 1.0) == "97.0% to 103.4% of the baseline's improvement"
+    assert quality.format_share(Figure(1.0), goal, 1.0) == "how much equal runs differ is not known"
+    assert quality.format_limit("bleu_4", 0.98, None) == "98% of the baseline's improvement in bleu_4"
     limit = quality.format_limit("val_loss", 0.995, None, minimize=True)
-    assert limit == "99.5% of what the baseline gains in val_loss"
+    assert limit == "99.5% of the baseline's improvement in val_loss"
     assert quality.format_limit("bleu_4", 0.0, None) == "any bleu_4"
-    assert quality.format_requirement(Objective()) == "keeps 95% of what the baseline gains in bleu_4"
+    assert quality.format_requirement(Objective()) == "keeps 95% of the baseline's improvement in bleu_4"
     assert quality.format_requirement(Objective(keep=0)) == "has any bleu_4"
 
 
@@ -232,10 +232,16 @@ SLACK = Objective(minimize="val_loss", quality="val_loss", within=0.02, keep=Non
 
 
 def test_an_absolute_slack_is_formatted_in_the_qualitys_units():
-    assert quality.format_requirement(SLACK) == "is at most 0.02 above the baseline's val_loss"
+    assert quality.format_requirement(SLACK) == "keeps val_loss within 0.02 of the baseline's"
     assert quality.format_limit("bleu_4", None, 0.01) == "0.01 below the baseline's bleu_4"
-    assert quality.format_share(Figure(1.0, 0.99, 1.0125), SLACK, 2.4) == "0.024 above it to 0.03 below it"
-    assert quality.format_share(Figure(1.0, 0.99, 1.0125), SLACK, 1.0) == "0.01 above it to 0.0125 below it"
+    assert (
+        quality.format_share(Figure(1.0, 0.99, 1.0125), SLACK, 2.4)
+        == "0.024 above to 0.03 below the baseline's"
+    )
+    assert (
+        quality.format_share(Figure(1.0, 0.99, 1.0125), SLACK, 1.0)
+        == "0.01 above to 0.0125 below the baseline's"
+    )
 
 
 def test_turning_a_figure_keeps_its_interval_in_order():

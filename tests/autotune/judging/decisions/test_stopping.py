@@ -51,7 +51,7 @@ def test_a_stopped_trial_names_its_rule(stopped_for, measurement, threshold):
 
 
 def test_a_trial_that_is_surely_slower_is_stopped_with_the_figures():
-    assert why_stop(measure(98.0), AHEAD) == "at most 99.0 samples/s; trial 3 has 100.0"
+    assert why_stop(measure(98.0), AHEAD) == "at most 99.0 samples/s; trial 3 reaches 100.0"
 
 
 @pytest.mark.parametrize("speed", [99.0, 101.0, 500.0])
@@ -65,10 +65,10 @@ def test_twice_the_drift_is_allowed_for():
 
 
 def test_speed_is_compared_relative_to_the_length():
-    assert why_stop(measure(150.0), AHEAD, samples=800) == "800 samples take 5 s; trial 3 4 s"
+    assert why_stop(measure(150.0), AHEAD, samples=800) == "800 samples take 5 s; trial 3 takes 4 s"
     assert why_stop(measure(250.0), AHEAD, samples=800) is None
     assert why_stop(measure(60.0), AHEAD, samples=200) is None
-    assert why_stop(measure(40.0), AHEAD, samples=200) == "200 samples take 5 s; trial 3 4 s"
+    assert why_stop(measure(40.0), AHEAD, samples=200) == "200 samples take 5 s; trial 3 takes 4 s"
 
 
 def test_speeds_of_shared_and_unshared_trials_are_not_compared():
@@ -112,7 +112,7 @@ def test_a_trial_slower_than_a_stopped_one_is_stopped_too(seed):
 
 def test_a_quality_that_is_clearly_not_kept_stops_a_trial():
     threshold = Threshold(curve=BASELINE, keep=0.95, noise=0.02)
-    reason = "quality 0.1000 after 200 samples, where the baseline has 0.2000"
+    reason = "quality 0.1000 after 200 samples; the baseline had 0.2000 by then"
     assert why_stop(measure(curve=[0.05, 0.1]), threshold) == reason
     assert why_stop(measure(curve=[0.05]), threshold) is None
     assert why_stop(measure(curve=[0.05, 0.19]), threshold) is None
@@ -121,7 +121,7 @@ def test_a_quality_that_is_clearly_not_kept_stops_a_trial():
 def test_qualities_are_compared_at_equal_shares_of_a_training():
     """A trial half as long has after 100 samples the baseline's progress after 200."""
     threshold = Threshold(samples=WHOLE, curve=BASELINE, keep=0.95, noise=0.02)
-    reason = "quality 0.1000 after 200 samples, where the baseline has 0.4000"
+    reason = "quality 0.1000 after 200 samples; the baseline had 0.4000 by then"
     assert why_stop(measure(curve=[0.05, 0.1]), threshold, samples=200) == reason
     assert why_stop(measure(curve=[0.2, 0.4]), threshold, samples=200) is None
     assert why_stop(measure(curve=[0.05, 0.1, 0.15, 0.2]), threshold, samples=800) is None
@@ -143,14 +143,14 @@ def test_under_pareto_a_slower_trial_continues_while_its_quality_may_win():
     front = Threshold(rivals=(Rival(3, 100.0, shared=False, samples=WHOLE, curve=BASELINE),), noise=0.02)
     assert why_stop(measure(50.0, curve=[0.1, 0.2]), front) is None
     assert why_stop(measure(50.0), front) is None
-    assert "trial 3 has 100.0" in why_stop(measure(50.0, curve=[0.05, 0.1]), front)
+    assert "trial 3 reaches 100.0" in why_stop(measure(50.0, curve=[0.05, 0.1]), front)
     assert why_stop(measure(150.0, curve=[0.05, 0.1]), front) is None
 
 
 def test_a_trial_later_than_the_best_time_to_target_is_stopped():
     threshold = Threshold(rivals=(SOONER,), drift=0.1)
     assert why_stop(measure(10.0, samples=360), threshold) is None, "36 s: within the drift"
-    reason = "not at the target after 37 s; trial 3 reached it in 30 s"
+    reason = "target not reached after 37 s; trial 3 reached it in 30 s"
     assert why_stop(measure(10.0, samples=370), threshold) == reason
     assert why_stop(measure(None, samples=370), threshold) is None
 
@@ -255,8 +255,8 @@ def test_a_loss_is_reported_in_the_users_sign_and_unit():
         metric=Metric("loss", minimize=True, unit="tokens"),
     )
     why = why_stop(measure(curve=[-4.4, -3.3]), threshold)
-    assert why == "quality 3.3000 after 200 tokens, where the baseline has 3.0000"
-    assert why_stop(measure(98.0), threshold) == "at most 99.0 tokens/s; trial 3 has 100.0"
+    assert why == "loss 3.3000 after 200 tokens; the baseline had 3.0000 by then"
+    assert why_stop(measure(98.0), threshold) == "at most 99.0 tokens/s; trial 3 reaches 100.0"
 
 
 def test_an_absolute_slack_becomes_a_share(make_trial, space):

@@ -21,7 +21,7 @@ from autotune.trials.progress import Progress
 BEGUN, AGAIN = 1_800_000_000.0, 1_800_090_000.0  # a day later
 BATCH, STEP_S, EVALUATION_S, EVERY = 8, 0.5, 4.0, 200
 HOSTILE = "<script>window.hacked = true</script> | `x` \u202e"
-SAID = f"failed (error): CUDA error: {HOSTILE}; goes on from its checkpoint"
+SAID = f"failed (error): CUDA error: {HOSTILE}; continues from its checkpoint"
 SETTINGS = {"micro_batch_size": 8, "accumulation_steps": 1, "precision": "bf16", "learning_rate": 1.5e-4}
 PROMISE = Promise(
     session="iu",
@@ -105,7 +105,7 @@ def write(root: Path, *, ended: bool = True) -> TrainingDir:
     place = TrainingDir(root)
     plan.write(place, PLAN)
     told = [
-        TrainingEvent(BEGUN, 0, Kind.BEGUN, "training over 2000 samples"),
+        TrainingEvent(BEGUN, 0, Kind.BEGUN, "training for 2,000 samples"),
         TrainingEvent(BEGUN + 90, 1000, Kind.RETRIED, SAID),
     ]
     records = steps(BEGUN, 500.0, 0, 1000)

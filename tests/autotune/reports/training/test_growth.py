@@ -55,16 +55,16 @@ def test_a_process_with_few_points_has_no_growth():
 @pytest.mark.parametrize(
     ("slope", "full", "told"),
     [
-        (Slope(-1.0, -2.0, 1.0), None, "no certain growth"),
+        (Slope(-1.0, -2.0, 1.0), None, "does not certainly grow"),
         (
             Slope(2000.0, 1800.0, 2200.0),
             Full(4000.4, 3900.0, 4100.0),
-            "2 MiB more for every 1000 samples (2 MiB to 2 MiB); at this slope it is full after 4000 samples",
+            "grows by 2 MiB (2 MiB to 2 MiB) per 1,000 samples; at this rate full after 4,000 samples",
         ),
         (
             Slope(2000.0, 1000.0, 3000.0, is_slowing=True),
             None,
-            "2 MiB more for every 1000 samples (977 KiB to 3 MiB), and less and less",
+            "grows by 2 MiB (977 KiB to 3 MiB) per 1,000 samples, but ever more slowly",
         ),
     ],
 )

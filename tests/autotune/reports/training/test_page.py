@@ -69,9 +69,12 @@ def test_every_plot_has_its_figures_in_words_and_in_a_table(whole):
     [
         (
             PromiseAnswer.BROKEN,
-            "✗ Not as promised The training is not as good as what session iu measured for trial 11.",
+            "✗ Not as promised The training is not as good as trial 11 of session iu.",
         ),
-        (PromiseAnswer.UNDECIDED, "≈ Not decided yet The training is not clearly as good as what session iu"),
+        (
+            PromiseAnswer.UNDECIDED,
+            "≈ Not decided yet The training is not clearly as good as trial 11 of session iu",
+        ),
     ],
 )
 def test_the_verdict_is_distinguishable_without_colour(found, answer, said):
@@ -82,18 +85,20 @@ def test_the_verdict_is_distinguishable_without_colour(found, answer, said):
 def test_figures_are_shown_without_a_promise(found):
     told = words_of(Page(page.render(replace(found, promised=None))).texts["answer"])
     assert "Nothing to compare with" in told
-    assert "Promised and found" not in told
+    assert "Promised and measured" not in told
     assert "16.0 ± 0.0" in told
 
 
-SLOWER = Happened(2.0, 800, 90.0, Kind.DRIFT, "12% slower since 800 samples; likely cause: a neighbour")
+SLOWER = Happened(
+    2.0, 800, 90.0, Kind.DRIFT, "12% slower since 800 samples; likely because of other programs"
+)
 
 
 def test_a_terminal_gets_a_line_for_every_figure_and_possible_reasons(found):
     told = replace(found, events=(*found.events, SLOWER))
     assert wording.terminal_lines(told) == [
-        "As promised: what session iu measured for trial 11",
-        *(f"- {one.what}: held: {one.text}" for one in found.promised.kept),
+        "As promised, compared with trial 11 of session iu",
+        *(f"- {one.what} held: {one.text}" for one in found.promised.kept),
         f"- during the training: {SLOWER.text}",
     ]
     assert wording.terminal_lines(replace(told, promised=None)) == []

@@ -80,7 +80,7 @@ def test_a_speed_promised_with_evaluations_is_compared_with_them(killed):
     assert "promised" not in plots.by_section(found)["speed"][0].label  # it excludes evaluations
     plan.write(killed, replace(wall, metric=known.metric))
     kept = read.read(killed.root).promised.kept
-    assert next(one.text for one in kept if one.what == "speed").endswith("32% faster")
+    assert next(one.text for one in kept if one.what == "speed").endswith("32% faster (12.1 promised)")
 
 
 def test_skipped_steps_are_counted(killed):
@@ -97,7 +97,7 @@ def test_skipped_steps_are_counted(killed):
 
 def test_sizes_of_model_and_checkpoints_are_shown(killed):
     before = dict(wording.figures(read.read(killed.root)))
-    assert not {"trained parameters", "checkpoints, and what else is in work"} & before.keys()
+    assert not {"trained parameters", "size of work/, with its checkpoints"} & before.keys()
     lines = killed.records_file.read_text().replace(
         '"grad_norm"', '"trained_parameters": 78463132, "grad_norm"'
     )
@@ -106,7 +106,7 @@ def test_sizes_of_model_and_checkpoints_are_shown(killed):
     (killed.work / "last.pt").write_bytes(bytes(3 * 2**20))
     found = dict(wording.figures(read.read(killed.root)))
     assert found["trained parameters"] == "78,463,132"
-    assert found["checkpoints, and what else is in work"] == "3 MiB"
+    assert found["size of work/, with its checkpoints"] == "3 MiB"
 
 
 def test_growth_of_memory_is_shown(killed):
@@ -117,15 +117,15 @@ def test_growth_of_memory_is_shown(killed):
     )
     found = read.read(killed.root)
     assert found.growth[0].slope.per_sample == pytest.approx(2**20)
-    assert dict(wording.figures(found))["use of the host's memory"].startswith("1000 MiB more for every 1000")
-    assert dict(wording.figures(found))["use of the GPU's memory"] == "no certain growth"
+    assert dict(wording.figures(found))["use of the host's memory"].startswith("grows by 1000 MiB (")
+    assert dict(wording.figures(found))["use of the GPU's memory"] == "does not certainly grow"
 
 
 def test_a_training_resumed_on_another_device_is_not_compared_with_the_old_speed(killed):
     plan.write(killed, replace(plan.read(killed), device="another GPU"))
     found = {one.what: one for one in read.read(killed.root).promised.kept}
     assert found["speed"].answer is PromiseAnswer.UNDECIDED
-    assert found["speed"].text.endswith("promised on some GPU, trained on another GPU")
+    assert found["speed"].text.endswith("promise measured on some GPU, trained on another GPU")
 
 
 def test_other_programs_use_is_averaged_over_all_attempts(ended):
@@ -194,8 +194,8 @@ def test_a_training_without_records_says_so(killed):
     assert (found.seconds, found.attempts, found.begun, found.curves.speed) == (0.0, 0, None, ())
     assert [one.found for one in found.promised.kept] == [None] * 3
     assert found.promised.answer is PromiseAnswer.UNDECIDED
-    assert "There is nothing yet to compare with what session iu measured" in markdown.render(found)
-    assert "No speed is known yet" in page.render(found)
+    assert "There is nothing yet to compare with trial 11 of session iu" in markdown.render(found)
+    assert "No speed yet" in page.render(found)
 
 
 def test_another_directory_is_refused(tmp_path):
@@ -209,7 +209,7 @@ def test_json_has_every_figure_unrounded(ended):
     assert found["promised"]["kept"][0] == {
         "what": "speed",
         "answer": "held",
-        "text": "16.0 samples/s, 16.0 promised: as promised",
+        "text": "16.0 samples/s, as promised (16.0 promised)",
         "promised": {"value": 16.0, "low": 15.6, "high": 16.4},
         "found": {"value": 16.0, "low": 16.0, "high": 16.0},
     }

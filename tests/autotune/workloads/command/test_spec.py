@@ -16,33 +16,33 @@ def read_spec(values):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"run": None}, "workload: run: text, or a list of words: got None"),
-        ({"run": 5}, "workload: run: text, or a list of words: got 5"),
-        ({"run": ["python", {"a": 1}]}, "workload: run: text, or a list of words: got"),
-        ({"flags": {"fast": {True: {"a": 1}}}}, "flags.fast.true: text, or a list of words: got"),
+        ({"run": None}, "workload: run: text, or a list of words, got None"),
+        ({"run": 5}, "workload: run: text, or a list of words, got 5"),
+        ({"run": ["python", {"a": 1}]}, "workload: run: text, or a list of words, got"),
+        ({"flags": {"fast": {True: {"a": 1}}}}, "flags.fast.true: text, or a list of words, got"),
         ({"run": ""}, "workload: run: "),
         ({"run": "python 'train.py"}, "workload: run: No closing quotation"),
         ({"run": "python a.py | tee log"}, "run: no shell reads it: put '|'"),
         ({"run": "CUDA_VISIBLE_DEVICES=0 python a.py"}, "a variable belongs into workload.environment"),
-        ({"qualty": {"a": "b"}}, "qualty: no such key: did you mean quality?"),
-        ({"resume": {"file": "a", "argumens": "b"}}, "resume.argumens: no such key: did you mean arguments?"),
+        ({"qualty": {"a": "b"}}, "qualty: no such key, did you mean quality?"),
+        ({"resume": {"file": "a", "argumens": "b"}}, "resume.argumens: no such key, did you mean arguments?"),
         ({"resume": "--resume last.pt"}, "resume: arguments with the checkpoint's path"),
-        ({"quality": {}}, "quality: {name: pattern}, or reported: got {}"),
+        ({"quality": {}}, "quality: {name: pattern}, or reported, got {}"),
         ({"quality": {"bleu_4": "BLEU [0-9.]+"}}, "quality.bleu_4: needs a group for the number"),
         ({"quality": {"bleu_4": "BLEU ([0-9.]+"}}, "quality.bleu_4: a regular expression: "),
         ({"samples": "seen"}, "samples: needs a group for the number"),
-        ({"samples": "(a)", "steps": "b"}, "at most one of samples, steps: got both"),
-        ({"csv": "a", "jsonl": "b"}, "at most one of jsonl, csv, tensorboard, wandb: got jsonl and csv"),
+        ({"samples": "(a)", "steps": "b"}, "at most one of samples, steps, got both"),
+        ({"csv": "a", "jsonl": "b"}, "at most one of jsonl, csv, tensorboard, wandb, got jsonl and csv"),
         ({"quality": "reported", "csv": "a"}, "quality: the keys of the scores in the file of csv"),
         ({"setup": "make {workdir}"}, "setup: has no {workdir}"),
         ({"seed": 3}, "seed: input should be 'hook', got 3"),
         ({"files": {"ds": {"bas": "a.json"}}}, "files.ds.base: required"),
-        ({"files": {"ds": {"base": "a.json", "sets": {}}}}, "files.ds.sets: no such key: did you mean set?"),
+        ({"files": {"ds": {"base": "a.json", "sets": {}}}}, "files.ds.sets: no such key, did you mean set?"),
         ({"files": {"ds": {"base": "a.toml", "set": {}}}}, "files.ds.base: a.toml: a file must be .json, "),
         ({"files": {"ds": {"base": "a.json", "set": {"a..b": 1}}}}, "files.ds.set: a path must be such as"),
         (
             {"files": {"ds": {"base": "a.json", "set": {"a": {}}}}},
-            "set.a: a value, or {setting: value}: got 0",
+            "set.a: a value, or {setting: value}, got 0",
         ),
         ({"files": {"ds": {"base": "a.json", "set": {}}}}, "files.ds: nothing reads it: write {ds} into"),
         ({"files": {"workdir": {"base": "a.json", "set": {}}}}, "files: a name of letters that is none of"),
@@ -92,7 +92,7 @@ def test_a_checkpoint_is_the_path_in_the_arguments_or_named_explicitly():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"lrr": 1}, "workload.run: {lr} is no setting of the baseline: did you mean lrr?"),
+        ({"lrr": 1}, "workload.run: {lr} is no setting of the baseline, did you mean lrr?"),
         ({"lr": 1, "depth": 3}, "baseline.depth: nothing uses it"),
         ({"lr": 1, "optim": {"beta": 3}}, "baseline.optim.beta: nothing uses it"),
     ],
@@ -107,7 +107,7 @@ def test_a_place_in_a_list_is_no_placeholder():
     read = spec.read({**GOOD, "run": ["python", "a.py", "--lr", 3, "{o.b[0]}"]}, spec.Spec)
     assert read.run[2:4] == ("--lr", "3")
     with pytest.raises(
-        InputError, match=r"workload\.run: \{o\.b\[0\]\} is no setting .*: did you mean o\.b\?"
+        InputError, match=r"workload\.run: \{o\.b\[0\]\} is no setting .*, did you mean o\.b\?"
     ):
         read.require_settings({"o": {"b": [1, 2]}})
 
@@ -131,5 +131,5 @@ def test_settings_in_files_are_used_and_have_to_be_there():
     read.require_settings({"lr": 1, "precision": "bf16"})
     with pytest.raises(InputError, match=r"workload\.files\.ds: \{precision\} is no setting of the baseline"):
         read.require_settings({"lr": 1})
-    with pytest.raises(InputError, match=r"workload\.files\.ds: a setting is called so, too"):
+    with pytest.raises(InputError, match=r"workload\.files\.ds: a setting has the same name"):
         read.require_settings({"lr": 1, "precision": "bf16", "ds": 2})

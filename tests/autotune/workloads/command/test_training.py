@@ -284,7 +284,8 @@ def test_scores_without_a_step_end_a_running_command(command, workdir):
 def test_a_long_training_without_a_score_is_ended_with_its_last_lines(command, workdir):
     text = "import time\nwhile True:\n    print('step')\n    time.sleep(0.001)"
     wanted = (
-        r"no score came in \d+ samples, .* 80; .*acc.* matched no line; the last lines of its output: step"
+        r"no score came within [\d,]+ samples; a trial has 80; .*acc.* matched no line; "
+        r"the last lines of its output: step"
     )
     with pytest.raises(CommandError, match=wanted):
         list(command(text, **STEPS).fit({**BATCH, "trial_samples": 80}, workdir))

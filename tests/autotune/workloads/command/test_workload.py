@@ -134,5 +134,5 @@ def test_it_takes_the_settings_that_it_uses(tmp_path, used):
 def test_a_unit_needs_a_script_that_reports_it(tmp_path):
     CommandWorkload.parse(VALUES, tmp_path).require_unit("samples")
     CommandWorkload.parse({**VALUES, "quality": "reported"}, tmp_path).require_unit("tokens")
-    with pytest.raises(InputError, match=r"unit: a command counts samples, .*: got 'tokens'"):
+    with pytest.raises(InputError, match=r"unit: a command counts samples, .*, got 'tokens'"):
         CommandWorkload.parse(VALUES, tmp_path).require_unit("tokens")

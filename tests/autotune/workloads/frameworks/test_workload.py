@@ -100,10 +100,10 @@ def test_a_function_uses_every_setting_and_a_script_those_of_its_objects(made):
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"build": "script:build"}, "one of run, build: got both"),
-        ({"run": None}, "one of run, build: got neither"),
-        ({"run": None, "build": "script"}, "build: a function as package.module:function: got 'script'"),
-        ({"buidl": "a:b"}, "buidl: no such key: did you mean build?"),
+        ({"build": "script:build"}, "one of run, build, got both"),
+        ({"run": None}, "one of run, build, got neither"),
+        ({"run": None, "build": "script"}, "build: a function as package.module:function, got 'script'"),
+        ({"buidl": "a:b"}, "buidl: no such key, did you mean build?"),
     ],
 )
 def test_a_mistake_is_one_line(made, keys, said):
@@ -123,7 +123,7 @@ def test_a_whole_training_has_the_scripts_own_length(made, kind):
 def test_work_is_counted_in_the_unit_of_the_frameworks_evaluations(made):
     made(kind="transformers").require_unit("tokens")
     made().require_unit("samples")
-    with pytest.raises(InputError, match=r"unit: kind lightning counts samples: got 'tokens'"):
+    with pytest.raises(InputError, match=r"unit: kind lightning counts samples, got 'tokens'"):
         made().require_unit("tokens")
 
 

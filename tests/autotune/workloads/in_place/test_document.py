@@ -103,7 +103,7 @@ def test_only_the_value_changes_in_json(base, values, expected):
         (BASE, "optim.betas.a", 1, "optim.betas is a list, and has no names below it"),
         (BASE, "optim.betas[2]", 1, "there is no place optim.betas[2]: optim.betas has 2"),
         (BASE, "optim.betas", [], "cannot be replaced in place"),
-        (BASE, "a..b", 1, "a path must be such as optim.lr or betas[0]: got 'a..b'"),
+        (BASE, "a..b", 1, "a path must be such as optim.lr or betas[0], got 'a..b'"),
         ("a: &x {b: 1}\nc: *x\n", "c.b", 2, "c.b: cannot be replaced in place: there is an alias for it"),
         ("a: &x 1\nc: [*x]\n", "a", 2, "a: cannot be replaced in place: there is an alias for it"),
         ("{a, b: 1}", "a", 2, "cannot be replaced in place"),
