@@ -99,7 +99,7 @@ def test_a_session_of_another_format_is_left_alone_with_advice(run, tmp_path, co
     before = {file: file.read_bytes() for file in place.rglob("*") if file.is_file()}
     is_refused(
         run(command, "s"),
-        f"session s: has format {found!r}, and this version reads format {FORMAT}; nothing was changed: ",
+        f"session s: has format {found!r}, and this version reads format {FORMAT}; nothing was changed; ",
         "use the version that wrote it, which session.json names, or start a new search of its space with: "
         "python -m autotune search --space s/space.yaml --session s-2",
     )

@@ -78,6 +78,6 @@ def test_a_table_of_another_grid_is_not_continued(run, data, grid):
 
 def test_data_for_a_workload_that_takes_none_are_refused(run, data):
     Path("space.yaml").write_text(SPACE.replace("r2gen", "json:loads"))
-    rule = "autotune: --data: must be a setting of the workload or of the baseline: neither json:loads nor"
+    rule = "autotune: --data: must be a setting of the workload or of the baseline; neither json:loads nor"
     is_one_line(*run("record", "t.jsonl", "--space", "space.yaml", "--data", data), rule)
     assert [file.name for file in Path().iterdir()] == ["space.yaml"]

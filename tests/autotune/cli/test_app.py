@@ -139,7 +139,7 @@ def test_a_wrong_space_is_one_line_and_makes_no_session(run, data, old, new, par
 
 def test_data_for_a_workload_that_takes_none_are_refused(run, data):
     Path("space.yaml").write_text(SPACE.replace("r2gen", "json:loads"))
-    rule = "autotune: --data: must be a setting of the workload or of the baseline: neither json:loads nor"
+    rule = "autotune: --data: must be a setting of the workload or of the baseline; neither json:loads nor"
     is_one_line(*run("search", "--session", "s", "--space", "space.yaml", "--data", data), rule)
     assert [file.name for file in Path().iterdir()] == ["space.yaml"]
 
