@@ -133,7 +133,7 @@ def what_to_try(
     if fallback_reason:
         tries.insert(0, Try(f"run longer trials, because {fallback_reason}", f"{again} --samples auto"))
     if exhausted:
-        return [*tries, Try(f"add knobs or values in {file}, where everything was tried", again)]
+        return [*tries, Try(f"add knobs or values in {file}, because everything in it was tried", again)]
     more = (
         Try("give it more time", resume)
         if plan.left_s == 0

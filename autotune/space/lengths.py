@@ -134,7 +134,7 @@ def mistakes(space: Space) -> Iterator[str]:
         elif isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
             yield f"knob {LENGTH}: {name} must be a number, got {value!r}"
         elif name in space.counted_in_steps or name in space.knobs:
-            rule = "follows the length: it can be no other knob, nor be counted in steps"
+            rule = "follows the length, so it can be neither another knob nor counted in steps"
             yield f"knob {LENGTH}: {name} {rule}"
     if not plan.epochs or space.training.samples_per_epoch:
         return

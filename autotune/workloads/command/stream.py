@@ -26,7 +26,7 @@ _TOGETHER_S = 0.5  # scores of one evaluation are printed within this time
 _STEPS, _SAMPLES = "steps", "samples"
 _NOT_HEARD = "only scores that Python logs with torch.utils.tensorboard, tensorboardX or wandb are seen"
 _NO_STEP = (
-    "no optimizer step was seen: PyTorch's are, from version 2.0 on; else give workload.samples or "
+    "no optimizer step was seen; for a script without PyTorch 2.0 or newer, give workload.samples or "
     "workload.steps a pattern"
 )
 
@@ -107,7 +107,7 @@ class Stream:
         if self._follower and (unseen := self._follower.missing):
             kind, place = self._spec.file or ("", "")
             yield from (
-                f"workload.{kind}: {name}: no {key!r} has come in {place}" for name, key in unseen.items()
+                f"workload.{kind}: {name}: no {key!r} was found in {place}" for name, key in unseen.items()
             )
             yield from [_NOT_HEARD] if kind in LOGS else []
         for name, pattern in self._scores.missing.items():

@@ -149,7 +149,7 @@ def _begun(checkpoint: Checkpoint) -> Counts | None:
     else:
         checkpoint.set_aside()
         print(
-            "autotune: nothing says at how many samples the checkpoint was saved; "
+            "autotune: it is not known at how many samples the checkpoint was saved; "
             "the training starts from the beginning",
             flush=True,
         )
@@ -276,8 +276,8 @@ class _Run:
         counter = self.counter
         if counter.steps and self.to_take:  # their objects are made before the first step
             names = ", ".join(sorted(self.to_take))
-            rule = f"nothing took the settings {names}: the script makes no such object, or one without them"
-            raise self._lacking(rule)
+            reason = "the script makes no such object, or one without them"
+            raise self._lacking(f"nothing took the settings {names}, because {reason}")
         is_far = samples and counter.samples >= _OVERDUE_TIMES * samples
         unscored = is_far and counter.steps >= _OVERDUE_STEPS and not self.evaluations and not self.reports
         unstepped = self.evaluations > _MOST_UNSTEPPED and not counter.steps and not self.reports

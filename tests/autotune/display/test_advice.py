@@ -116,7 +116,7 @@ def test_advice_follows_from_the_reasons(make_trial, baseline, space, confirming
 
 def test_an_exhausted_space_needs_more_knobs(make_trial, baseline, space):
     ((what, command),) = tries([baseline], space, exhausted=True)
-    assert what == "add knobs or values in runs/s/space.yaml, where everything was tried"
+    assert what == "add knobs or values in runs/s/space.yaml, because everything in it was tried"
     assert command == "python -m autotune search --space runs/s/space.yaml --session runs/s-2"
 
 

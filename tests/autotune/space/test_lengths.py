@@ -26,7 +26,7 @@ def changes(space, **config):
     return {name: value for name, value in given.items() if value != was[name]}
 
 
-ALONE = "follows the length: it can be no other knob, nor be counted in steps"
+ALONE = "follows the length, so it can be neither another knob nor counted in steps"
 STEPS = "{steps: [max_iters, warmup_iters]}"
 EPOCHS = "{epochs: [epochs, decay]}"
 OF_EPOCHS = "training: {samples_per_epoch: 100}"
@@ -161,7 +161,7 @@ def test_every_mistake_is_one_line(length, line):
 
 
 def test_a_setting_follows_the_length_or_counts_steps_but_not_both():
-    with pytest.raises(InputError, match="warmup_iters follows the length: it can be no other knob"):
+    with pytest.raises(InputError, match="warmup_iters follows the length, so it can be neither"):
         build(STEPS, more="counted_in_steps: [warmup_iters]")
 
 

@@ -240,7 +240,7 @@ def test_without_a_checkpoints_sample_count_it_starts_anew(command, workdir, cap
     assert next(records)["samples"] == 8
     records.close()
     assert (
-        "nothing says at how many samples the checkpoint was saved; the training starts from the beginning"
+        "it is not known at how many samples the checkpoint was saved; the training starts from the beginning"
         in capfd.readouterr().out
     )
     assert (workdir / ".rejected" / "last.json").read_text() == "5"
@@ -431,7 +431,7 @@ def test_scores_that_were_not_logged_are_named(command, workdir):
     with pytest.raises(CommandError) as error:
         list(command("", quality={"acc": "val/acc"}, tensorboard="{workdir}/val").fit({}, workdir))
     assert (
-        "workload.tensorboard: acc: no 'val/acc' has come in {workdir}/val; only scores that Python"
+        "workload.tensorboard: acc: no 'val/acc' was found in {workdir}/val; only scores that Python"
         in str(error.value)
     )
 
