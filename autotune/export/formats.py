@@ -45,7 +45,7 @@ class Format:
         values, unsaid = self.values(winner)
         if self.suffix == "json":
             evidence = {name: printable(fact) for name, fact in winner.evidence.items()}
-            notes = {**evidence, **({"not said": unsaid} if unsaid else {})}
+            notes = {**evidence, **({"left out": unsaid} if unsaid else {})}
             return Exported(json.dumps({**values, EVIDENCE: notes}, indent=2) + "\n", unsaid)
         head = ("what this file has no place for:", *(f"  {line}" for line in unsaid)) if unsaid else ()
         text = winner.comment + comment_lines(head) + yaml.safe_dump(dict(values), sort_keys=False)

@@ -116,7 +116,7 @@ def _places(given: Given, leaves: Mapping[str, Any], winner: Winner) -> dict[str
     names = unambiguous_names(given.meaning)
     alike = [path for path in leaves if path not in others and ends_with(path, names)]
     if len(alike) > 1:
-        raise _NoPlace(f"it may be any of {', '.join(alike)}")
+        raise _NoPlace(f"could be any of {', '.join(alike)}")
     if alike:
         place, old = alike[0], leaves[alike[0]]
         if isinstance(old, bool) and given.meaning != PRECISION:
@@ -138,7 +138,7 @@ def _in_words_of(path: str, old: Any, given: Given, own: Sequence[Any]) -> Any:
     if not words or not is_files or given.theirs in words.values():
         return given.theirs
     if given.ours not in words:
-        raise _NoPlace(f"{path} has no word for it")
+        raise _NoPlace(f"{path} has no value for it")
     return words[given.ours]
 
 

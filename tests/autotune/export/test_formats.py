@@ -22,7 +22,7 @@ def written(name, found):
     values = json.loads(made.text) if is_json else yaml.safe_load(made.text)
     evidence = values.pop(EVIDENCE) if is_json else {}
     assert evidence.get("trial", made.text.splitlines()[0].removeprefix("# trial: ")) == "7 of session s"
-    assert not is_json or evidence.get("not said", []) == list(made.unsaid)
+    assert not is_json or evidence.get("left out", []) == list(made.unsaid)
     return values, [line.split(":")[0] for line in made.unsaid]
 
 

@@ -67,7 +67,7 @@ def test_settings_with_no_place_or_several_are_reported(winner):
     found, values = patched("a: {lr: 1}\nb: {lr: 2}\nbatch_size: 4\n", YAML, winner())
     assert values == {"a": {"lr": 1}, "b": {"lr": 2}, "batch_size": 32}
     assert found.left_out == (
-        "optim.lr: 0.0002: it may be any of a.lr, b.lr",
+        "optim.lr: 0.0002: could be any of a.lr, b.lr",
         "amp: brain: not found",
     )
 
@@ -135,7 +135,7 @@ def test_a_spelling_that_the_file_lacks_is_reported(winner):
     text = json.dumps({"precision": "32-true", "batch_size": 1})
     found, values = patched(text, JSON, winner(amp="tf32"))
     assert values == {"precision": "32-true", "batch_size": 32}
-    assert "amp: tf32: precision has no word for it" in found.left_out
+    assert "amp: tf32: precision has no value for it" in found.left_out
 
 
 def test_a_switch_stays_a_switch(winner):
