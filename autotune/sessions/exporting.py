@@ -86,7 +86,7 @@ def _unsaid(written: Exported, best: Winner, file: Path) -> list[str]:
     """Returns lines on searched settings missing from a file, and a count of the others."""
     lines = [line for line in written.unsaid if line.partition(":")[0] in best.searched]
     rest = len(written.unsaid) - len(lines)
-    others = [f"{words.plural(rest, 'setting')} that were not searched, listed in {file}"] if rest else []
+    others = [f"{words.plural(rest, 'setting')} not searched, listed in {file}"] if rest else []
     return [f"not in {file}: {line}" for line in [*lines, *others]]
 
 

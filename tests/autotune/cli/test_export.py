@@ -34,7 +34,7 @@ def test_a_file_is_called_best_and_says_how_it_is_read(export):
     assert "Read with: HfArgumentParser(TrainingArguments).parse_json_file('best.json'" in out
     told = err.splitlines()
     assert told[0] == "not in best.json: channels_last: true"
-    assert told[-1].endswith(" settings that were not searched, listed in best.json")
+    assert told[-1].endswith(" settings not searched, listed in best.json")
     values = json.loads(Path("best.json").read_text())
     assert values["per_device_train_batch_size"] == 8
     assert "channels_last: true" in values["_autotune"]["left out"]
