@@ -162,7 +162,7 @@ def test_a_loader_that_hangs_is_ended_and_the_training_goes_on(tmp_path, monkeyp
     first, *between, last = happened(tmp_path)
     assert (first, set(between), last) == (Kind.BEGUN, {Kind.RETRIED}, Kind.ENDED)
     assert re.search(
-        r"failed \(timeout\) after 304 samples: no record .* for 3 s; .* goes on", capsys.readouterr().out
+        r"failed \(timeout\) after 304 samples: no record .* for 3 s; .* continues", capsys.readouterr().out
     )
     assert evaluations(tmp_path)[:3] == [200, 400, 600]
     worker = int((tmp_path / "t" / "work" / "worker").read_text())
