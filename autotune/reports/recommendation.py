@@ -107,10 +107,10 @@ def _sentence(recommended: tuple[Trial, Claim | None], history: History) -> str:
     trial, claim = recommended
     if not trial.number:
         return view.no_improvement(history)
-    settings = f"Trial {trial.number}, {view.knobs(trial.config)}."
+    settings = f"Trial {trial.number}, {view.knobs(trial.config)}"
     if claim is not None:
-        return f"{view.confirmation(claim, history)}. {settings}"
-    return f"{view.gain(trial, history)}. {view.missing_confirmation(trial, history)} {settings}"
+        return f"{view.confirmation(claim, history)}. {settings}."
+    return f"{settings}: {view.gain(trial, history)}. {view.missing_confirmation(trial, history)}"
 
 
 def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[str]:

@@ -197,7 +197,7 @@ def describe(asked: History) -> str | None:
     if judged.why_not:
         fallback = _FALLBACK if _depends_on_pilot(space) else ""
         return (
-            f"Quality cannot be compared yet: {judged.why_not}.{fallback} To compare it, try "
+            f"Quality cannot be compared yet: {judged.why_not}.{fallback} To compare quality, try "
             f"--samples {judged.samples_needed} or more, or --samples auto."
         )
     noise = f"; runs with different seeds vary by {judged.noise:.2g}" if judged.noise is not None else ""

@@ -227,7 +227,7 @@ def test_the_description_advises_if_qualities_cannot_be_compared(runs, space):
     assert text == (
         "Quality cannot be compared yet: after 400 samples the baseline gives the same answer to every input "
         "(bleu_4 0.2000). The search continues with settings that leave the training the same and "
-        "only make it faster. To compare it, try --samples 1600 or more, or --samples auto."
+        "only make it faster. To compare quality, try --samples 1600 or more, or --samples auto."
     )
     front = pilot.describe(History(runs(collapsed=True), asked(space, select="pareto")))
     assert "The search continues" not in front
