@@ -136,7 +136,7 @@ class LineScreen(Screen):
 
     def _figures(self, trial: Trial) -> str:
         if trial.outcome is not None and trial.outcome.status is not Status.COMPLETED:
-            return f"{view.knobs(trial.config)}: {trial.outcome.reason}"
+            return f"{view.knobs(trial.config)}, {trial.outcome.reason}"
         if trial.kind is TrialKind.RACE:
             return view.race_result(trial)
         row, target = rows.row(trial, self._history()), self.space.objective.target

@@ -66,7 +66,7 @@ def test_without_a_terminal_each_event_is_a_line(begun, console, make_trial, cap
         "trial 0 started: batch 16 fp32 (baseline)",
         "trial 0 completed: 20.0 samples/s, bleu_4 0.2000, memory -",
         "trial 1 started: batch 16 fp32",
-        "trial 1 failed (oom): batch 16 fp32: as made",
+        "trial 1 failed (oom): batch 16 fp32, as made",
         "trial 2 started: baseline's settings, another seed",
         "trial 2 completed: 60.0 samples/s, bleu_4 0.1900, memory -",
         "trial 3 started: batch 16 fp32 x 1",
