@@ -39,8 +39,8 @@ _ROW = re.compile(
     r"(?P<memory>>?[\d.]+ \w+|-)( +(?P<factor>[\d.]+)x)?$"
 )
 _FACTOR = re.compile(r"(?<!is )(?<!again, )(?<!Possibly )(?<![\d.])([\d.]+)x (?:faster|as fast)")
-_AGAINST = re.compile(r": ([\d.]+)(?: ± [\d.]+)? \w+/s instead of ([\d.]+)")
-_QUALITIES = re.compile(r", \w+ (-?[\d.]+) instead of (-?[\d.]+)")
+_AGAINST = re.compile(r", ([\d.]+)(?: ± [\d.]+)? \w+/s instead of ([\d.]+)")
+_QUALITIES = re.compile(r", \w+ (-?[\d.]+) instead of (-?[\d.]*\d)")
 _STAYS = re.compile(r"is the best so far \(([\d.]+)(?: ± [\d.]+)? \w+/s, \w+ (-?[\d.]+)\)")
 _ENDED = re.compile(
     r"trial (?P<number>\d+) completed: (?P<speed>[\d.]+)( ± [\d.]+)? \w+/s, "

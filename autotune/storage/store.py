@@ -250,7 +250,7 @@ class StoredSession(SessionDir):
             )
         begun, key = [trial for trial in study.trials if trial.number in identities], self.key
         if others := [t.number for t in begun if identities[t.number] != TrialIdentity.of_trial(key, t)]:
-            raise self.damaged_error(f"does not match its trials {short_list(others)}")
+            raise self.damaged_error(f"is not the one that its trials {short_list(others)} come from")
 
     def _require_knobs(self, trials: Iterable[Trial]) -> None:
         knobs = self.space().knobs.keys()

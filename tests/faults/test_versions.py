@@ -72,7 +72,7 @@ def test_a_kept_session_can_be_read_and_exported(run, tmp_path):
     assert (code, err) == (0, "")
     assert " out of memory" in out
     assert "1 interrupted" in out
-    assert "trial 2: " in out
+    assert "trial 2, " in out
     code, out, err = run("export", "s", "--trial", "2", "-o", "best.yaml")
     assert (code, err) == (0, "")
     assert yaml.safe_load(Path("best.yaml").read_text())["micro_batch_size"] > 4

@@ -34,7 +34,7 @@ def test_it_says_for_each_size_what_to_run(run):
     assert lines[2] == "64 MiB - - - - not known"
     assert any(line.startswith("64 MiB: not known: micro_batch_size 1 may need") for line in lines)
     assert lines[3].startswith("512 MiB 8 2 16 0.001 ")
-    assert lines[4].startswith("8.0 GiB 32 1 32, other 0.00141 ")
+    assert lines[4].startswith("8.0 GiB 32 1 32, changed 0.00141 ")
 
 
 def test_json_output_is_one_object(run):

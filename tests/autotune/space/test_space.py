@@ -150,7 +150,7 @@ def test_a_space_that_cannot_be_searched_is_refused(old, new, part):
             f"micro_batch_size: {10**310},",
             "micro_batch_size: must be whole numbers from 1 to 1073741824, got",
         ),
-        ("learning_rate: 1e-4}", "learning_rate: fast}", "learning_rate: a number above 0"),
+        ("learning_rate: 1e-4}", "learning_rate: fast}", "learning_rate: must be a number above 0"),
     ],
 )
 def test_batch_sizes_and_learning_rates_must_be_numbers(old, new, part):
