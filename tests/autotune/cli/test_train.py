@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -342,14 +343,22 @@ def test_a_training_without_a_directory_continues_in_the_one_it_began_in(tmp_pat
     assert list(tmp_path.glob("runs/*")) == [place]
 
 
-def session(directory, samples):
-    """A searched session, and how long its whole training is."""
-    root = directory / "s"
-    if not root.exists():
-        left_by_a_search.make(root)
-    space = yaml.safe_load((root / "space.yaml").read_text())
-    (root / "space.yaml").write_text(yaml.safe_dump({**space, "training": {"samples": samples}}))
-    return root
+@pytest.fixture(scope="module")
+def left(tmp_path_factory):
+    return left_by_a_search.make(tmp_path_factory.mktemp("left") / "s").root
+
+
+@pytest.fixture
+def session(left, tmp_path):
+    """A copy of a searched session, and how long its whole training is."""
+    root = shutil.copytree(left, tmp_path / "s")
+
+    def lasting(samples):
+        space = yaml.safe_load((root / "space.yaml").read_text())
+        (root / "space.yaml").write_text(yaml.safe_dump({**space, "training": {"samples": samples}}))
+        return root
+
+    return lasting
 
 
 def reported(place, capsys):
@@ -363,9 +372,9 @@ def reported(place, capsys):
     return [heading, *(f"- {one['what']} {one['answer']}: {one['text']}" for one in promised["kept"])]
 
 
-def test_a_sessions_winner_is_checked_against_its_promise(tmp_path, monkeypatch, capsys):
+def test_a_sessions_winner_is_checked_against_its_promise(session, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(KEPT), os.environ["PYTHONPATH"]]))
-    root = session(tmp_path, ENDLESS)
+    root = session(ENDLESS)
     place = TrainingDir(root / "training" / "winner")
     command = ("train", root, "--wandb", "off")
     process = begun(tmp_path, *command)
@@ -381,7 +390,7 @@ def test_a_sessions_winner_is_checked_against_its_promise(tmp_path, monkeypatch,
     for line in reported(place.root, capsys):
         assert f"\n{line}" in stopped
 
-    session(tmp_path, evaluated()[-1] + 400)
+    session(evaluated()[-1] + 400)
     assert begun(tmp_path, *command, "--resume").wait(120) == 0
     ended = (tmp_path / "said").read_text().removeprefix(stopped)
     assert "completed after" in ended
@@ -389,10 +398,12 @@ def test_a_sessions_winner_is_checked_against_its_promise(tmp_path, monkeypatch,
         assert f"\n{line}" in ended
 
 
-def test_a_sessions_training_is_tracked_as_the_session_was_unless_options_differ(tmp_path, monkeypatch):
+def test_a_sessions_training_is_tracked_as_the_session_was_unless_options_differ(
+    session, tmp_path, monkeypatch
+):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(KEPT), os.environ["PYTHONPATH"]]))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    root = session(tmp_path, 400)
+    root = session(400)
     info = json.loads((root / "session.json").read_text())
     info["options"] |= {"wandb": "offline", "tags": ["thesis", "b"]}
     (root / "session.json").write_text(json.dumps(info))
@@ -406,17 +417,17 @@ def test_a_sessions_training_is_tracked_as_the_session_was_unless_options_differ
 
 
 @pytest.mark.parametrize("options", [["--data"], ["--baseline"], ["--data", "--baseline"]])
-def test_options_for_a_search_space_are_refused_for_a_session(tmp_path, capsys, options):
-    root = session(tmp_path, 400)
+def test_options_for_a_search_space_are_refused_for_a_session(session, capsys, options):
+    root = session(400)
     assert main(["train", str(root), *(word for option in options for word in (option, "x"))]) == 2
     said = f"{', '.join(options)}: only with a search space: {root} is a session"
     assert said in capsys.readouterr().err
     assert not (root / "training").exists()
 
 
-def test_settings_from_another_machine_must_run_here(tmp_path, monkeypatch, capsys):
+def test_settings_from_another_machine_must_run_here(session, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(KEPT))
-    root = session(tmp_path, 400)
+    root = session(400)
     kept = yaml.safe_load((root / "space.yaml").read_text())
     kept["baseline"]["precision"] = "fp16"
     (root / "space.yaml").write_text(yaml.safe_dump(kept))
@@ -427,12 +438,14 @@ def test_settings_from_another_machine_must_run_here(tmp_path, monkeypatch, caps
 
 
 @pytest.mark.parametrize(("asked", "count"), [(None, 1), (0, 0), (0.5, 1), (2, 2)])
-def test_it_has_the_requested_gpus_or_those_of_its_session(tmp_path, monkeypatch, fake_gpus, asked, count):
+def test_it_has_the_requested_gpus_or_those_of_its_session(  # noqa: PLR0917 - fixtures
+    session, tmp_path, monkeypatch, fake_gpus, asked, count
+):
     there = [FakeGpu(), FakeGpu(), FakeGpu()]
     fake_gpus(*there)
     monkeypatch.setattr(gpus, "ask", lambda more, python: torch_of({**os.environ, **more}))
     monkeypatch.syspath_prepend(str(KEPT))
-    root = session(tmp_path, 400)
+    root = session(400)
     info = json.loads((root / "session.json").read_text())
     info["options"]["gpus_per_trial"] = 1.0
     (root / "session.json").write_text(json.dumps(info))

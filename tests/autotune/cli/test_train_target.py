@@ -12,7 +12,7 @@ from autotune.storage.trial_dir import TrainingDir
 from autotune.workloads import registry
 from r2gen import checkpoint, synthetic
 from tests import tiny_r2gen
-from tests.faults import left_by_a_search
+from tests.faults.sessions import kept
 
 SMALL = {
     **tiny_r2gen.MODEL,
@@ -97,7 +97,7 @@ def test_another_file_is_refused_in_one_line(tmp_path, capsys, text, said):
 def test_a_missing_target_lists_what_exists(tmp_path, capsys, name):
     (tmp_path / "empty").mkdir()
     for root in ("runs/a", "runs/b", "elsewhere/c"):
-        left_by_a_search.make(tmp_path / root)
+        kept("format-2", tmp_path / root)
     assert main(["train", name]) == 2
     there = "sessions: runs/a, runs/b; search spaces: cpu, gpu, gpu-small, laptop-8gb, or a file"
     err = capsys.readouterr().err

@@ -118,7 +118,7 @@ def test_a_changed_model_can_be_copied_and_saved_whole(tmp_path):
     (tmp_path / "train.py").write_text(COPIED)
     environment = {
         **os.environ,
-        "PYTHONPATH": str(SITE),
+        "PYTHONPATH": os.pathsep.join(map(str, (SITE, forked.WITHOUT_COMPILER))),
         "AUTOTUNE_OVERRIDES": json.dumps({"model": {"precision": "bf16"}}),
     }
     done = subprocess.run(

@@ -12,6 +12,9 @@ from autotune.inside.inbox import SITE
 from autotune.workloads import registry
 from autotune.workloads.command.ending import CommandError
 from autotune.workloads.frameworks.workload import FrameworkWorkload
+from tests.forked import WITHOUT_COMPILER
+
+pytestmark = pytest.mark.usefixtures("_without_compiler")
 
 # It prints the resulting settings of its loaders and its optimizer.
 SCRIPT = """
@@ -78,10 +81,10 @@ def test_settings_replace_a_scripts_own_and_an_unused_one_ends_the_trial(made, w
 
 def test_the_winner_trains_with_the_script_as_it_is(made):
     """The shell that runs it has its own PYTHONPATH."""
-    line, given = made().command_line(SETTINGS), os.environ | {"PYTHONPATH": "/the/shells"}
+    line, given = made().command_line(SETTINGS), os.environ | {"PYTHONPATH": str(WITHOUT_COMPILER)}
     done = subprocess.run(["sh", "-c", line], env=given, capture_output=True, text=True, check=True)
     assert "training 16 0 False True" in done.stdout
-    assert f"path {[str(SITE), '/the/shells']}" in done.stdout
+    assert f"path {[str(SITE), str(WITHOUT_COMPILER)]}" in done.stdout
     assert done.stderr == ""
     own = made(environment={"PYTHONPATH": "/own"}).command_line(SETTINGS)
     assert f" PYTHONPATH={word(str(SITE))}:/own " in own
