@@ -20,9 +20,9 @@ search: .venv/installed
 doctor: .venv/installed
 	.venv/bin/python -m autotune doctor
 
-# Half of a test's time is waiting for processes: four at a time keep two cores busy. In the order that
-# `tests/conftest.py` gives the files: the longest do not come last.
-PYTEST := .venv/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+# More than half of a test's time is waiting for processes: six at a time, of up to 1.5 GiB each, keep two cores busy.
+# In the order that `tests/conftest.py` gives the files: the longest do not come last.
+PYTEST := .venv/bin/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
 
 # Without the trainer's and the lab's own tests, unless something that they test has changed or ARGS names tests.
 test: .venv/installed-test

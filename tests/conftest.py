@@ -58,15 +58,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # The files that take longest begin first, so that no core is left with one at the end.
 LONGEST = (
-    *("tests/autotune/probe", "tests/faults", "tests/contracts", "tests/autotune/cli/test_train.py"),
-    *("tests/autotune/sessions", "tests/autotune/reports/test_browser.py", "tests/test_", "tests/docs"),
-    *(
-        "tests/autotune/engines",
-        "tests/autotune/trials",
-        "tests/autotune/compare",
-        "tests/autotune/workloads",
-    ),
-    *("tests/r2gen/test_train.py", "tests/autotune/trackers", "tests/r2gen/test_shortage.py"),
+    *("tests/contracts", "tests/autotune/sessions/test_api.py", "tests/autotune/probe"),
+    *("tests/autotune/workloads/command/test_training.py", "tests/autotune/reports/test_browser.py"),
+    *("tests/test_examples.py", "tests/autotune/cli/test_train.py", "tests/autotune/trials/test_child.py"),
+    *("tests/autotune/sessions/test_judge.py", "tests/autotune/trackers", "tests/autotune/inside"),
+    *("tests/faults", "tests/autotune/training/test_r2gen.py", "tests/autotune/engines", "tests/test_"),
+    *("tests/autotune/trials", "tests/autotune/compare", "tests/autotune/sessions", "tests/docs"),
+    *("tests/gpu", "tests/r2gen/test_train.py", "tests/r2gen/test_shortage.py", "tests/autotune/workloads"),
 )
 
 

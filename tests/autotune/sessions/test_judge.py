@@ -40,7 +40,7 @@ def line(sleep, *more):
 
 
 def asked(**more):
-    return JudgeRequest(**{"session": Path("judged"), "as_json": True, "pairs": 5, **more})
+    return JudgeRequest(**{"session": Path("judged"), "as_json": True, "pairs": 10, **more})
 
 
 def answer(capsys):

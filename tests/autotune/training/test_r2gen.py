@@ -27,7 +27,7 @@ SMALL = {
 
 
 @pytest.fixture
-def train(tmp_path, monkeypatch):
+def train(tmp_path, monkeypatch, _without_compiler):
     """Trains two epochs of ten studies with a workload of this directory; returns directory and exit code."""
     here = str(Path(__file__).parent)
     monkeypatch.syspath_prepend(here)

@@ -382,14 +382,18 @@ def test_an_old_child_is_read_a_few_times_a_second_however_much_it_sends(start):
 
 
 def test_the_end_of_a_child_of_some_age_is_seen_at_once(start):
-    child = start("endless")
-    first_record(child)
-    child._begun_s = time.monotonic() - 60.0
-    child.poll(1.0)
-    os.kill(child.pid, signal.SIGKILL)
-    begun_s = time.monotonic()
-    listen(child)
-    assert time.monotonic() - begun_s < 0.5  # together with a neighbour's reading; its own may be 0.2 s away
+    def seen_after_s():
+        child = start("endless")
+        first_record(child)
+        child._begun_s = time.monotonic() - 60.0
+        child.poll(1.0)
+        os.kill(child.pid, signal.SIGKILL)
+        begun_s = time.monotonic()
+        listen(child)
+        return time.monotonic() - begun_s
+
+    # Its next reading would be 0.2 s away. A busy machine may delay it, too, but not every time.
+    assert any(seen_after_s() < 0.15 for _ in range(10))
 
 
 @pytest.mark.parametrize("end", [Child.kill, lambda child: child.stop(0.1)])
