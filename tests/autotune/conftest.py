@@ -1,7 +1,8 @@
-"""What the tuner's tests share: a space, curves, trials with given figures, and a made-up table."""
+"""Shared by the tuner's tests: a space, curves, trials with given figures, and a made-up table."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,21 +35,27 @@ def space() -> Space:
 
 @pytest.fixture
 def planned() -> Space:
-    """The same, whose trainings may have other lengths: the baseline's is of 1250 steps of 16 samples."""
+    """The same space with planned lengths; the baseline has 1250 steps of 16 samples."""
     text = SPACE.replace("baseline: {", "baseline: {max_iters: 1250, warmup_iters: 100, ")
     text = text.replace("knobs:\n", "knobs:\n  length: {steps: [max_iters, warmup_iters]}\n")
     return spaces.complete(spaces.parse(text, "test"), "test")
 
 
-def curve_of(qualities: Sequence[float], **said: Any) -> tuple[Evaluation, ...]:
-    """Evaluations after 100, 200, ... samples, and 10, 20, ... seconds; all have what else is `said`."""
-    return tuple(Evaluation(100 * i, 10.0 * i, q, **said) for i, q in enumerate(qualities, start=1))
+def curve_of(qualities: Sequence[float], **fields: Any) -> tuple[Evaluation, ...]:
+    """Evaluations after 100, 200, ... samples and 10, 20, ... seconds, all with these further `fields`."""
+    return tuple(Evaluation(100 * i, 10.0 * i, q, **fields) for i, q in enumerate(qualities, start=1))
+
+
+def reaching(trial: Trial, samples: float, target: float = 0.2) -> Trial:
+    """Returns `trial` with a quality that reached `target` after so many samples."""
+    curve = (Evaluation(round(samples / 2), 1.0, target), Evaluation(round(samples), 2.0, target))
+    return replace(trial, measurement=replace(trial.measurement, curve=curve, quality=target))
 
 
 def slices_of(factors: Mapping[int, float], rounds: int = 20, apart: float = 0.0) -> tuple[Slice, ...]:
-    """A race in which trials are so many times as fast as the baseline, every other round `apart` from it.
+    """A race in which trials are `factors` times as fast as the baseline, give or take `apart` by round.
 
-    With 20 rounds 2% apart, the intervals' ends are 2% from the factors.
+    With 20 rounds 2% apart, the ends of the intervals are 2% from the factors.
     """
     return tuple(
         Slice(number, i, 100, 1 / (factor * (1 + apart * (-1) ** i if number else 1)), 10)
@@ -60,9 +67,9 @@ def slices_of(factors: Mapping[int, float], rounds: int = 20, apart: float = 0.0
 @pytest.fixture
 def make_trial() -> Callable[..., Trial]:
     def make(number: int, speed: float | None = None, quality: float | None = None, **rest: Any) -> Trial:
-        said = {name: rest.pop(name) for name in ("chance", "collapsed") if name in rest}
-        half_width, curve = rest.pop("half_width", None), curve_of(rest.pop("curve", ()), **said)
-        beside = {name: rest.pop(name) for name in ("repeat", "ablation_of", "race") if name in rest}
+        fields = {name: rest.pop(name) for name in ("chance", "collapsed") if name in rest}
+        half_width, curve = rest.pop("half_width", None), curve_of(rest.pop("curve", ()), **fields)
+        references = {name: rest.pop(name) for name in ("repeat", "ablation_of", "race") if name in rest}
         measurement = Measurement(
             throughput=None if speed is None else Throughput(speed, half_width, 10, 1.0),
             quality=curve[-1].quality if curve and quality is None else quality,
@@ -78,17 +85,17 @@ def make_trial() -> Callable[..., Trial]:
         if failure := rest.pop("failure", None):
             outcome = Outcome(Status.FAILED, Failure(failure), "as made")
         config = {"micro_batch_size": 16, "precision": "fp32"} | rest
-        return Trial(number, config, outcome, measurement, seconds=10.0, **beside)
+        return Trial(number, config, outcome, measurement, seconds=10.0, **references)
 
     return make
 
 
 @pytest.fixture
 def confirming(make_trial: Callable[..., Trial]) -> Callable[..., list[Trial]]:
-    """What confirms that one of `trials` is faster by `factor`: a race, and three seeds of it and of trial 0.
+    """Trials that confirm one of `trials` as faster by `factor`: a race, and three seeds of both sides.
 
-    The seeds of the finalist have the other figures given, and qualities `apart` from each other. They are
-    numbered from `start`, or follow on.
+    The finalist's seeds have the other figures given, and qualities `apart` from each other. Numbers begin at
+    `start`, or follow those of `trials`.
     """
 
     def make(
@@ -97,7 +104,7 @@ def confirming(make_trial: Callable[..., Trial]) -> Callable[..., list[Trial]]:
         factor: float = 3.0,
         start: int | None = None,
         apart: float = 0.0,
-        **shown: Any,
+        **figures_of_seeds: Any,
     ) -> list[Trial]:
         known = {t.number: t for t in trials}
         first = max(known) + 1 if start is None else start
@@ -108,7 +115,7 @@ def confirming(make_trial: Callable[..., Trial]) -> Callable[..., list[Trial]]:
                 curve = [point.quality for point in like.measurement.curve] or [0.2]
                 figures = {"speed": like.samples_per_s, "curve": curve, "half_width": 0.1}
                 if number:
-                    figures |= shown
+                    figures |= figures_of_seeds
                     figures["curve"] = [quality + (seed - 2) * apart for quality in figures["curve"]]
                 made.append(make_trial(first + len(made), **figures, **like.config, repeat=repeat))
         return made
@@ -135,7 +142,7 @@ def grid() -> Space:
 
 @pytest.fixture
 def recorded(grid: Space) -> Table:
-    """A made-up table: the larger the batch the faster, but 32 does not fit; the doubled rate spoils it."""
+    """A made-up table: larger batches are faster, but 32 does not fit; a doubled rate halves the quality."""
     rng, table = random.Random(0), Table(Header(grid, {}))
     for config in configurations.allowed(grid) or []:
         for seed in range(3):

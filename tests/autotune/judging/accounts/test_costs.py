@@ -4,27 +4,25 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.measurement import Evaluation
 from autotune.core.trial import Repeat
 from autotune.judging.accounts import costs
 from autotune.judging.accounts.costs import Prices
 from autotune.judging.decisions import claims
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement.estimates import Figure
-from autotune.space.sections import Objective
-from tests.autotune.conftest import slices_of
+from tests.autotune.conftest import reaching, slices_of
 
 TEN_HOURS = Figure(36_000.0, 32_400.0, 39_600.0)
 
 
 @pytest.fixture
 def run(make_trial):
-    """The baseline, or a repeat of it, whose GPU had that power."""
+    """Makes the baseline, or a repeat of it, with this mean power of the GPU."""
 
     def make(number, power_w=None, **rest):
         telemetry = {} if power_w is None else {"gpu_power_w": power_w}
-        beside = {"repeat": Repeat(0, number)} if number else {}
-        return make_trial(number, 10.0, 0.2, telemetry=telemetry, **beside, **rest)
+        repeat = Repeat(0, number) if number else None
+        return make_trial(number, 10.0, 0.2, telemetry=telemetry, repeat=repeat, **rest)
 
     return make
 
@@ -43,7 +41,7 @@ def test_energy_is_mean_power_times_time(space, run):
     assert found.low < 2.7
     assert found.high > 3.3, "both the time and the power may be off"
     one = cost(space, [run(0, 300.0)]).kwh
-    assert (one.value, one.low) == (pytest.approx(3.0), None), "a run says nothing of others"
+    assert (one.value, one.low) == (pytest.approx(3.0), None), "one run gives no interval"
 
 
 def test_runs_on_a_shared_gpu_or_another_device_do_not_count(space, run):
@@ -78,22 +76,9 @@ def test_a_time_without_an_interval_gives_a_cost_without_one(space, run):
     assert found.money == Figure(pytest.approx(2.15))
 
 
-TARGET = 0.2
-
-
 @pytest.fixture
-def sooner(space):
-    return space.model_copy(update={"objective": Objective(select="same-quality", target=TARGET)})
-
-
-def reaching(trial, samples):
-    """`trial`, at the target after so many samples."""
-    curve = (Evaluation(samples // 2, 1.0, TARGET), Evaluation(samples, 2.0, TARGET))
-    return type(trial)(**{**vars(trial), "measurement": measured(trial, curve)})
-
-
-def measured(trial, curve):
-    return type(trial.measurement)(**{**vars(trial.measurement), "curve": curve, "quality": TARGET})
+def to_target(space):
+    return space.revised(objective={"target": 0.2})
 
 
 @pytest.fixture
@@ -109,26 +94,26 @@ def test_without_a_target_the_gain_is_the_factor_of_the_throughput(pair, space):
     assert costs.gain(pair[1], history) == history.factor(pair[1])
 
 
-def test_with_a_target_the_gain_is_speed_times_samples(pair, sooner, make_trial):
-    history = History(pair, sooner)
+def test_with_a_target_the_gain_is_speed_times_samples(pair, to_target, make_trial):
+    history = History(pair, to_target)
     assert costs.gain(pair[1], history).value == pytest.approx(2 * 2)
     assert costs.gain(pair[0], history).value == 1.0
     race = make_trial(2, race=(0, 1), slices=slices_of({1: 3.0}))
     raced = history.after(race)
-    assert costs.gain(pair[1], raced).value == pytest.approx(3 * 2), "by the race, as soon as there is one"
+    assert costs.gain(pair[1], raced).value == pytest.approx(3 * 2), "a race replaces the trials' speeds"
     assert costs.gain(race, raced) is None
 
 
-def test_a_trial_that_missed_the_target_has_no_gain(pair, sooner, make_trial):
-    history = History([*pair, make_trial(2, 30, 0.1, half_width=0.1, x=2)], sooner)
+def test_a_trial_that_missed_the_target_has_no_gain(pair, to_target, make_trial):
+    history = History([*pair, make_trial(2, 30, 0.1, half_width=0.1, x=2)], to_target)
     assert costs.gain(history.trial(2), history) is None
 
 
-def test_a_confirmed_winner_and_its_repeats_have_the_claims_factor(pair, sooner, make_trial, confirming):
+def test_a_confirmed_winner_and_its_repeats_have_the_claims_factor(pair, to_target, confirming):
     seeds = confirming(pair, 1, 3.0)
     needs = {0: 10_000, 1: 6_000}
     trials = [*pair, *(reaching(t, needs[t.repeat.of]) if t.repeat else t for t in seeds)]
-    history = History(trials, sooner)
+    history = History(trials, to_target)
     claim = claims.claim(1, history)
     assert claim.holds
     found = costs.gain(pair[1], history)

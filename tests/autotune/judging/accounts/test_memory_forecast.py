@@ -1,4 +1,4 @@
-"""Fits into memories of other sizes, for peaks affine in the micro-batch, with and without a GPU."""
+"""Forecasts for memories of other sizes, with made-up peaks that are affine in the micro-batch."""
 
 import math
 from dataclasses import replace
@@ -15,7 +15,7 @@ CONTEXT = GIB
 
 
 def peak_bytes(config):
-    """1 GiB, an eighth of one for each sample, and another eighth for gradients that stay."""
+    """1 GiB, another 1/8 GiB for each sample, and 1/8 GiB for accumulated gradients."""
     return GIB + (config["micro_batch_size"] + (config["accumulation_steps"] > 1)) * GIB // 8
 
 
@@ -27,20 +27,17 @@ def trials(space, make_trial):
         drawn = {"micro_batch_size": size, "accumulation_steps": steps}
         config = configurations.changed(space, space.baseline_config, drawn)
         peak = peak_bytes(config)
-        made = make_trial(number, 10.0, 0.2, peak=peak, limit=16 * GIB, **config)
-        shown = replace(made.measurement, peak_reserved_bytes=peak, context_bytes=CONTEXT)
-        return replace(made, measurement=shown)
+        trial = make_trial(number, 10.0, 0.2, peak=peak, limit=16 * GIB, **config)
+        on_gpu = replace(trial.measurement, peak_reserved_bytes=peak, context_bytes=CONTEXT)
+        return replace(trial, measurement=on_gpu)
 
     sizes = [(4, 1), (8, 1), (16, 1), (32, 1), (4, 2), (8, 2), (16, 2)]
     return [make(number, *size) for number, size in enumerate(sizes)]
 
 
 def fits(space, trials, sizes, of=2, **rest):
-    history = History(trials, space)
-    found = memory_forecast.forecast(
-        replace(trials[of], **rest), history, [int(size * GIB) for size in sizes]
-    )
-    return found.fits
+    trial, sizes_bytes = replace(trials[of], **rest), [int(size * GIB) for size in sizes]
+    return memory_forecast.forecast(trial, History(trials, space), sizes_bytes).fits
 
 
 def sizes_of(found):
@@ -99,7 +96,7 @@ def test_without_accumulation_the_effective_batch_changes(space, trials):
 
 
 def test_room_for_the_context_is_left_only_on_a_gpu(space, trials):
-    tight = space.model_copy(update={"limits": space.limits.model_copy(update={"memory_fraction": 1.0})})
+    tight = space.revised(limits={"memory_fraction": 1.0})
     (on_gpu,) = fits(tight, trials, [8])
     host = [replace(t, measurement=replace(t.measurement, peak_reserved_bytes=None)) for t in trials]
     (on_host,) = fits(tight, host, [8])
@@ -109,7 +106,7 @@ def test_room_for_the_context_is_left_only_on_a_gpu(space, trials):
 def test_a_size_that_ran_out_of_as_much_memory_does_not_fit(space, trials, make_trial):
     failed = make_trial(9, failure="oom", limit=24 * GIB, **trials[0].config)
     found = fits(space, [*trials, failed], [16, 80])
-    assert found[0].config["micro_batch_size"] < trials[0].config["micro_batch_size"], "less than a cap of 24"
+    assert found[0].config["micro_batch_size"] < trials[0].config["micro_batch_size"]
     assert found[1].config["micro_batch_size"] == 128
 
 
@@ -121,17 +118,18 @@ def test_certain_and_doubtful_misfits_have_different_reasons(space, trials):
     assert near.reason.startswith("not known: micro_batch_size 1 may need")
 
 
-@pytest.mark.parametrize("shown", [0, 1])
-def test_fewer_than_two_sizes_predict_nothing(space, trials, shown):
+@pytest.mark.parametrize(
+    ("measured", "reason"),
+    [
+        (0, "no trial has shown its peak memory"),
+        (1, "the peak memory was measured with only one micro_batch_size, 4"),
+    ],
+)
+def test_fewer_than_two_sizes_predict_nothing(space, trials, measured, reason):
     known = [replace(t, measurement=replace(t.measurement, peak_memory_bytes=None)) for t in trials]
-    known[:shown] = trials[:shown]
+    known[:measured] = trials[:measured]
     (found,) = fits(space, known, [8])
-    assert (found.config, found.peak) == (None, None)
-    told = [
-        "no trial has shown its peak memory",
-        "the peak memory was measured with only one micro_batch_size, 4",
-    ]
-    assert found.reason == f"not known: {told[shown]}"
+    assert (found.config, found.peak, found.reason) == (None, None, f"not known: {reason}")
 
 
 def test_without_a_micro_batch_knob_nothing_is_predicted(make_trial):

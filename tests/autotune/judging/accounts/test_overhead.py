@@ -1,4 +1,4 @@
-"""Time outside of steps: measured in trials, scaled to the number of evaluations of the real training."""
+"""Time outside steps, measured in trials and scaled to the evaluations of the whole training."""
 
 import math
 from dataclasses import replace
@@ -17,16 +17,16 @@ from autotune.space.sections import Objective, Training
 STEP_S, SAMPLES = 0.1, 8
 
 
-def steps(meter, count, at_s, samples, first_s=STEP_S, **said):
+def steps(meter, count, at_s, samples, first_s=STEP_S):
     """Feeds steps; returns the clock and the samples after them."""
     for i in range(count):
         at_s, samples = at_s + (STEP_S if i else first_s), samples + SAMPLES
-        meter.add(at_s, samples, evaluation=False, **said)
+        meter.add(at_s, samples, evaluation=False)
     return at_s, samples
 
 
 def evaluated(*taken_s, checkpoint_s=0.0):
-    """A meter that has seen evaluations of so many seconds, each followed by a step with a checkpoint."""
+    """A meter after evaluations of so many seconds, each followed by a step with a checkpoint."""
     meter = Meter(prefetched=0)
     at_s, samples = steps(meter, 40, 0.0, 0)
     for seconds in taken_s:
@@ -39,7 +39,7 @@ def evaluated(*taken_s, checkpoint_s=0.0):
 def test_an_evaluation_includes_its_checkpoint():
     assert evaluated().outside() == Outside()
     assert evaluated(5.0, checkpoint_s=2.0).outside().evaluation_s == pytest.approx(7.0)
-    assert evaluated(5.0).outside().half_width_s is None, "one says nothing of others"
+    assert evaluated(5.0).outside().half_width_s is None, "one evaluation gives no interval"
 
 
 def test_a_delayed_step_is_no_checkpoint():
@@ -51,11 +51,10 @@ def test_a_delayed_step_is_no_checkpoint():
 
 
 def test_the_first_of_three_evaluations_is_left_out():
-    seen = evaluated(60.0, 5.0, 5.2).outside()
-    assert (seen.evaluations, seen.evaluation_s) == (3, pytest.approx(5.1))
-    assert seen.half_width_s == pytest.approx(12.706 * 0.1, rel=1e-3), (
-        "Student's t with one degree of freedom"
-    )
+    outside = evaluated(60.0, 5.0, 5.2).outside()
+    assert (outside.evaluations, outside.evaluation_s) == (3, pytest.approx(5.1))
+    student_t = 12.706  # with one degree of freedom
+    assert outside.half_width_s == pytest.approx(student_t * 0.1, rel=1e-3)
     assert evaluated(6.0, 5.0).outside().evaluation_s == pytest.approx(5.5)
 
 
@@ -111,9 +110,9 @@ def test_other_long_steps_are_no_pauses(steps_):
 
 
 def test_a_disturbance_hides_no_pauses():
-    made = paused(100)
-    made[450] = MeasuredStep(10 * STEP_S, SAMPLES)
-    assert regular_pauses(made) > 0.15
+    disturbed = paused(100)
+    disturbed[450] = MeasuredStep(10 * STEP_S, SAMPLES)
+    assert regular_pauses(disturbed) > 0.15
 
 
 def test_the_speed_with_evaluations_includes_their_time():
@@ -142,65 +141,64 @@ def held(space):
     return make
 
 
-def seen(trial, **said):
-    return replace(trial, measurement=replace(trial.measurement, outside=Outside(4, **said)))
+def with_outside(trial, **figures):
+    return replace(trial, measurement=replace(trial.measurement, outside=Outside(4, **figures)))
 
 
 def test_the_share_of_evaluations_is_that_of_the_whole_training(make_trial, held):
-    trial = seen(make_trial(0, 100.0, 0.2), evaluation_s=5.0, pauses=0.3)
+    trial = with_outside(make_trial(0, 100.0, 0.2), evaluation_s=5.0, pauses=0.3)
     found = overhead.time_spent(trial, held([trial], Objective()))
     assert found.evaluations == pytest.approx(5 / 15)
     assert found.pauses == pytest.approx(0.3 * 10 / 15)
     assert (found.step_s, found.sample_s) == pytest.approx((0.01, 0.015))
     wall = overhead.time_spent(trial, held([trial]))
-    assert wall.evaluations == pytest.approx(5 / 10), "of a speed that has them in it"
+    assert wall.evaluations == pytest.approx(5 / 10), "the speed includes them"
     assert (wall.step_s, wall.sample_s) == pytest.approx((0.005, 0.01))
 
 
 def test_a_whole_training_combines_the_errors_of_steps_and_evaluations(make_trial, held):
-    trial = seen(make_trial(0, 100.0, 0.2, half_width=3.0), evaluation_s=5.0, half_width_s=1.0)
+    trial = with_outside(make_trial(0, 100.0, 0.2, half_width=3.0), evaluation_s=5.0, half_width_s=1.0)
     found = overhead.time_spent(trial, held([trial], Objective()))
     alone, counted = (found.whole_s(10_000, is_counted=is_counted) for is_counted in (False, True))
     assert (alone.value, alone.high - alone.value) == pytest.approx((100.0, 3.0))
     assert counted.value == pytest.approx(150.0)
     assert counted.high - counted.value == pytest.approx(math.hypot(3.0, 10.0)), "1 s of 5 every 1000 samples"
     wall = overhead.time_spent(trial, held([trial])).whole_s(10_000, is_counted=True)
-    assert (wall.value, wall.high - wall.value) == pytest.approx((100.0, 3.0)), "they are in the speed"
-    unsure = seen(make_trial(0, 100.0, 0.2), evaluation_s=5.0)
+    assert (wall.value, wall.high - wall.value) == pytest.approx((100.0, 3.0)), "the speed includes them"
+    unsure = with_outside(make_trial(0, 100.0, 0.2), evaluation_s=5.0)
     assert overhead.time_spent(unsure, held([unsure], Objective())).whole_s(100, is_counted=True).low is None
 
 
 def test_without_an_interval_the_share_of_evaluations_is_unknown(make_trial, held):
-    trial = seen(make_trial(0, 100.0, 0.2), evaluation_s=5.0)
+    trial = with_outside(make_trial(0, 100.0, 0.2), evaluation_s=5.0)
     assert overhead.time_spent(trial, held([trial], Objective(), every=None)).evaluations is None
-    assert overhead.time_spent(trial, held([trial], every=None)).evaluations is None, "nor was there one"
+    assert overhead.time_spent(trial, held([trial], every=None)).evaluations is None, "no evaluation"
     curve = tuple(Evaluation(n, 1.0, 0.2) for n in (2000, 4000))
-    shown = replace(trial.measurement, curve=curve, quality_samples=4000)
-    came = replace(trial, measurement=shown)
-    assert overhead.time_spent(came, held([came], every=None)).evaluations == pytest.approx(5 / 2000 * 100)
+    measured = replace(trial.measurement, curve=curve, quality_samples=4000)
+    evaluated = replace(trial, measurement=measured)
+    spent = overhead.time_spent(evaluated, held([evaluated], every=None))
+    assert spent.evaluations == pytest.approx(5 / 2000 * 100)
     untimed = make_trial(0, 100.0, 0.2)
     assert overhead.time_spent(untimed, held([untimed])).evaluations is None
     assert overhead.time_spent(make_trial(1), held([untimed])) is None
 
 
 def test_a_race_adds_the_evaluations_of_the_trial(make_trial, held):
-    trial = seen(make_trial(0, 100.0, 0.2), evaluation_s=2.0, half_width_s=0.4)
+    trial = with_outside(make_trial(0, 100.0, 0.2), evaluation_s=2.0, half_width_s=0.4)
     space = held([]).space
     assert overhead.in_race(trial, space) == pytest.approx((2.0 / 1000, 0.4 / 1000 * 100))
-    _, unsure = overhead.in_race(seen(trial, evaluation_s=2.0, half_width_s=0.0), space)
-    assert unsure == pytest.approx(0.05 * 2.0 / 1000 * 100), "another run would read otherwise"
+    _, unsure = overhead.in_race(with_outside(trial, evaluation_s=2.0, half_width_s=0.0), space)
+    assert unsure == pytest.approx(0.05 * 2.0 / 1000 * 100), "at least the usual variation between runs"
     assert overhead.in_race(trial, held([], Objective()).space) == (0.0, 0.0)
     assert overhead.in_race(make_trial(0, 100.0, 0.2), space) == (0.0, 0.0)
 
 
 def raced(factor, outside_s, unsure=0.0, rounds=20):
-    """Turns of 100 samples, a second each of the baseline; per sample evaluations add so much."""
+    """Turns of 100 samples, which take the baseline a second; `outside_s` is added per sample."""
     return tuple(
-        Slice(
-            number, i, 100, (1 / (factor if number else 1)) * (1 + 0.01 * (-1) ** i), 10, 100 * more, unsure
-        )
+        Slice(number, i, 100, (1 + 0.01 * (-1) ** i) / (factor if number else 1), 10, 100 * more_s, unsure)
         for i in range(1, rounds + 1)
-        for number, more in enumerate(outside_s)
+        for number, more_s in enumerate(outside_s)
     )
 
 
@@ -213,15 +211,14 @@ def test_added_evaluations_count_in_a_race():
 def test_uncertain_evaluations_widen_the_interval():
     sure, unsure = (turns.ratio(raced(1.0, (0.01, 0.009), part), 1, 0) for part in (0.0, 0.05))
     assert sure.value == unsure.value
-    assert sure.low > 1 > unsure.low, "a difference of evaluations that were timed so badly is none"
+    assert sure.low > 1 > unsure.low
     assert math.log(unsure.high / unsure.value) >= math.hypot(0.05, 0.05)
 
 
 def test_with_speed_wall_fewer_evaluations_can_win(make_trial, held):
     def confirmed(speed, more_s):
         trials = [make_trial(0, 100.0, 0.2, half_width=0.5), make_trial(1, speed, 0.2, half_width=0.5)]
-        slices = raced(1.0, (0.01, more_s), unsure=0.01)
-        race = make_trial(2, race=(0, 1), slices=slices)
+        race = make_trial(2, race=(0, 1), slices=raced(1.0, (0.01, more_s), unsure=0.01))
         seeds = [make_trial(3 + i, speed, 0.2, repeat=Repeat(1, i + 1)) for i in range(3)]
         return held([*trials, race, *seeds], WALL.model_copy(update={"keep": 0.0}))
 

@@ -1,4 +1,4 @@
-"""Promises, compared with the training that followed."""
+"""Promises compared with the training that followed."""
 
 import math
 from dataclasses import replace
@@ -40,11 +40,7 @@ def answers(measured, promised=PROMISED, goal=GOAL):
 
 
 def test_equal_figures_hold():
-    assert answers(measure()) == {
-        "speed": PromiseAnswer.HELD,
-        "quality": PromiseAnswer.HELD,
-        "memory": PromiseAnswer.HELD,
-    }
+    assert answers(measure()) == dict.fromkeys(("speed", "quality", "memory"), PromiseAnswer.HELD)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +61,7 @@ def test_a_speed_is_broken_only_if_surely_slower(rate, half, answer):
 
 @pytest.mark.parametrize(("rate", "answer"), [(100.0, PromiseAnswer.HELD), (80.0, PromiseAnswer.UNDECIDED)])
 def test_a_speed_that_is_reached_holds_despite_a_wide_promised_interval(rate, answer):
-    """The interval of the search no longer counts then."""
+    """A speed that is reached holds by the training's own interval."""
     wide = replace(PROMISED, throughput=Figure(100.0, 75.0, 125.0))
     assert answers(measure(rate=rate, half=4.0), wide)["speed"] is answer
 
@@ -86,27 +82,24 @@ def test_a_quality_is_broken_only_beyond_the_scatter(quality, answer):
 
 
 def test_without_a_scatter_no_quality_is_broken():
-    assert (
-        answers(measure(quality=0.1), replace(PROMISED, scatter=None))["quality"] is PromiseAnswer.UNDECIDED
-    )
+    promised = replace(PROMISED, scatter=None)
+    assert answers(measure(quality=0.1), promised)["quality"] is PromiseAnswer.UNDECIDED
 
 
 def test_a_loss_is_compared_with_its_highest_allowed_value():
     promised = replace(PROMISED, quality=-2.0, least=-2.1, scatter=0.01)
     goal = Objective(minimize="val_loss")
     assert answers(measure(quality=-2.05), promised, goal)["quality"] is PromiseAnswer.HELD
-    assert answers(measure(quality=-2.2), promised, goal)["quality"] is PromiseAnswer.BROKEN
-    text = next(
-        o.text for o in promise.check(promised, measure(quality=-2.2), goal, "samples") if o.what == "quality"
-    )
-    assert text == "val_loss 2.2000 after 1,000 samples, 2.0000 promised, at most 2.1000 required"
+    _, quality, _ = promise.check(promised, measure(quality=-2.2), goal, "samples")
+    text = "val_loss 2.2000 after 1,000 samples, 2.0000 promised, at most 2.1000 required"
+    assert (quality.answer, quality.text) == (PromiseAnswer.BROKEN, text)
 
 
 SOONER = Objective(select="same-quality", target=0.2)
 
 
 def test_a_target_is_promised_by_the_slowest_run(make_trial, space):
-    """Not for as many as the baseline's trial has: the winner may need more samples, and less time."""
+    """The winner may need more samples than the baseline, and less time."""
     baseline = make_trial(0, 5, curve=[0.3, 0.3], micro_batch_size=4)
     fast = make_trial(1, 20, curve=[0.1, 0.1, 0.3, 0.3])
     slow = make_trial(2, 20, curve=[0.1, 0.1, 0.1, 0.1, 0.3, 0.3], repeat=Repeat(1, 1))
@@ -115,7 +108,7 @@ def test_a_target_is_promised_by_the_slowest_run(make_trial, space):
     assert (found.quality, found.least, found.has_target) == (0.2, 0.2, True)
     assert found.samples == math.ceil(objective.samples_to(slow, 0.2))
 
-    for trial in (fast, slow):  # whose own training would have kept it
+    for trial in (fast, slow):  # a training like either one keeps the promise
         [_, quality, *_] = promise.check(found, trial.measurement, SOONER, "samples")
         assert quality.answer is PromiseAnswer.HELD
 
@@ -125,16 +118,11 @@ def test_a_target_reached_early_holds():
 
     def judge_quality(*qualities):
         measured = replace(measure(), curve=curve_of(qualities))
-        return next(
-            (one.answer, one.text)
-            for one in promise.check(promised, measured, SOONER, "samples")
-            if one.what == "quality"
-        )
+        _, quality, _ = promise.check(promised, measured, SOONER, "samples")
+        return quality.answer, quality.text
 
-    assert judge_quality(0.1, 0.3, 0.3) == (
-        PromiseAnswer.HELD,
-        "bleu_4 0.2000 reached after 200 samples, promised after 450",
-    )
+    early = "bleu_4 0.2000 reached after 200 samples, promised after 450"
+    assert judge_quality(0.1, 0.3, 0.3) == (PromiseAnswer.HELD, early)
     assert judge_quality(0.1, 0.1, 0.1) == (PromiseAnswer.UNDECIDED, "not yet evaluated after 450 samples")
     late = "after 500 samples, 0.2000 promised, at least 0.2000 required"
     assert judge_quality(0.1, 0.1, 0.1, 0.1, 0.19) == (PromiseAnswer.UNDECIDED, f"bleu_4 0.1900 {late}")
@@ -180,9 +168,8 @@ def test_speed_and_memory_of_another_device_are_not_compared():
 
 
 def test_other_code_is_mentioned():
-    found = promise.check(
-        PROMISED, replace(measure(rate=50.0), device="cpu", revision="abd"), GOAL, "samples"
-    )
+    edited = replace(measure(rate=50.0), device="cpu", revision="abd")
+    found = promise.check(PROMISED, edited, GOAL, "samples")
     assert [one.answer for one in found] == [PromiseAnswer.BROKEN, PromiseAnswer.HELD, PromiseAnswer.HELD]
     assert all(one.text.endswith("; promise measured with other code") for one in found)
 

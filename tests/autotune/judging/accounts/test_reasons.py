@@ -1,4 +1,4 @@
-"""Every trial has a reason: one for why it has not won."""
+"""Every trial that has not won has a reason."""
 
 from dataclasses import replace
 
@@ -12,13 +12,13 @@ from autotune.judging.decisions.objective import Reason
 CURVE = [0.1, 0.15, 0.2]
 
 
-def goal(space, **changes):
-    return space.model_copy(update={"objective": space.objective.model_copy(update=changes)})
-
-
 @pytest.fixture
 def baseline(make_trial):
     return make_trial(0, 10, curve=[0.2], half_width=0.1, x=0)
+
+
+def stopped(reason):
+    return Outcome(Status.STOPPED, stopped_for=reason)
 
 
 def test_every_trial_has_a_reason(make_trial, baseline, space, confirming):
@@ -35,9 +35,7 @@ def test_every_trial_has_a_reason(make_trial, baseline, space, confirming):
         make_trial(8, failure="timeout"),
         make_trial(9, failure="lost"),
         make_trial(16, 5, x=16, stopped=True),
-        replace(
-            make_trial(17, 40, x=17, **half), outcome=Outcome(Status.STOPPED, stopped_for=StoppedFor.POOR)
-        ),
+        replace(make_trial(17, 40, x=17, **half), outcome=stopped(StoppedFor.POOR)),
         make_trial(18, 40, 0.2, x=18),
         replace(make_trial(19), outcome=None),
         replace(make_trial(20), outcome=Outcome(Status.INTERRUPTED)),
@@ -79,9 +77,9 @@ def test_every_trial_has_a_reason(make_trial, baseline, space, confirming):
 )
 def test_a_stopped_trial_has_the_reason_it_was_stopped_for(make_trial, space, stopped_for, speed, reason):
     baseline = make_trial(0, 10, curve=[0.2], half_width=0.1, x=0)
-    stopped = make_trial(1, speed, curve=[0.2], half_width=0.1, x=1)
-    stopped = replace(stopped, outcome=Outcome(Status.STOPPED, stopped_for=stopped_for))
-    assert reasons.counts(History([baseline, stopped], space)) == {reason: 1}
+    trial = make_trial(1, speed, curve=[0.2], half_width=0.1, x=1)
+    trial = replace(trial, outcome=stopped(stopped_for))
+    assert reasons.counts(History([baseline, trial], space)) == {reason: 1}
 
 
 def test_slow_poor_and_close_trials_have_different_reasons(make_trial, baseline, space):
@@ -103,7 +101,7 @@ def test_slow_poor_and_close_trials_have_different_reasons(make_trial, baseline,
 
 
 def test_under_same_training_quality_is_not_judged(make_trial, baseline, space):
-    same = goal(space, select="same-training")
+    same = space.revised(objective={"select": "same-training"})
     alike = make_trial(1, 9, 0.1, half_width=0.1, x=0, precision="bf16")
     trials = [baseline, alike, make_trial(2, 90, 0.2, half_width=0.1, x=1)]
     assert reasons.counts(History(trials, same)) == {Reason.SLOWER: 1, Reason.ANOTHER: 1}
@@ -136,13 +134,13 @@ def test_a_completed_trial_is_explained_by_its_fault(make_trial, baseline, space
 
 
 def test_a_trial_is_explained_by_its_end_or_its_broken_constraint(make_trial, space):
-    asked = goal(space, constraints={"rouge_l": ">= 0.2"})
+    constrained = space.revised(objective={"constraints": {"rouge_l": ">= 0.2"}})
     trials = [
         make_trial(0, 10, curve=[0.2], half_width=0.1, x=0, scores={"rouge_l": 0.3}),
         make_trial(1, 30, 0.2, half_width=0.1, x=1, scores={"rouge_l": 0.1}),
         make_trial(2, failure="oom"),
         replace(make_trial(3), outcome=None),
     ]
-    history = History(trials, asked)
+    history = History(trials, constrained)
     broken = "rouge_l is 0.1, and must be >= 0.2"
     assert [reasons.explain(t, history) for t in trials] == ["", broken, "as made", ""]

@@ -1,4 +1,4 @@
-"""The ablation from the baseline to the winner: one knob at a time, by what is measured already."""
+"""The ablation from the baseline to the winner, one knob at a time, reusing earlier measurements."""
 
 import itertools
 import math
@@ -17,7 +17,6 @@ from autotune.judging.decisions.confirm import Proposal
 from autotune.judging.decisions.history import History
 from autotune.space import configurations
 from autotune.space.knobs import KeptBatch
-from autotune.space.space import Budget
 from tests.autotune.conftest import slices_of
 
 COMPLETED, STOPPED = Outcome(Status.COMPLETED), Outcome(Status.STOPPED, reason="slower")
@@ -28,14 +27,14 @@ GIB = 2**30
 
 @pytest.fixture(scope="module", autouse=True)
 def _own_home(tmp_path_factory):
-    """Moves Hypothesis' database out of the directory that the tests are run from."""
+    """Moves Hypothesis' database out of the working directory."""
     set_hypothesis_home_dir(tmp_path_factory.mktemp("hypothesis"))
 
 
 def measured(number, config, speed, outcome=COMPLETED, **rest):
-    shown = {"shared": rest.pop("shared", False), "device": rest.pop("device", "gpu")}
+    where = {"shared": rest.pop("shared", False), "device": rest.pop("device", "gpu")}
     curve = (Evaluation(100, 10.0, 0.2),)
-    figures = Measurement(throughput=Throughput(speed, 0.1, 20, 5.0), quality=0.2, curve=curve, **shown)
+    figures = Measurement(throughput=Throughput(speed, 0.1, 20, 5.0), quality=0.2, curve=curve, **where)
     return Trial(number, config, outcome, figures, 10.0, **rest)
 
 
@@ -44,7 +43,7 @@ def failed(number, config, outcome, **rest):
 
 
 def confirmed(space, drawn, others=(), shared=False, learning_rate=1.0):
-    """A baseline, trial 1 that is three times as fast, `others`, and what confirms it."""
+    """A baseline, trial 1 that is three times as fast, `others`, and the trials that confirm it."""
     baseline = space.baseline_config
     winner = configurations.changed(space, baseline, {"learning_rate": learning_rate, **drawn})
     trials = [measured(0, baseline, 10.0, shared=shared), measured(1, winner, 30.0, shared=shared)]
@@ -55,7 +54,7 @@ def confirmed(space, drawn, others=(), shared=False, learning_rate=1.0):
 
 
 def confirming(trials, winner, factor):
-    """A race that trial `winner` has won, and seeds of it and of the baseline."""
+    """A race won by trial `winner`, and seeds of it and of the baseline."""
     slices = slices_of({winner: factor}, apart=0.01)
     race = measured(len(trials), trials[0].config, 10.0, race=(0, winner))
     made = [replace(race, measurement=Measurement(device="gpu", slices=slices))]
@@ -72,10 +71,10 @@ def config_of(space, **drawn):
 
 
 def play(trials, space, reads=lambda _: (COMPLETED, 20.0)):
-    """Measures what is asked for; returns the measured configurations, and all trials."""
+    """Measures every step; returns all trials, and the measured configurations."""
     trials, ran = list(trials), []
-    while (asked := ablation.next_step(History(trials, space))) is not None:
-        config, winner = asked.config, asked.ablation_of
+    while (proposal := ablation.next_step(History(trials, space))) is not None:
+        config, winner = proposal.config, proposal.ablation_of
         ran.append(config)
         outcome, speed = reads(config)
         if outcome.status is Status.FAILED:
@@ -98,8 +97,7 @@ def test_without_a_confirmed_winner_there_is_no_ablation(space):
     assert ablation.steps(History([], space)) == []
     assert ablation.steps(History(trials[:4], space)) == [], "not repeated often enough yet"
     assert ablation.next_step(History(trials[:4], space)) is None
-    unconfirmed = space.model_copy(update={"budget": Budget(repeats=0)})
-    assert ablation.steps(History(trials[:2], unconfirmed)) == []
+    assert ablation.steps(History(trials[:2], space.revised(budget={"repeats": 0}))) == []
 
 
 def test_a_single_knob_needs_no_run(space):
@@ -108,7 +106,7 @@ def test_a_single_knob_needs_no_run(space):
     assert (step.knob, step.before, step.after) == ("precision", "fp32", "bf16")
     assert step.config == trials[1].config
     assert step.throughput.value == pytest.approx(30.0, 1e-3)
-    assert step.factor == History(trials, space).factor(trials[1]), "what the race has shown"
+    assert step.factor == History(trials, space).factor(trials[1]), "from the race"
     assert ablation.next_step(History(trials, space)) is None
 
 
@@ -139,9 +137,8 @@ def test_between_the_ends_the_learning_rate_follows_the_batch(space):
 
 def test_measured_steps_come_first_and_are_not_run_again(space):
     winner = {"micro_batch_size": 64, "precision": "bf16", "num_workers": 8}
-    assert knobs(ablation.steps(History(confirmed(space, winner), space))) == list(winner), (
-        "the space's own order"
-    )
+    unmeasured = ablation.steps(History(confirmed(space, winner), space))
+    assert knobs(unmeasured) == list(winner), "in the order of the space"
     known = [
         measured(2, config_of(space, num_workers=8, learning_rate=1.7), 12.0, STOPPED),
         measured(3, config_of(space, num_workers=8, precision="bf16"), 24.0),
@@ -157,11 +154,10 @@ def test_measured_steps_come_first_and_are_not_run_again(space):
 def test_trials_of_equal_settings_are_pooled(space):
     bf16 = config_of(space, precision="bf16")
     known = [measured(2, bf16, 18.0), measured(3, {**bf16, "learning_rate": 1e-3}, 22.0)]
-    first = ablation.steps(History(confirmed(space, {"precision": "bf16", "num_workers": 8}, known), space))[
-        0
-    ]
+    trials = confirmed(space, {"precision": "bf16", "num_workers": 8}, known)
+    first = ablation.steps(History(trials, space))[0]
     assert first.throughput.value == pytest.approx(20.0)
-    assert first.throughput.part == pytest.approx(0.1, 0.01), "half of what they lie apart"
+    assert first.throughput.part == pytest.approx(0.1, 0.01), "half of their distance"
 
 
 @pytest.mark.parametrize("unlike", [{"shared": True}, {"device": "another"}])
@@ -181,7 +177,7 @@ def test_a_shared_winner_is_represented_by_a_repeat_that_ran_alone(space):
 
 def test_a_shared_baseline_without_repeats_is_measured_alone(space):
     known = confirmed(space, {"precision": "bf16", "num_workers": 8}, shared=True)
-    space = space.model_copy(update={"objective": space.objective.model_copy(update={"keep": 0.0})})
+    space = space.revised(objective={"keep": 0.0})
     trials = [t for t in known if not (t.repeat and t.repeat.of == 0)]
     assert ablation.next_step(History(trials, space)) == Proposal(space.baseline_config, ablation_of=1)
     trials, ran = play(trials, space)
@@ -191,7 +187,7 @@ def test_a_shared_baseline_without_repeats_is_measured_alone(space):
 
 def test_a_winner_confirmed_without_seeds_has_an_ablation(space):
     """If any quality will do, the race alone confirms."""
-    free = space.model_copy(update={"objective": space.objective.model_copy(update={"keep": 0.0})})
+    free = space.revised(objective={"keep": 0.0})
     trials = [t for t in confirmed(space, {"precision": "bf16", "num_workers": 8}) if not t.repeat]
     trials, ran = play(trials, free)
     assert ran == [config_of(space, precision="bf16")]
@@ -200,8 +196,8 @@ def test_a_winner_confirmed_without_seeds_has_an_ablation(space):
 
 def test_a_step_on_another_device_is_not_run_again(space):
     trials = confirmed(space, {"precision": "bf16", "num_workers": 8})
-    asked = ablation.next_step(History(trials, space))
-    trials.append(measured(len(trials), asked.config, 20.0, device="another", ablation_of=asked.ablation_of))
+    config = ablation.next_step(History(trials, space)).config
+    trials.append(measured(len(trials), config, 20.0, device="another", ablation_of=1))
     assert ablation.next_step(History(trials, space)) is None
     assert "was measured on another device" in ablation.steps(History(trials, space))[0].reason
 
@@ -220,8 +216,7 @@ def test_after_a_failed_step_the_next_factor_covers_both(space):
 
 def test_a_running_step_is_not_begun_again(space):
     trials = confirmed(space, {"precision": "bf16", "num_workers": 8})
-    asked = ablation.next_step(History(trials, space))
-    trials.append(Trial(len(trials), asked.config, ablation_of=asked.ablation_of))
+    trials.append(Trial(len(trials), ablation.next_step(History(trials, space)).config, ablation_of=1))
     assert ablation.next_step(History(trials, space)) is None
     assert ablation.steps(History(trials, space))[0].reason == "trial 9 has not ended"
 
@@ -236,10 +231,8 @@ def test_a_path_around_an_out_of_memory_is_preferred(space):
 
 def test_a_path_within_the_limits_is_preferred(space):
     larger = space.model_copy(update={"baseline": {**space.baseline, "accumulation_steps": 4}})
-    steps = ablation.steps(
-        History(confirmed(larger, {"micro_batch_size": 64, "accumulation_steps": 1}), larger)
-    )
-    assert knobs(steps) == ["accumulation_steps", "micro_batch_size"]
+    trials = confirmed(larger, {"micro_batch_size": 64, "accumulation_steps": 1})
+    assert knobs(ablation.steps(History(trials, larger))) == ["accumulation_steps", "micro_batch_size"]
 
 
 def test_if_every_path_has_a_gap_it_is_reported_and_not_run(space):
@@ -252,10 +245,8 @@ def test_if_every_path_has_a_gap_it_is_reported_and_not_run(space):
     trials = confirmed(space, winner, known)
     assert ablation.next_step(History(trials, space)) is None
     gap, last = ablation.steps(History(trials, space))
-    assert (gap.knob, gap.reason) == (
-        "micro_batch_size",
-        "needs no less memory than trial 2, which ran out of it",
-    )
+    assert gap.knob == "micro_batch_size"
+    assert gap.reason == "needs no less memory than trial 2, which ran out of it"
     assert factors([last]) == pytest.approx([3.0], 1e-3)
     assert last.together == ("micro_batch_size",)
 
@@ -268,9 +259,7 @@ def test_a_new_winner_has_an_ablation_of_its_own(space):
     trials += confirming(trials, number, 6.0)
     steps = ablation.steps(History(trials, space))
     assert knobs(steps) == ["micro_batch_size", "precision", "num_workers"]
-    assert all(step.trial is not None for step in steps), (
-        "the steps to the winner before are on this path, too"
-    )
+    assert all(step.trial is not None for step in steps), "this path includes the earlier one"
 
 
 CHANGES = st.fixed_dictionaries(
@@ -284,10 +273,11 @@ CHANGES = st.fixed_dictionaries(
     },
 )
 RESULTS = st.sampled_from([COMPLETED, STOPPED, FAILED, OOM])
+FIXTURE = HealthCheck.function_scoped_fixture
 
 
 def between(changes, space):
-    """Every configuration on any of the paths, ends excluded, by the knobs that are the winner's."""
+    """Yields every inner configuration of any path, with the knobs that it has from the winner."""
     names = [name for name in changes if name not in COMMON.same_speed]
     for size in range(1, len(names)):
         for chosen in itertools.combinations(names, size):
@@ -295,16 +285,11 @@ def between(changes, space):
 
 
 def speeds_differ(one, other):
-    """The knobs that make a difference in speed."""
+    """Returns the knobs that move speed and differ."""
     return [name for name in one if name not in COMMON.same_speed and one[name] != other[name]]
 
 
-@settings(
-    derandomize=True,
-    database=None,
-    max_examples=150,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(derandomize=True, database=None, max_examples=150, suppress_health_check=[FIXTURE])
 @given(changes=CHANGES, data=st.data())
 def test_any_path_is_complete_stable_and_takes_the_cheapest_steps(space, changes, data):
     if space.violation(config_of(space, **changes)):
@@ -345,7 +330,7 @@ def cost(step):
 
 
 def cheapest(order, inner, tried, space):
-    """For each step in `order` the least cost of a step to any knob that is left."""
+    """Returns, for each step in `order`, the least cost of a step to any remaining knob."""
 
     def price(chosen):
         config = inner.get(frozenset(chosen))

@@ -1,4 +1,4 @@
-"""Claims about a finalist: its speed from a race, its quality or time to the target from seeds."""
+"""Claims about a finalist: its speed from a race, its quality or its time to a target from seeds."""
 
 import math
 import random
@@ -8,24 +8,15 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.measurement import Evaluation
-from autotune.core.trial import Outcome, Repeat, Status, Trial
+from autotune.core.trial import Outcome, Repeat, Status
 from autotune.judging.decisions import claims, confirm
 from autotune.judging.decisions.history import History
-from autotune.space.sections import Budget
-from tests.autotune.conftest import slices_of
-
-TARGET = 0.2
-
-
-def with_goal(space, repeats=3, **changes):
-    objective = space.objective.model_copy(update=changes)
-    budget = Budget(**{**space.budget.model_dump(), "repeats": repeats})
-    return space.model_copy(update={"objective": objective, "budget": budget})
+from tests.autotune.conftest import reaching, slices_of
 
 
 @pytest.fixture
 def pair(make_trial):
-    """A baseline with its second run, and trial 2 that may be twice as fast."""
+    """A baseline with its second run, and trial 2, which may be twice as fast."""
     return [
         make_trial(0, 10, curve=[0.2], half_width=0.1),
         make_trial(1, 10, curve=[0.2], half_width=0.1, repeat=confirm.noise_repeat()),
@@ -35,12 +26,12 @@ def pair(make_trial):
 
 @pytest.fixture
 def raced(pair, make_trial):
-    """The pair, and a race that trial 2 has won by `factor`; then runs of trial 2 with these ends."""
+    """The pair, a race that trial 2 has won by `factor`, and repeats of trial 2 with these qualities."""
 
     def make(*qualities, factor=2.0, apart=0.02, **rest):
         trials = [*pair, make_trial(3, race=(0, 2), slices=slices_of({2: factor}, apart=apart))]
-        for n, found in enumerate(qualities, start=1):
-            again = make_trial(len(trials), 20, curve=[found], half_width=0.1, repeat=Repeat(2, n), **rest)
+        for n, quality in enumerate(qualities, start=1):
+            again = make_trial(len(trials), 20, curve=[quality], half_width=0.1, repeat=Repeat(2, n), **rest)
             trials.append(replace(again, config=pair[2].config))
         return trials
 
@@ -59,7 +50,7 @@ def test_the_factor_comes_from_the_race_and_not_from_the_trials(raced, space):
     assert found.factor.value == pytest.approx(1.5, rel=0.001)
     assert (found.factor.low, found.factor.high) == pytest.approx((1.47, 1.53), rel=0.01)
     assert found.rounds == 20
-    assert not found.is_done, "whether it keeps the quality is not known yet"
+    assert not found.is_done, "whether it keeps the quality is unknown yet"
 
 
 def test_a_finalist_without_a_certain_gain_is_refuted_by_the_race(raced, space):
@@ -91,11 +82,11 @@ def test_a_kept_quality_is_claimed_after_three_seeds(raced, space):
 
 
 def test_more_looks_require_a_stricter_level(raced, space):
-    """Twenty seeds are looked at eighteen times, and what is enough for one look is not for eighteen."""
+    """With twenty seeds there are eighteen looks, each at a stricter level than a single one."""
     trials = raced(0.194, 0.2, 0.206)
     trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1)))
     assert claims.claim(2, History(trials, space)).holds
-    assert not claims.claim(2, History(trials, with_goal(space, repeats=20))).is_done
+    assert not claims.claim(2, History(trials, space.revised(budget={"repeats": 20}))).is_done
 
 
 def test_at_equal_speed_the_shorter_training_is_faster(raced, planned):
@@ -141,13 +132,12 @@ def test_runs_on_another_device_do_not_count(raced, space):
 
 
 def test_if_any_quality_will_do_the_race_alone_decides(raced, space):
-    found = claims.claim(2, History(raced(), with_goal(space, keep=0.0)))
-    assert found.holds
-    assert found.kept is None
+    found = claims.claim(2, History(raced(), space.revised(objective={"keep": 0.0})))
+    assert (found.holds, found.kept) == (True, None)
 
 
 def test_under_same_training_one_seed_without_a_certain_loss_is_enough(raced, space):
-    same = with_goal(space, select="same-training")
+    same = space.revised(objective={"select": "same-training"})
     assert not claims.claim(2, History(raced(), same)).is_done
     assert claims.claim(2, History(raced(0.19), same)).holds
     assert claims.claim(2, History(raced(0.1), same)).why_not.startswith("worse bleu_4, ")
@@ -157,7 +147,7 @@ def test_without_a_quality_above_0_only_the_same_training_can_be_claimed(raced, 
     none = {"curve": (Evaluation(100, 10.0, 0.0),), "quality": 0.0}
     trials = [replace(t, measurement=replace(t.measurement, **none)) for t in raced(0.0, 0.0, 0.0)]
     trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1)))
-    assert claims.claim(2, History(trials, with_goal(space, select="same-training"))).holds
+    assert claims.claim(2, History(trials, space.revised(objective={"select": "same-training"}))).holds
     assert claims.claim(2, History(trials, space)).why_not == "its bleu_4 cannot be compared"
     assert not claims.claim(2, History(trials[:5], space)).is_done, "there are seeds left"
 
@@ -175,46 +165,43 @@ def test_without_a_quality_above_0_only_the_same_training_can_be_claimed(raced, 
     ],
 )
 def test_a_repeat_that_may_not_be_recommended_ends_the_claim(raced, make_trial, space, ended, why_not):
-    goal = with_goal(space, constraints={"rouge_l": ">= 0.2"})
+    goal = space.revised(objective={"constraints": {"rouge_l": ">= 0.2"}})
     again = make_trial(4, 20, **{"curve": [0.2], "scores": {"rouge_l": 0.3}, **ended}, repeat=Repeat(2, 1))
     found = claims.claim(2, History([*raced(), again], goal))
     assert (found.why_not, found.is_done) == (why_not, why_not is not None)
 
 
 def test_a_failed_race_refutes_its_only_finalist(pair, make_trial, space):
-    alone = make_trial(3, race=(0, 2), failure="oom")
-    assert (
-        claims.claim(2, History([*pair, alone], space)).why_not
-        == "its speed comparison (trial 3) failed (oom), as made"
-    )
-    among = make_trial(3, race=(0, 2, 1), failure="oom")
-    assert claims.claim(2, History([*pair, among], space)).why_not is None, "it need not be its fault"
+    alone, among = (make_trial(3, race=members, failure="oom") for members in ((0, 2), (0, 2, 1)))
+    why_not = claims.claim(2, History([*pair, alone], space)).why_not
+    assert why_not == "its speed comparison (trial 3) failed (oom), as made"
+    assert claims.claim(2, History([*pair, among], space)).why_not is None, "another member may have failed"
 
 
 def test_the_last_race_counts_if_it_decided(pair, make_trial, space):
-    def race(number, factor, members=(0, 2), **rest):
-        return make_trial(number, race=members, slices=slices_of({2: factor, 1: 1.5}, **rest))
+    def counted(*factors, members=(0, 2), apart=0.0):
+        slices = [slices_of({2: factor, 1: 1.5}, apart=apart) for factor in factors]
+        races = [make_trial(n, race=members, slices=each) for n, each in enumerate(slices, start=3)]
+        race = claims.race_of(2, History([*pair, *races], space))
+        return race and race.number
 
-    assert claims.race_of(2, History(pair, space)) is None
-    assert claims.race_of(2, History([*pair, race(3, 2.0), race(4, 3.0)], space)).number == 4
-    assert claims.race_of(2, History([*pair, race(3, 2.0, members=(0, 2, 1))], space)).number == 3
-    assert claims.race_of(2, History([*pair, race(3, 0.9, members=(0, 2, 1))], space)).number == 3, (
-        "surely no faster"
-    )
-    assert claims.race_of(2, History([*pair, race(3, 1.05, members=(0, 2, 1), apart=0.2)], space)) is None
-    assert claims.race_of(2, History([*pair, race(3, 1.05, apart=0.2)], space)).number == 3, (
-        "it was the only rival"
-    )
+    assert counted() is None
+    assert counted(2.0, 3.0) == 4
+    assert counted(2.0, members=(0, 2, 1)) == 3
+    assert counted(0.9, members=(0, 2, 1)) == 3, "surely no faster"
+    assert counted(1.05, members=(0, 2, 1), apart=0.2) is None
+    assert counted(1.05, apart=0.2) == 3, "the only rival of the baseline"
 
 
 def test_seeds_go_to_the_finalist_and_to_the_baseline_if_that_has_fewer(raced, space):
-    trials, asked = raced(), []
+    trials, seeds = raced(), []
     while (seed := claims.next_seed(trials[2], History(trials, space))) is not None:
-        asked.append((seed.of, seed.round))
+        seeds.append((seed.of, seed.round))
         trials.append(replace(trials[seed.of], number=len(trials), repeat=seed))
-    assert asked == [(2, 1), (2, 2), (2, 3), (0, 1)], "the baseline has two runs of the pilot's"
+    assert seeds == [(2, 1), (2, 2), (2, 3), (0, 1)], "the baseline has two runs already"
     assert [t.seed for t in trials if t.repeat] == [1, 2, 3, 4, 2]
-    assert claims.next_seed(trials[2], History(trials, with_goal(space, repeats=4))) == Repeat(2, 4)
+    more = space.revised(budget={"repeats": 4})
+    assert claims.next_seed(trials[2], History(trials, more)) == Repeat(2, 4)
 
 
 def test_a_baseline_whose_repeats_fail_is_not_repeated_forever(raced, make_trial, space):
@@ -225,27 +212,17 @@ def test_a_baseline_whose_repeats_fail_is_not_repeated_forever(raced, make_trial
     assert claims.next_seed(trials[2], History(trials, space)) is None
 
 
-# The time to the target.
-
-
-def reaching(trial: Trial, samples: float) -> Trial:
-    """`trial`, at the target after so many samples."""
-    before, at = Evaluation(round(samples / 2), 1.0, TARGET / 2), Evaluation(round(samples), 2.0, TARGET)
-    curve = (before, at, replace(at, samples=at.samples + 1))
-    return replace(trial, measurement=replace(trial.measurement, curve=curve, quality=TARGET))
-
-
 @pytest.fixture
 def sooner(space):
-    return with_goal(space, select="same-quality", target=TARGET)
+    return space.revised(objective={"target": 0.2})
 
 
 @pytest.fixture
 def reached(raced):
-    """A race won by `factor`, and the samples that the runs of the baseline and of the finalist needed."""
+    """A race won by `factor`, and runs of the baseline and the finalist that needed so many samples."""
 
     def make(theirs, ours, factor=1.0, apart=0.02):
-        trials = raced(*[TARGET] * len(ours), factor=factor, apart=apart)
+        trials = raced(*[0.2] * len(ours), factor=factor, apart=apart)
         trials[0], trials[1] = reaching(trials[0], theirs[0]), reaching(trials[1], theirs[1])
         return trials[:4] + [reaching(t, n) for t, n in zip(trials[4:], ours, strict=True)]
 
@@ -265,7 +242,7 @@ def test_more_samples_can_cancel_a_higher_speed(reached, sooner):
     found = claims.claim(2, History(trials, sooner))
     assert found.factor.value == pytest.approx(0.75, rel=0.01)
     assert "and may be only" in found.why_not
-    assert found.is_done, "no seed will make it faster"
+    assert found.is_done
 
 
 def test_errors_of_race_and_runs_widen_the_interval(reached, sooner):
@@ -299,16 +276,10 @@ def test_a_repeat_that_never_reaches_the_target_ends_the_claim(reached, sooner, 
 
 
 def test_a_baseline_that_misses_the_target_leaves_no_factor(reached, sooner, raced):
-    never = raced(0.1)
-    trials = [*never[:4], *reached([1, 1], [5_000, 5_000, 5_000])[4:]]
-    trials = [
-        replace(t, measurement=replace(t.measurement, curve=never[4].measurement.curve))
-        if t.number < 2
-        else t
-        for t in trials
-    ]
-    one = trials[:5]
-    assert not claims.claim(2, History(one, sooner)).is_done
+    low = raced(0.1)[4].measurement.curve
+    trials = reached([1, 1], [5_000, 5_000, 5_000])
+    trials[:2] = [replace(t, measurement=replace(t.measurement, curve=low)) for t in trials[:2]]
+    assert not claims.claim(2, History(trials[:5], sooner)).is_done
     for number in (7, 8):
         trials.append(replace(trials[1], number=number, repeat=Repeat(0, number - 6)))
     found = claims.claim(2, History(trials, sooner))
@@ -317,9 +288,9 @@ def test_a_baseline_that_misses_the_target_leaves_no_factor(reached, sooner, rac
 
 @pytest.fixture
 def played(reached, sooner):
-    """Returns how often a finalist is claimed whose runs need `share` of the baseline's samples, +-15%.
+    """Returns how often a finalist is claimed that needs `share` of the baseline's samples, +-15%.
 
-    Seeds are run one by one, as a search does, until the claim is done.
+    Seeds run one by one, as in a search, until the claim is done.
     """
 
     def share_of_claims(share, times):
@@ -349,24 +320,24 @@ def test_settings_that_need_far_fewer_samples_are_claimed_sooner(played):
 
 
 def test_a_stopped_finalist_must_show_its_constraints(raced, space):
-    """Without a quality to keep the race alone would tell; it says nothing of the constraint."""
-    goal = with_goal(space, keep=0.0, select="same-quality", constraints={"rouge_l": ">= 0.2"})
-    stopped = Outcome(Status.STOPPED)
-    trials = [replace(t, outcome=stopped) if t.number == 2 else t for t in raced()]
-    assert not claims.claim(2, History(trials, goal)).is_done
-    assert claims.claim(2, History(trials, with_goal(space, keep=0.0))).holds
-    whole = raced(0.2, scores={"rouge_l": 0.3})
-    whole[2] = trials[2]
-    assert claims.claim(2, History(whole, goal)).holds
-    broken = raced(0.2, scores={"rouge_l": 0.1})
-    broken[2] = trials[2]
-    assert (
-        claims.claim(2, History(broken, goal)).why_not == "measured again, rouge_l is 0.1, and must be >= 0.2"
-    )
+    """If any quality will do, a race confirms the speed, but not the constraint."""
+    free = space.revised(objective={"keep": 0.0})
+    constrained = free.revised(objective={"constraints": {"rouge_l": ">= 0.2"}})
+
+    def claim(goal, *qualities, **scores):
+        trials = raced(*qualities, scores=scores) if qualities else raced()
+        trials[2] = replace(trials[2], outcome=Outcome(Status.STOPPED))
+        return claims.claim(2, History(trials, goal))
+
+    assert claim(free).holds
+    assert not claim(constrained).is_done
+    assert claim(constrained, 0.2, rouge_l=0.3).holds
+    broken = claim(constrained, 0.2, rouge_l=0.1)
+    assert broken.why_not == "measured again, rouge_l is 0.1, and must be >= 0.2"
 
 
 def test_a_lost_loss_is_reported_in_the_users_sign(make_trial, space):
-    goal = with_goal(space, minimize="val_loss", quality="val_loss", keep=None, within=0.02)
+    loss = {"minimize": "val_loss", "quality": "val_loss", "keep": None, "within": 0.02}
     trials = [
         make_trial(0, 10, curve=[-2.0], half_width=0.1),
         make_trial(1, 10, curve=[-2.001], half_width=0.1, repeat=confirm.noise_repeat()),
@@ -374,6 +345,6 @@ def test_a_lost_loss_is_reported_in_the_users_sign(make_trial, space):
         make_trial(3, race=(0, 2), slices=slices_of({2: 2.0}, apart=0.02)),
         make_trial(4, 20, curve=[-3.0], half_width=0.1, micro_batch_size=32, repeat=Repeat(2, 1)),
     ]
-    why_not = claims.claim(2, History(trials, goal)).why_not
+    why_not = claims.claim(2, History(trials, space.revised(objective=loss))).why_not
     assert why_not.startswith("worse val_loss, 3.0000 instead of 2.0005 (1.01 ")
     assert re.search(r"\(1\.01 above to 0\.\d+ above the baseline's\)$", why_not)

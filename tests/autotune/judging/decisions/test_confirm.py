@@ -1,4 +1,4 @@
-"""The order of races and repeats, and the recommendation in the end."""
+"""The order of races and repeats, and the final recommendation."""
 
 import itertools
 from collections.abc import Callable
@@ -6,20 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.measurement import Evaluation
 from autotune.judging.decisions import claims, confirm
 from autotune.judging.decisions.history import History
-from autotune.space.sections import Budget, Objective
-from tests.autotune.conftest import slices_of
-
-
-def with_budget(space, **changes):
-    return space.model_copy(update={"budget": Budget(**{**space.budget.model_dump(), **changes})})
+from tests.autotune.conftest import reaching, slices_of
 
 
 @pytest.fixture
 def trials(make_trial):
-    """A baseline and its own repeat, and two that are faster: 3 is the fastest."""
+    """A baseline with its repeat, and two faster trials, of which 3 is the fastest."""
     return [
         make_trial(0, 10, curve=[0.2], half_width=0.1),
         make_trial(1, 10, curve=[0.2], half_width=0.1, repeat=confirm.noise_repeat()),
@@ -30,14 +24,14 @@ def trials(make_trial):
 
 @pytest.fixture
 def play(make_trial):
-    """Runs what is asked for, `most` trials at most. A race measures `factors`, a repeat `reads`."""
+    """Runs all steps up to `most` trials. A race measures `factors`, a repeat `reads`."""
 
     def run(trials, space, factors, reads=None, most=100):
         trials = list(trials)
         while len(trials) < most and (step := confirm.next_step(History(trials, space))) is not None:
             if repeat := step.repeat:
-                found = reads(repeat) if isinstance(reads, Callable) else (reads or {}).get(repeat.of, {})
-                ended = make_trial(len(trials), **{"speed": 10, "curve": [0.2], **found}, repeat=repeat)
+                figures = reads(repeat) if isinstance(reads, Callable) else (reads or {}).get(repeat.of, {})
+                ended = make_trial(len(trials), **{"speed": 10, "curve": [0.2], **figures}, repeat=repeat)
             else:
                 known = {n: factors[n] for n in step.race[1:]}
                 ended = make_trial(len(trials), race=step.race, slices=slices_of(known, apart=0.01))
@@ -66,10 +60,10 @@ def test_without_a_better_trial_nothing_is_confirmed(trials, space):
 
 
 def test_with_no_repeats_in_the_budget_nothing_is_confirmed_and_nothing_refuted(trials, space):
-    chosen = with_budget(space, repeats=0)
-    assert confirm.next_step(History(trials, chosen)) is None
-    assert claims.claim(3, History(trials, chosen)).why_not is None
-    assert confirm.recommended(History(trials, chosen)) == (trials[3], None)
+    history = History(trials, space.revised(budget={"repeats": 0}))
+    assert confirm.next_step(history) is None
+    assert claims.claim(3, history).why_not is None
+    assert confirm.recommended(history) == (trials[3], None)
 
 
 def test_a_clear_champion_is_raced_alone(trials, space, play):
@@ -96,7 +90,7 @@ def test_a_trial_within_the_drift_is_in_the_race(trials, space, make_trial):
 
 
 def test_a_dropped_member_does_not_win_by_its_earlier_rounds(trials, space, make_trial):
-    free = space.model_copy(update={"objective": Objective(select="same-quality", keep=0)})
+    free = space.revised(objective={"keep": 0})
     close = make_trial(4, 29.9, curve=[0.2], half_width=0.1, micro_batch_size=8)
     whole = slices_of({3: 2.0, 4: 2.5}, apart=0.01)
     left = [one for one in whole if one.number != 4 or one.round <= 12]
@@ -124,7 +118,7 @@ def test_a_running_race_refutes_nobody(trials, space, make_trial):
 
 
 def test_seeds_are_run_one_by_one_until_the_answer_is_clear(trials, space, play):
-    space = with_budget(space, repeats=6)
+    space = space.revised(budget={"repeats": 6})
     clear = play(trials, space, WON)
     spread = itertools.cycle([0.212, 0.186, 0.199])
     unclear = play(trials, space, WON, lambda r: {"curve": [next(spread)]})
@@ -161,7 +155,7 @@ def test_a_trial_that_was_stopped_for_its_quality_is_no_candidate(trials, space,
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_no_more_finalists_than_budgeted_are_raced(trials, space, play, make_trial, most):
     more = [make_trial(n, 11 + n, curve=[0.2], half_width=0.1, micro_batch_size=n) for n in range(4, 9)]
-    chosen = with_budget(space, finalists=most)
+    chosen = space.revised(budget={"finalists": most})
     played = play([*trials, *more], chosen, dict.fromkeys(range(2, 9), 4.0), lambda r: POOR if r.of else {})
     raced = {number for t in played for number in t.race if number}
     assert len(raced) == most
@@ -185,39 +179,29 @@ def test_the_recommendation_before_during_and_after_confirming(trials, space, pl
 
 
 def test_a_refuted_trial_is_not_recommended_while_the_runner_up_is_confirmed(trials, space, play):
-    assert confirm.recommended(History(play(trials, space, WON, {3: POOR}, most=7), space)) == (
-        trials[2],
-        None,
-    )
+    played = play(trials, space, WON, {3: POOR}, most=7)
+    assert confirm.recommended(History(played, space)) == (trials[2], None)
 
 
 def test_a_refuted_trial_is_no_finalist_once_others_were_tried(trials, space, play, make_trial):
-    played = play(trials, with_budget(space, finalists=1), WON, {3: POOR})
-    assert confirm.next_step(History(played, with_budget(space, finalists=1))) is None
+    one = space.revised(budget={"finalists": 1})
+    played = play(trials, one, WON, {3: POOR})
+    assert confirm.next_step(History(played, one)) is None
     new = make_trial(len(played), 25, curve=[0.2], half_width=0.1, micro_batch_size=8)
-    assert confirm.next_step(History([*played, new], with_budget(space, finalists=1))).race == (
-        (0, new.number)
-    )
+    assert confirm.next_step(History([*played, new], one)).race == (0, new.number)
 
 
 def test_a_running_configuration_replaces_no_finalist(trials, space, play, make_trial):
-    """The finalist's seeds ran slower than its own run, as on a machine that others use."""
-    one = with_budget(space, finalists=1)
+    """The finalist's seeds ran slower than its own run, as on a busy machine."""
+    one = space.revised(budget={"finalists": 1})
     begun = play(trials, one, WON, {3: {"speed": 5, "half_width": 0.1}}, most=6)
     running = replace(make_trial(len(begun), micro_batch_size=8), outcome=None)
     assert confirm.recommended(History([*begun, running], one)) == (trials[3], None)
 
 
-def reaching(trial, samples):
-    """`trial`, at the target after so many samples."""
-    before, at = Evaluation(samples // 2, 1.0, 0.1), Evaluation(samples, 2.0, 0.2)
-    curve = (before, at, replace(at, samples=samples + 1))
-    return replace(trial, measurement=replace(trial.measurement, curve=curve, quality=0.2))
-
-
 def test_with_a_target_the_first_to_reach_it_is_raced(trials, space, play):
-    """Trial 3 is the fastest in samples per second, and needs too many of them."""
-    goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.2)})
+    """Trial 3 has the highest throughput, but needs too many samples."""
+    goal = space.revised(objective={"target": 0.2})
     needs = {0: 1000, 1: 1000, 2: 800, 3: 4000}
     known = [reaching(t, needs[t.number]) for t in trials]
     curves = {n: {"curve": [0.1] * (needs[n] // 100 - 2) + [0.2, 0.2]} for n in (0, 2)}
@@ -232,17 +216,17 @@ def test_with_a_target_the_first_to_reach_it_is_raced(trials, space, play):
 
 
 def test_with_a_target_all_trials_that_may_be_first_are_raced(trials, space, play):
-    """Trial 2 read as if it were there first, by a speed that it does not have beside the other one."""
-    goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.2)})
+    """Trial 2 seemed to be first, by a speed that it does not show side by side with trial 3."""
+    goal = space.revised(objective={"target": 0.2})
     needs = {0: 1000, 1: 1000, 2: 600, 3: 950}
     known = [reaching(t, needs[t.number]) for t in trials]
     curves = {n: {"curve": [0.1] * (needs[n] // 50 - 2) + [0.2, 0.2]} for n in (0, 3)}
     assert confirm.next_step(History(known, goal)).race == (0, 2, 3)
     raced = play(known, goal, {2: 1.5, 3: 3.0}, lambda r: curves[r.of], most=6)
     assert steps(raced) == [(0, 2, 3), 3]
-    assert confirm.recommended(History(raced[:5], goal)) == (raced[3], None), "what the race has shown counts"
-    slower = [known[0], known[1], known[2], reaching(trials[3], 1200)]
-    assert confirm.next_step(History(slower, goal)).race == (0, 2), "by more than a machine moves"
+    assert confirm.recommended(History(raced[:5], goal)) == (raced[3], None), "the race counts"
+    slower = [*known[:3], reaching(trials[3], 1200)]
+    assert confirm.next_step(History(slower, goal)).race == (0, 2), "slower by more than the drift"
 
 
 def test_the_time_to_confirm_follows_from_past_trials(trials, space, make_trial):
@@ -250,7 +234,7 @@ def test_the_time_to_confirm_follows_from_past_trials(trials, space, make_trial)
     assert confirm.most_s(History([], space)) == 0.0
     assert confirm.most_s(History(timed, space)) == 60 + 2 * 3 * 100
     assert confirm.most_s(History([replace(t, seconds=1.0) for t in trials], space)) == 4 + 2 * 3
-    assert confirm.most_s(History(timed, with_budget(space, repeats=0))) == 0.0
+    assert confirm.most_s(History(timed, space.revised(budget={"repeats": 0}))) == 0.0
     assert confirm.most_s(History(timed[:1], space)) == 0.0, "there is nothing to confirm"
     others = [make_trial(4, race=(0, 3)), make_trial(5, 10, ablation_of=3), make_trial(6, failure="oom")]
     more = [*timed, *(replace(t, seconds=9.0) for t in others)]
@@ -259,13 +243,14 @@ def test_the_time_to_confirm_follows_from_past_trials(trials, space, make_trial)
 
 def test_ablation_steps_do_not_affect_confirmation(trials, space, play, make_trial):
     played = play(trials, space, WON)
-    step = make_trial(
-        len(played), 99, 0.9, half_width=0.1, micro_batch_size=32, precision="bf16", ablation_of=3
+    step, stopped = (
+        make_trial(len(played), 99, 0.9, half_width=0.1, precision="bf16", ablation_of=3, stopped=is_stopped)
+        for is_stopped in (False, True)
     )
-    assert confirm.next_step(History([*played, step], space)) is None
-    assert confirm.confirmed(History([*played, step], space)) == confirm.confirmed(History(played, space))
-    stopped = make_trial(len(played), 99, half_width=0.1, precision="bf16", ablation_of=3, stopped=True)
-    assert confirm.finalists(History([*played, stopped], space)) == confirm.finalists(History(played, space))
+    before, after = History(played, space), History([*played, step], space)
+    assert confirm.next_step(after) is None
+    assert confirm.confirmed(after) == confirm.confirmed(before)
+    assert confirm.finalists(History([*played, stopped], space)) == confirm.finalists(before)
 
 
 def test_an_uncertain_speed_is_raced_and_an_equal_one_is_not(make_trial, planned):

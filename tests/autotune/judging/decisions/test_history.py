@@ -1,4 +1,4 @@
-"""The ranking and the quality to keep, recomputed for each new history."""
+"""The ranking, the front, and the quality to keep."""
 
 import math
 from dataclasses import replace
@@ -16,13 +16,13 @@ KEEP = Objective(keep=0.95)
 
 @pytest.fixture
 def held(space):
-    """The history of trials that are judged by an objective."""
+    """Returns the history of trials that are judged by an objective."""
     return lambda trials, goal=KEEP: History(trials, space.model_copy(update={"objective": goal}))
 
 
 @pytest.fixture
 def win(held):
-    """The number of the best of some trials."""
+    """Returns the number of the best of some trials."""
 
     def winner(trials, goal=KEEP):
         best = held(trials, goal).best
@@ -145,7 +145,7 @@ def test_a_stopped_trial_never_wins(make_trial, win):
 
 
 def at(target):
-    return Objective(select="same-quality", target=target)
+    return Objective(target=target)
 
 
 def test_with_a_target_the_first_at_the_target_wins_whatever_its_speed(make_trial, win):
@@ -156,25 +156,23 @@ def test_with_a_target_the_first_at_the_target_wins_whatever_its_speed(make_tria
     ]
     assert win(trials, at(0.2)) == 2
     equal = [trials[0], make_trial(3, 5, curve=[0.2, 0.2], precision="bf16")]
-    assert win(equal, at(0.2)) == 0, "of equally quick ones that with the higher throughput"
-    assert win(trials, at(0.9)) == 0, "nobody has reached it: the baseline stays"
+    assert win(equal, at(0.2)) == 0, "the higher throughput breaks the tie"
+    assert win(trials, at(0.9)) == 0, "no trial has reached it, so the baseline stays"
 
 
 def test_only_the_baseline_may_miss_the_target(make_trial, held):
-    goal = Objective(select="same-quality", target=0.2)
-    baseline, there, not_there = (
+    goal = at(0.2)
+    baseline, reached, on_average = (
         make_trial(n, 10, curve=curve, half_width=1.0)
         for n, curve in enumerate(([0.1, 0.1], [0.2, 0.2], [0.3, 0.1]))
     )
-    assert held([baseline], goal).rejection(baseline) is None
-    assert held([baseline, there], goal).rejection(there) is None
-    assert held([baseline, not_there], goal).rejection(not_there) is None, "on average it was"
+    for trial in (baseline, reached, on_average):
+        assert held([baseline, trial], goal).rejection(trial) is None
     late = make_trial(3, 10, curve=[0.1, 0.3], half_width=1.0, collapsed=True)
     assert held([baseline, late], goal).rejection(late) is Reason.CHANCE
     never = make_trial(4, 10, curve=[0.1, 0.1], half_width=1.0)
     for keep in (0.0, 0.95):
-        asked = goal.model_copy(update={"keep": keep})
-        assert held([baseline, never], asked).rejection(never) is Reason.MISSED
+        assert held([baseline, never], Objective(target=0.2, keep=keep)).rejection(never) is Reason.MISSED
 
 
 def test_a_collapsed_model_is_rejected_if_quality_counts(make_trial, held):
@@ -191,8 +189,8 @@ def test_a_collapsed_model_is_rejected_if_quality_counts(make_trial, held):
 def test_a_trial_that_breaks_a_constraint_cannot_win(make_trial, held):
     goal = Objective(constraints={"rouge_l": ">= 0.2"})
     baseline = make_trial(0, 10, curve=[0.2], half_width=1.0)
-    for found, why in ((0.2, None), (0.19, Reason.BROKEN)):
-        trial = make_trial(1, 90, curve=[0.2], half_width=1.0, scores={"rouge_l": found})
+    for score, why in ((0.2, None), (0.19, Reason.BROKEN)):
+        trial = make_trial(1, 90, curve=[0.2], half_width=1.0, scores={"rouge_l": score})
         assert held([baseline, trial], goal).rejection(trial) == why
 
 
@@ -222,11 +220,8 @@ def test_negative_qualities_are_kept_or_rejected_as_well(make_trial, held, win):
     assert win(trials) == 1
     history = held(trials)
     assert history.rejection(trials[2]) is Reason.QUALITY
-    assert (history.least_quality, history.keeps_quality(trials[1]), history.keeps_quality(trials[2])) == (
-        pytest.approx(-2.05),
-        True,
-        False,
-    )
+    assert history.least_quality == pytest.approx(-2.05)
+    assert [history.keeps_quality(trial) for trial in trials[1:]] == [True, False]
 
 
 def test_a_history_stays_unchanged_when_a_trial_begins_or_ends(make_trial, held):
@@ -237,9 +232,7 @@ def test_a_history_stays_unchanged_when_a_trial_begins_or_ends(make_trial, held)
     assert ([t.number for t in running.trials], [t.number for t in running.ranked]) == ([0, 1], [0])
     ended = running.after(make_trial(1, 40, 0.2, micro_batch_size=32))
     assert ([t.number for t in ended.trials], [t.number for t in ended.ranked]) == ([0, 1], [1, 0])
-    assert ([t.number for t in before.trials], before.best.number) == ([0], 0), (
-        "what was known stays as it was"
-    )
+    assert ([t.number for t in before.trials], before.best.number) == ([0], 0)
     assert ended.trial(1).completed
     assert running.trial(1) is begun
 
@@ -282,11 +275,11 @@ def test_trials_that_refer_to_missing_ones_are_left_out(make_trial, space):
     assert History([*whole, *orphans], space).trials == tuple(whole)
 
 
-LOSS = Objective(minimize="val_loss", within=0.05, select="same-quality")
+LOSS = Objective(minimize="val_loss", within=0.05)
 
 
 def test_the_fastest_loss_within_the_slack_wins(make_trial, held, win):
-    """Inside, a loss has its sign turned."""
+    """Inside the tuner, a loss is negative."""
     losses = {0: -2.0, 1: -2.05, 2: -2.06, 3: -1.5}
     trials = [make_trial(n, 10 + 10 * n, curve=[loss], half_width=0.1, x=n) for n, loss in losses.items()]
     assert win(trials, LOSS) == 3
@@ -295,7 +288,7 @@ def test_the_fastest_loss_within_the_slack_wins(make_trial, held, win):
 
 
 def test_a_target_for_a_loss_is_turned(make_trial, held):
-    goal = Objective(minimize="val_loss", select="same-quality", target=2.0)
+    goal = Objective(minimize="val_loss", target=2.0)
     trials = [make_trial(n, 10, curve=[-3.0, end, end], half_width=0.1) for n, end in ((0, -1.9), (1, -2.1))]
     history = held(trials, goal)
     assert history.least_quality == -2.0
@@ -306,15 +299,15 @@ def test_a_target_for_a_loss_is_turned(make_trial, held):
 def test_a_trial_that_breaks_a_constraint_is_not_on_the_front(make_trial, held):
     goal = Objective(constraints={"rouge_l": ">= 0.2"}, select="pareto")
     trials = [
-        make_trial(n, 10 * n + 10, 0.2, scores={"rouge_l": found}, x=n)
-        for n, found in ((0, 0.1), (1, 0.3), (2, 0.1))
+        make_trial(n, 10 * n + 10, 0.2, scores={"rouge_l": score}, x=n)
+        for n, score in enumerate((0.1, 0.3, 0.1))
     ]
     assert [t.number for t in held(trials, goal).front] == [1]
-    assert [t.number for t in held(trials[::2], goal).front] == [0], "the baseline is what it is"
+    assert [t.number for t in held(trials[::2], goal).front] == [0], "the baseline is excepted"
 
 
 def test_any_loss_may_win_if_any_quality_will_do(make_trial, held):
-    goal = Objective(minimize="val_loss", keep=0, select="same-quality")
+    goal = Objective(minimize="val_loss", keep=0)
     trials = [
         make_trial(0, 10, curve=[-2.0, -2.0], half_width=0.1),
         make_trial(1, 10, curve=[-2.0, -2.0], half_width=0.1, repeat=Repeat(0, 0)),
@@ -322,6 +315,6 @@ def test_any_loss_may_win_if_any_quality_will_do(make_trial, held):
     ]
     history = held(trials, goal)
     assert history.best.number == 2
-    assert history.keeps_quality(trials[2]) is None, "a trial that ends once it is timed has no such quality"
+    assert history.keeps_quality(trials[2]) is None, "it ended as soon as its speed was known"
     assert not history.is_out_of_reach(trials[2])
     assert stopping.threshold(history).curve == ()

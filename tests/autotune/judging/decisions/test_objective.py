@@ -11,7 +11,7 @@ from autotune.space.sections import Objective
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("fields", "why"),
     [
         ({}, None),
         ({"chance": 0.1}, None),
@@ -20,8 +20,8 @@ from autotune.space.sections import Objective
         ({"collapsed": True}, "it gives the same answer to every input"),
     ],
 )
-def test_a_quality_at_chance_or_of_a_collapsed_model_is_rejected(make_trial, said, why):
-    trial = make_trial(1, 90, curve=[0.1, 0.2], half_width=1.0, micro_batch_size=32, **said)
+def test_a_quality_at_chance_or_of_a_collapsed_model_is_rejected(make_trial, fields, why):
+    trial = make_trial(1, 90, curve=[0.1, 0.2], half_width=1.0, micro_batch_size=32, **fields)
     assert objective.no_quality(trial.measurement) == why
 
 
@@ -71,11 +71,11 @@ def test_trainings_are_alike_if_batch_rate_and_result_settings_are_equal(changes
 
 
 def test_a_trial_ended_for_its_speed_has_no_final_quality(make_trial, space):
-    """Beside a whole trial's it would look as if it had been lost."""
-    alone = space.model_copy(update={"objective": Objective(select="same-training")})
+    """Next to that of a whole trial, its last quality would look lost."""
+    alone = space.revised(objective={"select": "same-training"})
     whole, part = (
-        replace(made, measurement=replace(made.measurement, quality_samples=samples))
-        for made, samples in ((make_trial(0, 10.0, 0.2), 20_000), (make_trial(1, 20.0, 0.01), 5_000))
+        replace(trial, measurement=replace(trial.measurement, quality_samples=samples))
+        for trial, samples in ((make_trial(0, 10.0, 0.2), 20_000), (make_trial(1, 20.0, 0.01), 5_000))
     )
     assert [objective.final_quality(t, alone) for t in (whole, part)] == [0.2, None]
     assert [objective.final_quality(t, space) for t in (whole, part)] == [0.2, 0.01]
@@ -87,15 +87,13 @@ KEPT = {"a share": Objective(keep=0.95), "a slack": Objective(within=0.1), "any"
 
 @pytest.mark.parametrize("reference", [2.0, -2.0])
 def test_the_least_quality_and_the_least_share_agree(reference):
-    """A loss, with its sign turned, is below 0."""
-    kept = {name: objective.least(goal, reference) for name, goal in KEPT.items()}
-    assert kept == pytest.approx(
-        {"a share": reference - 0.1, "a slack": reference - 0.1, "any": reference - 2}
-    )
+    """Inside the tuner, a loss is negative."""
+    kept = [objective.least(goal, reference) for goal in KEPT.values()]
+    assert kept == pytest.approx([reference - 0.1, reference - 0.1, reference - 2])
     for goal in KEPT.values():
         share = curves.share(objective.least(goal, reference), reference)
         assert objective.least_share(goal, reference) == pytest.approx(share)
-    assert objective.least_share(KEPT["a slack"], 0.0) == 0.0, "of nothing there is no share"
+    assert objective.least_share(KEPT["a slack"], 0.0) == 0.0, "nothing was gained"
 
 
 def test_a_loss_at_chance_is_reported_in_the_users_sign(make_trial):
@@ -106,7 +104,7 @@ def test_a_loss_at_chance_is_reported_in_the_users_sign(make_trial):
 
 
 @pytest.mark.parametrize(
-    ("said", "curve", "start"),
+    ("fields", "curve", "start"),
     [
         ({}, [0.1, 0.2], None),  # a score begins at 0
         ({"chance": 0.05}, [0.1, 0.2], 0.05),
@@ -115,15 +113,15 @@ def test_a_loss_at_chance_is_reported_in_the_users_sign(make_trial):
         ({"chance": -9.0}, [-4.0, -3.0, -2.0], -9.0),
     ],
 )
-def test_the_start_is_chance_or_the_first_loss(make_trial, said, curve, start):
-    trial = make_trial(0, 10, curve=curve, **said)
+def test_the_start_is_chance_or_the_first_loss(make_trial, fields, curve, start):
+    trial = make_trial(0, 10, curve=curve, **fields)
     assert objective.start(trial) == start
-    seen = replace(trial, measurement=replace(trial.measurement, start=0.01))
-    assert objective.start(seen) == 0.01, "what was evaluated before the first step is surer"
+    evaluated = replace(trial, measurement=replace(trial.measurement, start=0.01))
+    assert objective.start(evaluated) == 0.01, "an evaluation before the first step is preferred"
 
 
 def test_the_share_of_a_loss_is_relative_to_its_fall():
-    """A loss that fell from 4 to 2 may be 2.04 at a share of 0.98; without a start the share is of the 2."""
+    """A loss that fell from 4 to 2 may be 2.04 at a share of 0.98; if the start is unknown, the gain is 2."""
     goal = Objective(quality="loss", minimize="loss", keep=0.98)
     assert objective.least(goal, -2.0, -4.0) == pytest.approx(-2.04)
     assert objective.least(goal, -9.13, -9.5) == pytest.approx(-9.1374)

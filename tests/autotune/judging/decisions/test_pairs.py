@@ -1,4 +1,4 @@
-"""Verdicts from pairs of whole trainings: a change has to be faster, and as good."""
+"""Verdicts from pairs of whole trainings: a change must be faster and as good."""
 
 import random
 
@@ -69,13 +69,10 @@ def test_scattered_figures_stay_open():
 
 @pytest.mark.parametrize("spread", [0.01, 0.1])
 def test_equal_trainings_are_rarely_called_faster(spread):
-    """All looks together err in 5%, half of them to this side: 22 or more of 400 draws have p < 0.001."""
-    draw = random.Random(7)
-    wrong = 0
+    """All looks together err in 5%, half of the time to this side: more than 22 of 400 have p < 0.001."""
+    rng, goal, wrong = random.Random(7), Objective(quality="accuracy", keep=0), 0
     for _ in range(400):
-        sides = [
-            [TrainingRun(100 * draw.lognormvariate(0, spread), (1.0,)) for _ in range(MOST)] for _ in range(2)
-        ]
-        goal = Objective(quality="accuracy", keep=0)
+        seconds = [[100 * rng.lognormvariate(0, spread) for _ in range(MOST)] for _ in range(2)]
+        sides = [trained(*((each, 1.0) for each in side)) for side in seconds]
         wrong += any(pairs.judge(*(side[:n] for side in sides), goal, MOST).confirmed for n in range(3, 9))
     assert wrong <= 22

@@ -8,31 +8,22 @@ from autotune.core.measurement import Schedule
 from autotune.judging.decisions import confirm, pilot
 from autotune.judging.decisions.history import History
 from autotune.space import configurations, spaces
-from autotune.space.sections import Budget, Objective
 
 CURVE = [0.1, 0.15, 0.18, 0.2]
 
 
 def asked(space, budget=None, **objective):
-    changes = {
-        "objective": Objective(**{**space.objective.model_dump(), **objective}),
-        "budget": Budget(**{**space.budget.model_dump(), **(budget or {})}),
-    }
-    return space.model_copy(update=changes)
+    return space.revised(objective=objective, budget=budget or {})
 
 
 @pytest.fixture
 def runs(make_trial, space):
     """The baseline's two runs, the second one `apart` from the first."""
 
-    def make(apart=0.0, curve=CURVE, **said):
-        config = space.baseline_config
-        return [
-            make_trial(0, 10, curve=curve, **said, **config),
-            make_trial(
-                1, 10, curve=[q * (1 + apart) for q in curve], repeat=confirm.noise_repeat(), **said, **config
-            ),
-        ]
+    def make(apart=0.0, curve=CURVE, **fields):
+        config, other = {**space.baseline_config, **fields}, [q * (1 + apart) for q in curve]
+        second = make_trial(1, 10, curve=other, repeat=confirm.noise_repeat(), **config)
+        return [make_trial(0, 10, curve=curve, **config), second]
 
     return make
 
@@ -77,7 +68,7 @@ def test_the_pilot_measures_quality_chance_and_noise(runs, space):
 
 
 @pytest.mark.parametrize(
-    ("said", "why_not"),
+    ("fields", "why_not"),
     [
         ({}, None),
         ({"chance": 0.15}, None),
@@ -95,16 +86,15 @@ def test_the_pilot_measures_quality_chance_and_noise(runs, space):
         ),
     ],
 )
-def test_a_quality_not_clearly_above_chance_cannot_be_compared(runs, space, said, why_not):
-    found = pilot.pilot(History(runs(**said), space))
+def test_a_quality_not_clearly_above_chance_cannot_be_compared(runs, space, fields, why_not):
+    found = pilot.pilot(History(runs(**fields), space))
     assert found.why_not == why_not
     assert not why_not or found.samples_needed == 1600
 
 
 def test_noise_may_hide_a_quality_above_chance(runs, space):
-    assert pilot.pilot(History(runs(apart=0.1, chance=0.185), space)).why_not.endswith(
-        "bleu_4 0.2100 is not clearly above chance, 0.1850"
-    )
+    why_not = pilot.pilot(History(runs(apart=0.1, chance=0.185), space)).why_not
+    assert why_not.endswith("bleu_4 0.2100 is not clearly above chance, 0.1850")
 
 
 def test_one_collapsed_run_prevents_comparison(runs, space):
@@ -116,15 +106,15 @@ def test_noise_beyond_the_required_precision_is_reported(runs, space):
     assert pilot.pilot(History(runs(apart=0.005), space)).doubt is None
     noisy = runs(apart=0.2)
     found = pilot.pilot(History(noisy, space))
-    assert found.why_not is None, "who is clearly better can be told all the same"
+    assert found.why_not is None, "a clearly better quality can still be recognised"
     assert found.doubt == "after 400 samples, 3 seeds show bleu_4 to within 0.049, but keep 0.95 needs 0.011"
     assert found.samples_needed == 800
     assert "a larger --repeats" in pilot.describe(History(noisy, space))
     assert pilot.settled(History(noisy, space)).space == space
-    assert pilot.pilot(History(noisy, asked(space, keep=0.5))).doubt is None, "less is asked for"
+    assert pilot.pilot(History(noisy, asked(space, keep=0.5))).doubt is None, "less has to be kept"
     many = asked(space, {"repeats": 100})
-    assert pilot.pilot(History(noisy, many)).doubt is None, "so many seeds would tell"
-    to_target = asked(space, select="same-quality", target=0.2)
+    assert pilot.pilot(History(noisy, many)).doubt is None, "so many seeds are enough"
+    to_target = asked(space, target=0.2)
     assert pilot.pilot(History(noisy, to_target)).doubt is None
 
 
@@ -134,7 +124,7 @@ def test_with_planned_lengths_the_second_run_is_a_shorter_one(runs, planned):
     assert not pilot.is_due(first)
     assert pilot.pilot(first).noise is None
     to_target = asked(planned, target=0.2)
-    assert pilot.is_due(History(first.trials, to_target)), "a time to a target is of equal trainings"
+    assert pilot.is_due(History(first.trials, to_target)), "a target needs equal trainings"
 
 
 def test_the_pilot_sets_no_target_and_keeps_one_that_is_given(runs, space):
@@ -144,18 +134,18 @@ def test_the_pilot_sets_no_target_and_keeps_one_that_is_given(runs, space):
 
 
 def test_a_constant_learning_rate_sets_a_target(runs, planned, space):
-    """Such a training may end at any point, so it is stopped once it is good enough."""
+    """Such a training may end at any point, so it can stop once it is good enough."""
 
-    def scheduled(schedule, **said):
-        return [replace(t, measurement=replace(t.measurement, schedule=schedule)) for t in runs(**said)]
+    def scheduled(schedule):
+        return [replace(t, measurement=replace(t.measurement, schedule=schedule)) for t in runs(apart=0.02)]
 
-    constant = scheduled(Schedule(1e-3, 1e-3, 100), apart=0.02)
+    constant = scheduled(Schedule(1e-3, 1e-3, 100))
     assert pilot.settled(History(constant, space)).space.objective.target == pytest.approx(0.1919)
     assert pilot.describe(History(constant, space)).endswith("The first configuration to reach 0.1919 wins.")
     given = asked(space, target=0.3)
     assert pilot.settled(History(constant, given)).space.objective.target == 0.3
     for schedule in (None, Schedule(1e-3, 1e-4, 400)):
-        history = History(scheduled(schedule, apart=0.02), space)
+        history = History(scheduled(schedule), space)
         assert pilot.settled(history).space.objective.target is None
     assert pilot.settled(History(constant, planned)).space.objective.target is None, "its length is planned"
 
@@ -166,9 +156,8 @@ def test_incomparable_qualities_fall_back_to_same_training(runs, space, target):
     settled = pilot.settled(History(runs(collapsed=True), goal)).space
     assert (settled.objective.select, settled.objective.target) == ("same-training", None)
     assert settled == pilot.same_training(settled)
-    assert pilot.fallback_reason(History(runs(collapsed=True), goal)).startswith(
-        "after 400 samples the baseline gives"
-    )
+    reason = pilot.fallback_reason(History(runs(collapsed=True), goal))
+    assert reason.startswith("after 400 samples the baseline gives")
     assert pilot.fallback_reason(History(runs(), goal)) is None
     assert pilot.fallback_reason(History(runs()[:1], goal)) is None
 
@@ -191,9 +180,8 @@ def test_same_training_fixes_batch_and_result_settings(space):
     assert fixed.limits.effective_batch_size == (16, 16)
     for free in ("micro_batch_size", "accumulation_steps", "precision", "num_workers"):
         assert fixed.knobs[free] == wide.knobs[free]
-    config = configurations.changed(
-        fixed, fixed.baseline_config, {"micro_batch_size": 8, "accumulation_steps": 2}
-    )
+    drawn = {"micro_batch_size": 8, "accumulation_steps": 2}
+    config = configurations.changed(fixed, fixed.baseline_config, drawn)
     assert config["learning_rate"] == wide.baseline["learning_rate"]
     assert fixed.violation(config) is None
     assert fixed.violation({**config, "accumulation_steps": 1}) is not None
@@ -235,13 +223,13 @@ def test_the_description_advises_if_qualities_cannot_be_compared(runs, space):
 
 
 def test_the_description_shows_a_loss_in_the_users_sign(runs, space):
-    """Inside, a loss has its sign turned; the search counts in tokens."""
+    """Inside the tuner, a loss is negative."""
     losses = runs(curve=[-4.0, -3.0, -2.5, -2.0])
     given = {"quality": "val_loss", "minimize": "val_loss", "keep": 0.98}
     ours = asked(space, **given).model_copy(update={"unit": "tokens"})
-    said = "The baseline reaches val_loss 2.0000 after 400 tokens"
-    assert pilot.describe(History(losses, ours)).startswith(said)
-    assert History(losses, ours).start == -4.0, "of a loss, its first evaluation"
+    text = "The baseline reaches val_loss 2.0000 after 400 tokens"
+    assert pilot.describe(History(losses, ours)).startswith(text)
+    assert History(losses, ours).start == -4.0, "its first evaluation"
     luck = pilot.describe(History(runs(0.01, curve=[-4.0, -3.0, -2.5, -2.0], chance=-2.01), ours))
     assert "the baseline's val_loss 2.0100 is not clearly below chance, 2.0100" in luck
 

@@ -8,14 +8,13 @@ from autotune.core.trial import Repeat
 from autotune.judging.decisions import objective, planning
 from autotune.judging.decisions.history import History
 from autotune.judging.decisions.planning import LengthNeeds
-from autotune.space.sections import Objective
 
 WHOLE, QUALITY, RATE = 20_000, 0.3, 0.04 / math.log(2)  # a doubling buys 0.04
 
 
 @pytest.fixture
 def trained(make_trial, planned):
-    """A trial of so many samples, with the baseline's settings but for those given, that ended with this."""
+    """Makes a trial of so many samples with this quality, and the baseline's other settings."""
 
     def make(number, samples, quality, **rest):
         return make_trial(number, 10, quality, **{**planned.baseline_config, "length": samples, **rest})
@@ -55,7 +54,7 @@ def test_the_rate_is_pooled_over_all_settings(trained, pair, needs):
     better = [
         trained(2, WHOLE, 0.5, learning_rate=2e-4),
         trained(3, WHOLE // 2, 0.44, learning_rate=2e-4),
-        trained(4, WHOLE, 0.1, learning_rate=4e-4),  # alone, and says nothing
+        trained(4, WHOLE, 0.1, learning_rate=4e-4),  # a single length does not count
     ]
     assert needs([*pair, *better]).rate == pytest.approx(0.05 / math.log(2))
 
@@ -96,28 +95,21 @@ def test_only_completed_trainings_count(trained, pair, needs, make_trial):
     [({}, True), ({"target": 0.2}, False), ({"select": "same-training"}, False), ({"keep": 0.0}, False)],
 )
 def test_lengths_are_planned_if_final_qualities_are_compared(planned, space, goal, wanted):
-    objective = Objective(**goal)
-    assert planning.is_wanted(planned.model_copy(update={"objective": objective})) is wanted
-    assert not planning.is_wanted(space.model_copy(update={"objective": objective})), "without such a knob"
+    assert planning.is_wanted(planned.revised(objective=goal)) is wanted
+    assert not planning.is_wanted(space.revised(objective=goal)), "there is no such knob"
 
 
 def test_without_planned_lengths_there_is_no_rate(pair, space):
-    assert (
-        LengthNeeds(pair, space, QUALITY, 0.0).rate,
-        LengthNeeds(pair, space, QUALITY, 0.0).samples(pair[0]),
-    ) == (
-        None,
-        None,
-    )
+    needs = LengthNeeds(pair, space, QUALITY, 0.0)
+    assert (needs.rate, needs.samples(pair[0])) == (None, None)
 
 
 def at_target(trials, space, target=0.2):
-    goal = Objective(select="same-quality", target=target)
-    return History(trials, space.model_copy(update={"objective": goal}))
+    return History(trials, space.revised(objective={"target": target}))
 
 
 def test_settings_that_compute_the_same_share_their_samples_to_target(make_trial, space):
-    """Luck with a seed must not decide between settings that compute the same."""
+    """A lucky seed must not decide between settings that compute the same."""
     lucky = make_trial(1, 10, curve=[0.3, 0.3], half_width=0.1, num_workers=0)
     fast = make_trial(2, 12, curve=[0.0, 0.1, 0.1, 0.3, 0.3], half_width=0.1, num_workers=2)
     history = at_target([make_trial(0, 5, curve=[0.3, 0.3], micro_batch_size=4), lucky, fast], space)
@@ -128,14 +120,12 @@ def test_settings_that_compute_the_same_share_their_samples_to_target(make_trial
 
 
 def test_a_run_that_missed_the_target_counts_with_its_length(make_trial, space):
-    there = make_trial(1, 10, curve=[0.3, 0.3])
-    never = make_trial(2, 10, curve=[0.1, 0.1, 0.1], repeat=Repeat(1, 1))
-    history = at_target([make_trial(0, 5, curve=[0.3, 0.3], micro_batch_size=4), there, never], space)
-
-    expected = (objective.samples_to(there, 0.2) + 300) / 2
-    assert history.to_target.samples(there) == expected
-    assert history.to_target.samples(never) is None
-    assert at_target([there], space, target=None).to_target.samples(there) is None
+    reached = make_trial(1, 10, curve=[0.3, 0.3])
+    missed = make_trial(2, 10, curve=[0.1, 0.1, 0.1], repeat=Repeat(1, 1))
+    history = at_target([make_trial(0, 5, curve=[0.3, 0.3], micro_batch_size=4), reached, missed], space)
+    assert history.to_target.samples(reached) == (objective.samples_to(reached, 0.2) + 300) / 2
+    assert history.to_target.samples(missed) is None
+    assert at_target([reached], space, target=None).to_target.samples(reached) is None
 
 
 def test_seconds_to_target_use_the_pooled_speed(make_trial, space):

@@ -1,4 +1,4 @@
-"""The test of a kept quality: its three answers, their evidence, and how often they are wrong."""
+"""The test whether a quality is kept: its three answers, their evidence, and how often they are wrong."""
 
 import math
 import random
@@ -19,10 +19,8 @@ SURE = Noise(0.004, 100)
 
 @pytest.fixture
 def runs(make_trial):
-    """Runs that ended with these qualities."""
-    return lambda *qualities, **rest: [
-        make_trial(n, 10, curve=[found], **rest) for n, found in enumerate(qualities)
-    ]
+    """Makes runs that ended with these qualities."""
+    return lambda *ends, **rest: [make_trial(n, 10, curve=[end], **rest) for n, end in enumerate(ends)]
 
 
 def test_an_equal_quality_is_kept_and_a_much_worse_one_lost(runs):
@@ -41,16 +39,11 @@ def test_an_undecided_test_says_how_many_runs_would_decide(runs):
     one = quality.compare(runs(0.196), runs(0.2), KEEP, SURE)
     assert one.answer is QualityAnswer.UNDECIDED
     assert one.share.low < KEEP < one.share.high
-    needed = one.runs_needed
-    assert (
-        quality.compare(runs(*[0.196] * needed), runs(*[0.2] * needed), KEEP, SURE).answer
-        is QualityAnswer.KEPT
+    enough, fewer = (
+        quality.compare(runs(*[0.196] * count), runs(*[0.2] * count), KEEP, SURE).answer
+        for count in (one.runs_needed, one.runs_needed - 1)
     )
-    fewer = needed - 1
-    assert (
-        quality.compare(runs(*[0.196] * fewer), runs(*[0.2] * fewer), KEEP, SURE).answer
-        is not QualityAnswer.KEPT
-    )
+    assert (enough, fewer) == (QualityAnswer.KEPT, QualityAnswer.UNDECIDED)
 
 
 def test_at_the_very_border_no_number_of_runs_would_decide(runs):
@@ -87,7 +80,7 @@ def test_scatter_over_few_items_leaves_the_test_undecided(runs):
     assert same.answer is QualityAnswer.KEPT, "every item is scored the same"
     apart = quality.compare(runs(*[0.2] * 4, items=odd), runs(*[0.2] * 4, items=even), KEEP, SURE)
     assert apart.answer is QualityAnswer.UNDECIDED
-    assert apart.runs_needed is None, "more seeds do not help where the items are too few"
+    assert apart.runs_needed is None, "with too few items more seeds do not help"
     many = quality.compare(runs(*[0.2] * 4, items=odd * 999), runs(*[0.2] * 4, items=even * 999), KEEP, SURE)
     assert many.answer is QualityAnswer.KEPT
 
@@ -98,18 +91,14 @@ def test_items_count_only_if_both_were_scored_on_the_same_ones(runs):
         assert quality.compare(runs(0.2, items=items), runs(0.2, items=(0.1, 0.3)), KEEP, SURE) == alone
     uneven = [*runs(0.2, items=(0.1, 0.3)), *runs(0.2, items=(0.2,))]
     theirs = runs(0.2, 0.2, items=(0.3, 0.1))
-    assert quality.compare(uneven, theirs, KEEP, SURE) == quality.compare(
-        runs(0.2, 0.2), runs(0.2, 0.2), KEEP, SURE
-    )
+    plain = quality.compare(runs(0.2, 0.2), runs(0.2, 0.2), KEEP, SURE)
+    assert quality.compare(uneven, theirs, KEEP, SURE) == plain
 
 
 def test_the_noise_is_the_scatter_of_final_qualities(make_trial):
-    group = [
-        make_trial(n, 10, curve=[0.1 * early, 0.2 * late])
-        for n, early, late in ((0, 0.5, 0.9), (1, 1.5, 1.1))
-    ]
+    group = [make_trial(0, 10, curve=[0.05, 0.18]), make_trial(1, 10, curve=[0.15, 0.22])]
     found = quality.noise([group])
-    assert found.deviation == pytest.approx(0.2 * 0.1 * math.sqrt(2)), "0.18 and 0.22"
+    assert found.deviation == pytest.approx(0.2 * 0.1 * math.sqrt(2))
     assert found.degrees == 1
     twice = quality.noise([group, group])
     assert (twice.deviation, twice.degrees) == (pytest.approx(found.deviation), 2)
@@ -119,7 +108,7 @@ def test_without_two_equal_runs_the_noise_is_unknown(make_trial):
     alone = make_trial(0, 10, curve=[0.1, 0.2])
     assert quality.noise([]) is None
     assert quality.noise([[alone], [make_trial(1, 10, curve=[0.3, 0.4])]]) is None
-    assert quality.noise([[alone, make_trial(1, 10)]]) is None, "a run without a curve says nothing"
+    assert quality.noise([[alone, make_trial(1, 10)]]) is None, "a run without a curve does not count"
 
 
 def test_runs_with_equal_ends_have_no_noise(make_trial):
@@ -136,18 +125,14 @@ def test_the_more_runs_the_narrower_the_interval():
 
 @pytest.fixture
 def answers(make_trial):
-    """Returns how often each answer is given if the true share is `share`, for so many runs of each side."""
+    """Returns how often each answer is given for a true `share` and so many `runs` of each side."""
 
     def count(share, runs, times=400, noise=0.03):
         rng = random.Random(0)
 
-        def drawn(times_better):
-            return [
-                make_trial(
-                    n, 10, curve=[q * times_better * rng.gauss(1, noise) for q in (0.1, 0.15, 0.18, 0.2)]
-                )
-                for n in range(runs)
-            ]
+        def drawn(factor):
+            curves = [[q * factor * rng.gauss(1, noise) for q in (0.1, 0.15, 0.18, 0.2)] for _ in range(runs)]
+            return [make_trial(n, 10, curve=curve) for n, curve in enumerate(curves)]
 
         found = Counter()
         for _ in range(times):
@@ -175,7 +160,7 @@ def test_a_better_quality_is_called_kept_and_a_much_worse_one_lost(answers):
 
 @pytest.mark.parametrize("repeats", [3, 4, 5, 6])
 def test_settings_at_the_margin_rarely_pass_over_all_looks(repeats):
-    """Looks at 3, 4, ... runs of both, and at one more of the baseline's, as a search has them."""
+    """Looks after 3, 4, ... runs of both sides, as a search does."""
     rng, passed, times = random.Random(repeats), 0, 4000
     level = quality.early_level(repeats)
     for _ in range(times):
@@ -191,11 +176,9 @@ def test_settings_at_the_margin_rarely_pass_over_all_looks(repeats):
 
 
 def ended(qualities):
-    """Trials that ended with these qualities, and have nothing else."""
-    return [
-        Trial(n, {}, Outcome(Status.COMPLETED), Measurement(quality=found))
-        for n, found in enumerate(qualities)
-    ]
+    """Trials with these final qualities and no other figure."""
+    done = Outcome(Status.COMPLETED)
+    return [Trial(n, {}, done, Measurement(quality=quality)) for n, quality in enumerate(qualities)]
 
 
 def test_the_level_is_stricter_with_more_looks():

@@ -1,4 +1,4 @@
-"""Races of synthetic slices: disturbances do not decide them, and luck seldom does."""
+"""Races of synthetic slices: disturbances do not decide them, and luck rarely does."""
 
 import math
 import random
@@ -30,8 +30,7 @@ def pairs(logs):
 def raced(speeds, rng, walk=0.0, spoilt=0.0, sd=SD):
     """All slices of a race between members of those speeds.
 
-    From turn to turn the machine gets faster or slower by a share of `walk`; something else takes four tenths
-    of it in a share of `spoilt` of the turns.
+    The machine's speed is a random walk of step `walk`; in a share `spoilt` of the turns it loses 40%.
     """
     slices, members, common = [], range(len(speeds)), 0.0
     for turn in range(1, MOST_ROUNDS + 1):
@@ -71,7 +70,7 @@ def test_a_ratio_uses_the_rounds_that_both_were_in():
     [(10, 0.95, 9), (10, 0.99, 4), (10, 0.998, 1), (9, 0.998, 0), (12, 0.9995, 1), (6, 0.95, 1)],
 )
 def test_an_intervals_ends_are_those_of_signed_ranks(count, level, rank):
-    """Enumerates the definition of the distribution: all signs are equally likely."""
+    """Enumerates the distribution by its definition: all signs are equally likely."""
     sums = sorted(
         sum(place for place in range(1, count + 1) if signs >> (place - 1) & 1) for signs in range(2**count)
     )
@@ -117,10 +116,7 @@ def test_beaten_members_are_dropped_and_the_race_ends_without_others():
     slices = [make_slice(*one) for one in noisy]
     assert next_round([one for one in slices if one.number != 2], (0, 1, 3)) == ()
     assert next_round(slices, (0, 1)) == ()
-    unsure = [
-        make_slice(2, turn, 20.0 if turn % 2 else 11.0) if n == 2 else make_slice(n, turn, s)
-        for n, turn, s in noisy
-    ]
+    unsure = [make_slice(n, turn, (11.0, 20.0)[turn % 2] if n == 2 else s) for n, turn, s in noisy]
     assert next_round(unsure, (0, 1, 2)) == (0, 2)
 
 
@@ -143,7 +139,7 @@ def test_at_equal_speed_the_shorter_training_wins():
 
 
 def test_equal_settings_are_rarely_called_faster():
-    """The figure that is looked for is below 1%; 2% is what so few races can tell from that."""
+    """The true share is below 1%; so few races can only tell it from 2%."""
     rng, claimed = random.Random(1), 0
     for _ in range(500):
         found = turns.ratio(raced((100, 100), rng, walk=0.02), 1, 0)

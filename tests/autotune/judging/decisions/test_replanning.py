@@ -1,4 +1,4 @@
-"""Trainings at another length: the baseline at half of it, the best settings at the length they need."""
+"""Trainings at another length: the baseline at half of it, the best settings at the length that they need."""
 
 import math
 from dataclasses import replace
@@ -8,7 +8,6 @@ import pytest
 from autotune.core.measurement import Evaluation
 from autotune.judging.decisions import replanning
 from autotune.judging.decisions.history import History
-from autotune.space.sections import Budget
 
 WHOLE, QUALITY = 20_000, 0.3
 HIGHER = {"learning_rate": 2e-4}
@@ -16,7 +15,7 @@ HIGHER = {"learning_rate": 2e-4}
 
 @pytest.fixture
 def trained(make_trial, planned):
-    """A trial of so many samples, with the baseline's settings but for those given, that ended with this."""
+    """Makes a trial of so many samples with this quality, and the baseline's other settings."""
 
     def make(number, samples, quality, speed=10, **rest):
         config = {**planned.baseline_config, "length": samples, **rest}
@@ -27,7 +26,7 @@ def trained(make_trial, planned):
 
 @pytest.fixture
 def pair(trained):
-    """The baseline at full and at half its length: a doubling buys 0.04."""
+    """The baseline at full and at half its length: doubling it gains 0.04."""
     return [trained(0, WHOLE, QUALITY), trained(1, WHOLE // 2, QUALITY - 0.04)]
 
 
@@ -42,42 +41,39 @@ def test_the_pilot_is_the_baseline_at_half_its_length_once(trained, pair, after,
     assert replanning.pilot(after(pair[0])) == {**planned.baseline_config, "length": WHOLE // 2}
     assert replanning.pilot(after(*pair)) is None
     failed = trained(1, WHOLE // 2, 0.1, failure="error")
-    assert replanning.pilot(after(pair[0], failed)) is None, "it is not tried for ever"
+    assert replanning.pilot(after(pair[0], failed)) is None, "it is tried only once"
 
 
 def test_without_planned_lengths_there_is_no_pilot(pair, space, planned):
     assert replanning.pilot(History(pair[:1], space)) is None
-    alone = planned.model_copy(update={"budget": Budget(trials=1)})
-    assert replanning.pilot(History(pair[:1], alone)) is None
+    assert replanning.pilot(History(pair[:1], planned.revised(budget={"trials": 1}))) is None
     assert replanning.next_config(History(pair, space)) is None
 
 
 def test_a_new_configuration_gets_the_length_that_the_best_needs(trained, pair, after, planned):
     config = {**planned.baseline_config, "micro_batch_size": 64}
-    assert replanning.planned(config, after(*pair), 1.0)["length"] == 19_968, "of whole steps of 64"
+    assert replanning.planned(config, after(*pair), 1.0)["length"] == 19_968, "whole steps of 64"
     assert replanning.planned(config, after(*pair), 0.5)["length"] == 9_984
     better = trained(2, WHOLE, QUALITY + 0.04, **HIGHER)
     assert replanning.planned(config, after(*pair, better), 1.0)["length"] == 9_984
-    assert replanning.planned(config, after(*pair, better), 0.1)["length"] == 4_992, "a quarter at least"
+    assert replanning.planned(config, after(*pair, better), 0.1)["length"] == 4_992, "at least a quarter"
 
 
 def test_the_best_settings_finish_first_at_the_length_that_they_need(trained, pair, after):
     twice_as_fast = trained(2, WHOLE, QUALITY - 0.02, speed=20, num_workers=4)
     twice_as_good = trained(3, WHOLE, QUALITY + 0.04, **HIGHER)
-    assert replanning.best(after(*pair)).number in {0, 1}, "of the same settings"
-    assert replanning.best(after(*pair, twice_as_fast)).number == 2, (
-        "1.4 times the samples, at twice the speed"
-    )
+    assert replanning.best(after(*pair)).number in {0, 1}, "the same settings"
+    assert replanning.best(after(*pair, twice_as_fast)).number == 2, "1.4 times the samples, twice the speed"
     assert replanning.best(after(*pair, twice_as_fast, twice_as_good)).number == 3
     memory = trained(4, WHOLE, QUALITY + 0.04, speed=90, peak=99, limit=100, num_workers=0)
-    assert replanning.best(after(*pair, memory)).number in {0, 1}, "no length mends that"
+    assert replanning.best(after(*pair, memory)).number in {0, 1}, "another length does not help"
 
 
 def test_clearly_better_settings_are_trained_again_shorter(trained, pair, after):
     better = trained(2, WHOLE, QUALITY + 0.04, **HIGHER)
     assert replanning.next_config(after(*pair, better)) == {**better.config, "length": 10_000}
     again = trained(3, 10_000, QUALITY, **HIGHER)
-    assert replanning.next_config(after(*pair, better, again)) is None, "it has the length that it needs"
+    assert replanning.next_config(after(*pair, better, again)) is None, "the length is right"
 
 
 def test_settings_that_just_miss_are_trained_again_longer(trained, pair, after):
@@ -95,7 +91,7 @@ def test_settings_without_a_gain_are_not_trained_again(trained, pair, after):
 
 
 def test_the_same_settings_are_trained_at_four_lengths_at_most(trained, pair, after):
-    """They need 16000 samples, by each of those."""
+    """Each of them predicts that the settings need 16000 samples."""
     rate = 0.04 / math.log(2)
     tried = [
         trained(n, samples, QUALITY + rate * math.log(samples / 16_000), speed=20, num_workers=4)
@@ -108,14 +104,16 @@ def test_the_same_settings_are_trained_at_four_lengths_at_most(trained, pair, af
 def test_a_training_with_its_own_cadence_ends_at_an_evaluation(make_trial, planned, after):
     """The baseline's 1250 steps of 16 samples are evaluated after steps 50, 350, 650, 950 and 1250."""
     curve = [Evaluation(16 * step, 1.0, 0.1) for step in (50, 350, 650, 950, 1250)]
-    made = make_trial(0, 10, half_width=0.01, **{**planned.baseline_config, "length": WHOLE})
-    baseline = replace(made, measurement=replace(made.measurement, curve=tuple(curve)))
-    lengths = {size: {**planned.baseline_config, "micro_batch_size": size} for size in (16, 32, 64)}
-    found = {
-        size: replanning.planned(config, after(baseline), 0.5)["length"] / size
-        for size, config in lengths.items()
-    }
-    assert found == {16: 650, 32: 350, 64: 350}, "64: after step 50 it would be shorter than a quarter"
-    irregular = replace(baseline.measurement, curve=(curve[0], *curve[2:]))
-    unknown = after(replace(baseline, measurement=irregular))
-    assert replanning.planned(lengths[16], unknown, 0.5)["length"] == WHOLE // 2
+    trial = make_trial(0, 10, half_width=0.01, **{**planned.baseline_config, "length": WHOLE})
+    baseline, irregular = (
+        replace(trial, measurement=replace(trial.measurement, curve=tuple(points)))
+        for points in (curve, [curve[0], *curve[2:]])
+    )
+
+    def half(size, first):
+        config = {**planned.baseline_config, "micro_batch_size": size}
+        return replanning.planned(config, after(first), 0.5)["length"]
+
+    steps = {size: half(size, baseline) / size for size in (16, 32, 64)}
+    assert steps == {16: 650, 32: 350, 64: 350}, "64: 50 steps would be less than a quarter"
+    assert half(16, irregular) == WHOLE // 2

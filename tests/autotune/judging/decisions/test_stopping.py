@@ -27,9 +27,9 @@ def measure(speed=None, half_width=1.0, steps=8, **rest):
 
 
 def why_stop(measurement, threshold, samples=WHOLE):
-    """Returns only the words, None if the trial continues."""
-    found = verdict(measurement, threshold, samples)
-    return found and found.reason
+    """Returns the reason to stop, None if the trial continues."""
+    outcome = verdict(measurement, threshold, samples)
+    return outcome and outcome.reason
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_speed_is_compared_relative_to_the_length():
 
 def test_speeds_of_shared_and_unshared_trials_are_not_compared():
     assert why_stop(measure(10.0, shared=True), AHEAD) is None
-    beside = Threshold(rivals=(Rival(3, 100.0, shared=True, samples=WHOLE),))
-    assert why_stop(measure(10.0), beside) is None
-    assert why_stop(measure(10.0, shared=True), beside) is not None
+    shared = Threshold(rivals=(Rival(3, 100.0, shared=True, samples=WHOLE),))
+    assert why_stop(measure(10.0), shared) is None
+    assert why_stop(measure(10.0, shared=True), shared) is not None
 
 
 def test_speed_is_never_compared_between_devices_or_code():
@@ -119,7 +119,7 @@ def test_a_quality_that_is_clearly_not_kept_stops_a_trial():
 
 
 def test_qualities_are_compared_at_equal_shares_of_a_training():
-    """A trial half as long has after 100 samples the baseline's progress after 200."""
+    """After 100 samples, a trial half as long is as far as the baseline after 200."""
     threshold = Threshold(samples=WHOLE, curve=BASELINE, keep=0.95, noise=0.02)
     reason = "quality 0.1000 after 200 samples; the baseline had 0.4000 by then"
     assert why_stop(measure(curve=[0.05, 0.1]), threshold, samples=200) == reason
@@ -128,7 +128,7 @@ def test_qualities_are_compared_at_equal_shares_of_a_training():
 
 
 def test_the_quality_to_keep_is_a_share_of_the_gain():
-    """From 0.89 before the first step to 0.9, 0.895 is half of the gain."""
+    """If the quality grows from 0.89 to 0.9, 0.895 is half of the gain."""
     threshold = Threshold(samples=200, curve=curve_of([0.895, 0.9]), keep=0.95, noise=0.02)
     assert why_stop(measure(curve=[0.89, 0.895]), threshold, samples=200) is None
     assert why_stop(measure(curve=[0.89, 0.895]), replace(threshold, start=0.89), samples=200) is not None
@@ -162,7 +162,7 @@ def test_with_a_target_no_trial_is_stopped_for_its_speed():
 
 @pytest.mark.parametrize("change", [{"shared": True}, {"device": "that"}, {"revision": "then"}])
 def test_times_to_target_are_compared_only_under_equal_conditions(change):
-    """A slower kind of device takes longer to the same target, whatever the settings are."""
+    """A slower device takes longer to the same target with any settings."""
     like = {"shared": False, "device": "this", "revision": "now"}
     threshold = Threshold(rivals=(replace(SOONER, origin=("this", "now")),))
     assert why_stop(measure(10.0, samples=370, **like), threshold) is not None
@@ -187,7 +187,7 @@ def test_the_rival_is_the_best_eligible_trial_by_its_lower_end(make_trial, space
 
 
 def test_a_trial_that_barely_keeps_the_quality_is_no_rival(make_trial, space):
-    """Repeated it may fall below: what it had stopped would be missing then."""
+    """Its repeats may miss the quality, and the trials that it had stopped would be lost."""
     again = make_trial(1, 10, curve=[0.2, 0.2], half_width=1, repeat=Repeat(0, 0))
     baseline = make_trial(0, 10, curve=[0.2, 0.2], half_width=1)
     barely = make_trial(2, 40, curve=[0.19, 0.191], half_width=1, micro_batch_size=32)
@@ -199,71 +199,60 @@ def test_a_trial_that_barely_keeps_the_quality_is_no_rival(make_trial, space):
 
 
 def test_with_a_target_the_bar_is_the_best_time(make_trial, space):
-    goal = Objective(select="same-quality", target=0.2)
-    there = space.model_copy(update={"objective": goal})
+    to_target = space.revised(objective={"target": 0.2})
+
+    def times(*trials):
+        rivals = stopping.threshold(History(trials, to_target)).rivals
+        return [(rival.number, rival.shared, rival.seconds) for rival in rivals]
+
     trials = [
         make_trial(0, 10, curve=[0.1, 0.1, 0.2, 0.2]),
         make_trial(1, 10, curve=[0.2, 0.2], precision="bf16"),
         make_trial(2, 99, curve=[0.1], precision="tf32"),
     ]
-    assert times(History(trials, there)) == [(1, False, 20.0)]
-    assert times(History([trials[0]], there)) == [(0, False, 40.0)]
-    assert times(History([make_trial(0, 10, curve=[0.1])], there)) == [], "nobody is there yet"
-    beside = make_trial(3, 8, curve=[0.2, 0.2], precision="fp16", shared=True)
+    assert times(*trials) == [(1, False, 20.0)]
+    assert times(trials[0]) == [(0, False, 40.0)]
+    assert times(make_trial(0, 10, curve=[0.1])) == [], "no trial has reached it"
+    shared = make_trial(3, 8, curve=[0.2, 0.2], precision="fp16", shared=True)
     slower = make_trial(4, 4, curve=[0.2, 0.2], precision="fp8", shared=True)
-    assert times(History([*trials, slower, beside], there)) == [(1, False, 20.0), (3, True, 25.0)]
-
-
-def times(history):
-    return [(r.number, r.shared, r.seconds) for r in stopping.threshold(history).rivals]
+    assert times(*trials, slower, shared) == [(1, False, 20.0), (3, True, 25.0)]
 
 
 def test_under_same_training_only_speed_counts(make_trial, space):
-    goal = Objective(select="same-training")
-    there = space.model_copy(update={"objective": goal})
     trials = [
         make_trial(0, 10, curve=[0.2, 0.2], half_width=1),
         make_trial(1, 10, curve=[0.2, 0.2], half_width=1, repeat=Repeat(0, 0)),
         make_trial(2, 30, curve=[0.1, 0.1], half_width=1, precision="bf16"),
     ]
-    threshold = stopping.threshold(History(trials, there))
+    same = space.revised(objective={"select": "same-training"})
+    threshold = stopping.threshold(History(trials, same))
     assert (rivals(threshold), threshold.curve) == ([(2, 29)], ())
-    poor = stopping.threshold(History(trials, space))
-    assert rivals(poor)[0][0] == 0, "where quality counts, trial 2 has lost it"
-    assert poor.curve
+    if_quality_counts = stopping.threshold(History(trials, space))
+    assert rivals(if_quality_counts)[0][0] == 0
+    assert if_quality_counts.curve
 
 
 def test_under_pareto_every_trial_on_the_front_is_a_rival(make_trial, space):
-    whole = space.model_copy(update={"objective": Objective(select="pareto")})
     trials = [
         make_trial(0, 10, curve=[0.2], half_width=1),
         make_trial(1, 20, curve=[0.1], half_width=1, micro_batch_size=32),
         make_trial(2, 15, curve=[0.05], half_width=1, micro_batch_size=64),
     ]
-    threshold = stopping.threshold(History(trials, whole))
+    threshold = stopping.threshold(History(trials, space.revised(objective={"select": "pareto"})))
     assert rivals(threshold) == [(1, 19), (0, 9)]
     assert [rival.curve for rival in threshold.rivals] == [curve_of([0.1]), curve_of([0.2])]
 
 
 def test_a_loss_is_reported_in_the_users_sign_and_unit():
-    losses = curve_of([-4.0, -3.0, -2.5, -2.0])
-    threshold = Threshold(
-        rivals=AHEAD.rivals,
-        curve=losses,
-        keep=0.95,
-        noise=0.02,
-        metric=Metric("loss", minimize=True, unit="tokens"),
-    )
+    losses, metric = curve_of([-4.0, -3.0, -2.5, -2.0]), Metric("loss", minimize=True, unit="tokens")
+    threshold = Threshold(rivals=AHEAD.rivals, curve=losses, keep=0.95, noise=0.02, metric=metric)
     why = why_stop(measure(curve=[-4.4, -3.3]), threshold)
     assert why == "loss 3.3000 after 200 tokens; the baseline had 3.0000 by then"
     assert why_stop(measure(98.0), threshold) == "at most 99.0 tokens/s; trial 3 reaches 100.0"
 
 
 def test_an_absolute_slack_becomes_a_share(make_trial, space):
-    goal = Objective(minimize="val_loss", within=0.1, select="same-quality")
-    history = History(
-        [make_trial(0, 10, curve=[-4.0, -3.0, -2.5, -2.0])],
-        space.model_copy(update={"objective": goal, "unit": "tokens"}),
-    )
-    found = stopping.threshold(history)
+    goal = Objective(minimize="val_loss", within=0.1)
+    in_tokens = space.model_copy(update={"objective": goal, "unit": "tokens"})
+    found = stopping.threshold(History([make_trial(0, 10, curve=[-4.0, -3.0, -2.5, -2.0])], in_tokens))
     assert (found.keep, found.metric.minimize, found.metric.unit) == (pytest.approx(0.95), True, "tokens")

@@ -1,4 +1,4 @@
-"""Quality over samples: runs are compared after the same number of samples."""
+"""Curves of quality over samples, compared after the same number of samples."""
 
 import math
 from dataclasses import replace
@@ -104,7 +104,7 @@ def test_the_end_quality_is_the_mean_of_the_last_quarter():
     long = Measurement(quality=0.9, curve=curve_of([0.0] * 6 + [0.2, 0.4]))
     assert curves.end_quality(long) == pytest.approx(0.3)
     short = Measurement(quality=0.9, curve=curve_of([0.0, 0.0, 0.4]))
-    assert curves.end_quality(short) == 0.4, "one at least"
+    assert curves.end_quality(short) == 0.4, "at least one"
     assert curves.end_quality(Measurement(quality=0.1)) == 0.1
     assert curves.end_quality(Measurement()) is None
 
@@ -147,7 +147,7 @@ def test_higher_targets_are_reached_later():
 
 
 @pytest.mark.parametrize(
-    ("qualities", "said", "learnt"),
+    ("qualities", "fields", "learnt"),
     [
         ([0.2, 0.2, 0.2, 0.2], {"chance": 0.1}, True),
         ([0.2, 0.2, 0.2], {"chance": 0.1}, False),
@@ -160,8 +160,8 @@ def test_higher_targets_are_reached_later():
         ([-1.0, -1.0, -1.9, -1.9], {"chance": -2.0}, False),
     ],
 )
-def test_a_model_has_learnt_if_two_evaluations_in_a_row_are_clearly_above_chance(qualities, said, learnt):
-    assert curves.has_learnt(curve_of(qualities, **said), fewest=4) is learnt
+def test_a_model_has_learnt_if_two_evaluations_in_a_row_are_clearly_above_chance(qualities, fields, learnt):
+    assert curves.has_learnt(curve_of(qualities, **fields), fewest=4) is learnt
 
 
 def test_learning_takes_at_least_two_evaluations_to_show():
@@ -170,7 +170,7 @@ def test_learning_takes_at_least_two_evaluations_to_show():
 
 
 def test_curves_without_common_samples_are_aligned_by_order():
-    """A batch has now more tokens and now fewer."""
+    """Batches differ in tokens."""
     one = [Evaluation(1000, 1.0, 0.10), Evaluation(2010, 2.0, 0.22), Evaluation(3000, 3.0, 0.30)]
     other = [Evaluation(1005, 1.2, 0.12), Evaluation(1990, 2.2, 0.18)]
     mean = curves.mean_curve([one, other])
@@ -178,7 +178,7 @@ def test_curves_without_common_samples_are_aligned_by_order():
     assert [p.quality for p in mean] == pytest.approx([0.11, 0.20])
     assert curves.relative_noise([one, other]) == pytest.approx(math.sqrt((2 / 121 + 2 / 100) / 2))
     some = [*one, Evaluation(4000, 4.0, 0.5)]
-    assert curves.mean_curve([one, some]) == tuple(one), "equally many samples come first"
+    assert curves.mean_curve([one, some]) == tuple(one), "points at equal samples are preferred"
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_curves_without_common_samples_are_aligned_by_order():
         (0.4, 0.1, 0.3),
         (-2.0, -5.0, 3.0),
         (-2.0, None, 2.0),
-        (0.4, 0.5, 0.4),  # it has gained nothing: what it is says more
+        (0.4, 0.5, 0.4),  # nothing was gained
     ],
 )
 def test_shares_are_relative_to_the_gain_since_the_start(reference, start, gain):
@@ -199,7 +199,7 @@ def test_shares_are_relative_to_the_gain_since_the_start(reference, start, gain)
 
 
 def test_a_share_does_not_depend_on_the_origin_of_a_score():
-    """Accuracies from 0.5 to 0.9 are those from 0 to 0.8 to whoever counts from chance."""
+    """Accuracies from 0.5 to 0.9 are those from 0 to 0.8, rescaled from a chance of 0.5."""
     assert curves.share(0.7, 0.9, 0.5) == pytest.approx(curves.share(0.4, 0.8, 0.0)) == pytest.approx(0.5)
 
 

@@ -1,4 +1,4 @@
-"""Drawn trainings: a change is said when it is sure, with what it comes from; noise is none."""
+"""Synthetic trainings: certain changes are reported with their cause, and noise is not."""
 
 import math
 import random
@@ -20,7 +20,7 @@ SEEN = {
 
 
 def wandering(rng: random.Random, keeps: float, spread: float) -> Iterator[float]:
-    """Factors of a speed whose noise keeps a part of what it was in the window before."""
+    """Yields the factors of a speed whose noise keeps a part of its value in the window before."""
     noise = 0.0
     while True:
         noise = keeps * noise + rng.gauss(0, spread * math.sqrt(1 - keeps**2))
@@ -36,15 +36,15 @@ def windows(
     seen: Mapping[str, float] = SEEN,
     first: int = 0,
 ) -> list[Window]:
-    """So many windows of a training at `factor` times 50 samples per second, give or take 5%."""
-    found, samples = [], first
+    """Returns windows of a training at `factor` times 50 samples per second, give or take 5%."""
+    drawn, samples = [], first
     speeds = wandering(rng, 0.5, 0.05)
     for _ in range(count):
         trained = max(1, round(50 * factor * SECONDS * next(speeds)))
         samples += trained
         phases_s = {name: share * SECONDS for name, share in phases.items()}
-        found.append(Window(samples, trained, SECONDS, phases_s, seen))
-    return found
+        drawn.append(Window(samples, trained, SECONDS, phases_s, seen))
+    return drawn
 
 
 def changed(
@@ -53,7 +53,7 @@ def changed(
     seen: Mapping[str, float] = SEEN,
     seed: int = 0,
 ) -> Drift | None:
-    """The change reported for twenty minutes of training and ten more that are different."""
+    """Returns the change that is reported for twenty minutes of training and ten different ones."""
     rng = random.Random(seed)
     before = windows(120, rng)
     return drift([*before, *windows(60, rng, factor, phases, seen=seen, first=before[-1].samples)])

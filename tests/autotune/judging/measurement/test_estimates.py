@@ -1,4 +1,4 @@
-"""One estimate of each configuration: by its race, or else by all its runs in the same company."""
+"""One estimate for each configuration, from its race or else from all comparable runs."""
 
 import math
 from dataclasses import replace
@@ -45,7 +45,7 @@ def test_a_raced_trial_has_the_factor_of_its_last_race(make_trial, held):
     assert (found.low, found.high) == pytest.approx((2.97, 3.03), 1e-2)
     assert history.throughput(fast).value == found.value * history.throughput(baseline).value
     later = make_trial(4, race=(0, 1), slices=slices_of({1: 2.0}))
-    assert value(history.after(later).factor(fast)) == pytest.approx(2.0), "the last one counts"
+    assert value(history.after(later).factor(fast)) == pytest.approx(2.0), "the last race counts"
     assert (history.throughput(race), history.factor(race)) == (None, None)
 
 
@@ -96,9 +96,8 @@ def test_quality_is_the_mean_of_the_seeds_or_of_all_baseline_runs(make_trial, he
     seeds = [make_trial(n, 30, curve=[q], x=1, repeat=Repeat(1, n)) for n, q in ((3, 0.2), (4, 0.22))]
     baseline = [make_trial(0, 10, curve=[0.2]), make_trial(2, 10, curve=[0.24], repeat=Repeat(0, 0))]
     history = held(*baseline, chosen, *seeds)
-    assert [value(history.quality(t)) for t in (chosen, seeds[0], *baseline)] == pytest.approx(
-        [0.21, 0.21, 0.22, 0.22]
-    )
+    qualities = [value(history.quality(t)) for t in (chosen, seeds[0], *baseline)]
+    assert qualities == pytest.approx([0.21, 0.21, 0.22, 0.22])
     assert held(baseline[0], chosen).quality(chosen) == Figure(0.3)
 
 

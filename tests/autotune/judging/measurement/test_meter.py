@@ -97,7 +97,7 @@ def test_the_interval_covers_the_truth_at_its_level():
 
 
 def test_the_interval_widens_when_steps_are_correlated():
-    """A loader that is slow for a while: single steps would claim far too narrow an interval."""
+    """If a loader is slow for a while, an interval from single steps would be far too narrow."""
     rng = random.Random(0)
     covered = 0
     for _ in range(200):
@@ -156,22 +156,19 @@ def test_the_recent_step_time_is_the_median_of_the_last_steps():
 
 
 def stamps(*seconds, evaluations=()):
-    """Returns records at those times, each of 8 more samples unless it is an evaluation."""
-    found, samples = [], 0
+    """Returns records at those times, each with 8 more samples unless it is an evaluation."""
+    records, samples = [], 0
     for at_s in seconds:
         samples += 0 if at_s in evaluations else 8
-        found.append(Stamp(at_s, samples, is_step=at_s not in evaluations))
-    return found
+        records.append(Stamp(at_s, samples, is_step=at_s not in evaluations))
+    return records
 
 
 def test_only_whole_steps_within_the_time_are_counted():
     yielded = stamps(0.0, 1.0, 2.5, 3.5, 4.5, 6.0)
-    assert counted_steps(yielded, 0.5, 5.0, ready=0) == [
-        MeasuredStep(1.5, 8),
-        MeasuredStep(1.0, 8),
-        MeasuredStep(1.0, 8),
-    ]
-    assert counted_steps(yielded, 1.1, 2.6, ready=0) == [], "the first record only says when a step begins"
+    whole = [MeasuredStep(seconds, 8) for seconds in (1.5, 1.0, 1.0)]
+    assert counted_steps(yielded, 0.5, 5.0, ready=0) == whole
+    assert counted_steps(yielded, 1.1, 2.6, ready=0) == [], "a single record only marks the start of a step"
     assert counted_steps([], 0.0, 9.0, ready=0) == []
 
 
@@ -198,7 +195,7 @@ def test_steps_that_compile_are_not_in_the_steady_state():
         compiled_s = 39.0 * (step > 14)
         meter.add(0.1 * step + compiled_s, 8 * step, evaluation=False, compiling=step == 15)
     assert meter.throughput().samples_per_s == pytest.approx(80)
-    assert meter.training_s == pytest.approx(19 * 0.1 + 39), "it is time that training takes"
+    assert meter.training_s == pytest.approx(19 * 0.1 + 39), "compiling is part of the training's time"
 
 
 def test_the_burst_after_a_compilation_does_not_count():
@@ -212,14 +209,12 @@ def test_the_burst_after_a_compilation_does_not_count():
 def test_queued_steps_count_with_the_next_completed_one():
     meter = Meter(prefetched=0)
     for step in range(1, 41):
-        launched_s, done_s = 0.001 * step, 0.1 * step
         is_queued = step % 5 != 0
-        meter.add(
-            launched_s if is_queued and step < 5 else done_s, 8 * step, evaluation=False, queued=is_queued
-        )
+        at_s = (0.001 if is_queued and step < 5 else 0.1) * step
+        meter.add(at_s, 8 * step, evaluation=False, queued=is_queued)
     found = meter.throughput()
     assert found.samples_per_s == pytest.approx(80)
-    assert found.steps == 30, "of 35 whose end is known, those are left out that ended with the third"
+    assert found.steps == 30, "35 ended after a record, and the 5 that include the third are warm-up"
 
 
 def test_queued_steps_before_an_evaluation_do_not_count():
@@ -234,7 +229,7 @@ def test_queued_steps_before_an_evaluation_do_not_count():
 
 
 def test_a_long_training_merges_its_steps_and_keeps_its_figures():
-    """Step by step 1% faster and slower, from day to day 10%; the interval is that of all of them."""
+    """The speed varies by 1% from step to step and by 10% from day to day; the interval covers both."""
     rng, meter = random.Random(0), Meter(prefetched=0)
     seconds = [0.1 * rng.uniform(0.99, 1.01) * (1.1 if 30_000 < n < 60_000 else 1.0) for n in range(100_000)]
     feed(meter, [0.1, *[0.1] * 6, *seconds])

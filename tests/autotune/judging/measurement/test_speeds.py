@@ -1,4 +1,4 @@
-"""Every measurement of the same settings counts for all of them."""
+"""Throughput pooled over all trials of the same settings."""
 
 import random
 from dataclasses import replace
@@ -22,7 +22,7 @@ def test_equal_settings_are_pooled_weighted_by_time(make_trial):
     figure = pooled([long, short])
     assert figure.samples_per_s == pytest.approx(11.0)
     assert (figure.steps, figure.seconds) == (20, 40.0)
-    assert figure.half_width_per_s == pytest.approx(2.0), "half of what they lie apart"
+    assert figure.half_width_per_s == pytest.approx(2.0), "half of their distance"
 
 
 def test_agreeing_figures_narrow_the_interval(make_trial):
