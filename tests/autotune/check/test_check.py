@@ -1,4 +1,4 @@
-"""`check` as it is called: real trials of a small workload, without Ray."""
+"""The command `check`: real trials of a small workload, without Ray."""
 
 import os
 import re
@@ -36,9 +36,8 @@ def test_a_space_is_checked_by_running_its_baseline(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     rows = dict(re.findall(r"^(?:yes|no) +(a search|\w+) +(.*)$", done.stdout, re.MULTILINE))
-    assert list(rows) == [
-        *("starts", "steps", "speed", "memory", "evaluations", "quality", "seed", "resume", "a search")
-    ]
+    names = ["starts", "steps", "speed", "memory", "evaluations", "quality", "seed", "resume", "a search"]
+    assert list(rows) == names
     assert "8 samples each" in rows["steps"]
     assert "one every 2,048 samples" in rows["evaluations"]
     assert rows["seed"].startswith("ignored")  # linear.py has none

@@ -1,6 +1,6 @@
-"""Records of short runs in, what a search would see out."""
+"""What a search would see, from the records of short runs."""
 
-import dataclasses
+from dataclasses import replace
 
 import pytest
 
@@ -28,7 +28,7 @@ MEASURED = Measurement(
 
 
 def records(*, steps=9, every=5, begun_s=100.0, start_s=2.0, first=8, curve=0.5):
-    """Steps of 8 samples in half a second, and after `every` steps an evaluation of one second."""
+    """Returns records: a step of 8 samples takes 0.5 s, and an evaluation after `every` steps takes 1 s."""
     found, at_s, samples = [{"attempt": 1.0, "clock_s": begun_s}], begun_s + start_s, first - 8
     for number in range(1, steps + 1):
         samples += 8
@@ -51,9 +51,8 @@ def test_figures_are_computed_from_records():
 
 
 def test_doubtful_steps_are_reported():
-    said = seen.seen([*records(), {"at_s": 200.0, "samples": 80, "note": "4 of 16 are counted"}], "r2")
-    found = {one.name: one for one in findings(Checked(SPACE, Run(measurement=MEASURED), said, 1))}
-    assert found["steps"].detail.endswith("; 4 of 16 are counted")
+    note = {"at_s": 200.0, "samples": 80, "note": "4 of 16 are counted"}
+    assert rows(seen=seen.seen([*records(), note], "r2"))["steps"].detail.endswith("; 4 of 16 are counted")
 
 
 def test_without_records_figures_are_unknown():
@@ -75,17 +74,17 @@ def test_runs_are_compared_at_equal_numbers_of_samples():
 
 
 def test_a_resumed_run_continues_or_starts_anew():
-    went_on = [*records(), *records(first=48, begun_s=200.0)]
-    anew = [*records(), *records(begun_s=200.0)]
-    assert seen.resumed(went_on) == Resumed(72, 48, is_anew=False)
-    assert seen.resumed(anew) == Resumed(72, 8, is_anew=True)
+    continued = [*records(), *records(first=48, begun_s=200.0)]
+    restarted = [*records(), *records(begun_s=200.0)]
+    assert seen.resumed(continued) == Resumed(72, 48, is_anew=False)
+    assert seen.resumed(restarted) == Resumed(72, 8, is_anew=True)
     assert seen.resumed(records()) is None
     assert seen.resumed([*records(), {"attempt": 2.0, "clock_s": 200.0}]) is None
 
 
 def checked(**changes):
     run = Run(records(), Outcome(Status.COMPLETED), MEASURED)
-    whole = Checked(
+    complete = Checked(
         SPACE,
         run,
         seen.seen(run.records, "r2"),
@@ -94,17 +93,16 @@ def checked(**changes):
         other=Likeness(1, 0.25),
         resumed=Resumed(72, 48, is_anew=False),
     )
-    return dataclasses.replace(whole, **changes)
+    return replace(complete, **changes)
 
 
-def told(**changes):
-    return {one.name: one for one in findings(checked(**changes))}
+def rows(**changes):
+    return {row.name: row for row in findings(checked(**changes))}
 
 
 def test_the_figures_that_a_search_would_see_are_listed():
-    rows = told()
-    assert [name for name, one in rows.items() if not one.ok] == []
-    assert {name: one.detail for name, one in rows.items()} == {
+    assert [name for name, row in rows().items() if not row.ok] == []
+    assert {name: row.detail for name, row in rows().items()} == {
         "starts": "training was under way after 2 s",
         "steps": "9 in 5 s, 8 samples each",
         "speed": "16 ± 0.5 samples/s, over 40 steps after the warm-up",
@@ -135,40 +133,41 @@ def test_the_figures_that_a_search_would_see_are_listed():
     ],
 )
 def test_everything_missing_is_reported_with_a_remedy(name, changes, detail):
-    row = told(**changes)[name]
+    row = rows(**changes)[name]
     assert not row.ok
     assert detail in row.detail
     assert row.remedy
 
 
 def test_the_recommended_time_is_that_of_six_first_evaluations():
-    # one takes 2 s to start, and 40 samples at 72 in 5 s
-    assert told(again=None)["seed"].remedy == "check for longer, such as --time 1m"
+    # a start takes 2 s, and 40 samples at 72 samples in 5 s
+    assert rows(again=None)["seed"].remedy == "check for longer, such as --time 1m"
     slow = seen.seen(records(start_s=100.0), "r2")
-    assert told(again=None, seen=slow)["seed"].remedy == "check for longer, such as --time 11m"
+    assert rows(again=None, seen=slow)["seed"].remedy == "check for longer, such as --time 11m"
 
 
 def test_runs_that_differ_with_the_same_seed_show_their_noise():
-    assert told(again=Likeness(1, 0.1))["seed"].ok
+    assert rows(again=Likeness(1, 0.1))["seed"].ok
 
 
 def test_a_trial_that_lost_its_gpu_says_so():
     outcome = Outcome(Status.INTERRUPTED, reason="torch cannot use the trial's GPU")
-    rows = told(run=Run([], outcome))
-    assert list(rows) == ["starts"]
-    assert rows["starts"].detail == "the trial was interrupted: torch cannot use the trial's GPU"
+    (row,) = rows(run=Run([], outcome)).values()
+    assert (row.name, row.detail) == (
+        "starts",
+        "the trial was interrupted: torch cannot use the trial's GPU",
+    )
 
 
 def test_only_the_failure_of_a_failed_trial_is_reported():
     outcome = Outcome(Status.FAILED, Failure.ERROR, "ValueError: no such file")
     failed = {"run": Run([], outcome, log=("Traceback", "ValueError: no such file"))}
-    rows = told(**failed)
-    assert list(rows) == ["starts"]
-    assert "ValueError: no such file" in rows["starts"].detail
+    (row,) = rows(**failed).values()
+    assert row.name == "starts"
+    assert "ValueError: no such file" in row.detail
     assert not is_ready(checked(**failed))
 
 
 def test_a_time_limit_is_reported():
-    budget = SPACE.budget.model_copy(update={"time": 60.0, "repeats": 0})
-    space = SPACE.model_copy(update={"budget": budget})
-    assert told(space=space)["a search"].detail == "4 trials of 12s: up to 25s; it ends after 1m 00s"
+    space = SPACE.revised(budget={"time": 60.0, "repeats": 0})
+    assert rows(space=space)["a search"].detail == "4 trials of 12s: up to 25s; it ends after 1m 00s"

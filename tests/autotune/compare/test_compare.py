@@ -1,4 +1,4 @@
-"""Training of models to compare: new, reused, resumed, and failed ones."""
+"""Models to compare: trained, reused, resumed and failed."""
 
 import json
 import os
@@ -49,8 +49,6 @@ print(json.dumps({"split": "test", "studies": 1, "trained": state, "bleu_4": 0.5
                   "reports_per_s": 0.5, "peak_memory_bytes": 7, "bleu_4_items": [0.25, 0.75],
                   "collapsed": True, "parameters": 12}))
 """
-
-
 FACTS = {"torch": "2.5", "data": None}
 
 
@@ -76,7 +74,7 @@ class Scored(Workload):
 
 @pytest.fixture(autouse=True)
 def _toys(monkeypatch):
-    """Puts the toy workload on the path, also for child processes; the command hides GPUs for good."""
+    """Puts the toy workload on the path, also for child processes, and hides GPUs."""
     monkeypatch.syspath_prepend(str(HERE))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -97,8 +95,8 @@ def searched(root, space, winner=8, **options):
         trial = studies.begin(
             study, space, configurations.configure(space, {"micro_batch_size": batch, "learning_rate": 1.0})
         )
-        shown = Measurement(Throughput(speed, 1.0, 50, 1.0), 0.2, 400, samples=400)
-        studies.end(study, replace(trial, outcome=Outcome(Status.COMPLETED), measurement=shown), 0.85)
+        measured = Measurement(Throughput(speed, 1.0, 50, 1.0), 0.2, 400, samples=400)
+        studies.end(study, replace(trial, outcome=Outcome(Status.COMPLETED), measurement=measured), 0.85)
     return session
 
 
@@ -113,8 +111,8 @@ def training_of(session, space, workload):
 
 @pytest.fixture
 def compared(session, space):
-    """Compares one configuration, and returns the model and the output."""
-    said = []
+    """Returns a function that compares one configuration, and returns the model and the lines of output."""
+    output = []
 
     def compare(label="bf16", *, workload=None, may_take=False, samples=400, seed=0, shared=False, **config):
         trials = [
@@ -123,10 +121,10 @@ def compared(session, space):
         ]
         terms = Terms(samples=samples, facts=FACTS, may_take=may_take)
         training = training_of(session, space, workload or Scored())
-        comparing = Comparison(session, training, trials, terms=terms, say=said.append)
-        said.clear()
+        comparing = Comparison(session, training, trials, terms=terms, say=output.append)
+        output.clear()
         comparing.run(Contender(label, {**space.baseline_config, "precision": label, **config}, seed))
-        return results.first_models(results.runs(session.comparison.root))[label], list(said)
+        return results.first_models(results.runs(session.comparison.root))[label], list(output)
 
     return compare
 
@@ -137,10 +135,8 @@ def attempts(session, label):
 
 
 def test_the_recommended_settings_are_compared_in_every_precision(space, make_trial):
-    trials = [
-        make_trial(0, 100, 0.2, learning_rate=1e-3),
-        make_trial(1, 200, 0.2, micro_batch_size=8, learning_rate=1e-3),
-    ]
+    trials = [make_trial(0, 100, 0.2, learning_rate=1e-3)]
+    trials.append(make_trial(1, 200, 0.2, micro_batch_size=8, learning_rate=1e-3))
     baseline, fp32, bf16 = contenders(History(trials, space), ("fp32", "bf16"))
     assert baseline == Contender("baseline", {**space.baseline_config, "precision": "fp32"})
     assert fp32.config == {"micro_batch_size": 8, "learning_rate": 1e-3, "precision": "fp32"}
@@ -148,14 +144,14 @@ def test_the_recommended_settings_are_compared_in_every_precision(space, make_tr
 
 
 def test_every_model_has_its_first_seed_before_one_has_its_second(space, make_trial):
-    asked = contenders(History([make_trial(0, 100, 0.2, learning_rate=1e-3)], space), ("bf16",), seeds=2)
-    assert [c.name for c in asked] == ["baseline", "bf16", "baseline-seed-1", "bf16-seed-1"]
-    assert asked[1].config == asked[3].config
+    found = contenders(History([make_trial(0, 100, 0.2, learning_rate=1e-3)], space), ("bf16",), seeds=2)
+    assert [c.name for c in found] == ["baseline", "bf16", "baseline-seed-1", "bf16-seed-1"]
+    assert found[1].config == found[3].config
 
 
 def test_a_precision_that_is_the_baseline_itself_is_not_trained_twice(space, make_trial):
-    alone = [make_trial(0, 100, 0.2, micro_batch_size=4, learning_rate=1e-3)]
-    assert [c.label for c in contenders(History(alone, space), ("fp32", "bf16"))] == ["baseline", "bf16"]
+    baseline = [make_trial(0, 100, 0.2, micro_batch_size=4, learning_rate=1e-3)]
+    assert [c.label for c in contenders(History(baseline, space), ("fp32", "bf16"))] == ["baseline", "bf16"]
 
 
 def test_without_a_baseline_there_is_nothing_to_compare(space):
@@ -164,10 +160,10 @@ def test_without_a_baseline_there_is_nothing_to_compare(space):
 
 
 def test_a_model_is_trained_and_scored_once(session, compared):
-    model, said = compared()
+    model, output = compared()
     assert (model.label, model.outcome.status, model.trial) == ("bf16", Status.COMPLETED, None)
     assert (model.samples, model.training.quality) == (400, 0.2)
-    assert model.training.quality_samples >= 400  # it trains until it is stopped
+    assert model.training.quality_samples >= 400  # the workload trains until it is stopped
     assert model.training.throughput.samples_per_s > 0
     assert model.config["precision"] == "bf16"
     assert model.scores == {"bleu_4": 0.5, "trained": model.scores["trained"]}
@@ -180,10 +176,9 @@ def test_a_model_is_trained_and_scored_once(session, compared):
     place = session.model_dir("bf16")
     assert json.loads(place.reports_file.read_text())["report"] == "b"
     assert not place.work.exists()
-    assert said[0] == "bf16: training for 400 samples with batch 4 bf16 lr 0.001"
+    assert output[0] == "bf16: training for 400 samples with batch 4 bf16 lr 0.001"
 
-    again, said = compared()
-    assert (again, said) == (model, ["bf16: already done"])
+    assert compared() == (model, ["bf16: already done"])
 
 
 def test_other_conditions_train_a_new_model(session, space, compared):
@@ -194,28 +189,28 @@ def test_other_conditions_train_a_new_model(session, space, compared):
     assert attempts(session, "bf16") == 1
 
 
-def kept(session, space, contenders, **terms):
-    """Returns the message about each existing model when `contenders` are compared, by label."""
-    said, given = [], Terms(**{"samples": 400, "facts": FACTS, "may_take": False, **terms})
+def set_aside(session, space, contenders, **terms):
+    """Returns by label the message about each model that is set aside when `contenders` are compared."""
+    output, asked = [], Terms(**{"samples": 400, "facts": FACTS, "may_take": False, **terms})
     training = training_of(session, space, Scored())
-    Comparison(session, training, [], terms=given, say=said.append).keep_only(contenders)
-    return dict(line.split(": ", 1) for line in said)
+    Comparison(session, training, [], terms=asked, say=output.append).keep_only(contenders)
+    return dict(line.split(": ", 1) for line in output)
 
 
 def test_models_of_other_conditions_are_set_aside(session, space, compared):
     for label in ("fp32", "bf16"):
         compared(label)
     (session.comparison.root / "tf32").mkdir()
-    scored = session.model_dir("bf16").result_file.read_bytes()
-    today = {**space.baseline_config, "micro_batch_size": 8, "precision": "bf16"}
-    said = kept(session, space, [Contender("fp32", space.baseline_config), Contender("bf16", today)])
-    assert said == {
+    result = session.model_dir("bf16").result_file.read_bytes()
+    other = {**space.baseline_config, "micro_batch_size": 8, "precision": "bf16"}
+    fp32 = Contender("fp32", space.baseline_config)
+    assert set_aside(session, space, [fp32, Contender("bf16", other)]) == {
         "bf16": "made with other settings, so it is set aside as bf16.aside-1",
         "tf32": "made with other settings, so it is set aside as tf32.aside-1",
     }
     assert list(results.runs(session.comparison.root)) == ["fp32"]
-    assert session.model_dir("bf16.aside-1").result_file.read_bytes() == scored
-    assert kept(session, space, [Contender("fp32", space.baseline_config)]) == {}
+    assert session.model_dir("bf16.aside-1").result_file.read_bytes() == result
+    assert set_aside(session, space, [fp32]) == {}
 
 
 @pytest.mark.parametrize(
@@ -229,26 +224,28 @@ def test_models_of_other_conditions_are_set_aside(session, space, compared):
 def test_conditions_differ_if_figures_do_not_compare(session, space, compared, terms, other):
     """Facts that an older model lacks are not compared."""
     model, _ = compared()
-    said = kept(session, space, [Contender("bf16", model.config)], **terms)
-    assert said == ({"bf16": f"made with other {other}, so it is set aside as bf16.aside-1"} if other else {})
+    messages = set_aside(session, space, [Contender("bf16", model.config)], **terms)
+    assert messages == (
+        {"bf16": f"made with other {other}, so it is set aside as bf16.aside-1"} if other else {}
+    )
 
 
 def test_a_model_that_does_not_fit_has_no_scores_and_is_retried(session, compared):
     for _ in range(2):
-        model, said = compared(micro_batch_size=64)
+        model, output = compared(micro_batch_size=64)
         assert (model.outcome.status, model.outcome.failure) == (Status.FAILED, Failure.OOM)
         assert (model.scores, model.reports_per_s) == ({}, None)
-        assert "toy: the batch does not fit" in said[-1]
+        assert "toy: the batch does not fit" in output[-1]
         assert attempts(session, "bf16") == 1
 
 
 def test_an_unscored_model_is_scored_later_without_training(session, compared, tmp_path):
     fault = tmp_path / "fault"
     fault.touch()
-    model, said = compared(workload=Scored(fault=fault))
+    model, output = compared(workload=Scored(fault=fault))
     assert model.outcome.status is Status.COMPLETED
     assert model.scores == {}
-    assert "could not be scored, exit code 1: a fault;" in said[-1]
+    assert "could not be scored, exit code 1: a fault;" in output[-1]
     assert "the scorer has" in session.model_dir("bf16").log.read_text()
 
     fault.unlink()
@@ -258,54 +255,52 @@ def test_an_unscored_model_is_scored_later_without_training(session, compared, t
 
 
 @pytest.mark.parametrize(
-    "why_not",
+    "obstacle",
     [None, "no checkpoint", "other provenance", "other samples", "other settings", "other seed", "shared"],
 )
-def test_a_trials_checkpoint_is_reused_for_the_same_training(session, compared, why_not):
+def test_a_trials_checkpoint_is_reused_for_the_same_training(session, compared, obstacle):
     work = session.trial_dir(0).work
-    if why_not != "no checkpoint":
+    if obstacle != "no checkpoint":
         work.mkdir(parents=True)
         (work / "state.json").write_text("1234")
-    model, said = compared(
+    model, output = compared(
         "fp32",
-        may_take=why_not != "other provenance",
-        samples=200 if why_not == "other samples" else 400,
-        seed=int(why_not == "other seed"),
-        shared=why_not == "shared",
-        micro_batch_size=8 if why_not == "other settings" else 4,
+        may_take=obstacle != "other provenance",
+        samples=200 if obstacle == "other samples" else 400,
+        seed=int(obstacle == "other seed"),
+        shared=obstacle == "shared",
+        micro_batch_size=8 if obstacle == "other settings" else 4,
     )
-    assert (model.trial == 0) is (model.scores["trained"] == 1234) is (why_not is None)
-    assert ("fp32: taken from trial 0" in said) is (why_not is None)
-    assert work.exists() is (why_not != "no checkpoint")
+    assert (model.trial == 0) is (model.scores["trained"] == 1234) is (obstacle is None)
+    assert ("fp32: taken from trial 0" in output) is (obstacle is None)
+    assert work.exists() is (obstacle != "no checkpoint")
 
 
 def compare(capsys, *arguments):
-    """Runs the command line in this process; returns exit code and lines of output."""
+    """Runs the command in this process; returns its exit code, its lines of output and its errors."""
     code = main(["compare", *map(str, arguments)])
     out, err = capsys.readouterr()
     return code, out.splitlines(), err
 
 
 def test_the_command_compares_a_workload_that_writes_no_reports(session, capsys):
-    code, said, err = compare(capsys, session.root, "--precisions", " bf16,fp32,bf16", "--seeds", 2)
+    code, lines, err = compare(capsys, session.root, "--precisions", " bf16,fp32,bf16", "--seeds", 2)
     assert (code, err) == (0, "")
-    begun = [line.partition(":")[0] for line in said if ": training for" in line]
+    begun = [line.partition(":")[0] for line in lines if ": training for" in line]
     assert begun == ["baseline", "bf16", "fp32", "baseline-seed-1", "bf16-seed-1", "fp32-seed-1"]
     head = ["model", "seeds", "samples/s", "memory", "bleu_4"]
-    start = next(n for n, line in enumerate(said) if line.split() == head)
-    rows = [line.split() for line in said[start : start + 4]]
-    assert [(row[0], row[1], row[-1]) for row in rows[1:]] == [
-        ("baseline", "2", "0.2000"),
-        ("bf16", "2", "0.2000"),
-        ("fp32", "2", "0.2000"),
+    start = next(n for n, line in enumerate(lines) if line.split() == head)
+    rows = [line.split() for line in lines[start + 1 : start + 4]]
+    assert [(row[0], row[1], row[-1]) for row in rows] == [
+        (label, "2", "0.2000") for label in ("baseline", "bf16", "fp32")
     ]
-    assert said[-6].split() == ["model", "loss", "fp32", "steps", "checkpoints"], "no overflows, and no texts"
-    assert said[-4].split()[:4] == ["bf16", "1.0000", "+0.0%", "0"]
-    assert said[-2].startswith(
-        "The fastest precision that keeps 95% of the baseline's improvement in bleu_4 at "
-    )
-    assert " of the baseline's improvement, 2 seeds each." in said[-2]
-    assert said[-1] == f"Compare the models in the report: python -m autotune report {session.root}"
+    # there are no overflows and no generated reports
+    assert lines[-6].split() == ["model", "loss", "fp32", "steps", "checkpoints"]
+    assert lines[-4].split()[:4] == ["bf16", "1.0000", "+0.0%", "0"]
+    goal = "The fastest precision that keeps 95% of the baseline's improvement in bleu_4 at "
+    assert lines[-2].startswith(goal)
+    assert " of the baseline's improvement, 2 seeds each." in lines[-2]
+    assert lines[-1] == f"Compare the models in the report: python -m autotune report {session.root}"
     found = results.runs(session.comparison.root)
     assert [(m.seed, m.config["micro_batch_size"]) for m in found["fp32"]] == [(0, 8), (1, 8)]
     assert found["baseline"][0].config["micro_batch_size"] == 4
@@ -315,18 +310,18 @@ def test_the_command_compares_a_workload_that_writes_no_reports(session, capsys)
 
 
 def test_an_unsupported_precision_is_left_out_with_a_message(session, capsys):
-    code, said, err = compare(capsys, session.root, "--precisions", "fp32,bf16,fp8")
+    code, lines, err = compare(capsys, session.root, "--precisions", "fp32,bf16,fp8")
     assert (code, err) == (0, "")
-    assert said[0] == "precision fp8: left out, needs a CUDA device"
+    assert lines[0] == "precision fp8: left out, needs a CUDA device"
     assert list(results.first_models(results.runs(session.comparison.root))) == ["baseline", "bf16", "fp32"]
 
 
-def test_a_model_that_failed_is_named_in_the_end_and_by_the_exit_code(tmp_path, space, capsys):
-    session = searched(tmp_path / "large", space, winner=64)  # no longer fits
-    code, said, err = compare(capsys, session.root, "--precisions", "fp32")
+def test_a_failed_model_is_named_at_the_end_and_sets_the_exit_code(tmp_path, space, capsys):
+    session = searched(tmp_path / "large", space, winner=64)  # does not fit any more
+    code, lines, err = compare(capsys, session.root, "--precisions", "fp32")
     assert (code, err) == (1, "")
-    assert said[-1] == "1 of 2 models failed: fp32"
-    assert any(line.startswith("fp32: training failed (oom), ") for line in said)
+    assert lines[-1] == "1 of 2 models failed: fp32"
+    assert any(line.startswith("fp32: training failed (oom), ") for line in lines)
     assert list(results.first_models(results.runs(session.comparison.root))) == ["baseline", "fp32"]
 
 
@@ -334,43 +329,43 @@ def test_changes_since_the_search_are_reported(session, capsys):
     info = json.loads(session.info_file.read_text())
     info["provenance"]["torch"] = "0.4"
     session.info_file.write_text(json.dumps(info))
-    code, said, _ = compare(capsys, session.root, "--precisions", "fp32", "--epochs-per-model", 2)
+    code, lines, _ = compare(capsys, session.root, "--precisions", "fp32", "--epochs-per-model", 2)
     assert code == 0
-    (changed,) = (line for line in said if line.startswith("changed since the search: torch 0.4, now "))
+    (changed,) = (line for line in lines if line.startswith("changed since the search: torch 0.4, now "))
     assert changed.endswith("; its checkpoints are not reused")
-    assert said[-2].startswith(("Not decided", "The baseline stays: ")), "by how fast they were"
+    assert lines[-2].startswith(("Not decided", "The baseline stays: ")), "depending on their speeds"
     assert results.first_models(results.runs(session.comparison.root))["fp32"].samples == 100
 
 
 @pytest.fixture
 def _lasts_rounds(monkeypatch):
-    """The setting of the workload that says how many epochs it lasts."""
+    """Gives the workload a setting for its number of epochs."""
     monkeypatch.setattr(Workload, "epochs", "rounds")
 
 
 @pytest.mark.usefixtures("_lasts_rounds")
 def test_epochs_are_set_in_the_models_settings(session, capsys):
     """Otherwise the trainer would stop after the search's epochs, or its schedule would not reach its end."""
-    asked = (session.root, "--precisions", "fp32")
-    code, _, _ = compare(capsys, *asked, "--epochs-per-model", 3)
+    arguments = (session.root, "--precisions", "fp32")
+    code, _, _ = compare(capsys, *arguments, "--epochs-per-model", 3)
     plan = json.loads(session.model_dir("fp32").plan_file.read_text())
     assert (code, plan["samples"], plan["settings"]["rounds"]) == (0, 150, 3)
-    _, said, _ = compare(capsys, *asked)
-    assert said[:2] == ["baseline: already done", "fp32: already done"]
-    _, said, _ = compare(capsys, *asked, "--samples-per-model", 150)
-    assert "fp32: made with other settings, so it is set aside as fp32.aside-1" in said
+    _, lines, _ = compare(capsys, *arguments)
+    assert lines[:2] == ["baseline: already done", "fp32: already done"]
+    _, lines, _ = compare(capsys, *arguments, "--samples-per-model", 150)
+    assert "fp32: made with other settings, so it is set aside as fp32.aside-1" in lines
 
 
 @pytest.mark.usefixtures("_lasts_rounds")
-@pytest.mark.parametrize(("today", "own"), [(3, 2), (2, 5), (2, 2)])
-def test_requested_epochs_apply_even_if_they_are_a_knob(session, today, own):
+@pytest.mark.parametrize(("baseline", "winner"), [(3, 2), (2, 5), (2, 2)])
+def test_requested_epochs_apply_even_if_they_are_a_knob(session, baseline, winner):
     """Otherwise a trial with fewer epochs would end early and count as failed."""
-    text = SPACE.replace("baseline: {", f"baseline: {{rounds: {today}, ")
+    text = SPACE.replace("baseline: {", f"baseline: {{rounds: {baseline}, ")
     text = text.replace("knobs: {", "knobs: {rounds: {choice: [2, 3, 5]}, ")
     space = spaces.complete(spaces.parse(text, "test"), "test")
     terms = Terms(samples=150, facts=FACTS, may_take=False, epochs=3)
     comparing = Comparison(session, training_of(session, space, Scored()), [], terms=terms, say=str)
-    job = comparing._job(Contender("bf16", {**space.baseline_config, "precision": "bf16", "rounds": own}))
+    job = comparing._job(Contender("bf16", {**space.baseline_config, "precision": "bf16", "rounds": winner}))
     config = {**space.baseline_config, "precision": "bf16", "rounds": 3}
     assert (job.order.settings["rounds"], job.contender.config) == (3, config)
 
@@ -378,25 +373,25 @@ def test_requested_epochs_apply_even_if_they_are_a_knob(session, today, own):
 @pytest.mark.usefixtures("_lasts_rounds")
 def test_a_trials_checkpoint_is_not_reused_for_other_epochs(session, space):
     trials = study_file.load_study(session.study_file).trials
-    (session.trial_dir(0).work).mkdir(parents=True)
+    session.trial_dir(0).work.mkdir(parents=True)
     training = training_of(session, space, Scored())
-    taken = []
+    output = []
     for epochs in (None, 8):
         terms = Terms(samples=400, facts=FACTS, may_take=True, epochs=epochs)
-        comparing = Comparison(session, training, trials, terms=terms, say=taken.append)
+        comparing = Comparison(session, training, trials, terms=terms, say=output.append)
         comparing._reused(comparing._job(Contender("baseline", space.baseline_config)))
-    assert taken == ["baseline: taken from trial 0"]
+    assert output == ["baseline: taken from trial 0"]
 
 
 def test_existing_models_set_the_length_of_new_ones(session, capsys):
-    asked = (session.root, "--precisions", "fp32")
-    compare(capsys, *asked, "--samples-per-model", 100)
-    code, said, _ = compare(capsys, *asked)
+    arguments = (session.root, "--precisions", "fp32")
+    compare(capsys, *arguments, "--samples-per-model", 100)
+    code, lines, _ = compare(capsys, *arguments)
     assert code == 0
-    assert said[:2] == ["baseline: already done", "fp32: already done"]
+    assert lines[:2] == ["baseline: already done", "fp32: already done"]
     before = session.model_dir("fp32").result_file.read_bytes()
-    _, said, _ = compare(capsys, *asked, "--samples-per-model", 150)
-    assert "fp32: made with other samples, so it is set aside as fp32.aside-1" in said
+    _, lines, _ = compare(capsys, *arguments, "--samples-per-model", 150)
+    assert "fp32: made with other samples, so it is set aside as fp32.aside-1" in lines
     assert session.model_dir("fp32.aside-1").result_file.read_bytes() == before
     found = results.first_models(results.runs(session.comparison.root))
     assert {label: model.samples for label, model in found.items()} == {"baseline": 150, "fp32": 150}
@@ -404,18 +399,17 @@ def test_existing_models_set_the_length_of_new_ones(session, capsys):
     for place in session.comparison.models:
         plan = json.loads(place.plan_file.read_text())
         place.plan_file.write_text(json.dumps({**plan, "torch": "0.4"}))
-    _, said, _ = compare(capsys, *asked)
-    assert "fp32: made with other samples, torch, so it is set aside as fp32.aside-2" in said
+    _, lines, _ = compare(capsys, *arguments)
+    assert "fp32: made with other samples, torch, so it is set aside as fp32.aside-2" in lines
     found = results.first_models(results.runs(session.comparison.root))
-    assert {model.samples for model in found.values()} == {400}, "as a trial's"
+    assert {model.samples for model in found.values()} == {400}, "the length of a trial"
 
 
 def test_models_of_other_conditions_do_not_set_the_length(session, compared):
     compared(samples=100)
     assert known_length(session, FACTS) == ModelLength(100)
-    assert known_length(session, {**FACTS, "driver": "580"}) == ModelLength(100), (
-        "what was not kept is not asked for"
-    )
+    newer = {**FACTS, "driver": "580"}
+    assert known_length(session, newer) == ModelLength(100), "facts that the model lacks are not compared"
     assert known_length(session, {**FACTS, "torch": "2.6"}) is None
     compared("fp32", samples=150)
     session.model_dir("bf16").plan_file.write_text("[]")
@@ -434,12 +428,12 @@ def test_a_labels_figures_are_of_its_first_completed_seed(session):
     assert found.reports == {"bf16": session.model_dir("bf16-seed-1").reports_file}
 
 
-def test_the_share_to_keep_is_the_searchs_unless_another_is_asked_for(session, space):
+def test_the_share_to_keep_is_the_searchs_unless_another_is_requested(session, space):
     file, goal = session.comparison.goal_file, space.objective.model_copy(update={"keep": 0.9})
     assert results.load(session, goal).goal.keep == 0.9
     results.write_keep(file, 0.98)
-    assert results.load(session, goal.model_copy(update={"within": 0.1})).goal.keep == 0.98
-    assert results.load(session, goal.model_copy(update={"within": 0.1})).goal.within is None
+    found = results.load(session, goal.model_copy(update={"within": 0.1})).goal
+    assert (found.keep, found.within) == (0.98, None)
     for text in ('{"keep": null}', "[]", "no JSON"):
         file.write_text(text)
         assert results.load(session, goal).goal == goal
@@ -449,44 +443,41 @@ def test_a_model_written_before_seeds_existed_has_the_first(session):
     place = session.model_dir("bf16")
     place.root.mkdir(parents=True)
     model = Model("bf16", {}, Outcome(Status.COMPLETED), Measurement(), 400, scores={"bleu_4": 0.1})
-    told = asdict(model) | {"scores": {"bleu_4": 0.1, "cider": "spoilt"}}
+    older = asdict(model) | {"scores": {"bleu_4": 0.1, "cider": "spoilt"}}
     for name in ("seed", "items", "collapsed", "steps", "checkpoint_bytes"):
-        del told[name]
-    place.result_file.write_text(json.dumps(told))
+        del older[name]
+    place.result_file.write_text(json.dumps(older))
     assert results.runs(session.comparison.root) == {"bf16": (model,)}
 
 
 def test_a_training_loss_is_compared_with_the_same_training_in_fp32():
     def model(label, precision, loss, seed=0, batch=8):
         config = {"micro_batch_size": batch, "precision": precision}
-        shown = steps.StepSummary(1, final_loss=loss)
+        summary = steps.StepSummary(1, final_loss=loss)
         outcome = Outcome(Status.COMPLETED)
-        return Model(label, config, outcome, Measurement(), 400, seed=seed, steps=shown)
+        return Model(label, config, outcome, Measurement(), 400, seed=seed, steps=summary)
 
-    wide = model("fp32", "fp32", 2.0), model("fp32", "fp32", 4.0, seed=1)
-    narrow = model("bf16", "bf16", 2.1), model("bf16", "bf16", 3.0, seed=1)
-    found = {"baseline": (model("baseline", "bf16", 9.0, batch=4),), "fp32": wide, "bf16": narrow}
-    assert results.loss_over_fp32(narrow[0], found) == pytest.approx(0.05)
-    assert results.loss_over_fp32(narrow[1], found) == pytest.approx(-0.25)
-    assert results.loss_over_fp32(wide[0], found) is None
-    assert results.loss_over_fp32(found["baseline"][0], found) is None
+    fp32 = model("fp32", "fp32", 2.0), model("fp32", "fp32", 4.0, seed=1)
+    bf16 = model("bf16", "bf16", 2.1), model("bf16", "bf16", 3.0, seed=1)
+    models = {"baseline": (model("baseline", "bf16", 9.0, batch=4),), "fp32": fp32, "bf16": bf16}
+    assert results.loss_over_fp32(bf16[0], models) == pytest.approx(0.05)
+    assert results.loss_over_fp32(bf16[1], models) == pytest.approx(-0.25)
+    assert results.loss_over_fp32(fp32[0], models) is None
+    assert results.loss_over_fp32(models["baseline"][0], models) is None
 
 
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (
-            ["--epochs-per-model", 2, "--samples-per-model", 100],
-            "--samples-per-model, --epochs-per-model: give only one of them, got 100 and 2",
-        ),
+        (["--epochs-per-model", 2, "--samples-per-model", 100], "-model, --epochs-per-model: give only one"),
         (["--epochs-per-model", 0], "--epochs-per-model"),
         (["--seeds", 0], "--seeds"),
         (["--keep", 1.5], "--keep"),
     ],
 )
 def test_invalid_options_are_refused(session, capsys, options, reason):
-    code, said, err = compare(capsys, session.root, *options)
-    assert (code, said, err.count("\n")) == (2, [], 1)
+    code, lines, err = compare(capsys, session.root, *options)
+    assert (code, lines, err.count("\n")) == (2, [], 1)
     assert reason in err
     assert not session.comparison.root.exists()
 
@@ -494,11 +485,9 @@ def test_invalid_options_are_refused(session, capsys, options, reason):
 def test_epochs_need_samples_per_epoch(session, capsys):
     file = session.space_file
     file.write_text(file.read_text().replace("samples_per_epoch: 50", "samples_per_epoch: null"))
-    code, said, err = compare(capsys, session.root, "--epochs-per-model", 2)
-    assert (code, said, err.count("\n")) == (2, [], 1)
-    assert (
-        "--epochs-per-model: how many samples an epoch has is not known: give training.samples_per_epo" in err
-    )
+    code, lines, err = compare(capsys, session.root, "--epochs-per-model", 2)
+    assert (code, lines, err.count("\n")) == (2, [], 1)
+    assert "--epochs-per-model: how many samples an epoch has is not known: give training.samples" in err
 
 
 @pytest.mark.parametrize(
@@ -511,13 +500,13 @@ def test_epochs_need_samples_per_epoch(session, capsys):
     ],
 )
 def test_an_unknown_precision_is_refused(session, capsys, precisions, reason):
-    code, said, err = compare(capsys, session.root, "--precisions", precisions)
-    assert (code, said, err.count("\n")) == (2, [], 1)
+    code, lines, err = compare(capsys, session.root, "--precisions", precisions)
+    assert (code, lines, err.count("\n")) == (2, [], 1)
     assert reason in err
     assert not session.comparison.root.exists()
 
 
-def test_a_session_that_is_searched_or_has_no_result_is_refused(session, space, tmp_path, capsys):
+def test_a_session_in_use_or_without_a_result_is_refused(session, space, tmp_path, capsys):
     with session.lock():
         code, _, err = compare(capsys, session.root)
     assert (code, "is in use by pid" in err) == (2, True)
@@ -529,7 +518,7 @@ def test_a_session_that_is_searched_or_has_no_result_is_refused(session, space, 
 
 
 def test_a_kill_loses_only_the_running_model(tmp_path, space, capsys):
-    """The model in training resumes from its checkpoint; the one before it is not trained again."""
+    """The model in training resumes from its checkpoint; the earlier one is not trained again."""
     slow = spaces.complete(spaces.parse(SPACE.replace("0.001", "0.02"), "test"), "test")
     session = searched(tmp_path / "slow", slow)
     command = [sys.executable, "-m", "autotune", "compare", str(session.root), "--precisions", "bf16"]
@@ -543,10 +532,10 @@ def test_a_kill_loses_only_the_running_model(tmp_path, space, capsys):
     wait_for(lambda: not killing.alive(children))
     before = records.read_text()
 
-    code, said, _ = compare(capsys, session.root, "--precisions", "bf16")
+    code, lines, _ = compare(capsys, session.root, "--precisions", "bf16")
 
     assert code == 0
-    assert "baseline: already done" in said
+    assert "baseline: already done" in lines
     assert records.read_text().startswith(before)
     assert attempts(session, "bf16") == 2
     assert results.first_models(results.runs(session.comparison.root))["bf16"].training.quality_samples >= 400
@@ -565,7 +554,7 @@ def score(tmp_path, program):
         ("print('[1]')", "it printed no JSON object"),
     ],
 )
-def test_a_failed_scorer_is_reported_in_a_line(tmp_path, program, reason):
+def test_a_failed_scorer_is_reported_in_one_line(tmp_path, program, reason):
     with pytest.raises(EvaluationError, match=reason):
         score(tmp_path, program)
 

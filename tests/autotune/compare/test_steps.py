@@ -1,4 +1,4 @@
-"""The summary of a training's steps: pure data."""
+"""The summary of a training's steps."""
 
 import math
 
@@ -25,12 +25,12 @@ def test_a_repeated_step_counts_once_with_its_last_record():
     assert steps.summarise([*first, *again]) == StepSummary(3, bad=0, overflows=None, final_loss=2.0)
 
 
-def test_bad_steps_are_those_without_a_loss_or_that_the_trainer_calls_so():
+def test_bad_steps_have_no_finite_loss_or_are_counted_by_the_trainer():
     records = [step(1, 4.0, bad_steps=0), step(2, NAN, bad_steps=1), step(3, 4.0, bad_steps=2), step(4, INF)]
     assert steps.summarise(records).bad == 3
 
 
-def test_an_overflow_is_of_the_gradient_alone():
+def test_an_overflow_has_a_finite_loss_and_an_infinite_gradient():
     records = [
         step(1, 4.0, grad_norm=1.0, bad_steps=0),
         step(2, 4.0, grad_norm=INF, bad_steps=0),

@@ -1,4 +1,4 @@
-"""A search without a winner says why, and what to try."""
+"""The reasons and the advice of a search without a winner."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,14 +17,6 @@ from autotune.storage.study_file import SearchPlan
 SESSION = Path("runs/s")
 OPEN, SPENT = SearchPlan(40, None), SearchPlan(40, 60.0, spent_s=61.0)
 CURVE = [0.1, 0.15, 0.2]
-
-
-def goal(space, **changes):
-    return space.model_copy(update={"objective": space.objective.model_copy(update=changes)})
-
-
-def budget(space, **changes):
-    return space.model_copy(update={"budget": space.budget.model_copy(update=changes)})
 
 
 @pytest.fixture
@@ -50,12 +42,13 @@ def test_a_winner_is_confirmed_by_a_race_and_repeats(make_trial, baseline, space
 
 def test_without_repeats_one_run_makes_a_winner(make_trial, baseline, space):
     trials = [baseline, make_trial(1, 30, 0.2, half_width=0.1, x=1)]
-    assert advice.has_winner(History(trials, budget(space, repeats=0)))
-    assert not advice.has_winner(History([baseline], budget(space, repeats=0)))
+    unrepeated = space.revised(budget={"repeats": 0})
+    assert advice.has_winner(History(trials, unrepeated))
+    assert not advice.has_winner(History([baseline], unrepeated))
 
 
 def test_under_pareto_a_front_counts_as_a_winner(make_trial, baseline, space):
-    front = space.model_copy(update={"objective": Objective(select="pareto")})
+    front = space.revised(objective={"select": "pareto"})
     assert advice.has_winner(History([baseline, make_trial(1, 30, 0.1, half_width=0.1, x=1)], front))
     assert not advice.has_winner(History([baseline, make_trial(1, 9, 0.1, half_width=0.1, x=1)], front))
     assert not advice.has_winner(History([make_trial(0, failure="oom"), make_trial(1, 9, 0.1)], front))
@@ -67,7 +60,7 @@ def test_without_a_baseline_there_is_no_winner(make_trial, space):
 
 
 def test_a_missed_target_is_the_reason(make_trial, space):
-    to_target = goal(space, select="same-quality", target=0.3)
+    to_target = space.revised(objective={"target": 0.3})
     trials = [make_trial(0, 10, curve=[0.3, 0.3]), make_trial(1, 10, curve=[0.1, 0.2], x=1)]
     assert reasons.counts(History(trials, to_target)) == {Reason.MISSED: 1}
     (hint, _) = advice.what_to_try(History(trials, to_target), OPEN, SESSION, exhausted=False)
@@ -83,17 +76,13 @@ def test_the_reasons_are_counted_the_most_frequent_first(make_trial, baseline, s
     )
     assert advice.no_winner_reason(History([baseline], space)) == "No winner: nothing else was tried"
     assert advice.no_winner_reason(History([], space)) == "No winner: the baseline has not ended"
-    assert (
-        advice.no_winner_reason(History([make_trial(0, failure="oom")], space))
-        == "No winner, because the baseline failed (oom): as made"
-    )
+    failed = History([make_trial(0, failure="oom")], space)
+    assert advice.no_winner_reason(failed) == "No winner, because the baseline failed (oom): as made"
 
 
 def tries(trials, space, exhausted=False, plan=OPEN):
-    return [
-        (t.what, t.command)
-        for t in advice.what_to_try(History(trials, space), plan, SESSION, exhausted=exhausted)
-    ]
+    found = advice.what_to_try(History(trials, space), plan, SESSION, exhausted=exhausted)
+    return [(hint.what, hint.command) for hint in found]
 
 
 def test_advice_follows_from_the_reasons(make_trial, baseline, space, confirming):
@@ -121,19 +110,17 @@ def test_an_exhausted_space_needs_more_knobs(make_trial, baseline, space):
 
 
 def test_an_unconfirmed_gain_is_the_only_reason(make_trial, baseline, space):
-    """The factor only if there is one to tell."""
+    """Its factor is left out if it rounds to 1."""
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
     history = History([baseline, faster], space)
-    assert advice.no_winner_reason(history) == "Possibly 3.0x faster, not confirmed"
-    assert (
-        advice.possible_gain(history, "resume s")
-        == "Possibly 3.0x faster, not confirmed. To confirm it: resume s"
-    )
+    possible = "Possibly 3.0x faster, not confirmed"
+    assert advice.no_winner_reason(history) == possible
+    assert advice.possible_gain(history, "resume s") == f"{possible}. To confirm it: resume s"
     confirm_it = ("give it time for the confirmation", "python -m autotune resume runs/s --time 5m")
     assert tries([baseline, faster], space, plan=SPENT) == [confirm_it]
     barely = [baseline, make_trial(1, 10.4, 0.2, half_width=0.001, x=1)]
     assert advice.possible_gain(History(barely, space)) == "Possibly faster, not confirmed"
-    assert not advice.is_unconfirmed(History([baseline, faster], budget(space, repeats=0)))
+    assert not advice.is_unconfirmed(History([baseline, faster], space.revised(budget={"repeats": 0})))
     assert not advice.is_unconfirmed(History([baseline], space))
 
 
@@ -157,13 +144,8 @@ def test_a_failed_or_missing_baseline_has_its_own_advice(make_trial, space):
 
 def test_if_qualities_could_not_be_compared_longer_trials_come_first(make_trial, baseline, space):
     poor = make_trial(1, 40, 0.1, half_width=0.1, x=1)
-    (first, *_) = advice.what_to_try(
-        History([baseline, poor], space),
-        OPEN,
-        SESSION,
-        exhausted=False,
-        fallback_reason="the baseline has learnt nothing",
-    )
+    history, reason = History([baseline, poor], space), "the baseline has learnt nothing"
+    (first, *_) = advice.what_to_try(history, OPEN, SESSION, exhausted=False, fallback_reason=reason)
     assert first.what == "run longer trials, because the baseline has learnt nothing"
     assert first.command.endswith("--session runs/s-2 --samples auto")
 
@@ -184,29 +166,22 @@ def test_undecided_finalists_need_seeds_and_chance_needs_longer_trials(
 
 
 def test_a_broken_constraint_is_counted_and_may_be_loosened(make_trial, space):
-    asked = goal(space, constraints={"rouge_l": ">= 0.2"})
+    constrained = space.revised(objective={"constraints": {"rouge_l": ">= 0.2"}})
     baseline = make_trial(0, 10, curve=[0.2], half_width=0.1, x=0, scores={"rouge_l": 0.3})
     trials = [baseline, make_trial(1, 30, 0.2, half_width=0.1, x=1, scores={"rouge_l": 0.1})]
-    history = History(trials, asked)
+    history = History(trials, constrained)
     assert reasons.counts(history) == {Reason.BROKEN: 1}
     assert advice.no_winner_reason(history) == "No winner: of 1 other trial, 1 broke a constraint"
-    assert advice.what_to_try(history, OPEN, SESSION, exhausted=False)[0].what.startswith(
-        "loosen objective.constraints"
-    )
+    assert tries(trials, constrained)[0][0].startswith("loosen objective.constraints")
 
 
-def test_advice_for_a_loss_raises_its_limit(make_trial, space):
-    asked = space.model_copy(
-        update={"objective": Objective(minimize="val_loss", within=0.02, select="same-quality")}
-    )
-    trials = [
-        make_trial(0, 10, curve=[-2.0], half_width=0.1),
-        make_trial(1, 30, curve=[-3.0], half_width=0.1, x=1),
-    ]
-    (first, *_) = advice.what_to_try(History(trials, asked), OPEN, SESSION, exhausted=False)
-    assert first.what.startswith("raise objective.within (0.02) in")
-    late = space.model_copy(
-        update={"objective": Objective(minimize="val_loss", select="same-quality", target=1.5)}
-    )
-    (first, *_) = advice.what_to_try(History(trials, late), OPEN, SESSION, exhausted=False)
-    assert first.what.startswith("raise objective.target (1.5) in")
+@pytest.mark.parametrize(
+    ("limit", "advised"),
+    [({"within": 0.02}, "within (0.02)"), ({"target": 1.5}, "target (1.5)")],
+)
+def test_advice_for_a_loss_raises_its_limit(make_trial, space, limit, advised):
+    goal = Objective(minimize="val_loss", select="same-quality", **limit)
+    trials = [make_trial(0, 10, curve=[-2.0], half_width=0.1)]
+    trials.append(make_trial(1, 30, curve=[-3.0], half_width=0.1, x=1))
+    (first, *_) = tries(trials, space.model_copy(update={"objective": goal}))
+    assert first[0].startswith(f"raise objective.{advised} in")

@@ -1,4 +1,4 @@
-"""The screen of a running search: lines, JSON, and a picture on a real pseudo-terminal."""
+"""The screen of a running search: lines, JSON, and a live view on a real pseudo-terminal."""
 
 import io
 import json
@@ -25,9 +25,8 @@ SHOWN = Path(__file__).parents[1] / "shown_search.py"
 
 @pytest.fixture
 def begun(space):
-    return Snapshot(
-        "runs/s", "a device", "running", space, SearchPlan(9, 3600.0, 60.0), (), (), 0, None, None
-    )
+    plan = SearchPlan(9, 3600.0, 60.0)
+    return Snapshot("runs/s", "a device", "running", space, plan, (), (), 0, None, None)
 
 
 @pytest.fixture
@@ -36,8 +35,8 @@ def console():
 
 
 def report(phase=Phase.TRAINING, elapsed_s=0.0, **figures):
-    shown = Measurement(throughput=Throughput(61.2, 0.4, 9, 9.0), samples=5000, **figures)
-    return TrialReport(0, phase, elapsed_s, shown)
+    measured = Measurement(throughput=Throughput(61.2, 0.4, 9, 9.0), samples=5000, **figures)
+    return TrialReport(0, phase, elapsed_s, measured)
 
 
 def test_the_screen_depends_on_the_terminal(begun, console, monkeypatch):
@@ -46,7 +45,7 @@ def test_the_screen_depends_on_the_terminal(begun, console, monkeypatch):
     assert type(consoles.screen(console, begun)) is LineScreen
     assert type(consoles.screen(terminal, begun)) is Picture
     assert type(consoles.screen(terminal, begun, as_json=True)) is Events
-    coloured = Console(file=io.StringIO(), force_terminal=True)  # as FORCE_COLOR has it, also in a pipe
+    coloured = Console(file=io.StringIO(), force_terminal=True)  # as with FORCE_COLOR in a pipe
     assert type(consoles.screen(coloured, begun)) is LineScreen
     monkeypatch.setenv("TERM", "dumb")
     assert type(consoles.screen(terminal, begun)) is LineScreen
@@ -76,7 +75,7 @@ def test_without_a_terminal_each_event_is_a_line(begun, console, make_trial, cap
 
 
 def test_stamps_continue_from_the_end_of_an_earlier_run_of_the_session(begun, console, make_trial, capsys):
-    """Beside `status` and the live picture, which count the earlier run as well: 60 s of it."""
+    """The earlier run took 60 s, which `status` and the live view include."""
     now = 1000.0
     screen = LineScreen(console, begun, lambda: now)
     now += 5
@@ -123,8 +122,8 @@ def test_the_estimate_counts_down_and_is_renewed_when_a_trial_ends(begun, consol
     assert screen.snapshot().remaining.low_s == 0.0, "no trial is left, and none is to be confirmed"
 
 
-def said(capsys):
-    """The events, each a line of strict JSON."""
+def printed_events(capsys):
+    """Returns the printed events; each line must be strict JSON."""
 
     def refuse(name):
         raise ValueError(name)
@@ -134,15 +133,8 @@ def said(capsys):
 
 COMMON = {"event", "time", "session"}
 STARTED = {"trial", "repeats", "config", "knobs"}
-FIGURES = {
-    "samples",
-    "throughput",
-    "quality",
-    "peak_memory_bytes",
-    "memory_is_rising",
-    "memory_share",
-    "seconds",
-}
+FIGURES = {"samples", "throughput", "quality", "peak_memory_bytes", "memory_is_rising", "memory_share"}
+FIGURES |= {"seconds"}
 
 
 def test_json_events_have_the_documented_keys(begun, console, make_trial, capsys):
@@ -153,11 +145,11 @@ def test_json_events_have_the_documented_keys(begun, console, make_trial, capsys
         screen.ended(make_trial(0, 20, 0.2, half_width=0.5, peak=50, limit=100))
         screen.ended(make_trial(1, failure="oom", repeat=Repeat(0, 1)))
         screen.conclude(["not this"], {"exit_code": 1})
-    note, started, progress, ended, failed, result = said(capsys)
+    note, started, progress, ended, failed, result = printed_events(capsys)
     assert (note["event"], note["text"]) == ("note", "data: 4 studies\n")
     assert started.keys() == COMMON | STARTED
     assert progress.keys() == COMMON | STARTED | FIGURES | {"phase", "share", "remaining_s"}
-    assert progress["quality"] is None, "no NaN is JSON"
+    assert progress["quality"] is None, "JSON has no NaN"
     assert progress["share"] == 0.25
     assert progress["throughput"] == pytest.approx({"value": 61.2, "low": 60.8, "high": 61.6})
     verdict = {"status", "failure", "stopped_for", "reason"}
@@ -177,15 +169,15 @@ def test_progress_has_a_bounded_rate_but_a_new_phase_is_written_at_once(begun, c
     for _ in range(60):
         now += 0.5
         screen.progress(make_trial(0), report())
-    assert len(said(capsys)) == 6, "in half a minute"
+    assert len(printed_events(capsys)) == 6, "in half a minute"
     screen.progress(make_trial(0), report(Phase.EVALUATING))
     screen.progress(make_trial(1), report())
-    assert [(e["trial"], e["phase"]) for e in said(capsys)] == [(0, "evaluating"), (1, "training")]
+    assert [(e["trial"], e["phase"]) for e in printed_events(capsys)] == [(0, "evaluating"), (1, "training")]
 
 
 @pytest.fixture
-def shown():
-    """The picture in a process of its own."""
+def live_view():
+    """Returns a function that starts a live view in its own process."""
     started = []
 
     def start(columns, lines, *words):
@@ -193,65 +185,61 @@ def shown():
         return started[-1]
 
     yield start
-    for one in started:
-        one.process.kill()
-        one.process.wait()
+    for terminal in started:
+        terminal.process.kill()
+        terminal.process.wait()
 
 
 def is_drawn(lines):
     return sum("trials ended" in line for line in lines) == 1 and any("best so far" in line for line in lines)
 
 
-def test_the_picture_stays_one_picture_whatever_is_printed_above_it(shown):
-    it = shown(80, 24)
-    it.read_until(is_drawn)
-    for number in range(12):
-        it.step(4)
-        it.read_until(
-            lambda lines, n=number: is_drawn(lines) and any(f" {n + 1} " in line[:5] for line in lines)
-        )
-    assert it.terminal.cleared == it.terminal.wrapped == 0
-    assert not any("trials ended" in line for line in it.terminal.above), (
-        "no half of a picture is left behind"
-    )
-    assert it.end() == 0
-    left = it.left
-    assert not any("trials ended" in line or "best so far" in line for line in left), "it is gone in the end"
-    ends = [int(line.split("trial ")[1].split()[0]) for line in left if line.startswith("[")]
+def is_picture(line):
+    return "trials ended" in line or "best so far" in line
+
+
+def run_trials(view):
+    """Lets twelve trials end, each shown in the picture before the next."""
+    for number in range(1, 13):
+        view.step(4)
+        view.read_until(lambda lines, n=f" {number} ": is_drawn(lines) and any(n in one[:5] for one in lines))
+
+
+def test_the_picture_stays_one_picture_whatever_is_printed_above_it(live_view):
+    view = live_view(80, 24)
+    view.read_until(is_drawn)
+    run_trials(view)
+    assert view.terminal.cleared == view.terminal.wrapped == 0
+    assert not any(map(is_picture, view.terminal.above)), "no part of a picture is left behind"
+    assert view.end() == 0
+    assert not any(map(is_picture, view.left)), "the picture is removed at the end"
+    ends = [int(line.split("trial ")[1].split()[0]) for line in view.left if line.startswith("[")]
     assert ends == list(range(12)), "every line is there, once and in order"
-    assert "it was stopped" in left
+    assert "it was stopped" in view.left
 
 
-def test_output_of_libraries_stays_whole_above_the_picture(shown):
-    """From a thread of its own, while the picture is redrawn by another."""
-    it = shown(80, 24, "talking")
-    for number in range(12):
-        it.step(4)
-        it.read_until(
-            lambda lines, n=number: is_drawn(lines) and any(f" {n + 1} " in one[:5] for one in lines)
-        )
-    it.read_until(lambda lines: any("and more of 100" in line for line in [*it.terminal.above, *lines]))
-    assert it.terminal.cleared == it.terminal.wrapped == 0
-    assert it.end() == 0
-    left = it.left
-    assert not any("trials ended" in line or "best so far" in line for line in left)
-    told = [line for line in left if "says" in line or "and more" in line]
-    assert told == [
-        text for n in range(len(told) // 2) for text in (f"(library) says {n},", f"and more of {n}")
-    ]
+def test_output_of_libraries_stays_whole_above_the_picture(live_view):
+    """One thread prints it while another redraws the picture."""
+    view = live_view(80, 24, "talking")
+    run_trials(view)
+    view.read_until(lambda lines: any("and more of 100" in line for line in [*view.terminal.above, *lines]))
+    assert view.terminal.cleared == view.terminal.wrapped == 0
+    assert view.end() == 0
+    assert not any(map(is_picture, view.left))
+    printed = [line for line in view.left if "says" in line or "and more" in line]
+    pairs = [(f"(library) says {n},", f"and more of {n}") for n in range(len(printed) // 2)]
+    assert printed == [line for pair in pairs for line in pair]
 
 
-def test_the_picture_follows_the_size_of_the_terminal(shown):
-    it = shown(80, 24)
-    it.step(40)
-    it.read_until(lambda lines: is_drawn(lines) and any("10 of 40" in line for line in lines))
+def test_the_picture_follows_the_size_of_the_terminal(live_view):
+    view = live_view(80, 24)
+    view.step(40)
+    view.read_until(lambda lines: is_drawn(lines) and any("10 of 40" in line for line in lines))
     for columns, lines in ((100, 40), (80, 24), (70, 16), (120, 30)):
-        it.resize(columns, lines)
-        wide = f"{columns}x{lines}"
-        it.read_until(
-            lambda rows, n=columns: is_drawn(rows) and max(map(len, rows)) > min(n, 100) - 4, seconds=10
-        )
-        drawn = it.terminal.shown
-        assert len(drawn) <= lines, wide
-        assert max(map(len, drawn)) <= columns, wide
-    assert it.end() == 0
+        view.resize(columns, lines)
+        least = min(columns, 100) - 4
+        view.read_until(lambda rows, n=least: is_drawn(rows) and max(map(len, rows)) > n, seconds=10)
+        drawn = view.terminal.shown
+        assert len(drawn) <= lines, (columns, lines)
+        assert max(map(len, drawn)) <= columns, (columns, lines)
+    assert view.end() == 0

@@ -1,4 +1,4 @@
-"""The picture of a search: all that matters in 80 columns, whatever is in it."""
+"""The picture of a search: its content, and that it fits a terminal of 80 columns."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def lines(picture, width=80, height=None):
 
 @pytest.fixture
 def make(make_trial, space):
-    """A search in the middle: so many trials that have ended, and so many that run."""
+    """Returns a maker of snapshots in the middle of a search, by the numbers of ended and running trials."""
 
     def made(ended=4, running=1, **changes):
         trials = [make_trial(0, 26.5, 0.1540, half_width=0.3, peak=2**31, x=0)]
@@ -34,10 +34,8 @@ def make(make_trial, space):
         figures = {"quality": 0.1523, "half_width": 62.6, "peak": 2**30}
         trials += [make_trial(n, 1271.3 + n, **figures, **knobs, x=n) for n in range(1, ended)]
         if ended > 2:
-            trials[1] = make_trial(1, failure="oom", **knobs)
-            trials[1] = replace(
-                trials[1], outcome=Outcome(Status.FAILED, Failure.OOM, "MemoryError: it is full")
-            )
+            full = Outcome(Status.FAILED, Failure.OOM, "MemoryError: it is full")
+            trials[1] = replace(make_trial(1, **knobs), outcome=full)
         now = [make_trial(100 + n, 61.2, 0.1234, half_width=2.1, peak=2**28, **knobs) for n in range(running)]
         now = [replace(t, outcome=None, measurement=replace(t.measurement, samples=9000)) for t in now]
         known = {
@@ -80,7 +78,7 @@ def test_the_picture_fits_the_terminal(make, width, height, ended, running):
     drawn = lines(draw.fitted_picture(shown, height), width)
     assert max(map(len, drawn)) <= min(width, 100)
     best = next(i for i, line in enumerate(drawn) if "best so far" in line)
-    assert best + 3 < height, "what is cropped is below it"
+    assert best + 3 < height, "only lines below the best are cropped"
     for number in range(min(running, 2)):
         assert any(line.strip().startswith(str(100 + number)) for line in drawn[:best])
 
@@ -100,9 +98,9 @@ def test_words_are_never_split(make):
 def test_a_long_reason_is_cut_and_wraps_within_its_column(make, make_trial):
     failed = replace(make_trial(1), outcome=Outcome(Status.FAILED, Failure.ERROR, LONG))
     drawn = lines(draw.fitted_picture(make(trials=(*make().trials[:1], failed)), 24))
-    told = [line for line in drawn if "reason" in line or "wraps" in line]
-    assert 1 < len(told) <= 6
-    assert all(line.startswith(" " * 30) or line.strip().startswith("1 ") for line in told)
+    wrapped = [line for line in drawn if "reason" in line or "wraps" in line]
+    assert 1 < len(wrapped) <= 6
+    assert all(line.startswith(" " * 30) or line.strip().startswith("1 ") for line in wrapped)
     assert any(line.rstrip().endswith("...") for line in drawn)
 
 
@@ -142,8 +140,8 @@ def test_an_interrupted_session_does_not_count_as_running(make):
 
 
 def test_a_broken_constraint_is_shown_below_the_figures(make, space):
-    goal = space.model_copy(update={"objective": Objective(constraints={"rouge_l": ">= 0.2"})})
-    text = "\n".join(lines(draw.full_picture(make(space=goal)), width=100))
+    constrained = space.revised(objective={"constraints": {"rouge_l": ">= 0.2"}})
+    text = "\n".join(lines(draw.full_picture(make(space=constrained)), width=100))
     assert "cannot win: no evaluation has rouge_l" in text
 
 

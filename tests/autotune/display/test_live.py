@@ -1,4 +1,4 @@
-"""A picture that is redrawn in place below lines that stay. `test_console` has a real pseudo-terminal."""
+"""A picture that is redrawn below permanent lines. `test_console` draws it on a real pseudo-terminal."""
 
 import errno
 import io
@@ -39,9 +39,9 @@ def picture():
 def test_a_line_is_wrapped_at_words_on_a_terminal_and_a_command_is_left_whole(text, capsys):
     live.say(Console(width=40, force_terminal=True), text)
     live.say(Console(width=40, force_terminal=False), text)
-    said = capsys.readouterr().out.splitlines()
-    assert text.strip() in [line.strip() for line in said], "elsewhere than on a terminal it is one line"
-    assert len(said) == (6 if text.startswith("words") else 2)
+    lines = capsys.readouterr().out.splitlines()
+    assert text.strip() in [line.strip() for line in lines], "without a terminal it is one line"
+    assert len(lines) == (6 if text.startswith("words") else 2)
 
 
 def test_printed_lines_stay_and_the_picture_goes(console):
@@ -50,11 +50,9 @@ def test_printed_lines_stay_and_the_picture_goes(console):
         view.say("said")
         print("printed\nas two lines")
         print("an error", file=sys.stderr)
-        assert left(console) == (
-            ["said", "printed", "as two lines", "an error", "a picture of", "two lines"],
-            False,
-        )
-    assert left(console)[0] == ["said", "printed", "as two lines", "an error"]
+        printed = ["said", "printed", "as two lines", "an error"]
+        assert left(console) == ([*printed, "a picture of", "two lines"], False)
+    assert left(console)[0] == printed
     assert (sys.stdout, sys.stderr) == before
 
 
@@ -71,12 +69,12 @@ def test_there_is_no_view_if_rich_would_not_draw(monkeypatch, name):
     assert not live.is_possible(Console(file=Tty()))
 
 
-def test_a_pipe_is_no_terminal_whatever_colours_are_asked_for(monkeypatch):
+def test_a_pipe_is_no_terminal_even_if_colours_are_forced(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert not live.is_possible(Console(file=io.StringIO()))
 
 
-def test_an_error_in_drawing_is_shown_in_its_place_and_ends_nothing(console):
+def test_an_error_in_drawing_is_shown_instead_of_the_picture(console):
     with LiveView(console, lambda: 1 / 0) as view:
         view.say("said")
         assert left(console)[0] == ["said", "cannot be drawn: ZeroDivisionError:", "division by zero"]
@@ -84,7 +82,7 @@ def test_an_error_in_drawing_is_shown_in_its_place_and_ends_nothing(console):
         wait_for(lambda: left(console)[0] == ["said", "stopping"])
 
 
-def test_a_terminal_that_is_gone_ends_nothing(console):
+def test_a_lost_terminal_raises_no_error(console):
     with LiveView(console, picture) as view:
         console.file = Gone()
         view.say("said")

@@ -1,4 +1,4 @@
-"""A search read from its session's directory, running or not."""
+"""The state of a search, read from its session's directory."""
 
 import json
 import shutil
@@ -112,6 +112,6 @@ def test_taking_a_snapshot_writes_nothing(kept):
 
 
 def contents(session):
-    """Every file but those in which SQLite's readers and writers meet."""
+    """Returns the content of every file except SQLite's shared memory and write-ahead log."""
     files = (f for f in session.root.rglob("*") if f.is_file() and f.suffix not in {".db-shm", ".db-wal"})
     return {f: f.read_bytes() for f in files}
