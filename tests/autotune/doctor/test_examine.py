@@ -32,14 +32,14 @@ for one in examine():
 
 
 def examined(**environment: str) -> tuple[dict[str, tuple[bool, str]], str]:
-    """What the doctor finds in an environment, by name, and all that it printed."""
+    """Returns the doctor's findings in an environment, by name, and its whole output."""
     done = forked.run((), Path.cwd(), os.environ | environment, script=EXAMINE)
     assert done.returncode == 0, done.stderr
     found = {}
     for line in done.stdout.splitlines():
         name, ok, detail, remedy = line.split(" | ")
         found[name] = (ok == "True", detail)
-        assert ok == "True" or remedy, f"{name}: what is to be done?"
+        assert ok == "True" or remedy, f"{name} has no remedy"
     return found, done.stdout + done.stderr
 
 
@@ -94,28 +94,22 @@ def test_a_key_and_wandb_mode_decide_if_runs_go_online() -> None:
 def test_an_import_error_of_torch_is_reported(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise OSError('libcudart.so.13: cannot open shared object file')")
     found, _ = examined(PYTHONPATH=f"{tmp_path}:{Path.cwd()}")
-    assert found["torch"] == (
-        False,
-        "`import torch` fails: OSError: libcudart.so.13: cannot open shared object file",
-    )
+    error = "OSError: libcudart.so.13: cannot open shared object file"
+    assert found["torch"] == (False, f"`import torch` fails: {error}")
 
 
 def test_torch_has_one_row_and_every_gpu_its_own() -> None:
     torch = Torch("2.13.0", "13.0", devices=[{}])
-    dead = DeviceVerdict("GPU 1", fault=Fault("GPU is lost", "restart"))
+    lost = DeviceVerdict("GPU 1", fault=Fault("GPU is lost", "restart"))
     slow = DeviceVerdict("GPU 2", replace(A100, exclusive=True), Fault("has no kernels", "install another"))
-    look = Look(torch, (DeviceVerdict("GPU 0", A100), dead, slow))
+    look = Look(torch, (DeviceVerdict("GPU 0", A100), lost, slow))
     assert examine.torch(look) == Capability("torch", True, "2.13.0, CUDA 13.0")
-    shown = "NVIDIA A100-SXM4-80GB, 80.0 GiB, compute capability 8.0"
+    a100 = "NVIDIA A100-SXM4-80GB, 80.0 GiB, compute capability 8.0"
+    faults = f"{a100}; in exclusive compute mode: no two trials can share it; has no kernels"
     assert list(examine.devices(look, GPU_MACHINE, None)) == [
-        Capability("GPU 0", True, shown),
+        Capability("GPU 0", True, a100),
         Capability("GPU 1", False, "GPU is lost", "restart"),
-        Capability(
-            "GPU 2",
-            False,
-            f"{shown}; in exclusive compute mode: no two trials can share it; has no kernels",
-            "install another",
-        ),
+        Capability("GPU 2", False, faults, "install another"),
     ]
 
 
@@ -126,20 +120,13 @@ def test_hidden_gpus_are_reported() -> None:
 
 def test_precisions_follow_the_gpu() -> None:
     found = by_name(list(examine.precisions(Machine(8, (8, 0), has_torchao=True), frozenset())))
-    assert [name for name, (ok, _) in found.items() if ok] == [
-        "fp32",
-        "torch-default",
-        "tf32",
-        "bf16",
-        "fp16",
-    ]
+    usable = [name for name, (ok, _) in found.items() if ok]
+    assert usable == ["fp32", "torch-default", "tf32", "bf16", "fp16"]
     assert "8.9" in found["fp8"][1]
     found = by_name(list(examine.precisions(Machine(8, (9, 0), has_torchao=True), frozenset())))
     assert all(ok for ok, _ in found.values())
-    found = by_name(list(examine.precisions(Machine(8, (9, 0)), frozenset())))
-    assert found["fp8"] == (False, "needs torchao")
-    fp8 = list(examine.precisions(Machine(8, (9, 0)), frozenset()))[-1]
-    assert fp8.remedy == pip_install("torchao")
+    *_, fp8 = examine.precisions(Machine(8, (9, 0)), frozenset())
+    assert fp8 == Capability("fp8", False, "needs torchao", pip_install("torchao"))
 
 
 @pytest.mark.parametrize(
@@ -199,15 +186,15 @@ def test_a_package_that_is_missing_says_how_to_install_it() -> None:
 
 
 def test_recommended_packages_are_dependencies_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This project is in no registry: what it can use besides is asked for by its own name."""
+    """No registry has this project, so that its optional packages are installed by their own names."""
     monkeypatch.setattr(examine, "version", Mock(side_effect=examine.PackageNotFoundError))
     monkeypatch.setattr(gpus, "ask", lambda *_: Torch("not asked", None))
-    advised = [one.remedy.partition(" -m pip install ")[2] for one in examine.examine()]
-    wanted = {words for words in advised if words}
-    assert {"optuna-dashboard", "tensorboard", "wandb"} <= wanted
+    remedies = [one.remedy.partition(" -m pip install ")[2] for one in examine.examine()]
+    advised = {package for package in remedies if package}
+    assert {"optuna-dashboard", "tensorboard", "wandb"} <= advised
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    asked = itertools.chain(project["dependencies"], *project["optional-dependencies"].values())
-    assert wanted <= {re.split(r"[>\[]", requirement)[0] for requirement in asked}
+    required = itertools.chain(project["dependencies"], *project["optional-dependencies"].values())
+    assert advised <= {re.split(r"[>\[]", requirement)[0] for requirement in required}
 
 
 def test_the_table_wraps_within_its_columns() -> None:

@@ -41,7 +41,7 @@ def winner() -> Callable[..., Winner]:
         **other: Any,
     ) -> Winner:
         settings = {name: value for name, value in {**SETTINGS, **other}.items() if value is not None}
-        theirs = workload or Workload("json:loads")
-        return Winner(settings, Naming(roles, WORDS), frozenset(searched), EVIDENCE, theirs, gpus)
+        known = workload or Workload("json:loads")
+        return Winner(settings, Naming(roles, WORDS), frozenset(searched), EVIDENCE, known, gpus)
 
     return make

@@ -34,9 +34,8 @@ def test_a_value_goes_to_its_path_or_to_a_common_name(winner):
         "trainer": {"precision": "bf16-mixed"},
         "model": {"lr": 2e-4},
     }
-    assert found.text.startswith(
-        "# trial: 7 of session s\n# measured: 2.00x\n# hardware: a GPU seed: 9\n# ours\n"
-    )
+    evidence = "# trial: 7 of session s\n# measured: 2.00x\n# hardware: a GPU seed: 9\n"
+    assert found.text.startswith(f"{evidence}# ours\n")
     changed = OWN.replace("16}", "32}").replace("32-true", "bf16-mixed").replace("1.0e-4", "0.0002")
     assert found.text.endswith(changed)
     assert found.replaced == (
@@ -66,10 +65,7 @@ def test_settings_that_were_not_searched_stay(winner):
 def test_settings_with_no_place_or_several_are_reported(winner):
     found, values = patched("a: {lr: 1}\nb: {lr: 2}\nbatch_size: 4\n", YAML, winner())
     assert values == {"a": {"lr": 1}, "b": {"lr": 2}, "batch_size": 32}
-    assert found.left_out == (
-        "optim.lr: 0.0002: could be any of a.lr, b.lr",
-        "amp: brain: not found",
-    )
+    assert found.left_out == ("optim.lr: 0.0002: could be any of a.lr, b.lr", "amp: brain: not found")
 
 
 def test_two_settings_do_not_get_one_place(winner):
@@ -155,27 +151,18 @@ def test_at_its_own_path_a_value_is_what_the_trials_had(winner, value):
 def test_without_workers_the_trainers_loader_has_no_worker_settings(winner, workers, expected):
     names = ("dataloader_num_workers", "dataloader_persistent_workers", "dataloader_prefetch_factor")
     trainer = dict(zip(names, (workers, True, 4), strict=True))
-    found = winner(
-        workload=Workload("transformers"),
-        data=None,
-        trainer=trainer,
-        searched=tuple(f"trainer.{name}" for name in names),
-    )
+    searched = tuple(f"trainer.{name}" for name in names)
+    found = winner(workload=Workload("transformers"), data=None, trainer=trainer, searched=searched)
     _, values = patched(json.dumps(dict.fromkeys(names, 1) | {names[1]: True}), JSON, found)
     assert tuple(values.values()) == (workers, *expected)
 
 
-def test_a_file_of_the_commands_own_gets_what_its_trials_get(winner, tmp_path):
-    (tmp_path / "ds.json").write_text(
-        '{"zero_optimization": {"stage": 0}, "bf16": {"enabled": false}, "lr": 1}'
-    )
+def test_the_commands_own_file_gets_what_its_trials_get(winner, tmp_path):
+    before = {"zero_optimization": {"stage": 0}, "bf16": {"enabled": False}, "lr": 1}
+    (tmp_path / "ds.json").write_text(json.dumps(before))
     set_ = {"zero_optimization.stage": "{zero_stage}", "bf16.enabled": {"amp": "brain"}}
-    values = {
-        "kind": "command",
-        "run": "python train.py --deepspeed {ds}",
-        "quality": "reported",
-        "files": {"ds": {"base": "ds.json", "set": set_}},
-    }
+    values = {"kind": "command", "run": "python train.py --deepspeed {ds}", "quality": "reported"}
+    values["files"] = {"ds": {"base": "ds.json", "set": set_}}
     found = winner(workload=CommandWorkload.parse(values, tmp_path), zero_stage=2)
     done = patch.patch(Document.read(tmp_path / "ds.json"), found)
     assert done.left_out == (

@@ -1,7 +1,4 @@
-"""Every format is read by its library, which trains a few steps with it, each in its own process.
-
-Where a launcher is not the point, it is forked from one that has imported the library.
-"""
+"""The library of every format reads it and trains a few steps with it, in a forked process."""
 
 import json
 import os
@@ -55,23 +52,13 @@ print(json.dumps({**said, "checkpointing": a.gradient_checkpointing}))
 """
 
 
-def written(place, name, winner):
-    """Writes the file of a format."""
+def read(place, name, winner, script):
+    """Writes the file of a format, and returns the output of a script that reads it."""
     file = place / f"best.{formats.FORMATS[name].suffix}"
     file.write_text(formats.FORMATS[name].render(winner).text)
-    return file
-
-
-def said(done):
-    """Returns the output of a script that reads the file."""
+    done = forked.run((file,), place, os.environ, script=QUIET + script, warm=name)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
-
-
-def read(place, name, winner, script):
-    """Returns the output of a script that reads the file in a process that has imported the library."""
-    file = written(place, name, winner)
-    return said(forked.run((file,), place, os.environ, script=QUIET + script, warm=name))
 
 
 def test_lightnings_cli_trains_with_its_format(winner, tmp_path):

@@ -20,13 +20,13 @@ PROVENANCE = {"session": "s", "hardware": "a GPU\nseed: 9", "seed": 3}
 
 @pytest.fixture
 def trial(space):
-    shown = Measurement(throughput=Throughput(20.0, 0.1, 20, 5.0), quality=0.2)
+    measured = Measurement(throughput=Throughput(20.0, 0.1, 20, 5.0), quality=0.2)
     config = {**space.baseline_config, "precision": "bf16"}
-    return Trial(7, config, Outcome(Status.COMPLETED), shown)
+    return Trial(7, config, Outcome(Status.COMPLETED), measured)
 
 
-def held(trial, space):
-    """Returns a history of the trial, and of a baseline that is half as fast."""
+def history_of(trial, space):
+    """Returns a history of the trial and a baseline of half its speed."""
     slow = replace(trial.measurement, throughput=Throughput(10.0, 0.1, 20, 5.0))
     return History([replace(trial, number=0, config=space.baseline_config, measurement=slow), trial], space)
 
@@ -36,7 +36,7 @@ def exported(trial, history, workload, provenance):
 
 
 def test_the_config_of_a_function_is_its_settings_below_the_evidence(space, trial):
-    text = exported(trial, held(trial, space), Workload("json:loads"), PROVENANCE)
+    text = exported(trial, history_of(trial, space), Workload("json:loads"), PROVENANCE)
     assert yaml.safe_load(text) == space.settings(trial.config)
     comments = [line for line in text.splitlines() if line.startswith("#")]
     assert comments[0] == "# trial: 7 of session s"
@@ -46,21 +46,21 @@ def test_the_config_of_a_function_is_its_settings_below_the_evidence(space, tria
 
 def test_the_config_of_a_program_can_be_read_by_it(space, trial):
     settings = {name: space.baseline[name] for name in ("micro_batch_size", "precision")}
-    known = space.model_copy(update={"baseline": {**settings, "data": "d"}, "knobs": {}})
-    text = exported(trial, held(trial, known), registry.load("r2gen"), {})
+    plain = space.model_copy(update={"baseline": {**settings, "data": "d"}, "knobs": {}})
+    text = exported(trial, history_of(trial, plain), registry.load("r2gen"), {})
     assert str(trainer.parse(yaml.safe_load(text)).data) == "d"
 
 
 def test_searched_settings_are_the_knobs_and_their_followers(space, trial):
     counted = {"baseline": {**space.baseline, "warmup": 80, "epochs": 3}, "counted_in_steps": ("warmup",)}
-    known = space.model_copy(update=counted)
+    stepped = space.model_copy(update=counted)
     larger = replace(trial, config={**trial.config, "micro_batch_size": 32})
-    found = winner.from_trial(larger, held(trial, known), Workload("json:loads"), PROVENANCE)
-    assert found.searched == {*known.knobs, "warmup"}
+    found = winner.from_trial(larger, history_of(trial, stepped), Workload("json:loads"), PROVENANCE)
+    assert found.searched == {*stepped.knobs, "warmup"}
     assert found.settings["warmup"] == 40
 
 
-def test_a_format_without_any_setting_is_an_input_error(tmp_path):
+def test_a_file_that_cannot_be_written_is_an_input_error(tmp_path):
     files.write(tmp_path / "best.yaml", "a: 1\n")
     assert (tmp_path / "best.yaml").read_text() == "a: 1\n"
     with pytest.raises(InputError, match="cannot be written"):
