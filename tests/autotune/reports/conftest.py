@@ -1,4 +1,4 @@
-"""The reports that the tests of a page share."""
+"""Reports shared by tests."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Handmade reports: of a complete search, and of one that has just begun."""
+"""Synthetic reports: of a complete search, and of one that has just begun."""
 
 import random
 from dataclasses import dataclass, replace
@@ -11,15 +11,7 @@ from autotune.judging.accounts.costs import Cost, Prices
 from autotune.judging.accounts.memory_forecast import Fit, MemoryForecast
 from autotune.judging.decisions.ablation import AblationStep
 from autotune.memory.memory_peaks import Prediction
-from autotune.reports.model import (
-    Answer,
-    Compared,
-    Figure,
-    Predicted,
-    SessionReport,
-    Side,
-    Skipped,
-)
+from autotune.reports.model import Answer, Compared, Figure, Predicted, SessionReport, Side, Skipped
 
 from .made_trials import (
     BASELINE,
@@ -66,10 +58,9 @@ def scaled(of: Figure, by: float) -> Figure:
 def answer() -> Answer:
     slow = {"data": 0.004, "transfer": 0.005, "forward": 0.071, "backward": 0.118, "optimizer": 0.021}
     fast = {"data": 0.011, "transfer": 0.009, "forward": 0.079, "backward": 0.131, "optimizer": 0.022}
-    baseline = side(
-        0, BASELINE, 0.1611, slow, gpu_percent=71.0, mfu=0.13, cpu_percent=144.0, joules_per_sample=3.94
-    )
-    best = side(11, BEST, 0.1619, fast, gpu_percent=93.0, mfu=0.36, cpu_percent=310.0, joules_per_sample=1.52)
+    slow_use = {"gpu_percent": 71.0, "mfu": 0.13, "cpu_percent": 144.0, "joules_per_sample": 3.94}
+    fast_use = {"gpu_percent": 93.0, "mfu": 0.36, "cpu_percent": 310.0, "joules_per_sample": 1.52}
+    baseline, best = side(0, BASELINE, 0.1611, slow, **slow_use), side(11, BEST, 0.1619, fast, **fast_use)
     gain = best.throughput.value / baseline.throughput.value
     return Answer(
         verdict="confirmed",
@@ -99,9 +90,9 @@ def predicted() -> tuple[Predicted, ...]:
     sizes = (8, 16, 32, 64, 128, 256)
     found = []
     for name in ("fp32", "bf16", "fp8"):
-        middle = [peak_bytes(BEST | {"precision": name, "micro_batch_size": n}) for n in sizes]
-        low, high = [m * 0.94 for m in middle], [m * 1.08 for m in middle]
-        found.append(Predicted(name, sizes, tuple(middle), tuple(low), tuple(high)))
+        peaks = [peak_bytes(BEST | {"precision": name, "micro_batch_size": n}) for n in sizes]
+        low, high = [peak * 0.94 for peak in peaks], [peak * 1.08 for peak in peaks]
+        found.append(Predicted(name, sizes, tuple(peaks), tuple(low), tuple(high)))
     return tuple(found)
 
 
@@ -116,13 +107,13 @@ def elsewhere() -> MemoryForecast:
             continue
         config = BEST | {"micro_batch_size": size, "accumulation_steps": steps}
         peak = peak_bytes(config)
-        near = Prediction(peak, 0.9 * peak, 1.1 * peak)
-        found.append(Fit(memory, allowed, config, size * steps, size * steps == 64, near))
+        predicted_peak = Prediction(peak, 0.9 * peak, 1.1 * peak)
+        found.append(Fit(memory, allowed, config, size * steps, size * steps == 64, predicted_peak))
     return MemoryForecast(11, BEST, True, 0.85, False, tuple(found))
 
 
 def ablation(first: int) -> tuple[AblationStep, ...]:
-    """Returns the steps from baseline to winner; the learning rate changes no speed and was not measured."""
+    """Returns the steps from baseline to winner; that of the learning rate was not measured."""
     steps, before = [], BASELINE
     for number, config in enumerate(between(), start=first):
         knob = next(name for name in config if config[name] != before[name])
@@ -166,20 +157,9 @@ def compared() -> tuple[Compared, ...]:
                 checkpoint_bytes=int(1.1 * GIB),
             )
         )
-    failed = "fp8 needs a GPU of compute capability 8.9 or newer"
-    return (
-        *models,
-        replace(
-            models[-1],
-            label="fp8",
-            status="failed",
-            reason=failed,
-            scores={},
-            curve=(),
-            seeds=0,
-            **_UNTRAINED,
-        ),
-    )
+    failed = {"status": "failed", "reason": "fp8 needs a GPU of compute capability 8.9 or newer"}
+    missing = {"scores": {}, "curve": (), "seeds": 0, **_UNTRAINED}
+    return (*models, replace(models[-1], label="fp8", **failed, **missing))
 
 
 def which_precision() -> ComparisonVerdict:
@@ -192,7 +172,7 @@ def which_precision() -> ComparisonVerdict:
 
 
 @dataclass(frozen=True)
-class MadeTable:
+class OwnTable:
     """Table of a workload's own section."""
 
     title: str
@@ -204,13 +184,13 @@ class MadeTable:
 
 
 @dataclass(frozen=True)
-class Made:
+class OwnSection:
     """A workload's own section."""
 
     title: str = "Own"
-    tables: tuple[MadeTable, ...] = (
-        MadeTable("Own figures", ("model", "own score"), (("bf16", "0.5"),), note="What the figures are."),
-        MadeTable("Own details", ("model", "note"), (("bf16", HOSTILE),), is_detail=True),
+    tables: tuple[OwnTable, ...] = (
+        OwnTable("Own figures", ("model", "own score"), (("bf16", "0.5"),), note="What the figures are."),
+        OwnTable("Own details", ("model", "note"), (("bf16", HOSTILE),), is_detail=True),
     )
 
     def html(self) -> str:
@@ -240,7 +220,7 @@ def rich(trials: int = 48) -> SessionReport:
         ablation=ablation(trials + 3 * SEEDS),
         compared=compared(),
         which_precision=which_precision(),
-        own=Made(),
+        own=OwnSection(),
         skipped=(
             Skipped("would not fit in memory", 14, 640.0, "256x1 fp32 workers 4: 21.4 GiB of 8.0 GiB"),
             Skipped("known to be slower", 9, 1_310.0, "16x1 fp32 workers 0: 60.1 samples/s, measured"),

@@ -62,7 +62,7 @@ def figure(value: float, share: float = 0.012) -> Figure:
 
 
 def trial(number: int, config: Config, rng: random.Random, **rest: object) -> TrialRow:
-    """Returns a trial with its outcome: out of memory if it does not fit, stopped if it is slow or poor."""
+    """Returns a trial: out of memory if it does not fit, stopped if it is slow or its quality is low."""
     row = TrialRow(
         number=number,
         kind="trial",
@@ -113,22 +113,21 @@ def trial(number: int, config: Config, rng: random.Random, **rest: object) -> Tr
     if speed < 150 and number:
         return stopped(row, 0, "slow", "surely slower than trial 6, which keeps the quality")
     if whole[2].quality < 0.105 and number:
-        return stopped(
-            row, 3, "poor", "bleu_4 0.0931 is surely below what is to be kept of the baseline's 0.1402"
-        )
+        reason = "bleu_4 0.0931 is surely below what is to be kept of the baseline's 0.1402"
+        return stopped(row, 3, "poor", reason)
     return replace(row, **rest)
 
 
 def stopped(row: TrialRow, evaluations: int, stopped_for: str, reason: str) -> TrialRow:
-    seen = row.curve[:evaluations]
+    reached = row.curve[:evaluations]
     share = (evaluations + 0.5) / 8
     return replace(
         row,
         status="stopped",
         stopped_for=stopped_for,
         reason=reason,
-        curve=seen,
-        quality=seen[-1].quality if seen else None,
+        curve=reached,
+        quality=reached[-1].quality if reached else None,
         keeps_quality=None,
         samples=int(20000 * share),
         seconds=row.seconds * share,
@@ -156,19 +155,13 @@ def searched(count: int) -> tuple[TrialRow, ...]:
     rows = [replace(trial(0, BASELINE, rng), kind="baseline", keeps_quality=True)]
     rows += [trial(n, drawn(rng), rng, shared=n % 5 == 0, throttled=n == 17) for n in range(1, count)]
     rows[11] = replace(trial(11, BEST, rng), kind="winner", keeps_quality=True, status="completed")
-    rows[5] = replace(
-        rows[5], status="failed", failure="error", reason=HOSTILE, throughput=None, quality=None, curve=()
-    )
-    rows[7] = replace(
-        rows[7], status="failed", failure="diverged", reason="the loss is no number", quality=None, curve=()
-    )
+    failed = {"status": "failed", "quality": None, "curve": ()}
+    rows[5] = replace(rows[5], failure="error", reason=HOSTILE, throughput=None, **failed)
+    rows[7] = replace(rows[7], failure="diverged", reason="the loss is no number", **failed)
     fastest = rows[11].throughput.value
-    rows = [
-        r
-        if r.number == 11 or r.throughput is None or not r.keeps_quality or r.throughput.value < fastest
-        else replace(r, keeps_quality=False, quality=r.quality * 0.87, curve=())
-        for r in rows
-    ]
+    for n, row in enumerate(rows):
+        if n != 11 and row.throughput and row.keeps_quality and row.throughput.value >= fastest:
+            rows[n] = replace(row, keeps_quality=False, quality=row.quality * 0.87, curve=())
     rows[2] = replace(rows[2], status="", reason="", keeps_quality=None)
     for member in (0, 11, 22):
         for _ in range(SEEDS):
@@ -191,8 +184,6 @@ def _with_front(rows: list[TrialRow]) -> list[TrialRow]:
 
 
 def between() -> list[Config]:
-    """Yields the ablation's configurations, from the baseline to the winner, one knob at a time."""
-    found = [BASELINE]
-    for knob in ("micro_batch_size", "precision", "num_workers", "channels_last"):
-        found.append(found[-1] | {knob: BEST[knob]})
-    return found[1:]
+    """Returns the configurations of the ablation, each with one more of the winner's settings."""
+    knobs = ("micro_batch_size", "precision", "num_workers", "channels_last")
+    return [BASELINE | {knob: BEST[knob] for knob in knobs[:n]} for n in range(1, 5)]

@@ -1,4 +1,4 @@
-"""Handmade searches, trial by trial: pure data."""
+"""Synthetic searches, trial by trial."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,28 +18,21 @@ GIB = 2**30
 
 
 def trial(space: Space, number: int, speed: float | None, quality: float | None, **rest: Any) -> Trial:
-    """Returns a trial with the baseline's knobs except for those given, and with the given figures."""
+    """Returns a trial with the given figures; knobs that are not given are the baseline's."""
     config = space.baseline_config | {name: rest.pop(name) for name in list(rest) if name in space.knobs}
     status, failure = Status(rest.pop("status", "completed")), rest.pop("failure", None)
+    evaluations = () if quality is None else ((10_000, 5.0, quality / 2), (20_000, 9.0, quality))
+    scores = rest.pop("scores", {"bleu_4": quality} if quality else {})
+    others = ("shared", "memory_is_rising", "telemetry", "step_shares")
     measurement = Measurement(
         throughput=None if speed is None else Throughput(speed, rest.pop("half_width", 0.1), 40, 10.0),
         quality=quality,
-        curve=()
-        if quality is None
-        else (Evaluation(10_000, 5.0, quality / 2), Evaluation(20_000, 9.0, quality)),
+        curve=tuple(Evaluation(*point) for point in evaluations),
         samples=rest.pop("samples", 20_000),
         peak_memory_bytes=rest.pop("peak", GIB),
         memory_limit_bytes=rest.pop("limit", 8 * GIB),
-        scores={
-            "samples": 20_000.0,
-            "epoch": 3.0,
-            **rest.pop("scores", {"bleu_4": quality} if quality else {}),
-        },
-        **{
-            name: rest.pop(name)
-            for name in ("shared", "memory_is_rising", "telemetry", "step_shares")
-            if name in rest
-        },
+        scores={"samples": 20_000.0, "epoch": 3.0, **scores},
+        **{name: rest.pop(name) for name in others if name in rest},
     )
     outcome = Outcome(Status.FAILED, Failure(failure), "as made") if failure else Outcome(status, None, "")
     return replace(
@@ -54,25 +47,18 @@ def confirmed(
 ) -> list[Trial]:
     """Returns a baseline with a repeat, a trial that won a race by `factor`, and seeds of both."""
     faster = {"micro_batch_size": 64, "precision": "bf16", "peak": 2 * GIB}
+    slices = Measurement(slices=slices_of({1: factor}, apart=0.01))
+    done = Outcome(Status.COMPLETED)
     trials = [
         trial(space, 0, 10.0, 0.20),
         trial(space, 1, 35.0, 0.26, **faster),
         trial(space, 2, 10.0, 0.22, repeat=Repeat(0, 0)),
-        Trial(
-            3,
-            space.baseline_config,
-            Outcome(Status.COMPLETED),
-            Measurement(slices=slices_of({1: factor}, apart=0.01)),
-            seconds=10.0,
-            race=(0, 1),
-        ),
+        Trial(3, space.baseline_config, done, slices, seconds=10.0, race=(0, 1)),
     ]
     for number, speed in enumerate(speeds, start=1):
-        members = Repeat(0, number), Repeat(1, number)
-        trials.append(
-            trial(space, len(trials), 10.0 + number / 10, 0.191 + number / 100, repeat=members[0], **rest)
-        )
-        again = {"quality": 0.20 + number / 100, "repeat": members[1], **faster, **rest}
+        slow = 10.0 + number / 10, 0.191 + number / 100
+        trials.append(trial(space, len(trials), *slow, repeat=Repeat(0, number), **rest))
+        again = {"quality": 0.20 + number / 100, "repeat": Repeat(1, number), **faster, **rest}
         trials.append(trial(space, len(trials), speed, again.pop("quality"), **again))
     return trials
 

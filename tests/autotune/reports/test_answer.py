@@ -11,7 +11,7 @@ from autotune.reports import answer
 
 @pytest.fixture
 def sooner(rich):
-    """Returns a report with a target: half of the gain in speed is lost to more samples."""
+    """Returns a report with a target: the winner needs twice the samples, which halves its gain in speed."""
     found = replace(rich.answer, factor=Figure(rich.answer.speed.value / 2))
     return replace(rich, target=0.15, answer=found)
 
@@ -29,12 +29,10 @@ def test_with_a_target_the_gain_is_throughput_times_samples(sooner, rich):
 
 
 def test_planned_lengths_of_both_trainings_are_shown(rich):
-    sides = {
-        name: replace(getattr(rich.answer, name), planned=n)
-        for name, n in (("baseline", 20_000), ("best", 10_000))
-    }
+    baseline, best = replace(rich.answer.baseline, planned=20_000), replace(rich.answer.best, planned=10_000)
     factor = rich.answer.speed.scaled(2.0)
-    row = line(replace(rich, answer=replace(rich.answer, factor=factor, **sides)), "Samples")
+    planned = replace(rich.answer, factor=factor, baseline=baseline, best=best)
+    row = line(replace(rich, answer=planned), "Samples")
     assert list(map(str, (row.baseline, row.best, row.factor))) == ["20,000", "10,000", "2.00x of the gain"]
 
 
@@ -48,14 +46,14 @@ def test_with_prices_the_full_training_has_a_cost_with_its_interval(rich, sooner
     assert cost.best.detail.startswith("± ")
     assert cost.factor.text == line(rich, "Full training").factor.text
     assert line(rich, "Full training").best.detail == f"± {words.duration(0.02 * hours * 3600)}"
-    assert "Cost" in [line.name for line in answer.lines(sooner)], "who asks for it, knows what it is of"
+    assert "Cost" in [line.name for line in answer.lines(sooner)], "a price was given"
 
 
 def test_there_is_no_cost_without_prices_and_no_full_training_with_a_target(rich, sooner):
     free = replace(rich, answer=replace(rich.answer, prices=None))
     assert [line.name for line in answer.lines(free)][-2:] == ["Full training", "Electricity"]
-    raced = replace(sooner, answer=replace(sooner.answer, prices=None))
-    assert not {"Full training", "Electricity", "Cost"} & {line.name for line in answer.lines(raced)}
+    unpriced = replace(sooner, answer=replace(sooner.answer, prices=None))
+    assert not {"Full training", "Electricity", "Cost"} & {line.name for line in answer.lines(unpriced)}
     assert "Cost" not in answer.unknown(free)
     unknown = [replace(side, cost=replace(side.cost, money=None)) for _, side in answer.sides(rich)]
     priced = replace(rich, answer=replace(rich.answer, baseline=unknown[0], best=unknown[1]))
@@ -63,11 +61,9 @@ def test_there_is_no_cost_without_prices_and_no_full_training_with_a_target(rich
 
 
 def test_a_negative_quality_has_no_factor(rich):
-    sides = [
-        replace(side, quality=Figure(value))
-        for side, value in ((rich.answer.baseline, -2.4239), (rich.answer.best, -2.4))
-    ]
-    negative = replace(rich, answer=replace(rich.answer, baseline=sides[0], best=sides[1]))
+    baseline = replace(rich.answer.baseline, quality=Figure(-2.4239))
+    best = replace(rich.answer.best, quality=Figure(-2.4))
+    negative = replace(rich, answer=replace(rich.answer, baseline=baseline, best=best))
     assert line(negative, "BLEU-4").factor.text == words.NOTHING
     assert line(rich, "BLEU-4").factor.text != words.NOTHING
     assert negative.limit == "95% of the baseline's improvement in BLEU-4"

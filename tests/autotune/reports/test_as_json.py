@@ -7,7 +7,7 @@ import pytest
 from autotune.reports import as_json, figures
 from autotune.reports.model import Answer, Figure, SessionReport
 
-from .handmade import Made
+from .handmade import OwnSection
 from .searched import known
 
 
@@ -33,13 +33,13 @@ def test_scripts_get_every_field_under_its_name(report):
     assert found["trials"][1]["config"]["precision"] == "bf16"
 
 
-def test_the_workloads_own_section_is_what_its_dataclass_has(report):
-    found = read(replace(report, own=Made()))["own"]
+def test_the_workloads_own_section_has_the_fields_of_its_dataclass(report):
+    found = read(replace(report, own=OwnSection()))["own"]
     assert found["title"] == "Own"
     assert found["tables"][0]["rows"] == [["bf16", "0.5"]]
 
 
-def test_the_ablation_is_called_so(report):
+def test_the_ablation_and_its_trials_have_their_names(report):
     step = replace(report.trials[1], kind="ablation")
     found = read(replace(report, trials=(*report.trials, step)))
     assert len(found["ablation"]) == len(report.ablation) > 0

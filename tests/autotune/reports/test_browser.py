@@ -61,9 +61,8 @@ class Browser:
     def look(self, width=WIDE, scheme="light", media="screen"):
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.do("Emulation.setEmulatedMedia", media=media, features=features)
-        self.do(
-            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False
-        )
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self.do("Emulation.setDeviceMetricsOverride", **size)
         return self
 
     def do(self, command, **parameters):
@@ -85,7 +84,7 @@ class Browser:
             self.open(file)
         return self
 
-    def said(self):
+    def messages(self):
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def fetched(self):
@@ -99,12 +98,11 @@ class Browser:
         return self.driver.switch_to.active_element
 
     def style(self, selector, name):
-        return self.run(
-            "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]", selector, name
-        )
+        script = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
+        return self.run(script, selector, name)
 
     def keep(self, name):
-        """Saves a screenshot of the whole page, if screenshots are on."""
+        """Saves a screenshot of the whole page if screenshots are on."""
         if not MUST_RUN:
             return
         ARTIFACTS.mkdir(parents=True, exist_ok=True)
@@ -144,7 +142,7 @@ def name(request):
 
 def test_the_page_opens_without_messages_or_requests(browser, pages, name):
     browser.look().open(pages[name])
-    assert browser.said() == []
+    assert browser.messages() == []
     assert [url for url in browser.fetched() if not url.startswith("data:")] == [pages[name].as_uri()]
     assert browser.run("return window.hacked") is None
 
@@ -159,9 +157,8 @@ def test_every_plot_is_drawn(browser, pages, name):
 def test_every_section_is_filled(browser, pages, name):
     browser.look().open_once(pages[name])
     lengths = browser.run("return [...document.querySelectorAll('section')].map((s) => s.innerText.length)")
-    assert len(lengths) == (6 if name == "bare" else 8), (
-        "a search that has only begun says nothing of other GPUs, and has compared nothing"
-    )
+    # a search that has just begun has no forecast for other GPUs and no compared models
+    assert len(lengths) == (6 if name == "bare" else 8)
     assert min(lengths) > 60
 
 
@@ -177,7 +174,7 @@ def test_page_and_plots_follow_the_scheme(browser, pages, scheme):
     browser.keep(f"rich-{scheme}")
 
 
-def test_on_a_phone_nothing_but_tables_and_wide_plots_scrolls_sideways(browser, pages, name):
+def test_on_a_phone_only_tables_and_wide_plots_scroll_sideways(browser, pages, name):
     browser.look(NARROW).open_once(pages[name])
     browser.run("for (const d of document.querySelectorAll('details')) d.open = true")
     assert browser.run("return document.documentElement.scrollWidth") == NARROW
@@ -192,7 +189,7 @@ def test_on_a_phone_nothing_but_tables_and_wide_plots_scrolls_sideways(browser, 
 
 
 def test_plots_are_as_wide_as_their_place(browser, pages):
-    """Also after a change of colours: Plotly forgets the height of a figure that it has drawn twice."""
+    """Plotly forgets the height of a figure that it has drawn twice, as after a change of colours."""
     browser.look(scheme="dark").open(pages["rich"])
     for width, scheme in ((WIDE, "light"), (NARROW, "light"), (800, "dark")):
         browser.look(width, scheme)
@@ -204,8 +201,8 @@ def test_text_from_outside_is_shown_as_text(browser, pages):
     browser.look().open_once(pages["rich"])
     browser.run("for (const d of document.querySelectorAll('details')) d.open = true")
     for section in ("own", "search"):
-        said = browser.run("return document.getElementById(arguments[0]).innerText", section)
-        assert "<script>window.hacked = true</script><img src=x" in said
+        shown = browser.run("return document.getElementById(arguments[0]).innerText", section)
+        assert "<script>window.hacked = true</script><img src=x" in shown
     assert browser.run("return window.hacked") is None
     assert browser.run("return document.querySelectorAll('main script, main img[onerror]').length") == 0
 
@@ -213,15 +210,15 @@ def test_text_from_outside_is_shown_as_text(browser, pages):
 def test_a_hover_shows_the_configuration_as_text(browser, pages):
     """Plotly interprets markup in its texts, which must not happen for text from outside."""
     browser.look().open(pages["rich"])
-    said = browser.run("""
+    shown = browser.run("""
       const place = document.getElementById("plot-history");
       const is5 = (text) => text.startsWith("<b>Trial 5</b>");
       const curveNumber = place.data.findIndex((trace) => trace.text?.some(is5));
       Plotly.Fx.hover(place, [{ curveNumber, pointNumber: place.data[curveNumber].text.findIndex(is5) }]);
       return place.querySelector(".hoverlayer").textContent;
     """)
-    assert "Trial 5" in said
-    assert "<script>window.hacked" in said.replace("\xa0", " ")
+    assert "Trial 5" in shown
+    assert "<script>window.hacked" in shown.replace("\xa0", " ")
 
 
 def test_the_keyboard_reaches_the_answer_and_the_theme(browser, pages):
@@ -246,12 +243,11 @@ def test_the_keyboard_reaches_the_answer_and_the_theme(browser, pages):
 def test_a_command_is_copied_or_else_selected(browser, pages):
     browser.look().open(pages["rich"])
     browser.driver.find_element(By.CSS_SELECTOR, "[data-copies='command-1']").click()
-    said = WebDriverWait(browser.driver, 30).until(
+    message = WebDriverWait(browser.driver, 30).until(
         lambda driver: driver.find_element(By.ID, "copied").get_property("textContent")
     )
-    assert said.removeprefix("Copied: ").removeprefix("Selected: ") == (
-        "python -m autotune export runs/iu -o best.yaml"
-    )
+    command = "python -m autotune export runs/iu -o best.yaml"
+    assert message in {f"Copied: {command}", f"Selected: {command}"}
 
 
 def test_a_link_to_a_table_opens_it(browser, pages):
@@ -271,9 +267,8 @@ def test_paper_is_light_with_all_details_and_no_buttons(browser, pages):
     assert is_light(rgb(browser.style("body", "backgroundColor")))
     drawn = browser.drawn()
     assert all(marks and not is_light(colour) for marks, colour in drawn.values())
-    assert {browser.style(selector, "display") for selector in (".bar", ".tool", ".figure summary")} == {
-        "none"
-    }
+    for selector in (".bar", ".tool", ".figure summary"):
+        assert browser.style(selector, "display") == "none"
     assert browser.run("return document.documentElement.scrollWidth") == PRINTED_PX
     browser.keep("rich-paper")
     browser.look(PRINTED_PX, "dark").run("dispatchEvent(new Event('afterprint'))")
@@ -285,7 +280,7 @@ def test_the_page_prints(browser, pages):
     browser.look(scheme="dark", media="").open_once(pages["rich"])
     printed = base64.b64decode(browser.do("Page.printToPDF", printBackground=True)["data"])
     assert printed.startswith(b"%PDF")
-    assert browser.said() == []
+    assert browser.messages() == []
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
     (ARTIFACTS / "rich.pdf").write_bytes(printed)
 
@@ -296,7 +291,7 @@ def test_the_page_of_a_training_is_drawn_whole_and_fetches_nothing(browser, tmp_
     file = root / "report.html"
     file.write_text(page.render(training.read(root)), encoding="utf-8")
     browser.look(width, scheme).open(file)
-    assert browser.said() == []
+    assert browser.messages() == []
     assert [url for url in browser.fetched() if not url.startswith("data:")] == [file.as_uri()]
     drawn = browser.drawn()
     assert len(drawn) == 12
@@ -312,11 +307,10 @@ def test_without_javascript_text_and_tables_are_there(browser, pages):
     browser.do("Emulation.setScriptExecutionDisabled", value=True)
     try:
         browser.open(pages["rich"])
-        said = browser.driver.find_element(By.TAG_NAME, "main").text
-        assert "The plot needs JavaScript" in said
-        assert "Trial 11 trains 2.86 times as fast" in said
-        shown = [b for b in browser.driver.find_elements(By.TAG_NAME, "button") if b.is_displayed()]
-        assert shown == []
+        text = browser.driver.find_element(By.TAG_NAME, "main").text
+        assert "The plot needs JavaScript" in text
+        assert "Trial 11 trains 2.86 times as fast" in text
+        assert not any(b.is_displayed() for b in browser.driver.find_elements(By.TAG_NAME, "button"))
         browser.driver.find_element(By.CSS_SELECTOR, "#table-ablation summary").click()
         assert "micro_batch_size" in browser.driver.find_element(By.ID, "table-ablation").text
     finally:
@@ -325,8 +319,8 @@ def test_without_javascript_text_and_tables_are_there(browser, pages):
 
 
 @pytest.mark.slow
-def test_a_thousand_trials_cost_less_than_in_proportion(browser, pages, rich, many):
-    """Figures are redrawn for a change of colours, and the rest of the page must stay small, too."""
+def test_the_cost_of_a_thousand_trials_grows_less_than_in_proportion(browser, pages, rich, many):
+    """A change of colours redraws all figures, and the rest of the page must stay small, too."""
     taken_ms = {}
     for name in ("rich", "many"):
         browser.look().open_once(pages[name])

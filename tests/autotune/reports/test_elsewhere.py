@@ -15,9 +15,8 @@ from .test_page import Page, words_of
 @pytest.fixture
 def on_gpu(space):
     """Returns a session whose peaks are of tensors on a GPU."""
-    trials = [
-        replace(t, measurement=replace(t.measurement, peak_reserved_bytes=2 * GIB)) for t in confirmed(space)
-    ]
+    reserved = {"peak_reserved_bytes": 2 * GIB}
+    trials = [replace(t, measurement=replace(t.measurement, **reserved)) for t in confirmed(space)]
     return replace(known(space), history=History(trials, space))
 
 
@@ -36,9 +35,9 @@ def test_every_form_of_a_report_has_it(report):
     for row in rows:
         assert "".join(row) in html
         assert f"| {' | '.join(row)} |" in text
-    told = json.loads(as_json.render(report))["elsewhere"]
-    assert [fit["config"]["micro_batch_size"] for fit in told["fits"]] == [int(row[1]) for row in rows]
-    assert told["trial"] == report.answer.best.trial
+    found = json.loads(as_json.render(report))["elsewhere"]
+    assert [fit["config"]["micro_batch_size"] for fit in found["fits"]] == [int(row[1]) for row in rows]
+    assert found["trial"] == report.answer.best.trial
 
 
 def test_the_table_explains_its_basis(report):
@@ -58,10 +57,9 @@ def test_without_a_gpu_there_is_no_forecast_for_other_gpus(space):
 
 
 def test_unknown_rows_have_their_reason_below(report):
-    two = [
-        replace(fit, config=None, peak=None, reason="not known: because") for fit in report.elsewhere.fits[:2]
-    ]
-    found = replace(report.elsewhere, fits=tuple(two))
+    unknown = {"config": None, "peak": None, "reason": "not known: because"}
+    fits = tuple(replace(fit, **unknown) for fit in report.elsewhere.fits[:2])
+    found = replace(report.elsewhere, fits=fits)
     for row in elsewhere.table(found).rows:
         assert row[-1] == "not known"
         assert set(row[1:-1]) == {"-"}

@@ -1,4 +1,4 @@
-"""The report of a session from its contents, and the state of its search."""
+"""The report of a session, made from its contents."""
 
 from dataclasses import replace
 
@@ -25,12 +25,8 @@ def known(space):
 def test_a_report_says_what_was_searched_for_and_how(known):
     report = figures.report(known)
     assert (report.session, report.created, report.state) == ("runs/s", "2026-11-21", "ended")
-    assert (report.quality, report.keep, report.select, report.target) == (
-        "bleu_4",
-        0.95,
-        "same-quality",
-        None,
-    )
+    assert (report.quality, report.keep, report.target) == ("bleu_4", 0.95, None)
+    assert report.select == "same-quality"
     assert (report.samples_per_trial, report.planned, report.seconds) == (20_000, 40, 900.0)
     assert (report.memory_fraction, report.memory_limit_bytes) == (0.85, 8 * GIB)
     assert report.answer.verdict == "confirmed"
@@ -42,9 +38,8 @@ def test_a_report_says_what_was_searched_for_and_how(known):
 
 
 def test_an_unknown_limit_is_left_out_or_replaced_by_the_requested_one(known):
-    running = replace(
-        trial(known.history.space, 0, None, None), outcome=None, measurement=Measurement(), seconds=7.0
-    )
+    first = trial(known.history.space, 0, None, None, seconds=7.0)
+    running = replace(first, outcome=None, measurement=Measurement())
     history = History([running], known.history.space)
     begun = replace(known, state="running", history=history, plan=SearchPlan(40, None), provenance={})
     report = figures.report(begun)
@@ -65,7 +60,7 @@ def test_provenance_excludes_the_space_and_says_how_it_was_measured(known):
     assert (found["options"]["wandb"], found["options"]["memory_limit_bytes"]) == ("off", GIB)
 
 
-def test_compared_models_are_in_it(known):
+def test_compared_models_are_in_the_report(known):
     models = {n: (Model(n, {}, Outcome(Status.COMPLETED), Measurement(), 100),) for n in ("baseline", "bf16")}
     report = figures.report(replace(known, compared=ComparisonResults(models)))
     assert [model.label for model in report.compared] == ["baseline", "bf16"]
@@ -86,9 +81,8 @@ def test_a_compared_model_has_figures_of_training_and_writing(known):
 
 
 def test_rejected_suggestions_are_in_the_report(known):
-    config = known.history.space.baseline_config | {"num_workers": 0}
-    passed = [RejectedSuggestion(config, RejectedFor.SPEED, "is as fast as trial 1, which keeps the quality")]
-    (found,) = figures.report(replace(known, passed_over=passed)).skipped
+    slow = RejectedSuggestion(known.history.space.baseline_config, RejectedFor.SPEED, "is as fast as trial 1")
+    (found,) = figures.report(replace(known, passed_over=[slow])).skipped
     assert found.count == 1
 
 
@@ -123,20 +117,15 @@ def test_memory_is_predicted_for_every_micro_batch_and_precision_to_choose_from(
     found = figures.predicted(best, History(trials, space), 8 * GIB)
     assert [p.precision for p in found] == ["fp32", "tf32", "bf16", "fp16", "fp8"]
     assert all(p.micro_batch_size == SIZES for p in found)
-    told = MemoryModel(trials, limit_bytes=8 * GIB).predict(best | {"micro_batch_size": 32})
-    assert (found[0].low_bytes[3], found[0].peak_bytes[3], found[0].high_bytes[3]) == (
-        told.low_bytes,
-        told.expected_bytes,
-        told.high_bytes,
-    )
-    assert found[2].peak_bytes[4] < found[0].peak_bytes[4], "half the width takes less"
+    expected = MemoryModel(trials, limit_bytes=8 * GIB).predict(best | {"micro_batch_size": 32})
+    assert found[0].peak_bytes[3] == expected.expected_bytes
+    assert (found[0].low_bytes[3], found[0].high_bytes[3]) == (expected.low_bytes, expected.high_bytes)
+    assert found[2].peak_bytes[4] < found[0].peak_bytes[4], "half precision takes less"
 
 
 def test_without_a_peak_nothing_is_predicted(space):
-    assert (
-        figures.predicted(space.baseline_config, History([trial(space, 0, 10, 0.2, peak=None)], space), None)
-        == ()
-    )
+    history = History([trial(space, 0, 10, 0.2, peak=None)], space)
+    assert figures.predicted(space.baseline_config, history, None) == ()
 
 
 def test_a_fixed_precision_has_one_row_of_peaks(space):
@@ -148,7 +137,7 @@ def test_a_fixed_precision_has_one_row_of_peaks(space):
 
 @pytest.fixture
 def ended(space):
-    """Returns two trials that ran out of memory in 2 and 4 s, one stopped after 20 s, and a complete one."""
+    """Returns a completed trial, two that ran out of memory after 2 and 4 s, and one stopped after 20 s."""
     return [
         trial(space, 0, 10, 0.2, seconds=100.0),
         trial(space, 1, None, None, failure="oom", seconds=2.0, micro_batch_size=64),
@@ -157,70 +146,54 @@ def ended(space):
     ]
 
 
-def config(space, **changes):
-    return space.baseline_config | changes
+@pytest.fixture
+def too_large(space):
+    def rejected(reason, **changes):
+        return RejectedSuggestion(space.baseline_config | changes, RejectedFor.MEMORY, reason)
+
+    return rejected
 
 
-MEMORY, SPEED = RejectedFor.MEMORY, RejectedFor.SPEED
+@pytest.fixture
+def too_slow(space):
+    def rejected(reason, **changes):
+        return RejectedSuggestion(space.baseline_config | changes, RejectedFor.SPEED, reason)
+
+    return rejected
 
 
-def test_rejected_suggestions_are_grouped_by_reason(space, ended):
-    passed = [
-        RejectedSuggestion(
-            config(space, num_workers=0),
-            SPEED,
-            "by equal settings, at most 9.1 samples/s; trial 5 reaches 12.3",
-        ),
-        RejectedSuggestion(
-            config(space, num_workers=4),
-            SPEED,
-            "by equal settings, at most 10.4 samples/s; trial 7 reaches 12.9",
-        ),
-        RejectedSuggestion(
-            config(space, micro_batch_size=64), MEMORY, "predicted to need 9.1 GiB (8.7 to 9.5) of 6.8 GiB"
-        ),
-        RejectedSuggestion(
-            config(space, micro_batch_size=32), MEMORY, "predicted to need 912 MiB (870 to 950) of 680 MiB"
-        ),
-        RejectedSuggestion(
-            config(space, micro_batch_size=64, num_workers=0),
-            MEMORY,
-            "predicted to need 7.2 GiB (6.9 to 7.6) of 6.8 GiB",
-        ),
+def test_rejected_suggestions_are_grouped_by_reason(space, ended, too_large, too_slow):
+    rejected = [
+        too_slow("by equal settings, at most 9.1 samples/s; trial 5 reaches 12.3", num_workers=0),
+        too_slow("by equal settings, at most 10.4 samples/s; trial 7 reaches 12.9", num_workers=4),
+        too_large("predicted to need 9.1 GiB (8.7 to 9.5) of 6.8 GiB", micro_batch_size=64),
+        too_large("predicted to need 912 MiB (870 to 950) of 680 MiB", micro_batch_size=32),
+        too_large("predicted to need 7.2 GiB (6.9 to 7.6) of 6.8 GiB", micro_batch_size=64, num_workers=0),
     ]
-    fits, wins = figures.skipped(passed, History(ended, space))
-    assert (fits.reason, fits.count) == ("predicted to need … (… to …) of …", 3)
-    assert fits.example == passed[2].reason
-    assert fits.saved_s == pytest.approx(3 * 3.0), "what trials took that ran out of memory"
-    assert wins.reason == "by equal settings, at most … samples/s; trial … reaches …"
-    assert wins.saved_s == pytest.approx(2 * 20.0), "what trials took that were stopped"
+    memory, speed = figures.skipped(rejected, History(ended, space))
+    assert (memory.reason, memory.count) == ("predicted to need … (… to …) of …", 3)
+    assert memory.example == rejected[2].reason
+    assert memory.saved_s == pytest.approx(3 * 3.0), "trials that ran out of memory took 3 s on average"
+    assert speed.reason == "by equal settings, at most … samples/s; trial … reaches …"
+    assert speed.saved_s == pytest.approx(2 * 20.0), "the stopped trial took 20 s"
 
 
-def test_a_repeated_suggestion_saves_time_once(space, ended):
-    passed = [
-        RejectedSuggestion(
-            config(space, micro_batch_size=64), MEMORY, "predicted to need 9.1 GiB (8.7 to 9.5) of 6.8 GiB"
-        )
-    ] * 5
-    (found,) = figures.skipped(passed, History(ended, space))
+def test_a_repeated_suggestion_saves_time_once(space, ended, too_large):
+    rejected = [too_large("predicted to need 9.1 GiB (8.7 to 9.5) of 6.8 GiB", micro_batch_size=64)] * 5
+    (found,) = figures.skipped(rejected, History(ended, space))
     assert (found.count, found.saved_s) == (5, pytest.approx(3.0))
 
 
 def test_a_suggestion_outside_the_limits_saves_nothing(space, ended):
-    outside = config(space, micro_batch_size=64, accumulation_steps=4)
-    (found,) = figures.skipped(
-        [RejectedSuggestion(outside, RejectedFor.LIMITS, space.violation(outside))], History(ended, space)
-    )
+    outside = space.baseline_config | {"micro_batch_size": 64, "accumulation_steps": 4}
+    rejected = RejectedSuggestion(outside, RejectedFor.LIMITS, space.violation(outside))
+    (found,) = figures.skipped([rejected], History(ended, space))
     assert (found.reason, found.saved_s) == ("effective batch … is outside […, …]", 0.0)
 
 
-def test_without_stopped_trials_all_ended_ones_give_the_mean_time(space, ended):
-    passed = [
-        RejectedSuggestion(
-            config(space, num_workers=0), SPEED, "is as fast as trial 3, which keeps the quality"
-        )
-    ]
-    (found,) = figures.skipped(passed, History(ended[:3], space))
+def test_without_stopped_trials_all_ended_ones_give_the_mean_time(space, ended, too_slow):
+    rejected = [too_slow("is as fast as trial 3, which keeps the quality", num_workers=0)]
+    (found,) = figures.skipped(rejected, History(ended[:3], space))
     assert found.saved_s == pytest.approx(106 / 3)
-    assert figures.skipped(passed, History([], space))[0].saved_s == 0.0
+    assert figures.skipped(rejected, History([], space))[0].saved_s == 0.0
     assert figures.skipped([], History(ended, space)) == ()

@@ -29,7 +29,7 @@ def trained(name, *, ended):
     return training.read(Path(name))
 
 
-MADE = {
+REPORTS = {
     "winner": lambda: session("drawn"),
     "baseline": lambda: session("iu_xray"),
     "interrupted": lambda: session("format-2"),
@@ -40,11 +40,11 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", REPORTS)
 def test_the_markdown_of_a_report_is_unchanged(name, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(KEPT))
     monkeypatch.chdir(tmp_path)
-    file, text = GOLDEN / f"{name}.md", markdown.render(MADE[name]())
+    file, text = GOLDEN / f"{name}.md", markdown.render(REPORTS[name]())
     if os.environ.get("REGENERATE"):
         file.write_text(text, encoding="utf-8")
     assert text == file.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A report as Markdown: its content, and that text from outside is no markup."""
+"""A report as Markdown: its content, in which text from outside is no markup."""
 
 from dataclasses import replace
 
@@ -32,17 +32,13 @@ def test_without_a_result_there_is_a_sentence_and_no_table(report):
 
 def test_text_from_outside_is_no_markup(report):
     side = replace(report.answer.best, knobs=HOSTILE)
-    answer = replace(
-        report.answer, sentence=HOSTILE, best=side, cautions=(HOSTILE,), commands=(HOSTILE, "```")
-    )
-    hostile = replace(
-        report, session=HOSTILE, quality=HOSTILE, answer=answer, provenance={"hardware": HOSTILE}
-    )
+    texts = {"sentence": HOSTILE, "cautions": (HOSTILE,), "commands": (HOSTILE, "```")}
+    answer, machine = replace(report.answer, best=side, **texts), {"hardware": HOSTILE}
+    hostile = replace(report, session=HOSTILE, quality=HOSTILE, answer=answer, provenance=machine)
     plain = replace(report, provenance={"hardware": "x"}, answer=replace(report.answer, cautions=("y",)))
     text = markdown.render(hostile)
-    assert len(text.splitlines()) == len(markdown.render(plain).splitlines()) + 1, (
-        "no line more than its command"
-    )
+    extra = len(text.splitlines()) - len(markdown.render(plain).splitlines())
+    assert extra == 1, "the second command is the only further line"
     code = text.index("````sh")
     rest = text[:code] + text[text.index("````", code + 4) :]
     for special in "`*_[]~#!$@":

@@ -10,6 +10,7 @@ from itertools import pairwise
 import pytest
 
 from autotune.compare.steps import StepSummary
+from autotune.core.settings import PRECISIONS
 from autotune.reports import answer, markdown, page, tables
 from autotune.reports.model import Figure
 
@@ -78,20 +79,19 @@ def test_the_sections_come_in_their_order_and_all_are_filled(whole):
 
 
 def test_the_answer_says_what_to_run_and_why(whole):
-    said = words_of(whole.texts["answer"])
+    text = words_of(whole.texts["answer"])
     for part in ("2.86x", "2.69x to 3.03x", "0.1619 ± 0.0034", "mean of 3 seeds", "4.0 GiB (50%)", "93%"):
-        assert part in said
+        assert part in text
     for part in ("1.52 J", "15m 13s", "206,900 samples", "python -m autotune export runs/iu -o best.yaml"):
-        assert part in said
-    assert "Trial 17 was thermally throttled" in said
+        assert part in text
+    assert "Trial 17 was thermally throttled" in text
 
 
 def test_changed_settings_come_first_and_the_rest_is_folded(rich):
     settings = answer.settings(rich)
     assert [s.is_changed for s in settings] == sorted((s.is_changed for s in settings), reverse=True)
-    assert {s.name for s in settings if s.is_changed} == {
-        *("micro_batch_size", "precision", "num_workers", "channels_last", "learning_rate")
-    }
+    changed = ["micro_batch_size", "precision", "num_workers", "channels_last", "learning_rate"]
+    assert {s.name for s in settings if s.is_changed} == set(changed)
 
 
 def test_text_from_outside_is_shown_as_text(text, whole):
@@ -107,17 +107,16 @@ def test_nothing_is_fetched_and_no_script_but_its_own_may_run(whole):
     policy = next(v["content"] for v in whole.all("meta") if "http-equiv" in v)
     assert policy.startswith("default-src 'none'; ")
     hashes = set(re.findall(r"'sha256-([^']+)'", policy))
-    ran = [script for values, script in whole.scripts if "type" not in values]
-    found = {base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in ran}
-    assert found == hashes
+    scripts = [script for values, script in whole.scripts if "type" not in values]
+    assert {base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts} == hashes
     assert len(hashes) == 2
     assert not [v for _, v in whole.tags if re.match(r"(https?:)?//", v.get("src") or v.get("href") or "")]
     assert not [name for _, v in whole.tags for name in v if name.startswith("on")]
 
 
-def test_the_end_of_a_script_in_a_text_ends_no_script(rich):
-    ends = replace(rich.trials[5], reason="</script><!--<script>")
-    found = Page(page.render(replace(rich, trials=(*rich.trials[:5], ends, *rich.trials[6:]))))
+def test_an_end_of_script_in_a_text_ends_no_script(rich):
+    hostile = replace(rich.trials[5], reason="</script><!--<script>")
+    found = Page(page.render(replace(rich, trials=(*rich.trials[:5], hostile, *rich.trials[6:]))))
     figures = next(s for values, s in found.scripts if values.get("id") == "figures")
     assert len(found.scripts) == 3
     assert "&lt;/script&gt;" in json.dumps(json.loads(figures))
@@ -162,17 +161,16 @@ def test_a_validation_loss_is_shown_as_the_test_splits(rich):
 
 
 def test_the_precision_to_take_is_named_above_the_scores(whole):
-    said = words_of(whole.texts["quality"])
-    assert "By precision The fastest precision that keeps 95% of the baseline's improvement in bleu_4" in said
-    assert "Throughput, scores and reports/s are means over the seeds." in said
+    text = words_of(whole.texts["quality"])
+    assert "By precision The fastest precision that keeps 95% of the baseline's improvement in bleu_4" in text
+    assert "Throughput, scores and reports/s are means over the seeds." in text
 
 
 def test_figures_known_for_one_model_have_a_column(rich):
     found = tables.trainings(rich.compared)
-    assert found.head == (
-        *("model", "final train loss", "against fp32", "bad steps", "overflows", "checkpoints"),
-    )
-    assert found.rows[-1] == (*("fp16", "1.8600", "+0.4%", "0", "4", "1.1 GiB"),)
+    head = "model, final train loss, against fp32, bad steps, overflows, checkpoints"
+    assert ", ".join(found.head) == head
+    assert found.rows[-1] == ("fp16", "1.8600", "+0.4%", "0", "4", "1.1 GiB")
     assert [row[0] for row in found.rows] == ["baseline", "fp32", "bf16", "fp16"], "fp8 was not trained"
     silent = [replace(each, steps=StepSummary(), beside_fp32=None) for each in rich.compared]
     assert tables.trainings(silent).head == ("model", "checkpoints")
@@ -180,9 +178,9 @@ def test_figures_known_for_one_model_have_a_column(rich):
 
 
 def test_the_workloads_own_section_has_its_tables_and_its_html(text, whole):
-    said = words_of(whole.texts["own"])
-    assert said.startswith("5 Own Own figures modelown score bf160.5 What the figures are. Own details")
-    assert said.endswith("Escaped by the workload, such as <b>.")
+    own = words_of(whole.texts["own"])
+    assert own.startswith("5 Own Own figures modelown score bf160.5 What the figures are. Own details")
+    assert own.endswith("Escaped by the workload, such as <b>.")
     assert '<a href="#own">Own</a>' in text
 
 
@@ -191,24 +189,20 @@ def test_a_model_that_did_not_train_says_why(whole):
 
 
 @pytest.mark.parametrize(
-    ("state", "going_on", "told"),
+    ("state", "going_on", "advice"),
     [
         ("running", "", " The search is running: look again with python -m autotune report runs/begun"),
-        (
-            "ended",
-            "python -m autotune resume s --trials 20",
-            " Continue with python -m autotune resume s --tri",
-        ),
+        ("ended", "python -m autotune resume s", " Continue with python -m autotune resume s"),
         ("ended", "", ""),
     ],
 )
-def test_a_section_without_figures_says_why_and_what_may_fill_it(bare, state, going_on, told):
+def test_a_section_without_figures_says_why_and_what_may_fill_it(bare, state, going_on, advice):
     found = Page(page.render(replace(bare, state=state, going_on=going_on)))
     for name in ("front", "speed", "quality", "search"):
-        why, told_here = words_of(found.texts[name]).split(" yet.")
+        why, rest = words_of(found.texts[name]).split(" yet.")
         assert " No trial " in why
-        assert told_here.startswith(told)
-        assert going_on or "resume" not in told_here
+        assert rest.startswith(advice)
+        assert going_on or "resume" not in rest
     assert "python -m autotune compare runs/begun" in words_of(found.texts["quality"])
     assert not [v for _, v in found.tags if "data-figure" in v]
 
@@ -220,12 +214,12 @@ def test_commands_quote_a_session_with_a_space(bare):
 
 def test_an_unconfirmed_winner_has_neither_a_star_nor_a_factor(rich):
     sentence = "Possibly 1.9x faster, not confirmed. To confirm it: resume s --time 20m"
-    waits = replace(rich.answer, verdict="unconfirmed", is_open=True, sentence=sentence, commands=())
+    open_answer = replace(rich.answer, verdict="unconfirmed", is_open=True, sentence=sentence, commands=())
     trials = tuple(replace(row, kind="trial") if row.kind == "winner" else row for row in rich.trials)
-    text = page.render(replace(rich, answer=waits, trials=trials, ablation=()))
-    said = Page(text).texts["answer"]
-    assert sentence in said
-    assert f"Trial {rich.answer.best.trial}" in said
+    text = page.render(replace(rich, answer=open_answer, trials=trials, ablation=()))
+    section = Page(text).texts["answer"]
+    assert sentence in section
+    assert f"Trial {rich.answer.best.trial}" in section
     assert "Recommended" not in text
     assert "Run next" not in text
     assert '"star"' not in text
@@ -234,33 +228,35 @@ def test_an_unconfirmed_winner_has_neither_a_star_nor_a_factor(rich):
 
 def test_a_baseline_that_stays_has_the_only_column(rich):
     stays = replace(rich.answer, verdict="baseline", best=rich.answer.baseline, factor=None)
-    said = Page(page.render(replace(rich, answer=stays, ablation=()))).texts["answer"]
-    assert "The baseline stays" in said
-    assert "Recommended" not in said
-    assert "0.1611" in said
+    text = Page(page.render(replace(rich, answer=stays, ablation=()))).texts["answer"]
+    assert "The baseline stays" in text
+    assert "Recommended" not in text
+    assert "0.1611" in text
+
+
+def answer_text(report, **changes):
+    """Returns the text of the answer after `changes` of both sides."""
+    sides = {name: replace(getattr(report.answer, name), **changes) for name in ("baseline", "best")}
+    changed = replace(report, answer=replace(report.answer, **sides))
+    return words_of(Page(page.render(changed)).texts["answer"])
 
 
 def test_unknown_figures_are_named_instead_of_empty_rows(rich):
-    sides = [
-        replace(side, gpu_percent=None, joules_per_sample=None, full_training_s=None, cost=None)
-        for side in (rich.answer.baseline, rich.answer.best)
-    ]
-    found = replace(rich.answer, baseline=sides[0], best=sides[1])
-    said = words_of(Page(page.render(replace(rich, answer=found))).texts["answer"])
-    assert "Not known here: GPU utilisation, Energy, Full training, Cost." in said
-    assert "projected" not in said
+    names = ("gpu_percent", "joules_per_sample", "full_training_s", "cost")
+    text = answer_text(rich, **dict.fromkeys(names))
+    assert "Not known here: GPU utilisation, Energy, Full training, Cost." in text
+    assert "projected" not in text
 
 
 def test_the_full_training_says_if_evaluations_are_included(rich):
-    sides = [replace(side, evaluation_share=0.31) for side in (rich.answer.baseline, rich.answer.best)]
-    told = "Evaluation is about 31% of the training."
-    found = replace(rich.answer, baseline=sides[0], best=sides[1], outside=(told,), evaluations_counted=True)
-    said = words_of(Page(page.render(replace(rich, answer=found))).texts["answer"])
-    assert "206,900 samples, evaluations included" in said
-    assert "with evaluations as often as its settings say" in said
-    assert told in said
-    assert "Evaluations of the full training, about 31% 31%" in said
-    without = words_of(Page(page.render(rich)).texts["answer"])
+    caution = "Evaluation is about 31% of the training."
+    counted = replace(rich.answer, outside=(caution,), evaluations_counted=True)
+    text = answer_text(replace(rich, answer=counted), evaluation_share=0.31)
+    assert "206,900 samples, evaluations included" in text
+    assert "with evaluations as often as its settings say" in text
+    assert caution in text
+    assert "Evaluations of the full training, about 31% 31%" in text
+    without = answer_text(rich)
     assert "evaluations left out" in without
     assert "Evaluations" not in without
 
@@ -276,13 +272,10 @@ def test_trials_without_figures_are_in_the_table(rich):
     rows = tuple(replace(r, **unknown, config={}, curve=(), on_front=False) for r in rich.trials)
     nothing = replace(rich.answer, verdict="none", baseline=None, best=None, factor=None)
     found = Page(page.render(replace(rich, trials=rows, answer=nothing, predicted=(), ablation=())))
-    assert [v["data-figure"] for _, v in found.tags if "data-figure" in v] == [
-        "compared-samples",
-        "compared-time",
-    ]
-    assert found.texts["search"].count("out of memory: CUDA out of memory") == sum(
-        r.failure == "oom" for r in rows
-    )
+    plots = [v["data-figure"] for _, v in found.tags if "data-figure" in v]
+    assert plots == ["compared-samples", "compared-time"]
+    failures = sum(r.failure == "oom" for r in rows)
+    assert found.texts["search"].count("out of memory: CUDA out of memory") == failures
 
 
 def test_a_report_of_two_hundred_trials_is_small_enough():
@@ -316,17 +309,5 @@ def test_colours_have_contrast(scheme):
         for ground in ("page", "surface", "winner-soft"):
             if (text, ground) != ("failed", "winner-soft"):
                 assert contrast(found[f"--{text}"], found[f"--{ground}"]) >= 4.5, (text, ground)
-    for mark in (
-        "baseline",
-        "completed",
-        "stopped",
-        "fp32",
-        "torch-default",
-        "tf32",
-        "bf16",
-        "fp16",
-        "fp8",
-        "other",
-        "band-2",
-    ):
+    for mark in ("baseline", "completed", "stopped", *PRECISIONS, "other", "band-2"):
         assert contrast(found[f"--{mark}"], found["--page"]) >= 3, mark

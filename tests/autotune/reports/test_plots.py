@@ -9,14 +9,7 @@ from plotly.graph_objects import Figure as Checked
 
 from autotune.display import words
 from autotune.judging.decisions.ablation import AblationStep
-from autotune.reports import (
-    page,
-    plots_bars,
-    plots_front,
-    plots_parallel,
-    plots_quality,
-    plots_speed,
-)
+from autotune.reports import page, plots_bars, plots_front, plots_parallel, plots_quality, plots_speed
 from autotune.reports.model import Figure
 
 from . import made_trials
@@ -92,9 +85,9 @@ def test_nothing_is_drawn_before_a_trial_has_ended(bare):
 
 
 def test_text_from_outside_is_escaped_in_plots(rich):
-    said = [s for plot in every(rich) for s in strings(plot.figure) if "window.hacked" in s]
-    assert said
-    assert not any("<script" in s or "<img" in s or "\u202e" in s for s in said)
+    texts = [s for plot in every(rich) for s in strings(plot.figure) if "window.hacked" in s]
+    assert texts
+    assert not any("<script" in s or "<img" in s or "\u202e" in s for s in texts)
 
 
 # The front.
@@ -116,11 +109,8 @@ def test_baseline_and_winner_have_the_answers_figures(rich):
 
 
 def test_a_single_run_has_no_mean(rich):
-    once = [
-        replace(s, runs=1, seeds=1, quality=Figure(0.16)) for s in (rich.answer.baseline, rich.answer.best)
-    ]
-    found = replace(rich.answer, baseline=once[0], best=once[1])
-    plot = plots_front.front(replace(rich, answer=found))
+    best = replace(rich.answer.best, runs=1, seeds=1, quality=Figure(0.16))
+    plot = plots_front.front(replace(rich, answer=replace(rich.answer, best=best)))
     assert trace(plot, "recommended")["error_y"] == {"visible": False}
     assert "means" not in trace(plot, "recommended")["text"][0]
 
@@ -155,9 +145,8 @@ def test_a_nan_quality_is_not_drawn(rich):
     spoilt = replace(rich.trials[22], quality=math.nan, on_front=False)
     report = replace(rich, trials=(*rich.trials[:22], spoilt, *rich.trials[23:]))
     json.dumps([plot.figure for plot in every(report)], allow_nan=False)
-    assert len(trace(plots_front.front(report), "keeps the quality")["x"]) == (
-        len(trace(plots_front.front(rich), "keeps the quality")["x"]) - 1
-    )
+    kept, all_kept = (trace(plots_front.front(r), "keeps the quality")["x"] for r in (report, rich))
+    assert len(kept) == len(all_kept) - 1
 
 
 # Where the speed comes from.
@@ -191,23 +180,16 @@ def test_memory_has_its_limit_with_failed_trials_above(rich):
 
 
 def test_little_memory_is_shown_in_small_units(rich):
-    rows = tuple(
-        replace(r, peak_memory_bytes=r.peak_memory_bytes and r.peak_memory_bytes // 2**10)
-        for r in rich.trials
-    )
-    plot = plots_speed.by_batch(replace(rich, trials=rows, memory_limit_bytes=None))[1]
+    small = tuple(replace(r, peak_memory_bytes=(r.peak_memory_bytes or 0) // 2**10) for r in rich.trials)
+    plot = plots_speed.by_batch(replace(rich, trials=small, memory_limit_bytes=None))[1]
     assert plot.axes.startswith("↑ MiB")
     assert 1 < max(trace(plot, "recommended")["y"]) < 1024
 
 
 def test_a_rising_peak_is_marked_as_a_lower_bound(rich):
-    def shown(trials):
-        plot = plots_speed.by_batch(replace(rich, trials=trials))[1]
-        return plot.axes
-
-    assert "still" not in shown(rich.trials)
-    axes = shown(tuple(replace(r, memory_is_rising=True) for r in rich.trials))
-    assert "still rose at the end" in axes
+    rising = tuple(replace(r, memory_is_rising=True) for r in rich.trials)
+    assert "still" not in plots_speed.by_batch(rich)[1].axes
+    assert "still rose at the end" in plots_speed.by_batch(replace(rich, trials=rising))[1].axes
 
 
 def test_the_predicted_band_is_drawn_in_the_colour_of_its_precision(rich):
@@ -252,12 +234,11 @@ def test_the_ablation_goes_from_bar_to_bar(rich):
         reached = begin + length
     assert reached == pytest.approx(rich.ablation[-2].throughput.value)
     assert len(gains["x"]) == sum(step.throughput is not None for step in rich.ablation)
-    assert gains["error_x"]["array"] == [
-        pytest.approx(0.012 * (b + x)) for b, x in zip(gains["base"], gains["x"], strict=True)
-    ]
+    errors = [0.012 * (base + x) for base, x in zip(gains["base"], gains["x"], strict=True)]
+    assert gains["error_x"]["array"] == pytest.approx(errors)
 
 
-def test_a_factor_of_the_ablation_has_its_interval_and_says_whose_it_is(rich):
+def test_a_factor_of_the_ablation_has_its_interval_and_names_its_knobs(rich):
     first, second, *others = rich.ablation
     joined = replace(second, together=(first.knob,))
     gap = replace(first, trial=None, throughput=None, factor=None, reason="it does not fit")
@@ -281,11 +262,11 @@ def notes_of(report):
 
 
 def test_a_step_that_was_not_measured_says_why(rich):
-    notes = " ".join(note["text"] for note in plots_bars.ablation(rich).layout["annotations"])
+    notes = " ".join(note["text"] for note in notes_of(rich))
     assert "not measured: it does not change the speed" in notes
 
 
-def test_a_step_that_slowed_down_is_named_so(rich):
+def test_a_step_that_slowed_down_is_named_slower(rich):
     slower = AblationStep("compile", "off", "default", 60, Figure(70.0), Figure(0.88))
     plot = plots_bars.ablation(replace(rich, ablation=(slower, *rich.ablation)))
     loss = trace(plot, "slower by this setting")
@@ -305,8 +286,8 @@ def test_all_runs_of_baseline_winner_and_finalists_have_their_curves(rich):
 
 
 def test_a_finalist_whose_own_row_is_lost_has_the_curves_of_its_repeats(rich):
-    left = tuple(row for row in rich.trials if row.number != 22)
-    samples, _ = plots_quality.search_runs(replace(rich, trials=left))
+    rest = tuple(row for row in rich.trials if row.number != 22)
+    samples, _ = plots_quality.search_runs(replace(rich, trials=rest))
     assert [mark.label for mark in samples.legend] == ["baseline", "recommended", "finalist, trial 22"]
     assert len(samples.data) == 2 * (1 + made_trials.SEEDS) + made_trials.SEEDS
 
@@ -347,7 +328,7 @@ def test_every_configuration_is_one_line_over_all_axes(report):
     assert all(0 <= y <= 1 for t in plot.data for y in t["y"] if y is not None)
 
 
-def test_labels_of_an_axis_do_not_lie_over_one_another(rich):
+def test_labels_of_an_axis_do_not_overlap(rich):
     rates = (1e-3, 1.05e-3, 1.1e-3, 4e-3)
     rows = tuple(
         replace(r, config={"learning_rate": rates[r.number % 4]}, throughput=None) for r in rich.trials
@@ -363,7 +344,7 @@ def test_a_knob_over_powers_of_two_has_them_at_equal_distances(rich):
 
 
 def test_if_lower_is_better_the_region_is_below_its_edge(rich):
-    """Returns the same figures as losses, with work counted in tokens."""
+    """The same figures are taken as losses, with work counted in tokens."""
     lower = replace(rich, minimize=True, unit="tokens", quality="val_loss")
     plot = named(lower, "front")
     region, edge = plot.layout["shapes"]
@@ -374,9 +355,5 @@ def test_if_lower_is_better_the_region_is_below_its_edge(rich):
     assert "with at least 95% of the baseline's improvement in val_loss" in plot.label
     curves = named(lower, "quality-samples")
     assert (curves.title, curves.axes) == ("val_loss over tokens", "↑ val_loss, lower is better")
-    told = [
-        text
-        for found in every(lower)
-        for text in strings([found.data, found.layout, found.axes, found.label])
-    ]
-    assert not [text for text in told if re.search(r"\bsamples?\b(?!-)", text)]
+    texts = [s for p in every(lower) for s in strings([p.data, p.layout, p.axes, p.label])]
+    assert not [text for text in texts if re.search(r"\bsamples?\b(?!-)", text)]

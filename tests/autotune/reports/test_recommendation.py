@@ -1,4 +1,4 @@
-"""The recommendation and the baseline: every figure comes from the right runs."""
+"""The answer of a report: every figure of the recommendation and of the baseline has the right runs."""
 
 import math
 import statistics
@@ -14,10 +14,9 @@ from autotune.judging.accounts.costs import Prices
 from autotune.judging.decisions import claims
 from autotune.judging.decisions.history import History
 from autotune.reports.recommendation import answer
-from autotune.space.sections import Training
-from autotune.space.space import Objective
 from autotune.workloads import registry
 from autotune.workloads.base import Workload
+from tests.autotune.conftest import reaching
 
 from .searched import GIB, confirmed, trial
 
@@ -33,7 +32,7 @@ def workload():
 @pytest.fixture
 def unrepeated(space):
     """Returns the space of a search without confirmation."""
-    return space.model_copy(update={"budget": space.budget.model_copy(update={"repeats": 0})})
+    return space.revised(budget={"repeats": 0})
 
 
 def test_a_confirmed_winner_is_described_by_the_runs_that_confirm_it(space, workload):
@@ -73,21 +72,18 @@ def test_a_single_run_has_the_interval_of_its_steps(unrepeated, workload):
     assert (found.verdict, found.rounds, found.best.runs, found.best.seeds) == ("unconfirmed", 0, 1, 1)
     assert (found.best.throughput.low, found.best.throughput.high) == pytest.approx((29.9, 30.1), 1e-4)
     assert found.best.quality.low is None
-    apart = math.exp(math.hypot(0.1 / 30, 0.1 / 10))
-    assert (found.factor.low, found.factor.value, found.factor.high) == pytest.approx(
-        (3.0 / apart, 3.0, 3.0 * apart)
-    )
-    assert (
-        "Not confirmed: the trial and the baseline ran once, over 20,000 samples each. Other trials"
-        in found.sentence
-    )
+    width = math.exp(math.hypot(0.1 / 30, 0.1 / 10))
+    factor = found.factor.low, found.factor.value, found.factor.high
+    assert factor == pytest.approx((3.0 / width, 3.0, 3.0 * width))
+    runs = "Not confirmed: the trial and the baseline ran once, over 20,000 samples each. Other trials"
+    assert runs in found.sentence
     assert "Few seeds: the baseline's bleu_4 was measured with 1 seed, trial 1's with 1." in found.cautions
 
 
 def test_all_runs_count_until_the_repeats_are_done(space, workload):
     found = answer(History(confirmed(space)[:-1], space), workload, HERE)
     assert (found.verdict, found.best.runs, found.baseline.runs) == ("unconfirmed", 3, 5)
-    assert found.factor.value == pytest.approx(3.0, 1e-3), "by the race"
+    assert found.factor.value == pytest.approx(3.0, 1e-3), "the factor of the race"
     assert found.best.throughput.value == found.factor.value * found.baseline.throughput.value
     assert (found.baseline.seeds, found.best.seeds) == (5, 2)
     assert found.sentence == "Possibly 3.0x faster, not confirmed"
@@ -130,13 +126,9 @@ def test_a_failed_baseline_says_why_and_is_not_resumed(space, workload):
 
 
 def test_the_gain_to_a_target_is_in_time(space, workload):
-    goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.2)})
     slow, fast = trial(space, 0, 10, 0.2), trial(space, 1, 12, 0.2, micro_batch_size=64)
-    there = tuple(replace(point, quality=0.2) for point in slow.measurement.curve)
-    sooner = tuple(replace(point, samples=point.samples * 2 // 5) for point in there)
-    slow = replace(slow, measurement=replace(slow.measurement, curve=there))
-    fast = replace(fast, measurement=replace(fast.measurement, curve=sooner))
-    found = answer(History([slow, fast], goal), workload, HERE)
+    trials = [reaching(slow, 10_000), reaching(fast, 4_000)]
+    found = answer(History(trials, space.revised(objective={"target": 0.2})), workload, HERE)
     assert (found.best.trial, found.factor.value, found.factor.low) == (1, pytest.approx(3.0), None)
 
 
@@ -149,11 +141,9 @@ def test_memory_is_the_highest_peak_of_any_run(space, workload):
 
 def test_energy_is_per_sample_and_never_of_a_shared_gpu(space, workload):
     telemetry = {"gpu_energy_j": 40_000.0, "gpu_utilisation_percent": 80.0, "cpu_percent": 150.0}
-    trials = [
-        trial(space, 0, 10, 0.2, telemetry=telemetry),
-        trial(space, 1, 30, 0.2, telemetry=telemetry, shared=True),
-    ]
-    found = answer(History(trials, space), workload, HERE)
+    baseline = trial(space, 0, 10, 0.2, telemetry=telemetry)
+    shared = trial(space, 1, 30, 0.2, telemetry=telemetry, shared=True)
+    found = answer(History([baseline, shared], space), workload, HERE)
     assert (found.baseline.joules_per_sample, found.best.joules_per_sample) == (2.0, None)
     assert (found.baseline.gpu_percent, found.baseline.cpu_percent) == (80.0, 150.0)
     assert answer(History(confirmed(space), space), workload, HERE).best.joules_per_sample is None
@@ -161,11 +151,8 @@ def test_energy_is_per_sample_and_never_of_a_shared_gpu(space, workload):
 
 def test_energy_is_weighted_by_what_the_runs_trained(space, workload):
     trials = confirmed(space)
-    for number, (joules, samples) in {
-        5: (10_000.0, 20_000),
-        7: (60_000.0, 20_000),
-        9: (5_000.0, 10_000),
-    }.items():
+    used = {5: (10_000.0, 20_000), 7: (60_000.0, 20_000), 9: (5_000.0, 10_000)}
+    for number, (joules, samples) in used.items():
         changed = replace(trials[number].measurement, telemetry={"gpu_energy_j": joules}, samples=samples)
         trials[number] = replace(trials[number], measurement=changed)
     assert answer(History(trials, space), workload, HERE).best.joules_per_sample == pytest.approx(75 / 50)
@@ -178,19 +165,17 @@ def test_a_step_is_divided_by_the_shares_of_its_phases(space, workload):
         trial(space, 1, 32, 0.2, accumulation_steps=4, step_shares=shares),
     ]
     found = answer(History(trials, space), workload, HERE)
-    assert found.baseline.step_s == pytest.approx({"data": 1.0, "forward": 0.6, "backward": 0.4}), (
-        "16 samples at 8/s"
-    )
+    # a step of 16 samples at 8 samples/s takes 2 s
+    assert found.baseline.step_s == pytest.approx({"data": 1.0, "forward": 0.6, "backward": 0.4})
     assert sum(found.best.step_s.values()) == pytest.approx(64 / 32)
     assert answer(History(confirmed(space), space), workload, HERE).best.step_s == {}
 
 
 def test_a_steps_time_excludes_evaluations_even_if_speed_includes_them(space, workload):
-    goal = space.objective.model_copy(update={"speed": "wall"})
-    asked = space.model_copy(update={"objective": goal, "training": Training(samples_per_evaluation=64)})
+    wall = space.revised(objective={"speed": "wall"}, training={"samples_per_evaluation": 64})
     made = trial(space, 0, 8, 0.2, step_shares={"forward_s": 1.0})
     timed = replace(made, measurement=replace(made.measurement, outside=Outside(4, 4.0, 0.1)))
-    found = answer(History([timed], asked), workload, HERE, training_samples=640)
+    found = answer(History([timed], wall), workload, HERE, training_samples=640)
     assert found.baseline.step_s == {"forward": pytest.approx(16 * (1 / 8 - 4 / 64))}
     assert found.baseline.full_training_s == pytest.approx(80)
 
@@ -223,17 +208,15 @@ def test_a_trainings_cost_follows_from_its_known_figures(space, workload):
 def test_a_small_validation_split_and_a_throttled_gpu_are_pointed_out(space, workload):
     r2gen = registry.load("r2gen")
 
-    def told(studies, workload=r2gen):
-        scores = {"bleu_4": 0.2, "val_studies": studies}
-        hot = {"telemetry": {"gpu_throttled": 0.5}}
-        return answer(
-            History([trial(space, 0, 10, 0.2, scores=scores, **hot)], space), workload, HERE
-        ).cautions
+    def cautions(studies, of=r2gen):
+        scores, hot = {"bleu_4": 0.2, "val_studies": studies}, {"gpu_throttled": 0.5}
+        trials = [trial(space, 0, 10, 0.2, scores=scores, telemetry=hot)]
+        return answer(History(trials, space), of, HERE).cautions
 
-    assert "Small validation split: bleu_4 is measured on 60 studies." in told(60.0)
-    assert not [line for line in told(296.0) if "validation" in line]
-    assert not [line for line in told(60.0, workload) if "validation" in line], "another's score of that name"
-    assert "Slowed down by heat: trials 0." in told(60.0)
+    assert "Small validation split: bleu_4 is measured on 60 studies." in cautions(60.0)
+    assert not [line for line in cautions(296.0) if "validation" in line]
+    assert not [line for line in cautions(60.0, workload) if "validation" in line], "a score like others"
+    assert "Slowed down by heat: trials 0." in cautions(60.0)
 
 
 def test_enough_seeds_need_no_caution(space, workload):
@@ -250,10 +233,9 @@ def test_refuted_trials_are_named(space, workload):
 
 def test_the_full_training_includes_evaluations_if_their_frequency_is_known(space, workload):
     trials = [trial(space, 0, 10, 0.2), trial(space, 1, 30, 0.2, micro_batch_size=64)]
-    timed = [
-        replace(t, measurement=replace(t.measurement, outside=Outside(4, 20.0, 1.0, 0.1))) for t in trials
-    ]
-    known = space.model_copy(update={"training": Training(samples_per_evaluation=600)})
+    outside = Outside(4, 20.0, 1.0, 0.1)
+    timed = [replace(t, measurement=replace(t.measurement, outside=outside)) for t in trials]
+    known = space.revised(training={"samples_per_evaluation": 600})
     found = answer(History(timed, known), workload, HERE, training_samples=6000)
     assert found.evaluations_counted
     assert found.baseline.full_training_s == pytest.approx(600 + 10 * 20)
@@ -263,5 +245,5 @@ def test_the_full_training_includes_evaluations_if_their_frequency_is_known(spac
     assert found.outside[0].startswith("Evaluation is about 50% of the training with trial 1's settings, 25%")
     unknown = answer(History(timed, space), workload, HERE, training_samples=6000)
     assert (unknown.evaluations_counted, unknown.best.full_training_s) == (False, pytest.approx(200))
-    half_known = answer(History([timed[0], trials[1]], known), workload, HERE, training_samples=6000)
-    assert (half_known.evaluations_counted, half_known.baseline.full_training_s) == (False, 600)
+    partly = answer(History([timed[0], trials[1]], known), workload, HERE, training_samples=6000)
+    assert (partly.evaluations_counted, partly.baseline.full_training_s) == (False, 600)

@@ -14,27 +14,16 @@ from autotune.workloads.registry import named
 from .searched import confirmed, known, trial
 from .test_page import Page, words_of
 
-OF_R2GEN = (
-    "BLEU",
-    "precision",
-    "fp32",
-    "test split",
-    "validation split",
-    "compare",
-    "F1",
-    "studies",
-    "study",
-)
+R2GEN_WORDS = ["BLEU", "precision", "fp32", "test split", "validation split", "compare", "F1", "stud"]
 
 
 @pytest.fixture
 def other(space):
     """Returns the space of another workload, with a loss and without a precision."""
-    kept = {name: value for name, value in space.baseline.items() if name != PRECISION}
+    baseline = {name: value for name, value in space.baseline.items() if name != PRECISION}
     knobs = {name: knob for name, knob in space.knobs.items() if name != PRECISION}
-    goal = space.objective.model_copy(update={"quality": "val_loss", "minimize": "val_loss"})
-    changes = {"workload": "json:loads", "baseline": kept, "knobs": knobs, "objective": goal}
-    return space.model_copy(update=changes)
+    lower = space.revised(objective={"quality": "val_loss", "minimize": "val_loss"})
+    return lower.model_copy(update={"workload": "json:loads", "baseline": baseline, "knobs": knobs})
 
 
 def report_of(space, workload):
@@ -59,7 +48,7 @@ def test_another_workload_has_no_text_about_precisions_and_generated_reports(oth
     assert [values["id"] for values in found.all("section")] == names
     assert [values["href"] for values in found.all("a")][1:7] == [f"#{name}" for name in names]
     for text in (words_of(" ".join(found.texts.values())), markdown.render(report)):
-        assert [word for word in OF_R2GEN if word in text] == []
+        assert [word for word in R2GEN_WORDS if word in text] == []
     assert [word for word in ("not known: the workload", "has no setting") if word in str(found.texts)] == []
 
 
@@ -81,25 +70,22 @@ def test_r2gens_scores_are_on_the_test_split(space):
 
 def test_a_workload_with_a_precision_is_compared_by_it_without_written_reports(space):
     report = report_of(space, Workload("json:loads"))
-    said = words_of(shown(report).texts["quality"])
-    assert "By precision No models have been compared. To train one per precision, run" in said
+    text = words_of(shown(report).texts["quality"])
+    assert "By precision No models have been compared. To train one per precision, run" in text
     assert not {"reports/s", "memory for reports"} & set(tables.scores(report).head)
 
 
 def test_further_scores_are_a_table(other):
     report = report_of(other, Workload("json:loads"))
     assert tables.search_scores(report) is None
-    sides = [replace(side, scores={"val_loss": 0.2, "rouge_l": 0.4}) for side in _sides(report)]
-    more = replace(report, answer=replace(report.answer, baseline=sides[0], best=sides[1]))
+    found, scores = report.answer, {"val_loss": 0.2, "rouge_l": 0.4}
+    sides = {name: replace(getattr(found, name), scores=scores) for name in ("baseline", "best")}
+    more = replace(report, answer=replace(found, **sides))
     assert tables.search_scores(more).head == ("model", "ROUGE-L", "val_loss")
     assert "Scores model" in words_of(shown(more).texts["quality"])
 
 
-def _sides(report):
-    return report.answer.baseline, report.answer.best
-
-
-def test_the_figures_for_scripts_say_which_sections_there_are(other):
+def test_json_says_if_models_are_compared_by_precision(other):
     assert '"by_precision": false' in as_json.render(report_of(other, Workload("json:loads")))
 
 

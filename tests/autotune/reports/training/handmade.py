@@ -1,4 +1,4 @@
-"""A handmade training directory: two attempts, and an evaluation after every 200 samples."""
+"""A synthetic training directory: two attempts, and an evaluation after every 200 samples."""
 
 import json
 import math
@@ -47,31 +47,24 @@ PLAN = TrainingPlan(
 
 
 def steps(begun: float, clock_s: float, first: int, last: int) -> list[dict[str, Any]]:
-    """Returns an attempt's mark and its records."""
+    """Returns the mark and the records of an attempt."""
     found: list[dict[str, Any]] = [{"attempt": begun, "clock_s": clock_s}]
     at_s = clock_s + 3.0
     for samples in range(first + BATCH, last + 1, BATCH):
         at_s += STEP_S
-        shown = {
-            "train_loss": 4 * math.exp(-samples / 800),
-            "data_s": 0.1,
-            "forward_s": 0.3,
-            "grad_norm": 1.5,
-        }
-        found.append({"samples": samples, "at_s": at_s, "memory_peak_bytes": 4 * 2**30, **shown})
+        loss, phases = 4 * math.exp(-samples / 800), {"data_s": 0.1, "forward_s": 0.3}
+        step = {"memory_peak_bytes": 4 * 2**30, "train_loss": loss, **phases, "grad_norm": 1.5}
+        found.append({"samples": samples, "at_s": at_s, **step})
         if samples % EVERY == 0:
             at_s += EVALUATION_S
-            scores = {
-                "bleu_4": 0.2 * (1 - math.exp(-samples / 250)),
-                "rouge_l": 0.31,
-                "epoch": samples // 400,
-            }
+            bleu = 0.2 * (1 - math.exp(-samples / 250))
+            scores = {"bleu_4": bleu, "rouge_l": 0.31, "epoch": samples // 400}
             found.append({"samples": samples, "at_s": at_s, **scores})
     return found
 
 
 def telemetry(begun: float, samples: range) -> list[dict[str, float]]:
-    """Returns telemetry, one sample every ten seconds."""
+    """Returns telemetry at intervals of ten seconds."""
     return [
         {
             "at": begun + 10.0 * n,
@@ -92,7 +85,7 @@ def telemetry(begun: float, samples: range) -> list[dict[str, float]]:
 
 
 def measured(records: list[dict[str, Any]]) -> Measurement:
-    """Returns the last process's measurement: from its records, with its memory limit."""
+    """Returns the measurement of the last process from its records, with its memory limit."""
     progress = Progress(PLAN.metric, PLAN.settings)
     for record in records:
         progress.count(record)
@@ -104,22 +97,22 @@ def write(root: Path, *, ended: bool = True) -> TrainingDir:
     root.mkdir(parents=True, exist_ok=True)
     place = TrainingDir(root)
     plan.write(place, PLAN)
-    told = [
+    begun = [
         TrainingEvent(BEGUN, 0, Kind.BEGUN, "training for 2,000 samples"),
         TrainingEvent(BEGUN + 90, 1000, Kind.RETRIED, SAID),
     ]
     records = steps(BEGUN, 500.0, 0, 1000)
-    seen = telemetry(BEGUN, range(0, 1000, 160))
+    sampled = telemetry(BEGUN, range(0, 1000, 160))
     if ended:
         records += steps(AGAIN, 20.0, 800, 2000)
-        seen += telemetry(AGAIN, range(800, 2000, 160))
-        told += [
+        sampled += telemetry(AGAIN, range(800, 2000, 160))
+        begun += [
             TrainingEvent(AGAIN, 800, Kind.CONTINUED, "training"),
             TrainingEvent(AGAIN + 100, 2000, Kind.ENDED, "completed"),
         ]
         identity.write_verdict(place, Outcome(Status.COMPLETED), measured(records))
     place.records_file.write_text("".join(json.dumps(record) + "\n" for record in records) + '{"samples": 2')
-    place.telemetry_file.write_text("".join(json.dumps(line) + "\n" for line in seen) + "[]\n{}\n")
-    for event in told:
+    place.telemetry_file.write_text("".join(json.dumps(line) + "\n" for line in sampled) + "[]\n{}\n")
+    for event in begun:
         events.write(place.events_file, event)
     return place

@@ -18,42 +18,45 @@ MIB = 2**20
 ATTEMPTS = [TrainingAttempt(1000.0, 0.0, 500.0), TrainingAttempt(5000.0, 500.0, 2500.0)]
 
 
-def seen(**held):
-    """Returns the second process's memory over samples, by name; the first one used far more."""
+def memory(**growth):
+    """Returns curves of memory over samples, whose second process grows by these functions.
+
+    The first process used far more.
+    """
     rng = random.Random(0)
     return {
         name: [CurvePoint(8 * n, 10.0 * n, 9000.0 * MIB) for n in range(51)]
-        + [CurvePoint(8 * n, 10.0 * n, of(8 * n) + rng.gauss(0, MIB / 4)) for n in range(51, 250)]
-        for name, of in held.items()
+        + [CurvePoint(8 * n, 10.0 * n, held(8 * n) + rng.gauss(0, MIB / 4)) for n in range(51, 250)]
+        for name, held in growth.items()
     }
 
 
-def test_growth_is_of_the_last_process_and_says_when_memory_is_full():
-    shown = seen(
+def test_growth_is_that_of_the_last_process_and_says_when_memory_is_full():
+    curves = memory(
         host_rss_bytes=lambda samples: 500 * MIB + samples * MIB / 8,
         host_memory_free_bytes=lambda samples: 3992 * MIB / 8 - samples * MIB / 8,
     )
-    (found,) = series.growth(shown, ATTEMPTS)
+    (found,) = series.growth(curves, ATTEMPTS)
     assert found.memory == "the host's memory"
     assert found.slope.per_sample == pytest.approx(MIB / 8, rel=0.05)
     assert found.full.samples == pytest.approx(3992, rel=0.05)
 
 
 def test_memory_without_significant_growth_is_never_full():
-    shown = seen(gpu_memory_used_bytes=lambda _: 500 * MIB, gpu_memory_free_bytes=lambda _: 100 * MIB)
-    (found,) = series.growth(shown, ATTEMPTS)
+    curves = memory(gpu_memory_used_bytes=lambda _: 500 * MIB, gpu_memory_free_bytes=lambda _: 100 * MIB)
+    (found,) = series.growth(curves, ATTEMPTS)
     assert (found.memory, found.full) == ("the GPU's memory", None)
     assert found.slope.low <= 0 <= found.slope.high
 
 
 def test_a_process_with_few_points_has_no_growth():
-    shown = seen(host_rss_bytes=lambda samples: samples * MIB)
-    assert not list(series.growth(shown, [*ATTEMPTS, TrainingAttempt(9000.0, 2400.0, 2600.0)]))
+    curves = memory(host_rss_bytes=lambda samples: samples * MIB)
+    assert not list(series.growth(curves, [*ATTEMPTS, TrainingAttempt(9000.0, 2400.0, 2600.0)]))
     assert not list(series.growth({}, []))
 
 
 @pytest.mark.parametrize(
-    ("slope", "full", "told"),
+    ("slope", "full", "text"),
     [
         (Slope(-1.0, -2.0, 1.0), None, "does not certainly grow"),
         (
@@ -68,8 +71,8 @@ def test_a_process_with_few_points_has_no_growth():
         ),
     ],
 )
-def test_growth_is_shown_with_the_peak(tmp_path, slope, full, told):
+def test_growth_is_shown_with_the_peak(tmp_path, slope, full, text):
     found = read.read(handmade.write(tmp_path / "t").root)
     assert found.growth == ()
-    shown = replace(found, growth=(Growth("the host's memory", slope, full),))
-    assert dict(wording.figures(shown))["use of the host's memory"] == told
+    growing = replace(found, growth=(Growth("the host's memory", slope, full),))
+    assert dict(wording.figures(growing))["use of the host's memory"] == text

@@ -31,9 +31,9 @@ SECOND = [{"attempt": 9000.0, "clock_s": 5.0}, step(32, 8.0), step(40, 9.0), ste
 
 
 def test_no_time_passes_between_two_attempts():
-    timed = track(*FIRST, *SECOND)
-    assert timed.seconds == 12.0 + 5.0
-    assert timed.attempts == [TrainingAttempt(1000.0, 0.0, 12.0), TrainingAttempt(9000.0, 12.0, 17.0)]
+    found = track(*FIRST, *SECOND)
+    assert found.seconds == 12.0 + 5.0
+    assert found.attempts == [TrainingAttempt(1000.0, 0.0, 12.0), TrainingAttempt(9000.0, 12.0, 17.0)]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_repeated_samples_replace_earlier_points():
 
 
 def test_speed_excludes_evaluations():
-    """Eight samples a second, however long evaluations, checkpoints, compilation and starts take."""
+    """The speed is 8 samples/s, however long evaluations, checkpoints, compilation and starts take."""
     records, at_s = [{"attempt": 1000.0, "clock_s": 0.0}], 0.0
     for n in range(1, 401):
         is_compiling, is_late = n % 100 == 60, n % 50 == 1
@@ -73,7 +73,7 @@ def test_speed_excludes_evaluations():
 
 
 def test_a_samples_time_is_split_by_the_phases_of_recorded_steps():
-    """A step of 8 samples takes 1 s; loading is slow in the second half, and every other step is recorded."""
+    """A step of 8 samples takes 1 s and loads slowly in the second half; every second step is recorded."""
     kept = (step(8 * n, 50.0 + n, data_s=0.6 if n > 200 else 0.1, forward_s=0.3) for n in range(1, 401, 2))
     found = track(FIRST[0], *kept).curves({}).phases_s
     assert found.keys() == {"data", "forward"}
@@ -83,7 +83,7 @@ def test_a_samples_time_is_split_by_the_phases_of_recorded_steps():
     assert track(*FIRST).curves({}).phases_s == {}
 
 
-def test_non_numbers_are_on_no_curve():
+def test_nan_is_on_no_curve():
     records = [FIRST[0], step(8, 52.0), step(16, 53.0) | {"train_loss": float("nan")}, step(24, 54.0)]
     assert [point.samples for point in track(*records).curves({}).loss] == [8, 24]
 
