@@ -1,6 +1,6 @@
 """Trains and scores models to compare precisions: the baseline, and the recommended settings in each.
 
-Every model has a directory of its own. Finished models are kept, so a kill loses only the running one.
+Every model has its own directory. Finished models are kept, so a kill loses only the running one.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The results of a comparison of precisions: models trained alike, and their scores.
 
-`compare` writes one directory a model below the session; the report reads them.
+`compare` writes one directory per model below the session; the report reads them.
 """
 
 import json
@@ -100,7 +100,7 @@ def name_on_test(quality: str) -> str:
 
 
 def means(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Returns the means of the figures that all have, by name."""
+    """Returns the means of the figures that all models have, by name."""
     common = [name for name in figures[0] if all(name in other for other in figures)] if figures else []
     return {name: math.fsum(values[name] for values in figures) / len(figures) for name in common}
 

@@ -134,7 +134,7 @@ def _unused(pair: str, knob: str) -> str:
 
 
 def _figures(measurement: Measurement) -> object:
-    """Returns a trial's results, to compare; None for few numbers, which may be equal by chance."""
+    """Returns a trial's results for comparison; None for few numbers, which may be equal by chance."""
     scores = {k: v for k, v in measurement.scores.items() if is_score(k)}
     if len(set(scores.values())) > 1:
         return frozenset(scores.items())
@@ -161,7 +161,7 @@ def spending(history: History) -> list[str]:
 
 
 def _saving(share: float, trial: Trial, history: History) -> str:
-    """Returns what half as many evaluations would save; empty if that is little, or a knob sets it."""
+    """Returns what half as many evaluations would save; empty if that is little, or a knob sets how many."""
     space = history.space
     if share < _WORTH_CHANGING or space.interval_setting in space.knobs:
         return ""

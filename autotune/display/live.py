@@ -18,7 +18,7 @@ _REFRESH_S = 1.0
 
 
 def is_possible(console: Console) -> bool:
-    """Returns True if Rich can redraw on `console`, and it is a terminal: a pipe may have colours, too."""
+    """Returns True if `console` is a terminal on which Rich can redraw; colours do not prove that."""
     is_drawn = console.is_terminal and console.is_interactive and not console.is_dumb_terminal
     return is_drawn and console.file.isatty()
 

@@ -102,7 +102,7 @@ def _so_far(session: StoredSession, space: Space, trial: Trial, state: str) -> R
 
 
 def _silent_s(records: Sequence[Mapping[str, Any]]) -> float:
-    """Returns how long ago the last record came; its clock may be another machine's, so the mark has both."""
+    """Returns how long ago the last record came; the attempt's mark relates its clock to this machine's."""
     mark = next((r for r in reversed(records) if is_mark(r)), None)
     if mark is None:
         return 0.0

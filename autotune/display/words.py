@@ -121,7 +121,7 @@ def plural(number: int, what: str) -> str:
 
 
 def without_figures(reason: str) -> str:
-    """Returns `reason` with its figures blanked: what reasons have in common that differ only in figures."""
+    """Returns `reason` with its figures blanked, so that reasons that differ only in figures are equal."""
     return _FIGURE.sub("…", reason)
 
 

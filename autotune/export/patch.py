@@ -97,7 +97,7 @@ def _by_name(leaves: Mapping[str, Any], winner: Winner) -> tuple[Mapping[str, An
 
 
 def _searched(winner: Winner) -> list[Given]:
-    """Returns the searched settings; those of workers are off if a framework's trainer had none."""
+    """Returns the searched settings; worker settings are off if a framework's trainer had no workers."""
     framework = FRAMEWORKS.get(winner.workload.entry_point)
     off = framework.file.without_workers if framework and framework.file and not winner.has_workers else {}
     return [

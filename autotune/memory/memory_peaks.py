@@ -146,7 +146,7 @@ class Peaks:
         return Prediction(expected, max(0.0, expected - half), expected + half)
 
     def _unseen(self, labels: frozenset[Label]) -> _Affine:
-        """Returns (a, b) of a group without peaks; an unseen value of a setting with few adds uncertainty."""
+        """Returns (a, b) of a group without peaks, less certain the fewer values of a setting were seen."""
         row = self._rows([labels])[0]
         variance = _OWN_SD**2
         for label in labels:

@@ -98,7 +98,7 @@ def lines(report: SessionReport) -> list[ComparedFigure]:
 
 
 def fewer_samples(report: SessionReport) -> list[ComparedFigure]:
-    """Returns the part of the gain from fewer samples; multiplied by that from throughput, it is the gain."""
+    """Returns the factor gained by fewer samples; times the throughput's factor it is the whole gain."""
     gain, speed = report.answer.factor, report.answer.speed
     if gain is None or speed is None:
         return []

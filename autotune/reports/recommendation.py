@@ -91,7 +91,7 @@ def _unpriced(prices: Prices, sides: Sequence[Side], samples: int | None) -> Ite
 
 
 def _none(history: History, session: Path, going_on: tuple[str, ...]) -> Answer:
-    """Returns the answer without a baseline: nothing can be compared."""
+    """Returns the answer of a search without a completed baseline: there is nothing to compare with."""
     failed = history.failed_baseline
     if failed is None or failed.outcome is None:
         return Answer(WinnerState.NONE, view.NO_RESULT, commands=going_on)

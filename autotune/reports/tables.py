@@ -23,7 +23,7 @@ def trial_counts(report: SessionReport) -> str:
 
 
 def trials(report: SessionReport) -> list[tuple[Mark, TrialRow, tuple[str, ...]]]:
-    """Returns every trial with its mark and the cells after its number and outcome."""
+    """Returns every trial with its mark and the table cells that follow its number and outcome."""
     return [
         (
             marks.trial(row),

@@ -73,10 +73,10 @@ def raised_rate(best: Trial, history: History) -> Iterator[Config]:
 
 
 def larger_batches(best: Trial, history: History) -> Iterator[Config]:
-    """Yields `best` with larger micro-batches: the largest first, or bisecting below one that was tried.
+    """Yields `best` with larger micro-batches: the largest first; below one that was tried, it bisects.
 
     A larger batch is almost always faster until the device is full, and a fast trial early on lets slower
-    ones be stopped after seconds. Batches that replace accumulation come first, as they train the same.
+    ones be stopped after seconds. Batches that replace accumulation come first: the training stays the same.
     Screening rejects those that do not fit or violate limits.
     """
     knob = history.space.drawn_knobs.get(MICRO_BATCH)

@@ -12,7 +12,8 @@ MOST = 3  # kills in a row, after which a trial is given up
 class RunningTrials:
     """Trials between their start and their end. `clock` is in seconds.
 
-    A trial counts as shared once another one has run alongside it; `shared` were so before an interruption.
+    A trial counts as shared once another one has run alongside it; those in `shared` did before they were
+    interrupted.
     """
 
     def __init__(self, clock: Callable[[], float], shared: Collection[int] = ()) -> None:

@@ -144,7 +144,7 @@ def worst(space: Space) -> Feedback:
 
 
 def feedback(trial: Trial, history: History) -> Feedback:
-    """Returns the feedback for a trial that has ended, relative to the others of the history.
+    """Returns the feedback for a trial that has ended, relative to the other trials of the history.
 
     A stopped trial counts with its speed so far, and its quality as a share of the baseline's after as many
     samples.

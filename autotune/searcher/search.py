@@ -29,7 +29,7 @@ TIME_UP = "the time is up"
 
 
 class Search:
-    """The state of a search. Every change is in the study before anyone else hears of it.
+    """The state of a search. Every change is written to the study before anyone is notified.
 
     `history` is replaced whenever a trial begins or ends. `stopping` is the reason that no further trial
     starts, `fault` a problem of the machine to fix before resuming. `is_exhausted`: no configuration is left

@@ -129,7 +129,7 @@ def _number_mistakes(space: Space) -> Iterator[str]:
 
 
 def _given(knob: Distribution) -> Sequence[Setting]:
-    """Returns the values of a choice, or the bounds."""
+    """Returns the values of a choice, or the bounds of a range."""
     return knob.choice or knob.bounds
 
 
@@ -166,7 +166,7 @@ def _kept_batch_mistakes(space: Space) -> list[str]:
 
 
 def _not_dividing(space: Space, name: str, other: str) -> list[str]:
-    """Returns a mistake if a value of `name` divides the kept batch with no value of `other`."""
+    """Returns a mistake if a value of `name` times any value of `other` never divides the kept batch."""
     size = space.effective_batch_size({})
     at_once = {value for value in _values(space, other) if size % value == 0}
     wrong = (v for v in _values(space, name) if all(size % (v * count) for count in at_once))

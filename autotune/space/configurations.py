@@ -59,7 +59,7 @@ def _drawn_value(space: Space, config: Config, name: str, knob: Drawn) -> Settin
 
 
 def allowed(space: Space) -> list[dict[str, Setting]] | None:
-    """Returns all configurations within the limits; None if infinite, or over 20,000 combinations."""
+    """Returns all configurations within the limits; None if the knobs have over 20,000 combinations."""
     choices = [knob.drawn_from.choice for knob in space.drawn_knobs.values()]
     finite = [choice for choice in choices if choice is not None]
     if len(finite) < len(choices) or math.prod(map(len, finite)) > _MOST_LISTED:
@@ -79,7 +79,7 @@ def neighbours(space: Space, config: Config) -> list[dict[str, Setting]]:
 
 
 def shuffled(space: Space, rng: random.Random) -> Iterator[dict[str, Setting]]:
-    """Yields configurations in random order: each one of a small finite space, else 500 draws."""
+    """Yields configurations in random order: all of them if the space is small, else 500 draws."""
     listed = allowed(space)
     if listed is not None:
         rng.shuffle(listed)

@@ -29,7 +29,7 @@ def training_length(space: Space) -> int | None:
 
 
 def _samples_each(space: Space, plan: PlannedLength, settings: Config) -> int | None:
-    """Returns the samples of a step, an epoch or a sample, whichever the length settings count."""
+    """Returns the samples in one unit of the length settings: a step, an epoch, or a sample."""
     if plan.steps:
         return effective_batch(settings)
     return space.training.samples_per_epoch if plan.epochs else 1

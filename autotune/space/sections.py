@@ -183,7 +183,7 @@ def comparison(text: str) -> tuple[str, float] | None:
 
 
 class Training(BaseModel):
-    """Facts about the whole training that the baseline is for."""
+    """Facts about the user's whole training, of which a trial is a part."""
 
     model_config = STRICT
 

@@ -1,7 +1,7 @@
 """Compares the figures that a session promised for settings with the training that follows. Pure.
 
-A promise is the figure that was shown. It held if the training certainly reaches 95% of it, whatever interval
-it had, and is broken if the training certainly falls short given both intervals; else it is undecided. If
+A promise is a figure that was shown. It is held if the training certainly reaches 95% of it, whatever its
+interval, and broken if the training certainly falls short given both intervals; else it is undecided. If
 equal trials differed in speed, a difference of that size breaks no promise. A training is a single seed, so
 its quality may be below the least to keep by the scatter between equal runs.
 """
@@ -103,7 +103,7 @@ def _with_origin(checked: PromiseCheck, promise: Promise, run: Measurement) -> P
 
 
 def _speed(promise: Promise, run: Measurement, unit: str) -> PromiseCheck | None:
-    """Returns the answer on the speed; HELD by the training's own interval, BROKEN by both intervals."""
+    """Returns the answer on the speed; HELD depends on the training's interval only, BROKEN on both."""
     if promise.throughput is None:
         return None
     speed = estimates.throughput_figure(run.throughput)

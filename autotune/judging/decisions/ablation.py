@@ -4,7 +4,7 @@ The path is greedy as in Fawcett and Hoos, "Analysing differences between algori
 ablation" (Journal of Heuristics 22, 2016). They try every remaining knob at each step and take the best. Here
 a step costs at most one run: it prefers a knob whose effect is already measured, then one that can be.
 
-Steps run alone on the device, as the winner's repeats did. Trials of the search that did count as steps.
+Steps run alone on the device, as the winner's repeats did. Searched trials that ran alone count as steps.
 """
 
 from collections.abc import Sequence
@@ -129,7 +129,7 @@ class _PathRuns:
 
 
 def _is_measured_like(trial: Trial, like: Trial) -> bool:
-    """Returns True if the throughput of `trial` is known, and compares with that of `like`."""
+    """Returns True if the throughput of `trial` is known and comparable with that of `like`."""
     measured, reference = trial.measurement, like.measurement
     return (
         trial.ended_well

@@ -73,7 +73,7 @@ class History:
         return first if first and first.outcome and not first.completed else None
 
     def runs_of(self, number: int) -> list[Trial]:
-        """Returns the completed ones of trial `number` and its repeats."""
+        """Returns trial `number` and its repeats, as far as they have completed."""
         return list(self._runs.get(number, ()))
 
     @cached_property

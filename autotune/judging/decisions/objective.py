@@ -88,7 +88,8 @@ def least_share(goal: Objective, reference: float, start: float | None = None) -
 def start(trial: Trial) -> float | None:
     """Returns the quality that a training began with: before its first step, or else chance.
 
-    A loss, which is negative here, falls back to its first of several evaluations. None for a score means 0.
+    If neither is known, a loss, which is negative here, starts at the first of several evaluations, and a
+    score at 0: None.
     """
     curve, before = trial.measurement.curve, trial.measurement.start
     quality = before if before is not None else next((p.chance for p in curve if p.chance is not None), None)

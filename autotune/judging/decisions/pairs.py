@@ -43,7 +43,7 @@ class PairedVerdict:
 def judge(
     before: Sequence[TrainingRun], after: Sequence[TrainingRun], goal: Objective, most: int
 ) -> PairedVerdict:
-    """Judges the change by pairs, each of which trained with a seed of its own; at most `most` will run.
+    """Judges the change by pairs of trainings, each pair with its own seed; at most `most` pairs will run.
 
     The interval of the factor is Student's, of the pairs' log-ratios. Every look at the pairs may err, so
     each has a confidence level that makes 95% of all looks together (`quality.early_level`).

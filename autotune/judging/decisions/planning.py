@@ -63,7 +63,7 @@ class LengthNeeds:
     def samples(self, trial: Trial) -> float | None:
         """Returns the samples that a trial's settings need; None if no training of them has completed.
 
-        They are predicted from the length that came closest to the quality, or are that if there is no rate.
+        They are predicted from the length that came closest to the quality; without a rate they equal it.
         """
         by_length: dict[float, list[float]] = defaultdict(list)
         for length, quality in self._groups.get(_settings(trial), ()):
@@ -85,7 +85,7 @@ def _settings(trial: Trial) -> tuple[Key, str]:
 
 
 class ToTarget:
-    """Samples and seconds of trials to the target; None if a trial did not reach it, or there is none."""
+    """Samples and seconds of trials to the target; None if a trial did not reach it, or no target is set."""
 
     def __init__(self, trials: Iterable[Trial], speeds: Speeds, space: Space) -> None:
         self._trials, self._speeds, self._space = tuple(trials), speeds, space

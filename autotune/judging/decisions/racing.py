@@ -30,7 +30,7 @@ def most_s(trials_s: Iterable[float]) -> float:
 class Trainings:
     """Compares how soon the trainings of a race's members end, by their turns and their `lengths`.
 
-    `lengths` are in samples, by member; all others are compared with the first one.
+    `lengths` are in samples, by member; the others are compared with the first member.
     """
 
     def __init__(self, slices: Sequence[Slice], lengths: Mapping[int, int]) -> None:

@@ -40,7 +40,7 @@ class MeasuredStep:
 
 
 def prefetched_steps(settings: Config) -> int:
-    """Returns how many steps may use prefetched batches, and so take less time than making the batches."""
+    """Returns how many steps may use prefetched batches, and so be faster than the loader."""
     return math.ceil(prefetched_batches(settings) / int(settings.get(ACCUMULATION) or 1))
 
 
@@ -67,7 +67,7 @@ class Stamp:
 
 
 def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready: int) -> list[MeasuredStep]:
-    """Returns the complete steps within a time span, without the first `ready` ones, on prefetched batches.
+    """Returns the complete steps in a time span, except the first `ready` ones, on prefetched batches.
 
     At most half of the steps are left out. A step counts only if it directly follows another one.
     """
@@ -259,7 +259,7 @@ def with_evaluations(
 def regular_pauses(steps: Sequence[MeasuredStep]) -> float:
     """Returns the share of time that regular long steps, from checkpoints or logging, take beyond usual ones.
 
-    Long steps at irregular distances, from other programs, and every few steps, from a loader, do not count.
+    Irregular long steps, from other programs, and those every few steps, from a loader, do not count.
     """
     if not steps:
         return 0.0

@@ -165,7 +165,7 @@ def scores(report: TrainingReport) -> list[tuple[str, str]]:
 
 
 def event_table(report: TrainingReport) -> Table:
-    """Returns the events, one a row; times are in UTC."""
+    """Returns the events, one per row; times are in UTC."""
     rows = tuple(
         (moment(e.at), words.duration(e.seconds), words.count(e.samples), e.kind, e.text)
         for e in report.events

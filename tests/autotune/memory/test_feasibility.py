@@ -116,7 +116,7 @@ def peak(micro_batch_size=16, precision="fp32", activation_checkpointing=False, 
 
 @pytest.fixture
 def ran(make_trial):
-    """Makes a completed trial whose peak is that of its configuration, times `noise`, of 24 GiB."""
+    """Makes a completed trial whose peak is `noise` times that of its configuration; the limit is 24 GiB."""
 
     def make(number, noise=1.0, **changes):
         config = {"micro_batch_size": 16, "precision": "fp32"} | changes

@@ -72,7 +72,7 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def open(self, file):
-        """Reloads the page, and clears the log of messages and requests."""
+        """Clears the logs of messages and requests, and loads the page."""
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         browsers.load(self.driver, file)

@@ -45,7 +45,7 @@ def test_the_number_of_trials_left_is_never_negative(clock):
 
 @pytest.fixture
 def known(make_trial, space):
-    """A history with a baseline of 97 s: a confirmation takes a minute and six seeds, 642 s."""
+    """A history with a baseline of 97 s; a confirmation takes 642 s: a race of a minute and six seeds."""
     return History([replace(make_trial(0, 10, curve=[0.2]), seconds=97.0)], space)
 
 

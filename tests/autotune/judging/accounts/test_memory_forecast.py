@@ -15,7 +15,7 @@ CONTEXT = GIB
 
 
 def peak_bytes(config):
-    """1 GiB, another 1/8 GiB for each sample, and 1/8 GiB for accumulated gradients."""
+    """Returns 1 GiB, plus 1/8 GiB per sample, plus 1/8 GiB for accumulated gradients."""
     return GIB + (config["micro_batch_size"] + (config["accumulation_steps"] > 1)) * GIB // 8
 
 

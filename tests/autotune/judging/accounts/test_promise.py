@@ -61,7 +61,7 @@ def test_a_speed_is_broken_only_if_surely_slower(rate, half, answer):
 
 @pytest.mark.parametrize(("rate", "answer"), [(100.0, PromiseAnswer.HELD), (80.0, PromiseAnswer.UNDECIDED)])
 def test_a_speed_that_is_reached_holds_despite_a_wide_promised_interval(rate, answer):
-    """A speed that is reached holds by the training's own interval."""
+    """Once the training reaches the speed, the promised interval does not matter."""
     wide = replace(PROMISED, throughput=Figure(100.0, 75.0, 125.0))
     assert answers(measure(rate=rate, half=4.0), wide)["speed"] is answer
 

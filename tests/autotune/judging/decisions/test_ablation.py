@@ -43,7 +43,7 @@ def failed(number, config, outcome, **rest):
 
 
 def confirmed(space, drawn, others=(), shared=False, learning_rate=1.0):
-    """A baseline, trial 1 that is three times as fast, `others`, and the trials that confirm it."""
+    """Returns a baseline, trial 1 at three times its speed, `others`, and the trials that confirm trial 1."""
     baseline = space.baseline_config
     winner = configurations.changed(space, baseline, {"learning_rate": learning_rate, **drawn})
     trials = [measured(0, baseline, 10.0, shared=shared), measured(1, winner, 30.0, shared=shared)]

@@ -71,7 +71,7 @@ def test_trainings_are_alike_if_batch_rate_and_result_settings_are_equal(changes
 
 
 def test_a_trial_ended_for_its_speed_has_no_final_quality(make_trial, space):
-    """Next to that of a whole trial, its last quality would look lost."""
+    """Compared with that of a complete trial, its last quality would seem lost."""
     alone = space.revised(objective={"select": "same-training"})
     whole, part = (
         replace(trial, measurement=replace(trial.measurement, quality_samples=samples))

@@ -20,7 +20,7 @@ SEEN = {
 
 
 def wandering(rng: random.Random, keeps: float, spread: float) -> Iterator[float]:
-    """Yields the factors of a speed whose noise keeps a part of its value in the window before."""
+    """Yields the factors of a speed with autocorrelated noise, window by window."""
     noise = 0.0
     while True:
         noise = keeps * noise + rng.gauss(0, spread * math.sqrt(1 - keeps**2))
@@ -53,7 +53,7 @@ def changed(
     seen: Mapping[str, float] = SEEN,
     seed: int = 0,
 ) -> Drift | None:
-    """Returns the change that is reported for twenty minutes of training and ten different ones."""
+    """Returns the change that is reported after twenty minutes of training and ten at another speed."""
     rng = random.Random(seed)
     before = windows(120, rng)
     return drift([*before, *windows(60, rng, factor, phases, seen=seen, first=before[-1].samples)])
