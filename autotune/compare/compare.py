@@ -72,14 +72,14 @@ class Terms:
     samples: int
     facts: Mapping[str, Any]  # what figures depend on besides the settings
     may_take: bool  # checkpoints kept by the search are comparable with models trained now
-    epochs: int | None = None  # if the length was asked for in epochs
+    epochs: int | None = None  # if the length was given in epochs
 
 
 class ModelLength(NamedTuple):
     """The length of a model's training."""
 
     samples: int
-    epochs: int | None = None  # if the length was asked for in epochs
+    epochs: int | None = None  # if the length was given in epochs
 
 
 def known_length(session: StoredSession, facts: Mapping[str, Any]) -> ModelLength | None:
@@ -205,7 +205,7 @@ class Comparison:
                 self._say(f"{place.name}: {reason}, so it is set aside as {aside.name}")
 
     def _with_epochs(self, settings: Config) -> dict[str, Setting]:
-        """Returns `settings` with the length in epochs, if it was asked for in epochs."""
+        """Returns `settings` with the length in epochs, if it was given in epochs."""
         epochs, name = self._terms.epochs, self._training.workload.epochs
         return {**settings, name: epochs} if epochs and name else dict(settings)
 

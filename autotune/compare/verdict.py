@@ -119,7 +119,7 @@ def _on_test(goal: Objective) -> Objective:
 
 
 def _filter(runs: Runs, condition: Callable[[Model], bool]) -> Runs:
-    """Returns the models that meet `condition`, by label, without the labels that have none."""
+    """Returns the models that meet `condition`, by label; labels without such a model are left out."""
     passing = {label: [model for model in models if condition(model)] for label, models in runs.items()}
     return {label: models for label, models in passing.items() if models}
 

@@ -67,7 +67,7 @@ class Outcome:
         return f"{self.status} ({self.failure})" if self.failure else str(self.status)
 
     def leaves_work(self, *, keep: bool) -> bool:
-        """Returns True if the workload's directory stays: when interrupted, or when completed if `keep`."""
+        """Returns True if the workload's directory is kept: if interrupted, or with `keep` if completed."""
         return self.status is Status.INTERRUPTED or (keep and self.status is Status.COMPLETED)
 
 

@@ -192,7 +192,7 @@ def summary(history: History, workload: Workload, session: Path, go_on: str = ""
 
 
 def _break_even(trial: Trial, history: History) -> list[str]:
-    """Returns after how many trainings, or how long a training, the trials have paid off; empty if never."""
+    """Returns how many trainings, or how long a training, would pay off the trials; empty if none would."""
     spent_s = math.fsum(each.seconds for each in history.trials)
     before_s, after_s = (history.training_s(each) for each in (history.trial(0), trial))
     if not before_s or not after_s or after_s >= before_s:

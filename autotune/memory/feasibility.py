@@ -172,7 +172,7 @@ def _counts_loading(trial: Trial) -> bool:
 
 
 def _expected(need: Need) -> float:
-    """Returns the expected need of all samples of a micro-batch, which compares across groups."""
+    """Returns the expected need of a micro-batch's samples, which is comparable across groups."""
     return need.micro_batch_size * memory_needs.per_sample(need)
 
 

@@ -113,7 +113,7 @@ def _least_quality(history: History) -> float | None:
 
 
 def _going_on(facts: SessionFacts, resume: str) -> str:
-    """Returns the command that runs more trials; empty if the search is running, or none can be run."""
+    """Returns the command that runs more trials; empty if the search is running, or can run no more."""
     if facts.state == RUNNING or facts.history.failed_baseline:
         return ""
     is_complete = facts.plan.trials <= len(facts.history.searched)

@@ -80,7 +80,7 @@ class _Change:
         return (words.half_width(self.throughput) if self.throughput else None) or 0.0
 
     def notes(self, row: int) -> list[dict[str, Any]]:
-        """Returns the title above the bar, and the text at its end or in its place."""
+        """Returns the title above the bar, and the text at its end, or instead of it."""
         if self.throughput is None:
             text = note(lines(self.text), 0, row, yref="y", yshift=12, yanchor="top")
         else:
@@ -166,7 +166,7 @@ def _ablation_table(report: SessionReport, rest: Sequence[tuple[str, str]]) -> T
 def step_time(report: SessionReport) -> Plot | None:
     """Returns milliseconds per sample by phase, baseline above winner.
 
-    A step may have different numbers of samples on the two sides, so only the time per sample compares.
+    Steps of the two sides may have different numbers of samples: only the time per sample is comparable.
     """
     sides = {mark.label: (side, _sample_s(side)) for mark, side in answer.sides(report)}
     sides = {label: (side, sample_s) for label, (side, sample_s) in sides.items() if sample_s}

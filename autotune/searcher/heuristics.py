@@ -14,7 +14,7 @@ _RAISED = 2.0  # times the learning rate, as long as that helps
 
 
 class Heuristics:
-    """Proposes configurations to try before asking the sampler; neighbours of the best every other turn.
+    """Proposes configurations to try before asking the sampler; every second turn, neighbours of the best.
 
     `best_before` are the best configurations of an earlier search, best first.
     """

@@ -178,7 +178,7 @@ class ScaledLearningRate(BaseModel):
 class KeptBatch(BaseModel):
     """`accumulation_steps = baseline's effective batch / (micro_batch_size * processes)`; it is not searched.
 
-    Every configuration then has the baseline's effective batch, so that their qualities compare.
+    Every configuration then has the baseline's effective batch, so that qualities are comparable.
     """
 
     model_config = STRICT

@@ -95,7 +95,7 @@ def next_step(history: History) -> Proposal | None:
 
 
 class _PathRuns:
-    """Looks up in a `history` the configurations between the baseline and `winner`."""
+    """Looks up the configurations between the baseline and `winner` in a `history`."""
 
     def __init__(self, history: History, winner: Trial) -> None:
         space = self._space = history.space

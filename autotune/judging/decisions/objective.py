@@ -146,7 +146,7 @@ def ends_once_timed(trial: Trial, goal: Objective) -> bool:
 def trains_alike(config: Config, other: Config, known: Knowledge = COMMON) -> bool:
     """Returns True if two configurations train the same: all settings that change the result are equal.
 
-    Batches compare by the effective batch, floats up to the rounding of learning rates.
+    Batches are compared by the effective batch, and floats up to the rounding of learning rates.
     """
     names = (config.keys() | other.keys()) - known.same_training
     return effective_batch(config) == effective_batch(other) and all(

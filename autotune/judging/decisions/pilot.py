@@ -83,7 +83,7 @@ def pilot(asked: History) -> Pilot | None:
 
 
 def _doubt(judged: Pilot, noise: Noise | None, asked: History) -> str | None:
-    """Returns the reason if `keep` asks for more precision than the budget's seeds have, else None."""
+    """Returns the reason if `keep` needs more precision than the budget's seeds give, else None."""
     space, goal, seeds = asked.space, asked.space.objective, asked.space.budget.repeats
     counts = goal.select == "same-quality" and goal.target is None
     half = quality.half_width(seeds, noise) if noise and seeds and counts else 0.0

@@ -23,7 +23,7 @@ class Rival:
     shared: bool
     samples: int  # of its training
     curve: tuple[Evaluation, ...] = ()  # a slower trial must reach it; empty if only speed counts
-    origin: tuple[str, str] | None = None  # of its figures; None compares with any
+    origin: tuple[str, str] | None = None  # of its figures; None is comparable with any
     seconds: float | None = None  # to the target, which count instead of the speed
     others: float = 0.0  # share of the machine that other programs used during its run
 
@@ -102,7 +102,7 @@ def _stopped(stopped_for: StoppedFor, reason: str) -> Outcome:
 
 
 def _like(running: Measurement, threshold: Threshold) -> list[Rival]:
-    """Returns the rivals whose speed compares with `running`; the only place that decides it.
+    """Returns the rivals whose speed is comparable with that of `running`; the only place that decides it.
 
     Other programs slow a trial down by an unknown amount: it is not compared with a rival that they left more
     of the machine.

@@ -186,7 +186,7 @@ def test_a_package_that_is_missing_says_how_to_install_it() -> None:
 
 
 def test_recommended_packages_are_dependencies_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No registry has this project, so that its optional packages are installed by their own names."""
+    """The project is in no registry, so its optional packages are installed by their own names."""
     monkeypatch.setattr(examine, "version", Mock(side_effect=examine.PackageNotFoundError))
     monkeypatch.setattr(gpus, "ask", lambda *_: Torch("not asked", None))
     remedies = [one.remedy.partition(" -m pip install ")[2] for one in examine.examine()]

@@ -4,7 +4,7 @@ import pytest
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that only tests advance."""
 
     now = 0.0
 

@@ -82,7 +82,7 @@ def report(number, outcome=COMPLETED, **measured):
 
 
 def race_report(search, trial, speed_of):
-    """The result of a race in which every member has the speed that `speed_of` returns for its trial."""
+    """Returns the result of a race whose members have the speeds that `speed_of` returns for their trials."""
     trials = search.history.trials
     baseline, *others = (speed_of(trials[number]) for number in trial.race)
     factors = {n: speed / baseline for n, speed in zip(trial.race[1:], others, strict=True)}
