@@ -139,7 +139,7 @@ class _Leaf:
 
 
 def _steps(path: str) -> list[tuple[str | int, str]]:
-    """Returns the names and indices of a path, each with "", or with `[]` or `{}` if it is an empty leaf."""
+    """Returns the names and indices of a path, each with a suffix: `[]` or `{}` of an empty leaf, else ""."""
     steps: list[tuple[str | int, str]] = []
     end = 0
     for match in _STEP.finditer(path):

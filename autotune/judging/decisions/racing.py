@@ -77,6 +77,6 @@ class Trainings:
         return all(rival is not None and rival.is_above(1 - CLOSE) for rival in rivals)
 
     def soonest(self, numbers: Sequence[int]) -> int:
-        """Returns the one of `numbers` whose training ends soonest, among those that raced the first."""
+        """Returns the member of `numbers` whose training ends soonest, among those that raced the first."""
         factors = {n: factor.value for n in numbers if (factor := self.ratio(n))}
         return max(factors, key=lambda n: factors[n]) if factors else numbers[0]

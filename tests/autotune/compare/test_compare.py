@@ -221,7 +221,7 @@ def test_models_of_other_conditions_are_set_aside(session, space, compared):
         ({"facts": {**FACTS, "driver": "580"}}, None),
     ],
 )
-def test_conditions_differ_if_figures_do_not_compare(session, space, compared, terms, other):
+def test_conditions_differ_if_figures_are_not_comparable(session, space, compared, terms, other):
     """Facts that an older model lacks are not compared."""
     model, _ = compared()
     messages = set_aside(session, space, [Contender("bf16", model.config)], **terms)

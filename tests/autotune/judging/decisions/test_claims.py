@@ -288,7 +288,7 @@ def test_a_baseline_that_misses_the_target_leaves_no_factor(reached, sooner, rac
 
 @pytest.fixture
 def played(reached, sooner):
-    """Returns how often a finalist is claimed that needs `share` of the baseline's samples, +-15%.
+    """Returns how often a finalist that needs `share` of the baseline's samples, +-15%, is confirmed.
 
     Seeds run one by one, as in a search, until the claim is done.
     """

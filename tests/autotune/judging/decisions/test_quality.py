@@ -188,8 +188,8 @@ def test_the_level_is_stricter_with_more_looks():
     assert levels[-1] < 0.99
 
 
-def test_the_share_is_of_the_references_gain(runs):
-    """A loss that began at 4 and ends at 2: of the 2 that it gained, 2.08 keeps 96%, and 2.2 keeps 90%."""
+def test_a_share_is_relative_to_the_references_gain(runs):
+    """If the reference fell from 4 to 2, a loss of 2.08 keeps 96% of its gain, and one of 2.2 keeps 90%."""
     theirs = runs(*[-2.0] * 4)
     kept = quality.compare(runs(*[-2.08] * 4), theirs, KEEP, SURE, start=-4.0)
     assert (kept.answer, kept.share.value, kept.gain) == (QualityAnswer.KEPT, pytest.approx(0.96), 2.0)
