@@ -18,7 +18,7 @@ from autotune.space.space import Space
 from autotune.trials.progress import Phase
 
 HEADING, HINT = "bold", "dim"
-WIDEST = 100  # the eye must find the figures of a configuration
+WIDEST = 100  # in wider lines it is hard to find the figures of a configuration
 _SPEED, _QUALITY, _MEMORY, _SPEEDUP = 14, 8, 9, 8  # columns of figures
 _MANY = 20  # for speeds in a finer unit than samples
 _LONGEST_REASON = 160

@@ -38,7 +38,7 @@ class Happened:
     text: str
 
 
-Runs = Mapping[Mark, Sequence[Sequence[CurvePoint]]]  # one curve a run
+Runs = Mapping[Mark, Sequence[Sequence[CurvePoint]]]  # one curve per run
 Form = Callable[[float], str]
 
 

@@ -104,8 +104,7 @@ def _stopped(stopped_for: StoppedFor, reason: str) -> Outcome:
 def _like(running: Measurement, threshold: Threshold) -> list[Rival]:
     """Returns the rivals whose speed is comparable with that of `running`; the only place that decides it.
 
-    Other programs slow a trial down by an unknown amount: it is not compared with a rival that they left more
-    of the machine.
+    Other programs slow a trial down by an unknown amount: a rival that had more of the machine is left out.
     """
     others = max(running.others.values(), default=0.0)
     return [

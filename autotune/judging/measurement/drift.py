@@ -67,10 +67,10 @@ def drift(windows: Sequence[Window]) -> Drift | None:
 
     Blocks of 12 to 60 windows count by their medians, so that a pause has no effect, and because blocks are
     much less correlated than windows. Each of the last three blocks is compared with Student's prediction
-    interval for one more block like the first ones, six or a quarter of all (Hahn & Meeker, Statistical
-    Intervals, section 4.7). All three have to be outside on the same side, and by at least 5% of the
-    throughput. It looks after each complete block, from 108 windows on, at a level that is stricter the more
-    blocks there are. This bounds no error over all looks; in simulations without a change, 11 of 8000
+    interval for one more block like the first six, or the first quarter if that is more (Hahn & Meeker,
+    Statistical Intervals, section 4.7). All three have to be outside on the same side, and by at least 5% of
+    the throughput. It looks after each complete block, from 108 windows on, at a level that is stricter the
+    more blocks there are. This bounds no error over all looks; in simulations without a change, 11 of 8000
     trainings of an hour raised an alarm (6 of the 1000 with the worst noise), and none of 200 of a day.
     """
     size = min(_LONGEST, max(_SHORTEST, len(windows) // _BLOCKS))
@@ -117,7 +117,7 @@ def _cause(slow: Sequence[Window], fast: Sequence[Window]) -> Cause:
 
 
 def _is_throttled(slow: Sequence[Window], fast: Sequence[Window]) -> bool:
-    """Returns True if the driver reports throttling, or the clock fell while the GPU was as busy."""
+    """Returns True if the driver reports throttling, or the clock fell although the GPU was as busy."""
     if _more("gpu_throttled", slow, fast) > _THROTTLED_SHARE:
         return True
     clocks = [_mean("gpu_sm_clock_mhz", windows) for windows in (slow, fast)]

@@ -11,7 +11,7 @@ from rich.text import Text
 from autotune.display import live
 from autotune.display.live import LiveView
 from tests.autotune.terminal import Tty
-from tests.faults.killing import wait_for
+from tests.waiting import wait_for
 
 
 @pytest.fixture
