@@ -161,7 +161,7 @@ def _table(figures: Figures) -> Table:
 
 
 def _scores(models: Sequence[Compared], space: Space, *, writes_reports: bool) -> Figures:
-    """Returns one row per model: its training, and its scores on the test split, else the training's quality.
+    """Returns a row per model: its training, and its scores on the test split, else the training's quality.
 
     `>` marks memory that was still rising: rows must fit into 80 columns.
     """

@@ -85,7 +85,7 @@ def train(target: str, asked: Trained) -> int:
             trackers.begin(TRAINING, {**planned.settings, **planned.changes})
 
             def log_attempt(report: TrialReport) -> None:
-                """Logs a report without its outcome, since the training may continue after the attempt."""
+                """Logs a report without its outcome, since the training may go on after this attempt."""
                 trackers.log(TRAINING, replace(report, outcome=None))
 
             whole = Whole(setup.training, planned, place, screen=shows, follow=log_attempt)
@@ -211,7 +211,7 @@ def _tracked(planned: TrainingPlan, place: TrainingDir, options: Options) -> Con
 
 @contextmanager
 def _stop_signals(stopping: Callable[[str], None]) -> Iterator[list[int]]:
-    """Provides a list that gets the first Ctrl-C or SIGTERM; a second one ends the process."""
+    """Provides a list that receives the first Ctrl-C or SIGTERM; a second signal ends the process."""
     noted: list[int] = []
     before: dict[int, Any] = {}
 

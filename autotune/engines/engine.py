@@ -43,7 +43,7 @@ INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Bridge:
-    """State shared by what Tune calls, which pickles as a plain object; an error in one ends the run."""
+    """State shared by the objects that Tune calls, pickled like any object; an error in one ends the run."""
 
     def __init__(self, search: Search, setup: Setup, slots: int, cpus: int) -> None:
         self.search, self.slots, self.cpus = search, slots, cpus
@@ -283,7 +283,7 @@ def _tune(storage: Path, bridge: _Bridge, callbacks: Sequence[tune.Callback]) ->
 
 
 def _after_abort(search: Search, error: Exception) -> None:
-    """Gives up the trial that Ray's memory monitor killed, and puts the others back: none is to blame."""
+    """Gives up the trial that Ray's memory monitor killed; puts back the others, which are not to blame."""
     running = sorted(search.running(), key=lambda t: search.host_memory_bytes(t.number), reverse=True)
     for rank, trial in enumerate(running):
         if rank == 0 and _LOW_ON_MEMORY.search(str(error)):
@@ -314,7 +314,7 @@ def _bridge(search: Search, setup: Setup) -> _Bridge:
 
 @contextmanager
 def _signals(search: Search, interrupts: Collection[int]) -> Iterator[None]:
-    """Ends the search gracefully on the first of each signal that `interrupts` it, at once on the second."""
+    """Ends the search gracefully on the first signal of a kind in `interrupts`, at once on the second."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

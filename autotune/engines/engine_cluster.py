@@ -142,7 +142,7 @@ def private_cluster(
 
 
 def _require_room(directory: Path) -> None:
-    """Raises InputError if `directory` has no room: Ray would wait for its own files until killed."""
+    """Raises InputError if `directory` has no room for Ray's files, for which Ray would wait forever."""
     probe = directory / "room"
     try:
         probe.write_bytes(bytes(_ROOM_BYTES))

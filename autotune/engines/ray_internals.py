@@ -66,7 +66,7 @@ def stay_on_loopback() -> None:
 
 
 def silence() -> None:
-    """Ends the driver's thread that prints about dead workers: the search reports the consequences."""
+    """Ends the driver's thread that prints messages about dead workers, since the search reports them."""
     global_worker.threads_stopped.set()
     global_worker.gcs_error_subscriber.close()  # type: ignore[attr-defined]
 
@@ -79,7 +79,7 @@ def change_tune() -> None:
 
 
 def _forward_nothing() -> None:
-    """Keeps Tune from passing environment variables to its actors through Ray, which logs them, keys too.
+    """Keeps Tune from passing environment variables to its actors through Ray, which logs them with all keys.
 
     On this machine actors inherit them anyway, from Ray's processes. Without variables to pass, Ray creates
     no runtime environment, which would cost another start of Python.
@@ -115,7 +115,7 @@ class _Controller(TuneController):
 
 
 class _Patient(RayActorManager):
-    """Waits for events: Tune's manager polls ten times a second, which takes time from the trials."""
+    """Waits for events; Tune's manager would poll ten times a second, which takes time from the trials."""
 
     def next(self, timeout: float | None = None) -> bool:
         return super().next(None if timeout is None else max(timeout, _LOOK_S))

@@ -12,7 +12,7 @@ _wire, _pace = wire.Wire(), autotune_gpu.Pace()
 
 
 def report(**record: Any) -> None:
-    """Reports a step or an evaluation to the tuner: `samples` so far, and any other measurements.
+    """Reports a step or an evaluation to the tuner, with the `samples` so far and any other measurements.
 
     May be called from any thread and subprocess of a trial; in a distributed training, only rank 0 is heard.
     Does nothing outside of a trial, or if the tuner is gone. Raises nothing: a record that cannot be sent

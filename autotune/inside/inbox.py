@@ -142,7 +142,7 @@ class Inbox:
             key.data()
 
     def _publish(self, known_s: float) -> None:
-        """Releases the messages up to `known_s`, before which nothing is left unread."""
+        """Releases the messages up to `known_s`; all messages of that time have been read."""
         while self._messages.qsize() >= _MOST_WAITING and not self._is_finished:
             time.sleep(_WAIT_S)
         self._held.sort(key=lambda message: message.at_s)
@@ -155,7 +155,7 @@ class Inbox:
             self._has_heard.notify_all()
 
     def _sweep(self) -> None:
-        """Reads what was sent until now; of clients that keep sending, no more than that."""
+        """Reads what was sent until now, and no more than that from clients that keep sending."""
         self._accept_all()
         for client in list(self._clients):
             for _ in range(_SWEEP_CHUNKS):

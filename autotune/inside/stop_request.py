@@ -8,7 +8,7 @@ _signals: list[int] = []
 
 
 class StoppedError(Exception):
-    """A workload was asked to stop, and has reported everything it did until it ended."""
+    """A workload was asked to stop, and has ended and reported all it did until then."""
 
 
 def note_signal(number: int, _: object) -> None:

@@ -67,7 +67,7 @@ class Wishes:
 
 
 class Choose:
-    """Answers questions that a probe cannot; this class refuses, for a session without a terminal."""
+    """Answers questions that a probe cannot answer; this class refuses, for a session without a terminal."""
 
     def score(self, candidates: Sequence[Score]) -> Score:
         """Returns the one of several scores that counts."""
@@ -75,7 +75,7 @@ class Choose:
         raise InputError(f"--score NAME: which of these counts? {'; '.join(listed)}")
 
     def is_minimized(self, score: Score) -> bool:
-        """Returns True if a lower value is better, for a score whose name does not tell."""
+        """Returns True if a lower value is better, for a score whose name does not say so."""
         raise InputError(f"--score {score.name}: say whether higher is better: --maximize or --minimize")
 
 
@@ -163,7 +163,7 @@ class _ScoreSeen:
 
 
 class _Trier:
-    """Tries settings, and collects those whose effect was seen."""
+    """Tries settings, and collects those that showed an effect."""
 
     def __init__(self, prober: Prober, seen: Watched, lines: list[str]) -> None:
         self.prober, self.seen, self.lines = prober, seen, lines
@@ -172,7 +172,7 @@ class _Trier:
 
     @property
     def roles(self) -> set[str]:
-        """The roles of the settings whose effect was seen."""
+        """The roles of the settings that showed an effect."""
         return {one.role for one in self.effective}
 
     def run(self, candidates: Sequence[Candidate], line: CommandLine | None = None) -> Watched:
@@ -194,7 +194,7 @@ class _Trier:
         self._note(candidates, shown)
 
     def again(self, short: ShortTraining) -> None:
-        """Tries learning rates again that had no effect, in a training too short for a warm-up."""
+        """Repeats the learning rates that had no effect, in a training too short for a warm-up."""
         left = [one for one in self._without if one.role == LEARNING_RATE]
         for one in left:
             shown = self._shown([one], short.seen, self.run([one], short.line))
@@ -246,7 +246,7 @@ def _described(seen: Watched) -> str:
 
 
 def batch_of(seen: Watched) -> int | None:
-    """Returns the samples of an optimizer step, by the options if they say it, else by the batches seen."""
+    """Returns the samples of an optimizer step, from the options if they say so, else from the batches."""
     size = options.role_of(seen.options, MICRO_BATCH)
     if size is None or not options.is_count(size.value):
         return effects.samples_of_step(seen)

@@ -66,7 +66,7 @@ def _has_ended_by_it(short: Watched, full: Watched, value: int) -> bool:
 
 
 def _run(prober: Prober, counted: Sequence[Option], value: int, every: Option | None) -> ShortTraining:
-    """Runs a training of `value` steps or epochs; one of steps is evaluated twice, if `every` says when."""
+    """Runs a training of `value` steps or epochs, which the option `every`, if any, makes evaluate twice."""
     line, factor = prober.line, value / float(counted[0].value or 1)
     for one in counted:
         line = line.with_value(one, options.scaled(one.value, factor))

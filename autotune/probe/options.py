@@ -140,7 +140,7 @@ def role_of(options: Iterable[Option], role: str) -> Option | None:
 
 
 def ends(options: Iterable[Option]) -> tuple[str, list[Option]] | None:
-    """Returns the unit of the training's length, `steps` or `epochs`, its option, and those that follow it.
+    """Returns the unit of the training's length, `steps` or `epochs`, and its option before dependent ones.
 
     A positive number of steps takes precedence over epochs, because scripts stop at it.
     """

@@ -61,7 +61,7 @@ class Score:
 
     @property
     def split(self) -> int | None:
-        """Rank of the data that it was measured on, 0 for validation data; None if the name does not tell."""
+        """Rank of the data that the score is from, 0 for validation data; None if the name does not tell."""
         return next((_SPLITS[word][1] for word in _words(self.name) if word in _SPLITS), None)
 
     @property
@@ -216,7 +216,7 @@ def _printed(seen: Watched) -> Iterator[Score]:
 
 
 def _labelled(text: str) -> Iterator[tuple[str, str, str, float]]:
-    """Yields, for every number in a line: its label, a pattern for the text between, the text before, itself.
+    """Yields every number in a line, after its label, a pattern for the text between, and the text before.
 
     The label is right before the number, or before another number and an equals sign: `score: 43/500 = 8.6`.
     """
@@ -244,13 +244,13 @@ def _named(label: str, before: str) -> str | None:
 
 
 def _of_metric(label: str, metric: str) -> tuple[str, ...]:
-    """Returns the metric with its digit, as in BLEU-4 and top-5."""
+    """Returns the metric with a digit if it has one, as in BLEU-4 and top-5."""
     digit = re.search(rf"(?i)\b{metric}[-_@]?(\d)\b", label)
     return (f"{metric}_{digit[1]}",) if digit else (metric,)
 
 
 def _pattern(label: str, between: str, text: str) -> str:
-    """Returns a pattern for the number behind a label: the first one, if the line has the label twice."""
+    """Returns a pattern for the number behind a label; if the line has the label twice, behind the first."""
     own = r"\s+".join(map(re.escape, label.split())) + between + r"\s*"
     start = r"\b" if label[:1].isalnum() else ""
     short = f"{start}{own}{NUMBER}"

@@ -73,7 +73,7 @@ class Watched:
 
 
 def watch(command: Command, place: Path, is_enough: Callable[[Watched], bool], most_s: float) -> Watched:
-    """Runs `command` in its view until it ends, until `is_enough` holds for what was seen, or for `most_s`.
+    """Runs `command` in its view until it ends, until `is_enough` returns True, or for `most_s`.
 
     Raises InputError if it cannot be started.
     """

@@ -95,7 +95,7 @@ class MemoryAwareSearch(OptunaSearch):
         return MemoryModel([*ended, *risks], known=KNOWN, margin=margin)
 
     def _memory_choices(self, parameters: Parameters) -> Iterator[dict[str, Any]]:
-        """Yields memory parameters to run if all draws were ruled out: those that have fitted first."""
+        """Yields memory parameters to run if all draws were ruled out; those that have fitted come first."""
         yield from (t.params for t in reversed(self._trials()) if _memory(t) == FITTED)
         yield from itertools.islice(parameters.combinations(), _MOST_COMBINATIONS)
 
@@ -170,7 +170,7 @@ def _memory(trial: FrozenTrial) -> str:
 
 
 def _with_size_to_try(model: MemoryModel, parameters: Parameters, config: Config) -> Config:
-    """Returns `config` with the largest size that is worth trying in place of its own, often the same."""
+    """Returns `config` with the largest size worth trying in place of its own, which may be the same."""
     size: Any = config.get(MICRO_BATCH)
     sizes = parameters.sizes(size)
     return {**config, MICRO_BATCH: model.largest_worth_trying(config, sizes)} if sizes else config

@@ -55,12 +55,12 @@ def resume(
 
 
 def open_session(path: str | Path) -> Session:
-    """Opens a session to read it, whether its search runs or not."""
+    """Opens a session to read it, even while its search runs."""
     return Session(Path(path))
 
 
 def _run(command: str, options: Mapping[str, Any], root: Path, on_event: OnEvent | None) -> Session:
-    """Runs a command in a child process, which ends with this one; returns the session."""
+    """Runs a command in a child process that ends with this one; returns the session."""
     call = _call({"parent": os.getpid(), command: {**options, "as_json": True}})
     # In a process session of its own, so that an interrupt reaches it once, passed on by this process.
     with subprocess.Popen(

@@ -264,7 +264,7 @@ def matched(known: Sequence[Device], told: Torch | Fault) -> list[tuple[Device, 
 
 
 def judge(device: Device, seen: Mapping[str, Any] | None, told: Torch | Fault) -> DeviceVerdict:
-    """Returns the verdict on a device from torch's facts about it and about itself."""
+    """Returns the verdict on a device, from torch's facts about the device and about torch."""
     if seen is None or isinstance(told, Fault):
         return DeviceVerdict(device.label, device.gpu, _unseen(device, told))
     gpu, why = device.gpu or _as_seen(device, seen), seen["fails"].get(_PLAIN)

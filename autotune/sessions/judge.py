@@ -38,7 +38,7 @@ _SCRIPT_BYTES = 2**20
 
 @dataclass(frozen=True)
 class _Question:
-    """Identifies a comparison: with other commands, scripts or scores it is another one."""
+    """Identifies a comparison by its commands, scripts and scores."""
 
     commands: tuple[str, ...]
     digests: dict[str, str]  # of the files that the command lines name
@@ -76,7 +76,7 @@ def judge(given: Sequence[str], asked: JudgeRequest) -> int:
 
 
 def split(given: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Returns the words of both command lines: of `A --vs B`, or of two scripts."""
+    """Returns the words of both command lines, given as `A --vs B` or as two scripts."""
     if given.count("--vs") == 1:
         at = given.index("--vs")
         before, after = list(given[:at]), list(given[at + 1 :])
@@ -141,7 +141,7 @@ class _Comparison:
         return self._verdict()
 
     def _look_for_a_score(self) -> None:
-        """Chooses the score before the first training, which may be long, unless the user has named it."""
+        """Chooses the score, unless the user has named it, before the first training, which may be long."""
         if self._question.score is None and not self._asked.score and self._left_s() > 0:
             prober = self._probers[SIDES[0]]
             probing.say("Looking for the score ...")

@@ -90,9 +90,9 @@ def cpus_per_trial(asked: int | None, hardware: Hardware) -> int | None:
 
 
 def require_options(overrides: Mapping[str, Mapping[str, Any]], called: Mapping[str, str]) -> None:
-    """Raises InputError, which names the options, if values violate the rules of their section.
+    """Raises InputError with the names of the options whose values violate the rules of their section.
 
-    `called` has the options whose name is not that of their value, such as --promise for `select`.
+    `called` names the options that differ from their values' names, such as --promise for `select`.
     """
     mistakes = [one for section, given in overrides.items() for one in _of_options(section, given, called)]
     if mistakes:

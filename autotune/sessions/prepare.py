@@ -56,7 +56,7 @@ def read_space(given: GivenSpace, overrides: Mapping[str, Mapping[str, Any]]) ->
 
 
 def settings_file(file: Path, given_to: str) -> dict[str, Setting]:
-    """Returns the settings in a YAML file that is `given_to` an option or command."""
+    """Returns the settings in a YAML file; errors say what it was `given_to`, an option or command."""
     values = spaces.parse_mapping(_text(file), f"{given_to} {file}")
     secrecy.refuse_secrets(values, f"{given_to} {file}")
     return values
@@ -144,7 +144,7 @@ def whole_baseline(space: Space, settings: Mapping[str, Setting], workload: Work
 
 
 def _planned(space: Space) -> list[str]:
-    """Returns a note on steps and evaluations of a baseline trial, if the space has `evaluate_every`."""
+    """Returns a note on the steps and evaluations of a baseline trial, if the space has `evaluate_every`."""
     if space.evaluate_every is None:
         return []
     budget, size = space.budget, space.effective_batch_size({})
@@ -171,7 +171,7 @@ def _uncounted(space: Space) -> list[str]:
 
 
 def _named(settings: Mapping[str, Any], space: Space) -> dict[str, Setting]:
-    """Returns settings from outside the search space, in the tuner's names."""
+    """Returns settings given outside the search space, under the tuner's names."""
     try:
         return space.naming.named(settings)
     except ValueError as error:
@@ -203,9 +203,9 @@ def _open_ended(budget: Budget, training_samples: int | None) -> Budget:
 def _as_taken(
     space: Space, baseline: Mapping[str, Setting], workload: Workload, source: str
 ) -> dict[str, Knob]:
-    """Returns the knobs, with their values as the workload converts them beside the baseline's settings.
+    """Returns the knobs, with their values as the workload converts them along with the baseline's settings.
 
-    Raises InputError with all values that it rejects: they would fail a trial hours later.
+    Raises InputError with all values that the workload rejects: they would fail a trial hours later.
     """
     knobs, mistakes = dict(space.knobs), []
     for name, knob in space.knobs.items():
@@ -225,7 +225,7 @@ def _as_taken(
 
 
 def _without_prefix(error: InputError, name: str) -> str:
-    """Returns the text of an error without the prefix that names the setting."""
+    """Returns the text of an error without a prefix that names the setting."""
     return str(error).removeprefix("baseline: ").removeprefix(f"{name}: ")
 
 

@@ -79,7 +79,7 @@ def direction(asked: Scoring) -> bool | None:
 
 
 def chooser(asked: Scoring) -> Choose:
-    """Returns what answers open questions: the likeliest guess, the user, or without a terminal nothing."""
+    """Returns who answers open questions: the likeliest guess, the user, or nobody without a terminal."""
     return _Likeliest() if asked.yes else _Asking() if sys.stdin.isatty() else Choose()
 
 
@@ -94,14 +94,14 @@ def ended_by_sigterm() -> Iterator[None]:
 
 
 class _Likeliest(Choose):
-    """Takes the likeliest score without asking."""
+    """Chooses the likeliest score without asking."""
 
     def score(self, candidates: Sequence[Score]) -> Score:
         return candidates[0]
 
 
 class _Asking(Choose):
-    """Asks on the terminal."""
+    """Asks the user on the terminal."""
 
     def score(self, candidates: Sequence[Score]) -> Score:
         for number, one in enumerate(candidates, 1):

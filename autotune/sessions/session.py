@@ -47,7 +47,7 @@ class Session:
 
     @property
     def trials(self) -> "pd.DataFrame":
-        """All trials, one row each, with the figures that `status` and the report show."""
+        """A row for each trial, with the figures that `status` and the report show."""
         import pandas as pd  # noqa: PLC0415 - it takes a while, and only a table needs it
 
         shown = snapshot.take(self._files, self.path)
@@ -56,7 +56,7 @@ class Session:
 
     @property
     def winner(self) -> dict[str, Any] | None:
-        """The settings to train with, in the training's own names; None as long as none has won."""
+        """The settings to train with, in the training's own names; None until a trial has won."""
         history = self._files.history()
         best = confirm.recommended(history)
         if best is None or not best[0].number or not advice.has_winner(history):

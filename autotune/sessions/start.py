@@ -179,7 +179,7 @@ def resume(asked: ResumeRequest) -> int:
 
 
 def _warnings(address: str | None) -> list[str]:
-    """Returns warnings about the cluster at `address`, if given."""
+    """Returns warnings about the cluster at `address`, if one is given."""
     if address is None:
         return []
     from autotune.engines import engine_cluster  # noqa: PLC0415 - imported already

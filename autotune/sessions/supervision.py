@@ -1,4 +1,4 @@
-"""Runs a search in a child process; if Ray dies, in a new one, because the old one may wait for it forever.
+"""Runs a search in a child process; if Ray dies, in a new one, because the old one may wait for Ray forever.
 
 This process does not import Ray and holds the session's lock all the time. It passes Ctrl-C and SIGTERM on,
 and the child ends with it, however it ends. The child has the terminal.
@@ -25,7 +25,6 @@ MOST_DEATHS = 3  # of Ray in a row, without a trial ending in between
 # Both often reach the child too. It ignores them, and gets each once, as another signal.
 PASSED_ON = {signal.SIGINT: signal.SIGRTMIN, signal.SIGTERM: signal.SIGRTMIN + 1}
 _PR_SET_PDEATHSIG = 1
-
 
 Drive = Callable[[Job], int]
 
@@ -115,7 +114,7 @@ def _child(job: Job, drive: Drive, sender: Connection, parent: int) -> NoReturn:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [*PASSED_ON, *PASSED_ON.values()])
 
     def give_up(error: BaseException) -> NoReturn:
-        """Ends this process, whatever its threads wait for."""
+        """Ends this process even if its threads are waiting."""
         sender.send(error)
         sys.stdout.flush()
         os._exit(1)

@@ -65,7 +65,7 @@ def failures(device: str) -> dict[str, str]:
 
 
 def _compute(precision: str, device: str) -> None:
-    """Computes sums of ones, which are exact in every format; raises if that fails or is inexact."""
+    """Computes sums of ones, which are exact in every format; raises if that fails or a sum is wrong."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     sums = _scaled_product(device) if precision == "fp8" else _products(_DTYPES[precision], device)
     if set(sums) != {float(_SIZE)}:
@@ -87,7 +87,7 @@ def _scaled_product(device: str) -> list[float]:
 
 
 def _why_not(ask: Callable[[], object]) -> str | None:
-    """Returns the first line of the error that `ask` raises, None if it does not; CUDA's errors are long."""
+    """Returns the first line of the error that `ask` raises, since CUDA's are long; None without an error."""
     try:
         ask()
     except Exception as error:  # noqa: BLE001 - any error is the answer

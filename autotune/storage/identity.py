@@ -62,7 +62,7 @@ def read_identity(place: TrialDir) -> TrialIdentity | None:
 
 
 def write_verdict(place: TrialDir, outcome: Outcome, measurement: Measurement) -> None:
-    """Writes the end of a trial atomically, so that it is known even if the trial's last report is lost."""
+    """Writes the end of a trial atomically, so that it stays known if the trial's last report is lost."""
     _VERDICTS.write(place.verdict_file, _Verdict(outcome, measurement))
 
 
@@ -73,7 +73,7 @@ def read_verdict(place: TrialDir) -> tuple[Outcome, Measurement] | None:
 
 
 def holds_another(place: TrialDir, identity: TrialIdentity) -> bool:
-    """Returns True if `place` has files that may belong to another trial than the one with this identity."""
+    """Returns True if `place` has files that may belong to a trial with another identity."""
     return place.root.is_dir() and any(place.root.iterdir()) and read_identity(place) != identity
 
 

@@ -13,7 +13,7 @@ from autotune.storage.trial_dir import TrialDir
 
 
 def is_mark(record: Mapping[str, Any]) -> bool:
-    """Returns True if `record` is the mark of a new attempt: all records of a workload have samples."""
+    """Returns True if `record` is the mark of a new attempt, which has no samples."""
     return "samples" not in record
 
 
@@ -93,6 +93,6 @@ _P = TypeVar("_P", bound=_Point)
 
 
 def forget_from(points: list[_P], samples: int) -> None:
-    """Removes the points at or after `samples`: a resumed training yields them again."""
+    """Removes the points at or after `samples`, since a resumed training yields them again."""
     while points and points[-1].samples >= samples:
         points.pop()

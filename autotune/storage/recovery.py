@@ -113,7 +113,7 @@ def _restore(place: TrialDir, begun: TrialIdentity) -> Trial:
 
 
 def _mark_shared(session: StoredSession, known: dict[int, Trial]) -> dict[int, Trial]:
-    """Marks the trials that ran concurrently, by the times in their records: verdicts do not say so."""
+    """Marks the trials that ran concurrently, by the times in their records, since verdicts do not tell."""
     spans = {n: spans_of(read_records(session.trial_dir(n))) for n in known}
     concurrent = {n for n in spans for other in spans if other != n and _overlap(spans[n], spans[other])}
     shared = {n: replace(known[n].measurement, shared=True) for n in concurrent}

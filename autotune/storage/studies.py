@@ -201,7 +201,7 @@ def end(study: optuna.Study, trial: Trial, memory_fraction: float) -> None:
 
 
 def _handle(study: optuna.Study, number: int) -> optuna.Trial:
-    """Returns a writable trial. Optuna has no public way to one that was added, or is another process's."""
+    """Returns a writable trial; Optuna has no public way to one that was added or is another process's."""
     return optuna.Trial(study, study.get_trials(deepcopy=False)[number]._trial_id)
 
 

@@ -175,7 +175,7 @@ def _value(key: str, text: str) -> Any:
 
 
 def _parse_int(digits: str) -> int:
-    """Parses an integer that fits into a float: a damaged one may have hundreds of digits."""
+    """Parses an integer that fits into a float, since a damaged one may have hundreds of digits."""
     if len(digits) > _MOST_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits")
     return int(digits)

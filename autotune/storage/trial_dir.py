@@ -74,7 +74,7 @@ class ComparisonDir:
 
 @dataclass(frozen=True)
 class TrainingDir(TrialDir):
-    """The directory of a whole training, which runs like a trial but to its own end."""
+    """The directory of a whole training, which runs like a trial, but to its own end."""
 
     lock_file = PathEntry("lock")
     plan_file = PathEntry("plan.json")  # configuration, length, and the gain that its session promised

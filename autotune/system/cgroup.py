@@ -65,7 +65,7 @@ def _can_hold_groups(group: Path) -> bool:
 
 
 def _limits(group: Path) -> bool:
-    """Returns True if a v2 group sets a limit of its own."""
+    """Returns True if a v2 group has a limit of its own."""
     limits = (_read(group / name) for name in ("memory.max", "memory.high", "cpu.max"))
     return any(limit and limit.split()[0] != "max" for limit in limits)
 

@@ -234,14 +234,14 @@ def _run(directory: Path, start: Sequence[str], environment: Mapping[str, str], 
 
 
 def _is_readable(orders: FileIO, timeout_s: float) -> bool:
-    """Returns True if the driver writes, or closes its end of the pipe, within that time."""
+    """Returns True if the driver writes to the pipe or closes it within `timeout_s`."""
     return bool(select.select([orders], [], [], timeout_s)[0])
 
 
 def remove_groups(place: Path) -> None:
     """Removes the control groups in `place` that belong to trials of processes that have ended.
 
-    Such a process may be a zombie: the parent of Ray's daemons inherits children that it does not wait for.
+    An ended process may be a zombie: the parent of Ray's daemons inherits children and never waits for them.
     """
     for group in place.glob(f"{GROUP}*"):
         maker = group.name.removeprefix(GROUP).partition("-")[0]

@@ -15,7 +15,7 @@ _END_S = 2.0  # limit for killing its processes
 
 @dataclass(frozen=True)
 class MemoryGroup:
-    """The control group in `directory`; later children of a process that joins belong to it too."""
+    """The control group in `directory`; a process that joins brings its later children along."""
 
     directory: Path
 
@@ -52,14 +52,14 @@ class MemoryGroup:
             file.write_text(str(value), encoding="ascii")
 
     def kills(self) -> int:
-        """Returns how many of its processes the kernel has killed for memory."""
+        """Returns how many processes of the group the kernel has killed for lack of memory."""
         return cgroup.kills(self.directory)
 
     def pids(self) -> list[int]:
-        """Returns the processes in it, [] if it has been removed."""
+        """Returns the processes in the group, [] if it has been removed."""
         return processes_in(self.directory)
 
     def end(self) -> None:
-        """Kills its processes and removes it."""
+        """Kills the processes of the group and removes it."""
         end_all(self.pids, _END_S)
         remove_group(self.directory)

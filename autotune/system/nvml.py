@@ -1,4 +1,4 @@
-"""Figures of GPUs at work, from NVML. Without an NVIDIA driver there are none. Raises nothing."""
+"""Figures of working GPUs, from NVML; none without an NVIDIA driver. Raises nothing."""
 
 import re
 import statistics

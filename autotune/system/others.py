@@ -1,4 +1,4 @@
-"""CPU time taken by processes outside this search, by the kernel's own clocks."""
+"""CPU time taken by processes outside this search, read from the kernel's clocks."""
 
 import os
 import time

@@ -243,7 +243,7 @@ def _usage(family: Iterable[psutil.Process]) -> dict[psutil.Process, tuple[float
 
 
 def _unshared_bytes(process: psutil.Process) -> int:
-    """Returns the bytes that a process shares with no other, without mapped files, which are reclaimable."""
+    """Returns the bytes that a process shares with no other, without mapped files, which can be reclaimed."""
     with suppress(OSError):
         lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
         return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))

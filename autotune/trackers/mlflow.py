@@ -69,7 +69,7 @@ class Mlflow(Tracker):
         return str(self._client.create_experiment(name, artifact_location=place))
 
     def begin(self, run: str, settings: Mapping[str, Any]) -> None:
-        """Starts a run with its settings, or reopens it with those that it has: MLflow cannot change them."""
+        """Starts a run with its settings, or reopens it with its old ones, which MLflow cannot change."""
         identity = f"{self.context.key('mlflow')}-{run}"
         earlier = self._client.search_runs([self._experiment_id], f"tags.`{_IDENTITY}` = '{identity}'")
         if earlier:
@@ -87,7 +87,7 @@ class Mlflow(Tracker):
             self._log(run, row)
 
     def _log(self, run: str, figures: Mapping[str, Any]) -> None:
-        """Logs numbers as metrics, at the step and second given among them, and texts as tags."""
+        """Logs numbers as metrics, at the step and the time that are among them, and texts as tags."""
         if begun := self._open.get(run):
             values = dict(figures)
             begun.step = int(values.pop(self.context.metric.unit, begun.step))

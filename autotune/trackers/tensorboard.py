@@ -97,7 +97,7 @@ class _File:
             self._write(summary=Summary(value=charted))
 
     def end(self, status: Status) -> None:
-        """Closes the file, after the status for the HParams table unless the run may be resumed."""
+        """Closes the file; writes the status for the HParams table first, unless the run may be resumed."""
         if status is not Status.INTERRUPTED:
             word = "STATUS_FAILURE" if status is Status.FAILED else "STATUS_SUCCESS"
             info = plugin_data_pb2.SessionEndInfo(status=api_pb2.Status.Value(word))

@@ -39,7 +39,7 @@ class Context:
         return "training" if isinstance(self.place, TrainingDir) else "search"
 
     def key(self, tracker: str) -> str:
-        """Returns a random prefix for run IDs, which tells sessions of the same name apart."""
+        """Returns a random prefix for run IDs, which distinguishes sessions of the same name."""
         file = self.place.tracker_dir(tracker) / "session-key"
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -78,11 +78,11 @@ class Tracker(ABC):
         """Finishes everything; may wait for uploads."""
 
     def recover(self) -> bool:
-        """Restarts what has died after a call has failed; returns True if the call should be repeated."""
+        """Restarts what has died, after a call has failed; returns True if the call should be repeated."""
         return False
 
     def abandon(self) -> str:
-        """Ends what a call hangs on; returns the end of a sentence with what the user can do."""
+        """Ends the process for which a call waits; returns what the user can do, as the end of a sentence."""
         return ""
 
 
@@ -93,7 +93,7 @@ def session_tags(workload: str, device: str, own: Sequence[str]) -> tuple[str, .
 
 
 def run_tags(session: Sequence[str], config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the tags of a trial's run: its session's, and its precision if it has one."""
+    """Returns the tags of a trial's run: those of its session, and its precision if it has one."""
     precision = config.get("precision")
     return tuple(dict.fromkeys((*session, *([str(precision)] if precision else ()))))
 

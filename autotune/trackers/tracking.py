@@ -68,7 +68,7 @@ class Trackers:
             worker.put(what, *args)
 
     def break_off(self) -> None:
-        """Reports no more losses, because processes of trackers are about to be killed."""
+        """Stops reporting losses, because processes of trackers are about to be killed."""
         for worker in self._workers:
             worker.break_off()
 

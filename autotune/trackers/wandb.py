@@ -123,7 +123,7 @@ class Wandb(Tracker):
         wandb.teardown()
 
     def abandon(self) -> str:
-        """Kills W&B's service, on which the thread hangs: W&B would wait for it at exit."""
+        """Kills W&B's service, for which the thread waits, since W&B would wait for it at exit too."""
         for service in _services():
             with suppress(psutil.Error):  # it has ended by itself
                 service.kill()

@@ -58,7 +58,7 @@ def ended(outcome: Outcome, measured: Measurement, plan: TrainingPlan) -> str:
 
 
 def contention(measured: Measurement) -> list[str]:
-    """Returns lines on the machine's use by other programs above a twentieth, and on a GPU that throttled."""
+    """Returns lines on other programs that used over 5% of a part of the machine, and on a throttled GPU."""
     used = [f"other programs used {share:.0%} of the {name}" for name, share in measured.others.items()]
     slowed = "the GPU was slowed down by heat or its power limit"
     return used + [slowed] * measured.throttled

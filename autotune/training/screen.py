@@ -171,7 +171,7 @@ def _promised(status: TrainingStatus) -> Text:
 
 
 def _quality(status: TrainingStatus) -> Text:
-    """Returns the last evaluation, the best if it differs, and the curve."""
+    """Returns the last evaluation, the best one if it is another, and the curve."""
     name, best = printable(status.plan.metric.name), status.best
     if best is None:
         return Text(f"no evaluation has {name} yet", style=draw.HINT)
@@ -218,7 +218,7 @@ def _use(telemetry: Mapping[str, float], memory: str) -> str:
 
 
 def _cpus(telemetry: Mapping[str, float]) -> str:
-    """Returns how many CPUs it keeps busy."""
+    """Returns how many CPUs the training keeps busy."""
     if "cpu_percent" not in telemetry:
         return ""
     of = f" of {telemetry['allowed_cpus']:.0f}" if "allowed_cpus" in telemetry else ""

@@ -30,7 +30,7 @@ class Whole:
     """Trains as planned in `place`, whose lock must be held.
 
     `screen` gets messages for users, `follow` every report. Events go beside the records, changed settings
-    into the plan; a full disk skips both, because it must not end the training.
+    into the plan. On a full disk neither is written, because that must not end the training.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Whole:
         return last
 
     def _order(self, changes: Mapping[str, Setting]) -> Order:
-        """Returns the order of the next attempt, with all `changes` of settings by recovery."""
+        """Returns the order of the next attempt, with all `changes` of settings that recovery has made."""
         if changes:
             self._plan = replace(self._plan, changes={**self._plan.changes, **changes})
             self._micro_batch = MicroBatch({**self._plan.settings, **self._plan.changes})

@@ -75,7 +75,7 @@ class Attempt:
         self._telemetry.__enter__()
 
     def _count_each(self, records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Yields the records, counting each, so that a training of weeks never has all of them in memory."""
+        """Yields the records and counts each, so that the records of weeks are never in memory together."""
         for record in records:
             self._progress.count(record)
             yield record
@@ -125,7 +125,7 @@ class Attempt:
                 self._outcome = failures.failure(Failure.ERROR, overdue)
 
     def _conclusion(self, verdict: Outcome | None = None) -> Outcome | None:
-        """Returns the outcome if the trial has come to its end, or its workload ended earlier by `verdict`.
+        """Returns the outcome if the trial has reached its end, or its workload has ended with `verdict`.
 
         A training that ended by itself is complete if it was evaluated at its end. One that was planned to be
         longer is a failure: its settings do not control its length.
@@ -154,7 +154,7 @@ class Attempt:
         )
 
     def _end_if_beaten(self, measured: Measurement) -> None:
-        """Stops a trial that the threshold says need not continue."""
+        """Stops a trial that is beaten according to its threshold."""
         file = self._order.threshold_file
         threshold = _THRESHOLDS.read(Path(file)) if file else None
         if threshold is None or self._child is None:
@@ -214,7 +214,7 @@ class Attempt:
         return replace(measured, mfu=mfu, device=device, revision=self._order.revision)
 
     def stop(self, *, waits: bool = True) -> None:
-        """Leaves the trial to be resumed; `waits`: the workload may write its checkpoint first."""
+        """Ends the attempt, to be resumed later; if it `waits`, the workload writes its checkpoint first."""
         if self._child is not None and self._outcome is None:
             self._child.stop(self._order.limits.closing_s if waits else 0.0)
             with interrupted_by_the_disk(self._end):
@@ -249,7 +249,7 @@ class Attempt:
 
 
 def _thin(records: list[dict[str, Any]], quality: str) -> tuple[dict[str, Any], ...]:
-    """Returns at most five training records, evenly spaced, and every evaluation: a report stays small."""
+    """Returns every evaluation and at most five other records, evenly spaced, to keep a report small."""
     stride = -(-len(records) // _RECORDS_PER_REPORT) or 1
     last = len(records) - 1
     return tuple(r for i, r in enumerate(records) if quality in r or (last - i) % stride == 0)

@@ -37,7 +37,7 @@ _LONGEST_PAUSE_S, _PAUSE_SHARE = 0.4, 0.02
 
 @dataclass(frozen=True)
 class Stalls:
-    """Longest silence of a workload, if the user has set no limit."""
+    """The longest silence allowed to a workload, if the user has set no limit."""
 
     untimed_s: float = 1800.0  # before the first evaluation: a step may compile, an evaluation take minutes
     shortest_s: float = 300.0  # afterwards, however short its steps and pauses are
@@ -176,7 +176,7 @@ class Child:
         )
 
     def _last_words(self) -> str:
-        """Returns the end of its log, without the output of earlier attempts."""
+        """Returns the end of the log, without the output of earlier attempts."""
         try:
             with self._order.place.log.open("rb") as log:
                 size = log.seek(0, os.SEEK_END)
@@ -188,7 +188,7 @@ class Child:
             return ""
 
     def _end_standstill(self) -> None:
-        """Ends a trial without progress for too long, after its stacks were written to the log."""
+        """Writes the stacks of a trial that has stood still for too long to its log, and then ends it."""
         if self.verdict is not None or self._still_s <= self._stall_limit_s() or self._is_held_by_disk():
             return
         for member in family.members(self.pid):  # one at a time, because all write to one log
@@ -218,9 +218,9 @@ class Child:
         return max(self._stalls.shortest_s, _STALL_STEPS * median_s, _STALL_GAPS * self._longest_gap_s)
 
     def _is_held_by_disk(self) -> bool:
-        """Returns True if it may recover: a checkpoint on a slow disk can take longer than any step before.
+        """Returns True while the trial waits for the disk: a checkpoint can take longer than any step before.
 
-        Bounded in time, because a hanging driver looks the same.
+        The time for that is limited, because a hanging driver looks the same.
         """
         may_wait = self._order.limits.stall_timeout_s is None and self._still_s <= self._stalls.untimed_s
         return may_wait and family.waits_for_disk(self.pid)
@@ -228,7 +228,7 @@ class Child:
     def pause(self) -> None:
         """Suspends the process and its descendants, which keep their memory.
 
-        The guard of its group runs on: it ends the others if the supervisor dies.
+        The guard of its group keeps running, since it ends the others if the supervisor dies.
         """
         self._is_paused = True
         family.suspend(self.pid)

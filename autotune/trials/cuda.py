@@ -18,7 +18,7 @@ class Cuda:
     """The GPUs of this process; does nothing without GPUs or without torch."""
 
     def __init__(self, gpus: float, cap_bytes: int | None) -> None:
-        """`gpus` must be visible (0: none), rounded up; `cap_bytes` caps the allocator on each."""
+        """`gpus`, rounded up, must be visible; 0: none. `cap_bytes` caps the allocator on each."""
         self._gpus, self._cap_bytes = math.ceil(gpus), cap_bytes
         self._torch: Any = None
         self._before_bytes = 0

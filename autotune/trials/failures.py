@@ -158,7 +158,7 @@ def from_exception(error: BaseException, *, capped: bool = True, gpu: GpuMemory 
 
 
 def from_traceback(text: str) -> Outcome:
-    """Returns the outcome of an error that is known as printed: out of memory if it or a cause is one."""
+    """Returns the outcome of a printed error: out of memory if the error or one of its causes is that."""
     outcomes = [from_exception(error, capped=False) for error in _printed_errors(text)]
     last = outcomes[-1] if outcomes else failure(Failure.ERROR, text)
     return next((outcome for outcome in outcomes if outcome.failure is Failure.OOM), last)
@@ -201,7 +201,7 @@ def _sqlite_message(error: BaseException, codes: Set[int]) -> str | None:
 
 
 def _is_caused_by_others(text: str, gpu: GpuMemory | None) -> bool:
-    """Returns True if the text is about a GPU whose memory others took from the trial."""
+    """Returns True if the text says that a GPU lacks memory which others took from the trial."""
     if gpu is None or not _OF_GPU.search(text) or _SHARED.search(text):
         return False
     asked = _ASKED.search(text)
@@ -225,7 +225,7 @@ def _line(error: BaseException) -> str:
 
 
 def _is_out_of_memory(error: BaseException, capped: bool) -> bool:
-    """Judges by type if there is a specific one, otherwise by text, for errors of C++ code and of the loader.
+    """Judges an error by its type if that is specific, else (C++ code, the loader) by its text.
 
     The text of other types is no evidence: a ValueError may well mention memory.
     """
@@ -270,7 +270,7 @@ def _class_names(error: BaseException) -> set[str]:
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yields the error and its causes and contexts, each once: a chain made by hand may be a ring."""
+    """Yields the error and its causes and contexts, each once, since a chain made by hand may be a ring."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -286,7 +286,7 @@ def correct_verdict(
     memory_share: float,
     counted_alone: bool = False,
 ) -> Outcome:
-    """Corrects the outcome that a workload reports, if it was ended from outside and cannot know by what.
+    """Corrects the outcome that a workload reports, if it was ended from outside without knowing by what.
 
     A killed loader worker counts as out of memory only with the evidence that `from_exit` asks for. An error
     counts as out of memory if the kernel killed another process of the trial.
@@ -314,7 +314,7 @@ def from_exit(
     """Returns the outcome of a process that ended without a verdict; a negative `code` is a signal.
 
     `last_words`: end of its log. C++ code that cannot allocate in a thread aborts, as NCCL's watchdog does.
-    `kernel_killed`: the kernel made an OOM kill meanwhile, in the trial if `counted_alone`, or else nearby.
+    `kernel_killed`: the kernel made an OOM kill meanwhile, in the trial if `counted_alone`, else nearby.
     `memory_share`: share of the machine's memory in use shortly before.
     `capped`: the process's memory was capped. `cap_share`: the share of the cap in use; code that does not
     check its allocations crashes then.

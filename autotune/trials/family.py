@@ -19,7 +19,7 @@ _REAP_S = 10.0  # limit, because a process stuck in a driver or file system cann
 
 
 def members(pid: int) -> list[psutil.Process]:
-    """Returns a process and all its descendants, [] if it is gone."""
+    """Returns a process and all its descendants, [] if the process is gone."""
     try:
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]
@@ -107,7 +107,7 @@ def kill(process: BaseProcess, group: MemoryGroup | None) -> None:
 
 
 def _await_end(leader: int) -> None:
-    """Waits until a killed process group is gone: until then its members hold GPU memory."""
+    """Waits until a killed process group is gone, since its members hold GPU memory until then."""
     deadline_s = time.monotonic() + _REAP_S
     while group_of(leader) and time.monotonic() < deadline_s:
         time.sleep(_LOOK_S)

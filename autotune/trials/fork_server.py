@@ -57,7 +57,7 @@ class ForkServer:
     def _require_usable(self) -> None:
         """Restarts the server without the preload if the preloaded modules have initialized CUDA.
 
-        Asking whether CUDA is available is harmless, since NVML answers it. A tensor on the GPU is not.
+        Asking torch whether CUDA is available is harmless, since NVML answers. A tensor on the GPU is not.
         """
         process = self._fork(cuda.exit_if_bad_fork, ())
         process.join(_PRELOAD_S)

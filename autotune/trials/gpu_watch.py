@@ -35,13 +35,13 @@ class GpuWatch:
             self._is_known |= self._is_holding()
 
     def wait(self) -> None:
-        """Waits until the driver has freed the memory of the trial, for `longest_s` at most."""
+        """Waits until the driver has freed the memory of the trial, at most for `longest_s`."""
         deadline_s = time.monotonic() + self._longest_s
         while self._gpus and self._is_held() and time.monotonic() < deadline_s:
             time.sleep(_LOOK_S)
 
     def _is_held(self) -> bool:
-        """True if the trial still holds GPU memory.
+        """Returns True if the trial still holds GPU memory.
 
         Compares process IDs if NVML knows them, otherwise the memory in use, unless the GPU is shared.
         """

@@ -1,4 +1,4 @@
-"""Watches a trial's memory from outside: of its process family, the kernel's OOM kills, the machine."""
+"""Watches, from outside, the memory of a trial's process family, the kernel's OOM kills, and the machine."""
 
 import time
 from contextlib import suppress
@@ -38,7 +38,7 @@ class MemoryWatch:
         return self.group is not None
 
     def begin(self, pid: int) -> None:
-        """Sets the limit of the trial `pid`, which has just been forked."""
+        """Starts to watch the trial `pid`, which has just been forked, and sets its limit."""
         if self._limit_bytes is None:
             return
         with suppress(psutil.Error):
@@ -62,11 +62,11 @@ class MemoryWatch:
         return True
 
     def has_missed_a_kill(self) -> bool:
-        """Returns True if the kernel killed a process of the trial, which continues regardless."""
+        """Returns True if the trial continues although the kernel killed one of its processes."""
         return self._killed_s is not None and time.monotonic() - self._killed_s > _NOTICE_S
 
     def excess_bytes(self, pid: int) -> int:
-        """Returns the memory of the family of `pid` if over a limit that the kernel does not keep, else 0."""
+        """Returns the memory of the family of `pid` if above a limit not enforced by the kernel, else 0."""
         # A process that failed to join the group is not capped by it.
         is_kept_by_kernel = self._is_capped and self.group is not None and pid in self.group.pids()
         if self._limit_bytes is None or is_kept_by_kernel:

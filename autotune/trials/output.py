@@ -98,7 +98,7 @@ class OutputLog(Pipe):
 
 
 def _end_of_lines(text: bytes) -> int:
-    """Returns how many bytes of `text` can be written: a secret that is only partly there is held back."""
+    """Returns how many bytes of `text` can be written: all before a secret that is only partly there."""
     end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
     if len(text) - end <= _LONGEST_LINE_BYTES:
         return end

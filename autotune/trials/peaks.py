@@ -29,11 +29,11 @@ class MemoryPeaks:
         self.restart()
 
     def restart(self) -> None:
-        """Notes that a new process begins, whose memory grows from the start."""
+        """Notes that a new process begins, whose memory grows anew."""
         self._growth = trends.Series()
 
     def count(self, record: Mapping[str, Any], *, is_step: bool) -> None:
-        """Counts the memory in a record; growth by an ordinary step may repeat with any later one."""
+        """Counts the memory in a record; growth in an ordinary step can happen again in any later step."""
         highest, samples = self._highest, record["samples"]
         for name in highest:
             highest[name] = max(highest[name], int(amount(record, name)))
@@ -48,7 +48,7 @@ class MemoryPeaks:
             self._noted.append((samples, self._growth_bytes))
 
     def peak_bytes(self) -> int | None:
-        """Returns the most memory held at once, None if it is too little to include what trained."""
+        """Returns the most memory held at once, None if that is too little for the process that trains."""
         return self._if_plausible(self._held_bytes)
 
     def _if_plausible(self, held_bytes: int) -> int | None:

@@ -196,7 +196,7 @@ class Progress:
             self._items.append(tuple(map(self._metric.turned, items)))
 
     def _start_by_steps(self, first: float) -> float | None:
-        """Returns the first step's loss as a quality if it is comparable with the `first` evaluation."""
+        """Returns the first step's loss as a quality if it can be compared with the `first` evaluation."""
         is_alike = self._metric.minimize and abs(self._last_loss - first) <= _ALIKE * first
         return -self._first_loss if is_alike and self._first_loss > first else None
 
@@ -229,7 +229,7 @@ class Progress:
         return None
 
     def live_measurement(self) -> Measurement:
-        """Returns the figures shown every second, without those that are long or slow to compute."""
+        """Returns the figures that are shown every second, without those that are long or slow to compute."""
         return Measurement(
             throughput=self._throughput(),
             quality=self.quality,
@@ -243,7 +243,7 @@ class Progress:
         )
 
     def measurement(self) -> Measurement:
-        """Returns all that the records show; fields unknown to them, such as the device, stay empty."""
+        """Returns all that the records show; other fields, such as the device, stay empty."""
         brief, total_s = self.live_measurement(), sum(self._phase_s.values())
         return replace(
             brief,

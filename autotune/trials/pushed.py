@@ -21,8 +21,8 @@ class ReportError(Exception):
 class InboxListener:
     """A context that passes each record in the inbox to `take`, with its timestamp and whether it is queued.
 
-    Once this process is asked to stop, the clients are told to. Exceptions of `take` go to `fail`, which must
-    end the process, because the workload may never look. On exit, everything reported so far is taken.
+    Once this process is asked to stop, so are the clients. Exceptions of `take` go to `fail`, which must
+    end the process, because nobody else may notice them. On exit, everything reported so far is taken.
     """
 
     def __init__(self, inbox: Inbox, take: Take, fail: Callable[[BaseException], None]) -> None:

@@ -69,7 +69,7 @@ class _EndedError(Exception):
 
 
 class _Member:
-    """One member of a race: its child process, suspended between turns, and the steps of its turns."""
+    """A member of a race: its child process, suspended between turns, and the steps of its turns."""
 
     def __init__(self, racer: Racer, server: ForkServer, least: Least) -> None:
         self._racer, self._order = racer, racer.order
@@ -106,7 +106,7 @@ class _Member:
         raise self._failed(f"no whole step in a turn, {_TRIES} times in a row")
 
     def _turn_s(self) -> float:
-        """Returns the length of a turn in seconds: one step extra, because it starts and ends within one."""
+        """Returns the seconds of a turn, with an extra step, because a turn starts and ends within a step."""
         step_s = statistics.median(self._steps_s or [0.0])
         steps = self._least.steps + min(self._ready, self._least.steps) + 1
         return max(self._least.seconds, steps * step_s)
@@ -143,7 +143,7 @@ class _Member:
             raise self._ended(child.verdict)
 
     def slice(self, round_number: int, steps: Sequence[MeasuredStep]) -> Slice:
-        """Returns the slice of a round that consists of `steps`."""
+        """Returns the member's slice of a round, in which it took `steps`."""
         samples, seconds = sum(step.samples for step in steps), sum(step.seconds for step in steps)
         outside_s, unsure = samples * self._racer.outside_s, self._racer.unsure
         return Slice(self._order.number, round_number, samples, seconds, len(steps), outside_s, unsure)
@@ -232,7 +232,7 @@ class Race:
             yield from self._round(numbers)
 
     def _round(self, numbers: Sequence[int]) -> Waiting:
-        """Gives every member a turn; a round that is broken off is not counted."""
+        """Gives every member a turn; an incomplete round does not count."""
         done = max((turn.round for turn in self._slices), default=0)
         slices = []
         for number in numbers:

@@ -109,7 +109,7 @@ def _send(messages: BinaryIO, message: Mapping[str, Any]) -> None:
 
 
 def _become_independent(output: Connection) -> object:
-    """Starts a session, so that the process can be killed with all its children, and ties it to its parent.
+    """Starts a process session, so that all children can be killed too, and ties the process to its parent.
 
     Its output goes to `output`, with the stacks of crashes and on STACK_SIGNAL. Returns the guard of its
     process group.
@@ -191,7 +191,7 @@ class _Count:
         self._held: dict[str, Any] = {}  # memory figures last reported by the process that trains
 
     def count_yielded(self, yielded: Mapping[str, Any]) -> None:
-        """Counts a record that came now; a stamped one is another process's, with that one's figures."""
+        """Counts a record that came now; a stamped one has the time and the figures of another process."""
         if isinstance(yielded, Stamped):
             figures = self._watch.memory()
             self._held |= {name: yielded[name] for name in figures if name in yielded}
@@ -248,7 +248,7 @@ class _RecordFigures:
         return self._held
 
     def figures(self, until_s: float = math.inf) -> dict[str, Any]:
-        """Returns the figures of the process, and of its steps up to `until_s`, without waiting for it."""
+        """Returns figures of the process, and of its steps up to `until_s`, without waiting for the GPU."""
         self._gpus.open()
         self._flops.attach()
         before, self._compilations = self._compilations, compilations()
@@ -265,7 +265,7 @@ class _RecordFigures:
 class _Memory:
     """Caps the host memory of the process, if the order says so, and measures its peak.
 
-    The peak is the resident memory beyond that at birth, so memory freed within a step counts. Pages of
+    The peak is the resident memory beyond that after the fork, even if freed within a step. Pages of
     mapped files do not, since the kernel can reclaim them. Under a cap, the peak is at least the amount that
     the cap counts, which includes memory allocated but never touched.
     """

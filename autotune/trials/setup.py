@@ -170,7 +170,7 @@ class Setup:
         """Returns the order to run `trial`.
 
         Repeats have their round's seed. Confirming trials and ablation steps have the device to themselves.
-        Only a trial of a new configuration can be stopped early as beaten, ablation steps included, since the
+        Only trials of new configurations, ablation steps included, can be stopped early as beaten, since the
         speed is known by then; all others are measured to the end.
         """
         place, goal = self.session.trial_dir(trial.number), self.space.objective

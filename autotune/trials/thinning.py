@@ -10,12 +10,12 @@ _ALL_S = 3600.0  # the interval between kept steps grows from 0 to `every_s` ove
 
 
 class Thinner:
-    """Passes every evaluation, and of the steps in between one every `every_s` seconds after the first hour.
+    """Passes every evaluation, and one step every `every_s` seconds.
 
-    During the first hour the interval grows linearly from 0, so that a short training keeps its steps. Two
-    more kinds of step always pass: the last one before an evaluation, where the evaluation's time begins, and
-    one that compiled, across which no speed is measured. A step that passes has all samples so far, and says
-    for how many steps it stands if that is more than one.
+    That interval grows from 0 during the first hour, so that a short training keeps its steps. Two more kinds
+    of step always pass: the last one before an evaluation, where the evaluation's time begins, and one that
+    compiled, across which no speed is measured. A passed step has all samples so far, and the number of steps
+    that it stands for if that is more than one.
     """
 
     def __init__(self, quality: str, every_s: float) -> None:

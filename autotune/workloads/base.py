@@ -69,7 +69,7 @@ class Program(Protocol):
         """Returns the command that scores the best checkpoint in `workdir` on the test split.
 
         The command writes the model's outputs to `reports`, for `Workload.report_section`, and prints a JSON
-        object of scores, named as in evaluation records without `val_`. Other keys are costs (`studies`,
+        object of scores, named as in evaluation records but without `val_`. Other keys are costs (`studies`,
         `seconds`, `reports_per_s`, `peak_memory_bytes`), `parameters` (count), `<score>_items` (one value per
         study, whose mean is the score), and `collapsed` (the output does not depend on the input).
         """
@@ -130,7 +130,7 @@ class Workload:
         return (self.entry_point.partition(":")[0],)
 
     def python_with_torch(self, settings: Mapping[str, Setting]) -> Call | None:
-        """Returns a call of the Python that imports torch in each trial; None if trials fork with torch."""
+        """Returns a call of the Python in which trials import torch; None if they are forked with torch."""
         return None
 
     @property
@@ -187,7 +187,7 @@ class Workload:
         """Raises InputError if a trial cannot use `count` GPUs."""
 
     def require_unit(self, unit: str) -> None:
-        """Raises InputError if nothing counts work in `unit`."""
+        """Raises InputError if the workload does not count its work in `unit`."""
 
     def require_comparable(self, knobs: Collection[str], quality: str, *, minimize: bool = False) -> None:
         """Raises InputError if nothing measures `quality`, or if a knob changes its reference data."""
@@ -200,7 +200,7 @@ class Workload:
 
     @property
     def ends_itself(self) -> bool:
-        """True if its training ends by itself; otherwise it may run until it is stopped."""
+        """True if a training ends by itself; otherwise it may run until it is stopped."""
         return False
 
     def for_training(self, settings: Mapping[str, Setting], samples: int | None) -> dict[str, Setting]:

@@ -226,7 +226,7 @@ def _size_and_time(file: Path) -> tuple[int, int]:
 
 
 def _content(file: Path) -> bytes:
-    """Returns the bytes of `file`; empty if it cannot be read."""
+    """Returns the bytes of `file`, none if it cannot be read."""
     try:
         return file.read_bytes()
     except OSError:

@@ -93,7 +93,7 @@ def cadence(name: str) -> Cadence:
 
 
 def named(value: str | Mapping[str, Any]) -> Workload:
-    """Returns the workload for `value`, whose code need not exist, as for showing a past session."""
+    """Returns the workload for `value`, even if its code is missing, to show a past session."""
     name = label(value)
     if not isinstance(value, str) and name in FRAMEWORKS:
         from autotune.workloads.frameworks.workload import FrameworkWorkload  # noqa: PLC0415 - slow

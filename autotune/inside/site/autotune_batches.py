@@ -36,7 +36,7 @@ class Tally:
         self.note = ""  # a doubt about the counts, for the user
 
     def fetched(self, loader: Any, iterator: Any, samples: int, tokens: int | None = None) -> None:
-        """Counts a batch that an iterator of a loader gave."""
+        """Counts a batch from an iterator of a loader."""
         feed = self._feeds.get(weakref.ref(loader))
         if feed is None:
             feed = self._feeds[weakref.ref(loader, self._forget)] = _Feed()
@@ -55,7 +55,7 @@ class Tally:
             feed.use()
 
     def stepped(self, expected: int = 0) -> Seen:
-        """Returns the samples and tokens of the step that ends now; samples are None if no loader gave them.
+        """Returns the samples and tokens of the step that ends now; samples are None if no loader is known.
 
         `expected`: samples of a step according to the training's settings, 0 if unknown.
         """
@@ -108,14 +108,14 @@ class _Feed:
         self._depth: int | None = None  # batches kept ahead by a loop with several a pass; None: one a pass
 
     def give(self, iterator: Any, batch: Seen) -> None:
-        """Adds a batch; drops those of an earlier iterator if no pass followed them."""
+        """Adds a batch; drops those of an earlier iterator if no pass followed."""
         if self._iterated is None or self._iterated.of() is not iterator:
             self._drop(lambda iterated: not iterated.is_used)
             self._iterated = _Iterated(weakref.ref(iterator))
         self.new.append((self._iterated, batch))
 
     def end(self, iterator: Any) -> None:
-        """Drops the batches of an ended iterator if no pass followed them: they were an evaluation's."""
+        """Drops the batches of an ended iterator if no pass followed, since they belong to an evaluation."""
         self._drop(lambda iterated: iterated.of() is iterator and not iterated.is_used)
 
     def use(self) -> None:
@@ -167,7 +167,7 @@ def _ratio(samples: int, expected: int) -> float:
 
 
 class Total:
-    """The samples and tokens of a training so far; `unit` is the one of its length."""
+    """The samples and tokens of a training so far; `unit` is the unit of its length."""
 
     def __init__(self, unit: str, begun: Seen) -> None:
         self._unit = unit
@@ -175,7 +175,7 @@ class Total:
 
     @property
     def seen(self) -> int:
-        """The total in the unit of the length."""
+        """The total in that unit."""
         return getattr(self, self._unit) or 0
 
     def add(self, seen: Seen) -> None:

@@ -65,7 +65,7 @@ class Flops:
 
 
 def _entered() -> Any:
-    """Starts counting in this thread; returns the mode, None if impossible or in the way of torch.compile."""
+    """Starts counting in this thread; returns the mode, None if it is impossible or hinders torch.compile."""
     torch: Any = sys.modules["torch"]
     if _has_compiled():
         return None
@@ -122,9 +122,9 @@ _QUERIES = frozenset(
 
 
 def _leave(mode: Any) -> dict[str, int]:
-    """Ends counting, even below another mode, and returns the counts.
+    """Ends counting, even if another mode is active too, and returns the counts.
 
-    Returns {} if a formula failed, or the step compiled something, of which calls were not seen.
+    Returns {} if a formula failed, or if the step compiled something, whose operations were not seen.
     """
     flops = dict(mode.counted) if mode.is_on and not _has_compiled() else {}
     mode.is_on = False

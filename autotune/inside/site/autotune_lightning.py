@@ -179,15 +179,15 @@ class _LightningWatch:
             raise SystemExit(0)
 
     def on_validation_batch_end(self, trainer: Any, *args: Any) -> None:
-        """Exits if asked to stop, because the validation may outlast the time allowed for that.
+        """Exits if asked to stop, because the validation may take longer than the time allowed for stopping.
 
-        The trial resumes from the last checkpoint: one from the middle of a validation cannot be resumed.
+        The trial resumes from the last checkpoint, since a checkpoint made in a validation cannot be resumed.
         """
         if self._is_to_stop(trainer):
             raise SystemExit(0)
 
     def _is_to_stop(self, trainer: Any) -> bool:
-        """Returns True if asked to stop; several processes, which must agree, are left to Lightning."""
+        """Returns True if asked to stop; leaves several processes, which must agree, to Lightning."""
         is_asked = self._wire.is_stopped() or bool(trainer.received_sigterm)
         return is_asked and int(trainer.world_size) == 1
 

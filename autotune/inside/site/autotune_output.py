@@ -21,7 +21,7 @@ def name_of(descriptor: int) -> str:
 
 
 def stamp_lines(stream: Any, own: str) -> None:
-    """Marks text written to `stream` while its descriptor is the pipe called `own`."""
+    """Marks the lines written to `stream` as long as it writes to the pipe called `own`."""
     write, descriptor = stream.write, stream.fileno()
 
     def stamped(text: Any) -> Any:
@@ -45,7 +45,7 @@ def marked(text: str, at_s: float) -> str:
 
 
 def unmarked(line: str) -> tuple[str, float | None]:
-    """Returns a line as it was printed, and when, None if it has no mark."""
+    """Returns a line as it was printed, and the time; None as the time if the line has no mark."""
     if "\x1b_" not in line:
         return line, None
     moments = _MARK.findall(line)

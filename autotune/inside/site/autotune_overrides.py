@@ -82,7 +82,7 @@ def around_init(
 
 
 def _loader(data: Any, known: Arguments, given: Arguments) -> Arguments:
-    """Selects the arguments: those that shape batches only for training, worker options only with workers."""
+    """Selects a loader's arguments: batch options only for training, worker options only with workers."""
     is_of_training = _is_of_training(given, data)
     taken = {name: value for name, value in known.items() if is_of_training or name not in _OF_TRAINING}
     if taken.get("num_workers", given.get("num_workers", 0)):

@@ -51,7 +51,7 @@ class Saving:
         return saved
 
     def _seen(self) -> Counts | None:
-        """Returns the total behind a file that this thread saves, None if unknown.
+        """Returns the total behind a file that this thread saves; None if unknown.
 
         In a thread or process that does not train, it is known if exactly one optimizer state is unsaved.
         """
@@ -65,7 +65,7 @@ class Saving:
 
 
 def record(target: Any, seen: Counts) -> None:
-    """Notes the total behind a file, a path or open, so that the trial can resume from it."""
+    """Notes the total behind `file`, a path or an open file, so that the trial can resume from it."""
     try:
         if digest := digest_of(target):
             note(notes_file(os.environ[autotune_wire.WORKDIR]), digest, seen)

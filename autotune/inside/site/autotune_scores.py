@@ -14,7 +14,7 @@ Logged = Tuple[str, Dict[str, Any]]  # noqa: UP006 - the same; the directory, an
 
 
 def listen(after: After, heard: Callable[[str, str, dict[str, Any]], None]) -> None:
-    """Calls `heard` with the logger's name, the directory and the values of everything that is logged."""
+    """Calls `heard` with the logger's name, the directory and the values whenever something is logged."""
 
     def wrap(owner: Any, method: str, read: Callable[..., Logged], logger: str) -> None:
         write = getattr(owner, method)

@@ -191,7 +191,7 @@ class Teller:
             self._end_step(optimizer)
 
     def _end_step(self, optimizer: Any = None) -> None:
-        """Counts and reports a step of `optimizer`; None: of a backward pass alone."""
+        """Counts and reports a step of `optimizer`, or of a backward pass alone if that is None."""
         rank, processes = self._ranks()
         seen = self._seen(processes)
         self._total.add(seen)

@@ -13,7 +13,7 @@ _BY_HAND = 10  # passes: some scripts make a few before training, to summarise t
 class Steps:
     """Counts backward passes, and picks the optimizer whose calls are the training's steps.
 
-    That is the first optimizer that steps. Another one takes over if the first is gone or steps no more.
+    That is the first optimizer that steps. Another takes its place if it is gone or no longer steps.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Counts the non-padding tokens of a batch while it is on the CPU, where that needs no wait for a GPU."""
+"""Counts the non-padding tokens of a batch while it is on the CPU, where counting does not wait for a GPU."""
 
 from __future__ import annotations
 

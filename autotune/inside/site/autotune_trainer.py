@@ -114,7 +114,7 @@ def _evaluations(history: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, An
 class _TrainerWatch:
     """Evaluates when due, saves a checkpoint then and on a request to stop, and then stops.
 
-    Several processes would have to agree on a checkpoint: they save at every evaluation, not on a request.
+    Several processes would have to agree on a checkpoint, so they save at every evaluation, not on request.
     """
 
     def __init__(self, trainer: Any, wire: autotune_wire.Wire, total: Total, every: int | None) -> None:
@@ -137,7 +137,7 @@ class _TrainerWatch:
             args.eval_on_start = True
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Requests an evaluation if it is due; on a request to stop, a save instead."""
+        """Requests an evaluation if it is due, or a save instead if asked to stop."""
         before, self._evaluated = self._evaluated, self._times(state.global_step)
         control.should_evaluate |= self._evaluated > before
         if self._is_to_end():
@@ -150,7 +150,7 @@ class _TrainerWatch:
         return self._evaluated if (seen := self._seen(step)) is None else seen // self._every
 
     def _seen(self, step: int) -> int | None:
-        """Returns the total, of the first process if there are several; None if not synchronized now."""
+        """Returns the total; None if processes have to synchronize for that and it is not due."""
         if self._is_alone:
             return int(self._total.seen)
         if not self._schedule.is_due(step):
@@ -162,7 +162,7 @@ class _TrainerWatch:
         return int(seen)
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """On a request to stop, saves in the middle of an evaluation, which is repeated on resuming."""
+        """Saves in the middle of an evaluation if asked to stop; the evaluation is repeated on resuming."""
         if self._listens and self._is_to_end():
             self._saving_s = _clock_s()
             self._trainer._save_checkpoint(self._trainer.model, None)

@@ -30,7 +30,7 @@ def arm(after: After) -> None:
 
 
 def detach(path: str, root: str, *, keeps: bool) -> None:
-    """Replaces a link below `root` by a file: a copy if it `keeps` its content, else nothing."""
+    """Replaces a link below `root` by a copy of the file; only removes it if the content is not kept."""
     if not os.path.islink(path) or not os.path.realpath(os.path.dirname(path) or ".").startswith(root):  # noqa: PTH114, PTH120
         return
     target = os.path.realpath(path)

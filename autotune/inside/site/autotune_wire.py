@@ -49,7 +49,7 @@ class Wire:
     """Reports to the tuner named by the environment, if there is one; raises nothing if it is gone.
 
     Connects with the first call, and not again after a failure. A forked child connects by itself. The tuner
-    is given up after `patience_s` without a byte taken.
+    is given up if it reads nothing for `patience_s`.
     """
 
     def __init__(self, patience_s: int = 60) -> None:
@@ -77,7 +77,7 @@ class Wire:
     def tell_step(
         self, at_s: float, rank: int, samples: int | None, tokens: int | None, figures: Mapping[str, Any]
     ) -> None:
-        """Sends a step, mostly without a JSON encoder, because there may be hundreds a second."""
+        """Sends a step, mostly without a JSON encoder, because there may be hundreds of steps a second."""
         counts = (
             f'"samples": {"null" if samples is None else samples}, '
             f'"tokens": {"null" if tokens is None else tokens}'
@@ -141,12 +141,12 @@ def is_whole() -> bool:
 
 
 def rank() -> int:
-    """Returns the rank of this process in a distributed training, 0 if it is none."""
+    """Returns the rank of this process in a distributed training, 0 in any other."""
     return _number_of("RANK", 0, "get_rank", _distributed())
 
 
 def world_size() -> int:
-    """Returns the number of processes of a distributed training, 1 if it is none."""
+    """Returns the number of processes of a distributed training, 1 for any other."""
     return _number_of("WORLD_SIZE", 1, "get_world_size", _distributed())
 
 

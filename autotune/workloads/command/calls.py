@@ -64,7 +64,7 @@ def place(directory: Path, path: str, values: Mapping[str, Any]) -> str:
 
 
 def put_in(settings: Mapping[str, Any], objects: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """Returns the `settings` below the names of `objects`: arguments of every such object in the script."""
+    """Returns the `settings` below the names of `objects`: arguments for all such objects in the script."""
     return {name: arguments for name in objects if isinstance(arguments := settings.get(name), Mapping)}
 
 
@@ -76,7 +76,7 @@ def is_in_view(spec_: Spec) -> bool:
 def call_environment(
     spec_: Spec, call: Call, settings: Mapping[str, Any], workdir: Path, *, counter: Counter, samples: int
 ) -> dict[str, str]:
-    """Returns the environment of a `call`, with the hook on its path and facts of the trial of `samples`."""
+    """Returns the environment of a `call`, with the hook on its path and facts about the trial."""
     takes_seed = SEED in spec_.flags or any(SEED in names for names in spec_.placeholders().values())
     # Repeats with one seed would show no noise, and confirm a lucky result.
     is_seeded = spec_.seed is not None or (SEED in settings and not takes_seed)

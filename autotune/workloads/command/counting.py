@@ -23,7 +23,7 @@ _STEPS_KEPT = 100_000
 
 
 class Counter:
-    """Counts all samples, including those `begun` before the checkpoint; `batch`: default of a step."""
+    """Counts all samples, starting from the counts `begun`; `batch` is the default number for a step."""
 
     def __init__(self, begun: Counts, batch: int) -> None:
         self.begun, self.samples, self.tokens = begun.samples, begun.samples, begun.tokens
@@ -46,7 +46,7 @@ class Counter:
         self._stepped = self.samples
 
     def take_printed(self, at_s: float, samples: int) -> bool:
-        """Takes a count that the script printed, maybe from zero again; returns True if the total grew."""
+        """Takes a count printed by the script, maybe from zero again; returns True if the total grew."""
         if self._own_begin is None:
             self._own_begin = self.begun if samples < self.begun else 0
         total = self._own_begin + samples
@@ -98,7 +98,7 @@ class Checkpoint:
         return self._pattern is not None and bool(matching(self._pattern))
 
     def counts(self) -> Counts | None:
-        """Returns the counts at which it was saved; zero if there is no checkpoint, None if unknown."""
+        """Returns the counts at which the checkpoint was saved; zero if there is none, None if unknown."""
         if not self.exists:
             return Counts(0)
         noted = self._noted()
@@ -110,7 +110,7 @@ class Checkpoint:
         return max(counts, key=lambda one: one.samples, default=None) or (noted and noted.counts)
 
     def least(self) -> Counts:
-        """Returns the counts at which it was saved, or else those noted for an earlier checkpoint."""
+        """Returns the counts at which the checkpoint was saved, or else those noted for an earlier one."""
         noted = self._noted()
         return self.counts() or (noted.counts if noted else Counts(0))
 

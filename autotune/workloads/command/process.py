@@ -50,7 +50,7 @@ class Lines:
 
     @property
     def bar(self) -> str:
-        """Current text of a progress bar: what follows a carriage return, up to now without a line end."""
+        """Current text of a progress bar: the text after a carriage return, without a line end so far."""
         return _text(self._rest) if self._is_after_return else ""
 
     def add(self, chunk: bytes) -> list[str]:
@@ -126,7 +126,7 @@ class Process:
         return self.code is not None and not self._listener.is_alive() and not self.family()
 
     def wait(self, timeout_s: float) -> float:
-        """Waits for the end of its output, at most `timeout_s`; returns the seconds waited."""
+        """Waits for the end of its output, at most for `timeout_s`; returns the seconds waited."""
         begun_s = time.monotonic()
         if self._listener.is_alive():
             self._listener.join(timeout_s)
@@ -250,5 +250,5 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def _die_with_us() -> None:
-    """Has the kernel kill the command if we die: it would save checkpoints of steps that are in no record."""
+    """Has the kernel kill the command if we die, lest it save checkpoints of steps that are in no record."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

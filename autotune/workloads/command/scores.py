@@ -33,7 +33,7 @@ def plain(line: str) -> str:
 class Patterns:
     """Named patterns to search in lines.
 
-    `missing` has the patterns that have not matched yet, `no_number` matched texts that are not numbers.
+    `missing` has the patterns without a match so far, `no_number` the matched texts that are not numbers.
     """
 
     def __init__(self, patterns: Mapping[str, str]) -> None:

@@ -222,7 +222,7 @@ class Spec(BaseModel):
         return {key: line.names_in(texts) for key, texts in by_key.items()} | in_files
 
     def require_settings(self, settings: Mapping[str, Any], used_by_tuner: tuple[str, ...] = ()) -> None:
-        """Raises InputError for names that are no nested or dotted `settings`, and for unused settings."""
+        """Raises InputError for names that no nested or dotted setting has, and for unused settings."""
         if wrong := [*self._without_setting(settings), *self.unused(settings, used_by_tuner)]:
             raise InputError("; ".join(wrong))
 

@@ -83,7 +83,7 @@ class Stream:
             yield Message(row.at_s, Scores(row.scores))
 
     def _from_hook(self, message: Message) -> Iterator[Message]:
-        """Yields a message unless the output counts its step, or its scores are logged elsewhere."""
+        """Yields a message, except a step that the output counts or scores that are logged elsewhere."""
         match message.content:
             case Step():
                 if self._spec.counts_by_output:

@@ -48,7 +48,7 @@ _FIRST_STEPS = 200  # not merged: a trial may be short
 
 
 class Grace(NamedTuple):
-    """Seconds that a command and what it started have to end."""
+    """Seconds within which a command, and what it started, have to end."""
 
     saving_s: float = stop_request.CLOSING_S - _ENDED_S  # to write a checkpoint: shorter than the tuner waits
     whole_saving_s: float = stop_request.WHOLE_CLOSING_S - _ENDED_S
@@ -66,7 +66,7 @@ def fit(
     is_asked: Callable[[], bool] = stop_request.is_pending,
     grace: Grace = Grace(),  # noqa: B008 - frozen
 ) -> Iterator[Stamped]:
-    """Runs the command and yields its steps, evaluations, and the records it reports itself.
+    """Runs the command and yields its steps, its evaluations, and the records that it reports itself.
 
     Settings below one of the `objects` replace arguments of every such object in the script. A trial that
     cannot resume from its checkpoint restarts from scratch, once per workdir. Raises the script's exception,
@@ -134,7 +134,7 @@ def _checkpoint(spec_: Spec, directory: Path, values: Mapping[str, Any], workdir
 
 
 def _begun(checkpoint: Checkpoint) -> Counts | None:
-    """Returns the counts to resume from; None to start from scratch: unknown counts would falsify figures."""
+    """Returns the counts to resume from; None to start from scratch, as a trial does if they are unknown."""
     if not checkpoint.exists:
         checkpoint.forget()
         return None
@@ -272,7 +272,7 @@ class _Run:
         return None
 
     def _require_sense(self, samples: int) -> None:
-        """Raises CommandError if a running command cannot yield a usable measurement any more."""
+        """Raises CommandError if a running command can no longer yield a usable measurement."""
         counter = self.counter
         if counter.steps and self.to_take:  # their objects are made before the first step
             names = ", ".join(sorted(self.to_take))
@@ -289,7 +289,7 @@ class _Run:
         return ending.missing_output_error(lacks, tuple(self.process.tail))
 
     def _lacks(self) -> list[str]:
-        """Returns missing steps or scores; none after resuming, or for a whole training with steps."""
+        """Returns the missing steps or scores; none after resuming, or for a whole training with steps."""
         if self.counter.begun or (self.counter.steps and wire.is_whole()):
             return []
         lacks = [] if self.counter.steps or self.reports else [self.stream.missing_step()]

@@ -83,7 +83,7 @@ class CommandWorkload(Workload):
         return Script(self)
 
     def complete(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
-        """Adds the number of processes if a launcher in the command line sets it."""
+        """Adds the number of processes if a launcher on the command line sets it."""
         given = line.processes(self.spec.run)
         if given is None or PROCESSES in baseline:
             return dict(baseline)
@@ -158,7 +158,7 @@ class CommandWorkload(Workload):
         return not self.spec.unused({name: None}, self._used({name: None}))
 
     def _used(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
-        """Returns settings that are used although the specification does not name them."""
+        """Returns the settings that are used although the specification does not name them."""
         return _USED_BY_TUNER
 
     def _require_places(self, settings: Mapping[str, Any]) -> None:

@@ -88,7 +88,7 @@ class Framework:
 
 
 def _at(nested: Any, path: str) -> Any:
-    """Returns the value at a dotted path, `_NOTHING` if there is none; keys may have several of its names."""
+    """Returns the value at a dotted path, `_NOTHING` if there is none; a key may contain dots itself."""
     if not isinstance(nested, Mapping):
         return _NOTHING
     if path in nested:
@@ -107,7 +107,7 @@ def _mentioned(values: Mapping[str, Any], path: str) -> list[Any]:
 
 
 def _spelt(words: Mapping[str, Sequence[Setting]], mentioned: Sequence[Any]) -> dict[str, Setting]:
-    """Returns a spelling for each of the tuner's values: one that is `mentioned`, else the first."""
+    """Returns a spelling for each of the tuner's values: the one that is `mentioned`, else the first."""
     used = set(map(repr, mentioned))  # the text "32" and the number differ
     return {
         ours: next((word for word in spellings if repr(word) in used), spellings[0])

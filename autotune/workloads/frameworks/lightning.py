@@ -51,7 +51,7 @@ def _for_trial(
 ) -> dict[str, Setting]:
     """Spaces validations evenly over a trial, by batches counted across epochs.
 
-    Each follows a whole optimizer step, and the last one the end of the trial. If the micro-batch is unknown,
+    Each comes after a whole optimizer step, the last one at the trial's end. If the micro-batch is unknown,
     so is the number of batches, and the script's own schedule stays.
     """
     if MICRO_BATCH not in settings:

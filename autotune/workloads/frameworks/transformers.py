@@ -109,7 +109,7 @@ def _compile(value: Any) -> Mapping[str, Any]:
 
 
 def _checkpointing(value: Any) -> Mapping[str, Any]:
-    """Uses the name that every version knows, though newer ones warn; off is the default and left out."""
+    """Uses the name that every version knows, though newer ones warn; leaves out `False`, the default."""
     return {} if value in OFF else {"gradient_checkpointing": True}
 
 

@@ -47,7 +47,7 @@ class Node:
 
 
 def steps(path: str) -> list[Step]:
-    """Returns the names and indices of a path such as `optim.betas[0]`; raises InputError if it is none."""
+    """Returns the names and indices in a path such as `optim.betas[0]`; raises InputError if malformed."""
     if not _PATH.fullmatch(path):
         raise InputError(f"a path must be such as optim.lr or betas[0], got {path!r}")
     return [name or int(index) for name, index in _STEP.findall(path)]
@@ -146,7 +146,7 @@ class _Reader:
 
 
 class _JsonReader(_Reader):
-    """Reads values and names as JSON spells them: 1e5 is a text in YAML."""
+    """Reads values and names as in JSON: 1e5 is a number there, but a text in YAML."""
 
     def _value(self, scalar: yaml.Node) -> Any:
         return json.loads(self._text[scalar.start_mark.index : scalar.end_mark.index])

@@ -1,4 +1,4 @@
-"""Bad input on the command line: one line with the rule, what was given, what is allowed; exit code 2."""
+"""Bad input on the command line ends with exit code 2, and a line on what was given and what is allowed."""
 
 import json
 import os
@@ -146,7 +146,7 @@ def test_data_for_a_workload_that_takes_none_are_refused(run, data):
 
 @pytest.fixture
 def _without_trials(monkeypatch):
-    """Prepares searches, and does not run them."""
+    """Makes searches end after their preparation."""
     run_no_trials(monkeypatch, HARDWARE)
 
 
@@ -258,7 +258,7 @@ def test_status_imports_neither_optuna_nor_torch_nor_ray(tmp_path):
     "command", [["status"], ["status", "--json"], ["report", "--format", "md"], ["report"], ["export"]]
 )
 def test_reading_a_session_needs_no_code_of_its_workload(run, tmp_path, monkeypatch, command):
-    """Of a copy, from any directory; a workload beside it is not imported."""
+    """A copy can be read from any directory; a workload beside it is not imported."""
     copy = shutil.copytree(KEPT / "format-2", tmp_path / "elsewhere" / "copy")
     space = copy / "space.yaml"
     space.write_text(space.read_text().replace("kept_workload:fit", "trap.kept_workload:fit"))

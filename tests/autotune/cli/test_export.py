@@ -1,4 +1,4 @@
-"""The winner of a kept session, in one format or another."""
+"""The winner of a kept session in each format."""
 
 import json
 import re
@@ -106,7 +106,7 @@ WORKLOADS = {
 
 
 def matrix():
-    """The page's table: which workload has which format."""
+    """The page's table of the formats that each workload has."""
     table = PAGE.read_text().partition("## Which workload")[2].partition('\n"With roles"')[0]
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "|" in line

@@ -1,4 +1,4 @@
-"""Options in groups: what typer sees, and what a command gets."""
+"""Options in groups, as typer sees them and as a command gets them."""
 
 import inspect
 from dataclasses import dataclass, fields

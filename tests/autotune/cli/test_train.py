@@ -57,7 +57,7 @@ _begun = []
 
 @pytest.fixture(autouse=True)
 def _ended():
-    """Ends a training that a test has left: it is endless."""
+    """Ends the endless training that a test has left running."""
     yield
     while _begun:
         process = _begun.pop()
@@ -81,7 +81,7 @@ def train(directory, *more, faults="", samples=600, again=False):
 
 
 def started(directory, *more, samples=ENDLESS, leaks=0):
-    """The same in a process of its own, once it has a checkpoint."""
+    """Starts the same training in a process of its own, and waits for its first checkpoint."""
     where = ("--workdir", directory / "t", "--wandb", "off")
     process = begun(directory, "train", space(directory, samples=samples, leaks=leaks), *where, *more)
     place = TrainingDir(directory / "t")
@@ -174,7 +174,7 @@ def test_a_loader_that_hangs_is_ended_and_the_training_goes_on(tmp_path, monkeyp
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_a_leak_is_reported_long_before_memory_is_full(tmp_path):
-    """Some megabytes a second, which are seen once there is half a minute of them."""
+    """It is a leak of some megabytes a second, which shows after half a minute."""
     process = started(tmp_path, samples=10**10, leaks=8192)
     killing.wait_for(lambda: Kind.LEAK in happened(tmp_path) or process.poll() is not None, seconds=540.0)
     os.kill(process.pid, signal.SIGINT)

@@ -118,7 +118,7 @@ def test_a_search_from_start_to_a_confirmed_export(tmp_path, autotune):
 
 @pytest.mark.slow
 def test_a_search_without_a_winner_explains_itself_and_can_be_extended(tmp_path, autotune):
-    """With --json nothing else is printed. One trial fails, and counts as failed everywhere."""
+    """With --json nothing but events is printed. One trial fails, and counts as failed everywhere."""
     slower = SPACE.replace("step_s: 0.002", "step_s: 0.02")
     (tmp_path / "space.yaml").write_text(slower.replace("choice: [4, 8, 16, 32, 64]", "choice: [4, 64]"))
     done = autotune(

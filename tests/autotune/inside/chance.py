@@ -61,7 +61,7 @@ class Training:
 
     @property
     def effective_batch(self):
-        """The samples per step, as a search's settings give them."""
+        """The samples per step according to a search's settings."""
         return self.batch * self.batches * self.accumulation * self.processes
 
 
@@ -218,7 +218,7 @@ def run(training):
 
 
 def tell(seed):
-    """Runs the training of a seed, in its number of processes, and prints the first one's ledger."""
+    """Runs the training of a seed in as many processes as it has, and prints the ledger of the first one."""
     training = Training.drawn(int(seed))
     torch.manual_seed(int(seed))
     if training.processes == 2:

@@ -43,7 +43,7 @@ def hear_trainer(tmp_path):
 
 @pytest.fixture
 def fit(tmp_path):
-    """Runs a function of `lightning_trainings` likewise, all in one directory."""
+    """Runs a function of `lightning_trainings` in the same way, always in one directory."""
     run = hearing("lightning_trainings", "lightning", tmp_path)
 
     def hear(name, overrides=None, *, stops=False, **environment):

@@ -6,7 +6,7 @@ from autotune.inside.messages import Message, Reported, Step, Taken
 
 
 def all_of(inbox):
-    """Returns all messages to it, in order; none may be sent afterwards."""
+    """Returns all messages to `inbox`, in order; none may be sent afterwards."""
     inbox.finish()
     messages = []
     while message := inbox.get(0):

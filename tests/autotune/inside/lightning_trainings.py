@@ -136,7 +136,7 @@ def stream():
 
 
 def logged():
-    """Returns the results of a fit's two validations; others come before and after it."""
+    """Returns the results of the two validations of a fit, without those before and after the fit."""
     net = Net()
     trainer = lightning.Trainer(**QUIET)
     trainer.validate(net, DataLoader(data(9), 3), verbose=False)
@@ -180,7 +180,7 @@ def kill(*_):
 
 
 def goes_on():
-    """Returns the step and epoch at its start, and its end; without the hook it would start anew."""
+    """Returns the step and epoch at the start, and at the end; without the hook it would start anew."""
     begun = []
     watch = watching(on_train_start=lambda one, _: begun.extend([one.global_step, one.current_epoch]))
     trainer = fit(callbacks=[watch], ckpt_path="last")
@@ -221,7 +221,7 @@ def watched():
 
 
 def agreed():
-    """Yields the saves so far after validations, for either decision of the first of several processes."""
+    """Yields the number of saves after each validation, for both decisions of the first process."""
     watch, saved = lightning.Trainer(**QUIET).callbacks[-1], []
     watch._save = saved.append
     for own_s, is_saved in ((float("inf"), True), (0.0, False)):

@@ -67,7 +67,7 @@ def test_a_training_that_continues_without_a_loader_falls_back_to_the_settings()
 
 
 def test_counting_continues_after_an_evaluation():
-    """A prefetching loader has fetched a batch before the evaluation, and fetches none after the last."""
+    """A prefetching loader has fetched a batch before the evaluation, and fetches none after its last one."""
     tally, training, evaluation = Tally(), Source(), Source()
     seen = []
     for ahead in ([4, 4], [4], [2], []):

@@ -58,7 +58,7 @@ def test_messages_arrive_in_order_with_their_sender(inbox):
 
 
 def test_messages_of_several_senders_are_ordered_by_time(inbox):
-    """However late the other connection is read."""
+    """This holds however late the other connection is read."""
     wires = [Wire() for _ in range(20)]
     for number in range(200):
         wires[number % 20].tell({"record": {"samples": number}})
@@ -82,7 +82,7 @@ def test_a_reader_is_not_woken_by_every_message(inbox):
 
 
 def test_steps_of_a_tenth_of_a_millisecond_do_not_wait_for_the_reader(inbox):
-    """Not even the first ones after a pause such as an evaluation: a socket buffers some hundred messages."""
+    """Nor do the first ones after a pause such as an evaluation: a socket buffers some hundred messages."""
     wire = Wire()
 
     def longest_s():

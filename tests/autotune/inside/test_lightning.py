@@ -34,7 +34,7 @@ def test_the_results_of_a_fits_validations_are_reported(fit):
 
 @pytest.mark.parametrize(("ends", "last"), [({}, 2), ({"max_steps": 5}, 1)])
 def test_a_trial_that_ends_by_itself_is_validated_at_the_end(fit, ends, last):
-    """Of 6 steps, or 5, every fourth is followed by a validation."""
+    """Of 6 steps, or of 5, every fourth is followed by a validation."""
     heard = fit("logged", {"trainer": {"val_check_interval": 4, "check_val_every_n_epoch": None, **ends}})
     assert heard.kinds == [*[Step] * 4, Reported, *[Step] * last, Reported], heard.errors
 
@@ -89,7 +89,7 @@ def test_a_run_resumed_after_a_validation_reports_it_again(fit):
 
 
 def test_all_of_several_processes_save_or_none(fit):
-    """A checkpoint that only some of them save waits for the others forever."""
+    """A checkpoint that only some processes save waits for the others forever."""
     heard = fit("agreed")
     assert heard.said == [1, 1], heard.errors
 

@@ -1,4 +1,4 @@
-"""The hook changes the models of a script that has no option for it."""
+"""The hook changes the models of a script that has no options for that."""
 
 import json
 import os

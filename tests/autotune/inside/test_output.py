@@ -1,4 +1,4 @@
-"""Printed lines carry their time, for the tuner alone."""
+"""Printed lines carry their time, which only the tuner sees."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def test_a_line_with_a_carriage_return_has_its_own_time():
 
 
 def printed(text, own):
-    """Returns the output of a script into a pipe, the tuner's `own` or another one."""
+    """Returns what a script writes into a pipe: the one named `own`, which the tuner reads, or another."""
     reading, writing = os.pipe()
     with Inbox() as inbox, os.fdopen(reading, "rb") as pipe:
         environment = os.environ | inbox.environment() | {"PYTHONPATH": str(SITE)}

@@ -149,7 +149,7 @@ def test_the_offset_reaches_the_gpu_by_every_seeding_function(hear):
 
 
 def script(tmp_path, text, path=(), **environment):
-    """Runs a script with the hook on its path, as for a command."""
+    """Runs a script with the hook on its path, as a command does."""
     (tmp_path / "script.py").write_text(text)
     with Inbox() as inbox:
         given = os.environ | inbox.environment() | environment

@@ -172,7 +172,7 @@ def fused():
 
 
 def by_hand():
-    """Updates its weights without an optimizer, which the first passes wait for."""
+    """Updates its weights without an optimizer; the hook holds the first passes back in case one comes."""
     seen = []
     for x, y in DataLoader(data(46), 4):
         loss_of(x, y).backward()
@@ -384,7 +384,7 @@ def forks():
 
 
 def seeded():
-    """Draws after seeding everything, then without seeding torch."""
+    """Draws random numbers after seeding everything, then without seeding torch."""
     import random
 
     import numpy as np

@@ -1,4 +1,4 @@
-"""Training scripts that know nothing of the tuner, each with another way to take its settings."""
+"""Training scripts that know nothing of the tuner and take their settings in different ways."""
 
 MODEL = """
 import torch

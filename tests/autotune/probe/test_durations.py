@@ -1,4 +1,4 @@
-"""Trials are miniatures of a training that is too long to be tried often enough."""
+"""Trials are miniatures of a training that is too long to be run in every trial."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the hook can change of a model is offered on a GPU, where it pays."""
+"""The changes that the hook can make to a model are offered on a GPU, where they pay off."""
 
 from autotune.probe import effects, options
 from autotune.probe.watching import Watched, WatchedStep

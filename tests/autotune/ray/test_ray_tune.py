@@ -1,4 +1,4 @@
-"""The searcher and the callback in real searches of `tune.Tuner`, with limits that they do not know."""
+"""The searcher and the callback in real searches of `tune.Tuner`, with a memory limit unknown to them."""
 
 import json
 import os
@@ -70,7 +70,7 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
-    """What every trial's batch was in real searches, whether it failed, and where they are."""
+    """The batch of each trial of real searches, whether it failed, and the directories of the searches."""
     place = tmp_path_factory.mktemp("searches")
     (place / "searches.py").write_text(SEARCHES)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WANDB")}
@@ -96,7 +96,7 @@ def test_a_memory_limit_is_learnt_in_a_real_search_and_not_tried_again(real):
 
 
 def test_a_real_search_ends_if_nothing_fits(real):
-    """Also with trials in batches, in directories without their ID."""
+    """This holds for trials in batches too, and in directories without their ID."""
     assert real[0]["no room"] == [[8, True], [8, True]]
 
 
@@ -134,7 +134,7 @@ def test_the_example_runs(tmp_path):
 
 
 class Toy:
-    """A training with its own names; `fits` says which batch and precision do."""
+    """A training with its own names; `fits` says which batches and precisions fit."""
 
     def __init__(self, fits, **space):
         self._fits = fits
@@ -184,7 +184,7 @@ def test_at_most_three_of_sixty_trials_run_out_of_memory(bench, toy, at_once):
 
 @pytest.fixture
 def search(tmp_path):
-    """A search that is asked as Ray Tune does it; errors of trials are files in a directory."""
+    """A search that is driven as by Ray Tune; errors of trials are files in a directory."""
     made = MemoryAwareSearch(metric="speed", mode="max", seed=1)
     made.set_search_properties(
         "speed", "max", {"batch_size": tune.choice([8, 16, 32]), "x": tune.uniform(0, 1)}

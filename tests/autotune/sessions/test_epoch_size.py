@@ -1,4 +1,4 @@
-"""The samples of an epoch, counted in one of the user's own training."""
+"""The samples of an epoch, counted in an epoch of the user's own training."""
 
 import sys
 

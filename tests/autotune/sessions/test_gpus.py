@@ -1,6 +1,6 @@
-"""Which GPUs a search would use of machines made up: what NVML and torch say of each, held together.
+"""The GPUs that a search uses on made-up machines, judged by what NVML and torch report of each.
 
-NVML is asked as ever, over a library of ours; torch is, in a process of its own, in one test.
+The real pynvml reads a made-up library. Only one test asks torch in a process of its own.
 """
 
 import os
@@ -325,7 +325,7 @@ def test_doctor_shows_the_facts_about_gpus_that_a_search_uses(machine):
 
 
 def test_torch_checks_every_device(fake_gpus):
-    """Runs the real check with a torch that takes these for GPUs, and has no kernels for one of them."""
+    """Runs the real check with a fake torch that has these GPUs, and no kernels for one of them."""
     fake_gpus(GTX, RTX)
     told = gpus.ask({})
     assert isinstance(told, Torch)
@@ -347,7 +347,7 @@ def test_a_torch_that_cannot_be_imported_has_a_reason(tmp_path):
 
 
 def test_a_scripts_python_without_torch_is_accepted(fake_gpus, tmp_path):
-    """It is not checked at all if the tuner's torch was not, or if it is the same."""
+    """The script's torch is not checked at all if the tuner's was not, or if both are the same."""
     fake_gpus(RTX)
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {quote(sys.executable)} -I -S "$@"\n')

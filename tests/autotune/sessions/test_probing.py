@@ -1,4 +1,4 @@
-"""A command line is probed from the command line's own words."""
+"""A training is probed from its own command line."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A session as Python reads it: the same as the command line shows."""
+"""A session read from Python has the same content as on the command line."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ def session(tmp_path):
 
 @pytest.fixture
 def status(session, capsys):
-    """What `status --json` says of it."""
+    """Returns the output of `status --json` for the session."""
     from autotune.cli.status import status
 
     status(session.path, as_json=True)

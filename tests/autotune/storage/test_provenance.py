@@ -65,7 +65,7 @@ def now(space):
 
 
 def changed(facts, *names):
-    """`facts` with another value under each of these names; None takes it away."""
+    """Returns `facts` with another value under each of these names; None removes the name."""
     facts = deepcopy(facts)
     for name in names:
         *way, last = name.split(".")

@@ -1,4 +1,4 @@
-"""The record of a search: real Optuna, real SQLite, kills at the worst moment."""
+"""The record of a search, with real Optuna, real SQLite, and kills at the worst moment."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""Reading the study without Optuna gives what Optuna reads, in every state of the file."""
+"""The study is read without Optuna exactly as with it, in every state of the file."""
 
 import subprocess
 import sys

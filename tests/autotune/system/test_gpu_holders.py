@@ -1,4 +1,4 @@
-"""The holders of GPU memory, by the real pynvml over a library of made-up GPUs."""
+"""The holders of GPU memory, read by the real pynvml from a library of made-up GPUs."""
 
 import pynvml
 import pytest

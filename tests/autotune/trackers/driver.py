@@ -50,7 +50,7 @@ knobs: {micro_batch_size: {choice: [4, 8]}, precision: {choice: [fp32, null]}, l
 
 @dataclass
 class Driver:
-    """Runs scripts with TensorBoard and `tracker`, as another user, without their environment variables."""
+    """Runs scripts with TensorBoard and `tracker` as another user, without the trackers' variables."""
 
     directory: Path
     tracker: str

@@ -94,7 +94,7 @@ def test_the_sessions_own_run_has_its_trials_front_gain_and_report(driver: Drive
 
 @pytest.fixture(params=["refuses", "never answers"])
 def server(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The address of an unreachable W&B."""
+    """The address of an unreachable W&B server."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         if request.param == "never answers":

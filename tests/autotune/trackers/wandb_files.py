@@ -67,7 +67,7 @@ def read_run(file: Path) -> Run:
 def log_records(data: bytes) -> Iterator[bytes]:
     """Yields the records of LevelDB's log format: blocks of 32 KiB with checksum, length, kind and bytes.
 
-    A file that its writer has only just made holds nothing yet.
+    A file that has just been created is still empty.
     """
     assert data[:4] in {b"", b":W&B"}
     position, record = 7, b""

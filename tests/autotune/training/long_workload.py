@@ -10,7 +10,7 @@ EVALUATED_EVERY = 200
 
 
 class OutOfMemoryError(RuntimeError):
-    """Is recognised by its name, like torch's own."""
+    """An error that is recognised by its name, like torch's own."""
 
 
 def out_of_memory(config, workdir):
@@ -49,9 +49,9 @@ FAULTS = {fault.__name__: fault for fault in (out_of_memory, killed, passing, la
 
 
 def fit(config, workdir):
-    """A step trains all micro-batches that are accumulated, and leaves as many bytes behind as it `leaks`.
+    """Trains all accumulated micro-batches in each step; every step leaks the number of bytes in `leaks`.
 
-    Every one of the `faults` is met once, after so many samples.
+    Each of the `faults` occurs once, after so many samples.
     """
     workdir.mkdir(parents=True, exist_ok=True)
     state = workdir / "state.json"

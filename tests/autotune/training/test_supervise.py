@@ -76,7 +76,7 @@ def test_what_was_halved_is_retried_as_often_as_before(run):
 
 @pytest.mark.parametrize("fault", [KILLED, PASSING, SHORT, failures.lost_attempt("it received a SIGTERM")])
 def test_a_fault_while_stopping_leaves_a_resumable_training(run, fault):
-    """As if a job were ended: each of its processes gets the signal."""
+    """Each process gets the signal, as at the end of a cluster's job."""
     outcome, _, gone_on = run(fault, is_stopping=lambda heard, _: len(heard) == 2)
     assert outcome == Outcome(Status.INTERRUPTED, reason=fault.reason)
     assert gone_on == []

@@ -89,7 +89,7 @@ def test_a_leak_is_reported_with_the_point_at_which_memory_is_full(per_sample):
 
 
 def test_a_training_of_unknown_length_is_warned_before_memory_is_full():
-    """The warning comes within the first quarter of the way."""
+    """The warning comes before half of the memory is lost."""
     found = heard(leaking(100_000.0), {"samples": None, "epoch": None})
     ((samples, said),) = found
     at_this_slope = r"full after ([\d,]+) samples, in about (\d+)m (\d+)s of training$"

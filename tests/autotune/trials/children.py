@@ -1,4 +1,4 @@
-"""Children of trials, as tests listen to them and look for them."""
+"""Helpers that listen to the children of trials, and find their processes."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What the tests of trials share: workloads that their children can import."""
+"""Makes the workloads of these tests importable for the children of trials."""
 
 from pathlib import Path
 

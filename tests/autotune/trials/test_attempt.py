@@ -359,7 +359,7 @@ def saving(config, workdir):
 
 @pytest.mark.parametrize("samples", [80, 10**6])
 def test_a_whole_training_has_the_time_to_save_wherever_it_is_stopped(order, server, tmp_path, samples):
-    """It stops at its own end, or is abandoned."""
+    """It is stopped at its own end, or abandoned."""
     running = Attempt(order(workload="test_attempt:saving", samples=samples, whole=True), server)
     while (report := running.step(0.1)).outcome is None and report.samples < 800:
         pass
@@ -369,7 +369,7 @@ def test_a_whole_training_has_the_time_to_save_wherever_it_is_stopped(order, ser
 
 @pytest.mark.parametrize(("is_stopping", "grace_s"), [(False, stop_request.CLOSING_S), (True, 0.0)])
 def test_a_second_ctrl_c_kills_without_waiting(order, server, monkeypatch, is_stopping, grace_s):
-    """It may come before anybody has noticed the first one."""
+    """The second may come before the first is noticed."""
     waited, asked, stop = [], [], Child.stop
     monkeypatch.setattr(Child, "stop", lambda child, grace_s: waited.append(grace_s) or stop(child, 0.0))
     reports = alone.reports(order(samples=10**6), server, lambda: bool(asked))

@@ -34,7 +34,7 @@ SCORE = Metric("bleu_4")
 
 @pytest.fixture(scope="module")
 def server():
-    """A fork server with torch: another file's server may be running without it."""
+    """A fork server with torch, since the server that another file has started may lack it."""
     forkserver._forkserver._stop()
     return ForkServer(["torch", "torch.utils.data"])
 
@@ -76,7 +76,7 @@ def limit_stall(child, seconds):
 
 
 def was_away(child, seconds):
-    """Makes it `seconds` since the supervisor last heard from the child."""
+    """Moves the time at which the supervisor last heard from the child back by `seconds`."""
     child._heard_s -= seconds
 
 
@@ -242,7 +242,7 @@ def test_a_hang_is_ended_and_its_stack_is_in_the_log(start, tmp_path):
 
 
 def test_records_yielded_during_a_stack_dump_are_received(start, tmp_path):
-    """A program without a stack dump dies of the signal, and its parent continues."""
+    """A program that cannot dump its stacks dies of the signal, and its parent continues."""
     child = start("waits_for_a_program", stall_timeout_s=60.0, whole=True)
     wait_for((tmp_path / "work" / "hanging").exists)
     limit_stall(child, 1.0)

@@ -78,7 +78,7 @@ def test_without_an_interval_everything_is_kept():
 
 
 def test_kept_records_have_the_same_speed():
-    """Steps of 10 to 50 ms, evaluations of 2 s after every 200 samples: all records against one a second."""
+    """Compares all records with one a second; steps take 10 to 50 ms, evaluations after 200 samples 2 s."""
     rng, records, at_s = random.Random(0), [], 0.0
     for i in range(1, 4001):
         at_s += rng.uniform(0.01, 0.05)

@@ -14,7 +14,7 @@ def step(at_s: float, samples: int, **figures: object) -> Stamped:
 
 
 def merged(*records: tuple[Stamped, bool]) -> list[Stamped]:
-    """Returns the merged `records` after enough steps that each may be short."""
+    """Returns the merged `records`, after so many steps that each of these may be short."""
     merger = Merger()
     for n in range(200):
         (own,) = merger.add(step(n * SHORT_S - 10, 0), is_step=True)

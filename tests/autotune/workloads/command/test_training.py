@@ -501,7 +501,7 @@ def test_a_whole_training_that_cannot_resume_is_not_restarted(command, workdir, 
 
 
 def test_a_whole_training_resumes_from_a_checkpoint_without_a_note(command, workdir, monkeypatch, capsys):
-    """A kill came between the checkpoint and its note, so the note belongs to the checkpoint before."""
+    """A kill came between the checkpoint and its note, so the note belongs to the previous checkpoint."""
     monkeypatch.setenv("AUTOTUNE_WHOLE", "1")
     fit = command(TRAINS, "{workdir}", resume="{workdir}/last.json", **STEPS).fit
     (workdir / "last.json").write_text("11")

@@ -1,4 +1,4 @@
-"""A command's properties before it runs, and its traces afterwards."""
+"""The properties of a command before it runs, and what it leaves behind."""
 
 import shlex
 import subprocess

@@ -180,7 +180,7 @@ JSON_STYLES = st.fixed_dictionaries(
 
 
 def changed(data, path, value):
-    """Returns a copy of `data` with `value` at `path`, by plain means."""
+    """Returns a copy of `data` with `value` at `path`, made independently."""
     data = copy.deepcopy(data)
     *above, last = steps(path)
     inside = data
@@ -191,7 +191,7 @@ def changed(data, path, value):
 
 
 def holds(text, data, draw, file, load):
-    """Checks that only one leaf and one added name differ, as read and in the bytes."""
+    """Checks that only one leaf and one added name differ, in the values and in the bytes."""
     root = Document(file, text).root
     leaves = [path for path, _ in root.leaves()]
     for path in [draw.draw(st.sampled_from(leaves)), "added"] if leaves else ["added"]:
