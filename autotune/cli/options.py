@@ -30,6 +30,41 @@ _EVENTS = _output("--json", help="one JSON object per event, and nothing else")
 _TIME = _budget(help="time limit, such as 90m or 2h")
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 
+
+@dataclass(frozen=True)
+class Trained:
+    """Settings and limits of a whole training; `data` and `baseline` go with a search space."""
+
+    workdir: Path | None = None
+    trial: int | None = None
+    resume: bool = False
+    retries: int = 3
+    data: Path | None = None
+    baseline: Path | None = None
+    gpus_per_trial: float | None = None
+    wandb: str | None = None
+    tracker: list[str] | None = None
+    tag: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class Priced:
+    price_per_hour: float | None = None
+    price_per_kwh: float | None = None
+    currency: str = ""
+
+
+@dataclass(frozen=True)
+class Models:
+    """Models to train and compare, and the quality that they must keep."""
+
+    precisions: str | None = None
+    samples_per_model: int | None = None
+    epochs_per_model: int | None = None
+    seeds: int = 1
+    keep: float | None = None
+
+
 # An option for each field of a request, in the order of the help. The types and defaults are the request's,
 # unless an annotation says otherwise.
 _SCORED = {
@@ -97,91 +132,51 @@ _RESUMED = {
     "time": typer.Option(help="new time limit, counted from now"),
     "as_json": _EVENTS,
 }
+_TRAINED = {
+    "workdir": typer.Option(
+        help="directory of checkpoints and records; default: in the session, or in runs/"
+    ),
+    "trial": typer.Option(min=0, help="trial of the session to train with; default: the winner"),
+    "resume": typer.Option("--resume", help="continue the training in the workdir, if there is one"),
+    "retries": typer.Option(
+        min=0, help="how often in a row to retry without any progress, after temporary faults"
+    ),
+    "data": typer.Option(help="data set, if a space's workload is r2gen"),
+    "baseline": typer.Option(help="YAML file whose settings replace those of the search space"),
+    "gpus_per_trial": typer.Option(
+        min=0, help="GPUs to train on, a share counts as 1; default: as in the session, or 1"
+    ),
+    "wandb": typer.Option(
+        help="Weights & Biases: auto, online, offline or off; default: as the session, or auto"
+    ),
+    "tracker": typer.Option(help="further tracker that logs the run: mlflow; default: the session's"),
+    "tag": typer.Option(
+        help="tag of the run in W&B, beside workload, device and precision; default: the session's"
+    ),
+}
+_PRICED = {
+    "price_per_hour": _prices(help="price of an hour on the machine; adds the cost of the full training"),
+    "price_per_kwh": _prices(help="price of a kWh that the GPU uses"),
+    "currency": _prices(help="currency of the prices, such as EUR"),
+}
+_COMPARED = {
+    "precisions": _models(help="such as fp32,bf16; default: all that this machine can run"),
+    "samples_per_model": _models(
+        min=1, help="training samples per model; default: as many as the existing models had, or a trial"
+    ),
+    "epochs_per_model": _models(min=1, help="training epochs per model, instead of samples"),
+    "seeds": _models(min=1, help="models per precision, each with its own seed; 1 decides nothing"),
+    "keep": _models(min=0, max=1, help="share of the baseline's improvement to keep; default: the search's"),
+}
 OPTIONS: Mapping[type, Mapping[str, Any]] = {
     Probing: _PROBED,
     JudgeRequest: _JUDGED,
     SearchRequest: _SEARCHED,
     ResumeRequest: _RESUMED,
+    Trained: _TRAINED,
+    Priced: _PRICED,
+    Models: _COMPARED,
 }
-
-
-@dataclass(frozen=True)
-class Trained:
-    """Settings and limits of a whole training; `data` and `baseline` go with a search space."""
-
-    workdir: Annotated[
-        Path | None,
-        typer.Option(help="directory of checkpoints and records; default: in the session, or in runs/"),
-    ] = None
-    trial: Annotated[
-        int | None, typer.Option(min=0, help="trial of the session to train with; default: the winner")
-    ] = None
-    resume: Annotated[
-        bool, typer.Option("--resume", help="continue the training in the workdir, if there is one")
-    ] = False
-    retries: Annotated[
-        int,
-        typer.Option(min=0, help="how often in a row to retry without any progress, after temporary faults"),
-    ] = 3
-    data: Annotated[Path | None, typer.Option(help="data set, if a space's workload is r2gen")] = None
-    baseline: Annotated[
-        Path | None, typer.Option(help="YAML file whose settings replace those of the search space")
-    ] = None
-    gpus_per_trial: Annotated[
-        float | None,
-        typer.Option(min=0, help="GPUs to train on, a share counts as 1; default: as in the session, or 1"),
-    ] = None
-    wandb: Annotated[
-        str | None,
-        typer.Option(
-            help="Weights & Biases: auto, online, offline or off; default: as the session, or auto",
-        ),
-    ] = None
-    tracker: Annotated[
-        list[str] | None,
-        typer.Option(help="further tracker that logs the run: mlflow; default: the session's"),
-    ] = None
-    tag: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="tag of the run in W&B, beside workload, device and precision; default: the session's"
-        ),
-    ] = None
-
-
-@dataclass(frozen=True)
-class Priced:
-    price_per_hour: Annotated[
-        float | None, _prices(help="price of an hour on the machine; adds the cost of the full training")
-    ] = None
-    price_per_kwh: Annotated[float | None, _prices(help="price of a kWh that the GPU uses")] = None
-    currency: Annotated[str, _prices(help="currency of the prices, such as EUR")] = ""
-
-
-@dataclass(frozen=True)
-class Models:
-    """Models to train and compare, and the quality that they must keep."""
-
-    precisions: Annotated[
-        str | None,
-        _models(help="such as fp32,bf16; default: all that this machine can run"),
-    ] = None
-    samples_per_model: Annotated[
-        int | None,
-        _models(
-            min=1, help="training samples per model; default: as many as the existing models had, or a trial"
-        ),
-    ] = None
-    epochs_per_model: Annotated[
-        int | None, _models(min=1, help="training epochs per model, instead of samples")
-    ] = None
-    seeds: Annotated[
-        int, _models(min=1, help="models per precision, each with its own seed; 1 decides nothing")
-    ] = 1
-    keep: Annotated[
-        float | None,
-        _models(min=0, max=1, help="share of the baseline's improvement to keep; default: the search's"),
-    ] = None
 
 
 def grouped(command: Callable[..., int]) -> Callable[..., int]:
@@ -207,15 +202,12 @@ def grouped(command: Callable[..., int]) -> Callable[..., int]:
     return call
 
 
-def _arguments(group: Any) -> list[Parameter]:
-    """Returns an argument for each field of a dataclass, annotated by `OPTIONS` or by the field itself."""
+def _arguments(group: type) -> list[Parameter]:
     by_name = {field.name: field for field in fields(group)}
-    options = OPTIONS.get(group) or {name: field.type for name, field in by_name.items()}
-    return [_argument(by_name[name], option) for name, option in options.items()]
+    return [_argument(by_name[name], option) for name, option in OPTIONS[group].items()]
 
 
 def _argument(field: Field[Any], option: Any) -> Parameter:
-    is_type = option is field.type or get_origin(option) is Annotated
-    annotation = option if is_type else Annotated[field.type, option]
+    annotation = option if get_origin(option) is Annotated else Annotated[field.type, option]
     default = Parameter.empty if field.default is MISSING else field.default
     return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

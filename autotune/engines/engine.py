@@ -1,7 +1,7 @@
 """Runs the trials of a search with Ray Tune. Ray only executes; the study is the record.
 
 A supervisor, an actor that is reused from trial to trial, attends to one child process at a time. Tune can
-abort as a whole, for instance if Ray's memory monitor kills a supervisor; it is then restarted from the
+abort as a whole, for instance if Ray's memory monitor kills a supervisor; Tune is then restarted from the
 study.
 """
 

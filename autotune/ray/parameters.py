@@ -52,7 +52,7 @@ class Parameters:
         return [] if self.size is None else sorted({*_numbers(self._space[self.size]), wanted})
 
     def combinations(self) -> Iterator[dict[str, Any]]:
-        """Yields all combinations of the parameters' values; a range has its lower end and doublings."""
+        """Yields all combinations of the parameters' values; of a range, the lower end and its doublings."""
         options = [_options(self._space[name]) for name in self.names]
         for values in itertools.product(*options):
             yield dict(zip(self.names, values, strict=True))

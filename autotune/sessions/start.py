@@ -109,7 +109,7 @@ def given_space(asked: SearchRequest, found: Hardware) -> GivenSpace:
 
 
 def _is_demonstration(asked: SearchRequest) -> bool:
-    """Returns True if no space, data or baseline is given: a demonstration on synthetic data runs."""
+    """Returns True if no space, data or baseline is given, which starts a demonstration on synthetic data."""
     given = (asked.space, asked.data, asked.baseline)
     return not asked.training and all(one is None for one in given) and asked.model != "full"
 

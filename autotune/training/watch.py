@@ -43,9 +43,9 @@ class Said(NamedTuple):
 
 
 class Watch:
-    """Watches the reports of one process of a training of `samples`, with `epoch` in each epoch.
+    """Watches the reports of one process of a training of `samples` in all and `epoch` in each epoch.
 
-    Every process needs a new one: its memory starts over, and other settings have another speed.
+    Every new process needs its own, because memory starts over, and other settings have another speed.
     """
 
     def __init__(self, metric: Metric, *, samples: int | None, epoch: int | None) -> None:
@@ -74,7 +74,7 @@ class Watch:
 
     @property
     def recent_shares(self) -> dict[str, float]:
-        """The share of each phase in the same steps; empty if unknown."""
+        """The share of each phase in the steps of `recent_per_s`; empty if unknown."""
         recent = self._windows[-_RECENT:]
         spent_s = {name: sum(w.phases_s.get(name, 0.0) for w in recent) for name in PHASES}
         total_s = sum(spent_s.values())

@@ -263,7 +263,7 @@ class Setup:
 
 
 def _held_bytes(trial: Trial) -> int | None:
-    """Returns the peak memory of a trial; on a GPU including what its allocator only cached."""
+    """Returns the peak memory of a trial, on a GPU with the memory that its allocator only cached."""
     m = trial.measurement
     seen_bytes = m.telemetry.get("host_rss_bytes")
     return m.peak_reserved_bytes or m.peak_memory_bytes or (int(seen_bytes) if seen_bytes else None)

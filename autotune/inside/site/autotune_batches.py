@@ -175,7 +175,7 @@ class Total:
 
     @property
     def seen(self) -> int:
-        """The total in that unit."""
+        """The total in the unit of the training's length."""
         return getattr(self, self._unit) or 0
 
     def add(self, seen: Seen) -> None:

@@ -158,7 +158,7 @@ class Teller:
         iterator._autotune_drawn.append(len(index) if isinstance(index, (list, tuple)) else None)
 
     def fetched(self, iterator: Any, batch: Any) -> None:
-        """Counts a batch that a loader's iterator gave; `batch` is None if it failed."""
+        """Counts a batch from a loader's iterator; `batch` is None if fetching it failed."""
         drawn = getattr(iterator, "_autotune_drawn", None)
         usual = drawn.popleft() if drawn else None
         if batch is None or not self._torch.is_grad_enabled():

@@ -1,36 +1,23 @@
 """Options in groups, as typer sees them and as a command gets them."""
 
 import inspect
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Annotated
+from dataclasses import fields
 
 import typer
 from typer.testing import CliRunner
 
-from autotune.cli.options import OPTIONS, grouped
-
-
-@dataclass(frozen=True)
-class Small:
-    size: Annotated[int, typer.Option(min=1, help="how large")] = 3
-    loud: Annotated[bool, typer.Option("--shout")] = False
-
-
-@dataclass(frozen=True)
-class Place:
-    root: Path | None = None
+from autotune.cli.options import OPTIONS, Models, Priced, grouped
 
 
 def run(*arguments):
-    """What a command with two groups and an argument gets, or what typer says."""
+    """Returns what a command with two groups and an argument gets, or what typer prints."""
     app, got = typer.Typer(), []
 
     @app.command()
     @grouped
-    def command(name: str, small: Small, place: Place) -> int:
+    def command(name: str, models: Models, priced: Priced) -> int:
         """Takes all of it."""
-        got.append((name, small, place))
+        got.append((name, models, priced))
         return 0
 
     done = CliRunner().invoke(app, arguments)
@@ -38,16 +25,17 @@ def run(*arguments):
 
 
 def test_every_field_is_an_option_and_a_command_gets_the_groups():
-    assert run("a") == ("a", Small(), Place())
-    assert run("a", "--size", "7", "--shout", "--root", "x") == ("a", Small(7, True), Place(Path("x")))
+    assert run("a") == ("a", Models(), Priced())
+    given = run("a", "--seeds", "7", "--keep", "0.5", "--currency", "EUR")
+    assert given == ("a", Models(seeds=7, keep=0.5), Priced(currency="EUR"))
 
 
 def test_an_option_of_a_group_is_checked_and_explained_as_any_other():
-    assert "greater than or equal to 1" in run("a", "--size", "0")
+    assert "greater than or equal to 1" in run("a", "--seeds", "0")
     said = run("--help")
     assert "Takes all of it." in said
-    assert "how large" in said
-    assert "--small" not in said
+    assert "training epochs per" in said
+    assert "--models" not in said
 
 
 def test_every_field_of_a_request_has_an_option():
@@ -55,12 +43,12 @@ def test_every_field_of_a_request_has_an_option():
         assert options.keys() == {field.name for field in fields(request)}
 
 
-def test_what_is_grouped_keeps_its_name_and_its_words():
-    def command(small: Small) -> int:
+def test_a_grouped_command_keeps_its_name_and_its_docstring():
+    def command(priced: Priced) -> int:
         """What it does."""
-        return small.size
+        return len(priced.currency)
 
     made = grouped(command)
     assert (made.__name__, made.__doc__) == ("command", "What it does.")
-    assert list(inspect.signature(made).parameters) == ["size", "loud"]
-    assert made(size=5, loud=True) == 5
+    assert list(inspect.signature(made).parameters) == ["price_per_hour", "price_per_kwh", "currency"]
+    assert made(price_per_hour=None, price_per_kwh=None, currency="EUR") == 3

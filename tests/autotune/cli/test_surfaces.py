@@ -100,7 +100,7 @@ def negative(point):
 
 @pytest.mark.parametrize("rule", [{"within": 0.05}, {}, {"target": 1.8}], ids=str)
 def test_a_loss_is_shown_with_its_own_sign_everywhere(grid, session, rule):
-    """The same search twice: of a loss to minimise, counted in tokens, and of its negative."""
+    """Runs the search for a loss to minimise, counted in tokens, and for the negative loss."""
     rng = random.Random(0)
     runs = [
         losses(made_up_run(grid, config, seed, rng))

@@ -1,4 +1,4 @@
-"""A failed trial is failed for Ray Tune and W&B, too: a real search, checked in both."""
+"""A failed trial counts as failed in Ray Tune and W&B too: checked after a real search."""
 
 import json
 import os

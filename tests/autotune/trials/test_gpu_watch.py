@@ -12,7 +12,7 @@ MIB = 2**20
 
 
 class Scripted:
-    """Reports the holders of GPU memory and the memory in use, one value per query; the last one stays."""
+    """Reports the holders of GPU memory and the memory in use, a value per query; repeats the last one."""
 
     def __init__(self):
         self.held, self.used = [{}], [0]

@@ -28,32 +28,31 @@ NOISE, CONFIRMING = Repeat(0, 0), Repeat(3, 2)
 
 
 @pytest.fixture
-def ordered(tmp_path, space):
+def setup_of(tmp_path):
+    """Returns the setup of a new session with the given options."""
+
+    def make(space, hardware=WITH_GPU, workload=None, **options):
+        root = tmp_path / str(len(list(tmp_path.iterdir())))
+        session = StoredSession.create(root, space, Options(**options), {})
+        return Setup(session, space, workload or Workload("json:loads"), hardware)
+
+    return make
+
+
+@pytest.fixture
+def ordered(setup_of, space):
     """Returns a trial's order in a session with the given options, on a device of 8 GiB.
 
     It has the baseline's settings, or `other` ones.
     """
 
-    def make(
-        number=1,
-        *,
-        hardware=WITH_GPU,
-        repeat=None,
-        ablation_of=None,
-        objective=None,
-        budget=None,
-        other=False,
-        **options,
-    ):
+    def make(number=1, *, repeat=None, ablation_of=None, objective=None, budget=None, other=False, **given):
         goal = space.objective.model_copy(update=objective or {})
-        asked = space.model_copy(
-            update={"objective": goal, "budget": space.budget.model_copy(update=budget or {})}
-        )
-        root = tmp_path / str(len(list(tmp_path.iterdir())))
-        session = StoredSession.create(root, asked, Options(**options), {})
+        spent = space.budget.model_copy(update=budget or {})
         config = space.baseline_config | ({"micro_batch_size": 32} if other else {})
         trial = Trial(number, config, repeat=repeat, ablation_of=ablation_of)
-        return Setup(session, asked, Workload("json:loads"), hardware).order(trial), session
+        setup = setup_of(space.model_copy(update={"objective": goal, "budget": spent}), **given)
+        return setup.order(trial), setup.session
 
     return make
 
@@ -135,11 +134,9 @@ def test_only_a_process_on_the_host_is_itself_refused_memory(ordered):
     assert not ordered(hardware=WITHOUT)[0].limits.caps_process
 
 
-def test_the_limit_of_a_trial_is_its_devices_or_else_the_hosts(tmp_path, space):
+def test_the_limit_of_a_trial_is_its_devices_or_else_the_hosts(setup_of, space):
     def limit(hardware, **options):
-        root = tmp_path / str(len(list(tmp_path.iterdir())))
-        session = StoredSession.create(root, space, Options(**options), {})
-        return Setup(session, space, Workload("json:loads"), hardware).memory_limit_bytes
+        return setup_of(space, hardware, **options).memory_limit_bytes
 
     assert limit(WITH_GPU, gpus_per_trial=1.0) == 8 * GIB
     assert limit(WITH_GPU, gpus_per_trial=0.5) == 4 * GIB
@@ -175,14 +172,11 @@ def test_a_training_by_itself_has_the_device_and_all_its_samples(tmp_path, space
 
 
 @pytest.fixture
-def raced(tmp_path, space):
-    def make(*members, workload=None, hardware=WITH_GPU, **options):
-        session = StoredSession.create(
-            tmp_path / str(len(list(tmp_path.iterdir()))), space, Options(**options), {}
-        )
+def raced(setup_of, space):
+    def make(*members, **given):
         race = Trial(9, members[0].config, race=tuple(one.number for one in members))
-        setup = Setup(session, space, workload or Workload("json:loads"), hardware)
-        return setup.race(race, members), session
+        setup = setup_of(space, **given)
+        return setup.race(race, members), setup.session
 
     return make
 
@@ -314,23 +308,20 @@ def test_an_order_has_the_real_trainings_evaluation_interval(ordered):
     assert ordered(objective={"speed": "wall"})[0].metric.counts_evaluations
 
 
-def test_in_a_race_evaluations_are_added_if_they_count_for_the_speed(tmp_path, space):
+def test_in_a_race_evaluations_are_added_if_they_count_for_the_speed(setup_of, space):
     shown = Measurement(throughput=Throughput(100.0, 1.0, 50, 5.0), outside=Outside(4, 3.0, 0.1))
     trials = [Trial(number, space.baseline_config, measurement=shown) for number in (0, 1)]
     for speed, outside_s in (("wall", 3.0 / 500), ("throughput", 0.0)):
         goal = space.objective.model_copy(update={"speed": speed})
         training = {"training": WholeTraining(samples_per_evaluation=500), "objective": goal}
-        asked = space.model_copy(update=training)
-        session = StoredSession.create(tmp_path / speed, asked, Options(), {})
-        setup = Setup(session, asked, Workload("json:loads"), WITHOUT)
+        setup = setup_of(space.model_copy(update=training), WITHOUT)
         race = setup.race(Trial(2, space.baseline_config, race=(0, 1)), trials)
         assert [one.outside_s for one in race.members] == [pytest.approx(outside_s)] * 2
         assert all((one.unsure > 0) == (speed == "wall") for one in race.members)
 
 
-def test_a_planned_length_is_the_trials_own_and_in_a_race_none_is_over_before_it(tmp_path, planned):
-    session = StoredSession.create(tmp_path / "s", planned, Options(), {})
-    setup = Setup(session, planned, Workload("json:loads"), WITHOUT)
+def test_a_planned_length_is_the_trials_own_and_in_a_race_none_is_over_before_it(setup_of, planned):
+    setup = setup_of(planned, WITHOUT)
     half = {**planned.baseline_config, "length": 10_000}
     members = [Trial(0, planned.baseline_config), Trial(1, half)]
     order = setup.order(members[1])
