@@ -32,7 +32,7 @@ class ProbeResult:
     kind: str  # of the workload
     score: Score
     minimize: bool
-    knobs: tuple[Candidate, ...] = ()  # options whose effect was seen
+    knobs: tuple[Candidate, ...] = ()  # options that showed an effect
     length: tuple[str, tuple[Option, ...]] | None = None  # steps or epochs, and the options that count them
     every: Option | None = None  # between evaluations
     followers: tuple[Option, ...] = ()  # rates that follow the learning rate

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Callable, Iterator, NamedTuple  # noqa: UP035 - for Python 3.8
 
 _DEEPEST = 3
-_MOST_UNFED = 100  # steps in a row without a new batch: more take their data from elsewhere
+_MOST_UNFED = 100  # consecutive steps without a new batch; with more, the data come from elsewhere
 _STEADY = 3  # consecutive doubtful steps before the doubt is reported
 
 

@@ -151,7 +151,7 @@ def _without_trials(monkeypatch):
 
 
 @pytest.mark.usefixtures("_without_trials")
-def test_data_are_taken_by_a_command_that_names_them(run):
+def test_a_command_that_names_data_takes_it(run):
     line = "true {data} {learning_rate} {micro_batch_size}"
     command = f"{{kind: command, run: '{line}', quality: {{bleu_4: b (.*)}}}}"
     Path("space.yaml").write_text(SPACE.replace("r2gen", command))
@@ -205,7 +205,7 @@ def test_every_command_has_a_line_and_an_example(run):
 
 
 @pytest.mark.parametrize("name", list(COMMANDS.commands))
-def test_the_example_of_every_command_is_one(name):
+def test_the_example_of_every_command_is_valid(name):
     label, *words = COMMANDS.commands[name].help.split("\n\n")[1].split()
     assert (label, words[:2]) == ("Example:", ["autotune", name])
     COMMANDS.commands[name].make_context(name, words[2:])  # parses all of it, or raises
@@ -303,10 +303,10 @@ def test_a_terminal_without_some_characters_shows_the_others(tmp_path):
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.search(r"\d ?\? ?\d", done.stdout)  # a figure and how sure it is, without the sign for that
+    assert re.search(r"\d ?\? ?\d", done.stdout)  # a figure and its uncertainty, with ? for the sign
 
 
-def test_status_as_json_is_one_object_with_all_of_it(run, kept):
+def test_status_as_json_is_one_complete_object(run, kept):
     code, out, err = run("status", "s", "--json")
     assert (code, err, out.count("\n")) == (0, "", 1)
     shown = json.loads(out, parse_constant=pytest.fail)

@@ -41,7 +41,7 @@ def place(tmp_path, monkeypatch):
 
 
 def is_as_recorded(name, text):
-    text = re.sub(r"[\d.]+ [KM]iB on disk", "(size) on disk", text)  # a file system has its own blocks
+    text = re.sub(r"[\d.]+ [KM]iB on disk", "(size) on disk", text)  # depends on the file system's blocks
     file, text = GOLDEN / f"{name}.txt", "".join(f"{line.rstrip()}\n" for line in text.splitlines())
     if os.environ.get("REGENERATE"):
         file.write_text(text, encoding="utf-8")

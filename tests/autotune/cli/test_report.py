@@ -144,7 +144,7 @@ def test_a_study_that_cannot_be_read_is_one_line_as_well(run):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_session_that_is_not_to_be_written_is_one_line(run):
+def test_a_read_only_session_is_one_line(run):
     Path("s").chmod(0o500)
     code, out, err = run("report", "s", "--format", "md")
     assert (code, out, err.count("\n")) == (2, "", 1)

@@ -115,7 +115,7 @@ def evaluations(directory):
 
 
 def test_a_training_ends_when_it_has_all_its_samples(tmp_path, capsys):
-    assert train(tmp_path, "--resume") == 0  # as a job that may be queued again always says
+    assert train(tmp_path, "--resume") == 0  # a requeued job always passes it
     said = capsys.readouterr().out
     assert f"{tmp_path / 't'}: no training to continue" in said
     assert "training for 600 samples" in said
@@ -126,7 +126,7 @@ def test_a_training_ends_when_it_has_all_its_samples(tmp_path, capsys):
     assert said.endswith(f"Report: {tmp_path / 't' / 'report.html'}\n")
     assert "training ended" in (tmp_path / "t" / "report.html").read_text()
 
-    assert train(tmp_path) == 2  # nothing is trained twice in secret
+    assert train(tmp_path) == 2  # nothing is silently trained twice
     assert "already holds a training: add --resume to continue it" in capsys.readouterr().err
     (tmp_path / "t" / "report.html").unlink()  # as a kill leaves it
     assert train(tmp_path, "--resume") == 0
@@ -168,7 +168,7 @@ def test_a_loader_that_hangs_is_ended_and_the_training_goes_on(tmp_path, monkeyp
     assert evaluations(tmp_path)[:3] == [200, 400, 600]
     worker = int((tmp_path / "t" / "work" / "worker").read_text())
     assert not killing.alive(one for one in psutil.process_iter() if one.pid == worker)
-    assert "in hung" in (tmp_path / "t" / "log").read_text()  # of its stack
+    assert "in hung" in (tmp_path / "t" / "log").read_text()  # a line of its stack
 
 
 @pytest.mark.soak
@@ -226,7 +226,7 @@ def test_it_continues_from_its_checkpoint_after_a_stop_or_a_kill(tmp_path, numbe
     assert started(tmp_path, "--resume", samples=enough).wait(120) == 0
     assert happened(tmp_path)[-2:] == [Kind.CONTINUED, Kind.ENDED]
     unheard = set(range(200, enough + 1, 200)) - set(evaluations(tmp_path))
-    assert not unheard or number == signal.SIGKILL  # of the tuner: its child may tell what nobody hears
+    assert not unheard or number == signal.SIGKILL  # evaluations of a trial whose tuner is dead
     assert enough not in unheard
 
 
@@ -459,11 +459,11 @@ def test_it_has_the_requested_gpus_or_those_of_its_session(  # noqa: PLR0917 - f
     check(command._of_space(str(space(tmp_path)), Trained(gpus_per_trial=asked)))
 
 
-def test_two_do_not_train_in_one_directory(tmp_path, capsys):
+def test_two_trainings_in_one_directory_are_refused(tmp_path, capsys):
     process = started(tmp_path)
     assert train(tmp_path, "--resume", samples=ENDLESS) == 2
     assert "is in use by pid" in capsys.readouterr().err
-    assert main(["report", str(tmp_path / "t")]) == 0  # which disturbs nobody
+    assert main(["report", str(tmp_path / "t")]) == 0  # reading does not disturb the training
     assert "training running" in (tmp_path / "t" / "report.html").read_text()
     os.kill(process.pid, signal.SIGINT)
     assert process.wait(120) == 130

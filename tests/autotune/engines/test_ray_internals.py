@@ -70,7 +70,7 @@ def test_ray_reads_the_token_again(monkeypatch):
     ray_internals.read_token()
 
 
-def test_ray_takes_loopback_for_itself(monkeypatch):
+def test_ray_stays_on_loopback(monkeypatch):
     monkeypatch.setattr(ray_constants, "ENABLE_RAY_CLUSTER", True)
     ray_internals.stay_on_loopback()
     assert services.resolve_ip_for_localhost("127.0.0.1") == "127.0.0.1"

@@ -30,7 +30,7 @@ def check(hear, seed):
     assert heard.said, (training, heard.errors)
     told = [training.effective_batch if samples is None else samples for samples in heard.samples]
     own = heard.said
-    if training.updates == "by_hand":  # the first passes wait for an optimizer
+    if training.updates == "by_hand":  # the hook holds the first passes back
         told, own = told[1:], own[len(own) - len(told) + 1 :]
     assert len(told) == len(own), training
     # With several passes per batch, a prefetched next batch is counted too early.

@@ -39,7 +39,7 @@ def test_a_trial_that_ends_by_itself_is_validated_at_the_end(fit, ends, last):
     assert heard.kinds == [*[Step] * 4, Reported, *[Step] * last, Reported], heard.errors
 
 
-def test_the_package_of_the_older_name_is_watched_as_well(fit, tmp_path):
+def test_the_older_package_name_is_watched_too(fit, tmp_path):
     heard = fit("older", {"loader": {"num_workers": 0}})
     assert heard.records == [{"val/loss": heard.said[0]}], heard.errors
     assert (tmp_path / CHECKPOINT).exists()

@@ -82,7 +82,7 @@ def test_scores_that_stay_the_same_are_not_offered() -> None:
     )
 
 
-def test_validation_comes_before_a_test_and_a_table_before_the_output() -> None:
+def test_validation_scores_precede_test_scores_and_tables_precede_output() -> None:
     table = "epoch,eval_top1,train_loss\n0,11.0,2\n1,27.0,1\n"
     seen = Watched(
         lines=(("Test: Acc@1: 6.25 (11.0)", 0.0), ("Test: Acc@1: 0.00 (27.0)", 0.0)),

@@ -65,12 +65,12 @@ def imports_within(limit):
 @pytest.mark.parametrize(
     ("text", "keys", "needs"),
     [
-        ("", {}, True),  # its steps are torch's
+        ("", {}, True),  # torch counts its steps
         ("", OWN_STEPS, False),
         ("", REPORTED, False),
         ("from torch import nn", REPORTED, True),
         ("import torch.nn as nn", OWN_STEPS, True),
-        ("", {"run": "conda run python train.py"}, False),  # whose Python is not known
+        ("", {"run": "conda run python train.py"}, False),  # its Python is unknown
     ],
 )
 def test_only_a_command_that_needs_torch_is_checked(tmp_path, text, keys, needs):

@@ -111,7 +111,7 @@ def test_a_time_limit_ends_it_undecided(directory, capsys, limit):
 
 
 @pytest.mark.parametrize("words", [["python", "a.py"], ["a", "--vs"], ["a.txt", "b.txt"], ["a", "b", "c"]])
-def test_other_words_are_refused(words):
+def test_other_command_lines_are_refused(words):
     with pytest.raises(InputError, match="needs two command lines"):
         judge.split(words)
 

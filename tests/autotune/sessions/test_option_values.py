@@ -43,7 +43,7 @@ def test_more_gpus_than_there_are_is_refused(asked, hardware):
         ("same-training", "same-training", "same-training"),
     ],
 )
-def test_a_promise_is_a_rule_that_decides_who_wins(promise, rule, meant):
+def test_a_promise_selects_the_rule_for_the_winner(promise, rule, meant):
     assert option_values.select(promise, rule) == meant
 
 

@@ -167,7 +167,7 @@ def test_values_are_searched_as_the_trainer_converts_them(complete):
 
 
 @pytest.mark.parametrize("knob", ["max_seq_length", "min_word_count"])
-def test_a_knob_that_moves_the_references_needs_whole_ones(complete, knob):
+def test_a_knob_that_changes_the_references_needs_a_score_over_full_ones(complete, knob):
     with pytest.raises(InputError, match=f"knob {knob}: changes the references of bleu_4.*full_bleu_4"):
         complete(f"{knob}: {{choice: [4, 60]}}")
     registry.load("r2gen").require_comparable([knob], "full_bleu_4")
@@ -226,7 +226,7 @@ def test_only_a_comparable_session_can_warm_start(tmp_path, space):
 
 def test_a_trial_computes_only_the_requested_score():
     r2gen = registry.load("r2gen")
-    fails = {"halve_on_oom": False}  # so that it is seen to
+    fails = {"halve_on_oom": False}  # an out-of-memory must end the trial
     assert r2gen.for_trial({}, 1000, 4, "bleu_4") == {"eval_every_samples": 250, "meteor": False} | fails
     assert r2gen.for_trial({}, 1001, 4, "meteor") == {"eval_every_samples": 251, "meteor": True} | fails
 

@@ -30,7 +30,7 @@ with lock.hold(root, root / "lock", "session s"):
     print("held", flush=True)
     sys.stdin.readline()
 """
-# The process that it forks has the lock as well, what it starts by exec has not.
+# A process that it forks has the lock too; a program that it starts by exec does not.
 FORKS = """
 import os, subprocess, sys
 from pathlib import Path

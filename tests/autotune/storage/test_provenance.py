@@ -12,8 +12,8 @@ from autotune.system.telemetry import Hardware
 from autotune.workloads.base import Workload
 
 WORKLOAD = Workload("json:loads")
-PLACES = ("num_workers",)  # what the test calls one: its value may be another
-OTHER = {  # every fact that a session keeps, or a value in its search space: something else in its place
+PLACES = ("num_workers",)  # settings that are paths, whose values may differ
+OTHER = {  # another value for every fact that a session keeps, and for values in its search space
     "session": "another",
     "created": "2020-01-01",
     "command": "python",
@@ -49,7 +49,7 @@ OTHER = {  # every fact that a session keeps, or a value in its search space: so
     "space.budget.evaluations_per_trial": 7,
     "space.budget.trials": 3,
 }
-FORBIDS = {  # to learn: another run of a configuration, or other figures of it
+FORBIDS = {  # a warm start: configurations would run differently, or have other figures
     *("hardware", "revision", "data"),
     *("space.workload", "space.roles", "space.values", "space.unit", "space.baseline.dropout"),
     *("space.counted_in_steps", "space.follow_learning_rate", "space.evaluate_every"),
@@ -85,7 +85,7 @@ def test_every_fact_is_tried(now):
 
 @pytest.mark.parametrize("name", OTHER)
 def test_a_session_named_for_a_warm_start_is_accepted(tmp_path, now, space, name):
-    then = changed(now, name, "torch")  # speed is measured anew, so that alone forbids nothing
+    then = changed(now, name, "torch")  # speed is measured anew, so this change alone forbids nothing
     earlier = StoredSession.create(tmp_path / "earlier", space, Options(), then)
     studies.open_study(earlier.study_file, space)
     with pytest.raises(InputError) as refused:

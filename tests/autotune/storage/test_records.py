@@ -19,7 +19,7 @@ def test_the_seconds_of_earlier_attempts_count_each_by_its_own_clock():
     ("before", "after"),
     [
         (None, '{"b": 2}\n'),
-        ("", '{"b": 2}\n'),  # of who was killed before the first line
+        ("", '{"b": 2}\n'),  # left by a process that was killed before its first line
         ('{"a": 1}\n', '{"a": 1}\n{"b": 2}\n'),
         ('{"a": 1}\n{"a"', '{"a": 1}\n{"a"\n{"b": 2}\n'),
     ],

@@ -4,7 +4,7 @@ from autotune.storage.session_dir import SessionDir
 from autotune.storage.store import StoredSession
 
 
-def test_the_names_are_those_of_every_session_there_is(tmp_path):
+def test_file_names_are_those_of_existing_sessions(tmp_path):
     place = SessionDir(tmp_path)
     names = {
         "session.json": place.info_file,

@@ -35,7 +35,7 @@ def test_it_reads_what_optuna_reads(file, space):
     first = studies.begin(study, space, space.baseline_config, passed=passed)
     studies.mark_shared(study, first.number)
     studies.end(study, Trial(0, first.config, Outcome(Status.FAILED, Failure.OOM, "x")), 0.85)
-    study.ask()  # somebody else's
+    study.ask()  # another program's trial
     studies.begin(study, space, space.baseline_config, Repeat(0, 1))
     read = study_file.load_study(file)
     by_optuna = optuna.load_study(study_name=study_file.NAME, storage=f"sqlite:///{file}")

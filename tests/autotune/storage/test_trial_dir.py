@@ -3,7 +3,7 @@
 from autotune.storage.trial_dir import ModelDir, TrialDir
 
 
-def test_the_names_are_those_of_every_session_there_is(tmp_path):
+def test_file_names_are_those_of_existing_sessions(tmp_path):
     place = TrialDir(tmp_path)
     names = {"work": place.work, "log": place.log, "records.jsonl": place.records_file}
     names |= {"slices.jsonl": place.slices_file, "verdict.json": place.verdict_file}

@@ -66,7 +66,7 @@ def test_the_hosts_path_seen_inside_a_container_leads_to_the_containers_own_limi
     assert cgroup.memory() == cgroup.GroupMemory(5000, 10)
 
 
-def test_without_limits_there_is_none(tree) -> None:
+def test_without_limits_no_limit_is_reported(tree) -> None:
     unlimited = {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000", "cpu.max": "max 100000"}
     tree("1:cpu:/\n0::/", unlimited)
     assert cgroup.cpu_quota() is None

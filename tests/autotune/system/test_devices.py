@@ -140,7 +140,7 @@ def test_a_slice_has_its_parents_compute_capability_by_default(fake_gpus):
 
 
 @pytest.mark.parametrize("function", ["slices", "MaxMigDeviceCount", "MigDeviceHandle"])
-def test_a_gpu_in_mig_mode_whose_slices_cannot_be_seen_is_none(fake_gpus, function):
+def test_a_gpu_in_mig_mode_whose_slices_cannot_be_seen_is_no_device(fake_gpus, function):
     lacking = {"slices": 0} if function == "slices" else {"slices": 2, "fails": {function: FORBIDDEN}}
     fake_gpus(FakeGpu(**lacking))
     (device,) = devices.list_visible(None)
@@ -181,7 +181,7 @@ def test_devices_that_cannot_be_counted_are_reported_as_present(fake_gpus):
     assert (device.label, device.refused) == ("GPUs", "GPU is lost")
 
 
-def test_a_driver_at_fault_is_not_the_same_as_none(fake_gpus, monkeypatch):
+def test_a_faulty_driver_is_not_a_missing_one(fake_gpus, monkeypatch):
     fake_gpus(FakeGpu())
     monkeypatch.setenv("FAKE_NVML_INIT", str(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH))
     (device,) = devices.list_visible(None)

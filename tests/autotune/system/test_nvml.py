@@ -112,7 +112,7 @@ def test_a_driver_with_foreign_process_ids_says_nothing_about_others(busy):
     assert busy([4001, 4002], [Sample(4001, 90)]) == {}
 
 
-def test_of_several_devices_that_counts_which_others_use_most():
+def test_of_several_devices_the_one_most_used_by_others_counts():
     assert nvml.combine([{"others_gpu_percent": 5.0}, {"others_gpu_percent": 40.0}]) == {
         "others_gpu_percent": 40.0
     }

@@ -112,7 +112,7 @@ def test_it_goes_with_its_driver_and_with_its_guardian(driver: Driver, victim: s
 
 def test_the_next_driver_ends_the_leftovers_of_driver_and_guardian_killed_together(driver: Driver) -> None:
     guardian = driver.guardian
-    guardian.suspend()  # or it might be faster
+    guardian.suspend()  # otherwise it might clean up first
     driver.process.kill()
     driver.process.wait()
     guardian.kill()

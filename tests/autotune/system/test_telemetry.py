@@ -184,7 +184,7 @@ def test_hardware_respects_the_affinity_of_the_process() -> None:
     assert _python(code) == "1"
 
 
-def test_hidden_gpus_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_gpus_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert telemetry.hardware().gpus == ()
 

@@ -23,7 +23,7 @@ def test_tags_that_wandb_rejects_are_shortened_or_dropped() -> None:
     assert session_tags("r2gen", "", ()) == ("r2gen",)
 
 
-def test_no_tag_has_a_key_or_a_home_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tags_contain_neither_keys_nor_home_directories(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/somebody")
     monkeypatch.setenv("WANDB_API_KEY", WANDB_KEY)
     found = session_tags("/home/somebody/train.py", "cpu", (f"as {WANDB_KEY}",))

@@ -108,7 +108,7 @@ def lines(standing, width=80, height=1000):
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
-def test_all_that_matters_is_there():
+def test_the_panel_has_all_figures():
     drawn = lines(STANDING)
     assert drawn[0] == "training batch 8"
     assert drawn[1] == "trial 4 of session s, on some CPU"
@@ -169,7 +169,7 @@ def test_changed_settings_replace_planned_ones():
         (None, False, "as promised"),
     ],
 )
-def test_evaluations_are_held_against_a_promise_that_counts_them(now, counts, told):
+def test_speed_with_evaluations_is_compared_with_a_promise_that_counts_them(now, counts, told):
     plan = replace(PLAN, metric=replace(PLAN.metric, counts_evaluations=counts))
     measured = replace(STANDING.measurement, throughput=Throughput(98.0, None, 50, 10.0))
     drawn = "\n".join(lines(replace(STANDING, plan=plan, recent_per_s=now, measurement=measured)))

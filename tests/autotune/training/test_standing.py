@@ -83,7 +83,7 @@ def test_of_a_million_losses_some_hundreds_stay_and_the_last_is_one_of_them():
     ("samples", "per_s", "left_s"),
     [(4000, 50.0, 60.0), (None, 50.0, None), (4000, None, None), (500, 50.0, 0.0)],
 )
-def test_the_time_left_is_of_its_steps(samples, per_s, left_s):
+def test_the_time_left_follows_from_the_steps(samples, per_s, left_s):
     plan = replace(PLAN, samples=samples)
     assert TrainingStatus(plan, samples=1000, recent_per_s=per_s, measurement=Measurement()).left_s == left_s
 

@@ -128,7 +128,7 @@ def heard_of(records):
 
 
 @pytest.mark.parametrize(("beside", "trained"), [({"val_loss": 1.0}, 0), ({"is_compiling": True}, 200)])
-def test_only_steps_make_a_speed(beside, trained):
+def test_only_steps_count_for_the_speed(beside, trained):
     """Each step of 12 s is a window; a pause of 30 s between them, such as an evaluation, is not."""
     records, samples, at_s = [], 0, 0.0
     for step in range(240):

@@ -252,7 +252,7 @@ def test_a_trial_that_is_beaten_is_stopped_and_leaves_no_work_behind(order, serv
     assert not (tmp_path / "3" / "work").exists()
 
 
-def test_a_bar_that_is_raised_while_a_trial_runs_stops_it(order, server, tmp_path):
+def test_a_threshold_raised_while_a_trial_runs_stops_it(order, server, tmp_path):
     running = Attempt(order(samples=10**6, threshold_file=str(tmp_path / "threshold.json")), server)
     wait_for(lambda: running.step(0.1).samples >= 40)
     JsonFile(Threshold).write(tmp_path / "threshold.json", FAR_AHEAD)

@@ -193,7 +193,7 @@ def test_a_loader_workers_error_is_read_from_the_end_of_its_text() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("image 7 has no caption"), KeyError("nccl")], ids=str)
-def test_an_error_that_another_attempt_would_meet_again_is_not_passing(error: BaseException) -> None:
+def test_an_error_that_another_attempt_would_meet_again_is_not_transient(error: BaseException) -> None:
     assert not failures.from_exception(error).is_passing
 
 

@@ -83,7 +83,9 @@ def test_the_reason_names_the_cause_that_decided() -> None:
         ),
     ],
 )
-def test_the_machine_is_evidence(code: int, words: str, evidence: dict[str, float], kind: Failure) -> None:
+def test_the_state_of_the_machine_is_evidence(
+    code: int, words: str, evidence: dict[str, float], kind: Failure
+) -> None:
     assert failures.from_exit(code, words, **({"kernel_killed": False} | evidence)).failure is kind
 
 
@@ -113,7 +115,7 @@ def test_what_a_killed_process_ran_out_of_is_the_machines() -> None:
     assert (words.failure, words.shortage) == (Failure.OOM, None)
 
 
-def test_a_loaders_worker_that_somebody_has_killed_is_lost() -> None:
+def test_a_loader_worker_killed_from_outside_is_lost() -> None:
     outcome = failures.from_exception(KILLED)
     by_whom = {"asked_to_stop": False, "kernel_killed": False, "memory_share": 0.5}
     assert failures.correct_verdict(outcome, **by_whom).failure is Failure.LOST

@@ -32,5 +32,5 @@ def test_beyond_its_cap_a_trial_fails_by_itself_whatever_others_do():
     assert not replace(PLENTY, free_bytes=GIB // 4).is_taken_by_others(5 * GIB)
 
 
-def test_a_small_lack_of_free_memory_is_its_own():
+def test_a_small_shortage_is_the_trials_own_fault():
     assert not replace(PLENTY, free_bytes=5 * GIB - 300 * 2**20).is_taken_by_others(GIB)

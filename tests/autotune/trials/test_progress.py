@@ -169,7 +169,7 @@ def test_the_operations_of_a_step_are_those_of_its_samples_and_of_no_evaluation(
     assert progress.measurement().flops_per_sample == {"bf16": 110, "fp32": 10}
 
 
-def test_a_step_whose_operations_are_counted_is_like_no_other(progress):
+def test_the_phases_of_a_step_whose_operations_are_counted_do_not_count(progress):
     train(progress, 2, forward_s=1.0, data_s=3.0)
     progress.count({"at_s": 9.0, "samples": 12, "step_flops": {"fp32": 4}, "forward_s": 6.0, "data_s": 0.0})
     shares = progress.measurement().step_shares
@@ -184,7 +184,7 @@ def test_a_new_process_has_a_slope_of_its_own(progress):
     assert progress.measurement().memory_slope.per_sample == 0
 
 
-def test_what_an_evaluation_takes_and_the_step_after_it_is_no_rise(progress):
+def test_memory_of_an_evaluation_and_of_the_step_after_it_is_no_rise(progress):
     at_s, samples = train(progress, 30, memory_peak_bytes=100 * MIB)
     evaluate(progress, at_s + 1, samples, 0.1, memory_peak_bytes=150 * MIB)
     train(progress, 1, at_s + 1, samples, memory_peak_bytes=180 * MIB)
@@ -292,7 +292,7 @@ def test_an_evaluations_chance_and_collapse_are_on_its_point(progress):
     assert [(p.chance, p.collapsed) for p in points] == [(None, False), (0.15, True), (None, False)]
 
 
-def test_the_items_are_averaged_over_the_evaluations_that_the_end_is_made_of(progress):
+def test_items_are_averaged_over_the_last_evaluations(progress):
     train(progress, 4)
     for number in range(1, 9):
         evaluate(progress, number, 16 * number, 0.1, bleu_4_items=[0.1 * number, 0.2])
@@ -310,7 +310,7 @@ def test_items_that_are_no_numbers_are_left_out(progress, items):
     assert progress.measurement().quality == 0.1
 
 
-def test_items_of_different_numbers_of_things_are_no_items(progress):
+def test_items_of_varying_number_are_left_out(progress):
     train(progress, 4)
     for number in range(1, 9):
         evaluate(progress, number, 16 * number, 0.1, bleu_4_items=[0.1] * number)

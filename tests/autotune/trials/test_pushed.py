@@ -61,7 +61,7 @@ def test_reports_are_counted_with_the_reporters_timestamps(run):
     assert all(event["memory_peak_bytes"] >= 0 for event in events)
 
 
-def test_it_learns_its_directory_and_its_task(run):
+def test_a_workload_learns_its_directory_and_its_settings(run):
     outcome, [event] = run("says_where_it_is", {"micro_batch_size": 4, "optim": {"betas": [0.9, 0.99]}})
     assert outcome == COMPLETED
     assert event["settings"] == {"micro_batch_size": 4, "optim": {"betas": [0.9, 0.99]}}
@@ -127,7 +127,7 @@ def test_a_generator_has_neither_a_thread_nor_a_socket(run):
     assert (event["threads"], event["has_socket"]) == (1, False)
 
 
-def test_a_stamp_of_another_process_is_taken_within_this_ones_time(run):
+def test_a_timestamp_of_another_process_is_clipped_to_this_ones_time(run):
     _, events = run("stamped")
     first, ahead, behind, own = events
     assert first["at_s"] == first["began_s"]

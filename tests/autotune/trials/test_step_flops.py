@@ -104,9 +104,7 @@ def test_parameters_that_cannot_be_counted_end_no_training(flops: StepFlops) -> 
 
 
 @pytest.mark.parametrize(("dtype", "kind"), [(torch.float32, "fp32"), (torch.bfloat16, "bf16")])
-def test_two_steps_are_counted_by_the_kind_of_their_numbers(
-    flops: StepFlops, dtype: torch.dtype, kind: str
-) -> None:
+def test_two_steps_are_counted_by_number_format(flops: StepFlops, dtype: torch.dtype, kind: str) -> None:
     layer = 2 * BATCH * WIDTH * 32
     of_a_step = {kind: 2 * layer}  # forward and the weights' gradient; the inputs need none
     assert found(flops, train(nn.Linear(WIDTH, 32), 6, dtype)) == [{}, {}, of_a_step, of_a_step, {}, {}]
@@ -167,7 +165,7 @@ def test_counting_ends_with_the_optimizer(flops: StepFlops) -> None:
     assert _get_current_dispatch_mode() is None
 
 
-def test_a_trial_run_before_the_first_record_is_none_of_the_training(flops: StepFlops) -> None:
+def test_steps_before_the_first_record_are_not_of_the_training(flops: StepFlops) -> None:
     list(train(nn.Linear(WIDTH, 32), 1))
     assert any(found(flops, train(nn.Linear(WIDTH, 32), 4)))
 

@@ -225,7 +225,7 @@ list(CommandWorkload.parse(values, directory).fit({}, directory / "work"))
 """
 
 
-def test_killed_right_after_saving_it_resumes_counting_there(command, workdir):
+def test_a_command_killed_right_after_saving_resumes_counting_there(command, workdir):
     workload = command(SAVES_AND_IS_KILLED, "{workdir}", resume="--from {workdir}/last.pt")
     given = os.environ | {"PYTHONPATH": os.pathsep.join([os.environ["PYTHONPATH"], str(ROOT)])}
     arguments = (json.dumps(workload.value), workdir.parent)

@@ -61,7 +61,7 @@ def test_a_trial_evaluates_by_samples_and_the_export_as_the_user_configured():
     assert configurations.for_workload(space, settings) == baseline
 
 
-def test_what_moves_no_memory_makes_no_group_of_its_own():
+def test_settings_that_move_no_memory_make_no_group_of_their_own():
     known = known_settings("transformers")
     assert {"trainer.max_grad_norm", "trainer.logging_steps"} <= {
         name for name in known.by_name if known[name].moves_memory == "no"
