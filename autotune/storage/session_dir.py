@@ -40,5 +40,5 @@ class SessionDir:
         return self.comparison.model(label)
 
     def training_dir(self, number: int | None) -> TrainingDir:
-        """Returns the default directory of a whole training of trial `number`, None: of the winner."""
+        """Returns the default directory of a whole training of trial `number`; None: of the winner."""
         return TrainingDir(self.root / "training" / ("winner" if number is None else f"trial-{number}"))

@@ -1,4 +1,4 @@
-"""Figures of working GPUs, from NVML; none without an NVIDIA driver. Raises nothing."""
+"""Figures of GPUs in use, from NVML; none without an NVIDIA driver. Raises nothing."""
 
 import re
 import statistics

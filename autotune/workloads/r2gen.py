@@ -163,7 +163,7 @@ class R2GenConfig(OwnFile):
         return trainer.dump(trainer.parse(settings))
 
     def recognises(self, values: Mapping[str, Any]) -> bool:
-        """Returns True for `data` among mostly known settings, so that a misspelt setting is reported."""
+        """Returns True if `data` is set and most settings are known, so that a misspelt one is reported."""
         return "data" in values and 2 * len(values.keys() & trainer.Config.model_fields) > len(values)
 
     def trains_with(self, file: Path) -> str:

@@ -223,7 +223,7 @@ class Teller:
     def _is_no_step(self, optimizer: Any) -> bool:
         """Returns True if the call was only captured, was made in a loader worker, or skipped the update.
 
-        A fused optimizer skips a step that overflowed by itself. On a GPU this is not asked: it would wait.
+        A fused optimizer skips a step that overflowed by itself. On a GPU that is not checked: it would wait.
         """
         overflow = getattr(optimizer, "found_inf", None)
         return (

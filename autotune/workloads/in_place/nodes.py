@@ -85,7 +85,7 @@ def read_yaml(text: str) -> Node:
 
 
 class _AliasLoader(yaml.SafeLoader):
-    """Gives an alias its own position: PyYAML returns the node of the anchor."""
+    """Gives an alias its own position, since PyYAML returns the node of the anchor."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]

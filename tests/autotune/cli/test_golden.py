@@ -1,4 +1,4 @@
-"""What the commands print about recorded sessions, word for word, on a terminal of 100 columns.
+"""The output of commands on recorded sessions, word for word, on a terminal of 100 columns.
 
 After a change run `REGENERATE=1 python -m pytest tests/autotune/cli/test_golden.py`, and read the diff.
 """
@@ -61,7 +61,7 @@ def test_a_command_prints_the_golden_text(name, capsys):
 
 @pytest.mark.parametrize(("name", "session"), [("search-winner", "drawn"), ("search-baseline", "iu_xray")])
 def test_a_search_prints_the_golden_text(name, session):
-    """Its lines in a log, a second apart, and its summary."""
+    """Checks its lines in a log, a second apart, and its summary."""
     stored = StoredSession.open(Path(shutil.copytree(KEPT / session, session)))
     trials, seconds = stored.study().trials, iter(range(1000))
     out = Console(width=100, file=StringIO())

@@ -69,7 +69,7 @@ def test_a_trial_that_runs_has_the_same_figures_on_every_surface(tmp_path, monke
     [("same-quality", False), ("same-quality", True), ("same-training", False)],
 )
 def test_a_search_on_an_unsteady_machine_has_the_same_figures_everywhere(grid, session, select, is_equal):
-    """Equal settings measure differently each time; with a winner, or with none."""
+    """Equal settings have another speed in each run; some of the searches have a winner."""
     space = grid.model_copy(update={"objective": Objective(keep=0.9, select=select)})
     rng = random.Random(0)
     runs = [
@@ -84,13 +84,13 @@ def test_a_search_on_an_unsteady_machine_has_the_same_figures_everywhere(grid, s
 
 
 def losses(run):
-    """The same run, whose figures of quality fall as a loss does, from what chance reaches."""
+    """Returns the same run with qualities that fall like a loss, from the chance level."""
     seen = tuple(point._replace(quality=2.5 - 5 * point.quality, chance=2.5) for point in run.evaluations)
     return replace(run, evaluations=seen)
 
 
 def turned(run):
-    """What a workload that had to turn its loss's sign reported of such a run."""
+    """Returns the report on such a run by a workload that negates its loss."""
     return replace(run, evaluations=tuple(negative(point) for point in run.evaluations))
 
 
@@ -153,7 +153,7 @@ def test_no_text_about_a_loss_has_the_internal_sign_or_another_unit(grid, sessio
 
 
 def with_ablation(space):
-    """A confirmed winner whose runs measured something else than its race, and the step before it."""
+    """A confirmed winner, whose runs and race measured different speeds, and its ablation step."""
     trials = [*searched.confirmed(space), searched.trial(space, 10, 5, 0.1, num_workers=8)]
     half = ablation.steps(History(trials, space))[0].config
     return [*trials, searched.trial(space, 11, 21, None, ablation_of=1, status="stopped", **dict(half))]

@@ -96,7 +96,7 @@ def begun(directory, *command):
 
 
 def further(directory):
-    """A number of samples that the training has not reached, and at which it is evaluated."""
+    """Returns a number of samples that the training has not reached, and at which it is evaluated."""
     checkpoint = json.loads((directory / "t" / "work" / "state.json").read_text())[0]
     return (max(checkpoint, records(directory)[-1]["samples"]) // 200 + 3) * 200
 
@@ -145,7 +145,7 @@ def test_a_training_ends_when_it_has_all_its_samples(tmp_path, capsys):
 
 
 def test_five_kills_and_a_transient_fault_lose_no_record(tmp_path, capsys):
-    """At different places between two evaluations, and once just after one."""
+    """The kills come at different points between two evaluations, and once just after one."""
     killed = [104, 200, 296, 400, 552]
     assert train(tmp_path, faults=" ".join(["passing@504", *(f"killed@{at}" for at in killed)])) == 0
     assert happened(tmp_path) == [Kind.BEGUN, *[Kind.RETRIED] * 6, Kind.ENDED]
@@ -232,7 +232,7 @@ def test_it_continues_from_its_checkpoint_after_a_stop_or_a_kill(tmp_path, numbe
 
 @pytest.fixture
 def watched(tmp_path):
-    """A training watched on a terminal, once its panel has figures."""
+    """Starts a training on a terminal, and waits until its panel has figures."""
     started = []
 
     def start(faults=""):
@@ -350,7 +350,7 @@ def left(tmp_path_factory):
 
 @pytest.fixture
 def session(left, tmp_path):
-    """A copy of a searched session, and how long its whole training is."""
+    """A copy of a session after its search; takes the samples of its whole training."""
     root = shutil.copytree(left, tmp_path / "s")
 
     def lasting(samples):
@@ -362,7 +362,7 @@ def session(left, tmp_path):
 
 
 def reported(place, capsys):
-    """The verdict of a training's report, as its last lines should be on the terminal."""
+    """Returns the verdict in a training's report, with which the terminal's last lines should agree."""
     capsys.readouterr()
     assert main(["report", str(place), "--format", "json", "-o", "-"]) == 0
     promised = json.loads(capsys.readouterr().out)["promised"]

@@ -76,7 +76,7 @@ class Sample:
 
 @pytest.fixture
 def busy(monkeypatch):
-    """Makes NVML report these processes on a device and their utilisation (or raise it)."""
+    """Makes NVML report these processes on a device with their utilisation, or raise an error."""
 
     def make(running, samples):
         def utilisation(handle, since_us):
