@@ -176,7 +176,7 @@ class _Trier:
         return {one.role for one in self.effective}
 
     def run(self, candidates: Sequence[Candidate], line: CommandLine | None = None) -> Watched:
-        """Runs some steps with the candidates' tried values."""
+        """Runs some steps with the tried value of each candidate."""
         tried = ", ".join(f"{one.option.name} {one.value}" for one in candidates)
         self.prober.say(f"Trying {tried} ...")
         line = (line or self.prober.line).trying(candidates)

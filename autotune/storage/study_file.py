@@ -131,7 +131,7 @@ def load_study(file: Path) -> StudyFile:
     """Returns the study in `file`; raises KeyError until it is created, DamagedError if it is unreadable.
 
     SQLite checks all pages, because a torn copy may be damaged in pages that only Optuna reads. Disk,
-    permission and locking errors stay an sqlite3.Error.
+    permission and locking errors are raised as they are, as sqlite3.Error.
     """
     nothing = KeyError(f"there is no study in {file} yet")
     if not file.exists():

@@ -158,7 +158,7 @@ def from_exception(error: BaseException, *, capped: bool = True, gpu: GpuMemory 
 
 
 def from_traceback(text: str) -> Outcome:
-    """Returns the outcome of a printed error: out of memory if the error or one of its causes is that."""
+    """Returns the outcome of a printed error, which is out of memory if the error or a cause says so."""
     outcomes = [from_exception(error, capped=False) for error in _printed_errors(text)]
     last = outcomes[-1] if outcomes else failure(Failure.ERROR, text)
     return next((outcome for outcome in outcomes if outcome.failure is Failure.OOM), last)
