@@ -169,7 +169,7 @@ def is_number(value: Setting) -> bool:
 
 
 def scaled(value: Setting, factor: float) -> Setting:
-    """Returns a count of steps or epochs multiplied by `factor`, at least 1 if it is above 1."""
+    """Returns a count of steps or epochs multiplied by `factor`; a count above 1 stays at least 1."""
     product = round(float(value or 0) * factor)
     return max(1 if float(value or 0) > 1 else 0, product)
 

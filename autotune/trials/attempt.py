@@ -222,7 +222,7 @@ class Attempt:
         self._close()
 
     def _close(self) -> None:
-        """Ends all processes and deletes the work directory of an ended trial: a winner is trained anew.
+        """Ends all processes and deletes an ended trial's work directory, since a winner is trained anew.
 
         Keeps the directory of a whole training, and of a completed trial on request.
         """

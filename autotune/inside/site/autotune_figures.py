@@ -22,7 +22,7 @@ class Figures:
         self._compilations = compilations()
 
     def note_loss(self, loss: Any) -> None:
-        """Keeps the loss of a backward pass, a tensor or a sequence of them, if the next one is due."""
+        """Keeps the loss of a backward pass, a tensor or a sequence of them, if one is to be reported."""
         if _clock_s() - self._loss_s >= self._loss_every_s:
             self._loss = (loss if hasattr(loss, "shape") else loss[0]).detach()
 

@@ -76,8 +76,7 @@ def note_hydra(write: Write, module: Any) -> None:
 
     @functools.wraps(set_config)
     def sets(self: Any, config: Any) -> Any:
-        values = dict(flat({name: config[name] for name in config if name != "hydra"}))
-        write({"config": {"form": "{name}={value}", "values": values}})
+        _note_config(write, {name: config[name] for name in config if name != "hydra"})
         return set_config(self, config)
 
     module.HydraConfig.set_config = sets
@@ -95,17 +94,14 @@ def note_omegaconf(write: Write, module: Any) -> None:
     def merges(*configs: Any) -> Any:
         merged = merge(*configs)
         if any(one is config for one in given for config in configs):
-            write(
-                {
-                    "config": {
-                        "form": "{name}={value}",
-                        "values": dict(flat(module.OmegaConf.to_container(merged))),
-                    }
-                }
-            )
+            _note_config(write, module.OmegaConf.to_container(merged))
         return merged
 
     module.OmegaConf.from_cli, module.OmegaConf.merge = staticmethod(reads), staticmethod(merges)
+
+
+def _note_config(write: Write, config: Any) -> None:
+    write({"config": {"form": "{name}={value}", "values": dict(flat(config))}})
 
 
 def flat(value: Any, above: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:

@@ -159,7 +159,7 @@ def another_optimizer():
 
 
 def fused():
-    """Steps one optimizer per parameter, of many, within the backward pass."""
+    """Steps many optimizers, one for each parameter, within the backward pass."""
     layers = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(80)))
     for parameter in layers.parameters():
         optimizer = torch.optim.SGD([parameter], lr=0.01)

@@ -50,7 +50,7 @@ def machine(fake_gpus, monkeypatch):
 
 
 def torch_of(environment, fails=None, **changed):
-    """Returns what `torch_check` would print there."""
+    """Returns what `torch_check` would print in this environment."""
     seen = [
         {**gpu, "uuid": gpu["uuid"].partition("-")[2], "fails": fails or failed(gpu)}
         for gpu in sitecustomize.shown(environment)

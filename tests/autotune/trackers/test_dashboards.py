@@ -1,4 +1,4 @@
-"""One real search in optuna-dashboard, TensorBoard and W&B, by their own servers and files."""
+"""One real search as optuna-dashboard, TensorBoard and W&B show it, by their own servers and files."""
 
 import json
 import os
