@@ -25,7 +25,7 @@ _LOOK_S = 1.0
 
 
 def start(directory: str, cpus: str, gpus: str, object_store_bytes: str) -> None:
-    """Leaves Ray's daemons behind."""
+    """Starts Ray's daemons, and leaves them running."""
     from ray._private import services, utils  # noqa: PLC0415 - not for an agent
     from ray._private.node import Node  # noqa: PLC0415
     from ray._private.parameter import RayParams  # noqa: PLC0415

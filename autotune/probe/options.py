@@ -179,7 +179,7 @@ def is_count(value: Setting) -> bool:
 
 
 def put(words: Sequence[str], option: Option, text: str | None) -> list[str]:
-    """Returns the command line with `text` as the option's value; None removes a switch, or any option."""
+    """Returns the command line with `text` as the option's value, or without the option if that is None."""
     at, count = _place(words, option) or (len(words), 0)
     return [*words[:at], *_written(option, text, list(words[at : at + count])), *words[at + count :]]
 

@@ -86,7 +86,7 @@ def require_same(
 def changes(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> list[str]:
     """Returns the changes since `then` that make new figures incomparable, a line each.
 
-    Facts that were unknown `then` are not compared, nor the settings in `places`: paths, as files may move.
+    Facts unknown `then` are not compared, nor the settings in `places`, which are paths: files may move.
     """
     moved = {f"baseline.{place}" for place in places}
     return [

@@ -88,7 +88,7 @@ class Others:
 
 
 def busy_seconds(stat: str, cpus: Collection[int]) -> tuple[float, float]:
-    """Returns the busy and the total seconds of `cpus` since boot, summed; `stat`: text of /proc/stat."""
+    """Returns the busy and the total seconds of all `cpus` since boot, from the text of /proc/stat."""
     busy = total = 0
     wanted = {f"cpu{number}" for number in cpus}
     for name, *ticks in (line.split() for line in stat.splitlines() if line.startswith("cpu")):

@@ -15,7 +15,7 @@ def all_of(inbox):
 
 
 def contents(messages, kind):
-    """Returns the contents of this kind."""
+    """Returns the contents of the messages of this kind."""
     return [message.content for message in messages if isinstance(message.content, kind)]
 
 

@@ -95,7 +95,7 @@ def test_a_resumed_training_begins_where_its_records_end(train, tmp_path):
 
 
 def test_an_interrupted_training_has_not_ended(train):
-    """The next --resume continues it; the verdict is then an earlier attempt's."""
+    """The next --resume continues it, and only its end has a verdict."""
     found, _ = train(reports(2), last=replace(END, outcome=Outcome(Status.INTERRUPTED)))
     assert [event.kind for event in found] == [Kind.BEGUN, Kind.STOPPED]
 
