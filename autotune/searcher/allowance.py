@@ -57,7 +57,7 @@ class Allowance:
 
 
 def forecast(asked: History, plan: SearchPlan, slots: int) -> str | None:
-    """Returns a warning with a better time limit if time is too short for all planned trials, or for a dozen.
+    """Returns a warning with a better time limit if time is too short for a dozen trials, or a smaller plan.
 
     None before the baseline has completed, and if time suffices. `slots` trials run at a time.
     """
