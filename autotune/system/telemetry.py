@@ -166,8 +166,12 @@ class Telemetry:
                 self._series.add(values, elapsed_s)
             if is_last:
                 return
-            times = min(max(1.0, _SHARE_OF_AGE * (now_s - begun_s) / self._interval_s), _LONGEST)
-            is_last = self._stop.wait(times * self._interval_s)
+            is_last = self._stop.wait(pause_s(now_s - begun_s, self._interval_s))
+
+
+def pause_s(age_s: float, first_s: float) -> float:
+    """Returns the time to the next sample of a process of this age; the second one came after `first_s`."""
+    return min(max(first_s, _SHARE_OF_AGE * age_s), _LONGEST * first_s)
 
 
 class _Series:

@@ -97,10 +97,9 @@ def is_one_line(done: subprocess.CompletedProcess[str], *parts: str) -> None:
 
 
 def run_no_trials(monkeypatch: pytest.MonkeyPatch, machine: Hardware, instead_of: str = "run") -> None:
-    """Makes searches end at this function of `sessions.run`, on `machine`; files are not synced."""
+    """Makes searches end at this function of `sessions.run`, on `machine`."""
     monkeypatch.setattr(f"autotune.sessions.run.{instead_of}", lambda *_, **__: 0)
     monkeypatch.setattr("autotune.sessions.start.hardware", lambda _, asked: gpus.of_cluster(machine, asked))
-    monkeypatch.setattr("os.fsync", lambda _: None)
 
 
 def mount(*arguments: object) -> None:

@@ -52,8 +52,9 @@ def _own_temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Uses a short temporary directory: in pytest's own, a socket's path would be too long."""
     with tempfile.TemporaryDirectory(prefix="t-") as directory:
         monkeypatch.setenv("TMPDIR", directory)
-        monkeypatch.setattr(tempfile, "tempdir", None)
+        tempfile.tempdir = None  # which remembers TMPDIR
         yield
+        tempfile.tempdir = None
         assert list(Path(directory).iterdir()) == [], "nothing is left"
 
 

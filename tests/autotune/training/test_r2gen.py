@@ -9,7 +9,7 @@ import yaml
 
 from autotune.__main__ import main
 from autotune.storage.trial_dir import TrainingDir
-from autotune.training import events, supervise
+from autotune.training import events
 from autotune.training.events import Kind
 from r2gen import checkpoint, synthetic
 from tests import tiny_r2gen
@@ -33,7 +33,6 @@ def train(tmp_path, monkeypatch, _without_compiler):
     monkeypatch.syspath_prepend(here)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([here, os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(supervise, "_FIRST_WAIT_S", 0.1)
 
     def call(workload, **settings):
         data = synthetic.make(tmp_path, {"train": 10, "val": 4, "test": 3}, 0, 80)

@@ -34,8 +34,7 @@ def patched_by_both(memory, devices):
         kept = {name: getattr(torch.cuda, name) for name in _REAL}
         patch(torch)
         devices.patch(torch)
-        for name, function in kept.items():
-            setattr(torch.cuda, name, function)
+        vars(torch.cuda).update(kept)
         ones = torch.ones
 
         def on_gpu(*size, device=None, **rest):
