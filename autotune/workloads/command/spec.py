@@ -174,7 +174,7 @@ class Spec(BaseModel):
         yield from _wrong_pattern("steps", self.steps, groups=0)
         for name in (WORKDIR, *self.files):
             if name in line.names_in(self.setup):
-                yield f"setup: has no {{{name}}}: it runs before there is a trial"
+                yield f"setup: cannot use {{{name}}}, because it runs before there is a trial"
         for name, own in self.files.items():
             yield from (f"files.{name}.{mistake}" for mistake in own.mistakes())
             yield from self._wrong_name(name)
@@ -182,9 +182,9 @@ class Spec(BaseModel):
     def _wrong_name(self, name: str) -> Iterator[str]:
         names = self.placeholders()
         if not name.isidentifier() or name in GIVEN:
-            yield f"files: a name of letters that is none of {', '.join(GIVEN)}, got {units.quote(name)}"
+            yield f"files: must be a name of letters and none of {', '.join(GIVEN)}, got {units.quote(name)}"
         elif all(name not in names[key] for key in ("run", "environment", "flags", "resume")):
-            yield f"files.{name}: nothing reads it: write {{{name}}} into workload.run"
+            yield f"files.{name}: nothing reads it; write {{{name}}} into workload.run"
 
     @property
     def file(self) -> tuple[str, str] | None:
@@ -242,7 +242,7 @@ class Spec(BaseModel):
         names = [name for names in self.placeholders().values() for name in names]
         used = [*self.flags, *used_by_tuner, *GIVEN, *names]
         return [
-            f"baseline.{name}: nothing uses it: write {{{name}}} into workload.run, or give it flags"
+            f"baseline.{name}: nothing uses it; write {{{name}}} into workload.run, or give it flags"
             for name in line.unused(settings, used)
         ]
 
@@ -277,9 +277,9 @@ def _explained(error: ErrorDetails, keys: Sequence[str]) -> str:
 
 def _shell_in(run: tuple[str, ...]) -> Iterator[str]:
     if operator := next((word for word in run if word in _OF_SHELLS), None):
-        yield f"run: no shell reads it: put {operator!r} and what it is for into a script, and run that"
+        yield f"run: no shell reads it; put what needs {operator!r} into a script, and run that"
     if run and _ASSIGNMENT.match(run[0]):
-        yield f"run: a variable belongs into workload.environment, got {run[0]}"
+        yield f"run: a variable belongs in workload.environment, got {run[0]}"
 
 
 def _wrong_pattern(where: str, pattern: str | None, groups: int) -> Iterator[str]:
@@ -288,7 +288,7 @@ def _wrong_pattern(where: str, pattern: str | None, groups: int) -> Iterator[str
     try:
         count = re.compile(pattern).groups
     except re.error as error:
-        yield f"{where}: a regular expression: {error}, got {units.quote(pattern)}"
+        yield f"{where}: must be a regular expression ({error}), got {units.quote(pattern)}"
         return
     if count < groups:
         yield f"{where}: needs a group for the number, such as ([0-9.]+), got {units.quote(pattern)}"
