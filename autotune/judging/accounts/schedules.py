@@ -48,6 +48,6 @@ def _cut(full: Schedule, history: History) -> str:
     unit, names = ("epochs", epochs) if epochs and not ends else ("steps", ends or ["max_steps"])
     return (
         f"The learning rate falls during the training (from {full.peak:.3g} to {full.last:.3g} in trial 0), "
-        "and no knob says how long the training is, so a trial is a part of it and says little about its end. "
+        "and no knob says how long the training is, so a trial says little about its end. "
         f"Add to the knobs, for example: {LENGTH}: {{{unit}: [{', '.join(names)}]}}"
     )
