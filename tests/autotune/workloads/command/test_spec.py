@@ -34,7 +34,7 @@ def read_spec(values):
         ({"samples": "(a)", "steps": "b"}, "at most one of samples, steps, got both"),
         ({"csv": "a", "jsonl": "b"}, "at most one of jsonl, csv, tensorboard, wandb, got jsonl and csv"),
         ({"quality": "reported", "csv": "a"}, "quality: the keys of the scores in the file of csv"),
-        ({"setup": "make {workdir}"}, "setup: has no {workdir}"),
+        ({"setup": "make {workdir}"}, "setup: cannot use {workdir}"),
         ({"seed": 3}, "seed: input should be 'hook', got 3"),
         ({"files": {"ds": {"bas": "a.json"}}}, "files.ds.base: required"),
         ({"files": {"ds": {"base": "a.json", "sets": {}}}}, "files.ds.sets: no such key, did you mean set?"),
@@ -55,7 +55,7 @@ def read_spec(values):
                 "environment": {"DS": "{ds}"},
                 "files": {"ds": {"base": "a.json", "set": {}}},
             },
-            "setup: has no {ds}",
+            "setup: cannot use {ds}",
         ),
     ],
 )
