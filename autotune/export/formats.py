@@ -107,6 +107,6 @@ def named(name: str | None, workload: Workload) -> Format:
     offered = [one for one, form in FORMATS.items() if one == own or not form.is_own]
     if name not in offered:
         raise InputError(
-            f"--format {name}: the workload {workload.entry_point} has no such format, but {', '.join(offered)}"
+            f"--format {name}: {workload.entry_point} has no such format, but {', '.join(offered)}"
         )
     return FORMATS[name]

@@ -77,7 +77,7 @@ def test_a_patched_file_is_a_copy_and_replaced_values_are_printed(export):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--format", "shell"), "--format shell: the workload r2gen.train:fit has no such format, but r2gen, "),
+        (("--format", "shell"), "--format shell: r2gen.train:fit has no such format, but r2gen, "),
         (("--format", "lightening"), "no such format, got 'lightening', did you mean lightning?"),
         (("--format", "json", "--patch", "a.json"), "--format, --patch: at most one of them"),
         (("--patch", "none.yaml"), "--patch none.yaml: cannot be read: No such file"),

@@ -161,7 +161,7 @@ def test_comments_have_what_a_yaml_file_has_no_place_for(winner):
 def test_an_unknown_or_foreign_format_is_one_line(winner):
     with pytest.raises(InputError, match=r"--format: no such format, got 'lightnin', did you mean lightn"):
         formats.named("lightnin", FUNCTION)
-    with pytest.raises(InputError, match=r"--format shell: the workload json:loads has no such format, but "):
+    with pytest.raises(InputError, match=r"--format shell: json:loads has no such format, but "):
         formats.named("shell", FUNCTION)
     with pytest.raises(InputError, match=r"--format r2gen: "):
         formats.named("r2gen", FUNCTION)
