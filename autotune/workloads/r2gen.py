@@ -141,8 +141,8 @@ class R2GenWorkload(Workload):
         moving = sorted((_OF_REFERENCES | ({"cut_reports"} if minimize else set())) & set(knobs))
         if moving and not quality.startswith("full_"):
             raise InputError(
-                f"knob {moving[0]}: changes the references of {quality}: with it, objective.quality must be "
-                "one against whole references, such as full_bleu_4"
+                f"knob {moving[0]}: changes the references of {quality}, so objective.quality must be one "
+                "against whole references, such as full_bleu_4"
             )
 
     @property

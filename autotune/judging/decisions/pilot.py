@@ -103,8 +103,8 @@ def _explain_incomparable(judged: Pilot, ends: Sequence[Evaluation], space: Spac
     figure = f"{goal.quality} {goal.turned(judged.quality):.4f}"
     collapsed = sum(p.collapsed for p in ends)
     if collapsed:
-        runs = "in one of its runs " if collapsed < len(ends) else ""
-        return f"{after} the baseline {runs}gives the same answer to every input ({figure})"
+        runs = " in one of its runs" if collapsed < len(ends) else ""
+        return f"{after} the baseline gives the same answer to every input{runs} ({figure})"
     noise = max(judged.noise or 0.0, _LEAST_NOISE * abs(judged.quality))
     clearly = objective.least(goal, judged.quality) - _SURE * noise  # of the quality itself, not of a gain
     if judged.chance is not None and clearly <= judged.chance:
