@@ -76,7 +76,7 @@ class Choose:
 
     def is_minimized(self, score: Score) -> bool:
         """Returns True if a lower value is better, for a score whose name does not say so."""
-        raise InputError(f"--score {score.name}: say whether higher is better: --maximize or --minimize")
+        raise InputError(f"--score {score.name}: say whether higher is better, with --maximize or --minimize")
 
 
 def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[ProbeResult, list[str]]:

@@ -100,8 +100,8 @@ class Document:
             changed = type(self)(self.file, text)
             if repr(changed.root.data) == wanted:
                 return changed
-        rule = "cannot be replaced in place: there is an alias for it, a tag, or nothing between two commas"
-        raise InputError(f"{rule}: write the value there in another way")
+        rule = "cannot be replaced in place, because it has an alias or a tag, or is empty"
+        raise InputError(f"{rule}; write it in another way")
 
     def _place(self, path: list[Step]) -> _DeepestNode:
         """Finds the deepest node of a path; names in the text may contain dots."""
