@@ -148,7 +148,7 @@ def _require_room(directory: Path) -> None:
         probe.write_bytes(bytes(_ROOM_BYTES))
     except OSError as error:
         where = f"TMPDIR: {directory.parent}: cannot be written: {error.strerror}"
-        raise InputError(f"{where}; nothing is lost: make room there, and resume the session") from None
+        raise InputError(f"{where}; nothing is lost. Make room there, and resume the session") from None
     finally:
         probe.unlink(missing_ok=True)
 

@@ -24,7 +24,7 @@ def deliberate(error: BaseException) -> BaseException | None:
         hint = "to rebuild what can be read: python -m autotune recover SESSION"
         return InputError(f"{damage}; {hint}")
     if fault := disk_fault(error):
-        return InputError(f"{fault}; nothing is lost: fix that and run the command again")
+        return InputError(f"{fault}; nothing is lost. Fix that, and run the command again")
     return None
 
 

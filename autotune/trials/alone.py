@@ -27,7 +27,7 @@ def run(
                 listen(report)
     outcome = report.outcome or Outcome(Status.INTERRUPTED)
     if outcome.status is Status.INTERRUPTED:
-        raise InputError(f"{outcome.reason}; nothing is lost: fix that and run the command again")
+        raise InputError(f"{outcome.reason}; nothing is lost. Fix that, and run the command again")
     return outcome, report.measurement
 
 
