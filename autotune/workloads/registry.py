@@ -34,11 +34,11 @@ def load(value: str | Mapping[str, Any]) -> Workload:
         return named(value)
     module, _, function = name.partition(":")
     if not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
-        raise InputError(f"workload: {BUILTIN}, or an entry point package.module:function, got {name!r}")
+        raise InputError(f"workload: must be {BUILTIN}, or an entry point package.module:function, got {name!r}")
     here = look_here_last()
     if code.find_spec(module) is None:
         raise InputError(
-            f"workload {name}: there is no module {module} on the Python path: run this in the directory "
+            f"workload {name}: there is no module {module} on the Python path; run this in the directory "
             "that holds it, or add that to PYTHONPATH"
         )
     _require_unhidden(module.partition(".")[0], here, name)
@@ -128,7 +128,7 @@ def _require_unhidden(module: str, here: list[str], name: str) -> None:
     first, own = _origin(importlib.util.find_spec(module)), _origin(PathFinder.find_spec(module, here))
     if own and first != own:
         raise InputError(
-            f"workload {name}: there is another module {module} ({first}), which comes first: rename yours, "
+            f"workload {name}: there is another module {module} ({first}), which comes first; rename yours, "
             "or put its directory on PYTHONPATH"
         )
 
