@@ -34,7 +34,8 @@ def load(value: str | Mapping[str, Any]) -> Workload:
         return named(value)
     module, _, function = name.partition(":")
     if not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
-        raise InputError(f"workload: must be {BUILTIN}, or an entry point package.module:function, got {name!r}")
+        rule = f"must be {BUILTIN}, or an entry point package.module:function"
+        raise InputError(f"workload: {rule}, got {name!r}")
     here = look_here_last()
     if code.find_spec(module) is None:
         raise InputError(
