@@ -113,6 +113,7 @@ class Measurement:
     trained_parameters: int | None = None  # without frozen ones
     shared: bool = False  # other trials ran alongside it
     device: str = ""
+    node: str = ""  # of a cluster
     revision: str = ""  # of the code
     scores: Mapping[str, float] = field(default_factory=dict)  # other figures of the last evaluation
     start: float | None = None  # quality before the first step

@@ -68,8 +68,8 @@ class Attempt:
         if (outcome := self._conclusion()) is not None:
             self._outcome = outcome
             return
-        self._progress.restart()
-        self._write([{"attempt": time.time(), "clock_s": time.monotonic()}])
+        mark = {"attempt": time.time(), "clock_s": time.monotonic()}
+        self._write(list(self._count_each([mark | ({"node": self._order.node} if self._order.node else {})])))
         self._child = Child(self._order, server)
         self._telemetry = Telemetry(self._child.pid, search=others.search_root())
         self._telemetry.__enter__()

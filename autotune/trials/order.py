@@ -81,6 +81,7 @@ class Order:
     stop_file: str | None = None  # once it exists, close and resume another day
     keep_work: bool = False  # keep the workload's directory of a completed trial
     whole: bool = False  # a whole training, which evaluates and ends as it does without the tuner
+    node: str = ""  # of a cluster
 
     @property
     def place(self) -> TrialDir:
@@ -108,6 +109,7 @@ class RaceOrder:
     most_s: float  # no round begins after so many seconds of rounds
     stop_file: str | None = None
     identity: TrialIdentity | None = None
+    node: str = ""  # of a cluster
 
     @property
     def place(self) -> TrialDir:

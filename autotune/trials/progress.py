@@ -29,6 +29,7 @@ _WHOLE_SHARE = 0.95  # of a training's samples, due before its last evaluation; 
 
 
 class Phase(StrEnum):
+    WAITING = "waiting"  # for a node of a cluster
     START = "start"
     WARM_UP = "warm-up"
     MEASURING = "measuring"
@@ -46,7 +47,9 @@ class Progress:
 
     def __init__(self, metric: Metric, settings: Config) -> None:
         self._metric = metric
-        self._meter = Meter(prefetched_steps(settings))
+        self._prefetched = prefetched_steps(settings)
+        self._meters = [Meter(self._prefetched)]  # one for each node that it has run on
+        self._node = ""
         self.evaluated_samples = 0  # before the last evaluation
         self._samples = self._steps_since_evaluation = 0
         self._has_begun = self._ended = False
@@ -70,6 +73,10 @@ class Progress:
     def quality(self) -> float | None:
         """The quality at the last evaluation, higher is better; None if it was not a finite number."""
         return self._turned(self._scores.get(self._metric.name))
+
+    @property
+    def _meter(self) -> Meter:
+        return self._meters[-1]
 
     def _turned(self, value: float | None) -> float | None:
         return None if value is None else self._metric.turned(value)
@@ -99,12 +106,17 @@ class Progress:
         return Phase.TRAINING if _is_within(_SURE_SHARE, throughput) else Phase.MEASURING
 
     def _throughput(self) -> Throughput | None:
+        """Returns the throughput on the last node that has shown one."""
+        each = (self._throughput_by(meter) for meter in reversed(self._meters))
+        return next((speed for speed in each if speed is not None), None)
+
+    def _throughput_by(self, meter: Meter) -> Throughput | None:
         """Returns the throughput to compare: steady state, with evaluations if they count."""
-        steady = self._meter.throughput()
+        steady = meter.throughput()
         if not self._metric.counts_evaluations:
             return steady
         every = self._metric.samples_per_evaluation or self.evaluated_samples / max(1, len(self._curve))
-        return with_evaluations(steady, self._meter.outside(), every) if every else None
+        return with_evaluations(steady, meter.outside(), every) if every else None
 
     def has_known_speed(self) -> bool:
         """Returns True once the throughput is known to 10% and an evaluation has shown its memory peak."""
@@ -133,8 +145,11 @@ class Progress:
         """Notes that the workload has ended by itself."""
         self._ended = True
 
-    def restart(self) -> None:
-        """Notes that a new process starts or resumes the trial."""
+    def restart(self, node: str = "") -> None:
+        """Notes that a new process starts or resumes the trial, maybe on another node than before."""
+        if node != self._node:
+            self._meters.append(Meter(self._prefetched, self._meter.training_s))
+            self._node = node
         self._has_begun = False
         self._meter.restart()
         self._memory.restart()
@@ -142,7 +157,7 @@ class Progress:
     def count(self, record: Mapping[str, Any]) -> None:
         """Adds one record, with its timestamp in `at_s`, or the mark of a new attempt."""
         if is_mark(record):
-            self.restart()
+            self.restart(str(record.get("node", "")))
             return
         is_evaluation = self._metric.name in record
         self._has_begun = True
@@ -240,6 +255,7 @@ class Progress:
             samples=self._samples,
             peak_memory_bytes=self._memory.peak_bytes(),
             flops_per_sample=self._flops.per_sample(),
+            node=self._node,
         )
 
     def measurement(self) -> Measurement:

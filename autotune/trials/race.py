@@ -189,7 +189,9 @@ class Race:
             number=self._order.number,
             phase=Phase.RACING,
             elapsed_s=self._earlier_s + time.monotonic() - self._started,
-            measurement=Measurement(samples=sum(turn.samples for turn in self._slices)),
+            measurement=Measurement(
+                samples=sum(turn.samples for turn in self._slices), node=self._order.node
+            ),
             telemetry=self._telemetry.latest(),
         )
         if self._outcome is None and should_stop(self._order):
@@ -250,6 +252,7 @@ class Race:
         return Measurement(
             slices=tuple(self._slices),
             device=self._device,
+            node=self._order.node,
             revision=self._order.members[0].order.revision,
             telemetry=self._telemetry.summary(),
         )

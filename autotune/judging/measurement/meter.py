@@ -109,9 +109,10 @@ class Meter:
     Evaluations and steps that compile do not count. After each of these breaks and after the start, the steps
     on prefetched batches and a few more are dropped, because a trial has more breaks than a training. At most
     half of the steps up to the next break are dropped, so that a short trial still has a figure.
+    `training_s` is the time of the training before, elsewhere.
     """
 
-    def __init__(self, prefetched: int) -> None:
+    def __init__(self, prefetched: int, training_s: float = 0.0) -> None:
         self._prefetched = prefetched
         self._steady = _StepLog()
         self._opening: list[MeasuredStep] = []  # since the last break, until it is known which count
@@ -122,7 +123,7 @@ class Meter:
         self._last_samples = self._queued = 0
         self._evaluations: list[_Evaluated] = []
         self._evaluated: _Evaluated | None = None  # the last one, until a step follows
-        self.training_s = 0.0
+        self.training_s = training_s
         self.restart()
 
     def restart(self) -> None:

@@ -57,6 +57,30 @@ def test_an_evaluation_that_is_repeated_after_a_restart_is_one_point(progress):
     assert [p.samples for p in progress.measurement().curve] == [80]
 
 
+def test_on_another_node_the_throughput_begins_anew(progress):
+    progress.count({"attempt": 1.0, "clock_s": 0.0, "node": "a"})
+    at_s, samples = train(progress, 20)
+    evaluate(progress, at_s, samples, 0.1)
+    progress.count({"attempt": 9.0, "clock_s": 500.0, "node": "b"})
+    assert progress.measurement().throughput.samples_per_s == pytest.approx(40), "until b shows one"
+    for i in range(1, 21):
+        progress.count({"at_s": 500 + 0.4 * i, "samples": samples + 4 * i, "train_loss": 1.0})
+    evaluate(progress, 509.0, samples + 80, 0.2)
+    shown = progress.measurement()
+    assert (shown.node, shown.samples) == ("b", 160)
+    assert shown.throughput.samples_per_s == pytest.approx(10)
+    assert [p.seconds for p in shown.curve] == [pytest.approx(1.9), pytest.approx(1.9 + 7.6)]
+
+
+def test_on_the_same_node_the_throughput_goes_on(progress):
+    progress.count({"attempt": 1.0, "clock_s": 0.0, "node": "a"})
+    train(progress, 20)
+    steps = progress.measurement().throughput.steps
+    progress.count({"attempt": 9.0, "clock_s": 500.0, "node": "a"})
+    train(progress, 20, 500.0, 80)
+    assert progress.measurement().throughput.steps > steps
+
+
 def test_what_came_after_the_checkpoint_comes_again_after_a_restart(progress):
     at_s, samples = train(progress, 20)
     for further in range(3):
