@@ -6,10 +6,9 @@ study.
 """
 
 import math
+import os
 import re
 import shutil
-import signal
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -24,11 +23,15 @@ from ray.tune.search import Searcher
 
 from autotune.core.errors import SearchAborted
 from autotune.core.trial import Trial, TrialKind
-from autotune.engines import engine_cluster, ray_internals
+from autotune.engines import engine_cluster, nodes, ray_internals
+from autotune.engines.interrupts import INTERRUPTS, interrupting
+from autotune.engines.nodes import Places
 from autotune.engines.supervisor import REPORT_S, Supervisor
 from autotune.searcher import allowance
 from autotune.searcher.search import Search
+from autotune.system import node_kinds
 from autotune.system.guardian import Guardian
+from autotune.system.node_kinds import ClusterNode
 from autotune.trials import order as orders
 from autotune.trials.order import Order, RaceOrder
 from autotune.trials.report import REPORT
@@ -37,17 +40,20 @@ from autotune.trials.setup import Setup
 _SILENT_S = 600.0  # limit for a supervisor, silent only while a workload starts or closes
 _LOW_ON_MEMORY = re.compile(r"running low on memory|OutOfMemoryError")
 _KILLED_BY_RAY = "Ray's memory monitor killed it: the machine was running out of memory"
+_LONG_S = 20.0  # for a trial to wait for a node
 _CLOSE_S = 75.0  # a trial may take a minute to close
 MOST_ABORTS = 3  # in a row, without a trial ending in between
-INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Bridge:
     """State shared by the objects that Tune calls, pickled like any object; an error in one ends the run."""
 
-    def __init__(self, search: Search, setup: Setup, slots: int, cpus: int) -> None:
-        self.search, self.slots, self.cpus = search, slots, cpus
-        self._setup = setup
+    def __init__(
+        self, search: Search, setup: Setup, slots: int, cpus: int, places: Places | None = None
+    ) -> None:
+        self.search, self.cpus, self.places = search, cpus, places
+        self._setup, self._slots = setup, slots
+        self._waiting_s: dict[int, float] = {}  # since when trials wait for a node of a cluster
         self.error: Exception | None = None
         self.failing: set[str] = set()  # Ray's IDs of failed trials, until Ray knows
         self._closes_until_s: float | None = None
@@ -69,7 +75,7 @@ class _Bridge:
         The first call asks them to. Otherwise Tune would end them after five seconds, which loses a longer
         step or a checkpoint.
         """
-        if not self.search.running():
+        if not {trial.number for trial in self.search.running()} - self._waiting_s.keys():
             return True
         if self._closes_until_s is None:
             self._closes_until_s = time.monotonic() + (_CLOSE_S if self._ask_to_close() else 0.0)
@@ -91,6 +97,8 @@ class _Bridge:
         trial = self.search.next()
         if trial is None:
             return None if self.search.running() else Searcher.FINISHED
+        if self.places is not None:
+            self._waiting_s[trial.number] = time.monotonic()
         order = self._order(trial)
         gpu = self._setup.options.gpus_per_trial
         if trial.runs_alone:
@@ -102,7 +110,26 @@ class _Bridge:
             "preload": self._setup.workload.preload,
             "cpu": self.cpus,  # fixed, whatever its loaders need, so that any supervisor can take any trial
             "gpu": gpu,
+            "nodes": self.places.cluster.names if self.places else {},
         }
+
+    @property
+    def slots(self) -> int:
+        """The number of trials that can run at once, 0 while a cluster has no node for them."""
+        if self.places is None:
+            return self._slots
+        return node_kinds.slots(self.places.cluster.used, self.cpus, self._setup.options.gpus_per_trial)
+
+    def look(self) -> None:
+        """Takes in how the cluster has changed, if trials run on one."""
+        if self.places is not None:
+            self.places.look()
+        if self._waiting_s and time.monotonic() - min(self._waiting_s.values()) > _LONG_S:
+            self.search.say("a trial waits for a node: others use the CPUs or GPUs it needs", once="waits")
+
+    def heard(self, number: int) -> None:
+        """Notes that a node runs the trial, or has tried to."""
+        self._waiting_s.pop(number, None)
 
     def _order(self, trial: Trial) -> Order | RaceOrder:
         setup = replace(self._setup, space=self.search.space)  # with what the search has settled by now
@@ -143,10 +170,12 @@ class _Recorder(tune.Callback):
         self._looked_s = time.monotonic()
 
     def on_step_begin(self, iteration: int, trials: Any, **_: Any) -> None:
-        """Kills a hanging supervisor, for which Tune would wait forever: its trial is lost.
+        """Looks at the cluster, and kills a hanging supervisor, for which Tune would wait: its trial is lost.
 
         Each call counts a second at most, because a driver that was suspended received no reports meanwhile.
         """
+        with self._bridge.guarded():
+            self._bridge.look()
         now_s = time.monotonic()
         passed_s, self._looked_s = min(now_s - self._looked_s, REPORT_S), now_s
         for trial in trials:
@@ -174,10 +203,15 @@ class _Recorder(tune.Callback):
             return
         with self._bridge.guarded():
             error_text = Path(trial.error_file).read_text(errors="replace") if trial.error_file else ""
+            number, search = trial.config["number"], self._bridge.search
+            node = search.node_of(number)
+            self._bridge.heard(number)
             if _LOW_ON_MEMORY.search(error_text):
-                self._bridge.search.lose(trial.config["number"], _KILLED_BY_RAY, out_of_memory=True)
+                search.lose(number, _KILLED_BY_RAY, out_of_memory=True)
+            elif nodes.is_gone(node):
+                search.put_back(number, f"node {node} is gone")
             else:
-                self._bridge.search.lose(trial.config["number"], "its supervisor died")
+                search.lose(number, f"its supervisor on node {node} died" if node else "its supervisor died")
 
 
 class _Stopper(tune.Stopper):
@@ -191,6 +225,7 @@ class _Stopper(tune.Stopper):
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         report, search = REPORT.validate_python(result), self._bridge.search
+        self._bridge.heard(report.number)
         with self._bridge.guarded():
             search.progress(report)
             if report.outcome is not None and not report.number:
@@ -225,10 +260,10 @@ def run(
     # In this order, because Ray installs its own SIGTERM handler.
     cluster: AbstractContextManager[None] = nullcontext()
     if search.remaining > 0 and (address := setup.options.address) is not None:
-        cluster = engine_cluster.connect(address)
+        cluster = engine_cluster.connect(address, lost)
     elif search.remaining > 0:
         cluster = engine_cluster.private_cluster(setup.hardware, guardian, lost)
-    with cluster, _signals(search, interrupts):
+    with cluster, interrupting(search, interrupts):
         try:
             if search.remaining > 0:
                 _run(search, setup, callbacks)
@@ -276,6 +311,7 @@ def _tune(storage: Path, bridge: _Bridge, callbacks: Sequence[tune.Callback]) ->
             ),
         )
         ray_internals.change_tune()
+        os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(bridge.slots)  # or slots would be filled one by one
         tuner.fit()
     finally:
         bridge.failing.clear()
@@ -298,35 +334,11 @@ def _line(error: BaseException) -> str:
 
 def _bridge(search: Search, setup: Setup) -> _Bridge:
     options, hardware = setup.options, setup.hardware
-    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    resources = [node["Resources"] for node in nodes if node["Alive"]]
-    gpu = options.gpus_per_trial
+    places = Places(search, setup) if options.address is not None else None
+    here = ClusterNode("", "", cpus=hardware.cpus, gpus=len(hardware.gpus))
+    used, gpu = places.cluster.used if places else (here,), options.gpus_per_trial
+    cpus = min(options.cpus_per_trial or hardware.cpus, hardware.cpus)  # at most one node's
     if gpu:
-        per_device = int(1 / gpu) if gpu < 1 else 1 / gpu
-        slots = sum(int(node.get("GPU", 0) * per_device) for node in resources)
-        most = max(int(node.get("GPU", 0) * per_device) for node in resources)
+        most = max((node_kinds.trials_on_gpus(node, gpu) for node in used), default=1)
         cpus = max(1, hardware.cpus // max(1, most))
-    else:
-        cpus = min(options.cpus_per_trial or hardware.cpus, hardware.cpus)  # at most one node's
-        slots = sum(int(node.get("CPU", 0)) // cpus for node in resources)
-    return _Bridge(search, setup, max(1, slots), cpus)
-
-
-@contextmanager
-def _signals(search: Search, interrupts: Collection[int]) -> Iterator[None]:
-    """Ends the search gracefully on the first signal of a kind in `interrupts`, at once on the second."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: Any) -> None:
-        search.stop("interrupted", interrupted=True)
-        signal.signal(number, signal.default_int_handler)
-
-    handlers = dict.fromkeys(INTERRUPTS, lambda *_: None) | dict.fromkeys(interrupts, interrupt)
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return _Bridge(search, setup, max(1, node_kinds.slots(used, cpus, gpu)), cpus, places)

@@ -5,20 +5,20 @@ import os
 import secrets
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from autotune.core.errors import InputError, SearchAborted
 from autotune.engines import ray_internals
-from autotune.system import telemetry
 from autotune.system.guardian import Guardian, StartError
 from autotune.system.telemetry import Hardware
 
 _CONNECT_S = 5.0
+_BEAT_S, _MOST_MISSED = 4.0, 3  # between two looks; looks in a row: a line within 30 s
 _LOOPBACK = "127.0.0.1"
 TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of the variable
 _MODE = "RAY_AUTH_MODE"
@@ -55,31 +55,18 @@ _ENVIRONMENT = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": "inf",  # no snapshots: they grow with the trials, and the study is the record
-    "TUNE_MAX_PENDING_TRIALS_PG": "1",
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "86400",
 }
 
 
-def hardware(address: str) -> Hardware:
-    """Returns the cluster's GPUs and its smallest node's CPUs; raises InputError if there is none."""
-    with connect(address):
-        nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-        ask = ray.remote(num_cpus=0)(telemetry.hardware)
-        on = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
-        each: list[Hardware] = ray.get([ask.options(scheduling_strategy=node).remote() for node in on])
-    return Hardware(
-        cpus=min(node.cpus for node in each),
-        host_memory_bytes=min(node.host_memory_bytes for node in each),
-        gpus=tuple(gpu for node in each for gpu in node.gpus),
-        driver=next((node.driver for node in each if node.driver), None),
-        refused=tuple(device for node in each for device in node.refused),
-    )
-
-
 @contextmanager
-def connect(address: str) -> Iterator[None]:
-    """Connects to the cluster at `address` with the user's token; raises InputError if refused."""
+def connect(address: str, lost: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Connects to the cluster at `address` with the user's token; raises InputError if refused.
+
+    If the cluster does not answer any more, `lost` is called in another thread: Ray would end this process
+    without a word for the user.
+    """
     _silence()
     ray_internals.use_known_token()
     _require_reachable(address)
@@ -89,10 +76,24 @@ def connect(address: str) -> Iterator[None]:
     except (ConnectionError, ValueError, SystemExit) as error:
         message = " ".join(str(error).split())
         raise InputError(f"--address {address}: no Ray cluster answers there: {message}") from None
+    ended = threading.Event()
+    if lost is not None:
+        threading.Thread(target=_watch, args=(address, lost, ended), name="cluster", daemon=True).start()
     try:
         yield
     finally:
+        ended.set()
         ray.shutdown()
+
+
+def _watch(address: str, lost: Callable[[str], None], ended: threading.Event) -> None:
+    """Calls `lost` once the cluster has not answered a few times in a row."""
+    is_alive, missed = ray_internals.heartbeat(), 0
+    while missed < _MOST_MISSED:
+        if ended.wait(_BEAT_S):
+            return
+        missed = 0 if is_alive() else missed + 1
+    lost(f"the Ray cluster at {address} does not answer any more")
 
 
 def token_warning(address: str) -> list[str]:

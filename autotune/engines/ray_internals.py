@@ -4,9 +4,11 @@ Written for Ray 2.60, the newest that `pyproject.toml` allows. `own_ray` has the
 Ray. `tests/autotune/engines/test_ray_internals.py` tells which part another release has changed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import ray
+from ray import NodeID
 from ray._private import ray_constants
 from ray._private.authentication import authentication_token_setup
 from ray._private.worker import global_worker
@@ -25,6 +27,7 @@ from ray.tune.execution import class_cache, tune_controller
 from ray.tune.execution.tune_controller import TuneController
 from ray.tune.experiment import Trial
 
+_ANSWER_S = 3.0  # a head that takes longer has missed a beat
 _LOOK_S = 0.5  # for what comes without an event, such as the end of the search
 
 
@@ -58,6 +61,20 @@ def is_refused(address: str, timeout_s: float) -> bool:
     except RayError:
         pass  # reported when Ray connects
     return False
+
+
+def heartbeat() -> Callable[[], bool]:
+    """Returns what tells within seconds if the cluster answers, and has this process's node among its own."""
+    context = ray.get_runtime_context()
+    client, node = GcsClient(address=context.gcs_address), NodeID.from_hex(context.get_node_id())
+
+    def is_alive() -> bool:
+        try:
+            return bool(client.check_alive([node], timeout=_ANSWER_S)[0])
+        except RayError:
+            return False
+
+    return is_alive
 
 
 def stay_on_loopback() -> None:

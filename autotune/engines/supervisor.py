@@ -3,9 +3,10 @@
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
+import ray
 from ray import tune
 
 from autotune.engines.engine_cluster import TOKEN
@@ -39,6 +40,8 @@ class Supervisor(tune.Trainable):
         self._server = ForkServer(config["preload"])
         self._attempt: Attempt | Race | None = None
         self._ended, self._begun_s = "", 0.0
+        nodes = config.get("nodes")
+        self._node = nodes[ray.get_runtime_context().get_node_id()] if nodes else ""
         self._take(config)
 
     def _take(self, config: dict[str, Any]) -> None:
@@ -47,7 +50,7 @@ class Supervisor(tune.Trainable):
     def step(self) -> dict[str, Any]:
         if self._order is not None:
             values, self._order = self._order, None
-            self._attempt, self._begun_s = _start_order(values, self._server), time.monotonic()
+            self._attempt, self._begun_s = _start_order(values, self._node, self._server), time.monotonic()
         if self._attempt is None:
             raise TrialFailedError(self._ended)
         is_young = time.monotonic() - self._begun_s < _LATE_S
@@ -77,9 +80,11 @@ class Supervisor(tune.Trainable):
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
-        return tune.PlacementGroupFactory([{"CPU": config["cpu"], "GPU": config["gpu"]}])
+        where = {"ray.io/node-id": f"in({','.join(config['nodes'])})"}
+        only: dict[str, Any] = {"bundle_label_selector": [where]} if config["nodes"] else {}
+        return tune.PlacementGroupFactory([{"CPU": config["cpu"], "GPU": config["gpu"]}], **only)
 
 
-def _start_order(values: Mapping[str, Any], server: ForkServer) -> Attempt | Race:
-    given = ORDER.validate_python(values)
+def _start_order(values: Mapping[str, Any], node: str, server: ForkServer) -> Attempt | Race:
+    given = replace(ORDER.validate_python(values), node=node)
     return Race(given, server) if isinstance(given, RaceOrder) else Attempt(given, server)

@@ -146,6 +146,11 @@ class Search:
         self.is_interrupted |= interrupted and self.stopping is None
         self.stopping = self.stopping or reason
 
+    def break_off(self, fault: str) -> None:
+        """Starts no further trial, for a fault of the machine that is to be mended before resuming."""
+        self.fault = fault
+        self.stop(fault)
+
     def next(self) -> Trial | None:
         """Returns the next trial to run; None if there is none now: ask again when one has ended.
 
@@ -244,8 +249,7 @@ class Search:
         self._waiting.append(trial)
         self._listener.ended(replace(trial, outcome=outcome))
         if self.stopping is None:  # otherwise the stop was requested
-            self.fault = outcome.reason
-            self.stop(self.fault)
+            self.break_off(outcome.reason)
 
     def end(self, number: int, outcome: Outcome, measurement: Measurement) -> None:
         """Ends a trial; a second call changes nothing."""
@@ -298,6 +302,10 @@ class Search:
     def _verdict_of(self, number: int) -> Verdict | None:
         trial = self._running.get(number)
         return self._environment.verdict_of(trial) if trial else None
+
+    def node_of(self, number: int) -> str:
+        """Returns the node of a cluster from which a running trial last reported, "" if none."""
+        return self._reports[number].measurement.node if number in self._reports else ""
 
     def host_memory_bytes(self, number: int) -> float:
         """Returns the host memory that a running trial last reported, 0 if none."""

@@ -23,6 +23,7 @@ from autotune.sessions import option_values, prepare
 from autotune.space.machine import Machine
 from autotune.system import abandoning, devices, nvml, telemetry
 from autotune.system.devices import Device
+from autotune.system.node_kinds import Cluster
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
 
@@ -107,6 +108,7 @@ class Usable:
     gpus_per_trial: float
     notes: tuple[str, ...] = ()
     is_checked: bool = False  # trials use GPUs, and torch has checked them
+    cluster: Cluster | None = None  # of which this is the hardware
 
 
 def usable(asked: float | None) -> Usable:
@@ -179,12 +181,13 @@ def show_one_trial(here: Usable) -> None:
     devices.restrict_to(os.environ, here.hardware.gpus[: math.ceil(here.gpus_per_trial)])
 
 
-def of_cluster(found: Hardware, asked: float | None) -> Usable:
+def of_cluster(found: Hardware, asked: float | None, cluster: Cluster) -> Usable:
     """Returns the hardware of a cluster for trials of `asked` GPUs each; torch does not check it."""
-    count = option_values.gpus_per_trial(asked, found)
+    most = max(node.gpus for node in cluster.used)  # a trial runs on one node
+    count = option_values.gpus_per_trial(asked, replace(found, gpus=found.gpus[:most]))
     here = found if count else replace(found, gpus=())
     notes = tuple(f"{one.label} of the cluster: {one.refused}" for one in found.refused)
-    return Usable(here, machine(here, None), count, notes if count else ())
+    return Usable(here, machine(here, None), count, notes if count else (), cluster=cluster)
 
 
 def _require_some(look: Look, whose: str = "") -> tuple[Gpu, ...]:

@@ -74,6 +74,7 @@ class SearchRequest(Probing):
     stall_timeout: str | None = None
     keep_checkpoints: bool = False
     address: str | None = None
+    device_type: str | None = None
     seed: int = 0
 
 

@@ -1,10 +1,13 @@
 """Starts a search: creates a session from the options, or opens an existing one."""
 
+import multiprocessing
 import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from autotune.space import builtin, configurations
 from autotune.space.space import Space
 from autotune.storage import provenance
 from autotune.storage.store import WANDB_MODES, Options, StoredSession
+from autotune.system.node_kinds import NodeKind
 from autotune.system.telemetry import Hardware
 from autotune.trackers import registry as tracker_registry
 from autotune.trackers.tracker import check_tags
@@ -33,7 +37,7 @@ def search(asked: SearchRequest) -> int:
     root = asked.session or default_session()
     require_utf8(root)
     check_wandb(asked.wandb)
-    here = hardware(asked.address, asked.gpus_per_trial)
+    here = hardware(asked.address, asked.gpus_per_trial, asked.device_type)
     found = here.hardware
     options = _options(asked, here)
     overrides = _overrides(asked)
@@ -46,8 +50,10 @@ def search(asked: SearchRequest) -> int:
     facts = provenance.collect(root.name, space, workload, found, options.seed)
     if options.warm_start:
         prepare.warm_start(StoredSession.open(Path(options.warm_start)), facts, workload.places)
-    notes += [*here.notes, *_warnings(asked.address), *_demonstration(asked, found)]
+    notes += [*here.notes, *_demonstration(asked, found)]
     opened = StoredSession.create(root, space, options, facts)
+    if here.cluster:
+        opened.write_cluster(here.cluster)
     with opened.lock() as held:
         return supervise(Job(opened, root, space, workload, found, held, notes, as_json=asked.as_json))
 
@@ -166,34 +172,44 @@ def resume(asked: ResumeRequest) -> int:
     with opened.lock() as held:  # a second process fails at once
         options, then = opened.options(), opened.provenance()
         notes = workload.check(configurations.for_workload(space, space.baseline))
-        here = hardware(options.address, options.gpus_per_trial)
+        before = opened.cluster
+        here = hardware(options.address, options.gpus_per_trial, kind=before.kind if before else None)
         gpus.require_script(workload.python, here)
         found = here.hardware
         now = provenance.collect(session.name, space, workload, found, options.seed)
         notes += provenance.require_same(session, then, now, workload.places)
         opened.require_whole()
-        notes += [*here.notes, *_warnings(options.address)]
+        if here.cluster:
+            opened.write_cluster(here.cluster)
+        notes += here.notes
         more, as_json = asked.trials, asked.as_json
         job = Job(opened, session, space, workload, found, held, notes, more, time_s, as_json=as_json)
         return supervise(job)
 
 
-def _warnings(address: str | None) -> list[str]:
-    """Returns warnings about the cluster at `address`, if one is given."""
-    if address is None:
-        return []
-    from autotune.engines import engine_cluster  # noqa: PLC0415 - imported already
-
-    return engine_cluster.token_warning(address)
-
-
-def hardware(address: str | None, gpus_per_trial: float | None) -> Usable:
-    """Returns the hardware for trials, here or in the cluster at `address`."""
+def hardware(
+    address: str | None,
+    gpus_per_trial: float | None,
+    device_type: str | None = None,
+    kind: NodeKind | None = None,
+) -> Usable:
+    """Returns the hardware for trials: here, or the nodes of one kind in the cluster at `address`."""
+    if address is None and device_type is not None:
+        raise InputError("--device-type: chooses nodes of a cluster, which --address names")
     if address is None:
         return gpus.usable(gpus_per_trial)
-    from autotune.engines import engine_cluster  # noqa: PLC0415 - importing Ray takes a second
+    # In a process of its own: Ray would not survive the fork of the driver.
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        asked = pool.submit(_survey, address, device_type, kind, on_gpu=gpus_per_trial != 0)
+        cluster, found, notes = asked.result()
+    here = gpus.of_cluster(found, gpus_per_trial, cluster)
+    return replace(here, notes=(*notes, *here.notes))
 
-    return gpus.of_cluster(engine_cluster.hardware(address), gpus_per_trial)
+
+def _survey(*asked: Any, **on: Any) -> Any:
+    from autotune.engines import nodes  # noqa: PLC0415 - importing Ray takes a second
+
+    return nodes.survey(*asked, **on)
 
 
 def require_utf8(session: Path) -> None:

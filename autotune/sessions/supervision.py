@@ -34,8 +34,6 @@ def supervise(job: Job, drive: Drive | None = None) -> int:
 
     Raises the error that has ended the search, and SearchAborted if Ray keeps dying.
     """
-    if job.session.options().address is not None:
-        return _drive(job)  # Ray, which was asked about that cluster already, does not survive a fork
     deaths, ended = 0, -1
     while True:
         try:
@@ -43,6 +41,8 @@ def supervise(job: Job, drive: Drive | None = None) -> int:
         except RayDied as death:
             before, ended = ended, _ended(job)
             deaths = deaths + 1 if ended == before else 1
+            if job.session.options().address is not None:  # not ours to start again
+                raise SearchAborted(f"{death}; {job.how_to_go_on}") from None
             if deaths == MOST_DEATHS:
                 raise SearchAborted(f"{death}, {deaths} times in a row; {job.how_to_go_on}") from None
             note = f"{death}: it is started again, and the search continues from its study"

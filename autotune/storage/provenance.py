@@ -15,7 +15,6 @@ from autotune.core.shell import quoted
 from autotune.space import spaces
 from autotune.space.space import Space
 from autotune.storage.store import search_command
-from autotune.system import telemetry
 from autotune.system.telemetry import Hardware
 from autotune.workloads.base import Workload
 
@@ -49,16 +48,23 @@ def collect(name: str, space: Space, workload: Workload, hardware: Hardware, see
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": shlex.join(["python", "-m", "autotune", *arguments]),
         "hardware": hardware.description,
-        "device": ", ".join(sorted({gpu.name for gpu in hardware.gpus})) or telemetry.cpu_model(),
+        "device": hardware.device,
         "cpus": hardware.cpus,
         "driver": hardware.driver if hardware.gpus else None,
         "torch": version("torch"),
-        "revision": workload.revision(),
-        "data": workload.data_fingerprint(space.baseline),
+        **code_facts(space, workload),
         "training_samples": workload.training_samples(space.baseline),
-        "versions": ", ".join(f"{name} {version(name)}" for name in _PACKAGES),
         "seed": seed,
         "space": spaces.to_values(space),
+    }
+
+
+def code_facts(space: Space, workload: Workload) -> dict[str, Any]:
+    """Returns what this machine has of code and data; every node of a cluster must have the same."""
+    return {
+        "versions": ", ".join(f"{name} {version(name)}" for name in _PACKAGES),
+        "revision": workload.revision(),
+        "data": workload.data_fingerprint(space.baseline),
     }
 
 

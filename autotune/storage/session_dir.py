@@ -18,6 +18,7 @@ class SessionDir:
     lock_file = PathEntry("lock")
     threshold_file = PathEntry("threshold.json")  # a running trial that cannot reach it stops
     stop_file = PathEntry("stop")  # while it exists, running trials close, to be resumed later
+    nodes_file = PathEntry("nodes.json")  # of a cluster: what is known of each node
     ray_dir = PathEntry("ray")  # Ray Tune's scratch space; nothing in it outlives a run
     report_file = PathEntry("report.html")
     trials_dir = PathEntry("trials")

@@ -23,11 +23,13 @@ from autotune.space import spaces
 from autotune.space.space import Space
 from autotune.storage import identity, lock, study_file
 from autotune.storage.identity import TrialIdentity
+from autotune.storage.json_file import JsonFile
 from autotune.storage.lock import Held
 from autotune.storage.records import read_records
 from autotune.storage.session_dir import SessionDir
 from autotune.storage.study_file import StudyFile
 from autotune.storage.trial_dir import TrialDir
+from autotune.system.node_kinds import Cluster
 
 FORMAT = 2
 WANDB_MODES = ("auto", "online", "offline", "off")
@@ -68,6 +70,7 @@ class _Provenance(BaseModel):
 
 
 _OPTIONS, _PROVENANCE = TypeAdapter(Options), TypeAdapter(_Provenance)
+_CLUSTER = JsonFile(Cluster)
 
 
 class StoredSession(SessionDir):
@@ -77,6 +80,14 @@ class StoredSession(SessionDir):
     def key(self) -> str:
         """The session's random key; a copy of the directory has the same one."""
         return str(self.info().get("key"))
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """The cluster that trials run on, as it was last seen; None if they run on one machine."""
+        return _CLUSTER.read(self.nodes_file)
+
+    def write_cluster(self, cluster: Cluster) -> None:
+        _CLUSTER.write(self.nodes_file, cluster)
 
     def identity_of(self, trial: Trial) -> TrialIdentity:
         return TrialIdentity.of_trial(self.key, trial)

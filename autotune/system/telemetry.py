@@ -8,7 +8,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,6 +39,14 @@ _JOIN_S = 5.0
 _SHARE_OF_AGE, _LONGEST = 0.25, 10.0
 
 
+def cpu_model() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
+
+
 @dataclass(frozen=True)
 class Hardware:
     """The hardware that this process may use: its share of CPUs and memory, and the visible GPUs."""
@@ -48,6 +56,13 @@ class Hardware:
     gpus: tuple[Gpu, ...]
     driver: str | None
     refused: tuple[Device, ...] = ()  # visible devices that NVML cannot fully query
+    cpu_model: str = field(default_factory=cpu_model)
+    nodes: int = 1  # of a cluster: each has these CPUs and this memory, and together they have these GPUs
+
+    @property
+    def device(self) -> str:
+        """The names of the GPUs, or the CPU model if there are none."""
+        return ", ".join(sorted({gpu.name for gpu in self.gpus})) or self.cpu_model
 
     @property
     def device_bytes(self) -> int | None:
@@ -64,6 +79,7 @@ class Hardware:
         counted = Counter(f"{gpu.name} ({units.format_bytes(gpu.memory_bytes)})" for gpu in self.gpus)
         names = [name if n == 1 else f"{n} x {name}" for name, n in counted.items()]
         cpus = "1 CPU" if self.cpus == 1 else f"{self.cpus} CPUs"
+        cpus = f"{self.nodes} nodes of {cpus}" if self.nodes > 1 else cpus
         return ", ".join([*(names or ["no GPU"]), cpus, units.format_bytes(self.host_memory_bytes)])
 
 
@@ -86,14 +102,6 @@ def hardware() -> Hardware:
 def device() -> str:
     """Returns the names of the visible GPUs, or the CPU model if there are none."""
     return ", ".join(one.name or one.label for one in devices.list_visible(_visible())) or cpu_model()
-
-
-def cpu_model() -> str:
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.machine()
 
 
 def _visible() -> str | None:

@@ -15,8 +15,10 @@ import yaml
 
 from autotune.core.trial import Trial
 from autotune.sessions import gpus
+from autotune.sessions.gpus import Usable
 from autotune.storage import provenance, study_file
 from autotune.storage.store import StoredSession
+from autotune.system.node_kinds import Cluster, ClusterNode, NodeKind
 from autotune.system.telemetry import Hardware, hardware
 from autotune.workloads.base import Workload
 from tests import forked
@@ -99,7 +101,12 @@ def is_one_line(done: subprocess.CompletedProcess[str], *parts: str) -> None:
 def run_no_trials(monkeypatch: pytest.MonkeyPatch, machine: Hardware, instead_of: str = "run") -> None:
     """Makes searches end at this function of `sessions.run`, on `machine`."""
     monkeypatch.setattr(f"autotune.sessions.run.{instead_of}", lambda *_, **__: 0)
-    monkeypatch.setattr("autotune.sessions.start.hardware", lambda _, asked: gpus.of_cluster(machine, asked))
+    one = Cluster(NodeKind(), (ClusterNode("", "", gpus=len(machine.gpus)),))
+
+    def usable(_: object, asked: float | None, *__: object, **___: object) -> Usable:
+        return replace(gpus.of_cluster(machine, asked, one), cluster=None)
+
+    monkeypatch.setattr("autotune.sessions.start.hardware", usable)
 
 
 def mount(*arguments: object) -> None:

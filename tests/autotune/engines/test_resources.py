@@ -55,7 +55,7 @@ def test_a_supervisor_counts_gpus_as_nvml_does_in_a_cluster_too(monkeypatch):
 def test_a_supervisor_that_loses_its_trial_to_another_one_has_not_begun_it(monkeypatch):
     begun, running = [], Mock()
     running.step.return_value = TrialReport(2, Phase.TRAINING, 0.0)
-    monkeypatch.setattr(supervisor, "_start_order", lambda order, _: begun.append(order) or running)
+    monkeypatch.setattr(supervisor, "_start_order", lambda order, *_: begun.append(order) or running)
     made = object.__new__(Supervisor)
     made.setup({"gpu": 1.0, "preload": (), "order": {"number": 1}})
     made.reset_config({"order": {"number": 2}})

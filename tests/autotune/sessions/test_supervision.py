@@ -57,6 +57,17 @@ def test_a_ray_that_dies_three_times_without_a_trial_in_between_ends_the_search(
     assert len((tmp_path / "runs").read_text()) == 3
 
 
+def test_a_cluster_that_is_lost_is_not_ours_to_start_again(job, tmp_path):
+    def drive(job):
+        note(tmp_path / "runs", "r")
+        return job.give_up(RayDied("the Ray cluster at head:6379 does not answer any more"))
+
+    job.session.options = lambda: Options(address="head:6379")
+    with pytest.raises(SearchAborted, match="does not answer any more; nothing is lost; continue with: "):
+        supervise(job, drive)
+    assert (tmp_path / "runs").read_text() == "r"
+
+
 @pytest.mark.parametrize("error", [DamagedError("its study is torn"), KeyboardInterrupt("interrupted")])
 def test_the_error_of_a_search_is_raised_in_the_process_that_began_it(job, error):
     def drive(job):
