@@ -124,9 +124,7 @@ _SEARCHED = {
     "stall_timeout": _trials(help="end a trial that makes no progress for this long, such as 10m"),
     "keep_checkpoints": _trials("--keep-checkpoints", help="keep the checkpoints of completed trials"),
     "address": _trials(help="address of a running Ray cluster"),
-    "device_type": _trials(
-        help="nodes of the cluster to use: a part of their device's name, such as A100"
-    ),
+    "device_type": _trials(help="nodes of the cluster to use: a part of their device's name, such as A100"),
     "seed": _trials(min=0, max=_LARGEST_SEED, help="seed of the search"),
 }
 _RESUMED = {

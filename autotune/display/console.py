@@ -59,13 +59,21 @@ class Screen:
         self._update_best()
 
     def started(self, trial: Trial) -> None:
-        self._running[trial.number] = RunningTrial(trial, Phase.START, 0.0)
+        phase = Phase.START if self._begun.cluster is None else Phase.WAITING
+        self._running[trial.number] = RunningTrial(trial, phase, 0.0)
         self._slots = max(self._slots, len(self._running))
         self._estimate = None
+        if phase is Phase.START:
+            self.runs(trial)
+
+    def runs(self, trial: Trial) -> None:
+        """Shows that a trial has started, in a cluster once a node runs it."""
 
     def progress(self, trial: Trial, report: TrialReport) -> None:
-        so_far = replace(trial, measurement=report.measurement)
+        before, so_far = self._running.get(trial.number), replace(trial, measurement=report.measurement)
         self._running[trial.number] = RunningTrial(so_far, report.phase, report.elapsed_s)
+        if before is not None and before.phase == Phase.WAITING:
+            self.runs(so_far)
 
     def ended(self, trial: Trial) -> None:
         self._running.pop(trial.number, None)
@@ -122,10 +130,11 @@ class LineScreen(Screen):
         for line in lines:
             self.note(line)
 
-    def started(self, trial: Trial) -> None:
-        super().started(trial)
+    def runs(self, trial: Trial) -> None:
         role = " (baseline)" if trial.number == 0 else ""
-        self.note(f"{self._clock()} trial {trial.number} started: {view.name(trial)}{role}")
+        self.note(
+            f"{self._clock()} trial {trial.number} started{view.where(trial)}: {view.name(trial)}{role}"
+        )
 
     def ended(self, trial: Trial) -> None:
         super().ended(trial)
@@ -164,8 +173,8 @@ class Picture(LineScreen):
     def note(self, text: str) -> None:
         self._view.say(text)
 
-    def started(self, trial: Trial) -> None:
-        Screen.started(self, trial)  # the picture shows it
+    def runs(self, trial: Trial) -> None:
+        """Does nothing: the picture shows it."""
 
 
 class Events(Screen):
@@ -187,8 +196,7 @@ class Events(Screen):
         del lines
         self._write("result", **facts)
 
-    def started(self, trial: Trial) -> None:
-        super().started(trial)
+    def runs(self, trial: Trial) -> None:
         self._write("started", **events.started(trial))
 
     def progress(self, trial: Trial, report: TrialReport) -> None:

@@ -112,7 +112,7 @@ def _running(snapshot: Snapshot, most: int | None) -> Table:
         phase = "comparing" if running.phase == Phase.RACING else running.phase
         progress = bar(phase, None if is_race else share, running.seconds)
         figures = Group(_figures(so_far, snapshot.space), progress)
-        grid.add_row(str(trial.number), Text(view.name(trial)), figures)
+        grid.add_row(str(trial.number), Text(f"{view.name(trial)}{view.where(trial)}"), figures)
     if most is not None:
         grid.add_row("", Text(f"and {len(snapshot.running) - most} more", style=HINT), "")
     return grid

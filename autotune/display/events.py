@@ -17,6 +17,7 @@ from autotune.judging.accounts import costs, overhead
 from autotune.judging.decisions.claims import Claim
 from autotune.judging.decisions.history import History
 from autotune.space.space import Space
+from autotune.system.node_kinds import ClusterNode
 
 _ENDED = (
     *("status", "failure", "stopped_for", "reason", "samples", "throughput", "quality"),
@@ -47,6 +48,7 @@ def started(trial: Trial) -> dict[str, Any]:
         "repeats": trial.repeat.of if trial.repeat else None,
         "config": dict(trial.config),
         "knobs": view.knobs(trial.config),
+        "node": trial.measurement.node or None,
     }
 
 
@@ -93,12 +95,19 @@ def result(history: History, best: tuple[Trial, Claim | None] | None) -> dict[st
     }
 
 
+def _node(node: ClusterNode) -> dict[str, Any]:
+    """Returns a node of a cluster, and why no trial runs on it; null if trials may."""
+    kind = {name: getattr(node.kind, name) for name in ("device", "driver", "probe_s")}
+    return {"name": node.name, **kind, "cpus": node.cpus, "gpus": node.gpus, "left_out": node.fault or None}
+
+
 def status(snapshot: Snapshot) -> dict[str, Any]:
     """Returns the whole snapshot."""
     space, plan = snapshot.space, snapshot.plan
     return {
         "session": snapshot.session,
         "device": snapshot.device,
+        "nodes": [_node(node) for node in snapshot.cluster.nodes] if snapshot.cluster else [],
         "state": snapshot.state,
         "planned": plan.trials,
         "passed_over": len(snapshot.passed_over),

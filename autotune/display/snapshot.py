@@ -18,7 +18,8 @@ from autotune.space.space import Space
 from autotune.storage.records import is_mark, seconds_of
 from autotune.storage.store import StoredSession, is_in_use
 from autotune.storage.study_file import SearchPlan
-from autotune.trials.progress import Progress
+from autotune.system.node_kinds import Cluster
+from autotune.trials.progress import Phase, Progress
 
 RUNNING, INTERRUPTED, ENDED = "running", "interrupted", "ended"
 
@@ -46,6 +47,7 @@ class Snapshot:
     passed_over: Sequence[RejectedSuggestion]
     best: tuple[Trial, Claim | None] | None  # recommended so far, with its claim
     remaining: Remaining | None  # time to the end
+    cluster: Cluster | None = None  # that trials run on; None if they run on one machine
 
     @property
     def everything(self) -> list[Trial]:
@@ -84,6 +86,7 @@ def take(session: StoredSession, path: Path, *, is_over: bool = False) -> Snapsh
         passed_over=study.passed_over,
         best=confirm.recommended(history),
         remaining=estimate.remaining(history, running_s, plan, max(1, len(running))),
+        cluster=session.cluster,
     )
 
 
@@ -97,6 +100,8 @@ def _so_far(session: StoredSession, space: Space, trial: Trial, state: str) -> R
     trial = replace(trial, measurement=so_far)
     if state != RUNNING:
         return RunningTrial(trial, INTERRUPTED, seconds_of(records))
+    if not records and session.cluster is not None:
+        return RunningTrial(trial, Phase.WAITING, 0.0)
     silent_s = _silent_s(records)
     return RunningTrial(trial, progress.phase(silent_s), seconds_of(records) + silent_s)
 

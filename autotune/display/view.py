@@ -88,6 +88,11 @@ def name(trial: Trial) -> str:
     return config if trial.ablation_of is None else f"ablation of trial {trial.ablation_of}: {config}"
 
 
+def where(trial: Trial) -> str:
+    """Returns ` on NODE`, the node of a cluster that runs a trial; nothing on one machine."""
+    return printable(f" on {trial.measurement.node}") if trial.measurement.node else ""
+
+
 def style(trial: Trial) -> str:
     """Returns the colour of a trial's outcome."""
     return _STYLES[trial.outcome.status if trial.outcome else Status.INTERRUPTED]

@@ -54,7 +54,7 @@ def run(job: Job, scratch: Scratch) -> int:
         plan = _extended(known.plan or SearchPlan(space.budget.trials, space.budget.time), job)
         studies.set_plan(study, plan)
         session.remove_work(known.trials)
-        begun = _begun(shown, hardware, space, plan)
+        begun = replace(_begun(shown, hardware, space, plan), cluster=session.cluster)
         with screen(Console(), begun, as_json=job.as_json) as shows:
             shows.note(
                 f"session {shown}: {plan.trials} trial{'s' * (plan.trials != 1)} on {hardware.description}"

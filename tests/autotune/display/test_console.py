@@ -15,6 +15,7 @@ from autotune.display import console as consoles
 from autotune.display.console import Events, LineScreen, Picture
 from autotune.display.snapshot import Snapshot
 from autotune.storage.study_file import SearchPlan
+from autotune.system.node_kinds import Cluster, ClusterNode, NodeKind
 from autotune.trials import failures
 from autotune.trials.progress import Phase
 from autotune.trials.report import TrialReport
@@ -132,7 +133,7 @@ def printed_events(capsys):
 
 
 COMMON = {"event", "time", "session"}
-STARTED = {"trial", "repeats", "config", "knobs"}
+STARTED = {"trial", "repeats", "config", "knobs", "node"}
 FIGURES = {"samples", "throughput", "quality", "peak_memory_bytes", "memory_is_rising", "memory_share"}
 FIGURES |= {"seconds"}
 
@@ -173,6 +174,27 @@ def test_progress_has_a_bounded_rate_but_a_new_phase_is_written_at_once(begun, c
     screen.progress(make_trial(0), report(Phase.EVALUATING))
     screen.progress(make_trial(1), report())
     assert [(e["trial"], e["phase"]) for e in printed_events(capsys)] == [(0, "evaluating"), (1, "training")]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_in_a_cluster_a_trial_has_started_once_a_node_runs_it(begun, console, make_trial, capsys, as_json):
+    on_cluster = replace(begun, cluster=Cluster(NodeKind(), (ClusterNode("1", "b"),)))
+    screen, trial = (
+        consoles.screen(console, on_cluster, as_json=as_json),
+        replace(make_trial(1), outcome=None),
+    )
+    screen.started(trial)
+    assert capsys.readouterr().out == ""
+    assert [running.phase for running in screen.snapshot().running] == ["waiting"]
+    screen.progress(trial, report(node="b"))
+    screen.progress(trial, report(node="b"))
+    out = capsys.readouterr().out
+    if as_json:
+        events = [json.loads(line) for line in out.splitlines()]
+        assert [(event["event"], event["node"]) for event in events] == [("started", "b"), ("progress", "b")]
+    else:
+        assert out.endswith("trial 1 started on b: batch 16 fp32\n")
+    assert screen.snapshot().running[0].trial.measurement.node == "b"
 
 
 @pytest.fixture
