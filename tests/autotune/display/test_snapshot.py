@@ -16,6 +16,7 @@ from autotune.display import draw, events, snapshot
 from autotune.storage import studies
 from autotune.storage.store import Options, StoredSession
 from autotune.storage.study_file import SearchPlan
+from autotune.system.node_kinds import Cluster, ClusterNode, NodeKind
 
 KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
 
@@ -83,6 +84,25 @@ def test_a_session_in_use_is_running_and_its_clock_goes_on(kept):
     assert shown.running[0].phase == "evaluating", "it has been silent for far more than a step"
     assert shown.running[0].seconds == pytest.approx(before.running[0].seconds + 100, abs=5)
     assert shown.plan.spent_s == pytest.approx(before.plan.spent_s + shown.running[0].seconds)
+
+
+def test_in_a_cluster_a_trial_without_a_record_waits_for_a_node(kept):
+    a, b = ClusterNode("1", "a", NodeKind("NVIDIA A100", 8), 8, 1), ClusterNode("2", "b", fault="it is gone")
+    kept.write_cluster(Cluster(a.kind, (a, b)))
+    kept.trial_dir(4).records_file.unlink()
+    with kept.lock():
+        shown = events.status(take(kept))
+    assert [(trial["phase"], trial["node"]) for trial in shown["running"]] == [("waiting", None)]
+    assert shown["nodes"][0] == {
+        "name": "a",
+        "device": "NVIDIA A100",
+        "driver": None,
+        "probe_s": (),
+        "cpus": 8,
+        "gpus": 1,
+        "left_out": None,
+    }
+    assert (shown["nodes"][1]["name"], shown["nodes"][1]["left_out"]) == ("b", "it is gone")
 
 
 def test_a_trial_that_was_only_begun_is_at_its_start(kept):
