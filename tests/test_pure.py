@@ -2,6 +2,7 @@
 
 import ast
 import configparser
+import re
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,31 @@ def test_a_pure_module_has_no_effects(name):
 
 def test_every_exception_is_a_module_that_needs_it():
     assert FILES.keys() >= EXCEPTED
+
+
+# What reads the wall clock, which may jump, with the reason why no figure of a trial comes from it.
+WALL_CLOCK = {
+    "cli.train": "the name of a directory",
+    "display.console": "when a line of JSON was printed",
+    "display.snapshot": "how long a trial of another process has run, for the screen",
+    "sessions.judge": "the name of a directory",
+    "sessions.start": "the name of a directory",
+    "storage.provenance": "when a session was begun",
+    "system.nvml": "what the driver counts its samples by",
+    "trackers.tensorboard": "what TensorBoard shows",
+    "training.whole": "when an event happened",
+    "trials.attempt": "beside the monotonic clock, for the screen of another process",
+    "workloads.command.scores": "when a file was written, which is clamped to the time between two looks",
+}
+
+
+def test_no_figure_comes_from_the_wall_clock():
+    files = {file.relative_to(ROOT / "autotune"): file for file in ROOT.glob("autotune/**/*.py")}
+    clock = re.compile(r"\btime\.time(_ns)?\(|datetime\.(now|utcnow|today)\(")
+    found = {
+        ".".join(name.with_suffix("").parts) for name, file in files.items() if clock.search(file.read_text())
+    }
+    assert found == WALL_CLOCK.keys()
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,7 @@ class DeviceVerdict:
     gpu: Gpu | None = None
     fault: Fault | None = None  # excludes it from trials
     fails: Mapping[str, str] = field(default_factory=dict)  # reasons, by unusable precision
+    seen: Mapping[str, Any] | None = None  # torch's facts about it
 
 
 @dataclass(frozen=True)
@@ -271,7 +272,7 @@ def judge(device: Device, seen: Mapping[str, Any] | None, told: Torch | Fault) -
     if seen is None or isinstance(told, Fault):
         return DeviceVerdict(device.label, device.gpu, _unseen(device, told))
     gpu, why = device.gpu or _as_seen(device, seen), seen["fails"].get(_PLAIN)
-    return DeviceVerdict(device.label, gpu, _failing(gpu, told, why) if why else None, seen["fails"])
+    return DeviceVerdict(device.label, gpu, _failing(gpu, told, why) if why else None, seen["fails"], seen)
 
 
 def _as_seen(device: Device, seen: Mapping[str, Any]) -> Gpu:

@@ -22,7 +22,7 @@ EXIT_FAILED = 1
 def main(settings: Mapping[str, Setting], file: Path, most_s: float = check.MOST_S) -> int:
     """Checks the GPUs with a model of these `settings`; the exit code is 1 if a point fails.
 
-    Trainings run on the first GPU. Raises InputError if there is no usable GPU.
+    Trainings run on the emptiest GPU. Raises InputError if there is no usable GPU.
     """
     begun_s = time.monotonic()
     usable = gpus.usable(None)
@@ -37,14 +37,14 @@ def main(settings: Mapping[str, Setting], file: Path, most_s: float = check.MOST
             for one in check.run(bench, points):
                 console.print(check.line(one))
                 results.append(one)
-            bench = _on_first(bench)
+            bench = _on_emptiest(bench)
     files.write(file, check.to_json(usable.hardware, results, time.monotonic() - begun_s))
     console.print(f"{file}: the same with all figures; docs/gpu.md says what to do with it", markup=False)
     return 0 if check.holds(results) else EXIT_FAILED
 
 
-def _on_first(bench: Bench) -> Bench:
-    """Restricts the bench, and from here on this process, to the first GPU."""
-    first = bench.hardware.gpus[:1]
-    devices.restrict_to(os.environ, first)
-    return replace(bench, hardware=replace(bench.hardware, gpus=first))
+def _on_emptiest(bench: Bench) -> Bench:
+    """Restricts the bench, and from here on this process, to the GPU with the most free memory."""
+    emptiest = sorted(bench.hardware.gpus, key=lambda gpu: -gpu.free_bytes)[:1]
+    devices.restrict_to(os.environ, emptiest)
+    return replace(bench, hardware=replace(bench.hardware, gpus=tuple(emptiest)))

@@ -30,8 +30,8 @@ def judge_look(look: Look, bench: Bench) -> Iterator[Found]:
     if not isinstance(look.torch, Torch):
         yield Found("NVML and torch agree", False, look.torch.what)
         return
-    wrong = verdicts.differences(known, look.torch)
-    detail = "; ".join(wrong) or f"{len(known)} GPUs, their order, memory and compute capability"
+    wrong = verdicts.differences(look.verdicts)
+    detail = "; ".join(wrong) or f"{len(known)} GPUs, their memory and compute capability"
     build = {name: getattr(look.torch, name) for name in ("version", "cuda", "cudnn", "kernels")}
     yield Found("NVML and torch agree", not wrong, detail, build)
     machine = gpus.machine(bench.hardware, look)

@@ -1,6 +1,7 @@
 """Checks that a GPU's memory is limited, released and shared as trials assume."""
 
 import os
+import platform
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ from autotune.core import units
 from autotune.core.settings import MICRO_BATCH, Setting
 from autotune.core.trial import Failure
 from autotune.system import gpu_holders
+from lab.gpu_check import verdicts
 from lab.gpu_check.bench import Bench, Ran, seconds_until_back
 from lab.gpu_check.verdicts import Found
 
@@ -30,7 +32,11 @@ def out_of_memory(bench: Bench) -> Iterator[Found]:
     if limit_bytes is None:
         yield Found("out of memory", None, "there is no GPU")
         return
+    reason = verdicts.reason_not_to_fill(bench.hardware.gpus, platform.release())
     for name, cap_bytes in (("out of memory", None), ("out of memory under a cap", limit_bytes // 2)):
+        if reason and cap_bytes is None:
+            yield Found(name, None, reason)
+            continue
         order = bench.small_order("grows", _ENDLESS, step_bytes=limit_bytes // _STEPS_TO_FILL)
         before_bytes = gpu_holders.used_bytes()
         ran = bench.run(replace(order, limits=replace(order.limits, allocator_bytes=cap_bytes)))

@@ -2,13 +2,13 @@
 
 import itertools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.core import units
 from autotune.core.record_names import COMPILING
-from autotune.sessions.gpus import Torch
+from autotune.sessions.gpus import DeviceVerdict
 from autotune.system.nvml import Gpu
 
 Record = Mapping[str, Any]
@@ -16,6 +16,7 @@ Record = Mapping[str, Any]
 LOSS_SHARE, FP8_LOSS_SHARE = 0.05, 0.1  # of fp32's loss; dropout alone changes it by about 2%
 STAMPED_SHARE = 0.03
 _TOTAL_SHARE = 0.05  # of the memory: NVML includes the driver's own use, torch does not
+_OTHERS_SHARE = 0.05  # of the memory: a desktop's own use, and the driver's
 _LAST_LOSSES = 15
 _STEPS_TO_COMPILE = 3  # the first step, and the recompilation at the first change of the batch size
 _FIRST_EVALUATION = 3.0  # times the second: the first loads kernels and writes the first checkpoint
@@ -32,13 +33,17 @@ class Found:
     figures: Mapping[str, Any] = field(default_factory=dict)  # for programs: all figures
 
 
-def differences(known: Sequence[Gpu], told: Torch) -> list[str]:
-    """Returns the differences of NVML and torch: GPUs and their order, memory, compute capability."""
-    seen = [f"GPU-{one['uuid']}" for one in told.devices]
-    if seen != [gpu.uuid for gpu in known]:
-        return [f"NVML has {len(known)} GPUs and torch {len(seen)}, or they are in another order"]
-    pairs = zip(known, told.devices, strict=True)
-    return [f"{gpu.label}: {what}" for gpu, one in pairs for what in _differences(gpu, one)]
+def differences(looked: Iterable[DeviceVerdict]) -> list[str]:
+    """Returns the differences of NVML and torch: GPUs, and their memory and compute capability.
+
+    A GPU that NVML cannot query has none. CUDA shows one MIG slice at a time, so each is compared by itself.
+    """
+    named = [(one.label, one.gpu, one.seen) for one in looked if one.gpu]
+    return [
+        f"{label}: {what}"
+        for label, gpu, seen in named
+        for what in (_differences(gpu, seen) if seen else ["torch does not see it"])
+    ]
 
 
 def _differences(gpu: Gpu, seen: Mapping[str, Any]) -> list[str]:
@@ -52,6 +57,14 @@ def _differences(gpu: Gpu, seen: Mapping[str, Any]) -> list[str]:
         ]
         differences.append(f"NVML says capability {capabilities[0]}, torch {capabilities[1]}")
     return differences
+
+
+def reason_not_to_fill(gpus: Iterable[Gpu], kernel: str) -> str | None:
+    """Returns why the whole memory of these GPUs must not be taken, None if nobody else would miss it."""
+    if "microsoft" in kernel.lower():
+        return "under WSL, a full GPU takes memory of the host"
+    used = [gpu for gpu in gpus if gpu.used_bytes > _OTHERS_SHARE * gpu.memory_bytes]
+    return f"others use {units.format_bytes(used[0].used_bytes)} of {used[0].label}" if used else None
 
 
 def last_loss(records: Sequence[Record], samples: int) -> float | None:

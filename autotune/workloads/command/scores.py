@@ -139,14 +139,16 @@ class Follower:
         self._kind, self._pattern, self._names = kind, pattern, names
         self._ends: dict[Path, int] = {}
         self._seen: dict[Path, tuple[int, int]] = {}
+        self._looked_s = float("-inf")
         self.missing: dict[str, str] = {}
         self.look()  # present contents are of an earlier attempt
         self.missing = dict(names)
 
     def look(self) -> list[Row]:
         """Returns the scores added to files since the last call, ordered by file name."""
+        before_s, self._looked_s = self._looked_s, time.monotonic()
         files = [] if self._kind in LOGS else sorted({file.resolve() for file in matching(self._pattern)})
-        return [scores for file in files if file.is_file() for scores in self._grown(file)]
+        return [row for file in files if file.is_file() for row in self._grown(file, before_s)]
 
     def named_scores(self, place: str, row: Mapping[str, float]) -> dict[str, float]:
         """Returns the scores in a logged `row`; none if the directory `place` is not followed."""
@@ -159,7 +161,8 @@ class Follower:
             self.missing.pop(name, None)
         return scores
 
-    def _grown(self, file: Path) -> list[Row]:
+    def _grown(self, file: Path, before_s: float) -> list[Row]:
+        """Returns the rows added since `before_s`; their time is not before that: the wall clock may jump."""
         with suppress(OSError):  # removed meanwhile
             status = file.stat()
             if self._seen.get(file) == (status.st_mtime_ns, status.st_size):
@@ -171,6 +174,7 @@ class Follower:
             start = start if start <= status.st_size else 0  # else it was rewritten
             rows, self._ends[file] = self._parsed(file, start)
             self._seen[file] = (status.st_mtime_ns, status.st_size)
+            at_s = max(at_s, before_s)
             return [Row(at_s, scores) for row in rows if (scores := self._scores(row))]
         return []
 

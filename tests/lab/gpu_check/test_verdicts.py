@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.sessions.gpus import Torch
+from autotune.sessions.gpus import DeviceVerdict, Fault
 from autotune.system.nvml import Gpu
 from lab.gpu_check import verdicts
 
@@ -17,40 +17,46 @@ def seen(uuid, gib, capability):
     return {"uuid": uuid, "memory_bytes": int(gib * GIB), "compute_capability": list(capability)}
 
 
-TOLD = Torch("2", "13.0", ("sm_80", "sm_90"), devices=[seen("a", 7.8, (8, 9)), seen("b", 23.6, (9, 0))])
+def looked(*seen):
+    """The verdicts on the GPUs, with torch's facts about each."""
+    return [DeviceVerdict(gpu.label, gpu, seen=facts) for gpu, facts in zip(GPUS, seen, strict=True)]
+
+
+A, B = seen("a", 7.8, (8, 9)), seen("b", 23.6, (9, 0))
 
 
 def test_nvml_and_torch_agree():
-    assert verdicts.differences(GPUS, TOLD) == []
+    assert verdicts.differences(looked(A, B)) == []
+    lost = DeviceVerdict("GPU 2", fault=Fault("GPU is lost", ""))
+    assert verdicts.differences([*looked(A, B), lost]) == [], "it is reported by itself"
+    part = replace(GPUS[0], uuid="MIG-a", label="GPU 0 MIG 1")
+    assert verdicts.differences([DeviceVerdict(part.label, part, seen=A)]) == [], "by whatever name"
 
 
 @pytest.mark.parametrize(
     ("told", "wrong"),
     [
-        (
-            replace(TOLD, devices=TOLD.devices[::-1]),
-            "NVML has 2 GPUs and torch 2, or they are in another order",
-        ),
-        (
-            replace(TOLD, devices=TOLD.devices[:1]),
-            "NVML has 2 GPUs and torch 1, or they are in another order",
-        ),
-        (
-            replace(TOLD, devices=[seen("a", 7, (8, 9)), TOLD.devices[1]]),
-            "GPU 0: NVML says 8.0 GiB, torch 7.0 GiB",
-        ),
-        (
-            replace(TOLD, devices=[seen("a", 8.1, (8, 9)), TOLD.devices[1]]),
-            "GPU 0: NVML says 8.0 GiB, torch 8.1 GiB",
-        ),
-        (
-            replace(TOLD, devices=[seen("a", 7.8, (8, 6)), TOLD.devices[1]]),
-            "GPU 0: NVML says capability 8.9, torch 8.6",
-        ),
+        ((A, None), "GPU 1: torch does not see it"),
+        ((seen("a", 7, (8, 9)), B), "GPU 0: NVML says 8.0 GiB, torch 7.0 GiB"),
+        ((seen("a", 8.1, (8, 9)), B), "GPU 0: NVML says 8.0 GiB, torch 8.1 GiB"),
+        ((seen("a", 7.8, (8, 6)), B), "GPU 0: NVML says capability 8.9, torch 8.6"),
     ],
 )
 def test_differences_are_named(told, wrong):
-    assert verdicts.differences(GPUS, told) == [wrong]
+    assert verdicts.differences(looked(*told)) == [wrong]
+
+
+@pytest.mark.parametrize(
+    ("used", "kernel", "reason"),
+    [
+        (0, "6.8.0-generic", None),
+        (GIB // 4, "6.8.0-generic", None),
+        (GIB, "6.8.0-generic", "others use 1.0 GiB of GPU 0"),
+        (0, "5.15.90.1-microsoft-standard-WSL2", "under WSL, a full GPU takes memory of the host"),
+    ],
+)
+def test_a_gpu_is_filled_only_if_nobody_else_needs_it(used, kernel, reason):
+    assert verdicts.reason_not_to_fill([replace(GPUS[0], used_bytes=used)], kernel) == reason
 
 
 @pytest.mark.parametrize(

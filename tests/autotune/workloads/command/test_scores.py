@@ -99,6 +99,17 @@ def test_a_file_is_followed_from_its_end(tmp_path):
     assert follower.look() == []
 
 
+@pytest.mark.parametrize("jump_s", [-3600, 3600])
+def test_a_row_was_written_between_two_looks_wherever_the_wall_clock_jumps(tmp_path, jump_s):
+    file = tmp_path / "log.jsonl"
+    before_s = time.monotonic()
+    follower = Follower("jsonl", str(file), {"acc": "val"})
+    file.write_text('{"val": 2}\n')
+    os.utime(file, (time.time() + jump_s,) * 2)
+    (row,) = follower.look()
+    assert before_s <= row.at_s <= time.monotonic()
+
+
 @pytest.mark.parametrize("place", ["link/val", "there/val", "there/val/run-1/files"])
 def test_what_is_logged_counts_in_a_directory_that_is_followed_by_whatever_name(tmp_path, place):
     (tmp_path / "there" / "val" / "run-1" / "files").mkdir(parents=True)
