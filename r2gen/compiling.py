@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from r2gen import precision
 from r2gen.config import Config
 from r2gen.model import R2Gen
 from r2gen.packing import Packing
@@ -20,10 +21,15 @@ def compiled(model: R2Gen, config: Config) -> Callable[[Tensor, Tensor, Packing]
 
     A CUDA graph writes its gradients to the same memory on every replay, so the second micro-batch of a step
     would overwrite the gradients of the first. With accumulation, modes therefore run without graphs.
+
+    Without graphs, the memory's loop over the words is not part of the program; on a GPU, its step is a program
+    of its own.
     """
     if config.compile == "off":
         return model
     has_graphs = config.compile in CUDA_GRAPHS
+    if not has_graphs and precision.device().type == "cuda":
+        model.encoder_decoder.model.rm.compile_step()
     fewest = config.micro_batch_size if has_graphs else min(2, config.micro_batch_size)
     without_graphs = {"reduce-overhead": "default", "max-autotune": "max-autotune-no-cudagraphs"}
     accumulates = config.accumulation_steps > 1

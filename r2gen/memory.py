@@ -1,5 +1,8 @@
 """R2Gen's relational memory and the layer norm that it drives (arXiv:2010.16056)."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual alias
 from torch import Tensor, nn
@@ -22,6 +25,16 @@ class RelationalMemory(nn.Module):
         )
         self.W = nn.Linear(d_model, d_model * 2)
         self.U = nn.Linear(d_model, d_model * 2)
+        self._compiled_step: Callable[..., Tensor] | None = None
+
+    def compile_step(self, backend: str | Callable[..., Any] = "inductor") -> None:
+        """Has torch compile the step of a training from word to word, once for all numbers of reports.
+
+        The loop over the words stays as it is. On a GPU, starting the many small operations of a step takes
+        longer than computing them.
+        """
+        if self._compiled_step is None:
+            self._compiled_step = torch.compile(self._step, dynamic=True, backend=backend)
 
     def initial(self, batch: int) -> Tensor:
         """Returns the memory before the first word, [batch, slots, d_model]."""
@@ -54,7 +67,10 @@ class RelationalMemory(nn.Module):
             gates = torch.split(self.W(words)[:, None], sizes)
             states = []
             for size, word, gate in zip(sizes, read, gates, strict=True):
-                memory = self._step(memory[:size], F.linear(memory[:size], weight, bias), word, gate)
+                step = self._step
+                if self._compiled_step and self.training and size > 1:  # torch would specialise on 1
+                    step = self._compiled_step
+                memory = step(memory[:size], F.linear(memory[:size], weight, bias), word, gate)
                 states.append(memory)
             return torch.cat(states).flatten(1)
 

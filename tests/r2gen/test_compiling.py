@@ -1,15 +1,18 @@
 """A model compiled once handles every batch: a later compilation would distort the measured speed."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from r2gen import precision
 from r2gen.compiling import compiled
 from r2gen.config import Config
 from r2gen.data import padded
+from r2gen.memory import RelationalMemory
 from r2gen.model import R2Gen
 from r2gen.packing import Packing, lengths
 from tests.tiny_r2gen import attend_without_dropout
@@ -61,6 +64,55 @@ def test_one_program_serves_reports_and_batches_of_every_size(settings: dict[str
         for words in ([12, 6, 2, 1], [8, 3], [7, 6, 6], [5], [8, 8, 4, 1]):
             batch = _batch(config, words)
             torch.testing.assert_close(forward(*batch), model(*batch))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")  # from the compiler
+@pytest.mark.slow
+def test_the_memorys_step_is_compiled_once_for_reports_of_every_length() -> None:
+    """Two programs at most: the memory before the first word is laid out differently."""
+    programs = []
+    memory = RelationalMemory(16, slots=3, heads=4).train()
+    lengths_of_batches = [9, 7, 5, 3, 1], [12, 6, 2], [4, 4, 4, 4]
+    plain = [_trained(memory, words) for words in lengths_of_batches]
+    torch._dynamo.reset()
+    memory.compile_step(lambda program, _: programs.append(program) or program)
+    for words, (loss, gradient) in zip(lengths_of_batches, plain, strict=True):
+        torch.testing.assert_close(_trained(memory, words), (loss, gradient))
+    assert 1 <= len(programs) <= 2
+    with torch.no_grad():
+        memory.eval()
+        memory(torch.zeros(2, 16), memory.initial(2), torch.tensor([2]))
+    assert len(programs) <= 2, "decoding is not compiled"
+    torch._dynamo.reset()
+
+
+def _trained(memory: RelationalMemory, words: list[int]) -> tuple[Tensor, Tensor]:
+    """Returns the sum of all memories, and a gradient of it."""
+    generator = torch.Generator().manual_seed(sum(words))
+    packing = Packing.from_lengths(words, torch.device("cpu"))
+    memory.zero_grad()
+    states = memory(
+        torch.randn(sum(words), 16, generator=generator), memory.initial(len(words)), packing.running
+    )
+    states.sum().backward()
+    gradient = memory.U.weight.grad
+    assert gradient is not None
+    return states.sum().detach(), gradient.clone()
+
+
+def test_the_memorys_step_is_compiled_by_itself_on_a_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for mode, device, is_compiled in [
+        ("default", "cuda", True),
+        ("default", "cpu", False),
+        ("reduce-overhead", "cuda", False),
+        ("off", "cuda", False),
+    ]:
+        monkeypatch.setattr(precision, "device", partial(torch.device, device))
+        monkeypatch.setattr(torch, "compile", lambda called, **_: called)
+        config = tiny(compile=mode)
+        model = R2Gen(config, 20)
+        compiled(model, config)
+        assert (model.encoder_decoder.model.rm._compiled_step is not None) is is_compiled, (mode, device)
 
 
 @pytest.mark.parametrize(
