@@ -22,8 +22,7 @@ def compiled(model: R2Gen, config: Config) -> Callable[[Tensor, Tensor, Packing]
     A CUDA graph writes its gradients to the same memory on every replay, so the second micro-batch of a step
     would overwrite the gradients of the first. With accumulation, modes therefore run without graphs.
 
-    Without graphs, the memory's loop over the words is not part of the program; on a GPU, its step is a program
-    of its own.
+    Without graphs, the memory's loop over the words is not in the program. On a GPU, its step is another one.
     """
     if config.compile == "off":
         return model
