@@ -66,7 +66,10 @@ def test_one_program_serves_reports_and_batches_of_every_size(settings: dict[str
             torch.testing.assert_close(forward(*batch), model(*batch))
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")  # from the compiler
+@pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor:UserWarning",
+    "ignore:`torch.jit.script_method`:DeprecationWarning",
+)  # from the compiler
 @pytest.mark.slow
 def test_the_memorys_step_is_compiled_once_for_reports_of_every_length() -> None:
     """Two programs at most: the memory before the first word is laid out differently."""
