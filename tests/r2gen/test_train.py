@@ -1,13 +1,20 @@
 """A run can be stopped anywhere and resumed with the same result; one that cannot be resumed says why."""
 
+import json
 import math
+import random
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import yaml
 from torch import nn
 
 from r2gen import checkpoint, train
@@ -105,6 +112,52 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, An
         return done[key]
 
     return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_run_that_is_killed_at_any_moment_continues_as_if_it_were_not(
+    tiny: dict[str, Any], tmp_path: Path, workers: int
+) -> None:
+    """Each kill comes within half a second after the first record: those within imports prove nothing."""
+    config, chance = tmp_path / "config.yaml", random.Random(workers)
+    settings = {**tiny, "num_workers": workers, "epochs": 30, "checkpoint_every_steps": 1}
+    config.write_text(yaml.safe_dump(settings))
+
+    def start(name: str) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-m", "r2gen", "train", "--config", config, "--workdir", tmp_path / name]
+        return subprocess.Popen(
+            [*command, "--records", tmp_path / f"{name}.jsonl"], stdout=subprocess.DEVNULL
+        )
+
+    assert start("whole").wait(300) == 0
+    for _ in range(6):
+        run, before = start("killed"), _written(tmp_path / "killed.jsonl")
+        while run.poll() is None and _written(tmp_path / "killed.jsonl") == before:
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0, 0.5))
+        run.kill()
+        run.wait()
+    assert start("killed").wait(300) == 0
+    whole, killed = (_last_of_each(tmp_path / f"{name}.jsonl") for name in ("whole", "killed"))
+    assert whole == killed
+    for name in ("last.pt", "best.pt"):
+        assert same_state(*(checkpoint.load(tmp_path / run / name) for run in ("whole", "killed")))
+
+
+def _written(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
+
+
+def _last_of_each(file: Path) -> dict[tuple[int, bool], dict[str, Any]]:
+    """Returns the last record of every step and evaluation, without times; a kill may cut a line."""
+    found = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        with suppress(json.JSONDecodeError):
+            record = untimed(json.loads(line))
+            record.pop("at")
+            found[record["samples"], "train_loss" in record] = record
+    return found
 
 
 @pytest.mark.parametrize(
