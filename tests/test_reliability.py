@@ -9,7 +9,7 @@ DOCUMENT = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
 # The tables of promises begin with this line; a campaign's figures have a table of another kind.
 PROMISES = re.findall(r"^\| fault \|.*\n\| --- .*\n((?:\|.*\n)+)", DOCUMENT, re.MULTILINE)
 ROWS = "".join(PROMISES).splitlines()
-TEST = re.compile(r"`((?:autotune/\w+|faults|gpu)/\w+\.py)::(\w+)`")
+TEST = re.compile(r"`((?:\w+/)*test_\w+\.py)::(\w+)`")
 
 
 def test_every_row_names_a_test():

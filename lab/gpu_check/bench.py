@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from autotune.core.errors import printable
 from autotune.core.measurement import Measurement
 from autotune.core.settings import Setting
 from autotune.core.trial import Outcome, Status
@@ -37,6 +38,7 @@ from lab.gpu_check import elsewhere, small_trainings
 
 SMALL = small_trainings.__name__
 _POLL_S = 0.2
+_LAST_LINES = 40
 _BACK_S, _LOOK_S = 20.0, 0.02
 _SLACK_BYTES = 64 * 2**20  # normal fluctuation of a desktop's use
 _STALL_S = 300.0  # a compilation may take minutes without a record
@@ -81,6 +83,7 @@ class Bench:
     directory: Path  # for the output of the trials
     deadline_s: float
     server: ForkServer
+    failed: list[dict[str, Any]] = field(default_factory=list)  # endings and last words of failed trials
 
     @classmethod
     def for_model(
@@ -172,10 +175,16 @@ class Bench:
         finally:
             for attempt in attempts:
                 attempt.stop()
-        return [
+        ran = [
             Ran(outcomes.get(n), attempt.measurement(), _records(order))
             for n, (order, attempt) in enumerate(zip(orders, attempts, strict=True))
         ]
+        self.failed.extend(
+            {"ending": one.ending, "log": last_lines(order.place.log)}
+            for order, one in zip(orders, ran, strict=True)
+            if not one.completed
+        )
+        return ran
 
     def run_until(self, order: Order, meet: Callable[[Mapping[str, Any]], bool]) -> Ran:
         """Runs a trial until `meet`, called with every record, returns true."""
@@ -205,6 +214,13 @@ class Bench:
             outcome = _OUTCOME.validate_json(lines[-1]) if lines and not done.returncode else _GONE
             return Ran(outcome, records=_records(order))
         return Ran(None)
+
+
+def last_lines(log: Path) -> list[str]:
+    """Returns the end of a trial's log, without what is no text."""
+    with suppress(OSError):
+        return [printable(line) for line in log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]]
+    return []
 
 
 def _records(order: Order) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """The points of a check: run in order, printed as they finish, and written to a file that can be shared."""
 
 import json
+import os
 import platform
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from lab.gpu_check.verdicts import Found
 
 MOST_S = 600.0
 _PACKAGES = ("autotune-r2gen", "torch", "triton", "torchao", "nvidia-ml-py", "ray")
+_VARIABLES = ("CUDA_", "NCCL_", "NVIDIA_", "OMP_", "PYTORCH_", "TORCH_")  # that decide how torch runs
 _SHORTEST_HOST = 3  # letters: a shorter host name also occurs within other words
 _NAME_WIDTH, _WORD_WIDTH = 42, 10
 
@@ -75,8 +77,13 @@ def holds(found: Iterable[Found]) -> bool:
     return bool(answers) and all(answers)
 
 
-def to_json(hardware: Hardware, found: Sequence[Found], seconds: float) -> str:
-    """Returns everything as one JSON object for an issue, without keys, home directories or host names."""
+def to_json(
+    hardware: Hardware, found: Sequence[Found], seconds: float, failed: Sequence[Mapping[str, Any]] = ()
+) -> str:
+    """Returns everything as one JSON object for an issue, without keys, home directories or host names.
+
+    `failed`: endings and last words of trials, some of which were meant to fail.
+    """
     whole = {
         "date": datetime.now(UTC).date().isoformat(),
         "seconds": round(seconds),
@@ -84,6 +91,7 @@ def to_json(hardware: Hardware, found: Sequence[Found], seconds: float) -> str:
         "machine": _machine(hardware),
         "versions": versions(),
         "points": [asdict(one) for one in found],
+        "failed_trials": list(failed),
     }
     return json.dumps(secrecy.without_secrets(_without_place(whole)), indent=1)
 
@@ -97,6 +105,7 @@ def _machine(hardware: Hardware) -> Mapping[str, Any]:
         "driver": hardware.driver,
         "cpus": hardware.cpus,
         "host_memory_bytes": hardware.host_memory_bytes,
+        "environment": {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)},
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
     }
 

@@ -1,3 +1,4 @@
+import json
 import time
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
 from lab.__main__ import app
 from lab.gpu_check import check, of_machine, of_memory, of_model
-from lab.gpu_check.bench import Ran
+from lab.gpu_check.bench import Ran, last_lines
 from lab.gpu_check.check import Point
 from lab.gpu_check.verdicts import Found
 
@@ -51,6 +52,18 @@ def test_a_line_shows_whether_the_point_holds():
     said = [check.line(Found("bf16 computes", ok, "right")).plain for ok in (True, False, None)]
     assert [text.split("  ")[0] for text in said] == ["yes", "no", "not asked"]
     assert len({text.index("bf16") for text in said}) == 1
+
+
+def test_the_file_says_why_trials_failed_and_how_torch_was_told_to_run(tmp_path, monkeypatch):
+    (tmp_path / "log").write_bytes(b"1\n" * 100 + b"\x1b[31mCUDA error: \xff\n")
+    failed = [{"ending": "failed (error)", "log": last_lines(tmp_path / "log")}]
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    monkeypatch.setenv("CUDA_TOKEN", "0123456789abcdef")
+    told = json.loads(check.to_json(ON_A100, [], 1.0, failed))
+    assert told["failed_trials"][0]["log"] == ["1"] * 39 + ["[31mCUDA error: \ufffd"]
+    assert told["machine"]["environment"]["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
+    assert told["machine"]["environment"]["CUDA_TOKEN"] == "(hidden)"
+    assert last_lines(tmp_path / "none") == []
 
 
 def test_without_a_gpu_it_is_one_line(capsys, monkeypatch):
