@@ -104,6 +104,10 @@ class Config(BaseModel):
     activation_checkpointing: bool = Field(
         False, description="recomputes activations in the backward pass: less memory, more time"
     )
+    cudnn_benchmark: bool = Field(
+        False,
+        description="on a GPU, tries cuDNN's algorithms for every shape of images, and takes the fastest",
+    )
     channels_last: bool = Field(True, description="memory layout of the visual extractor")
     freeze_visual: bool = Field(
         False, description="does not train the visual extractor; caches its features of whole images"

@@ -48,14 +48,15 @@ def backends(config: Config) -> Iterator[None]:
     """
     cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
     attends = cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
-    before = cuda.matmul.allow_tf32, cudnn.allow_tf32
+    before = cuda.matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark
+    cudnn.benchmark = config.cudnn_benchmark
     cuda.enable_cudnn_sdp(False)
     if config.precision != "torch-default":
         cuda.matmul.allow_tf32 = cudnn.allow_tf32 = config.precision == "tf32"
     try:
         yield
     finally:
-        cuda.matmul.allow_tf32, cudnn.allow_tf32 = before
+        cuda.matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark = before
         cuda.enable_cudnn_sdp(attends)
 
 

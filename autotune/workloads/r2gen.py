@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from autotune.core.errors import InputError, did_you_mean
-from autotune.core.settings import Setting, result_setting
+from autotune.core.settings import FOR_CUDA, KnownSetting, Result, Setting, result_setting
 from autotune.core.shell import quoted
 from autotune.workloads.base import Cadence, OwnFile, OwnSection, Workload
 from r2gen import config as trainer
@@ -30,6 +30,9 @@ _SMALL: dict[str, Setting] = {
 _OPTIMIZER = (
     *("grad_clip_value", "lr_gamma", "lr_step_epochs", "visual_learning_rate_ratio"),
     *("schedule", "warmup_samples"),
+)
+_BENCHMARK = KnownSetting(
+    "cudnn_benchmark", "the algorithm alone", moves_result=Result.REORDERED, needs={True: FOR_CUDA}
 )
 _EVALUATED = "eval_every_samples"
 _STUDIES = {"train": 256, "val": 64, "test": 64}
@@ -59,7 +62,7 @@ class R2GenProgram:
 class R2GenWorkload(Workload):
     entry_point: str = "r2gen.train:fit"
     places = frozenset({"data", "visual_weights"})
-    known_settings = tuple(map(result_setting, _OPTIMIZER))
+    known_settings = (*map(result_setting, _OPTIMIZER), _BENCHMARK)
     settings_model = trainer.Config
     models = _MODELS
     epochs = "epochs"

@@ -125,6 +125,14 @@ def test_on_a_cpu_torch_default_is_fp32_to_the_last_bit(
     assert all(torch.equal(value, states[1][key]) for key, value in states[0].items())
 
 
+def test_cudnn_tries_its_algorithms_during_a_run_that_asks_for_it(make_config: Make) -> None:
+    assert not torch.backends.cudnn.benchmark
+    for is_asked in (True, False):
+        with precision.backends(make_config(cudnn_benchmark=is_asked)):
+            assert torch.backends.cudnn.benchmark is is_asked
+        assert not torch.backends.cudnn.benchmark
+
+
 @pytest.mark.parametrize("before", [True, False])
 def test_the_attention_of_cudnn_is_off_and_set_back(make_config: Make, before: bool) -> None:
     cuda = torch.backends.cuda
