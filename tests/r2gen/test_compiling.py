@@ -75,6 +75,7 @@ def test_the_memorys_step_is_compiled_once_for_reports_of_every_length() -> None
     """Two programs at most: the memory before the first word is laid out differently."""
     programs = []
     memory = RelationalMemory(16, slots=3, heads=4).train()
+    attend_without_dropout(memory)
     lengths_of_batches = [9, 7, 5, 3, 1], [12, 6, 2], [4, 4, 4, 4]
     plain = [_trained(memory, words) for words in lengths_of_batches]
     torch._dynamo.reset()

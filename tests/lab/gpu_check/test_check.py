@@ -60,7 +60,7 @@ def test_the_file_says_why_trials_failed_and_how_torch_was_told_to_run(tmp_path,
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     monkeypatch.setenv("CUDA_TOKEN", "0123456789abcdef")
     told = json.loads(check.to_json(ON_A100, [], 1.0, failed))
-    assert told["failed_trials"][0]["log"] == ["1"] * 39 + ["[31mCUDA error: \ufffd"]
+    assert told["failed_trials"][0]["log"] == ["1"] * 39 + [" [31mCUDA error: \ufffd"]
     assert told["machine"]["environment"]["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
     assert told["machine"]["environment"]["CUDA_TOKEN"] == "(hidden)"
     assert last_lines(tmp_path / "none") == []
