@@ -12,6 +12,7 @@ class RejectedFor(StrEnum):
     LIMITS = "limits"  # outside the space's limits
     MEMORY = "memory"  # cannot fit
     SPEED = "speed"  # cannot win
+    QUALITY = "quality"  # would lose it
     TRIED = "tried"
 
 

@@ -10,6 +10,7 @@ from autotune.judging.decisions.history import History
 from autotune.judging.decisions.stopping import Threshold
 from autotune.memory.feasibility import MemoryModel
 from autotune.searcher import sampler
+from autotune.searcher.rate_limit import RateLimit
 from autotune.searcher.sampler import Feedback, Refusal
 from autotune.space import configurations
 
@@ -34,6 +35,7 @@ class Screening:
             limit_bytes=memory_limit_bytes,
             known=space.known,
         )
+        self._rates = RateLimit(history)
         self._sizes = space.micro_batch_sizes
         self._tried = {settings_key(t.config, {LENGTH}) for t in history.searched}
         self._speeds = history.speeds
@@ -68,6 +70,8 @@ class Screening:
             return Refusal(RejectedFor.LIMITS, reason, self._worst)
         if reason := self._memory.explain_misfit(config):
             return Refusal(RejectedFor.MEMORY, reason, self._worst)
+        if reason := self._rates.explain_excess(config):
+            return Refusal(RejectedFor.QUALITY, reason, self._worst)
         return None
 
     def _known_too_slow(self, config: Config) -> Refusal | None:

@@ -9,7 +9,7 @@ import optuna
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Failure, Outcome, Status, Trial, TrialKind
 from autotune.judging.accounts import schedules
-from autotune.judging.decisions import ablation, confirm, pilot, replanning, stopping
+from autotune.judging.decisions import ablation, confirm, pilot, replanning, stopping, worth
 from autotune.judging.decisions.confirm import Proposal
 from autotune.judging.decisions.history import History
 from autotune.searcher import sampler as samplers
@@ -119,13 +119,19 @@ class Search:
             self.is_exhausted
             or not self._allowance.trials_left(len(self.history.searched))
             or not self._allowance.has_time_to_search(confirm.most_s(self.history))
+            or self.has_paid
         )
+
+    @property
+    def has_paid(self) -> bool:
+        """True if another trial would probably cost more than it saves of the trainings to come."""
+        return not worth.next_trial_pays(self.history)
 
     @property
     def kept_time(self) -> bool:
         """True, after a search, if planned trials were left out to keep time for confirming the winner."""
         left = self._allowance.trials_left(len(self.history.searched))
-        return not self.is_exhausted and not self.stopping and left > 0
+        return not self.is_exhausted and not self.stopping and left > 0 and not self.has_paid
 
     def is_over(self) -> bool:
         """Returns True if running trials should be stopped too."""

@@ -1,0 +1,49 @@
+"""Learns which learning rates are too high to try. Pure."""
+
+from autotune.core.settings import BATCH, LEARNING_RATE, LENGTH, Config, Key, settings_key
+from autotune.core.trial import Failure, Trial
+from autotune.judging.decisions.history import History
+from autotune.judging.measurement import curves
+from autotune.space.knobs import ScaledLearningRate
+
+_RUINED = 0.5  # of the baseline's gain in quality: a training that keeps less has not just lost a little
+_TIMES_LOWER = 2**0.5  # than a rate that ruined a training: a closer one would hardly do better
+
+
+class RateLimit:
+    """The lowest learning rates that ruined a training, as multipliers of the rate scaled with the batch.
+
+    A multiplier that is too high for one batch is too high for others, and at any speed of the same training.
+    """
+
+    def __init__(self, history: History) -> None:
+        self._space = history.space
+        self._alike = {LEARNING_RATE, LENGTH, *BATCH, *history.space.known.same_training}
+        self._ruined: dict[Key, tuple[float, Trial]] = {}
+        if not isinstance(history.space.knobs.get(LEARNING_RATE), ScaledLearningRate):
+            return
+        for trial in (t for t in history.searched if t.number and _is_ruined(t, history)):
+            multiplier, key = self._multiplier(trial.config), settings_key(trial.config, self._alike)
+            if multiplier > 1 and (key not in self._ruined or multiplier < self._ruined[key][0]):
+                self._ruined[key] = multiplier, trial
+
+    def _multiplier(self, config: Config) -> float:
+        return float(config.get(LEARNING_RATE) or 0) / self._space.learning_rate(config, 1.0)
+
+    def explain_excess(self, config: Config) -> str | None:
+        """Returns the reason if the learning rate of `config` is too high, else None."""
+        lowest = self._ruined.get(settings_key(config, self._alike))
+        if lowest is None or self._multiplier(config) * _TIMES_LOWER <= lowest[0]:
+            return None
+        return f"has a learning rate like that of trial {lowest[1].number}, which lost its quality"
+
+
+def _is_ruined(trial: Trial, history: History) -> bool:
+    if trial.outcome is None or trial.outcome.failure is Failure.DIVERGED:
+        return trial.outcome is not None
+    expected = curves.quality_at(history.baseline_curve, trial.measurement.quality_samples)
+    if trial.completed:
+        expected = history.baseline_quality
+    if trial.quality is None or expected is None or not curves.gain(expected, history.start):
+        return False
+    return curves.share(trial.quality, expected, history.start) < _RUINED
