@@ -11,6 +11,7 @@ from autotune.core.measurement import Evaluation, Measurement
 SURE = 2.0  # standard deviations
 _EVALUATIONS_IN_A_ROW = 2
 _LEAST_NOISE = 0.02
+_ASSUMED_NOISE = 0.2  # while nothing has run twice: only what is hopeless is out of reach then
 _CLEARLY = 1.15  # times chance
 
 Curve = Sequence[Evaluation]
@@ -29,11 +30,13 @@ def is_out_of_reach(
 
     Its last two evaluations are both more than two standard deviations (`noise`) below that share at the same
     samples, and so is the end if it goes on catching up as it did between the two: large batches start slowly
-    but arrive. Never True if the noise is unknown. Shares are of the gain since the quality `start`.
+    but arrive. Shares are of the gain since the quality `start`. An unknown noise
+    is taken to be large.
     """
     shares = [share for point in curve[-_EVALUATIONS_IN_A_ROW:] if (share := _share(point, reference, start))]
-    if noise is None or len(shares) < _EVALUATIONS_IN_A_ROW:
+    if len(shares) < _EVALUATIONS_IN_A_ROW:
         return False
+    noise = _ASSUMED_NOISE if noise is None else noise
     (before, first), (last, second) = shares[0], shares[-1]
     catching_up = max(0.0, (second - first) / (last - before)) if last > before else 0.0
     in_the_end = second + catching_up * max(0, samples - last)

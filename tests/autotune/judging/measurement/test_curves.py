@@ -51,8 +51,9 @@ def test_clearly_below_is_two_standard_deviations():
     assert out_of_reach(just_below)
 
 
-def test_without_a_known_noise_nothing_is_out_of_reach():
-    assert not out_of_reach(curve_of([0.0, 0.0]), noise=None)
+def test_while_the_noise_is_unknown_only_what_is_hopeless_is_out_of_reach():
+    assert out_of_reach(curve_of([0.05, 0.10]), noise=None)
+    assert not out_of_reach(curve_of([0.06, 0.12]), noise=None)
 
 
 def test_other_samples_are_compared_by_interpolation():
