@@ -22,6 +22,7 @@ from autotune.judging.measurement.speeds import RelativeSpeeds, Speeds, has_inte
 from autotune.space.space import Space
 
 _ALMOST = 1.05  # times as long
+_LATE = 1.5  # standard deviations: benchmarks/bench_search.py finds fewer wrong winners than with 0 or 1
 
 
 class History:
@@ -179,6 +180,15 @@ class History:
     def to_target(self) -> ToTarget:
         """The samples and seconds that each configuration needs to the target, if there is one."""
         return ToTarget(self.trials, self.speeds, self.space)
+
+    @property
+    def times_late(self) -> float:
+        """How many times as long to the target as another trial's a trial's time may be, just by chance.
+
+        Both times scatter with their seeds, so that the variance of their ratio is twice that of one.
+        """
+        by_chance = _LATE * math.sqrt(2) * self.to_target.scatter
+        return 1 + math.hypot(curves.SURE * self.speeds.drift, by_chance)
 
     @cached_property
     def needs(self) -> LengthNeeds:

@@ -19,6 +19,8 @@ from autotune.judging.measurement.speeds import Speeds
 from autotune.space.space import Space
 
 _FURTHEST = 4.0  # times a training's length: beyond it nothing is predicted
+# Relative SD of the samples to a target between seeds: 0.06 to 0.22 in the tables of docs/benchmarks.md.
+_PRIOR_SCATTER, _PRIOR_DEGREES = 0.15, 4
 _LEAST_SQUARES = math.log(1.3) ** 2  # of log lengths: with less spread there is no rate
 
 
@@ -103,6 +105,14 @@ class ToTarget:
         """Returns the time to the target, at the pooled throughput of the settings."""
         samples, throughput = self.samples(trial), self._speeds.pooled_throughput(trial)
         return samples / throughput.samples_per_s if samples and throughput else None
+
+    @cached_property
+    def scatter(self) -> float:
+        """The relative SD of the samples between equal runs, from all that ran twice and a weak prior."""
+        logs = [[math.log(samples) for samples in runs] for runs in self._groups.values()]
+        squares = math.fsum((x - statistics.fmean(each)) ** 2 for each in logs for x in each)
+        degrees = sum(len(each) - 1 for each in logs)
+        return math.sqrt((_PRIOR_DEGREES * _PRIOR_SCATTER**2 + squares) / (_PRIOR_DEGREES + degrees))
 
     def _runs(self, trial: Trial) -> list[float]:
         if self._target is None or objective.samples_to(trial, self._target) is None:

@@ -39,6 +39,7 @@ class Threshold:
     start: float | None = None
     noise: float | None = None  # SD between runs with other seeds, as a share of the gain; None if unknown
     drift: float = 0.0  # relative SD of the throughput of equal settings from run to run
+    times_late: float = 1.0  # times a rival's seconds to the target, after which a trial is too late
     metric: Metric = field(default_factory=lambda: Metric("quality"))
 
 
@@ -47,7 +48,7 @@ def threshold(history: History) -> Threshold:
     space, goal = history.space, history.space.objective
     bar = partial(Threshold, drift=history.speeds.drift, metric=space.metric)
     if goal.target is not None:
-        return bar(_soonest(history))
+        return bar(_soonest(history), times_late=history.times_late)
     bar = partial(bar, samples=space.budget.samples_per_trial, start=history.start, noise=history.noise)
     if goal.select == "pareto":
         return bar(tuple(_rival(t, history, t.measurement.curve) for t in history.front))
@@ -164,7 +165,7 @@ def _too_late(running: Measurement, threshold: Threshold) -> Outcome | None:
         return None
     trained_s = running.samples / running.throughput.samples_per_s
     for rival in _like(running, threshold):
-        if rival.seconds is not None and trained_s > rival.seconds * (1 + curves.SURE * threshold.drift):
+        if rival.seconds is not None and trained_s > rival.seconds * threshold.times_late:
             earlier = f"trial {rival.number} reached it in {rival.seconds:.0f} s"
             return _stopped(StoppedFor.LATE, f"target not reached after {trained_s:.0f} s; {earlier}")
     return None
