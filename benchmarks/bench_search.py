@@ -12,6 +12,7 @@ configuration runs as the baseline, and how many of them claim a gain.
 
 import argparse
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from lab.replay.scoring import Truth
 from lab.replay.table import Table
 
 _TABLES = Path(__file__).parent / "tables"
+_NAMES = ("drawn", "iu-xray", "shapes", "librispeech-a40", "movielens-p100", "squad-v100")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,21 +36,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--aa", type=int, default=200, help="A/A searches; 0: none")
     parser.add_argument("--only", choices=list(scoring.STRATEGIES), action="append")
     given = parser.parse_args(arguments)
-    for file in given.tables or sorted(set(_TABLES.glob("*.jsonl")) - set(_TABLES.glob("final-*"))):
+    confirmed_s: dict[str, dict[object, float | None]] = defaultdict(dict)
+    for file in given.tables or [_TABLES / f"{name}.jsonl" for name in _NAMES]:
         table = Table.read(file)
-        count = len(configurations.allowed(table.space) or [])
+        truth, count = Truth(table), len(configurations.allowed(table.space) or [])
         print(
-            f"{file.stem}: {count} configurations, {given.trials} trials, "
-            f"{given.seeds} seeds; best {Truth(table).best:.1f} samples/s, "
-            f"baseline {Truth(table).speed(table.space.baseline_config):.1f}"
+            f"{file.stem}: {count} configurations, {given.trials} trials, {given.seeds} seeds; "
+            f"the best is {truth.best / truth.merit(table.space.baseline_config):.2f}x the baseline"
         )
         print(f"  {scoring.HEADING}")
-        for name in given.only or scoring.STRATEGIES:
-            scores = scoring.scores(file, name, given.seeds, given.trials)
+        names = [name for name in given.only or scoring.STRATEGIES if scoring.suits(name, table)]
+        for name, scores in scoring.scores(file, names, given.seeds, given.trials).items():
             print(f"  {scoring.line(name, scores)}", flush=True)
+            confirmed_s[name] |= {(file, seed): score.confirmed_s for seed, score in enumerate(scores)}
         if given.aa:
             claims = scoring.false_claims(file, given.aa, given.trials)
             print(f"  A/A: {claims} of {given.aa} searches claim a gain", flush=True)
+    print("share of all replays in which the winner is right and confirmed within 1x, 2x, 4x the least time:")
+    for name, shares in scoring.profiles(confirmed_s).items():
+        print(f"  {name:8} " + " ".join(f"{share:5.0%}" for share in shares))
     return 0
 
 

@@ -20,7 +20,7 @@ from autotune.system.telemetry import Hardware
 from autotune.trials.order import NEVER, Ends, Order, RaceOrder, Racer, TrialLimits
 from autotune.workloads.base import Workload
 
-_TIMES_TO_TARGET = 8  # as many samples as the baseline; a trial that cannot win is beaten on time before that
+TIMES_TO_TARGET = 8  # as many samples as the baseline; a trial that cannot win is beaten on time before that
 _FEWEST_EVALUATIONS = 4  # evaluations before a trial can count as having learnt
 _RACE_APART_S = 1800.0  # the longest race if every turn starts a process
 _ROOM_SHARE = 0.9  # usable share of the memory, because peaks vary between runs
@@ -186,7 +186,7 @@ class Setup:
             order,
             ends=replace(
                 order.ends,
-                samples=self.space.samples(trial.config) * (_TIMES_TO_TARGET if races_to_target else 1),
+                samples=self.space.samples(trial.config) * (TIMES_TO_TARGET if races_to_target else 1),
                 target=goal.aim if races_to_target else None,
                 until_learnt=_FEWEST_EVALUATIONS if learns_on else 0,
                 until_timed=objective.ends_once_timed(trial, goal),

@@ -5,7 +5,9 @@ from a recorded run with a seed of its own. If the table has a drift, runs of eq
 except for the drift, which continues from trial to trial.
 """
 
+import bisect
 import itertools
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,15 +16,18 @@ from typing import Any
 import optuna
 
 from autotune.core.measurement import Measurement, Slice
-from autotune.core.settings import Config, Key, settings_key
+from autotune.core.record_names import RATE, STANDS_FOR
+from autotune.core.settings import LEARNING_RATE, Config, Key, settings_key
 from autotune.core.trial import Outcome, Status, Trial, TrialKind
 from autotune.judging.decisions import confirm, objective, racing, stopping
 from autotune.judging.measurement import curves
 from autotune.searcher.ports import Environment, SearchOptions, Silent
 from autotune.searcher.search import Search
 from autotune.trials.progress import Progress
+from autotune.trials.setup import TIMES_TO_TARGET
 from lab.replay.table import Point, Run, Table
 
+_RECORDS = 1000  # of a trial: longer ones have longer records
 _ASKED_EVERY_S = 1.0  # interval at which a running trial is compared with the threshold: that of its reports
 
 
@@ -53,6 +58,32 @@ class Result:
     winner: Config
     claims_gain: bool
     seconds: float
+
+
+class _Steps:
+    """A run's steps, as samples and seconds each, over and over from step `begin` on."""
+
+    def __init__(self, steps: Sequence[tuple[int, float]], scale: float, begin: int) -> None:
+        ordered = [*steps[begin:], *steps[:begin]]
+        self._samples = [0, *itertools.accumulate(samples for samples, _ in ordered)]
+        self._seconds = [0.0, *itertools.accumulate(seconds * scale for _, seconds in ordered)]
+        self._taken = 0
+
+    def take(self, samples: int) -> tuple[int, int, float]:
+        """Takes the next step, and more up to `samples`; returns how many, their samples and seconds."""
+        length, before = len(self._samples) - 1, self._taken
+        times, rest = divmod(self._sum(self._samples, before) + samples, self._samples[-1])
+        self._taken = max(before + 1, times * length + bisect.bisect_left(self._samples, rest))
+        more_samples, more_s = (
+            self._sum(sums, self._taken) - self._sum(sums, before) for sums in (self._samples, self._seconds)
+        )
+        return self._taken - before, int(more_samples), more_s
+
+    @staticmethod
+    def _sum(sums: Sequence[float], steps: int) -> float:
+        """Returns the sum over the first `steps` steps, given the sums over one cycle."""
+        times, rest = divmod(steps, len(sums) - 1)
+        return times * sums[-1] + sums[rest]
 
 
 class Machine:
@@ -92,7 +123,8 @@ class Machine:
         curve = self._next_seed(config, known)
         progress = Progress(space.metric_of(config), space.settings(config))
         asked_s, seconds, samples = 0.0, 0.0, space.samples(config)
-        for record in self._records(run, curve, at_s):
+        times = 1 if target is None else TIMES_TO_TARGET
+        for record in self._records(run, curve, at_s, times * samples):
             progress.count(record)
             seconds = record["at_s"] - at_s
             if threshold is not None and seconds - asked_s >= _ASKED_EVERY_S:
@@ -127,11 +159,12 @@ class Machine:
                 now_s += slices[-1].seconds
         return Simulated(Outcome(Status.COMPLETED), Measurement(slices=tuple(slices)), now_s - at_s)
 
-    def _turn(self, number: int, count: int, steps: Iterator[tuple[int, float]], at_s: float) -> Slice:
+    def _turn(self, number: int, count: int, steps: _Steps, at_s: float) -> Slice:
         samples, seconds, done = 0, 0.0, 0
         while seconds < racing.TURN_S:
-            more, work_s = next(steps)
-            samples, seconds, done = samples + more, seconds + self._takes(work_s, at_s + seconds), done + 1
+            taken, more, work_s = steps.take(1)
+            samples, done = samples + more, done + taken
+            seconds += self._takes(work_s, at_s + seconds)
         return Slice(number, count, samples, seconds, done)
 
     def _next_seed(self, config: Config, known: Sequence[Run]) -> Run:
@@ -160,8 +193,8 @@ class Machine:
             raise KeyError(f"no completed run of {dict(config)}")
         return self._rng.choice(fit)
 
-    def _steps(self, run: Run) -> Iterator[tuple[int, float]]:
-        """Yields samples and seconds of endless steps, from a random one on.
+    def _steps(self, run: Run) -> _Steps:
+        """Returns the steps of `run` over and over, from a random one on.
 
         With a drift, steps have the mean speed of all runs of the same settings and come in random order: the
         drift during the recording must not look like a difference between the members of a race.
@@ -170,12 +203,10 @@ class Machine:
         if self._table.drift is not None:
             fit = [one for one in self._table.timed(run.config) if one.outcome.status is Status.COMPLETED]
             scale = _per_s([run]) / _per_s(fit)
-        steps = [
-            (samples, seconds * scale) for samples, seconds in zip(run.step_samples, run.step_s, strict=True)
-        ]
+        steps = list(zip(run.step_samples, run.step_s, strict=True))
         if self._table.drift is not None:
             self._rng.shuffle(steps)
-        return itertools.islice(itertools.cycle(steps), self._rng.randrange(len(steps)), None)
+        return _Steps(steps, scale, self._rng.randrange(len(steps)))
 
     def _takes(self, work_s: float, at_s: float) -> float:
         drift = self._table.drift
@@ -190,20 +221,26 @@ class Machine:
             memory_limit_bytes=run.memory_limit_bytes,
         )
 
-    def _records(self, run: Run, curve: Run, at_s: float) -> Iterator[Mapping[str, Any]]:
-        """Yields the workload's records, with their times, if started at `at_s`."""
+    def _records(self, run: Run, curve: Run, at_s: float, whole: int) -> Iterator[Mapping[str, Any]]:
+        """Yields the records of a trial of `whole` samples, with their times, if started at `at_s`.
+
+        Steps are merged: a trial of hours costs no more than one of minutes.
+        """
         space = self._table.space
+        every = math.ceil(space.samples(run.config) / _RECORDS)
         steps = self._steps(run)
         samples = space.effective_batch_size(run.config)
         at_s += self._takes(run.start_s, at_s)
-        yield {"samples": samples, "at_s": at_s}
+        yield {"samples": samples, "at_s": at_s, RATE: run.config[LEARNING_RATE]}  # constant
         for point, pause in zip(curve.evaluations, itertools.cycle(run.evaluations), strict=False):
             while samples < point.samples:
-                count, work_s = next(steps)
-                samples, at_s = samples + count, at_s + self._takes(work_s, at_s)
-                yield {"samples": samples, "at_s": at_s}
+                count, more, work_s = steps.take(min(every, point.samples - samples))
+                samples, at_s = samples + more, at_s + self._takes(work_s, at_s)
+                yield {"samples": samples, "at_s": at_s, STANDS_FOR: count}
             at_s += self._takes(pause.seconds, at_s)
             yield {"samples": samples, "at_s": at_s} | _scores(point, space.objective.quality)
+            if samples >= whole:  # the recorded run may go on
+                return
 
 
 def _scores(point: Point, quality: str) -> dict[str, Any]:
@@ -225,12 +262,13 @@ def search(
     *,
     everything_is: Config | None = None,
     earlier: Sequence[Trial] = (),
+    worth_s: float | None = None,
 ) -> Result:
     """Runs this project's search over `table`: the real sampler, stopping and confirmation.
 
-    `earlier` holds the trials of another session to warm-start from.
+    `earlier` holds the trials of another session to warm-start from; `worth_s` is the budget's.
     """
-    space = table.space.revised(budget={"trials": trials})
+    space = table.space.revised(budget={"trials": trials, "worth": worth_s})
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(directions=["maximize", "maximize"])
     machine, clock = Machine(table, seed, everything_is=everything_is), _Clock()

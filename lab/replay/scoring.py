@@ -2,10 +2,10 @@
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 from autotune.core.measurement import Evaluation, Measurement
@@ -16,6 +16,7 @@ from autotune.judging.measurement import curves
 from autotune.space import configurations
 from lab.replay import replay, strategies
 from lab.replay.replay import Result
+from lab.replay.strategies import Strategy
 from lab.replay.table import Table
 
 _OTHER_SEEDS = 10_000
@@ -27,12 +28,18 @@ def _warm(table: Table, seed: int, trials: int) -> Result:
     return replay.search(table, seed, trials, earlier=earlier)
 
 
-STRATEGIES: dict[str, Callable[[Table, int, int], Result]] = {
+STRATEGIES: dict[str, Strategy] = {
     "ours": replay.search,
     "warm": _warm,
     **strategies.OTHERS,
 }
+PROFILE_TIMES = (1, 2, 4)
 _RIGHT = 1 - racing.CLOSE  # of the best merit: a race does not distinguish closer ones
+
+
+def suits(strategy: str, table: Table) -> bool:
+    """Returns False if `strategy` needs a target that the table's objective has not."""
+    return strategy not in strategies.NEED_TARGET or table.space.objective.aim is not None
 
 
 class Truth:
@@ -59,21 +66,32 @@ class Truth:
     def _turned(self, quality: float) -> float:
         return self._table.space.objective.turned(quality)
 
-    def keeps_quality(self, config: Config) -> bool:
+    @cached_property
+    def target(self) -> float | None:
+        """The quality to reach in the least time, in the tuner's sign; None if speed alone counts.
+
+        As rates are constant, it is the least quality that keeps the baseline's, unless a target is given.
+        """
         goal, baseline = self._table.space.objective, self._table.space.baseline_config
+        if goal.aim is not None or goal.takes_any_quality:
+            return goal.aim
         first = Trial(0, baseline, measurement=Measurement(curve=self._trials(baseline)[0]))
-        least = objective.least(goal, self.quality(baseline), objective.start(first))
-        return goal.takes_any_quality or self.quality(config) >= least
+        return objective.least(goal, self.quality(baseline), objective.start(first))
 
     def merit(self, config: Config) -> float:
-        """Returns the search's objective: throughput, or the inverse time to quality; 0 if it cannot win."""
-        speed = self.speed(config)
-        target = self._table.space.objective.aim
-        if target is None:
-            return speed if self.keeps_quality(config) else 0.0
-        needed = [curves.samples_to_reach(curve, target) for curve in self._curves(config)]
-        reached = [samples for samples in needed if samples is not None]
-        return speed / statistics.fmean(reached) if reached and len(reached) == len(needed) else 0.0
+        """Returns the search's objective: throughput, or the inverse of the mean time to the target.
+
+        A run that never reaches the target counts with its whole length. 0 if most runs do not.
+        """
+        if self.target is None:
+            return self.speed(config)
+        runs = self._curves(config)
+        needed = [curves.samples_to_reach(curve, self.target) for curve in runs]
+        if sum(samples is not None for samples in needed) <= len(needed) / 2:
+            return 0.0
+        return self.speed(config) / statistics.fmean(
+            samples or curve[-1].samples for samples, curve in zip(needed, runs, strict=True)
+        )
 
     def _trials(self, config: Config) -> list[tuple[Evaluation, ...]]:
         """Returns the recorded curves, cut at the first evaluation after a trial's samples."""
@@ -154,15 +172,25 @@ def _cannot_win(trial: Trial, truth: Truth) -> bool:
     return trial.kind is TrialKind.SEARCHED and trial.number > 0 and truth.share(trial.config) < _RIGHT
 
 
-def scores(file: Path, strategy: str, seeds: int, trials: int) -> list[Score]:
-    """Scores `seeds` replays of a strategy over the table in `file`, on all CPUs."""
+def scores(file: Path, strategies: Sequence[str], seeds: int, trials: int) -> dict[str, list[Score]]:
+    """Scores `seeds` replays of each strategy over the table in `file`, on all CPUs."""
     with ProcessPoolExecutor() as pool:
-        return list(pool.map(partial(_score_seed, file, strategy, trials), range(seeds), chunksize=1))
+        jobs = {
+            name: [pool.submit(_score, file, name, seed, trials) for seed in range(seeds)]
+            for name in strategies
+        }
+        return {name: [job.result() for job in each] for name, each in jobs.items()}
 
 
-def _score_seed(file: Path, strategy: str, trials: int, seed: int) -> Score:
+@cache  # of one process
+def _read(file: Path) -> tuple[Table, Truth]:
     table = Table.read(file)
-    return score(STRATEGIES[strategy](table, seed, trials), Truth(table))
+    return table, Truth(table)
+
+
+def _score(file: Path, strategy: str, seed: int, trials: int) -> Score:
+    table, truth = _read(file)
+    return score(STRATEGIES[strategy](table, seed, trials), truth)
 
 
 def false_claims(file: Path, seeds: int, trials: int) -> int:
@@ -172,8 +200,34 @@ def false_claims(file: Path, seeds: int, trials: int) -> int:
 
 
 def _claims_falsely(file: Path, trials: int, seed: int) -> bool:
-    table = Table.read(file)
+    table, _ = _read(file)
     return replay.search(table, seed, trials, everything_is=table.space.baseline_config).claims_gain
+
+
+def profiles(confirmed_s: Mapping[str, Mapping[object, float | None]]) -> dict[str, tuple[float, ...]]:
+    """Returns each strategy's performance profile (Dolan & Moré, 2002) at `PROFILE_TIMES`.
+
+    `confirmed_s` has the seconds that a strategy took to the confirmed winner in each replay that it was in,
+    None if the winner was wrong. The profile is the share of those replays in which it took at most so many
+    times as long as the quickest strategy.
+    """
+    least: dict[object, float] = {}
+    for seconds in confirmed_s.values():
+        for replayed, taken_s in seconds.items():
+            least[replayed] = min(least.get(replayed, math.inf), _or_never(taken_s))
+    return {
+        name: tuple(
+            statistics.fmean(
+                _or_never(s) <= times * least[replayed] < math.inf for replayed, s in seconds.items()
+            )
+            for times in PROFILE_TIMES
+        )
+        for name, seconds in confirmed_s.items()
+    }
+
+
+def _or_never(seconds: float | None) -> float:
+    return math.inf if seconds is None else seconds
 
 
 HEADING = (
@@ -197,4 +251,4 @@ def _seconds(values: Sequence[float | None]) -> str:
 
 def _median(values: Sequence[float | None]) -> float:
     """Returns the median; None counts as infinite."""
-    return statistics.median(math.inf if value is None else value for value in values)
+    return statistics.median(map(_or_never, values))

@@ -1,44 +1,153 @@
-"""Baseline strategies over the same table: plain samplers that run every suggestion."""
+"""Other ways to search over a table: what users would write with Ray Tune, Optuna or Lightning, and Zeus.
+
+Each is at its best: it knows the objective, ends a trial at the target if there is one, and its winner is
+confirmed as this project confirms its own.
+"""
 
 import math
+import random
+import statistics
+import warnings
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import optuna
+from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 from optuna.trial import TrialState
 
 from autotune.core.measurement import Evaluation, Measurement
+from autotune.core.settings import MICRO_BATCH, Config
 from autotune.core.trial import Outcome, Status, Trial
 from autotune.judging.decisions import confirm, pilot
 from autotune.judging.decisions.confirm import Proposal
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import curves
-from autotune.space import distributions
+from autotune.space import configurations, distributions
+from autotune.space.space import Space
 from lab.replay.replay import Machine, Moment, Result, Simulated
 from lab.replay.table import Table
 
 _REDUCTION = 2  # of ASHA's rungs; Ray's default of 4 would leave a single rung of four evaluations
+_ENOUGH = 2.0  # Zeus' beta: a training that costs as many times the best one is given up
+_EXPLORATIONS = 2  # of Zeus, of every batch size
+
+
+Strategy = Callable[[Table, int, int], Result]
+
+
+class Suggest(Protocol):
+    """Suggests the next configuration, given the ended trials; None if it has no other."""
+
+    def __call__(self, ended: Sequence[Trial]) -> Config | None: ...
+
+
+class _Sampled:
+    """Suggestions of an Optuna sampler.
+
+    It is told the inverse of the seconds to the target; without a target, throughput and quality, or with
+    `weighted` the sum of the two, each relative to the baseline. Samplers ignore a failed trial; with
+    `constrained` they are told that it breaks a constraint.
+    """
+
+    def __init__(
+        self, space: Space, sampler: BaseSampler, *, weighted: bool = False, constrained: bool = False
+    ) -> None:
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._space, self._constrained = space, constrained
+        self._single = weighted or space.objective.aim is not None
+        directions = ["maximize"] * (1 if self._single else 2)
+        self._study = optuna.create_study(directions=directions, sampler=sampler)
+        self._asked: optuna.Trial | None = None
+
+    def __call__(self, ended: Sequence[Trial]) -> Config | None:
+        if self._asked is not None:
+            self._tell(self._asked, self._values(ended), is_infeasible=_has_failed(ended[-1]))
+        while True:
+            self._asked = self._study.ask(distributions.distributions(self._space))
+            config = distributions.configuration(self._asked.params, self._space)
+            if self._space.violation(config) is None:
+                return config
+            self._tell(self._asked, self._worst(), is_infeasible=True)  # at no cost
+
+    def _worst(self) -> list[float]:
+        return [0.0] * len(self._study.directions)
+
+    def _tell(self, asked: optuna.Trial, values: list[float] | None, *, is_infeasible: bool) -> None:
+        if self._constrained:
+            asked.set_constraint("limits", 1.0 if is_infeasible else 0.0)
+            values = values or self._worst()
+        if values is None:
+            self._study.tell(asked, state=TrialState.FAIL)
+        else:
+            self._study.tell(asked, values)
+
+    def _values(self, ended: Sequence[Trial]) -> list[float] | None:
+        """Returns what is told of the last trial, to be maximized; None if it failed."""
+        trial, aim = ended[-1], self._space.objective.aim
+        if _has_failed(trial) or trial.samples_per_s is None:
+            return None
+        if aim is not None:
+            needed = curves.samples_to_reach(trial.measurement.curve, aim)
+            return [trial.samples_per_s / needed if needed else 0.0]
+        if self._single:
+            return [_weighted(trial.measurement, trial.measurement.curve[-1], ended[0].measurement)]
+        return [trial.samples_per_s, trial.quality or 0.0]
+
+
+def _has_failed(trial: Trial) -> bool:
+    return trial.outcome is not None and trial.outcome.status is Status.FAILED
 
 
 def optuna_search(table: Table, seed: int, trials: int) -> Result:
-    """OptunaSearch as in Ray Tune's documentation: default sampler, two metrics, every trial in full.
+    """OptunaSearch as in Ray Tune's documentation: default sampler, every trial in full."""
+    return _search(table, seed, trials, _Sampled(table.space, TPESampler(seed=seed)))
 
-    A trial that runs out of memory fails. Ray reports that to Optuna, whose samplers ignore failed trials.
-    """
-    return _search(table, seed, trials, optuna.samplers.TPESampler(seed=seed), directions=2)
+
+def told_failures(table: Table, seed: int, trials: int) -> Result:
+    """The same, told that out-of-memory trials break a constraint."""
+    return _search(table, seed, trials, _Sampled(table.space, TPESampler(seed=seed), constrained=True))
+
+
+def gaussian_process(table: Table, seed: int, trials: int) -> Result:
+    """Optuna's GP sampler, told failures as constraints."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = GPSampler(seed=seed)
+    return _search(table, seed, trials, _Sampled(table.space, sampler, constrained=True))
 
 
 def random_search(table: Table, seed: int, trials: int) -> Result:
     """Random search, every trial in full."""
-    return _search(table, seed, trials, optuna.samplers.RandomSampler(seed=seed), directions=2)
+    return _search(table, seed, trials, _Sampled(table.space, RandomSampler(seed=seed)))
 
 
 def asha(table: Table, seed: int, trials: int) -> Result:
-    """Random trials under asynchronous successive halving (Li et al., 2020) of a weighted sum.
+    """Random trials under asynchronous successive halving (Li et al., 2020) of a weighted sum."""
+    return _search(
+        table, seed, trials, _Sampled(table.space, RandomSampler(seed=seed), weighted=True), cut=_halving()
+    )
 
-    The sum weights throughput and quality equally, each relative to the baseline's. At every evaluation whose
-    number is a power of two, a trial continues if it is in the better half of all trials there so far.
+
+def bohb(table: Table, seed: int, trials: int) -> Result:
+    """A model's suggestions under successive halving, as BOHB (Falkner et al., 2018), with TPE as the model.
+
+    Ray's own needs HpBandSter, which cannot be installed beside current libraries.
+    """
+    return _search(
+        table, seed, trials, _Sampled(table.space, TPESampler(seed=seed), weighted=True), cut=_halving()
+    )
+
+
+Cut = Callable[[Measurement, Measurement], int | None]
+
+
+def _halving() -> Cut:
+    """Returns ASHA's rule: at every evaluation whose number is a power of two, the better half goes on.
+
+    The rule takes a trial's and the baseline's measurement, and returns the number of evaluations after which
+    the trial is cut off, None if never.
     """
     rungs: dict[int, list[float]] = defaultdict(list)
 
@@ -53,7 +162,7 @@ def asha(table: Table, seed: int, trials: int) -> Result:
                 return position
         return None
 
-    return _search(table, seed, trials, optuna.samplers.RandomSampler(seed=seed), directions=1, cut=cut)
+    return cut
 
 
 def _weighted(shown: Measurement, point: Evaluation, baseline: Measurement) -> float:
@@ -63,49 +172,99 @@ def _weighted(shown: Measurement, point: Evaluation, baseline: Measurement) -> f
     return speed / 2 + curves.share(point.quality, baseline.quality) / 2
 
 
-def _search(
-    table: Table,
-    seed: int,
-    trials: int,
-    suggests: optuna.samplers.BaseSampler,
-    *,
-    directions: int,
-    cut: Callable[[Measurement, Measurement], int | None] | None = None,
-) -> Result:
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(directions=["maximize"] * directions, sampler=suggests)
+def doubling(table: Table, seed: int, trials: int) -> Result:
+    """Doubles the batch until it does not fit, as Lightning's batch size finder does."""
+    space = table.space
+
+    def suggest(ended: Sequence[Trial]) -> Config | None:
+        least = 2 * int(ended[-1].config[MICRO_BATCH] or 0)
+        larger = [size for size in _batch_sizes(space) if size >= least]
+        return _with_batch(space, larger[0]) if larger and not _has_failed(ended[-1]) else None
+
+    return _search(table, seed, trials, suggest)
+
+
+def zeus(table: Table, seed: int, trials: int) -> Result:
+    """Zeus' choice of a batch size, with the time to the target as the cost; needs a target."""
+    costs: dict[int, list[float]] = defaultdict(list)
+    sizes = _zeus_sizes(table.space, random.Random(seed), costs)
+    next(sizes)  # the default, which runs as the baseline
+
+    def suggest(ended: Sequence[Trial]) -> Config | None:
+        costs[int(ended[-1].config[MICRO_BATCH] or 0)].append(_cost(ended[-1], table.space))
+        size = next(sizes, None)
+        return None if size is None else _with_batch(table.space, size)
+
+    def cut(shown: Measurement, _: Measurement) -> int | None:
+        most_s = _ENOUGH * min(map(min, costs.values()))
+        late = (i for i, point in enumerate(shown.curve[:-1], start=1) if point.seconds > most_s)
+        return next(late, None)
+
+    return _search(table, seed, trials, suggest, cut=cut)
+
+
+def _zeus_sizes(space: Space, rng: random.Random, costs: dict[int, list[float]]) -> Iterator[int]:
+    """Yields the batch sizes to try (You, Chung & Chowdhury, NSDI 2023, section 4); `costs` has those so far.
+
+    Twice every size from the best one downwards, then upwards, until one does not reach the target; then
+    Thompson sampling over the costs, as Gaussians, of those that did.
+    """
+    sizes, best = _batch_sizes(space), int(space.baseline[MICRO_BATCH] or 0)
+    for _ in range(_EXPLORATIONS):
+        reached: list[int] = []
+        for way in ([s for s in reversed(sizes) if s <= best], [s for s in sizes if s > best]):
+            for size in way:
+                yield size
+                if math.isinf(costs[size][-1]):
+                    break
+                reached.append(size)
+        if not reached:
+            return
+        sizes = sorted(reached)
+        best = min(sizes, key=lambda size: statistics.fmean(costs[size]))
+    while True:
+        known = {size: [cost for cost in costs[size] if math.isfinite(cost)] for size in sizes}
+        yield min(sizes, key=lambda size: _drawn_mean(known[size], rng))
+
+
+def _drawn_mean(costs: Sequence[float], rng: random.Random) -> float:
+    return rng.gauss(statistics.fmean(costs), statistics.stdev(costs) / math.sqrt(len(costs)))
+
+
+def _cost(trial: Trial, space: Space) -> float:
+    """Returns the seconds that a trial took to the target; infinite if it did not reach it."""
+    reached = curves.samples_to_reach(trial.measurement.curve, space.objective.aim or 0.0)
+    return math.inf if reached is None or not trial.completed else trial.seconds
+
+
+def _batch_sizes(space: Space) -> list[int]:
+    """Returns the micro-batches that the space allows if nothing else changes, in ascending order."""
+    choice = space.drawn_knobs[MICRO_BATCH].drawn_from.choice or ()
+    sizes = sorted(int(size or 0) for size in choice)
+    return [size for size in sizes if space.violation(_with_batch(space, size)) is None]
+
+
+def _with_batch(space: Space, size: int) -> Config:
+    return configurations.changed(space, space.baseline_config, {MICRO_BATCH: size})
+
+
+def _search(table: Table, seed: int, trials: int, suggest: Suggest, *, cut: Cut | None = None) -> Result:
     space, machine = table.space, Machine(table, seed)
-    known: list[Trial] = []
+    ended: list[Trial] = []
     moments: list[Moment] = []
     seconds = 0.0
-    while len(known) < trials:
-        asked = None if not known else study.ask(distributions.distributions(space))
-        config = space.baseline_config if asked is None else distributions.configuration(asked.params, space)
-        if space.violation(config) is not None and asked is not None:
-            study.tell(asked, [0.0] * directions)  # violates the limits: reported as worthless, at no cost
-            continue
-        trial = Trial(len(known), config)
-        simulated = machine.run(trial, None, at_s=seconds)
-        if cut and known and (at := cut(simulated.measurement, known[0].measurement)):
+    config: Config | None = space.baseline_config
+    while config is not None and len(ended) < trials:
+        trial = Trial(len(ended), config)
+        simulated = machine.run(trial, None, at_s=seconds, target=space.objective.aim)
+        if cut and ended and (at := cut(simulated.measurement, ended[0].measurement)):
             simulated = _cut_off(simulated, at)
         seconds += simulated.seconds
-        known.append(_ended(trial, simulated))
-        if asked is not None:
-            _tell(study, asked, known, directions)
-        best = History(known, space).best
-        moments.append(Moment(seconds, len(known), best.config if best else None))
-    return _confirmed(table, machine, known, moments, seconds)
-
-
-def _tell(study: optuna.Study, asked: optuna.Trial, known: Sequence[Trial], directions: int) -> None:
-    trial = known[-1]
-    if trial.outcome is None or trial.outcome.status is Status.FAILED or trial.samples_per_s is None:
-        study.tell(asked, state=TrialState.FAIL)
-    elif directions == 1:
-        point = trial.measurement.curve[-1]
-        study.tell(asked, _weighted(trial.measurement, point, known[0].measurement))
-    else:
-        study.tell(asked, [trial.samples_per_s, trial.quality or 0.0])
+        ended.append(_ended(trial, simulated))
+        best = History(ended, space).best
+        moments.append(Moment(seconds, len(ended), best.config if best else None))
+        config = suggest(ended)
+    return _confirmed(table, machine, ended, moments, seconds)
 
 
 def _cut_off(simulated: Simulated, evaluations: int) -> Simulated:
@@ -114,7 +273,7 @@ def _cut_off(simulated: Simulated, evaluations: int) -> Simulated:
     curve = measurement.curve[:evaluations]
     share = curve[-1].samples / max(1, measurement.samples)
     return Simulated(
-        Outcome(Status.STOPPED, reason="below the better half"),
+        Outcome(Status.STOPPED, reason="was cut off"),
         replace(measurement, curve=curve, quality=curve[-1].quality),
         simulated.seconds * share,
     )
@@ -130,10 +289,10 @@ def _ended(trial: Trial, simulated: Simulated) -> Trial:
 
 
 def _confirmed(
-    table: Table, machine: Machine, known: list[Trial], moments: list[Moment], seconds: float
+    table: Table, machine: Machine, ended: Sequence[Trial], moments: Sequence[Moment], seconds: float
 ) -> Result:
     """Confirms the winner as this project does; the other strategies have no confirmation of their own."""
-    history, trials = History(known, table.space), list(known)
+    history, trials = History(ended, table.space), list(ended)
     step: Proposal | None = Proposal(table.space.baseline_config, confirm.noise_repeat())
     while step is not None:
         again = Trial(len(trials), step.config, repeat=step.repeat, race=step.race)
@@ -147,4 +306,14 @@ def _confirmed(
     return Result(tuple(moments), tuple(trials), winner, found is not None, seconds)
 
 
-OTHERS = {"optuna": optuna_search, "random": random_search, "asha": asha}
+OTHERS: dict[str, Strategy] = {
+    "optuna": optuna_search,
+    "told": told_failures,
+    "gp": gaussian_process,
+    "random": random_search,
+    "asha": asha,
+    "bohb": bohb,
+    "doubling": doubling,
+    "zeus": zeus,
+}
+NEED_TARGET = frozenset({"zeus"})
