@@ -107,6 +107,7 @@ _SEARCHED = {
     "as_json": _EVENTS,
     "trials": _budget(min=1, help="configurations to try"),
     "time": _TIME,
+    "worth": _budget(help="end once a trial costs more than it may save of so much training, such as 30h"),
     "samples": _budget(help="training samples per trial; auto: as many as the baseline needs to learn"),
     "keep": _goal(min=0, max=1, help="share of the baseline's improvement to keep"),
     "within": _goal(min=0, help="instead of --keep: how much worse than the baseline's the quality may be"),

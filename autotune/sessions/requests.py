@@ -57,6 +57,7 @@ class SearchRequest(Probing):
 
     trials: int | None = None
     time: str | None = None
+    worth: str | None = None
     samples: str | None = None
 
     keep: float | None = None

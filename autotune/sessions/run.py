@@ -10,6 +10,7 @@ from typing import Any
 import optuna
 from rich.console import Console
 
+from autotune.core import units
 from autotune.core.errors import InputError, SearchAborted
 from autotune.core.trial import Trial
 from autotune.display import advice, events, view
@@ -228,7 +229,10 @@ def _ending(search: Search) -> list[str]:
     else:
         lines = [f"Stopped: {search.stopping}"] if search.stopping else []
     if search.kept_time:
-        lines.append("Fewer trials than planned, because time was kept for confirming the best.")
+        lines.append("Fewer trials than planned: time was kept for confirming what was found.")
+    if search.has_paid and not search.stopping:
+        training = units.format_seconds(search.space.budget.worth or 0.0)
+        lines.append(f"Another trial would probably cost more than it saves of {training} of training.")
     if search.is_exhausted:
         lines.append("Every configuration was tried, or is known not to fit or not to win.")
     return lines

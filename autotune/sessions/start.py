@@ -148,7 +148,13 @@ def _options(asked: SearchRequest, here: Usable) -> Options:
 def _overrides(asked: SearchRequest) -> dict[str, dict[str, Any]]:
     """Returns the values that override those of the search space, by section."""
     time_s = option_values.duration_s("--time", asked.time)
-    budget = {"trials": asked.trials, "time": time_s, **option_values.samples(asked.samples)}
+    worth_s = option_values.duration_s("--worth", asked.worth)
+    budget = {
+        "trials": asked.trials,
+        "time": time_s,
+        "worth": worth_s,
+        **option_values.samples(asked.samples),
+    }
     rule = option_values.select(asked.promise, asked.select)
     return {
         "budget": {**budget, "finalists": asked.finalists, "repeats": asked.repeats},

@@ -4,6 +4,7 @@ import re
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic.config import JsonDict
 
 from autotune.core import units
 from autotune.core.errors import InputError
@@ -210,6 +211,15 @@ class Training(BaseModel):
 _FEWEST_REPEATS = 3
 
 
+_DURATION: JsonDict = {
+    "anyOf": [
+        {"type": "number", "exclusiveMinimum": 0},
+        {"type": "string", "pattern": units.DURATION_PATTERN},
+        {"type": "null"},
+    ]
+}
+
+
 class Budget(BaseModel):
     """Limits on what the search may spend."""
 
@@ -244,13 +254,13 @@ class Budget(BaseModel):
     time: float | None = Field(
         None,
         description="time limit of the search: seconds, or a duration such as 90m or 2h; none: no limit",
-        json_schema_extra={
-            "anyOf": [
-                {"type": "number", "exclusiveMinimum": 0},
-                {"type": "string", "pattern": units.DURATION_PATTERN},
-                {"type": "null"},
-            ]
-        },
+        json_schema_extra=_DURATION,
+    )
+    worth: float | None = Field(
+        None,
+        description="time that the trainings to come would take as they are, as for time: the search ends "
+        "once another trial would probably cost more than it saves of that; none: it goes on",
+        json_schema_extra=_DURATION,
     )
 
     @field_validator("repeats")
@@ -260,7 +270,7 @@ class Budget(BaseModel):
             raise ValueError(f"0, or at least {_FEWEST_REPEATS}, for an interval, got {value}")
         return value
 
-    @field_validator("time", mode="before")
+    @field_validator("time", "worth", mode="before")
     @classmethod
     def _duration(cls, value: Any) -> float | None:
         try:
