@@ -158,7 +158,8 @@ def made_up_run(space: Space, config: dict[str, Any], seed: int, rng: random.Ran
         return Run(config, seed, outcome, timed=True, start_s=1.0, memory_limit_bytes=2**30)
     step_s = 0.4 + 0.01 * batch - 0.05 * workers
     best = 0.2 if multiplier == 1.0 else 0.1
-    seen = [-(-n // batch) * batch for n in (100, 200, 300, 400)]  # after the step that reaches it
+    # After the step that reaches it. The run is longer than a trial, as one to a target may be.
+    seen = [-(-n // batch) * batch for n in range(100, 900, 100)]
     return Run(
         config,
         seed,
@@ -167,7 +168,7 @@ def made_up_run(space: Space, config: dict[str, Any], seed: int, rng: random.Ran
         start_s=1.0,
         step_samples=(batch,) * 60,
         step_s=tuple(step_s * rng.gauss(1, 0.01) for _ in range(60)),
-        evaluations=tuple(Point(n, 0.5, best * n / 400 * rng.gauss(1, 0.01)) for n in seen),
+        evaluations=tuple(Point(n, 0.5, best * min(1, n / 400) * rng.gauss(1, 0.01)) for n in seen),
         peak_memory_bytes=2**24 * batch,
         memory_limit_bytes=2**30,
     )

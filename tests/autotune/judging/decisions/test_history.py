@@ -296,7 +296,20 @@ def test_a_target_for_a_loss_is_turned(make_trial, held):
     assert history.rejection(trials[1]) is Reason.MISSED
 
 
-def test_a_trial_that_breaks_a_constraint_is_not_on_the_front(make_trial, held):
+def test_how_late_a_trial_may_be_depends_on_how_much_equal_runs_differ(make_trial, held):
+    goal = Objective(select="same-quality", target=0.2)
+
+    def times_late(*second):
+        curves = [[0.1, 0.2, 0.3, 0.3, 0.3], *second]
+        runs = [make_trial(n, 10, curve=c, repeat=Repeat(0, 0) if n else None) for n, c in enumerate(curves)]
+        return held(runs, goal).times_late
+
+    unknown = times_late()
+    assert unknown == pytest.approx(1 + 1.5 * math.sqrt(2) * 0.15)
+    assert times_late([0.1, 0.2, 0.3]) < unknown < times_late([0.0, 0.1, 0.1, 0.2, 0.3])
+
+
+def test_who_breaks_a_constraint_is_not_on_the_front_however_fast(make_trial, held):
     goal = Objective(constraints={"rouge_l": ">= 0.2"}, select="pareto")
     trials = [
         make_trial(n, 10 * n + 10, 0.2, scores={"rouge_l": score}, x=n)
