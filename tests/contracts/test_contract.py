@@ -4,7 +4,6 @@ import json
 import os
 import signal
 
-import psutil
 import pytest
 
 from autotune.core.trial import Failure, Status
@@ -12,7 +11,7 @@ from autotune.storage import identity
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrialDir
 from autotune.workloads import registry
-from tests.waiting import wait_for
+from tests.waiting import is_over, wait_for
 
 from .conftest import SETTINGS, finish
 from .kinds import KINDS
@@ -27,13 +26,6 @@ def steps_of(place):
         elif "score" not in record:
             attempts[-1].append(record["samples"])
     return attempts
-
-
-def is_over(pid):
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def failed(report, kind, *words):

@@ -12,6 +12,7 @@ import psutil
 from autotune.storage import study_file
 from autotune.system import cgroup
 from tests.forked import Forked
+from tests.waiting import alive
 
 HERE = Path(__file__).parent
 SPACE = """
@@ -98,16 +99,6 @@ def family(process: Forked) -> list[psutil.Process]:
         return psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
-
-
-def alive(processes) -> list[psutil.Process]:
-    def runs(process):
-        try:
-            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.Error:
-            return False
-
-    return [p for p in processes if runs(p)]
 
 
 def kinds(processes) -> dict[str, list[psutil.Process]]:

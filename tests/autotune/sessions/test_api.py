@@ -10,6 +10,7 @@ import autotune
 from autotune.core.errors import InputError, SessionBusyError
 from tests.faults.searches import wait_for
 from tests.forked import Forked
+from tests.waiting import alive
 
 FAULTS = Path(__file__).parents[2] / "faults"
 SPACE = {
@@ -91,4 +92,4 @@ def test_a_program_that_is_killed_leaves_no_search(tmp_path):
     family = psutil.Process(program.pid).children(recursive=True)
     program.kill()
     program.wait()
-    wait_for(lambda: not any(one.is_running() for one in family), 60)
+    wait_for(lambda: not alive(family), 60)

@@ -15,7 +15,7 @@ import pytest
 
 from autotune.system import scratch
 from autotune.system.guardian import StartError
-from tests.waiting import wait_for
+from tests.waiting import alive, wait_for
 
 # A driver: it prints its resources, and ends on request. Its child leaves the process group, ignores SIGTERM,
 # and has named shared memory.
@@ -74,7 +74,7 @@ class Driver:
         return next(p for p in self.family if "guardian.py" in " ".join(p.cmdline()))
 
     def alive(self) -> list[psutil.Process]:
-        return [p for p in self.family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+        return alive(self.family)
 
     def is_gone(self) -> bool:
         return not (self.alive() or self.directory.exists() or self.shared.exists())

@@ -24,7 +24,7 @@ from autotune.trials.fork_server import ForkServer
 from autotune.trials.memory_watch import MemoryWatch
 from autotune.trials.order import Ends, Order, TrialLimits
 from autotune.trials.output import Messages
-from tests.waiting import wait_for
+from tests.waiting import status, wait_for
 
 from .children import listen, session
 
@@ -487,7 +487,7 @@ def test_a_crash_at_the_memory_limit_is_an_out_of_memory(run, mib, failure):
 
 
 def suspended(pid):
-    return [one for one in session(pid) if psutil.Process(one).status() == psutil.STATUS_STOPPED]
+    return [one for one in session(pid) if status(one) == psutil.STATUS_STOPPED]
 
 
 def lengths(tmp_path):

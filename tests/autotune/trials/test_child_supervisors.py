@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.waiting import wait_for
+from tests.waiting import alive, wait_for
 
 from .children import session
 
@@ -122,7 +122,7 @@ def test_nothing_survives_a_killed_supervisor(tmp_path, victims):
             server.kill()
         process.kill()
         wait_for(lambda: not session(pid))
-        wait_for(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
+        wait_for(lambda: not alive([server]))
 
 
 def test_nothing_survives_a_killed_supervisor_whose_child_is_paused(tmp_path):

@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from autotune.trials import family
-from tests.waiting import wait_for
+from tests.waiting import status, wait_for
 
 NESTED = "import subprocess; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); p.wait()"
 
@@ -22,7 +22,7 @@ def parent():
 
 
 def is_suspended(pid):
-    return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    return status(pid) == psutil.STATUS_STOPPED
 
 
 def test_a_family_is_suspended_and_resumed(parent):

@@ -23,7 +23,7 @@ from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order, RaceOrder, Racer
 from autotune.trials.progress import Phase
 from tests.faults.sessions import small_disk
-from tests.waiting import finish, wait_for
+from tests.waiting import finish, is_over, status, wait_for
 
 SHORT = race.Least(0.1, 3)
 Race = partial(race.Race, least=SHORT)
@@ -80,8 +80,8 @@ def processes():
     """
     top, found = forkserver._forkserver._forkserver_pid, []
     for one in psutil.Process(top).children(recursive=True) if top else []:
-        with suppress(ProcessLookupError, psutil.Error):
-            if os.getsid(one.pid) != os.getsid(0) and one.status() != psutil.STATUS_ZOMBIE:
+        with suppress(ProcessLookupError):
+            if os.getsid(one.pid) != os.getsid(0) and not is_over(one.pid):
                 found.append(one)
     return found
 
@@ -154,7 +154,7 @@ def test_only_the_member_whose_turn_it_is_runs(order, server, tmp_path):
     members = [one for one in processes() if one.name() != "sh"]
     assert len(members) == 3
     # A sleeping process stops only once it gets the CPU; none has its turn before the next step.
-    wait_for(lambda: [one.status() for one in members].count(psutil.STATUS_STOPPED) >= 2)
+    wait_for(lambda: [status(one.pid) for one in members].count(psutil.STATUS_STOPPED) >= 2)
     running.stop()
     wait_for(lambda: not processes())
 

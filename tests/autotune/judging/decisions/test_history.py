@@ -309,7 +309,7 @@ def test_how_late_a_trial_may_be_depends_on_how_much_equal_runs_differ(make_tria
     assert times_late([0.1, 0.2, 0.3]) < unknown < times_late([0.0, 0.1, 0.1, 0.2, 0.3])
 
 
-def test_who_breaks_a_constraint_is_not_on_the_front_however_fast(make_trial, held):
+def test_a_trial_that_breaks_a_constraint_is_not_on_the_front(make_trial, held):
     goal = Objective(constraints={"rouge_l": ">= 0.2"}, select="pareto")
     trials = [
         make_trial(n, 10 * n + 10, 0.2, scores={"rouge_l": score}, x=n)

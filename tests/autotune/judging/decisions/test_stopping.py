@@ -149,7 +149,7 @@ def test_under_pareto_a_slower_trial_continues_while_its_quality_may_win():
     assert why_stop(measure(150.0, curve=[0.05, 0.1]), front) is None
 
 
-def test_a_trial_that_trains_longer_than_the_best_took_to_the_target_is_stopped():
+def test_a_trial_later_than_the_best_time_to_target_is_stopped():
     threshold = Threshold(rivals=(SOONER,), times_late=1.2)
     assert why_stop(measure(10.0, samples=360), threshold) is None, (
         "36 s: it may be as quick with another seed"
