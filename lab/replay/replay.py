@@ -72,7 +72,7 @@ class _Steps:
     def take(self, samples: int) -> tuple[int, int, float]:
         """Takes the next step, and more up to `samples`; returns how many, their samples and seconds."""
         length, before = len(self._samples) - 1, self._taken
-        times, rest = divmod(self._sum(self._samples, before) + samples, self._samples[-1])
+        times, rest = divmod(int(self._sum(self._samples, before)) + samples, self._samples[-1])
         self._taken = max(before + 1, times * length + bisect.bisect_left(self._samples, rest))
         more_samples, more_s = (
             self._sum(sums, self._taken) - self._sum(sums, before) for sums in (self._samples, self._seconds)

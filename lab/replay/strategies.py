@@ -11,17 +11,18 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
 import optuna
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
+from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from autotune.core.measurement import Evaluation, Measurement
 from autotune.core.settings import MICRO_BATCH, Config
 from autotune.core.trial import Outcome, Status, Trial
 from autotune.judging.decisions import confirm, pilot
-from autotune.judging.decisions.confirm import Proposal
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import curves
 from autotune.space import configurations, distributions
@@ -35,12 +36,24 @@ _EXPLORATIONS = 2  # of Zeus, of every batch size
 
 
 Strategy = Callable[[Table, int, int], Result]
+Cut = Callable[[Measurement, Measurement], int | None]
 
 
 class Suggest(Protocol):
     """Suggests the next configuration, given the ended trials; None if it has no other."""
 
     def __call__(self, ended: Sequence[Trial]) -> Config | None: ...
+
+
+class Rules(NamedTuple):
+    """A way to search: the suggestions, and which trials are cut off.
+
+    `cut` takes a trial's and the baseline's measurement, and returns the number of evaluations after which it
+    cuts the trial off, None if never.
+    """
+
+    suggest: Suggest
+    cut: Cut | None = None
 
 
 class _Sampled:
@@ -57,8 +70,9 @@ class _Sampled:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._space, self._constrained = space, constrained
         self._single = weighted or space.objective.aim is not None
-        directions = ["maximize"] * (1 if self._single else 2)
-        self._study = optuna.create_study(directions=directions, sampler=sampler)
+        self._study = optuna.create_study(
+            directions=[StudyDirection.MAXIMIZE] * (1 if self._single else 2), sampler=sampler
+        )
         self._asked: optuna.Trial | None = None
 
     def __call__(self, ended: Sequence[Trial]) -> Config | None:
@@ -100,55 +114,44 @@ def _has_failed(trial: Trial) -> bool:
     return trial.outcome is not None and trial.outcome.status is Status.FAILED
 
 
-def optuna_search(table: Table, seed: int, trials: int) -> Result:
+def optuna_search(space: Space, seed: int) -> Rules:
     """OptunaSearch as in Ray Tune's documentation: default sampler, every trial in full."""
-    return _search(table, seed, trials, _Sampled(table.space, TPESampler(seed=seed)))
+    return Rules(_Sampled(space, TPESampler(seed=seed)))
 
 
-def told_failures(table: Table, seed: int, trials: int) -> Result:
+def told_failures(space: Space, seed: int) -> Rules:
     """The same, told that out-of-memory trials break a constraint."""
-    return _search(table, seed, trials, _Sampled(table.space, TPESampler(seed=seed), constrained=True))
+    return Rules(_Sampled(space, TPESampler(seed=seed), constrained=True))
 
 
-def gaussian_process(table: Table, seed: int, trials: int) -> Result:
+def gaussian_process(space: Space, seed: int) -> Rules:
     """Optuna's GP sampler, told failures as constraints."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         sampler = GPSampler(seed=seed)
-    return _search(table, seed, trials, _Sampled(table.space, sampler, constrained=True))
+    return Rules(_Sampled(space, sampler, constrained=True))
 
 
-def random_search(table: Table, seed: int, trials: int) -> Result:
+def random_search(space: Space, seed: int) -> Rules:
     """Random search, every trial in full."""
-    return _search(table, seed, trials, _Sampled(table.space, RandomSampler(seed=seed)))
+    return Rules(_Sampled(space, RandomSampler(seed=seed)))
 
 
-def asha(table: Table, seed: int, trials: int) -> Result:
+def asha(space: Space, seed: int) -> Rules:
     """Random trials under asynchronous successive halving (Li et al., 2020) of a weighted sum."""
-    return _search(
-        table, seed, trials, _Sampled(table.space, RandomSampler(seed=seed), weighted=True), cut=_halving()
-    )
+    return Rules(_Sampled(space, RandomSampler(seed=seed), weighted=True), _halving())
 
 
-def bohb(table: Table, seed: int, trials: int) -> Result:
+def bohb(space: Space, seed: int) -> Rules:
     """A model's suggestions under successive halving, as BOHB (Falkner et al., 2018), with TPE as the model.
 
     Ray's own needs HpBandSter, which cannot be installed beside current libraries.
     """
-    return _search(
-        table, seed, trials, _Sampled(table.space, TPESampler(seed=seed), weighted=True), cut=_halving()
-    )
-
-
-Cut = Callable[[Measurement, Measurement], int | None]
+    return Rules(_Sampled(space, TPESampler(seed=seed), weighted=True), _halving())
 
 
 def _halving() -> Cut:
-    """Returns ASHA's rule: at every evaluation whose number is a power of two, the better half goes on.
-
-    The rule takes a trial's and the baseline's measurement, and returns the number of evaluations after which
-    the trial is cut off, None if never.
-    """
+    """Returns ASHA's rule: at every evaluation whose number is a power of two, the better half goes on."""
     rungs: dict[int, list[float]] = defaultdict(list)
 
     def cut(shown: Measurement, baseline: Measurement) -> int | None:
@@ -172,35 +175,34 @@ def _weighted(shown: Measurement, point: Evaluation, baseline: Measurement) -> f
     return speed / 2 + curves.share(point.quality, baseline.quality) / 2
 
 
-def doubling(table: Table, seed: int, trials: int) -> Result:
+def doubling(space: Space, _: int) -> Rules:
     """Doubles the batch until it does not fit, as Lightning's batch size finder does."""
-    space = table.space
 
     def suggest(ended: Sequence[Trial]) -> Config | None:
         least = 2 * int(ended[-1].config[MICRO_BATCH] or 0)
         larger = [size for size in _batch_sizes(space) if size >= least]
         return _with_batch(space, larger[0]) if larger and not _has_failed(ended[-1]) else None
 
-    return _search(table, seed, trials, suggest)
+    return Rules(suggest)
 
 
-def zeus(table: Table, seed: int, trials: int) -> Result:
+def zeus(space: Space, seed: int) -> Rules:
     """Zeus' choice of a batch size, with the time to the target as the cost; needs a target."""
     costs: dict[int, list[float]] = defaultdict(list)
-    sizes = _zeus_sizes(table.space, random.Random(seed), costs)
+    sizes = _zeus_sizes(space, random.Random(seed), costs)
     next(sizes)  # the default, which runs as the baseline
 
     def suggest(ended: Sequence[Trial]) -> Config | None:
-        costs[int(ended[-1].config[MICRO_BATCH] or 0)].append(_cost(ended[-1], table.space))
+        costs[int(ended[-1].config[MICRO_BATCH] or 0)].append(_cost(ended[-1], space))
         size = next(sizes, None)
-        return None if size is None else _with_batch(table.space, size)
+        return None if size is None else _with_batch(space, size)
 
     def cut(shown: Measurement, _: Measurement) -> int | None:
         most_s = _ENOUGH * min(map(min, costs.values()))
         late = (i for i, point in enumerate(shown.curve[:-1], start=1) if point.seconds > most_s)
         return next(late, None)
 
-    return _search(table, seed, trials, suggest, cut=cut)
+    return Rules(suggest, cut)
 
 
 def _zeus_sizes(space: Space, rng: random.Random, costs: dict[int, list[float]]) -> Iterator[int]:
@@ -248,23 +250,27 @@ def _with_batch(space: Space, size: int) -> Config:
     return configurations.changed(space, space.baseline_config, {MICRO_BATCH: size})
 
 
-def _search(table: Table, seed: int, trials: int, suggest: Suggest, *, cut: Cut | None = None) -> Result:
-    space, machine = table.space, Machine(table, seed)
-    ended: list[Trial] = []
-    moments: list[Moment] = []
-    seconds = 0.0
-    config: Config | None = space.baseline_config
-    while config is not None and len(ended) < trials:
+def _search(rules: Callable[[Space, int], Rules], table: Table, seed: int, trials: int) -> Result:
+    """Searches by `rules`, after the two runs of the baseline that settle what has to be reached."""
+    machine, ended, seconds = Machine(table, seed), list[Trial](), 0.0
+    for repeat in (None, confirm.noise_repeat()):
+        trial = Trial(len(ended), table.space.baseline_config, repeat=repeat)
+        simulated = machine.run(trial, None, at_s=seconds)
+        seconds += simulated.seconds
+        ended.append(_ended(trial, simulated))
+    space = pilot.settled(History(ended, table.space)).space
+    suggest, cut = rules(space, seed)
+    moments = [Moment(seconds, 1, space.baseline_config)]
+    while len(moments) < trials and (config := suggest(ended)) is not None:
         trial = Trial(len(ended), config)
         simulated = machine.run(trial, None, at_s=seconds, target=space.objective.aim)
-        if cut and ended and (at := cut(simulated.measurement, ended[0].measurement)):
+        if cut and (at := cut(simulated.measurement, ended[0].measurement)):
             simulated = _cut_off(simulated, at)
         seconds += simulated.seconds
         ended.append(_ended(trial, simulated))
         best = History(ended, space).best
         moments.append(Moment(seconds, len(ended), best.config if best else None))
-        config = suggest(ended)
-    return _confirmed(table, machine, ended, moments, seconds)
+    return _confirmed(space, machine, ended, moments, seconds)
 
 
 def _cut_off(simulated: Simulated, evaluations: int) -> Simulated:
@@ -289,31 +295,30 @@ def _ended(trial: Trial, simulated: Simulated) -> Trial:
 
 
 def _confirmed(
-    table: Table, machine: Machine, ended: Sequence[Trial], moments: Sequence[Moment], seconds: float
+    space: Space, machine: Machine, ended: Sequence[Trial], moments: Sequence[Moment], seconds: float
 ) -> Result:
     """Confirms the winner as this project does; the other strategies have no confirmation of their own."""
-    history, trials = History(ended, table.space), list(ended)
-    step: Proposal | None = Proposal(table.space.baseline_config, confirm.noise_repeat())
-    while step is not None:
+    history, trials = History(ended, space), list(ended)
+    while (step := confirm.next_step(history)) is not None:
         again = Trial(len(trials), step.config, repeat=step.repeat, race=step.race)
-        simulated = machine.run(again, None, members=[trials[n] for n in step.race], at_s=seconds)
+        simulated = machine.run(
+            again,
+            None,
+            members=[trials[n] for n in step.race],
+            at_s=seconds,
+            target=space.objective.aim,
+        )
         seconds += simulated.seconds
         trials.append(_ended(again, simulated))
-        history = pilot.settled(History(trials, table.space))
-        step = confirm.next_step(history)
+        history = History(trials, space)
     found = confirm.confirmed(history)
-    winner = found[0].config if found else table.space.baseline_config
+    winner = found[0].config if found else space.baseline_config
     return Result(tuple(moments), tuple(trials), winner, found is not None, seconds)
 
 
+_RULES = (optuna_search, told_failures, gaussian_process, random_search, asha, bohb, doubling, zeus)
+_NAMES = ("optuna", "told", "gp", "random", "asha", "bohb", "doubling", "zeus")
 OTHERS: dict[str, Strategy] = {
-    "optuna": optuna_search,
-    "told": told_failures,
-    "gp": gaussian_process,
-    "random": random_search,
-    "asha": asha,
-    "bohb": bohb,
-    "doubling": doubling,
-    "zeus": zeus,
+    name: partial(_search, rules) for name, rules in zip(_NAMES, _RULES, strict=True)
 }
 NEED_TARGET = frozenset({"zeus"})

@@ -54,7 +54,7 @@ def test_a_failed_trial_is_ignored_or_told_as_one_that_breaks_a_constraint(
 
 
 def test_doubling_ends_with_the_first_batch_that_does_not_fit(recorded):
-    result = strategies.doubling(recorded, 0, 15)
+    result = strategies.OTHERS["doubling"](recorded, 0, 15)
     searched = [t for t in result.trials if t.kind == "searched"]
     assert [t.config["micro_batch_size"] for t in searched] == [4, 8, 16, 32]
     assert searched[-1].out_of_memory
@@ -75,7 +75,7 @@ def test_zeus_needs_a_target(recorded, with_target):
 
 
 def test_zeus_explores_every_batch_twice_and_goes_on_with_the_quickest(with_target):
-    result = strategies.zeus(with_target, 0, 15)
+    result = strategies.OTHERS["zeus"](with_target, 0, 15)
     sizes = [t.config["micro_batch_size"] for t in result.trials if t.kind == "searched"]
     assert sizes[:4] == [4, 8, 16, 32], "upwards from the default, which is the smallest, until one fails"
     assert sorted(sizes[4:7]) == [4, 8, 16]
