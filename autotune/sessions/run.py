@@ -229,7 +229,7 @@ def _ending(search: Search) -> list[str]:
     else:
         lines = [f"Stopped: {search.stopping}"] if search.stopping else []
     if search.kept_time:
-        lines.append("Fewer trials than planned: time was kept for confirming what was found.")
+        lines.append("Fewer trials than planned, because time was kept for confirming the best.")
     if search.has_paid and not search.stopping:
         training = units.format_seconds(search.space.budget.worth or 0.0)
         lines.append(f"Another trial would probably cost more than it saves of {training} of training.")

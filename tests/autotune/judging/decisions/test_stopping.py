@@ -154,7 +154,7 @@ def test_a_trial_later_than_the_best_time_to_target_is_stopped():
     assert why_stop(measure(10.0, samples=360), threshold) is None, (
         "36 s: it may be as quick with another seed"
     )
-    reason = "not at the target after 37 s; trial 3 reached it in 30 s"
+    reason = "target not reached after 37 s; trial 3 reached it in 30 s"
     assert why_stop(measure(10.0, samples=370), threshold) == reason
     assert why_stop(measure(None, samples=370), threshold) is None
 
