@@ -100,7 +100,7 @@ def test_a_trial_that_the_bar_stops_costs_no_more_than_until_then(recorded, mach
     threshold = Threshold(rivals=(Rival(2, 1000.0, shared=False, samples=400),))
     done = machine.run(Trial(1, recorded.space.baseline_config), threshold)
     assert done.outcome.status is Status.STOPPED
-    assert "trial 2 has 1000.0" in done.outcome.reason
+    assert "trial 2 reaches 1000.0" in done.outcome.reason
     assert done.seconds < 20
 
 
