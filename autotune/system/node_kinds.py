@@ -104,7 +104,7 @@ def choose(
     asked = [node for node in able if (device_type or "").lower() in node.kind.device.lower()]
     if able and not asked:
         devices = ", ".join(sorted({node.kind.device for node in able}))
-        raise InputError(f"--device-type: a part of one of these: {devices}: got {device_type!r}")
+        raise InputError(f"--device-type: must be a part of one of these: {devices}, got {device_type!r}")
     used = kind or max((node.kind for node in asked), key=lambda one: _size(one, asked), default=NodeKind())
     cluster = Cluster(used, tuple(replace(n, fault=n.fault or n.kind.difference(used)) for n in nodes))
     if not cluster.used:

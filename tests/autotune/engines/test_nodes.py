@@ -187,11 +187,11 @@ def test_trials_run_on_one_kind_of_gpu(tmp_path, nvml_library):
     with started(*nodes) as cluster:
         wrong = begin(tmp_path, cluster, "--device-type", "H100", space=GPU_SPACE, path=path)
         assert wrong.communicate(240)[1] == (
-            "autotune: --device-type: a part of one of these: NVIDIA A100, Tesla T4: got 'H100'\n"
+            "autotune: --device-type: must be a part of one of these: NVIDIA A100, Tesla T4, got 'H100'\n"
         )
         many = begin(tmp_path, cluster, "--gpus-per-trial", 3, space=GPU_SPACE, path=path)
         assert many.communicate(240)[1] == (
-            "autotune: --gpus-per-trial: 0 to 1, or a whole number up to 2: got 3\n"
+            "autotune: --gpus-per-trial: must be 0 to 1, or a whole number up to 2, got 3\n"
         )
         process = begin(tmp_path, cluster, "--device-type", "t4", space=GPU_SPACE, path=path)
         said, errors = process.communicate(240)

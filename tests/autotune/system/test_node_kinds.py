@@ -67,7 +67,7 @@ def test_nodes_that_are_alike_need_no_choice():
 def test_a_device_type_chooses_a_smaller_kind():
     nodes = [node("a"), node("b"), node("t", T4)]
     assert used(node_kinds.choose(nodes, "t4")) == ["t"]
-    with pytest.raises(InputError, match=r"--device-type: .*: NVIDIA A100, Tesla T4: got 'H100'"):
+    with pytest.raises(InputError, match=r"--device-type: .*: NVIDIA A100, Tesla T4, got 'H100'"):
         node_kinds.choose(nodes, "H100")
 
 
