@@ -38,7 +38,7 @@ _ROW = re.compile(
     r"^ *(?P<number>\d+) .*? (?P<speed>[\d.]+|-)( ± [\d.]+)? +(?P<quality>-?[\d.]+|-) +"
     r"(?P<memory>>?[\d.]+ \w+|-)( +(?P<factor>[\d.]+)x)?$"
 )
-_FACTOR = re.compile(r"(?<!is )(?<!again, )(?<!Possibly )(?<![\d.])([\d.]+)x (?:faster|as fast)")
+_FACTOR = re.compile(r"(?<!is )(?<!again, it was )(?<!Possibly )(?<![\d.])([\d.]+)x (?:faster|as fast)")
 _AGAINST = re.compile(r", ([\d.]+)(?: ± [\d.]+)? \w+/s instead of ([\d.]+)")
 _QUALITIES = re.compile(r", \w+ (-?[\d.]+) instead of (-?[\d.]*\d)")
 _STAYS = re.compile(r"is the best so far \(([\d.]+)(?: ± [\d.]+)? \w+/s, \w+ (-?[\d.]+)\)")
