@@ -1,5 +1,6 @@
 """Scores replayed searches against the table: how soon and how reliably they are right, and the cost."""
 
+import importlib.util
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,9 @@ _RIGHT = 1 - racing.CLOSE  # of the best merit: a race does not distinguish clos
 
 
 def suits(strategy: str, table: Table) -> bool:
-    """Returns False if `strategy` needs a target that the table's objective has not."""
+    """Returns False if `strategy` needs SciPy, which is not installed, or a target that the table lacks."""
+    if strategy == "gp":
+        return importlib.util.find_spec("scipy") is not None
     return strategy not in strategies.NEED_TARGET or table.space.objective.aim is not None
 
 

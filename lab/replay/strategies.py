@@ -125,7 +125,10 @@ def told_failures(space: Space, seed: int) -> Rules:
 
 
 def gaussian_process(space: Space, seed: int) -> Rules:
-    """Optuna's GP sampler, told failures as constraints."""
+    """Optuna's GP sampler, told failures as constraints; it needs SciPy.
+
+    That is no dependency of the tests: Transformers and Lightning import it if they can, which takes seconds.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         sampler = GPSampler(seed=seed)
