@@ -18,6 +18,7 @@ _T = TypeVar("_T")
 _TEXT = re.compile(
     r"[Cc]an(no|')t allocate memory|not enough memory|Could not allocate memory|std::bad_alloc"
     r"|(CUDA|HIP|Triton)\b[^\n]{0,40}\bout of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
+    r"|Cuda failure (\d+ )?'out of memory'"
     r"|CU(BLAS|DNN|SOLVER)_STATUS_ALLOC_FAILED|CUDNN_STATUS_\w+[^\n]*out of memory"
     r"|CUDNN_STATUS_INTERNAL_ERROR_(HOST|DEVICE)_ALLOCATION_FAILED"
     r"|NVML_SUCCESS == [^\n]{0,120}INTERNAL ASSERT FAILED[^\n]{0,120}CUDACachingAllocator"
@@ -26,6 +27,7 @@ _TEXT = re.compile(
 # Raised by libraries that get no workspace, but also for other reasons.
 _TEXT_ON_A_FULL_GPU = re.compile(
     r"CUBLAS_STATUS_NOT_INITIALIZED when calling `cublas(Lt)?Create|CUDNN_STATUS_NOT_INITIALIZED"
+    r"|CU(BLAS|DNN|SOLVER)_STATUS_(INTERNAL_ERROR|EXECUTION_FAILED)"
     r"|unable to find an engine to execute this computation|No valid engine configs"
 )
 _TEXT_UNDER_A_LIMIT = re.compile(r"could not (create|execute) a primitive|can't start new thread")
