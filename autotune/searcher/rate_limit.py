@@ -3,10 +3,10 @@
 from autotune.core.settings import BATCH, LEARNING_RATE, LENGTH, Config, Key, settings_key
 from autotune.core.trial import Failure, Trial
 from autotune.judging.decisions.history import History
-from autotune.judging.measurement import curves
+from autotune.searcher.sampler import quality_share
 from autotune.space.knobs import ScaledLearningRate
 
-_RUINED = 0.5  # of the baseline's gain in quality: a training that keeps less has not just lost a little
+_RUINED = 0.5  # of the baseline's improvement: a training that keeps less has not just lost a little
 _TIMES_LOWER = 2**0.5  # than a rate that ruined a training: a closer one would hardly do better
 
 
@@ -39,11 +39,7 @@ class RateLimit:
 
 
 def _is_ruined(trial: Trial, history: History) -> bool:
-    if trial.outcome is None or trial.outcome.failure is Failure.DIVERGED:
-        return trial.outcome is not None
-    expected = curves.quality_at(history.baseline_curve, trial.measurement.quality_samples)
-    if trial.completed:
-        expected = history.baseline_quality
-    if trial.quality is None or expected is None or not curves.gain(expected, history.start):
-        return False
-    return curves.share(trial.quality, expected, history.start) < _RUINED
+    if trial.outcome is not None and trial.outcome.failure is Failure.DIVERGED:
+        return True
+    share = quality_share(trial, history)
+    return share is not None and share < _RUINED

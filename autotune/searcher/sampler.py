@@ -160,7 +160,7 @@ def feedback(trial: Trial, history: History) -> Feedback:
         return _feedback_of_target(trial, goal.aim, over)
     if planning.is_wanted(space):
         return Feedback((history.equal_trainings_per_s(trial),), over)
-    speed, quality = trial.samples_per_s, _quality_share(trial, history)
+    speed, quality = trial.samples_per_s, quality_share(trial, history)
     if speed is None or (quality is not None and not math.isfinite(quality)):
         return worst(space)
     if goal.select == "pareto":
@@ -180,7 +180,7 @@ def _feedback_of_target(trial: Trial, target: float, over: float) -> Feedback:
     return Feedback((speed / samples if speed and samples else 0.0,), over + missing)
 
 
-def _quality_share(trial: Trial, history: History) -> float | None:
+def quality_share(trial: Trial, history: History) -> float | None:
     """Returns a trial's last quality as a share of the baseline's after as many samples; None if unknown."""
     reference, start = history.baseline_curve, history.start
     for point in reversed(trial.measurement.curve):

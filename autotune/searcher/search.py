@@ -119,19 +119,19 @@ class Search:
             self.is_exhausted
             or not self._allowance.trials_left(len(self.history.searched))
             or not self._allowance.has_time_to_search(confirm.most_s(self.history))
-            or self.has_paid
+            or not self.another_pays
         )
 
     @property
-    def has_paid(self) -> bool:
-        """True if another trial would probably cost more than it saves of the trainings to come."""
-        return not worth.next_trial_pays(self.history)
+    def another_pays(self) -> bool:
+        """True if another trial may save more of the trainings to come than it costs."""
+        return worth.next_trial_pays(self.history)
 
     @property
     def kept_time(self) -> bool:
         """True, after a search, if planned trials were left out to keep time for confirming the winner."""
         left = self._allowance.trials_left(len(self.history.searched))
-        return not self.is_exhausted and not self.stopping and left > 0 and not self.has_paid
+        return not self.is_exhausted and not self.stopping and left > 0 and self.another_pays
 
     def is_over(self) -> bool:
         """Returns True if running trials should be stopped too."""

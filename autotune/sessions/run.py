@@ -230,7 +230,7 @@ def _ending(search: Search) -> list[str]:
         lines = [f"Stopped: {search.stopping}"] if search.stopping else []
     if search.kept_time:
         lines.append("Fewer trials than planned, because time was kept for confirming the best.")
-    if search.has_paid and not search.stopping:
+    if not search.another_pays and not search.stopping:
         training = units.format_seconds(search.space.budget.worth or 0.0)
         lines.append(f"Another trial would probably cost more than it saves of {training} of training.")
     if search.is_exhausted:

@@ -12,7 +12,7 @@ ALIKE = 0.03  # the most by which probes of nodes of one kind differ
 
 @dataclass(frozen=True)
 class NodeKind:
-    """What the figures of a node depend on."""
+    """The properties of a node on which its figures depend."""
 
     device: str = ""  # the names of its GPUs, or its CPU model
     cpus: int = 0

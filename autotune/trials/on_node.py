@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.storage import provenance
 from autotune.storage.store import StoredSession
-from autotune.system import probe, telemetry
+from autotune.system import machine_speed, telemetry
 from autotune.system.telemetry import Hardware
 from autotune.workloads import registry
 
@@ -19,7 +19,7 @@ def describe(*, on_gpu: bool) -> tuple[Hardware, tuple[float, ...]]:
     found = telemetry.hardware()
     if not on_gpu:
         found = replace(found, gpus=(), refused=())
-    return found, probe.seconds(on_gpu=bool(found.gpus))
+    return found, machine_speed.probe_s(on_gpu=bool(found.gpus))
 
 
 def unfit(root: str, key: str, wanted: Mapping[str, Any]) -> str:

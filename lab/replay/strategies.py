@@ -319,9 +319,14 @@ def _confirmed(
     return Result(tuple(moments), tuple(trials), winner, found is not None, seconds)
 
 
-_RULES = (optuna_search, told_failures, gaussian_process, random_search, asha, bohb, doubling, zeus)
-_NAMES = ("optuna", "told", "gp", "random", "asha", "bohb", "doubling", "zeus")
-OTHERS: dict[str, Strategy] = {
-    name: partial(_search, rules) for name, rules in zip(_NAMES, _RULES, strict=True)
+_RULES: dict[str, Callable[[Space, int], Rules]] = {
+    "optuna": optuna_search,
+    "told": told_failures,
+    "gp": gaussian_process,
+    "random": random_search,
+    "asha": asha,
+    "bohb": bohb,
+    "doubling": doubling,
+    "zeus": zeus,
 }
-NEED_TARGET = frozenset({"zeus"})
+OTHERS: dict[str, Strategy] = {name: partial(_search, rules) for name, rules in _RULES.items()}

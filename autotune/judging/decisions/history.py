@@ -183,9 +183,9 @@ class History:
 
     @property
     def times_late(self) -> float:
-        """How many times as long to the target as another trial's a trial's time may be, just by chance.
+        """The factor by which a trial's time to the target may exceed another's by chance alone.
 
-        Both times scatter with their seeds, so that the variance of their ratio is twice that of one.
+        Both times vary with their seeds, so the variance of their ratio is twice that of one.
         """
         by_chance = _LATE * math.sqrt(2) * self.to_target.scatter
         return 1 + math.hypot(curves.SURE * self.speeds.drift, by_chance)

@@ -40,7 +40,7 @@ class Threshold:
     noise: float | None = None  # SD between runs with other seeds, as a share of the gain; None if unknown
     drift: float = 0.0  # relative SD of the throughput of equal settings from run to run
     metric: Metric = field(default_factory=lambda: Metric("quality"))
-    times_late: float = 1.0  # times a rival's seconds to the target, after which a trial is too late
+    times_late: float = 1.0  # a trial is too late after so many times a rival's seconds to the target
 
 
 def threshold(history: History) -> Threshold:

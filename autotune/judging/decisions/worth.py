@@ -16,8 +16,8 @@ def next_trial_pays(history: History) -> bool:
     so far. The last of n independent trials is the best with probability 1 / n (Rényi, 1962); it then
     improves as much as the improvements before it did on average. Always True without a `worth`.
     """
-    worth_s, factors = history.space.budget.worth, _best_factors(history)
-    if worth_s is None or not factors:
+    worth_s = history.space.budget.worth
+    if worth_s is None or not (factors := _best_factors(history)):
         return True
     gains = [math.log(after / before) for before, after in itertools.pairwise(factors) if after > before]
     gain = max(_LEAST_GAIN, math.fsum(gains) / len(gains)) if gains else _LEAST_GAIN

@@ -23,8 +23,9 @@ def limit(space, make_trial, config):
     """Returns the limit after a baseline with quality 0.2 and one other trial."""
 
     def make(multiplier, quality=None, failure=None):
-        baseline = make_trial(0, 10.0, 0.2, **config(1.0))
-        other = make_trial(1, 10.0, quality, failure=failure, **config(multiplier))
+        baseline = make_trial(0, 10.0, curve=[0.2], **config(1.0))
+        curve = [] if quality is None else [quality]
+        other = make_trial(1, 10.0, curve=curve, failure=failure, **config(multiplier))
         return RateLimit(History([baseline, other], space))
 
     return make

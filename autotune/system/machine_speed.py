@@ -20,7 +20,7 @@ print(best)
 """
 
 
-def seconds(*, on_gpu: bool) -> tuple[float, ...]:
+def probe_s(*, on_gpu: bool) -> tuple[float, ...]:
     """Returns the seconds of fixed work on a CPU, and on a GPU; raises RuntimeError if the GPU fails."""
     return (_best_s(_work), *([_gpu_s()] if on_gpu else []))
 
