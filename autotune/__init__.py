@@ -1,8 +1,8 @@
 """Finds the training settings that are fastest on this hardware at the same quality, and proves it.
 
-`search`, `resume` and `open` run and read searches as the command line does. A training that is tuned may
-call the others: `report` sends a step or an evaluation, `should_stop` asks whether to end, `workdir` and
-`settings` are the trial's.
+`search`, `resume` and `open` run and read searches as the command line does. A training script may call the
+other functions: `report` sends a step or an evaluation, `should_stop` tells whether to end, and `workdir` and
+`settings` return the trial's directory and settings.
 """
 
 TYPE_CHECKING = False  # as in `typing`
@@ -29,7 +29,7 @@ _IN_A_TRAINING = {"report", "settings", "should_stop", "workdir"}
 
 
 def __getattr__(name: str) -> "Any":
-    """Imports when first asked for: `python -m autotune` must import nothing before it has set its path."""
+    """Imports public names on first use: `python -m autotune` must set its path before any import."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _IN_A_TRAINING:
@@ -40,5 +40,5 @@ def __getattr__(name: str) -> "Any":
 
     public: dict[str, Any] = {"Evidence": session.Evidence, "Session": session.Session}
     public |= {"open": api.open_session, "resume": api.resume, "search": api.search}
-    globals().update(public)  # over the package `search`, which importing them has put there
+    globals().update(public)  # replaces the package `search`, which these imports have put there
     return public[name]

@@ -29,7 +29,7 @@ def main(
 ) -> int:
     """Runs the command line called `name` and returns its exit code. An unexpected error keeps its traceback.
 
-    `load` returns its commands; the default are the tuner's.
+    `load` returns the commands, by default the tuner's.
     """
     if arguments is None:
         _say_in_any_encoding()
@@ -37,7 +37,7 @@ def main(
 
 
 def _say_in_any_encoding() -> None:
-    """A terminal that has no sign for something is shown `?`: nothing ends of that."""
+    """Prints `?` for characters that the terminal's encoding lacks, instead of raising an error."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -68,13 +68,13 @@ def _given(error: BaseException) -> str:
 
 
 def _flushed(code: int) -> int:
-    """The exit code, once all output is written: its disk may be full, too."""
+    """Flushes standard output and returns the exit code, which changes if the output cannot be written."""
     try:
         sys.stdout.flush()
     except OSError as error:
-        # Or else Python tries again on its way out, complains, and changes the exit code.
+        # Otherwise Python tries again at exit, complains, and changes the exit code.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if code != faults.EXIT_BAD_INPUT:  # or else it was said already
+        if code != faults.EXIT_BAD_INPUT:  # otherwise the error has been reported
             return _say(f"standard output: cannot be written: {error.strerror}", faults.EXIT_BAD_INPUT)
     return code
 

@@ -252,8 +252,8 @@ def _sheet(given: argparse.Namespace) -> int:
 def _restored(given: argparse.Namespace) -> "tuple[R2Gen, Tokenizer, Config]":
     """Returns the checkpoint's model and tokenizer, and the configuration to generate and score with.
 
-    Two of the checkpoint's settings are not used: the trials of a search skip METEOR, to save time, and do
-    not halve after an out-of-memory, so that the tuner sees it.
+    Two settings are not the checkpoint's, because a search's trials change them: METEOR, which they skip to
+    save time, and halving the batch after an out-of-memory, which would hide the error from the tuner.
     """
     from r2gen.restore import restore  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Corpus BLEU from each pair's contribution, so that pairs can be left out, shuffled or counted at once.
+"""Corpus BLEU as a sum over pairs, so that pairs can be left out, shuffled or given the same report.
 
 Papineni et al., ACL 2002, with the details of pycocoevalcap, as in `metrics.score`: orders 1 to 4, words
 separated by blanks, one reference per report.

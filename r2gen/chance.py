@@ -14,7 +14,7 @@ FORMAT = 1
 def chance(candidates: Sequence[str], references: Sequence[str]) -> dict[str, float]:
     """Returns the scores of the best constant report of `candidates`, named as in `metrics.score`.
 
-    Cached under a digest of `candidates` and `references`, so each data set computes them once.
+    They are cached under a digest of `candidates` and `references`, so they are computed once per data set.
     """
 
     def compute() -> dict[str, float]:

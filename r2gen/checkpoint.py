@@ -61,7 +61,10 @@ def _sync(path: Path) -> None:
 
 
 def load(file: Path) -> dict[str, Any]:
-    """Loads a checkpoint of ours or of the original R2Gen; tensors on the CPU. Raises InputError."""
+    """Loads a checkpoint of this trainer or of the original R2Gen, with tensors on the CPU.
+
+    Raises InputError if it cannot be read or is no such checkpoint.
+    """
     try:
         with torch.serialization.safe_globals(_numpy_scalars()):
             state = torch.load(file, map_location="cpu", weights_only=True)

@@ -7,10 +7,10 @@ import torch
 
 
 class Stopwatch:
-    """Times consecutive phases, from construction on.
+    """Times consecutive phases, beginning when it is created.
 
-    On CUDA with events in the stream: the host runs ahead of the device, so a host clock would put the whole
-    step into the first phase that synchronises.
+    On CUDA it records events in the stream: the host runs ahead of the device, so a host clock would put the
+    whole step into the first phase that synchronises.
     """
 
     def __init__(self, device: torch.device) -> None:

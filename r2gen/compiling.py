@@ -22,7 +22,8 @@ def compiled(model: R2Gen, config: Config) -> Callable[[Tensor, Tensor, Packing]
     A CUDA graph writes its gradients to the same memory on every replay, so the second micro-batch of a step
     would overwrite the gradients of the first. With accumulation, modes therefore run without graphs.
 
-    Without graphs, the memory's loop over the words is not in the program. On a GPU, its step is another one.
+    Without graphs, the compiled program leaves out the memory's loop over the words. On a GPU, one step of
+    that loop is a program of its own.
     """
     if config.compile == "off":
         return model

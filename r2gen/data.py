@@ -255,14 +255,14 @@ def _leave_signals_to_the_trainer(worker: int) -> None:  # noqa: ARG001 - the lo
 
 
 def usable(batch: Batch, config: Config) -> bool:
-    """Returns True if `batch` has a study left; raises BadImageError for a fault unless those are skipped."""
+    """Returns True if `batch` has a study left; raises BadImageError for a fault unless these are skipped."""
     if batch.faults and not config.skip_bad_samples:
         raise BadImageError(f"{batch.faults[0]} (skip_bad_samples leaves it out)")
     return len(batch.studies) > 0
 
 
 def feature_bytes(config: Config) -> int:
-    """Returns the bytes of a study's features by a frozen extractor, in float16."""
+    """Returns the bytes of a study's features from a frozen extractor, in float16."""
     patches = config.views * (config.image_size // 32) ** 2
     return 2 * patches * feature_count(config.visual_extractor)
 

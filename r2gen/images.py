@@ -38,7 +38,7 @@ class Rendition:
     crop: bool
 
     def render(self, path: Path) -> np.ndarray:
-        """Returns the image as uint8 [H, W]; raises BadImageError."""
+        """Returns the image as uint8 [H, W]; raises BadImageError if it cannot be decoded."""
         image = _decoded(path)
         if not self.crop:
             return np.asarray(image.resize((self.size, self.size), Image.Resampling.BILINEAR))
@@ -59,7 +59,7 @@ def _decoded(path: Path) -> Image.Image:
 
 
 class Images(Protocol):
-    """Images by index, each a read-only uint8 [H, W]. Raises BadImageError."""
+    """Images by index, each a read-only uint8 [H, W]; raises BadImageError for an image that is broken."""
 
     def __getitem__(self, index: int, /) -> np.ndarray: ...
 

@@ -28,7 +28,7 @@ class RelationalMemory(nn.Module):
         self._compiled_step: Callable[..., Tensor] | None = None
 
     def compile_step(self, backend: str | Callable[..., Any] = "inductor") -> None:
-        """Has torch compile the step of a training from word to word, once for all numbers of reports.
+        """Compiles the step of a training from one word to the next, once for any number of reports.
 
         The loop over the words stays as it is. On a GPU, starting the many small operations of a step takes
         longer than computing them.

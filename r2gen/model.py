@@ -195,7 +195,7 @@ class R2Gen(nn.Module):
     def _patches(self, images: Tensor) -> Tensor:
         if images.dim() == 3:
             return images
-        if self.is_frozen:  # as the kept features are made, so that to rounding it does not matter
+        if self.is_frozen:  # as the cached features are computed, so that both agree up to rounding
             with torch.no_grad():
                 return halved(_without_autocast(self.visual_extractor, images)).float()
         if not self.training or self.views_together:

@@ -40,7 +40,7 @@ class Position(NamedTuple):
 
 
 def set_rates(optimizer: torch.optim.Optimizer, config: Config, position: Position) -> float:
-    """Sets both groups' learning rates for a step; returns that of everything but the visual extractor."""
+    """Sets both groups' learning rates for a step; returns the rate of the group without the extractor."""
     rest = config.learning_rate
     bases = (rest * config.visual_learning_rate_ratio, rest)
     for group, base in zip(optimizer.param_groups, bases, strict=True):

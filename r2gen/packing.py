@@ -53,6 +53,6 @@ class Packing:
 
 
 def lengths(targets: Tensor) -> list[int]:
-    """Counts the ids of each of `targets` [B, T] that the loss sums: every word, and the end token."""
+    """Counts the ids in each row of `targets` [B, T] that the loss sums: every word, and the end token."""
     counts: list[int] = ((targets[:, :-1] > 0).sum(1) + 1).tolist()
     return counts

@@ -26,7 +26,7 @@ class _Epoch:
     losses: list[float] = field(default_factory=list)
 
     def line(self) -> str:
-        """Returns the line to print. Without scores: a program that parses them must find each once."""
+        """Returns the line to print, without scores: a program that parses the output must find each once."""
         loss = [f"mean loss {math.fsum(self.losses) / len(self.losses):.4f}"] if self.losses else []
         return f"epoch {self.number}: {', '.join([*self._speed(), *loss])}"
 

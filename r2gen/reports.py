@@ -31,7 +31,7 @@ def lines(written: Sequence[Written]) -> Iterator[dict[str, Any]]:
 
 
 def write(file: Path, written: Sequence[Written]) -> None:
-    """Writes one JSON object per line, atomically. Raises StorageError."""
+    """Writes one JSON object per line, atomically; raises StorageError if that fails."""
     temporary = file.with_name(f"{file.name}.tmp")
     try:
         with temporary.open("w", encoding="utf-8") as stream:

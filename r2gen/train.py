@@ -247,7 +247,7 @@ class _Trainer:
             self.save()
 
     def rescue(self) -> None:
-        """After an error, saves the progress made before it, and prints on stderr what was saved."""
+        """Saves the progress made before an error, and prints on stderr what was saved."""
         last = self._workdir / _LAST
         try:
             with suppress(RuntimeError):  # torch raises once, at any point, if a worker was killed

@@ -103,9 +103,10 @@ def _running_statistics_kept(stage: nn.Module) -> Iterator[None]:
 
 
 def folded(extractor: VisualExtractor) -> VisualExtractor:
-    """Returns a copy for evaluation, batch norms folded into the convolutions: equal features up to rounding.
+    """Returns a copy for evaluation, with batch norms folded into the convolutions.
 
-    It is in channels_last, in which convolutions are faster on every device.
+    Its features are equal up to rounding. It is in channels_last, in which convolutions are faster on every
+    device.
     """
     copy = deepcopy(extractor).eval()
     for module in list(copy.modules()):

@@ -37,7 +37,7 @@ _KNOWN_SHARE = 0.1  # of a throughput: half-width of an interval that suffices t
 def main(request: SearchRequest, most: str) -> int:
     """Checks a search space within the time `most`; returns the exit code, 1 if a search could not start.
 
-    Raises InputError if a search would.
+    Raises InputError for anything that a search would refuse.
     """
     most_s = option_values.duration_s("--time", most) or 0.0
     here = start.hardware(None, None)
@@ -69,7 +69,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 def _check(baseline: Runs, console: Console, most_s: float, slots: int) -> Checked:
-    """Runs the baseline; again, stopped and resumed; and with another seed."""
+    """Runs the baseline three times: first, then stopped and resumed, and then with another seed."""
     space, begun_s = baseline.training.space, time.monotonic()
     quality = space.objective.quality
     first_s, second_s, end_s = (begun_s + share * most_s for share in (_FIRST_SHARE, _SECOND_SHARE, 1.0))
@@ -95,9 +95,9 @@ def _check(baseline: Runs, console: Console, most_s: float, slots: int) -> Check
 
 
 class _Enough:
-    """Ends a run after an evaluation and the next step, by which a checkpoint is written.
+    """Ends a run after an evaluation and one more step: by then, a checkpoint is written.
 
-    Before `patient_s` on the monotonic clock, it needs two evaluations and a precise speed. Evaluations
+    Before `patient_s` on the monotonic clock, it waits for two evaluations and a precise speed. Evaluations
     before the first step do not count.
     """
 

@@ -57,7 +57,7 @@ def findings(checked: Checked) -> Iterator[Capability]:
 
 
 def _longer(seen: ObservedRun) -> str:
-    """Returns advice on a time limit for all runs, estimated from the first."""
+    """Returns the advice to give the check more time, enough for all its runs."""
     rate = seen.samples / seen.seconds if seen.seconds else 0.0
     if not (seen.every and rate and seen.start_s is not None):
         return "check for longer, such as --time 30m"
@@ -118,7 +118,7 @@ def _evaluation(checked: Checked) -> Capability:
 
 
 def evaluations(checked: Checked) -> int:
-    """Returns the number of evaluations of a trial, which ends with the first one after its samples."""
+    """Returns how many evaluations a trial has; it ends with the first one after its last sample."""
     every = checked.seen.every or checked.space.budget.samples_per_trial
     return math.ceil(checked.space.budget.samples_per_trial / every)
 
@@ -171,7 +171,7 @@ def trial_s(checked: Checked) -> float:
 
 
 def _length(checked: Checked) -> Capability:
-    """Returns the longest duration of a search, with every trial as long as the baseline's."""
+    """Returns how long a search takes at most, if every trial takes as long as the baseline."""
     budget, one_s = checked.space.budget, trial_s(checked)
     listed = configurations.allowed(checked.space)
     trials = min(budget.trials, len(listed) if listed is not None else budget.trials)

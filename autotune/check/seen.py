@@ -64,7 +64,7 @@ def _first_attempt(records: Records) -> tuple[Mapping[str, Any] | None, Records]
 
 @dataclass(frozen=True)
 class Likeness:
-    """The largest difference between two runs, over the `points` at equal samples."""
+    """The largest difference between two runs at equal sample counts, of which they share `points`."""
 
     points: int
     most: float
@@ -91,11 +91,11 @@ def _curve(records: Records, name: str) -> dict[int, float]:
 
 @dataclass(frozen=True)
 class Resumed:
-    """The samples at which a run `stopped`, and those of its first record after resuming, `begun`."""
+    """Where a run was stopped and where it resumed."""
 
-    stopped: int
-    begun: int
-    is_anew: bool
+    stopped: int  # samples at which it stopped
+    begun: int  # samples of its first record after resuming
+    is_anew: bool  # began from the start
 
 
 def resumed(records: Records) -> Resumed | None:

@@ -112,7 +112,7 @@ def _facts(
 
 
 def _equal(wanted: list[str], asked: list[Contender]) -> list[str]:
-    """Returns a line for each precision that equals the baseline."""
+    """Returns a line for each precision whose settings are those of the baseline."""
     labels = {contender.label for contender in asked}
     return [f"{PRECISION} {name}: the baseline has it already" for name in wanted if name not in labels]
 

@@ -182,7 +182,7 @@ OPTIONS: Mapping[type, Mapping[str, Any]] = {
 
 
 def grouped(command: Callable[..., int]) -> Callable[..., int]:
-    """Expands dataclass arguments of `command` into one argument per field, because typer knows no groups."""
+    """Expands dataclass arguments of `command` into one argument per field: typer cannot group options."""
     signature = inspect.signature(command, eval_str=True)
     groups: dict[str, Any] = {
         name: argument.annotation

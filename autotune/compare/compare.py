@@ -52,8 +52,8 @@ class Contender:
 def contenders(history: History, precisions: Iterable[str], seeds: int = 1) -> list[Contender]:
     """Returns the baseline, and the recommended settings in each of `precisions` that differ from it.
 
-    Each comes with `seeds` seeds, ordered by seed, so that an interrupted comparison has as many of each.
-    Raises InputError if nothing is recommended yet.
+    Each comes with `seeds` seeds, ordered by seed, so that an interrupted comparison has equally many of
+    each. Raises InputError if nothing is recommended yet.
     """
     space, best = history.space, confirm.recommended(history)
     if best is None:
@@ -83,7 +83,7 @@ class ModelLength(NamedTuple):
 
 
 def known_length(session: StoredSession, facts: Mapping[str, Any]) -> ModelLength | None:
-    """Returns the length of existing models made under these `facts`; None if there are none."""
+    """Returns the length of existing models that were trained under these `facts`; None if there are none."""
     now = _conditions(facts)
     for place in session.comparison.models:
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 # Dense peaks in TFLOP/s (no sparsity, fp32 accumulation, boost clock), from NVIDIA's data sheets and
-# architecture white papers. A GPU without tf32 units has the peak of fp32 there.
+# architecture white papers. On a GPU without tf32 units, tf32 has the peak of fp32.
 _HOPPER = {"fp64": 67.0, "fp32": 67.0, "tf32": 494.7, "bf16": 989.4, "fp16": 989.4, "fp8": 1978.9}
 _PEAKS: Mapping[str, Mapping[str, float]] = {
     r"\bH200$": _HOPPER,

@@ -100,7 +100,7 @@ class Measurement:
     slices: tuple[Slice, ...] = ()  # of a race, which measures nothing else
     outside: Outside = Outside()
     samples: int = 0  # trained in all
-    peak_memory_bytes: int | None = None  # decides what fits: of tensors on a GPU, else of all its processes
+    peak_memory_bytes: int | None = None  # of tensors on a GPU, else of all its processes; decides what fits
     own_peak_bytes: int | None = None  # the same for the training process alone
     peak_reserved_bytes: int | None = None  # held by the GPU's allocator, its cache included
     context_bytes: int | None = None  # GPU memory of the process besides its tensors

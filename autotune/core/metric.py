@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Metric:
-    """Names and units of a training's records, which have the workload's sign; inside, higher is better."""
+    """Names and units of a training's records. Records have the workload's sign; inside, higher is better."""
 
     name: str  # key of the quality in a record, which marks it as an evaluation
     minimize: bool = False  # lower is better

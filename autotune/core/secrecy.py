@@ -49,7 +49,10 @@ _HIDDEN = "(hidden)"
 
 
 def refuse_secrets(values: Mapping[str, Any], source: str) -> None:
-    """Raises InputError, without quoting it, if a setting or an argument in one is a key or a password."""
+    """Raises InputError if a setting, or an argument inside a text, is a key or a password.
+
+    The message does not quote the secret.
+    """
     secrets, hide = list(_secrets(os.environ)), hider(os.environ)
     for name, value in _settings(values, "", set()):
         text = f"{name} {value}" if isinstance(value, str) else name
@@ -99,7 +102,7 @@ def _is_key(path: str, value: Any) -> bool:
 
 
 def _forms(name: str) -> Iterator[tuple[re.Pattern[str], re.Pattern[str]]]:
-    """Yields the forms of a secret called `name`, as a setting and as an environment variable."""
+    """Yields the patterns of a secret called `name`, as a setting and as an environment variable."""
     words = _NEW_WORD.sub("_", name).lower()
     if not _ELSEWHERE.search(words):
         yield from ((setting, variable) for names, setting, variable in _SECRETS if names.search(words))

@@ -31,7 +31,7 @@ _PREFETCHED = 2  # batches per worker, PyTorch's default
 
 
 def settings_key(config: Config, left_out: Collection[str]) -> Key:
-    """Returns a hashable key of `config` without some settings; uses `repr`, because 1 == True."""
+    """Returns a hashable key of `config` without the settings `left_out`; uses `repr`, because 1 == True."""
     return frozenset((name, repr(value)) for name, value in config.items() if name not in left_out)
 
 

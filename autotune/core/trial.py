@@ -46,7 +46,7 @@ class StoppedFor(StrEnum):
 
 
 class Shortage(StrEnum):
-    """The memory that ran out, if it is not the trial's own process alone."""
+    """The memory that ran out, if more than the trial's own process is concerned."""
 
     MACHINE = "machine"  # or the memory that a process shares with its loader's workers
     KILLED_WORKER = "killed worker"  # a loader worker was killed: for memory, or from outside
@@ -109,7 +109,7 @@ class Trial:
 
     @property
     def seed(self) -> int:
-        """Index of its seed: 0 for the settings' own, another one for every round of repeats."""
+        """Index of the trial's seed: 0 for the seed in its settings, then one for each round of repeats."""
         return self.repeat.round + 1 if self.repeat else 0
 
     @property
@@ -119,7 +119,7 @@ class Trial:
 
     @property
     def references(self) -> set[int]:
-        """Numbers of the trials that it repeats, races or explains."""
+        """Numbers of the trials that it repeats, races or ablates."""
         repeated = {self.repeat.of} if self.repeat else set()
         explained = set() if self.ablation_of is None else {self.ablation_of}
         return {*repeated, *explained, *self.race}

@@ -29,7 +29,7 @@ class WinnerState(StrEnum):
 
 
 def verdict(best: tuple[Trial, Claim | None] | None) -> WinnerState:
-    """Returns the state of the `best`, which is that of `confirm.recommended`."""
+    """Returns the state of `best`, a result of `confirm.recommended`."""
     if best is None:
         return WinnerState.NONE
     trial, claim = best

@@ -120,7 +120,7 @@ def _with_equal_figures(trials: Sequence[Trial]) -> Iterable[list[Trial]]:
 
 
 def _differ(one: Trial, other: Trial, knob: str) -> bool:
-    """Compares the values of a knob; without one, the seeds."""
+    """Returns True if two trials differ in the value of `knob`, or in their seeds if `knob` is empty."""
     if knob:
         return repr(one.config[knob]) != repr(other.config[knob])
     return one.seed != other.seed
@@ -143,7 +143,7 @@ def _figures(measurement: Measurement) -> object:
 
 
 def spending(history: History) -> list[str]:
-    """Returns the shares of evaluations and pauses in the recommended training that are worth a line."""
+    """Returns a line on evaluations and one on pauses, if they take much of the recommended training."""
     best = confirm.recommended(history)
     ours = overhead.time_spent(best[0], history) if best else None
     if not best or not ours:

@@ -20,10 +20,10 @@ from autotune.trials.progress import Phase
 HEADING, HINT = "bold", "dim"
 WIDEST = 100  # in wider lines it is hard to find the figures of a configuration
 _SPEED, _QUALITY, _MEMORY, _SPEEDUP = 14, 8, 9, 8  # columns of figures
-_MANY = 20  # for speeds in a finer unit than samples
+_MANY = 20  # column of speeds in a unit such as tokens
 _LONGEST_REASON = 160
 _ENDED_SHOWN = 8
-_LINES_BESIDE, _LINES_OF_TRIAL = 12, 2  # lines that running trials leave to the rest of the picture
+_LINES_BESIDE, _LINES_OF_TRIAL = 12, 2  # lines of the picture without running trials, and lines of each
 
 
 def fitted_picture(snapshot: Snapshot, height: int) -> RenderableType:

@@ -14,7 +14,7 @@ from autotune.space.space import Space
 from autotune.storage.study_file import SearchPlan
 
 _FEWEST_TRIALS = 3  # to have ended before there is an estimate
-_DEVIATIONS = 2.0  # of the mean, on both sides
+_DEVIATIONS = 2.0  # standard errors on either side of the mean
 _SHORTEST_RACE_S, _LONGEST_RACE_S = 10.0, 120.0
 _NARROW = 1.15  # ratio of a range that is printed as one figure
 _ROUNDED = ((120, 10), (600, 30), (3600, 60), (math.inf, 300))  # seconds: values below x, to multiples of y
@@ -39,7 +39,7 @@ class Remaining:
         return f"about {units.format_seconds(low)} to {units.format_seconds(high)}"
 
     def after(self, passed_s: float) -> Self:
-        """Returns the range `passed_s` later, if no trial has begun or ended since."""
+        """Returns the range after another `passed_s` seconds, if no trial has begun or ended meanwhile."""
         return replace(self, low_s=max(0.0, self.low_s - passed_s), high_s=max(0.0, self.high_s - passed_s))
 
 

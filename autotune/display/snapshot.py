@@ -51,7 +51,7 @@ class Snapshot:
 
     @property
     def everything(self) -> list[Trial]:
-        """Returns every trial that was begun, in order."""
+        """All trials that were begun, in order."""
         return sorted([*self.trials, *(r.trial for r in self.running)], key=lambda t: t.number)
 
     @cached_property
@@ -62,8 +62,8 @@ class Snapshot:
 def take(session: StoredSession, path: Path, *, is_over: bool = False) -> Snapshot:
     """Reads a session's directory as it is now; writes nothing. Raises InputError before its first trial.
 
-    The study has the time spent until the last trial ended; running trials began by then. If the search
-    `is_over`, a process that still holds the session no longer searches.
+    The study records the time spent until the last trial ended; the time of the running trials is added. If
+    the search `is_over`, it counts as ended even if a process still holds the session.
     """
     study = session.study()
     history = session.history_of(study)
@@ -107,7 +107,7 @@ def _so_far(session: StoredSession, space: Space, trial: Trial, state: str) -> R
 
 
 def _silent_s(records: Sequence[Mapping[str, Any]]) -> float:
-    """Returns how long ago the last record came; the attempt's mark relates its clock to this machine's."""
+    """Returns the seconds since the last record; the attempt's mark relates its clock to this machine's."""
     mark = next((r for r in reversed(records) if is_mark(r)), None)
     if mark is None:
         return 0.0

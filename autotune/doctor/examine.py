@@ -150,7 +150,7 @@ def compiling(machine: Machine) -> Capability:
 
 
 def memory_limit(group: Path | None) -> Capability:
-    """Checks if the kernel enforces `--memory-limit`, with control groups below `group`, or polling does."""
+    """Checks if the kernel enforces `--memory-limit`, by control groups below `group`, or polling does."""
     if group is not None:
         version = "v2" if cgroup.is_v2(group) else "v1"
         detail = f"enforced by the kernel: a control group ({version}) per trial"

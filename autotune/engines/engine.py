@@ -46,7 +46,7 @@ MOST_ABORTS = 3  # in a row, without a trial ending in between
 
 
 class _Bridge:
-    """State shared by the objects that Tune calls, pickled like any object; an error in one ends the run."""
+    """State shared by the objects that Tune calls. Tune pickles it; an error in one object ends the run."""
 
     def __init__(
         self, search: Search, setup: Setup, slots: int, cpus: int, places: Places | None = None
@@ -72,8 +72,8 @@ class _Bridge:
     def has_closed(self) -> bool:
         """Returns True once the trials of a finished search have closed, or their time to close is over.
 
-        The first call asks them to. Otherwise Tune would end them after five seconds, which loses a longer
-        step or a checkpoint.
+        The first call asks the trials to close. Otherwise Tune would end them after five seconds, and a
+        longer step or a checkpoint would be lost.
         """
         if not {trial.number for trial in self.search.running()} - self._waiting_s.keys():
             return True
@@ -121,14 +121,14 @@ class _Bridge:
         return node_kinds.slots(self.places.cluster.used, self.cpus, self._setup.options.gpus_per_trial)
 
     def look(self) -> None:
-        """Takes in how the cluster has changed, if trials run on one."""
+        """Updates the nodes of a cluster, and warns if a trial waits for a node for long."""
         if self.places is not None:
             self.places.look()
         if self._waiting_s and time.monotonic() - min(self._waiting_s.values()) > _LONG_S:
             self.search.say("a trial waits for a node: others use the CPUs or GPUs it needs", once="waits")
 
     def heard(self, number: int) -> None:
-        """Notes that a node runs the trial, or has tried to."""
+        """Notes that a node has begun to run the trial."""
         self._waiting_s.pop(number, None)
 
     def _order(self, trial: Trial) -> Order | RaceOrder:

@@ -18,7 +18,7 @@ from autotune.system.guardian import Guardian, StartError
 from autotune.system.telemetry import Hardware
 
 _CONNECT_S = 5.0
-_BEAT_S, _MOST_MISSED = 4.0, 3  # between two looks; looks in a row: a line within 30 s
+_BEAT_S, _MOST_MISSED = 4.0, 3  # between two checks; failed checks in a row: the user hears of it within 30 s
 _LOOPBACK = "127.0.0.1"
 TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of the variable
 _MODE = "RAY_AUTH_MODE"
@@ -64,8 +64,8 @@ _ENVIRONMENT = {
 def connect(address: str, lost: Callable[[str], None] | None = None) -> Iterator[None]:
     """Connects to the cluster at `address` with the user's token; raises InputError if refused.
 
-    If the cluster does not answer any more, `lost` is called in another thread: Ray would end this process
-    without a word for the user.
+    If the cluster stops answering, `lost` is called in another thread: Ray would end this process without
+    telling the user why.
     """
     _silence()
     ray_internals.use_known_token()

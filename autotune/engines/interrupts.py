@@ -13,7 +13,7 @@ INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def interrupting(search: Search, interrupts: Collection[int]) -> Iterator[None]:
-    """Ends the search gracefully on the first of each signal that `interrupts` it, at once on the second."""
+    """Ends the search gracefully on the first signal among `interrupts`, and at once on the second."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -32,7 +32,7 @@ def survey(
 ) -> tuple[Cluster, Hardware, list[str]]:
     """Returns the cluster at `address`, the hardware of the nodes to use, and notes for the user.
 
-    They are of one kind: see `node_kinds.choose`. Raises InputError if there are none.
+    Those nodes are all of one kind, see `node_kinds.choose`. Raises InputError if there are none.
     """
     with engine_cluster.connect(address):
         asked = {_ask(node, partial(on_node.describe, on_gpu=on_gpu)): node for node in _alive().values()}
@@ -82,7 +82,7 @@ def _ask(node: ClusterNode, question: Question) -> ObjectRef[Any]:
 
 
 def _answer(answer: ObjectRef[Any]) -> tuple[Any, str]:
-    """Returns what a node has answered, or None and what kept it from that."""
+    """Returns a node's answer, or None and the reason that there is none."""
     try:
         return ray.get(answer, timeout=0), ""
     except GetTimeoutError:
@@ -93,7 +93,7 @@ def _answer(answer: ObjectRef[Any]) -> tuple[Any, str]:
 
 
 def _described(node: ClusterNode, answer: ObjectRef[Any]) -> tuple[ClusterNode, Hardware | None]:
-    """Returns the node with its kind, and its hardware as far as Ray has it for trials."""
+    """Returns the node with its kind, and the part of its hardware that Ray offers to trials."""
     facts, fault = _answer(answer)
     if fault:
         return replace(node, fault=fault), None
@@ -110,7 +110,7 @@ def _change(node: ClusterNode) -> str:
 
 
 class Places:
-    """The nodes on which the trials of a session run. They die, and others join: call `look` now and then."""
+    """The nodes on which the trials of a session run. Nodes may die and join: call `look` regularly."""
 
     def __init__(self, search: Search, setup: Setup) -> None:
         """Waits until every node is checked; ends the search if none can run its trials."""
@@ -131,7 +131,7 @@ class Places:
             search.say(line)
 
     def look(self) -> None:
-        """Takes in what has changed since a while ago, and says so."""
+        """Updates the nodes every few seconds, and tells the user what has changed."""
         if time.monotonic() - self._looked_s < _LOOK_S:
             return
         for line in self._take_in():
@@ -145,7 +145,7 @@ class Places:
             self._search.break_off(f"trials can run on no node of the cluster: {faults}")
 
     def _take_in(self) -> list[str]:
-        """Takes in deaths, new nodes and answers; returns a line on every node that this changes."""
+        """Takes in deaths, new nodes and answers; returns a line on every node that changed."""
         self._looked_s = time.monotonic()
         before, alive = self.cluster, _alive()
         known = {node.id: node for node in before.nodes}
@@ -169,7 +169,7 @@ class Places:
         self._asked[_ask(node, question)] = node, question, time.monotonic()
 
     def _answers(self) -> list[ObjectRef[Any]]:
-        """Returns the answers that have come, or have been waited for long enough."""
+        """Returns the answers that have come or timed out."""
         late_s = time.monotonic() - _ANSWER_S
         late = [answer for answer, (_, _, asked_s) in self._asked.items() if asked_s < late_s]
         ready = ray.wait([*self._asked], num_returns=len(self._asked), timeout=0)[0] if self._asked else []

@@ -4,8 +4,8 @@ Runs as a script with arguments DIRECTORY CPUS GPUS OBJECT_STORE_BYTES. Ray list
 writes its address to `ray_current_cluster` in DIRECTORY. Like `ray_internals`, it is written for Ray 2.60.
 
 The same script stands in for the two agents that a raylet requires, which would import Ray and listen. They
-would serve metrics, which nobody reads, and runtime environments, which our actors do not have. So it imports
-Ray only to start it.
+would serve metrics, which nobody reads, and runtime environments, which our actors do not have. So this
+script imports Ray only to start it.
 """
 
 import os
@@ -54,7 +54,7 @@ def start(directory: str, cpus: str, gpus: str, object_store_bytes: str) -> None
 
 
 def stand_in(session: Path, node: str) -> None:
-    """Serves nothing, and ends with the raylet."""
+    """Replaces an agent: serves nothing, and ends with the raylet."""
     raylet = os.getppid()
     for name in _PORTS:
         file = session / f"{name}_{node}"

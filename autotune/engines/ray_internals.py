@@ -27,7 +27,7 @@ from ray.tune.execution import class_cache, tune_controller
 from ray.tune.execution.tune_controller import TuneController
 from ray.tune.experiment import Trial
 
-_ANSWER_S = 3.0  # a head that takes longer has missed a beat
+_ANSWER_S = 3.0  # a head node that takes longer counts as silent
 _LOOK_S = 0.5  # for what comes without an event, such as the end of the search
 
 
@@ -64,7 +64,7 @@ def is_refused(address: str, timeout_s: float) -> bool:
 
 
 def heartbeat() -> Callable[[], bool]:
-    """Returns what tells within seconds if the cluster answers, and has this process's node among its own."""
+    """Returns a function that tells whether the cluster answers in time and counts this process's node."""
     context = ray.get_runtime_context()
     client, node = GcsClient(address=context.gcs_address), NodeID.from_hex(context.get_node_id())
 

@@ -55,7 +55,8 @@ class Format:
 def _translated(kind: str, file: ConfigFile, winner: Winner) -> Values:
     """Returns the settings that a framework's file can express; raises InputError if there are none.
 
-    A setting that already has one of the framework's names keeps it, unless the workload is another's.
+    A setting that already has one of the framework's names keeps it, unless the workload uses another
+    framework.
     """
     theirs = winner.workload.entry_point
     knows_names = theirs == kind or (file.is_common and theirs not in FRAMEWORKS)

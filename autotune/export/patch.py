@@ -56,8 +56,9 @@ class _NoPlace(Exception):  # noqa: N818 - reported, not an error
 def patch(document: Document, winner: Winner) -> Patched:
     """Returns the text of a file with a winner's values; raises InputError if none has a place in it.
 
-    A file that the workload writes for its trials gets what a trial got. In any other, a value goes to its
-    own path, or to the only key that commonly means the same. YAML begins with the evidence as comments.
+    A file that the workload writes for its trials gets the values that a trial got. In any other file, a
+    value goes to its own path, or to the only key that commonly means the same. YAML begins with the evidence
+    as comments.
     """
     leaves = dict(document.root.leaves())
     values, left_out = _workload_values(document.file, winner) or _by_name(leaves, winner)
@@ -97,7 +98,7 @@ def _by_name(leaves: Mapping[str, Any], winner: Winner) -> tuple[Mapping[str, An
 
 
 def _searched(winner: Winner) -> list[Given]:
-    """Returns the searched settings; worker settings are off if a framework's trainer had no workers."""
+    """Returns the searched settings; those of loader workers are off if a trial had no workers."""
     framework = FRAMEWORKS.get(winner.workload.entry_point)
     off = framework.file.without_workers if framework and framework.file and not winner.has_workers else {}
     return [
@@ -108,7 +109,7 @@ def _searched(winner: Winner) -> list[Given]:
 
 
 def _places(given: Given, leaves: Mapping[str, Any], winner: Winner) -> dict[str, Any]:
-    """Returns the new values for one setting."""
+    """Returns the new values for one setting, by path."""
     words = tuple(winner.naming.values.get(given.name, {}).values())
     if given.path in leaves:
         return {given.path: _in_words_of(given.path, leaves[given.path], given, (*words, *PRECISIONS))}
@@ -128,7 +129,7 @@ def _places(given: Given, leaves: Mapping[str, Any], winner: Winner) -> dict[str
 
 
 def _in_words_of(path: str, old: Any, given: Given, own: Sequence[Any]) -> Any:
-    """Returns the value to write at `path`: a precision in the file's spelling, if `old` has that.
+    """Returns the value to write at `path`; a precision gets the file's spelling if `old` has one.
 
     The user's `own` words do not count as the file's spelling.
     """
@@ -147,7 +148,7 @@ def _last(path: str) -> str:
 
 
 def _switches(precision: Any, leaves: Mapping[str, Any]) -> dict[str, bool]:
-    """Returns the switches `bf16`, `fp16` and `tf32` (or `bf16.enabled` ...) of a file for a precision."""
+    """Returns new values for a file's switches `bf16`, `fp16` and `tf32` (or `bf16.enabled` ...), by path."""
     switches = {path: name for path in leaves if (name := _last(path.removesuffix(".enabled"))) in _SWITCHES}
     if not switches or precision not in PRECISIONS:
         return {}

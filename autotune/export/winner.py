@@ -45,7 +45,7 @@ class Winner:
 
     @property
     def every(self) -> list[Given]:
-        """The settings one by one."""
+        """All settings, each with the user's and the tuner's name and value."""
         named = [(path, theirs, self.naming.name(path)) for path, theirs in flatten(self.settings)]
         values = {name: theirs for _, theirs, name in named}
         return [

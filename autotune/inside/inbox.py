@@ -142,7 +142,7 @@ class Inbox:
             key.data()
 
     def _publish(self, known_s: float) -> None:
-        """Releases the messages up to `known_s`; all messages of that time have been read."""
+        """Releases the messages sent up to `known_s`, all of which have been read."""
         while self._messages.qsize() >= _MOST_WAITING and not self._is_finished:
             time.sleep(_WAIT_S)
         self._held.sort(key=lambda message: message.at_s)

@@ -1,4 +1,4 @@
-"""Reduces configurations to what moves their peak memory, and compares these needs."""
+"""Reduces configurations to the settings that move their peak memory, and compares these needs."""
 
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ class Label(NamedTuple):
 
 
 class Need(NamedTuple):
-    """A configuration reduced to what moves memory.
+    """A configuration reduced to the settings that move memory.
 
     `group` holds the settings without a known order. Checkpointing and accumulation are separate, because
     their direction is known.

@@ -13,7 +13,7 @@ def context_bytes(trials: Iterable[Trial]) -> int:
 
 
 def beside_context(share_bytes: float, context_bytes: int) -> float:
-    """Returns the share less the context, but at least half the share."""
+    """Returns the part of the share that the context leaves, but at least half of the share."""
     return max(share_bytes / 2, share_bytes - context_bytes)
 
 

@@ -28,7 +28,7 @@ from autotune.probe.scores import Score
 from autotune.probe.watching import Watched
 
 _STEPS = 8  # of a run that tries settings
-_WATCHED_STEPS = 40  # of the user's own training, if it is not evaluated before
+_WATCHED_STEPS = 40  # of the user's own training, if no evaluation comes earlier
 _WATCHED_S, _TRIED_S = 120.0, 60.0
 _LINES_SHOWN = 20
 _LOOK_S = 2.0  # between two looks for scores
@@ -59,7 +59,7 @@ def roles(only: str | None) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Wishes:
-    """The user's choices."""
+    """The user's choices for a probe."""
 
     score: str = ""  # "": to be found
     minimize: bool | None = None
@@ -70,7 +70,7 @@ class Choose:
     """Answers questions that a probe cannot answer; this class refuses, for a session without a terminal."""
 
     def score(self, candidates: Sequence[Score]) -> Score:
-        """Returns the one of several scores that counts."""
+        """Returns the one of several scores that measures the quality."""
         listed = dict.fromkeys(one.described for one in candidates)
         raise InputError(f"--score NAME: which of these counts? {'; '.join(listed)}")
 
@@ -183,7 +183,7 @@ class _Trier:
         return self.prober.run(line, effects.after_steps(_STEPS), _TRIED_S)
 
     def together(self, candidates: Sequence[Candidate]) -> None:
-        """Tries all settings whose effects can be told apart in one run, and the others one by one."""
+        """Tries in one run all settings whose effects can be told apart, and the others one by one."""
         apart = [one for one in candidates if effects.is_told_apart(one)]
         shown = self._shown(apart, self.seen, self.run(apart)) if apart else []
         singly = [one for one in candidates if one not in shown]
@@ -194,7 +194,7 @@ class _Trier:
         self._note(candidates, shown)
 
     def again(self, short: ShortTraining) -> None:
-        """Repeats the learning rates that had no effect, in a training too short for a warm-up."""
+        """Tries again the learning rates that had no effect, in a training too short for a warm-up."""
         left = [one for one in self._without if one.role == LEARNING_RATE]
         for one in left:
             shown = self._shown([one], short.seen, self.run([one], short.line))
@@ -262,7 +262,7 @@ def _followers(known: Sequence[Option]) -> list[Option]:
 
 
 def chosen_score(candidates: Sequence[Score], wishes: Wishes, choose: Choose) -> tuple[Score, bool]:
-    """Returns the score that counts, and True if a lower one is better."""
+    """Returns the score that measures the quality, and True if a lower one is better."""
     listed = "; ".join(one.described for one in candidates) or "none"
     if wishes.score:
         named = scores.named(candidates, wishes.score)

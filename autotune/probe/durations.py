@@ -109,7 +109,7 @@ def miniature(found: ProbeResult, time_s: float) -> int | None:
 
 
 def training_s(seen: Watched, short: ShortTraining | None, length: Length | None) -> float | None:
-    """Returns the seconds that the user's training takes, by the times of its steps; None if unknown."""
+    """Returns the seconds that the user's training takes, estimated from its steps; None if unknown."""
     one_s = effects.step_s(seen)
     if length is None or one_s is None or short is None:
         return None

@@ -110,7 +110,7 @@ def _chosen(words: Mapping[str, Setting], option: Option) -> bool:
 def shows(candidate: Candidate, before: Watched, after: Watched, *, is_alone: bool) -> bool:
     """Returns True if the run `after` shows an effect of the candidate, compared with a run `before`.
 
-    If it `is_alone`, nothing else was tried in the run, so that losses count as evidence.
+    If the candidate `is_alone`, nothing else was tried in that run, so losses count as evidence too.
     """
     if not before.steps or not after.steps:
         return False
@@ -135,7 +135,7 @@ def shows(candidate: Candidate, before: Watched, after: Watched, *, is_alone: bo
 
 
 def _has_doubled(before: Watched, after: Watched) -> bool:
-    """Returns True if the batch of a pass has doubled, in the loader or as one dimension of the input."""
+    """Returns True if the batch of a pass has doubled, by the loader or by one dimension of the input."""
     if (size := before.loader.get("batch_size")) is not None:
         return bool(after.loader.get("batch_size") == 2 * size)
     one, other = before.steps[0].shape, after.steps[0].shape
@@ -171,7 +171,7 @@ def samples_of_step(seen: Watched) -> int | None:
 
 
 def step_s(seen: Watched) -> float | None:
-    """Returns the median seconds of a step after the first few; None if too few were seen."""
+    """Returns the median seconds of a step, without the first few; None if too few were seen."""
     times = [one.at_s for one in seen.steps[2:]]
     gaps = sorted(b - a for a, b in itertools.pairwise(times))
     return gaps[len(gaps) // 2] if gaps else None

@@ -61,7 +61,7 @@ class Option:
 
 
 def of_parser(parser: Sequence[Mapping[str, Any]]) -> list[Option]:
-    """Returns the options of a `parser` that the probe has noted, without those that turn a setting off."""
+    """Returns the options of a `parser` that the probe has noted, without options that turn a setting off."""
     return [
         Option(
             name=one["name"],
@@ -83,7 +83,7 @@ def of_config(form: str, values: Mapping[str, Setting]) -> list[Option]:
 def of_names(names: Mapping[str, Setting], words: Sequence[str]) -> list[Option]:
     """Returns the scalars of the main module as options `--name=value`.
 
-    There are none unless the command line sets one of the scalars in this way, to the value that it has.
+    Returns none unless the command line sets one of the scalars this way, to the value that it has.
     """
     given = [match for word in words if (match := _ASSIGNED.fullmatch(word)) and match["name"] in names]
     is_taken = any(str(names[match["name"]]) == match["value"] for match in given)
@@ -128,7 +128,7 @@ def of_objects(
 
 
 def known(options: Iterable[Option]) -> list[Option]:
-    """Returns the options without later ones of the same name."""
+    """Returns the options without repeated names; the first of each counts."""
     return list({one.name: one for one in reversed(list(options))}.values())[::-1]
 
 
@@ -140,9 +140,10 @@ def role_of(options: Iterable[Option], role: str) -> Option | None:
 
 
 def ends(options: Iterable[Option]) -> tuple[str, list[Option]] | None:
-    """Returns the unit of the training's length, `steps` or `epochs`, and its option before dependent ones.
+    """Returns the unit of the training's length, `steps` or `epochs`, and the options that count it.
 
-    A positive number of steps takes precedence over epochs, because scripts stop at it.
+    The first option ends the training; the others, such as warm-up, depend on it. A positive number of steps
+    takes precedence over epochs, because scripts stop at it.
     """
     counts = [
         one for one in options if not one.is_switch and is_number(one.value) and float(one.value or 0) > 0
@@ -185,7 +186,7 @@ def put(words: Sequence[str], option: Option, text: str | None) -> list[str]:
 
 
 def _place(words: Sequence[str], option: Option) -> tuple[int, int] | None:
-    """Returns the last position of an option, and its number of words; None if the line does not have it."""
+    """Returns the position of an option's last occurrence, and its number of words; None if there is none."""
     if not option.flags:
         prefix = option.form.partition("{}")[0]
         at = [n for n, word in enumerate(words) if word.startswith(prefix.rstrip()) and " " not in prefix]

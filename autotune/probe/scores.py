@@ -44,7 +44,7 @@ _MOST_SHOWN = 3
 
 @dataclass(frozen=True)
 class Score:
-    """A number that a training shows now and then."""
+    """A number that a training reports repeatedly."""
 
     name: str
     kind: str  # "": printed; else csv, jsonl, tensorboard or wandb
@@ -61,7 +61,7 @@ class Score:
 
     @property
     def split(self) -> int | None:
-        """Rank of the data that the score is from, 0 for validation data; None if the name does not tell."""
+        """Rank of the data set behind the score, 0 for validation data; None if the name does not tell."""
         return next((_SPLITS[word][1] for word in _words(self.name) if word in _SPLITS), None)
 
     @property
@@ -72,7 +72,7 @@ class Score:
 
     @property
     def described(self) -> str:
-        """The name and the course of the score during the run, for people."""
+        """The name of the score and its values during the run, for people."""
         logged = " of the trainer" if self.kind == "reported" else " in the output"
         place = f" in {self.place}" if self.place else logged
         shown = [f"{value:.5g}" for value in self.values]
@@ -201,7 +201,7 @@ def _as_number(text: object) -> float | None:
 
 
 def _printed(seen: Watched) -> Iterator[Score]:
-    """Yields the labelled numbers in the output that are scores; equal labels are one score."""
+    """Yields the scores among the labelled numbers in the output; numbers with equal labels are one score."""
     by_label: dict[str, list[float]] = {}
     names: dict[str, str] = {}
     for text, _ in seen.lines:
@@ -216,7 +216,7 @@ def _printed(seen: Watched) -> Iterator[Score]:
 
 
 def _labelled(text: str) -> Iterator[tuple[str, str, str, float]]:
-    """Yields every number in a line, after its label, a pattern for the text between, and the text before.
+    """Yields every number in a line, with its label, a pattern for the text between, and the text before.
 
     The label is right before the number, or before another number and an equals sign: `score: 43/500 = 8.6`.
     """
@@ -231,7 +231,7 @@ def _labelled(text: str) -> Iterator[tuple[str, str, str, float]]:
 
 
 def _named(label: str, before: str) -> str | None:
-    """Returns the name of a printed score; None if the label names no metric, or one of the training."""
+    """Returns the name of a printed score; None if the label names no metric, or a metric of the training."""
     own, line = _words(label), _words(before)
     metric = next((word for word in reversed(own) if word in _LOWER | _HIGHER), None)
     if metric is None or set(own) & {"train", "training"}:
@@ -250,7 +250,7 @@ def _of_metric(label: str, metric: str) -> tuple[str, ...]:
 
 
 def _pattern(label: str, between: str, text: str) -> str:
-    """Returns a pattern for the number behind a label; if the line has the label twice, behind the first."""
+    """Returns a pattern for the number that follows a label, the first one if the line repeats the label."""
     own = r"\s+".join(map(re.escape, label.split())) + between + r"\s*"
     start = r"\b" if label[:1].isalnum() else ""
     short = f"{start}{own}{NUMBER}"

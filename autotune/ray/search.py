@@ -95,7 +95,7 @@ class MemoryAwareSearch(OptunaSearch):
         return MemoryModel([*ended, *risks], known=KNOWN, margin=margin)
 
     def _memory_choices(self, parameters: Parameters) -> Iterator[dict[str, Any]]:
-        """Yields memory parameters to run if all draws were ruled out; those that have fitted come first."""
+        """Yields memory parameters to run if all draws were ruled out, first those that have fitted."""
         yield from (t.params for t in reversed(self._trials()) if _memory(t) == FITTED)
         yield from itertools.islice(parameters.combinations(), _MOST_COMBINATIONS)
 
@@ -111,7 +111,7 @@ class MemoryAwareSearch(OptunaSearch):
         return super().suggest(trial_id)
 
     def _pass_over(self, trial_id: str, reason: str | None) -> None:
-        """Ends a trial that is not run; without a `reason` it may fit later, so Optuna learns nothing bad."""
+        """Ends a trial that is not run; without a `reason` it may fit later, so it is not reported as bad."""
         drawn: optuna.Trial = self._ot_trials.pop(trial_id)
         drawn.set_user_attr(MEMORY, PASSED_OVER)
         self._study.tell(drawn, state=TrialState.PRUNED if reason else TrialState.FAIL)
@@ -165,12 +165,12 @@ class MemoryAwareSearch(OptunaSearch):
 
 
 def _memory(trial: FrozenTrial) -> str:
-    """Returns the attribute `memory` of a trial; without it, a completed trial has fitted."""
+    """Returns the attribute `memory` of a trial; a completed trial without the attribute has fitted."""
     return str(trial.user_attrs.get(MEMORY, FITTED if trial.state is TrialState.COMPLETE else ""))
 
 
 def _with_size_to_try(model: MemoryModel, parameters: Parameters, config: Config) -> Config:
-    """Returns `config` with the largest size worth trying in place of its own, which may be the same."""
+    """Returns `config` with the largest size worth trying, which may be its own."""
     size: Any = config.get(MICRO_BATCH)
     sizes = parameters.sizes(size)
     return {**config, MICRO_BATCH: model.largest_worth_trying(config, sizes)} if sizes else config

@@ -18,7 +18,7 @@ _OFFLINE = {"offline", "disabled"}
 
 
 class _LoggingActor(integration._WandbLoggingActor):
-    """Logs one trial, in a process of its own, and calls `finish` of W&B at the end."""
+    """Logs one trial, in its own process, and calls W&B's `finish` at the end."""
 
     def _handle_result(self, result: dict[str, Any]) -> Any:
         if failure := result.pop(_FAILURE, None):

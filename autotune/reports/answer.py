@@ -77,7 +77,7 @@ def is_better(report: SessionReport) -> bool:
 
 
 def is_recommended(report: SessionReport) -> bool:
-    """Returns True if a better trial is recommended: it does not await its confirmation."""
+    """Returns True if a trial better than the baseline is recommended, and not still to be confirmed."""
     return is_better(report) and not report.answer.is_open
 
 
@@ -98,7 +98,7 @@ def lines(report: SessionReport) -> list[ComparedFigure]:
 
 
 def fewer_samples(report: SessionReport) -> list[ComparedFigure]:
-    """Returns the factor gained by fewer samples; times the throughput's factor it is the whole gain."""
+    """Returns the factor gained by fewer samples; multiplied by the throughput's, it is the whole gain."""
     gain, speed = report.answer.factor, report.answer.speed
     if gain is None or speed is None:
         return []

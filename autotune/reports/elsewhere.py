@@ -1,4 +1,4 @@
-"""Forecasts for other sizes of memory as text, for the report and for `predict`. Pure."""
+"""Forecasts for GPUs with other memory sizes as text, for the report and for `predict`. Pure."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ _HEAD = ("memory", "micro-batch", "accumulation", "effective batch", "learning r
 
 
 def table(forecast: MemoryForecast) -> Table:
-    """Returns a row for each size of memory: the configuration to run there, if known."""
+    """Returns a row for each memory size: the configuration to run there, if known."""
     return Table(_HEAD, tuple(map(_row, forecast.fits)), numeric=(0, 1, 2, 3, 4))
 
 
@@ -31,14 +31,14 @@ def _row(fit: Fit) -> tuple[str, ...]:
 
 
 def _peak(peak: Prediction) -> str:
-    """Returns e.g. `2.4 GiB (2.1 to 2.8)`; an end of the interval has a unit only if it is another one."""
+    """Returns e.g. `2.4 GiB (2.1 to 2.8)`; an end of the interval has a unit only if that differs."""
     expected, *ends = map(units.format_bytes, (peak.expected_bytes, peak.low_bytes, peak.high_bytes))
     unit = f" {expected.split()[1]}"
     return f"{expected} ({' to '.join(end.removesuffix(unit) for end in ends)})"
 
 
 def notes(forecast: MemoryForecast) -> Iterator[str]:
-    """Yields the meaning of the table, and its gaps."""
+    """Yields notes on the meaning of the table, and on its gaps."""
     yield (
         f"The settings of trial {forecast.trial}, with the largest micro-batch that fits: the upper end of "
         f"its predicted peak is within {forecast.memory_fraction:.0%} of the memory. Speed is not predicted."

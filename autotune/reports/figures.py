@@ -192,8 +192,8 @@ def _predicted(model: MemoryModel, config: Config, space: Space) -> Predicted:
 def skipped(passed_over: Sequence[RejectedSuggestion], history: History) -> tuple[Skipped, ...]:
     """Returns the rejected suggestions by reason, most frequent first.
 
-    A configuration that would not fit saves the time of a trial that ran out of memory; one that cannot win
-    saves that of a stopped trial. Repeated suggestions, and those outside the limits, save nothing.
+    A configuration that would not fit saves the time of a trial that runs out of memory; one that cannot win
+    saves the time of a stopped trial. Repeated suggestions, and those outside the limits, save nothing.
     """
     groups: dict[str, list[RejectedSuggestion]] = {}
     for one in passed_over:

@@ -38,7 +38,7 @@ def _training(report: TrainingReport) -> str:
 
 
 def _session(report: SessionReport) -> str:
-    """Returns the answer, the baseline next to the best, the compared precisions, and the provenance."""
+    """Returns the answer, the baseline next to the best trial, compared precisions, and the provenance."""
     result = report.answer
     own = [table for table in report.own.tables if not table.is_detail] if report.own else []
     facts = [f"{name} {report.provenance[name]}" for name in _FACTS if report.provenance.get(name)]
@@ -58,7 +58,7 @@ def _session(report: SessionReport) -> str:
 
 
 def _sides(report: SessionReport) -> list[str]:
-    """Returns the figures of the answer, the baseline's next to the best's."""
+    """Returns a table of the answer's figures, the baseline's next to the best trial's."""
     baseline, best = report.answer.baseline, report.answer.best
     if baseline is None or best is None:
         return []
@@ -72,7 +72,7 @@ def _sides(report: SessionReport) -> list[str]:
 
 
 def _elsewhere(report: SessionReport) -> list[list[str]]:
-    """Returns what fits into other sizes of memory."""
+    """Returns a table of what fits into other memory sizes."""
     if report.elsewhere is None:
         return []
     return [

@@ -80,7 +80,7 @@ class _Change:
         return (words.half_width(self.throughput) if self.throughput else None) or 0.0
 
     def notes(self, row: int) -> list[dict[str, Any]]:
-        """Returns the title above the bar, and the text at its end, or instead of it."""
+        """Returns the title above the bar, and the text at its end, or in place of a missing bar."""
         if self.throughput is None:
             text = note(lines(self.text), 0, row, yref="y", yshift=12, yanchor="top")
         else:

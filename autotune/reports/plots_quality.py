@@ -33,7 +33,7 @@ def search_runs(report: SessionReport) -> list[Plot]:
 
 
 def compared_models(report: SessionReport) -> list[Plot]:
-    """Returns the compared models."""
+    """Plots the quality of the compared models."""
     evaluated = {marks.model(each.label): each.curve for each in report.compared if each.curve}
     curves_by_mark = {replace(mark, symbol="line"): _curve(curve) for mark, curve in evaluated.items()}
     ends = {mark: curve[-1].value for mark, curve in curves_by_mark.items()}
@@ -71,7 +71,7 @@ def _plots(
 
 
 def _limit(report: SessionReport) -> dict[str, Any]:
-    """Draws the target, or the least quality that a winner keeps."""
+    """Draws the target, or the lowest quality that a winner may have."""
     at, name = report.target, "target"
     if at is None:
         at, name = report.least_quality, "to be kept"

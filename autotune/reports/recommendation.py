@@ -129,7 +129,7 @@ def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[s
 def _side(
     trial: Trial, history: History, spent: TimeShares | None, whole_s: Figure | None, prices: Prices | None
 ) -> Side:
-    """Returns the figures of `trial`, with `spent` time by part and `whole_s` of the full training."""
+    """Returns the figures of `trial`, given its time by part and the seconds of the full training."""
     origin, goal = trial.measurement.origin, history.space.objective
     runs = [t for t in history.runs_of(trial.number) if t.measurement.origin == origin] or [trial]
     runs = [t for t in runs if not t.measurement.shared] or runs
@@ -173,7 +173,7 @@ def _mean_of(name: str, measurements: Sequence[Measurement]) -> float | None:
 
 
 def _joules_per_sample(measurements: Sequence[Measurement]) -> float | None:
-    """Returns the GPU's energy per sample, from unshared trials only: its counter covers all of them."""
+    """Returns the GPU's energy per sample, from trials that ran alone: its counter covers all at once."""
     unshared = [m for m in measurements if not m.shared and m.samples and "gpu_energy_j" in m.telemetry]
     samples = sum(m.samples for m in unshared)
     return math.fsum(m.telemetry["gpu_energy_j"] for m in unshared) / samples if samples else None

@@ -97,7 +97,7 @@ def _about(seconds: float) -> str:
 
 
 def scores(report: SessionReport) -> Table:
-    """Returns a row per compared model: its scores, and the speed and memory of training and of writing."""
+    """Returns a row per compared model: its scores, and speed and memory in training and writing reports."""
     models = report.compared
     names = words.score_names(name_on_test(report.quality), *(each.scores for each in models))
     head = ("model", *(("seeds",) if has_seeds(report) else ()), *(words.metric(name) for name in names))

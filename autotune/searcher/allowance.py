@@ -50,16 +50,17 @@ class Allowance:
         return self.has_time_for(min(confirming_s, _MOST_FOR_CONFIRMING * self._limit_s))
 
     def share(self, history: History) -> float:
-        """Returns the share of its length to train: 1, or less if time would allow too few trials."""
+        """Returns the share of the full length to train: 1, or less if time would allow too few trials."""
         each_s, left_s = confirm.trial_s(history), self._limit_s - self.spent_s - confirm.most_s(history)
         enough = each_s * max(0, _A_DOZEN - len(history.searched))
         return 1.0 if not enough or enough <= left_s else max(_SHORTEST, left_s / enough)
 
 
 def forecast(asked: History, plan: SearchPlan, slots: int) -> str | None:
-    """Returns a warning with a better time limit if time is too short for a dozen trials, or a smaller plan.
+    """Returns a warning with a better time limit, if time is too short for a dozen trials.
 
-    None before the baseline has completed, and if time suffices. `slots` trials run at a time.
+    A smaller plan needs time only for its own trials. None before the baseline has completed, and if time
+    suffices. `slots` trials run at a time.
     """
     each_s = confirm.trial_s(asked)
     if plan.time_s is None or plan.trials == 1 or not each_s:

@@ -73,11 +73,11 @@ def raised_rate(best: Trial, history: History) -> Iterator[Config]:
 
 
 def larger_batches(best: Trial, history: History) -> Iterator[Config]:
-    """Yields `best` with larger micro-batches: the largest first; below one that was tried, it bisects.
+    """Yields `best` with larger micro-batches, the largest first; bisects below a size that was tried.
 
     A larger batch is almost always faster until the device is full, and a fast trial early on lets slower
     ones be stopped after seconds. Batches that replace accumulation come first: the training stays the same.
-    Screening rejects those that do not fit or violate limits.
+    Screening rejects batches that do not fit or violate limits.
     """
     knob = history.space.drawn_knobs.get(MICRO_BATCH)
     if knob is None or knob.drawn_from.choice is None:
@@ -90,7 +90,10 @@ def larger_batches(best: Trial, history: History) -> Iterator[Config]:
 
 
 def _largest_first(row: Mapping[int, Config], history: History) -> Iterator[Config]:
-    """Yields the untried configurations of a `row` by size, below the smallest one that was tried."""
+    """Yields the untried configurations of a `row`, which has them by size, below the smallest tried size.
+
+    The first is the one in the middle, if there is an upper bound; otherwise the largest.
+    """
     space = history.space
     follows = space.knobs.keys() - space.drawn_knobs.keys()
     left_out = space.known.same_speed | follows | {LENGTH}

@@ -12,8 +12,8 @@ MOST = 3  # kills in a row, after which a trial is given up
 class RunningTrials:
     """Trials between their start and their end. `clock` is in seconds.
 
-    A trial counts as shared once another one has run alongside it; those in `shared` did before they were
-    interrupted.
+    A trial counts as shared once another one has run alongside it; `shared` has the trials that were shared
+    before an interruption.
     """
 
     def __init__(self, clock: Callable[[], float], shared: Collection[int] = ()) -> None:
@@ -37,7 +37,7 @@ class RunningTrials:
         return any(trial.runs_alone for trial in self._trials.values())
 
     def begin(self, trial: Trial) -> set[int]:
-        """Adds a starting trial; returns the numbers of those that share the machine only from now on."""
+        """Adds a starting trial; returns the numbers of trials that did not share the machine until now."""
         self._trials[trial.number] = trial
         self._started_s[trial.number] = self._clock()
         newly = self._trials.keys() - self._shared if len(self._trials) > 1 else set()

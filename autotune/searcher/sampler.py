@@ -171,7 +171,7 @@ def feedback(trial: Trial, history: History) -> Feedback:
 
 
 def _feedback_of_target(trial: Trial, target: float, over: float) -> Feedback:
-    """Returns the inverse of the time to the target; if it was missed, the quality missing is a violation."""
+    """Returns the inverse of the time to the target; if that was missed, the shortfall is a violation."""
     speed, samples = trial.samples_per_s, trial.measurement.samples
     if speed and (needed := objective.samples_to(trial, target)):
         return Feedback((speed / needed,), over)

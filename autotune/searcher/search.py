@@ -124,7 +124,7 @@ class Search:
 
     @property
     def another_pays(self) -> bool:
-        """True if another trial may save more of the trainings to come than it costs."""
+        """True if another trial may save more time in later trainings than it costs."""
         return worth.next_trial_pays(self.history)
 
     @property
@@ -142,7 +142,7 @@ class Search:
         return self.stopping is not None
 
     def say(self, text: str | None, *, once: str = "") -> None:
-        """Notifies the listener if there is a text; for a given key `once`, only the first time."""
+        """Passes a text, if any, to the listener; texts with the same key `once` only the first time."""
         if text and once not in self._said:
             self._said |= {once} - {""}
             self._listener.note(text)
@@ -153,7 +153,7 @@ class Search:
         self.stopping = self.stopping or reason
 
     def break_off(self, fault: str) -> None:
-        """Starts no further trial, for a fault of the machine that is to be mended before resuming."""
+        """Starts no further trial, because of a fault of the machine that must be fixed before resuming."""
         self.fault = fault
         self.stop(fault)
 

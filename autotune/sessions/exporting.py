@@ -83,7 +83,7 @@ def _patch(best: Winner, own: Path, file: Path) -> list[str]:
 
 
 def _unsaid(written: Exported, best: Winner, file: Path) -> list[str]:
-    """Returns lines on searched settings missing from a file, and a count of the others."""
+    """Returns a line for each searched setting that a file lacks, and one with the number of others."""
     lines = [line for line in written.unsaid if line.partition(":")[0] in best.searched]
     rest = len(written.unsaid) - len(lines)
     others = [f"{words.plural(rest, 'setting')} not searched, listed in {file}"] if rest else []

@@ -29,7 +29,7 @@ def deliberate(error: BaseException) -> BaseException | None:
 
 
 def _path_fault(error: BaseException) -> str | None:
-    """Returns the reason why a path cannot be a file's; None if the error is about something else."""
+    """Returns the reason why a path is unusable; None if the error is about something else."""
     if isinstance(error, OSError) and error.errno in _UNUSABLE:
         return f"{error.strerror}: {error.filename2 or error.filename}"
     is_loop = isinstance(error, RuntimeError) and str(error).startswith("Symlink loop")  # pathlib's own

@@ -134,7 +134,7 @@ def usable(asked: float | None) -> Usable:
 
 
 def _without_crowded(look: Look, needed: int) -> Look:
-    """Returns `look` without GPUs of which others use more than half, if another one has twice as much free.
+    """Returns `look` without GPUs that others use by more than half, if one has twice as much free.
 
     Every trial is limited to what the fullest GPU has free. At least `needed` GPUs stay.
     """

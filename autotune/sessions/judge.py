@@ -59,9 +59,9 @@ _QUESTION, _ENDED = TypeAdapter(_Question), TypeAdapter(_Ended)
 
 
 def judge(given: Sequence[str], asked: JudgeRequest) -> int:
-    """Prints whether the second of two commands trains faster, and as well; returns the exit code.
+    """Prints whether the second of two commands trains faster at the same quality; returns the exit code.
 
-    0: confirmed, 1: not. Raises InputError if a command fails or shows no score.
+    0: confirmed, 1: not confirmed. Raises InputError if a command fails or shows no score.
     """
     lines = split(given)
     root = asked.session or Path("runs") / f"judge-{datetime.now().astimezone():%Y%m%d-%H%M%S}"

@@ -27,7 +27,7 @@ from autotune.workloads import registry
 from autotune.workloads.base import Workload
 
 _IN_PLACE_OF = {"keep": "within", "within": "keep"}  # mutually exclusive
-_LOOKS = 4  # longest trial of unknown training length, in multiples of samples_per_trial
+_LOOKS = 4  # longest trial in multiples of samples_per_trial, if the training's length is unknown
 
 GivenSpace = Path | Mapping[str, Any]  # a file, or the content of one
 
@@ -71,9 +71,10 @@ def settings(
     *,
     skip_bad_samples: bool = False,
 ) -> dict[str, Setting]:
-    """Returns the baseline settings from the command line; --data overrides --baseline, and that --model.
+    """Returns the baseline settings from the command line.
 
-    Raises InputError for an option whose setting neither the workload nor the baseline has.
+    --data overrides --baseline, which overrides --model. Raises InputError for an option whose setting
+    neither the workload nor the baseline has.
     """
     given: dict[str, Setting] = {}
     if model is not None:

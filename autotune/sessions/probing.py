@@ -79,7 +79,7 @@ def direction(asked: Scoring) -> bool | None:
 
 
 def chooser(asked: Scoring) -> Choose:
-    """Returns who answers open questions: the likeliest guess, the user, or nobody without a terminal."""
+    """Returns the object that answers open questions: by a guess, by the user, or not at all."""
     return _Likeliest() if asked.yes else _Asking() if sys.stdin.isatty() else Choose()
 
 

@@ -91,7 +91,7 @@ class ResumeRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramCall:
-    """A search or its continuation, requested by another program, with which it ends."""
+    """A search, new or resumed, that another program requests; it ends with that program."""
 
     parent: int  # its process
     search: SearchRequest | None = None

@@ -140,7 +140,7 @@ def _is_whole(value: Setting, low: int, high: int) -> bool:
 
 
 def limit_mistakes(space: Space) -> list[str]:
-    """Returns mistakes if no combination of knobs meets the limits of the effective batch, or keeps it."""
+    """Returns mistakes if no combination of knobs meets the batch limits, or keeps the baseline's batch."""
     if MICRO_BATCH not in space.baseline:
         return []
     if space.keeps_batch:

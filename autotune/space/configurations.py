@@ -16,7 +16,7 @@ _DRAWS = 500
 
 
 def configure(space: Space, drawn: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Returns the configuration for `drawn` values, with all knobs that follow others."""
+    """Returns the configuration for `drawn` values, including the knobs that follow others."""
     config = {n: drawn[n] for n, knob in space.knobs.items() if isinstance(knob, Distribution)}
     if space.keeps_batch:
         config[ACCUMULATION] = _kept_accumulation(space, config)
@@ -134,7 +134,7 @@ def for_trial(
 ) -> dict[str, Any]:
     """Returns `settings` for a trial, with evaluations evenly spaced over its samples.
 
-    The last evaluation is not before the end, or the trial would run on until another. `samples` and
+    The last evaluation is never before the end: the trial would run on until the next one. `samples` and
     `evaluations` replace those of the budget.
     """
     given = {**following.settings(space, settings), **lengths.settings(space, settings)}

@@ -76,8 +76,8 @@ def is_within(space: Space, config: Config) -> bool:
 def settings(space: Space, config: Config, *, is_whole: bool = False) -> dict[str, Setting]:
     """Returns the user's length settings for the length of `config`, all scaled by the same factor.
 
-    They are for a trial, which may be a miniature, or if `is_whole` for the training that it stands for. Then
-    `evaluate_every` is scaled too: a shorter training would otherwise end unevaluated.
+    They are those of a trial, which may be a miniature, or if `is_whole` those of the training that it stands
+    for. Then `evaluate_every` is scaled too: a shorter training would otherwise end unevaluated.
     """
     plan, length, full = knob(space), config.get(LENGTH), training_length(space)
     unit_samples = _samples_each(space, plan, config) if plan else None

@@ -47,7 +47,7 @@ class Naming:
         return flat
 
     def value(self, name: str, word: Any) -> Any:
-        """Returns the tuner's value for `word`, which may be one of the user's words."""
+        """Returns the tuner's value for a user's `word`; a value without a word of its own stays the same."""
         words = self.values.get(name, {})
         if not isinstance(word, list | dict) and text_of(word) in words:
             return word
@@ -60,7 +60,7 @@ class Naming:
         return nest({self.path(name): value for name, value in words.items()})
 
     def mistakes(self, known: Mapping[str, Any], baseline: Mapping[str, Any]) -> Iterator[str]:
-        """Yields mistakes in roles and words, such as those of no setting of the `baseline`."""
+        """Yields mistakes in roles and words, such as a role of a setting that the `baseline` lacks."""
         for role, path in self.roles.items():
             if role not in known:
                 yield f"roles: no such role {role!r}{did_you_mean(role, list(known))}"

@@ -88,7 +88,7 @@ def _take(file: Path, what: str, stack: ExitStack, *, is_only_lock: bool) -> Non
 
 
 def _try_lock(descriptor: int) -> bool | None:
-    """Returns True if it could lock, False if another process holds the lock, None if locking fails."""
+    """Returns True if the lock was taken, False if another process holds it, None if locking fails."""
     for left in reversed(range(_TRIES)):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

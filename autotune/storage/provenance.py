@@ -60,7 +60,7 @@ def collect(name: str, space: Space, workload: Workload, hardware: Hardware, see
 
 
 def code_facts(space: Space, workload: Workload) -> dict[str, Any]:
-    """Returns what this machine has of code and data; every node of a cluster must have the same."""
+    """Returns the facts about code and data here; all nodes of a cluster must have the same."""
     return {
         "versions": ", ".join(f"{name} {version(name)}" for name in _PACKAGES),
         "revision": workload.revision(),
@@ -69,7 +69,7 @@ def code_facts(space: Space, workload: Workload) -> dict[str, Any]:
 
 
 def decisive_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns those of the `facts` from `collect` that must be equal for figures to be comparable."""
+    """Returns the `facts` from `collect` that must be equal for figures to be comparable."""
     return {name: facts[name] for name in _DECISIVE}
 
 
@@ -136,10 +136,10 @@ def _describe(what: str, then: Any, now: Any) -> str:
 
 
 def warm_start_error(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> str | None:
-    """Returns the reason why a search of `now` cannot learn from the trials of `then`; None if it can.
+    """Returns the reason why a search `now` cannot learn from an earlier session's trials; None if it can.
 
-    Knobs and goals may differ, because only the trials' memory and quality are used. Data may not: quality
-    depends on it, and so may a step's time and memory.
+    `then` is the provenance of that session. Knobs and goals may differ, because only the trials' memory and
+    quality are used. Data may not: quality depends on it, and so may a step's time and memory.
     """
     try:
         before, after = (spaces.from_values(facts.get("space", {}), "of a session") for facts in (then, now))

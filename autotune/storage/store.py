@@ -43,7 +43,7 @@ _Amount = Annotated[float, Field(ge=0, le=LARGEST_INT, allow_inf_nan=False)]
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a session's trials, which never change, so that a resumed search measures likewise."""
+    """The options of a session's trials, which never change, so that a resumed search measures alike."""
 
     gpus_per_trial: _Amount = 0.0
     cpus_per_trial: _Whole | None = None
@@ -244,7 +244,7 @@ class StoredSession(SessionDir):
         return study
 
     def identities(self, numbers: Iterable[int]) -> dict[int, TrialIdentity]:
-        """Returns the identities of those of the trials `numbers` that this session has run, by number."""
+        """Returns, by number, the identities of the trials among `numbers` that this session has run."""
         key = self.key
         read = ((number, identity.read_identity(self.trial_dir(number))) for number in numbers)
         return {

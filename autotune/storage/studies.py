@@ -220,7 +220,7 @@ def _tell(study: optuna.Study, handle: optuna.Trial, trial: Trial, memory_fracti
 
 
 def _constrain(handle: optuna.Trial, name: str, violation: float) -> None:
-    """Records by how much a limit is exceeded, under the limit's name, and without a name for dashboards."""
+    """Records by how much a limit is exceeded: under the limit's name, and unnamed for dashboards."""
     handle.set_constraint(name, violation)
     handle.storage.set_trial_system_attr(handle._trial_id, _NAMELESS, [violation])
 

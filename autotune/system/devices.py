@@ -24,7 +24,7 @@ _NO_DEVICE = {"", "-1", "NoDevFiles"}  # values of CUDA_VISIBLE_DEVICES for no d
 _ANSWER_S = 20.0  # a driver that takes longer hangs, as it does after some faults of a GPU
 _ASK = "import os; from autotune.system import devices; devices.list_visible(os.environ.get(devices.VISIBLE))"
 _MPS = "CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"  # noqa: S108 - NVIDIA's default, read only
-# Of the memory that an integrated GPU shares with the CPUs: what their processes will need besides.
+# The share of an integrated GPU's memory that processes on the CPUs will need: they have the same memory.
 _HOST_SHARE = 1 / 8
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -67,8 +67,8 @@ def restrict_to(environment: MutableMapping[str, str], gpus: Iterable[Gpu]) -> N
 def list_visible(names: str | None) -> tuple[Device, ...]:
     """Returns the devices in `names`, a value of CUDA_VISIBLE_DEVICES, in that order; None: all.
 
-    Numbers are those of nvidia-smi, by PCI bus, without devices that this process may not open. All MIG
-    slices are listed, although CUDA shows only one. An invalid entry, or a faulty driver, is listed as a
+    Devices are numbered as by nvidia-smi, in PCI bus order, without those that this process may not open. All
+    MIG slices are listed, although CUDA shows only one. An invalid entry, or a faulty driver, is listed as a
     device with `refused`.
     """
     with nvml.library() as is_available:
@@ -80,9 +80,9 @@ def list_visible(names: str | None) -> tuple[Device, ...]:
 
 
 def hung_driver() -> Device | None:
-    """Returns the driver as a device that refuses if it does not answer in time, None if it does.
+    """Returns a device with `refused` that stands for a driver that does not answer in time, else None.
 
-    A child asks it, because no signal ends a process that waits for a driver.
+    A child process asks the driver, because no signal ends a process that waits for a driver.
     """
     if not nvml.has_node() or abandoning.run([sys.executable, "-P", "-c", _ASK], _ANSWER_S) is not None:
         return None

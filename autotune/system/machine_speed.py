@@ -1,4 +1,4 @@
-"""A short probe of a machine's speed: nodes that are called alike may differ, or be slowed down."""
+"""A short probe of a machine's speed: nodes with the same hardware may differ, or be slowed down."""
 
 import subprocess
 import sys
@@ -40,7 +40,7 @@ def _best_s(work: Callable[[], None]) -> float:
 
 
 def _gpu_s() -> float:
-    """Runs in a process of its own, which leaves no CUDA context behind."""
+    """Returns the seconds of fixed work on a GPU, run in a process that leaves no CUDA context behind."""
     done = subprocess.run(  # noqa: S603 - this Python
         [sys.executable, "-c", _ON_GPU],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""The nodes of a cluster, and the one kind of them that a search uses: figures of others do not compare."""
+"""The nodes of a cluster, and the one kind that a search uses: other kinds' figures do not compare."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class NodeKind:
 
 @dataclass(frozen=True)
 class ClusterNode:
-    """A node of a cluster, and what Ray has there for trials."""
+    """A node of a cluster, with the resources that Ray offers to trials there."""
 
     id: str
     name: str
@@ -69,7 +69,7 @@ class Cluster:
         return [choice + ", ".join(sorted(others))] if others else []
 
     def having(self, node: ClusterNode) -> Self:
-        """Returns the cluster with `node`, in place of the one with its ID, if any."""
+        """Returns the cluster with `node` added, or replaced if there is one with the same ID."""
         nodes = {one.id: one for one in self.nodes} | {node.id: node}
         return replace(self, nodes=tuple(nodes.values()))
 
@@ -89,7 +89,7 @@ def slots(nodes: Sequence[ClusterNode], cpus: int, gpus: float) -> int:
 
 
 def trials_on_gpus(node: ClusterNode, gpus: float) -> int:
-    """Returns how many trials of so many GPUs the GPUs of a node are enough for."""
+    """Returns how many trials of `gpus` GPUs each fit on the GPUs of a node."""
     return int(node.gpus * (int(1 / gpus) if gpus < 1 else 1 / gpus))
 
 

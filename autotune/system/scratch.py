@@ -67,7 +67,7 @@ def _make() -> tuple[Path, int]:
 
 
 def _make_in(base: Path) -> tuple[Path, int] | None:
-    """Makes one in `base`; returns None if the path is too long for sockets or cannot be locked."""
+    """Makes the directory in `base`; None if its path is too long for sockets or cannot be locked."""
     directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
     lock = os.open(directory, os.O_RDONLY)
     with suppress(OSError):
@@ -101,7 +101,7 @@ def _end_orphan(directory: Path) -> None:
 
 
 def _processes(directory: Path) -> set[int]:
-    """Returns the processes with this TMPDIR or output in it, since some of Ray's lose their environment."""
+    """Returns the processes with this TMPDIR or output in it: some of Ray's lose their environment."""
     numbers = {int(process.name) for process in Path("/proc").iterdir() if process.name.isdecimal()}
     return {pid for pid in numbers - {os.getpid()} if _belongs_to(Path("/proc", str(pid)), directory)}
 

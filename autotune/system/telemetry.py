@@ -178,7 +178,7 @@ class Telemetry:
 
 
 def pause_s(age_s: float, first_s: float) -> float:
-    """Returns the time to the next sample of a process of this age; the second one came after `first_s`."""
+    """Returns the time to the next sample of a process of this age, given the first interval."""
     return min(max(first_s, _SHARE_OF_AGE * age_s), _LONGEST * first_s)
 
 

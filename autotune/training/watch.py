@@ -43,9 +43,9 @@ class Said(NamedTuple):
 
 
 class Watch:
-    """Watches the reports of one process of a training of `samples` in all and `epoch` in each epoch.
+    """Watches the reports of one process of a training that has `samples`, `epoch` of them per epoch.
 
-    Every new process needs its own, because memory starts over, and other settings have another speed.
+    Every new process needs its own watch, because memory starts over, and other settings have another speed.
     """
 
     def __init__(self, metric: Metric, *, samples: int | None, epoch: int | None) -> None:

@@ -286,7 +286,7 @@ def correct_verdict(
     memory_share: float,
     counted_alone: bool = False,
 ) -> Outcome:
-    """Corrects the outcome that a workload reports, if it was ended from outside without knowing by what.
+    """Corrects the outcome that a workload reports if something outside ended it without its knowledge.
 
     A killed loader worker counts as out of memory only with the evidence that `from_exit` asks for. An error
     counts as out of memory if the kernel killed another process of the trial.

@@ -1,4 +1,4 @@
-"""What a node of a cluster answers: what it is, and whether it can run the trials of a session."""
+"""A cluster node's answers: its hardware, and whether it can run the trials of a session."""
 
 import importlib
 import tempfile
@@ -23,9 +23,9 @@ def describe(*, on_gpu: bool) -> tuple[Hardware, tuple[float, ...]]:
 
 
 def unfit(root: str, key: str, wanted: Mapping[str, Any]) -> str:
-    """Returns why this machine cannot run the trials of a session, "" if it can; may also raise that.
+    """Returns why this machine cannot run the trials of a session, "" if it can; may raise the reason.
 
-    `wanted` are the facts of its code and data.
+    `wanted` are the required facts about code and data.
     """
     session = StoredSession.open(Path(root))
     if session.key != key:

@@ -19,7 +19,7 @@ NEVER = 2**31  # samples: more than any trial trains, for workloads that must be
 
 @dataclass(frozen=True)
 class Ends:
-    """When a trial ends: as soon as one of these is met, or its workload ends."""
+    """When a trial ends: as soon as one of these conditions is met, or its workload ends."""
 
     samples: int = 0  # with the first evaluation at or after so many; 0: with its workload
     target: float | None = None  # once the quality reaches this; higher is better internally
@@ -29,7 +29,7 @@ class Ends:
 
     @classmethod
     def never(cls) -> Self:
-        """Returns when a trial ends that is stopped from outside."""
+        """Returns the conditions of a trial that is only stopped from outside."""
         return cls(NEVER)
 
     def are_reached(self, progress: Progress) -> bool:

@@ -48,7 +48,7 @@ class MemoryPeaks:
             self._noted.append((samples, self._growth_bytes))
 
     def peak_bytes(self) -> int | None:
-        """Returns the most memory held at once, None if that is too little for the process that trains."""
+        """Returns the most memory held at once, None if it is too little to be the training process's."""
         return self._if_plausible(self._held_bytes)
 
     def _if_plausible(self, held_bytes: int) -> int | None:

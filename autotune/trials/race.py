@@ -56,7 +56,7 @@ class Least:
 
 
 _TOGETHER = Least(racing.TURN_S, 5)
-_APART = Least(10.0, 10)  # every turn has a start before it
+_APART = Least(10.0, 10)  # if every turn starts its process anew
 
 Waiting = Generator[None, None, None]  # yields while it waits, so that its caller can report
 

@@ -265,9 +265,9 @@ class _RecordFigures:
 class _Memory:
     """Caps the host memory of the process, if the order says so, and measures its peak.
 
-    The peak is the resident memory beyond that after the fork, even if freed within a step. Pages of
-    mapped files do not, since the kernel can reclaim them. Under a cap, the peak is at least the amount that
-    the cap counts, which includes memory allocated but never touched.
+    The peak is the highest resident memory, less that just after the fork, even if freed within a step. Pages
+    of mapped files do not count, since the kernel can reclaim them. Under a cap, the peak is at least the
+    amount that the cap counts, which includes memory allocated but never touched.
     """
 
     def __init__(self, order: Order) -> None:

@@ -52,7 +52,7 @@ class StepFlops:
             self._flops.leave()  # counting costs time, and would never end
 
     def take(self, until_s: float = math.inf) -> Mapping[str, Any]:
-        """Returns the FLOPs of the steps up to `until_s`, and once the number of trained parameters.
+        """Returns the FLOPs of the steps up to `until_s`, and, only once, the number of trained parameters.
 
         Steps that were not counted are assumed to take as many FLOPs as the counted one.
         """

@@ -126,7 +126,7 @@ def find_spec(module: str) -> ModuleSpec | None:
 
 
 def may_be_the_users(word: Path) -> bool:
-    """Returns True if a word of a command may be a file of the user's, not an interpreter or launcher."""
+    """Returns True if a word of a command may be a file of the user, not an interpreter or launcher."""
     return not word.is_absolute() or (word.suffix in _READ and not _is_installed(word))
 
 

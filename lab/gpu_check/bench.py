@@ -217,7 +217,7 @@ class Bench:
 
 
 def last_lines(log: Path) -> list[str]:
-    """Returns the end of a trial's log, without what is no text."""
+    """Returns the end of a trial's log, as printable lines."""
     with suppress(OSError):
         return [printable(line) for line in log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]]
     return []

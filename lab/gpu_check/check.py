@@ -72,7 +72,7 @@ def line(found: Found) -> Text:
 
 
 def holds(found: Iterable[Found]) -> bool:
-    """True if every checked point holds and at least one was checked."""
+    """Returns True if every checked point holds and at least one was checked."""
     answers = [one.ok for one in found if one.ok is not None]
     return bool(answers) and all(answers)
 

@@ -23,7 +23,10 @@ def combinations() -> list[dict[str, Setting]]:
 
 
 def every_combination(bench: Bench) -> Iterator[Found]:
-    """Trains each for some steps and an evaluation, as a trial; skips those that would not finish in time."""
+    """Trains every combination for some steps and an evaluation, as a trial.
+
+    Skips those that would not finish in time.
+    """
     reference: float | None = None
     longest_s = {"off": 0.0, "default": 0.0}
     for changed in combinations():

@@ -1,7 +1,4 @@
-"""Small workloads for the check besides the published model, each doing one thing to a GPU.
-
-Also the published trainer, instrumented from inside its process.
-"""
+"""Small workloads for the check, each doing one thing to a GPU, and the published trainer instrumented."""
 
 import importlib
 import itertools

@@ -34,9 +34,10 @@ class Found:
 
 
 def differences(looked: Iterable[DeviceVerdict]) -> list[str]:
-    """Returns the differences of NVML and torch: GPUs, and their memory and compute capability.
+    """Returns the differences between NVML and torch: in GPUs, their memory and compute capability.
 
-    A GPU that NVML cannot query has none. CUDA shows one MIG slice at a time, so each is compared by itself.
+    A GPU that NVML cannot query is not compared. CUDA shows one MIG slice at a time, so each is compared by
+    itself.
     """
     named = [(one.label, one.gpu, one.seen) for one in looked if one.gpu]
     return [
@@ -78,7 +79,7 @@ def last_loss(records: Sequence[Record], samples: int) -> float | None:
 
 
 def is_near(loss: float, reference: float, precision: str) -> bool:
-    """True if the loss after some steps is close enough to fp32's on the same training."""
+    """Returns True if the loss after some steps is close to that of fp32 in the same training."""
     allowed = FP8_LOSS_SHARE if precision == "fp8" else LOSS_SHARE
     return abs(loss / reference - 1) <= allowed  # false for NaN
 
@@ -93,7 +94,7 @@ def epochs_rate(records: Sequence[Record]) -> float | None:
 
 
 def is_stamped_well(stamped: float, whole: float) -> bool:
-    """True if the speed by the tuner's timestamps agrees with that of whole epochs."""
+    """Returns True if the speed by the tuner's timestamps agrees with that of whole epochs."""
     return abs(stamped / whole - 1) <= STAMPED_SHARE
 
 
@@ -109,7 +110,7 @@ def evaluations_s(records: Sequence[Record], quality: str) -> list[float]:
 
 
 def is_without_plans(seconds: Sequence[float]) -> bool:
-    """True if the first evaluation prepares no more than kernels, and no plan for every word."""
+    """Returns True if the first evaluation prepares no more than kernels, and no plan for every word."""
     return seconds[0] <= _FIRST_EVALUATION * seconds[1]
 
 

@@ -61,7 +61,7 @@ class Result:
 
 
 class _Steps:
-    """A run's steps, as samples and seconds each, over and over from step `begin` on."""
+    """A run's steps, each as samples and seconds, repeated endlessly from step `begin` on."""
 
     def __init__(self, steps: Sequence[tuple[int, float]], scale: float, begin: int) -> None:
         ordered = [*steps[begin:], *steps[:begin]]
@@ -70,7 +70,7 @@ class _Steps:
         self._taken = 0
 
     def take(self, samples: int) -> tuple[int, int, float]:
-        """Takes the next step, and more up to `samples`; returns how many, their samples and seconds."""
+        """Takes the next step, and more up to `samples`; returns their number, samples and seconds."""
         length, before = len(self._samples) - 1, self._taken
         times, rest = divmod(int(self._sum(self._samples, before)) + samples, self._samples[-1])
         self._taken = max(before + 1, times * length + bisect.bisect_left(self._samples, rest))
@@ -90,7 +90,7 @@ class Machine:
     """Runs trials from a table. `seed` determines which recorded run is used for which trial."""
 
     def __init__(self, table: Table, seed: int, *, everything_is: Config | None = None) -> None:
-        """With `everything_is`, runs every configuration as that one: an A/A search."""
+        """With `everything_is`, runs every configuration as that one: a comparison of equals (A/A)."""
         self._table, self._rng = table, random.Random(seed)
         self._everything_is = everything_is
         self._left: dict[Key, list[Run]] = {}
@@ -194,7 +194,7 @@ class Machine:
         return self._rng.choice(fit)
 
     def _steps(self, run: Run) -> _Steps:
-        """Returns the steps of `run` over and over, from a random one on.
+        """Returns the steps of `run`, repeated endlessly from a random one on.
 
         With a drift, steps have the mean speed of all runs of the same settings and come in random order: the
         drift during the recording must not look like a difference between the members of a race.

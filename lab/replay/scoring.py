@@ -73,7 +73,8 @@ class Truth:
     def target(self) -> float | None:
         """The quality to reach in the least time, in the tuner's sign; None if speed alone counts.
 
-        As rates are constant, it is the least quality that keeps the baseline's, unless a target is given.
+        Learning rates are constant here, so it is the lowest quality that keeps the baseline's, unless a
+        target is given.
         """
         goal, baseline = self._table.space.objective, self._table.space.baseline_config
         if goal.aim is not None or goal.takes_any_quality:

@@ -1,4 +1,4 @@
-"""Other ways to search over a table: what users would write with Ray Tune, Optuna or Lightning, and Zeus.
+"""Other ways to search over a table: Zeus, and what users would write with Ray Tune, Optuna or Lightning.
 
 Each is at its best: it knows the objective, ends a trial at the target if there is one, and its winner is
 confirmed as this project confirms its own.
@@ -115,19 +115,20 @@ def _has_failed(trial: Trial) -> bool:
 
 
 def optuna_search(space: Space, seed: int) -> Rules:
-    """OptunaSearch as in Ray Tune's documentation: default sampler, every trial in full."""
+    """Returns OptunaSearch as in Ray Tune's documentation: default sampler, every trial in full."""
     return Rules(_Sampled(space, TPESampler(seed=seed)))
 
 
 def told_failures(space: Space, seed: int) -> Rules:
-    """The same, told that out-of-memory trials break a constraint."""
+    """Does the same as `optuna_search`, but reports out-of-memory trials as breaking a constraint."""
     return Rules(_Sampled(space, TPESampler(seed=seed), constrained=True))
 
 
 def gaussian_process(space: Space, seed: int) -> Rules:
-    """Optuna's GP sampler, told failures as constraints; it needs SciPy.
+    """Returns Optuna's GP sampler, which is told failures as constraints; it needs SciPy.
 
-    That is no dependency of the tests: Transformers and Lightning import it if they can, which takes seconds.
+    SciPy is no dependency of the tests: Transformers and Lightning import it if they can, which takes
+    seconds.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -136,17 +137,17 @@ def gaussian_process(space: Space, seed: int) -> Rules:
 
 
 def random_search(space: Space, seed: int) -> Rules:
-    """Random search, every trial in full."""
+    """Returns random search, with every trial in full."""
     return Rules(_Sampled(space, RandomSampler(seed=seed)))
 
 
 def asha(space: Space, seed: int) -> Rules:
-    """Random trials under asynchronous successive halving (Li et al., 2020) of a weighted sum."""
+    """Returns random trials under asynchronous successive halving (Li et al., 2020) of a weighted sum."""
     return Rules(_Sampled(space, RandomSampler(seed=seed), weighted=True), _halving())
 
 
 def bohb(space: Space, seed: int) -> Rules:
-    """A model's suggestions under successive halving, as BOHB (Falkner et al., 2018), with TPE as the model.
+    """Returns BOHB (Falkner et al., 2018): a model's suggestions under successive halving, here TPE's.
 
     Ray's own needs HpBandSter, which cannot be installed beside current libraries.
     """

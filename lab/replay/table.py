@@ -112,7 +112,7 @@ class Table:
         return [by_seed[seed] for seed in sorted(by_seed)]
 
     def covers(self, config: Config) -> bool:
-        """True if a search may ask for `config`: its speed and quality are known, or its failure."""
+        """Returns True if a search may ask for `config`: its speed and quality are known, or its failure."""
         outcomes = {run.outcome.status for run in self.timed(config)}
         return bool(outcomes) and (outcomes != {Status.COMPLETED} or bool(self.qualities(config)))
 

@@ -40,9 +40,10 @@ def id_of(study: str, report: str) -> str:
 
 
 def read(place: Path) -> dict[str, Mapping[str, Answer]]:
-    """Returns the answers in the `FILES` of `place`, by reader and id. Raises InputError.
+    """Returns the answers in the `FILES` of `place`, by reader and report id.
 
-    If a reader has several files, the last by name that answers on a report counts.
+    If a reader has several files, the last by name that answers on a report counts. Raises InputError if a
+    file cannot be read or is invalid.
     """
     found: dict[str, Mapping[str, Answer]] = {}
     for file in sorted(place.glob(FILES)):

@@ -41,7 +41,7 @@ class Shown:
 
 
 def read(file: Path) -> list[Entry]:
-    """Returns the entries of `file`; invalid lines are skipped. Raises InputError."""
+    """Returns the entries of `file`, skipping invalid lines; raises InputError if it cannot be read."""
     entries = []
     try:
         with file.open(encoding="utf-8", errors="replace") as lines:

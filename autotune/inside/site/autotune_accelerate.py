@@ -17,7 +17,7 @@ _COUNTED = {"samples", "tokens"}  # counted by the hook, from the beginning of a
 
 
 def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire) -> None:
-    """Wraps the Accelerator once imported, and in a trial its `log`."""
+    """Wraps the Accelerator's constructor once it is imported, and in a trial also its `log`."""
 
     def accelerators(module: Any) -> None:
         made = module.Accelerator
@@ -30,7 +30,7 @@ def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire) -> None
 
 
 def _translated(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the search's arguments, `known`, translated: Accelerate has no names for fp32 and tf32."""
+    """Translates the search's arguments `known` for Accelerate, which has no names for fp32 and tf32."""
     values, plugin = dict(known), given.get("gradient_accumulation_plugin")
     precision, steps = values.get("mixed_precision"), values.get(_STEPS)
     if precision in _UNMIXED:

@@ -105,17 +105,19 @@ class _Feed:
         self._iterated: _Iterated | None = None  # iteration that gave the last batch
         self._left = 0  # unused batches when a step last drew new ones
         self._growths: list[int] = []  # of `_left`, from one such step to the next
-        self._depth: int | None = None  # batches kept ahead by a loop with several a pass; None: one a pass
+        self._depth: int | None = (
+            None  # batches fetched ahead by a loop that trains on several per pass; None: one per pass
+        )
 
     def give(self, iterator: Any, batch: Seen) -> None:
-        """Adds a batch; drops those of an earlier iterator if no pass followed."""
+        """Adds a batch; drops those of an earlier iterator if no backward pass followed them."""
         if self._iterated is None or self._iterated.of() is not iterator:
             self._drop(lambda iterated: not iterated.is_used)
             self._iterated = _Iterated(weakref.ref(iterator))
         self.new.append((self._iterated, batch))
 
     def end(self, iterator: Any) -> None:
-        """Drops the batches of an ended iterator if no pass followed, since they belong to an evaluation."""
+        """Drops the batches of an ended iterator if no backward pass followed: an evaluation used them."""
         self._drop(lambda iterated: iterated.of() is iterator and not iterated.is_used)
 
     def use(self) -> None:

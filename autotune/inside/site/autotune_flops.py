@@ -78,7 +78,7 @@ def _entered() -> Any:
 
         @classmethod
         def ignore_compile_internals(cls) -> bool:
-            """Without this, torch.compile never compiles code that is first called in the mode."""
+            """Returns True: otherwise torch.compile never compiles code that is first called in the mode."""
             return True
 
         def __init__(self) -> None:

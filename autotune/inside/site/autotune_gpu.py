@@ -7,7 +7,10 @@ import sys
 import time
 from typing import Any
 
-_WAIT_EVERY_S, _WAIT_EVERY = 0.5, 16  # and steps: half a second of short ones may all be queued
+_WAIT_EVERY_S, _WAIT_EVERY = (
+    0.5,
+    16,
+)  # seconds and steps: within half a second, many short steps may be queued
 _clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
 
 

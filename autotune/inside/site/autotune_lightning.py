@@ -42,7 +42,7 @@ def of_lightning() -> list[Any]:
 
 
 def of_pytorch_lightning() -> list[Any]:
-    """Returns the same for Lightning's older package name."""
+    """Does the same as `of_lightning` for the framework's older package name."""
     return _callbacks(_PYTORCH_LIGHTNING)
 
 
@@ -111,7 +111,7 @@ def _is_in_trial() -> bool:
 
 
 def _directory() -> str:
-    """Returns a directory per process, because `LightningCLI` refuses one that has its config already."""
+    """Returns this process's own directory: `LightningCLI` refuses one that already contains its config."""
     return os.path.join(os.environ[autotune_wire.WORKDIR], f"lightning-{os.getpid()}")  # noqa: PTH118
 
 
@@ -187,7 +187,7 @@ class _LightningWatch:
             raise SystemExit(0)
 
     def _is_to_stop(self, trainer: Any) -> bool:
-        """Returns True if asked to stop; leaves several processes, which must agree, to Lightning."""
+        """Returns True if asked to stop as the only process; several must agree, which Lightning does."""
         is_asked = self._wire.is_stopped() or bool(trainer.received_sigterm)
         return is_asked and int(trainer.world_size) == 1
 

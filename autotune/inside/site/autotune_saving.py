@@ -65,7 +65,7 @@ class Saving:
 
 
 def record(target: Any, seen: Counts) -> None:
-    """Notes the total behind `file`, a path or an open file, so that the trial can resume from it."""
+    """Notes the total `seen` behind `target`, a path or an open file, so that a trial can resume from it."""
     try:
         if digest := digest_of(target):
             note(notes_file(os.environ[autotune_wire.WORKDIR]), digest, seen)

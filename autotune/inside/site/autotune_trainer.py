@@ -54,7 +54,7 @@ def _padding(trainer: Any) -> int | None:
 
 
 def _around_evaluate(evaluate: Callable[..., Any], wire: autotune_wire.Wire) -> Callable[..., Any]:
-    """Reports the result; the parts of an evaluation on several data sets are not reported."""
+    """Wraps `evaluate` to report its result, but not the results of the calls within it, one per data set."""
     depth: list[None] = []
 
     @functools.wraps(evaluate)
@@ -150,7 +150,7 @@ class _TrainerWatch:
         return self._evaluated if (seen := self._seen(step)) is None else seen // self._every
 
     def _seen(self, step: int) -> int | None:
-        """Returns the total; None if processes have to synchronize for that and it is not due."""
+        """Returns the total at `step`; None if processes have to synchronize for that and it is not due."""
         if self._is_alone:
             return int(self._total.seen)
         if not self._schedule.is_due(step):

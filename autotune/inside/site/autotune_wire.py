@@ -48,8 +48,8 @@ _clock_s = time.monotonic  # bound here, because a script may patch time.monoton
 class Wire:
     """Reports to the tuner named by the environment, if there is one; raises nothing if it is gone.
 
-    Connects with the first call, and not again after a failure. A forked child connects by itself. The tuner
-    is given up if it reads nothing for `patience_s`.
+    Connects on the first call, and not again after a failure. A forked child makes its own connection. The
+    tuner is given up if it reads nothing for `patience_s`.
     """
 
     def __init__(self, patience_s: int = 60) -> None:

@@ -56,7 +56,7 @@ def _money(hours: Figure, kwh: Figure | None, prices: Prices) -> Figure | None:
 
 
 def _sum(ends: list[float | None]) -> float | None:
-    """Returns the sum of interval ends, None if one is unknown: both costs are taken to be high together."""
+    """Returns the sum of interval ends, None if one is unknown; assumes that both costs are high together."""
     return None if None in ends else math.fsum(end or 0.0 for end in ends)
 
 

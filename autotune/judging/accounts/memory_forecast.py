@@ -27,7 +27,7 @@ class Fit:
 
     memory_bytes: int
     allowed_bytes: int
-    config: Config | None = None  # with fitting accumulation and learning rate; None for a `reason`
+    config: Config | None = None  # with fitting accumulation and learning rate; None if there is a `reason`
     effective_batch_size: int | None = None
     keeps_batch: bool = False  # the effective batch is the measured one; otherwise the quality is unknown
     peak: Prediction | None = None

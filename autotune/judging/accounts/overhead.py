@@ -44,7 +44,7 @@ def _every(trial: Trial, space: Space) -> float | None:
 
 @dataclass(frozen=True)
 class TimeShares:
-    """The estimated parts of the time of the whole training with a trial's settings."""
+    """The estimated breakdown of a whole training's time, with a trial's settings."""
 
     evaluations: float | None  # share of the time; None if unknown
     pauses: float  # share of the time
@@ -61,7 +61,7 @@ class TimeShares:
 
 
 def time_spent(trial: Trial, history: History) -> TimeShares | None:
-    """Returns the parts of the time with the settings of `trial`; None without a throughput."""
+    """Returns the breakdown of the time with the settings of `trial`; None without a throughput."""
     speed, space = history.throughput(trial), history.space
     if speed is None or speed.value <= 0:
         return None
@@ -83,7 +83,8 @@ def time_spent(trial: Trial, history: History) -> TimeShares | None:
 def _evaluation_s(trial: Trial, history: History) -> Figure | None:
     """Returns the seconds of evaluation per sample of the whole training, the mean over all runs.
 
-    The interval is from the scatter between runs, or within a single run, but at least the usual one.
+    The interval comes from the scatter between runs or, with one run, from its evaluations. It has a minimum:
+    the usual variation between runs.
     """
     every = _every(trial, history.space)
     runs = [run.measurement.outside for run in history.runs_of(trial.number)]

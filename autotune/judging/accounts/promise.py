@@ -3,7 +3,7 @@
 A promise is a figure that was shown. It is held if the training certainly reaches 95% of it, whatever its
 interval, and broken if the training certainly falls short given both intervals; else it is undecided. If
 equal trials differed in speed, a difference of that size breaks no promise. A training is a single seed, so
-its quality may be below the least to keep by the scatter between equal runs.
+its quality may be below the required one by the scatter between equal runs.
 """
 
 import math
@@ -35,7 +35,10 @@ class PromiseAnswer(StrEnum):
 
 @dataclass(frozen=True)
 class Promise:
-    """The figures that a session has shown for a trial's settings; None if unknown."""
+    """The figures that a session has shown for a trial's settings, None if unknown.
+
+    A whole training with these settings is expected to reach them.
+    """
 
     session: str
     trial: int
@@ -103,7 +106,7 @@ def _with_origin(checked: PromiseCheck, promise: Promise, run: Measurement) -> P
 
 
 def _speed(promise: Promise, run: Measurement, unit: str) -> PromiseCheck | None:
-    """Returns the answer on the speed; HELD depends on the training's interval only, BROKEN on both."""
+    """Returns the answer on the speed; HELD depends only on the training's interval, BROKEN on both."""
     if promise.throughput is None:
         return None
     speed = estimates.throughput_figure(run.throughput)

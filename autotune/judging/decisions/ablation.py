@@ -151,7 +151,7 @@ def _explain_unmeasured(trial: Trial) -> str:
 def _order(winner: Trial, history: History) -> list[str]:
     """Returns the knobs in the order in which they are changed: at each step the cheapest one.
 
-    Ties follow the space's order. Trials after the first step do not change the order.
+    Ties follow the space's order. Trials that run later than the first step do not change the order.
     """
     space, baseline = history.space, history.space.baseline_config
     same_speed = space.known.same_speed

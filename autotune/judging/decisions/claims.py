@@ -83,7 +83,7 @@ def _repeat(number: int, history: History) -> Repeat:
 
 
 def _fresh(number: int, history: History) -> list[Trial]:
-    """Returns the completed repeats of a trial, which unlike its own run did not select it."""
+    """Returns the completed repeats of a trial: unlike its first run, they had no part in selecting it."""
     return [t for t in history.runs_of(number) if t.repeat]
 
 

@@ -1,4 +1,4 @@
-"""The trials of a search and everything that follows from them: the ranking, the quality to keep. Pure.
+"""The trials of a search and everything that follows from them: the ranking, the required quality. Pure.
 
 All code that judges a trial asks here, so that judgements agree and nothing is computed twice.
 """
@@ -125,7 +125,7 @@ class History:
         return objective.least_share(self.space.objective, self.baseline_quality or 0.0, self.start)
 
     def keeps_quality(self, trial: Trial) -> bool | None:
-        """Returns True if `trial` ended with the least quality, or reached the target; None if unknown."""
+        """Returns True if `trial` ended with the required quality, or reached the target; None if unknown."""
         if self.least_quality is None or objective.final_quality(trial, self.space) is None:
             return None
         if self.space.objective.target is not None:
@@ -136,7 +136,7 @@ class History:
         )
 
     def is_out_of_reach(self, trial: Trial) -> bool:
-        """Returns True if `trial`, run to its end, would clearly miss the quality to keep."""
+        """Returns True if `trial`, run to its end, would clearly miss the required quality."""
         if self.space.objective.takes_any_quality:
             return False
         whole = self.space.budget.samples_per_trial
@@ -208,7 +208,7 @@ class History:
     def is_long_enough(self, trial: Trial) -> bool:
         """Returns True if a trial's training is about as long as its settings need, or lengths are fixed.
 
-        A shorter one that has the quality by luck would lose it with other seeds.
+        A shorter training that reached the quality by luck would miss it with other seeds.
         """
         needed = self.needs.samples(trial) if trial.number else None
         return needed is None or needed <= _ALMOST * self.length(trial)
@@ -224,7 +224,8 @@ class History:
     def quality(self, trial: Trial) -> Figure | None:
         """Returns the final quality with a trial's settings: the mean of its repeats, if there are any.
 
-        Its own run is biased, as the trial was selected by it. The baseline was not: all its runs count.
+        A trial's first run is biased, because it selected the trial. The baseline was not selected: all its
+        runs count.
         """
         runs = self.quality_runs(trial)
         if runs == [trial] and objective.final_quality(trial, self.space) is None:
@@ -260,7 +261,7 @@ class History:
         return objective.broken_constraint(trial.measurement, self.space.objective)
 
     def rejection(self, trial: Trial) -> Reason | None:
-        """Returns the reason not to recommend a completed trial, else None; a measured baseline has none."""
+        """Returns the reason not to recommend a completed trial, None if there is none."""
         figures = (trial.samples_per_s, trial.quality, self.baseline_quality)
         is_measured = all(figure is not None and math.isfinite(figure) for figure in figures)
         if self.baseline is None or not is_measured:
@@ -300,7 +301,7 @@ class History:
         """The trials that may be recommended, best first; empty before the baseline has completed.
 
         The best has the shortest training by the lower end of its throughput, so that the surer of two equal
-        readings leads, and then the higher quality. With a target, it is the quickest to reach it.
+        readings leads; then the higher quality decides. With a target, the best is the quickest to reach it.
         """
         eligible = [t for t in self.searched if t.completed and self.rejection(t) is None]
         return tuple(sorted(eligible, key=self._rank, reverse=True))

@@ -78,7 +78,7 @@ def least(goal: Objective, reference: float, start: float | None = None) -> floa
 
 
 def least_share(goal: Objective, reference: float, start: float | None = None) -> float:
-    """Returns `least` as a share of the baseline's gain (`curves.share`); 0 if it gained nothing."""
+    """Returns `least` as a share of the baseline's gain (`curves.share`); 0 if the baseline did not gain."""
     if goal.within is None:
         return goal.keep or 0.0
     has_gained = curves.gain(reference, start) > 0
@@ -86,10 +86,10 @@ def least_share(goal: Objective, reference: float, start: float | None = None) -
 
 
 def start(trial: Trial) -> float | None:
-    """Returns the quality that a training began with: before its first step, or else chance.
+    """Returns the quality that a training began with: the one before its first step, or else that of chance.
 
-    If neither is known, a loss, which is negative here, starts at the first of several evaluations, and a
-    score at 0: None.
+    If neither is known, it is the first evaluation of a loss (negative here), and None for a score, which
+    counts as 0.
     """
     curve, before = trial.measurement.curve, trial.measurement.start
     quality = before if before is not None else next((p.chance for p in curve if p.chance is not None), None)

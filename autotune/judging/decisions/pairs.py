@@ -46,7 +46,7 @@ def judge(
     """Judges the change by pairs of trainings, each pair with its own seed; at most `most` pairs will run.
 
     The interval of the factor is Student's, of the pairs' log-ratios. Every look at the pairs may err, so
-    each has a confidence level that makes 95% of all looks together (`quality.early_level`).
+    each has a stricter level, such that all looks together have 95% (`quality.early_level`).
     """
     for side, whose in ((after, "its"), (before, "A's")):
         if any(not math.isfinite(run.final) for run in side):

@@ -115,13 +115,13 @@ def _explain_incomparable(judged: Pilot, ends: Sequence[Evaluation], space: Spac
 
 
 def settled(asked: History) -> History:
-    """Returns the same trials with the space as the pilot settles it; `asked` has the user's space."""
+    """Returns `asked`, which has the user's space, with the space that the pilot has settled."""
     space = _settled(asked)
     return asked if space is asked.space else History(asked.trials, space)
 
 
 def _settled(asked: History) -> Space:
-    """Returns the space with the samples of a trial, the target or the promise that the pilot settles.
+    """Returns the space with the samples of a trial, the target or the objective that follow from the pilot.
 
     If the learning rate is known not to fall, a training may end anywhere, and the first one to reach the
     quality is the shortest: that quality becomes the target. If qualities cannot be compared, the search goes

@@ -65,7 +65,7 @@ class LengthNeeds:
     def samples(self, trial: Trial) -> float | None:
         """Returns the samples that a trial's settings need; None if no training of them has completed.
 
-        They are predicted from the length that came closest to the quality; without a rate they equal it.
+        They are predicted from the training whose quality came closest; without a rate, they are its length.
         """
         by_length: dict[float, list[float]] = defaultdict(list)
         for length, quality in self._groups.get(_settings(trial), ()):
@@ -108,7 +108,7 @@ class ToTarget:
 
     @cached_property
     def scatter(self) -> float:
-        """The relative SD of the samples between equal runs, from all that ran twice and a weak prior."""
+        """The relative SD of the samples between equal runs, from settings that ran twice and a prior."""
         logs = [[math.log(samples) for samples in runs] for runs in self._groups.values()]
         squares = math.fsum((x - statistics.fmean(each)) ** 2 for each in logs for x in each)
         degrees = sum(len(each) - 1 for each in logs)

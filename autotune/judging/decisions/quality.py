@@ -72,7 +72,8 @@ def compare(
 ) -> KeptQuality | None:
     """Tests whether the runs `ours` keep a share of `keep` of the gain of the runs `theirs`.
 
-    None if one side has no quality. UNDECIDED without a known noise. KEPT is tested at `level`, LOST at 95%.
+    Returns None if one side has no quality. The answer is UNDECIDED without a known noise. KEPT is tested at
+    `level`, LOST at 95%.
     """
     a, b = qualities(ours), qualities(theirs)
     if not a or not b:
@@ -126,9 +127,9 @@ def _apart(more: float, goal: Objective) -> str:
 
 
 def format_limit(name: str, keep: float | None, within: float | None, *, minimize: bool = False) -> str:
-    """Formats the least quality to keep: `95% of the baseline's improvement in bleu_4`.
+    """Formats the lowest quality that is required: `95% of the baseline's improvement in bleu_4`.
 
-    With an absolute slack it is `0.02 below the baseline's bleu_4`, and `any bleu_4` if nothing is kept.
+    With an absolute slack it is `0.02 below the baseline's bleu_4`, and `any bleu_4` if nothing is required.
     """
     if within is not None:
         return f"{within:g} {'above' if minimize else 'below'} the baseline's {name}"

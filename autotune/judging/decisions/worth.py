@@ -26,7 +26,7 @@ def next_trial_pays(history: History) -> bool:
 
 
 def _best_factors(history: History) -> list[float]:
-    """Returns how many times as soon as the baseline's the best training ended, after each searched trial."""
+    """Returns how many times sooner the best training ends than the baseline's, after each searched trial."""
     if history.baseline is None:
         return []
     usual_s = history.training_s(history.baseline)

@@ -88,9 +88,10 @@ def quality_at(curve: Curve, samples: int) -> float | None:
 
 
 def _aligned(curves: Sequence[Curve]) -> list[tuple[Evaluation, ...]]:
-    """Groups the comparable points of equal runs, one of each run.
+    """Groups the comparable points of equal runs, one from each run.
 
-    They are at equal samples. If batches differ in tokens, so that none are, they are at equal positions.
+    They are points at equal samples or, if batches differ in tokens so that there are none, at equal
+    positions.
     """
     others = [{p.samples: p for p in curve} for curve in curves]
     common = [p.samples for p in curves[0] if all(p.samples in o for o in others)] if curves else []

@@ -28,7 +28,7 @@ _MOST_STEPS = 4000  # even; bounds the work, as a figure is computed every secon
 class MeasuredStep:
     """One optimizer step, or several in a row that were merged or reported together."""
 
-    seconds: float  # since the record before
+    seconds: float  # since the previous record
     samples: int
     records: int = 1  # steps merged
 
@@ -108,8 +108,8 @@ class Meter:
 
     Evaluations and steps that compile do not count. After each of these breaks and after the start, the steps
     on prefetched batches and a few more are dropped, because a trial has more breaks than a training. At most
-    half of the steps up to the next break are dropped, so that a short trial still has a figure.
-    `training_s` is the time of the training before, elsewhere.
+    half of the steps up to the next break are dropped, so that a short trial still has a figure. `training_s`
+    is the time of the same training before this process, for example on another machine.
     """
 
     def __init__(self, prefetched: int, training_s: float = 0.0) -> None:
@@ -118,8 +118,8 @@ class Meter:
         self._opening: list[MeasuredStep] = []  # since the last break, until it is known which count
         self._warm_up = 0  # how many of them to drop, at most half
         self._recent: deque[MeasuredStep] = deque(maxlen=_RECENT_STEPS)
-        self._last_s: float | None = None  # end of the step before
-        self._seen_s: float | None = None  # time of the record before
+        self._last_s: float | None = None  # end of the previous step
+        self._seen_s: float | None = None  # time of the previous record
         self._last_samples = self._queued = 0
         self._evaluations: list[_Evaluated] = []
         self._evaluated: _Evaluated | None = None  # the last one, until a step follows
@@ -149,8 +149,8 @@ class Meter:
     ) -> None:
         """Counts one record of `steps` steps: `at_s` is on any monotonic clock, `samples` the total so far.
 
-        `compiling`: something was compiled before it. `queued`: its steps had not ended by then, and count
-        with the next one that has.
+        `compiling`: something was compiled before the record. `queued`: its steps had not ended by then, and
+        are counted by the next record whose steps have.
         """
         is_break = evaluation or compiling
         if self._seen_s is not None and samples > self._last_samples and not evaluation:

@@ -108,7 +108,7 @@ class RelativeSpeeds:
         return settings_key(trial.config, self._neutral), trial.measurement.origin
 
     def raced(self, trial: Trial) -> Figure | None:
-        """Returns the factor in the last race of a trial, or of equally fast settings; None without one.
+        """Returns the factor in the last race of a trial, or of equally fast settings; None without a race.
 
         Settings as fast as the baseline's count as the baseline, unless they have raced themselves.
         """
@@ -155,7 +155,7 @@ class RelativeSpeeds:
         return estimates.throughput_figure(measured or trial.measurement.throughput)
 
     def _alike(self, trial: Trial, baseline: Trial) -> tuple[Figure, Figure] | None:
-        """Returns the throughput of both trials' settings, both alone or both shared if such runs exist."""
+        """Returns the throughput of both trials' settings, preferably both alone or both alongside others."""
         for shared in (False, True):
             runs = (self._speeds.estimate(t, shared=shared) for t in (trial, baseline))
             throughput, reference = map(estimates.throughput_figure, runs)

@@ -31,7 +31,7 @@ class Point:
 
 
 class Series:
-    """The points of a figure so far, thinned out evenly to a few hundred."""
+    """The points of a figure so far, evenly thinned out to a few hundred."""
 
     def __init__(self) -> None:
         self._points: list[Point] = []

@@ -14,7 +14,7 @@ _MOST_BLOCKS = 60
 
 
 def ratio(slices: Sequence[Slice], number: int, other: int, level: float = LEVEL) -> Figure | None:
-    """Returns the speed of `number` relative to `other`, from the rounds that both were in; None without any.
+    """Returns the speed of `number` relative to `other`, from rounds that both were in; None without one.
 
     The factor is the median of the pairwise means of the rounds' log-ratios (Hodges & Lehmann, 1963). Its
     interval at `level` is that of Wilcoxon's signed ranks (Hollander, Wolfe & Chicken, Nonparametric

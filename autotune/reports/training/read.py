@@ -83,8 +83,8 @@ def _ended(
 ) -> tuple[Outcome | None, Measurement]:
     """Returns the training's outcome, and its measurement with figures that only its last process knew.
 
-    The verdict is an attempt's, which may be resumed. It is the training's if the attempt completed, or the
-    last event says so; a kill may have prevented that event.
+    A verdict is about one attempt, after which the training may be resumed. It is the training's outcome if
+    the attempt completed, or if the last event says so; a kill may have prevented that event.
     """
     verdict = read_verdict(place)
     if verdict is None or verdict[1].samples != so_far.samples:

@@ -26,7 +26,10 @@ class CommandError(RuntimeError):
 
 
 class ResumeError(CommandError):
-    """A command failed before its first step after a checkpoint, which is to blame unless it `was_killed`."""
+    """A command failed after resuming from a checkpoint, before its first step.
+
+    The checkpoint is to blame, unless the command `was_killed`.
+    """
 
     def __init__(self, error: Exception, code: int) -> None:
         super().__init__(f"while continuing from its checkpoint: {describe_error(error)}")

@@ -93,7 +93,7 @@ def write(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, A
 
 
 def script(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, Any], workdir: Path) -> str:
-    """Returns shell commands that write the same files."""
+    """Returns shell commands that write the files `own` as for a trial in `workdir`."""
     make_workdir = f"mkdir -p {quoted(workdir)}\n" if own else ""
     return make_workdir + "".join(
         _here_document(Path(path), text_of(name, own[name], directory, values))

@@ -98,7 +98,7 @@ def path_in(texts: Sequence[str]) -> str | None:
 
 
 def processes(run: Sequence[str]) -> str | None:
-    """Returns the launcher's process count as `run` has it, a placeholder or a number; None without one."""
+    """Returns the launcher's process count in `run`, a placeholder or a number; None if it has none."""
     launcher = next((place for place, word in enumerate(run) if word.rpartition("/")[2] in _LAUNCHERS), None)
     if launcher is None:
         return None

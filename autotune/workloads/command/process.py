@@ -122,11 +122,11 @@ class Process:
 
     @property
     def is_over(self) -> bool:
-        """True if it and all its descendants have ended."""
+        """True if the command and all its descendants have ended."""
         return self.code is not None and not self._listener.is_alive() and not self.family()
 
     def wait(self, timeout_s: float) -> float:
-        """Waits for the end of its output, at most for `timeout_s`; returns the seconds waited."""
+        """Waits for the end of the command's output, at most for `timeout_s`; returns the seconds waited."""
         begun_s = time.monotonic()
         if self._listener.is_alive():
             self._listener.join(timeout_s)
@@ -250,5 +250,5 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def _die_with_us() -> None:
-    """Has the kernel kill the command if we die, lest it save checkpoints of steps that are in no record."""
+    """Makes the kernel kill the command if this process dies: it would save checkpoints without records."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

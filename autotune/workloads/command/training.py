@@ -192,7 +192,7 @@ class Merger:
 
 @dataclass
 class _Run:
-    """Turns what is seen of a running command into records."""
+    """Turns the messages of a running command into records."""
 
     spec: Spec
     process: Process

@@ -1,4 +1,4 @@
-"""Plain PyTorch: the loaders, optimizers and models of a script that takes no option for what is tuned."""
+"""Plain PyTorch: tunes the loaders, optimizers and models of a script that has no options for them."""
 
 from autotune.core.settings import COMPILE, LEARNING_RATE, MICRO_BATCH, PRECISION, PREFETCH, WORKERS
 from autotune.workloads.frameworks.framework import Framework

@@ -37,7 +37,7 @@ class _DeepestNode(NamedTuple):
 
 
 def _as_yaml(value: Any, before: str = "") -> str:
-    """Returns a value on one line, valid in any context; a string is quoted like the text `before` it."""
+    """Returns a value on one line, valid in any context; a string gets the quotes of the text `before`."""
     quote = before[:1] if before[:1] in {"'", '"'} else '"' if "\n" in str(value) else None
     style = quote if isinstance(value, str) else None
     options: dict[str, Any] = {"width": math.inf, "allow_unicode": True, "sort_keys": False}
@@ -112,7 +112,7 @@ class Document:
         return _DeepestNode(node, above, path)
 
     def _in_place(self, node: Node, value: Any) -> Iterator[_Edit]:
-        """Yields edits that turn a node into `value`; of a list as long as before, only items that change."""
+        """Yields edits that turn a node into `value`; in a list of equal length, only items that change."""
         if repr(node.data) == repr(value):
             return
         is_list = node.is_list and isinstance(value, list)
