@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from typing import Any, Callable, Mapping  # noqa: UP035 - for Python 3.8
+from typing import Any, Mapping  # noqa: UP035 - for Python 3.8
 
 import autotune_wire
-from autotune_imports import After
-from autotune_overrides import Overrides, around_init
+from autotune_imports import After, replace
+from autotune_overrides import Overrides, replace_init
 
 _UNMIXED = {"fp32": "highest", "tf32": "high"}  # torch's names for the precision of matrix products
 _STEPS, _STEPS_OF_LAUNCHER = "gradient_accumulation_steps", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"
@@ -22,9 +22,9 @@ def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire) -> None
     def accelerators(module: Any) -> None:
         made = module.Accelerator
         if overrides.get("accelerator"):
-            made.__init__ = around_init(made.__init__, "accelerator", overrides, _translated)
+            replace_init(made, "accelerator", overrides, _translated)
         if autotune_wire.SOCKET in os.environ:
-            made.log = _around_log(made.log, wire)
+            replace(made, "log", functools.partial(_log, wire))
 
     after.do("accelerate.accelerator", accelerators)
 
@@ -43,17 +43,14 @@ def _translated(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str,
     return values
 
 
-def _around_log(log: Callable[..., None], wire: autotune_wire.Wire) -> Callable[..., None]:
-    """Wraps `Accelerator.log`, to report its numbers as a record even if no tracker is set up."""
-
-    @functools.wraps(log)
-    def logged(self: Any, values: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:
-        scalars = {k: v for k, v in values.items() if _is_scalar(v) and k not in _COUNTED}
-        if scalars and not autotune_wire.rank():
-            wire.tell({"record": scalars})
-        log(self, values, *args, **kwargs)
-
-    return logged
+def _log(
+    wire: autotune_wire.Wire, log: Any, self: Any, values: Mapping[str, Any], *args: Any, **kwargs: Any
+) -> None:
+    """Logs by `Accelerator.log`, and reports the numbers as a record even if no tracker is set up."""
+    scalars = {k: v for k, v in values.items() if _is_scalar(v) and k not in _COUNTED}
+    if scalars and not autotune_wire.rank():
+        wire.tell({"record": scalars})
+    log(self, values, *args, **kwargs)
 
 
 def _is_scalar(value: Any) -> bool:

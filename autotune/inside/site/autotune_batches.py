@@ -9,7 +9,9 @@ from typing import Any, Callable, Iterator, NamedTuple  # noqa: UP035 - for Pyth
 
 _DEEPEST = 3
 _MOST_UNFED = 100  # consecutive steps without a new batch; with more, the data come from elsewhere
+_ROWS = 2  # dimensions of a mask of tokens; one with more says which tokens attend to which
 _STEADY = 3  # consecutive doubtful steps before the doubt is reported
+_padding: list[int] = []  # the padding token, if known
 
 
 class Seen(NamedTuple):
@@ -186,6 +188,28 @@ class Total:
             self.tokens = (self.tokens or 0) + seen.tokens
 
 
+class SyncSchedule:
+    """The steps at which processes synchronize their totals before the next evaluation.
+
+    Each time, they wait for the GPU. The next one is after half of the steps that are left at the current
+    pace, so that the last one is exactly at the evaluation unless the pace doubles.
+    """
+
+    def __init__(self, every: int) -> None:
+        self._every = every
+        self._step = self._seen = self._next = 0
+
+    def is_due(self, step: int) -> bool:
+        return step >= self._next
+
+    def synced(self, step: int, seen: int) -> None:
+        """Notes a synchronization at `step`, up to which `seen` samples or tokens were trained."""
+        pace = (seen - self._seen) / max(1, step - self._step)
+        left = self._every - seen % self._every
+        self._step, self._seen = step, seen
+        self._next = step + (max(1, int(left / pace / 2)) if pace > 0 else 1)
+
+
 def size(batch: Any, usual: int | None = None) -> int | None:
     """Returns the number of samples in a batch, None if unknown.
 
@@ -210,3 +234,24 @@ def _lengths(value: Any, depth: int = 0) -> Iterator[tuple[bool, int]]:
             yield from _lengths(field, depth + 1)
         if not isinstance(value, Mapping):
             yield False, len(value)
+
+
+def pads_with(token: int | None) -> None:
+    """Sets the padding token of the following batches, None if unknown."""
+    _padding[:] = [] if token is None else [token]
+
+
+def count_tokens(batch: Any) -> int | None:
+    """Returns the non-padding tokens of a mapping with `input_ids`, by its `attention_mask` if it has one.
+
+    Only on the CPU, where counting does not wait for a GPU.
+    """
+    if isinstance(batch, (list, tuple)) or not isinstance(batch, Mapping):  # the first test is the faster one
+        return None
+    ids: Any = batch.get("input_ids")
+    mask: Any = batch.get("attention_mask")
+    if getattr(getattr(ids, "device", None), "type", None) != "cpu":
+        return None
+    if mask is not None and mask.ndim == _ROWS:
+        return int((mask != 0).sum())
+    return int((ids != _padding[0]).sum()) if _padding else int(ids.numel())

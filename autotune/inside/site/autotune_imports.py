@@ -1,7 +1,8 @@
-"""Runs actions on a module as soon as it has been imported, without importing it."""
+"""Runs actions on a module as soon as it has been imported, without importing it; replaces its functions."""
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any, Callable  # noqa: UP035 - for Python 3.8
 
@@ -45,6 +46,17 @@ def _call_after(loader: Any, actions: list[Action]) -> None:
             attempt(action, module)
 
     loader.exec_module = exec_module
+
+
+def replace(owner: Any, name: str, around: Callable[..., Any]) -> None:
+    """Replaces the function `name` of a class or module by one that calls `around(original, *arguments)`."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def replacement(*args: Any, **kwargs: Any) -> Any:
+        return around(original, *args, **kwargs)
+
+    setattr(owner, name, replacement)
 
 
 def attempt(action: Action, what: Any, lacking: str = "") -> None:

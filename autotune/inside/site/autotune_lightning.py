@@ -12,10 +12,10 @@ import os
 import shutil
 import sys
 import time
-from typing import Any, Callable, Mapping, Sequence  # noqa: UP035 - for Python 3.8
+from typing import Any, Mapping, Sequence  # noqa: UP035 - for Python 3.8
 
 import autotune_wire
-from autotune_imports import After, attempt
+from autotune_imports import After, attempt, replace
 from autotune_overrides import Overrides
 
 _LIGHTNING, _PYTORCH_LIGHTNING = "lightning.pytorch", "pytorch_lightning"
@@ -64,45 +64,33 @@ def _trainer_of(module: Any) -> Any:
 
 
 def _attach(module: Any, overrides: Overrides) -> None:
-    trainer = module.Trainer
-    trainer.__init__ = _around_init(trainer.__init__, overrides)
+    replace(module.Trainer, "__init__", functools.partial(_make_trainer, overrides))
     if _wires:
-        trainer.fit = _around_fit(trainer.fit)
+        replace(module.Trainer, "fit", _fit)
 
 
-def _around_init(init: Callable[..., None], overrides: Overrides) -> Callable[..., None]:
+def _make_trainer(overrides: Overrides, init: Any, self: Any, *args: Any, **kwargs: Any) -> None:
     """Applies the search's arguments, redirects a trainer's files, and skips the sanity check of a trial."""
-    takes = inspect.signature(init).parameters
-
-    @functools.wraps(init)
-    def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        names = inspect.signature(type(self)).parameters
-        given = {**dict(zip(names, args)), **kwargs}  # noqa: B905 - for Python 3.8
-        if _wires:
-            given["default_root_dir"] = given.get("default_root_dir") or _directory()
-        if _is_in_trial():
-            given["num_sanity_val_steps"] = 0
-        taken = {name: value for name, value in overrides.get("trainer").items() if name in takes}
-        init(self, **{**given, **taken})
-        overrides.tell("trainer", taken)
-
-    return made
+    takes, names = inspect.signature(init).parameters, inspect.signature(type(self)).parameters
+    given = {**dict(zip(names, args)), **kwargs}  # noqa: B905 - for Python 3.8
+    if _wires:
+        given["default_root_dir"] = given.get("default_root_dir") or _directory()
+    if _is_in_trial():
+        given["num_sanity_val_steps"] = 0
+    taken = {name: value for name, value in overrides.get("trainer").items() if name in takes}
+    init(self, **{**given, **taken})
+    overrides.tell("trainer", taken)
 
 
-def _around_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes the first fit resume from the last checkpoint, whatever the script asks for."""
-    takes = inspect.signature(fit)
-
-    @functools.wraps(fit)
-    def resumed(self: Any, *args: Any, **kwargs: Any) -> Any:
-        is_first, _begun[:] = not _begun, [None]
-        if not (is_first and os.path.exists(_checkpoint())):  # noqa: PTH110 - a script may have no pathlib
-            return fit(self, *args, **kwargs)
-        given, own = takes.bind(self, *args, **kwargs), {"ckpt_path": _checkpoint(), "weights_only": False}
-        given.arguments.update({name: value for name, value in own.items() if name in takes.parameters})
-        return fit(*given.args, **given.kwargs)
-
-    return resumed
+def _fit(fit: Any, *args: Any, **kwargs: Any) -> Any:
+    """Resumes the first fit from the last checkpoint, whatever the script asks for."""
+    is_first, _begun[:] = not _begun, [None]
+    if not (is_first and os.path.exists(_checkpoint())):  # noqa: PTH110 - a script may have no pathlib
+        return fit(*args, **kwargs)
+    takes, own = inspect.signature(fit), {"ckpt_path": _checkpoint(), "weights_only": False}
+    given = takes.bind(*args, **kwargs)
+    given.arguments.update({name: value for name, value in own.items() if name in takes.parameters})
+    return fit(*given.args, **given.kwargs)
 
 
 def _is_in_trial() -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import functools
 from typing import Any, Callable, Iterator, Mapping  # noqa: UP035 - for Python 3.8
+
+from autotune_imports import replace
 
 Write = Callable[[Mapping[str, Any]], None]  # appends a note to the file of the probe
 SCALARS = (bool, int, float, str)
@@ -17,15 +18,13 @@ def scalar(value: Any) -> Any:
 
 def note_parsers(write: Write) -> None:
     """Writes down the options of every parser, with the values that the command line gave."""
-    parse = argparse.ArgumentParser.parse_known_args
 
-    @functools.wraps(parse)
-    def parses(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def parses(parse: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         parsed = parse(self, *args, **kwargs)
         write({"parser": list(_options(self, vars(parsed[0])))})
         return parsed
 
-    argparse.ArgumentParser.parse_known_args = parses  # type: ignore[method-assign]
+    replace(argparse.ArgumentParser, "parse_known_args", parses)
 
 
 def _options(parser: Any, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -47,14 +46,12 @@ def _options(parser: Any, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]
 
 def note_click(write: Write, click: Any) -> None:
     """Writes down the options of a click command, with the values that the command line gave."""
-    invoke = click.Command.invoke
 
-    @functools.wraps(invoke)
-    def invokes(self: Any, context: Any) -> Any:
+    def invokes(invoke: Any, self: Any, context: Any) -> Any:
         write({"parser": [_click_option(one, context.params) for one in self.params if one.opts]})
         return invoke(self, context)
 
-    click.Command.invoke = invokes
+    replace(click.Command, "invoke", invokes)
 
 
 def _click_option(option: Any, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,14 +69,12 @@ def _click_option(option: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def note_hydra(write: Write, module: Any) -> None:
     """Writes down the whole configuration of a script that Hydra starts."""
-    set_config = module.HydraConfig.set_config
 
-    @functools.wraps(set_config)
-    def sets(self: Any, config: Any) -> Any:
+    def sets(set_config: Any, self: Any, config: Any) -> Any:
         _note_config(write, {name: config[name] for name in config if name != "hydra"})
         return set_config(self, config)
 
-    module.HydraConfig.set_config = sets
+    replace(module.HydraConfig, "set_config", sets)
 
 
 def note_omegaconf(write: Write, module: Any) -> None:

@@ -9,6 +9,7 @@ import os
 from typing import Any, Callable, Mapping  # noqa: UP035 - for Python 3.8
 
 import autotune_wire
+from autotune_imports import replace
 
 # Arguments that only a loader with workers may have, and their defaults.
 _OF_WORKERS = {
@@ -36,6 +37,7 @@ class Overrides:
             os.environ.get(autotune_wire.OVERRIDES) or "{}"
         )
         self._taken: set[str] = set()
+        self.ratio: float | None = None  # of the first optimizer's learning rate to the script's
 
     def get(self, name: str) -> Mapping[str, Any]:
         """Returns the arguments for `name`, {} if there are none."""
@@ -52,25 +54,21 @@ class Overrides:
 def attach(torch: Any, overrides: Overrides) -> None:
     """Wraps the constructors of loaders and optimizers for which there are arguments."""
     if overrides.get("loader"):
-        loader, data = torch.utils.data.DataLoader, torch.utils.data
-        loader.__init__ = around_init(loader.__init__, "loader", overrides, functools.partial(_loader, data))
+        data = torch.utils.data
+        replace_init(data.DataLoader, "loader", overrides, functools.partial(_loader, data))
     if overrides.get("optimizer"):
-        optimizer = torch.optim.Optimizer
-        optimizer.__init__ = _around_optimizer(optimizer.__init__, overrides)
+        replace(torch.optim.Optimizer, "__init__", functools.partial(_make_optimizer, overrides))
 
 
-def around_init(
-    init: Callable[..., None], name: str, overrides: Overrides, choose: Choice
-) -> Callable[..., None]:
-    """Wraps the `init` of `name`, to apply the arguments that `choose` selects from the search's."""
-    takes = inspect.signature(init)
+def replace_init(made: Any, name: str, overrides: Overrides, choose: Choice) -> None:
+    """Makes a class, `name` in the overrides, take the arguments that `choose` selects from the search's."""
+    takes = inspect.signature(made.__init__)
 
-    @functools.wraps(init)
-    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+    def make(init: Any, *args: Any, **kwargs: Any) -> None:
         try:
-            given = takes.bind(self, *args, **kwargs)
+            given = takes.bind(*args, **kwargs)
         except TypeError:  # the script's own mistake: let its call report it
-            init(self, *args, **kwargs)
+            init(*args, **kwargs)
             return
         known = {key: value for key, value in overrides.get(name).items() if key in takes.parameters}
         chosen = choose(known, given.arguments)
@@ -78,7 +76,7 @@ def around_init(
         init(*given.args, **given.kwargs)
         overrides.tell(name, known.keys() & chosen.keys())
 
-    return made
+    replace(made, "__init__", make)
 
 
 def _loader(data: Any, known: Arguments, given: Arguments) -> Arguments:
@@ -100,23 +98,18 @@ def _is_of_training(given: Arguments, data: Any) -> bool:
     return bool(getattr(sampler, "shuffle", True))  # a distributed sampler says whether it shuffles
 
 
-def _around_optimizer(init: Callable[..., None], overrides: Overrides) -> Callable[..., None]:
+def _make_optimizer(overrides: Overrides, init: Any, self: Any, params: Any, defaults: Any) -> None:
     """Applies the optimizer's arguments; all learning rates are scaled like the first optimizer's."""
-    ratio: list[float] = []
-
-    @functools.wraps(init)
-    def made(self: Any, params: Any, defaults: Any) -> None:
-        taken = {name: value for name, value in overrides.get("optimizer").items() if name in defaults}
-        wanted = taken.get("lr")
-        if wanted is not None:
-            old = defaults["lr"]
-            ratio[:] = ratio or [wanted / float(old) if old else 1.0]
-            taken["lr"] = float(old) * ratio[0] if old else wanted
-            params = [_scaled(group, ratio[0]) for group in params]
-        init(self, params, {**defaults, **taken})
-        overrides.tell("optimizer", taken)
-
-    return made
+    taken = {name: value for name, value in overrides.get("optimizer").items() if name in defaults}
+    wanted = taken.get("lr")
+    if wanted is not None:
+        old = defaults["lr"]
+        if overrides.ratio is None:
+            overrides.ratio = wanted / float(old) if old else 1.0
+        taken["lr"] = float(old) * overrides.ratio if old else wanted
+        params = [_scaled(group, overrides.ratio) for group in params]
+    init(self, params, {**defaults, **taken})
+    overrides.tell("optimizer", taken)
 
 
 def _scaled(group: Any, ratio: float) -> Any:

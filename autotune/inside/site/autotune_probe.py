@@ -17,7 +17,7 @@ from typing import Any, Callable, Mapping  # noqa: UP035 - for Python 3.8
 import autotune_options
 import autotune_scores
 import autotune_wire
-from autotune_imports import After
+from autotune_imports import After, replace
 from autotune_options import SCALARS, flat
 from autotune_steps import Steps
 
@@ -74,10 +74,8 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
 
 def _note_trainer(notes: _Notes, framework: str, module: Any) -> None:
     """Writes down that a framework's trainer is made, with the scalars among its arguments."""
-    init = module.Trainer.__init__
 
-    @functools.wraps(init)
-    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+    def make(init: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         arguments = kwargs.get("args") or (args[1] if len(args) > 1 else None)
         values = vars(arguments) if framework == "transformers" and arguments is not None else kwargs
         known = {name: value for name, value in values.items() if isinstance(value, SCALARS)}
@@ -85,7 +83,7 @@ def _note_trainer(notes: _Notes, framework: str, module: Any) -> None:
         init(self, *args, **kwargs)
         _listen_to(self, module, notes, framework)
 
-    module.Trainer.__init__ = made
+    replace(module.Trainer, "__init__", make)
 
 
 def _listen_to(trainer: Any, module: Any, notes: _Notes, framework: str) -> None:
@@ -149,25 +147,27 @@ class _Probe:
         self._torch = torch
         optimizers = sys.modules["torch.optim.optimizer"]
         optimizers.register_optimizer_step_post_hook(lambda optimizer, *_: self._stepped(optimizer))
-        init = optimizers.Optimizer.__init__
-
-        @functools.wraps(init)
-        def made(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            self._steps.made()
-            init(optimizer, *args, **kwargs)
-
-        optimizers.Optimizer.__init__ = made
-        torch.autograd.backward = self._around_backward(torch.autograd.backward)
-        self._note_batches(torch.utils.data.dataloader._BaseDataLoaderIter)
-        compile_ = torch.compile
-
-        @functools.wraps(compile_)
-        def compiles(*args: Any, **kwargs: Any) -> Any:
-            self._notes.write({"compiled": True})
-            return compile_(*args, **kwargs)
-
-        torch.compile = compiles
+        iterator = torch.utils.data.dataloader._BaseDataLoaderIter
+        replace(optimizers.Optimizer, "__init__", self._make_optimizer)
+        replace(torch.autograd, "backward", self._backward)
+        replace(torch, "compile", self._compile)
+        replace(iterator, "__init__", _begin_batches)
+        replace(iterator, "__next__", self._next_batch)
+        iterator.next = iterator.__next__
         self._handle = torch.nn.modules.module.register_module_forward_pre_hook(self._enters)
+
+    def _make_optimizer(self, init: Any, *args: Any, **kwargs: Any) -> None:
+        self._steps.made()
+        init(*args, **kwargs)
+
+    def _compile(self, compile_: Any, *args: Any, **kwargs: Any) -> Any:
+        self._notes.write({"compiled": True})
+        return compile_(*args, **kwargs)
+
+    def _next_batch(self, give: Any, iterator: Any) -> Any:
+        if self._torch.is_grad_enabled():
+            self._loader = getattr(iterator, "_autotune_probed", None)
+        return give(iterator)
 
     def _enters(self, module: Any, args: Any) -> None:
         """Notes the batch of the first module that is called in a step, and the number format.
@@ -193,43 +193,22 @@ class _Probe:
     def _note_type(self, dtype: Any) -> None:
         self._dtype = str(dtype).rpartition(".")[2]
 
-    def _around_backward(self, backward: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(backward)
-        def wrapper(*args: Any, **kwargs: Any) -> None:
-            if self._is_in_backward:
-                backward(*args, **kwargs)
-                return
-            self._is_in_backward = True
-            self._passes += 1
-            loss: Any = args[0] if args else kwargs.get("tensors")
-            loss = loss[0] if isinstance(loss, (list, tuple)) and loss else loss
-            if self._count < _FIRST and self._loss is None and getattr(loss, "numel", lambda: 0)() == 1:
-                self._loss = float(loss.detach())
-            try:
-                backward(*args, **kwargs)
-            finally:
-                self._is_in_backward = False
-            if self._steps.passed():
-                self._end_step([])
-
-        return wrapper
-
-    def _note_batches(self, iterator: Any) -> None:
-        begin, give = iterator.__init__, iterator.__next__
-
-        @functools.wraps(begin)
-        def __init__(it: Any, loader: Any) -> None:  # noqa: N807 - replaces the original
-            it._autotune_probed = loader
-            begin(it, loader)
-
-        @functools.wraps(give)
-        def __next__(it: Any) -> Any:  # noqa: N807 - replaces the original
-            if self._torch.is_grad_enabled():
-                self._loader = getattr(it, "_autotune_probed", None)
-            return give(it)
-
-        iterator.__init__, iterator.__next__ = __init__, __next__
-        iterator.next = __next__
+    def _backward(self, backward: Any, *args: Any, **kwargs: Any) -> None:
+        if self._is_in_backward:
+            backward(*args, **kwargs)
+            return
+        self._is_in_backward = True
+        self._passes += 1
+        loss: Any = args[0] if args else kwargs.get("tensors")
+        loss = loss[0] if isinstance(loss, (list, tuple)) and loss else loss
+        if self._count < _FIRST and self._loss is None and getattr(loss, "numel", lambda: 0)() == 1:
+            self._loss = float(loss.detach())
+        try:
+            backward(*args, **kwargs)
+        finally:
+            self._is_in_backward = False
+        if self._steps.passed():
+            self._end_step([])
 
     def _stepped(self, optimizer: Any) -> None:
         if self._steps.stepped(optimizer):
@@ -271,3 +250,8 @@ class _Probe:
                 self._notes.write({"config": {"form": "--{name}={value}", "values": dict(flat(value))}})
             elif hasattr(value, "merge_from_list"):
                 self._notes.write({"config": {"form": "{name} {value}", "values": dict(flat(value))}})
+
+
+def _begin_batches(begin: Any, iterator: Any, loader: Any) -> None:
+    iterator._autotune_probed = loader
+    begin(iterator, loader)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
-from typing import Any, Callable  # noqa: UP035 - for Python 3.8
+from typing import Any
 
 import autotune_wire
 from autotune_saves import Counts, digest_of, note, notes_file
@@ -27,28 +26,18 @@ class Saving:
         """Notes that the calling thread trains."""
         self._thread = threading.get_ident()
 
-    def around_state(self, state_dict: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps an optimizer's `state_dict`: another thread may save the state while this one trains on."""
+    def take_state(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+        """Takes an optimizer's `state_dict`: another thread may save the state while this one trains on."""
+        if threading.get_ident() == self._thread:
+            self._snapshots = [*self._snapshots[-1:], self._now()]  # two are ambiguous already
+        return state_dict(*args, **kwargs)
 
-        @functools.wraps(state_dict)
-        def taken(*args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() == self._thread:
-                self._snapshots = [*self._snapshots[-1:], self._now()]  # two are ambiguous already
-            return state_dict(*args, **kwargs)
-
-        return taken
-
-    def around_save(self, save: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps `torch.save`, to note the total at the time when writing began."""
-
-        @functools.wraps(save)
-        def saved(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-            seen = self._seen()
-            save(obj, f, *args, **kwargs)
-            if seen is not None:
-                record(f, seen)
-
-        return saved
+    def save(self, save: Any, obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+        """Saves by `torch.save`, and notes the total at the time when writing began."""
+        seen = self._seen()
+        save(obj, f, *args, **kwargs)
+        if seen is not None:
+            record(f, seen)
 
     def _seen(self) -> Counts | None:
         """Returns the total behind a file that this thread saves; None if unknown.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, Tuple  # noqa: UP035 - for Python 3.8
 
 import autotune_wire
-from autotune_imports import After
+from autotune_imports import After, replace
 
 Logged = Tuple[str, Dict[str, Any]]  # noqa: UP006 - the same; the directory, and values by name
 
@@ -17,15 +16,12 @@ def listen(after: After, heard: Callable[[str, str, dict[str, Any]], None]) -> N
     """Calls `heard` with the logger's name, the directory and the values whenever something is logged."""
 
     def wrap(owner: Any, method: str, read: Callable[..., Logged], logger: str) -> None:
-        write = getattr(owner, method)
-
-        @functools.wraps(write)
-        def tells(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def tells(write: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
             with suppress(Exception):  # the writer reports what is wrong
                 heard(logger, *read(self, *args, **kwargs))
             return write(self, *args, **kwargs)
 
-        setattr(owner, method, tells)
+        replace(owner, method, tells)
 
     for module in ("torch.utils.tensorboard.writer", "tensorboardX.writer"):
         after.do(module, lambda module: wrap(module.FileWriter, "add_summary", _of_summary, "tensorboard"))

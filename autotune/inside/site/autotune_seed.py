@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import autotune_wire
-from autotune_imports import After
+from autotune_imports import After, replace
 
 _SEEDS = 2**32  # NumPy's limit
 _thread = threading.local()  # `is_seeding`: inside a call whose seed was shifted
@@ -36,10 +36,8 @@ def add(module: Any, name: str, offset: int) -> None:
 
     Calls within such a call are left alone: torch's function seeds the GPUs with the shifted seed.
     """
-    original = getattr(module, name)
 
-    @functools.wraps(original)
-    def seeded(*args: Any, **kwargs: Any) -> Any:
+    def seeded(original: Any, *args: Any, **kwargs: Any) -> Any:
         if getattr(_thread, "is_seeding", False):
             return original(*args, **kwargs)
         if args and isinstance(args[0], int):
@@ -52,4 +50,4 @@ def add(module: Any, name: str, offset: int) -> None:
         finally:
             _thread.is_seeding = False
 
-    setattr(module, name, seeded)
+    replace(module, name, seeded)

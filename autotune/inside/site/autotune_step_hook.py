@@ -27,13 +27,12 @@ import autotune_model
 import autotune_output
 import autotune_overrides
 import autotune_scores
-import autotune_tokens
 import autotune_transformers
 import autotune_wire
-from autotune_batches import Seen, Tally, Total, size
+from autotune_batches import Seen, Tally, Total, count_tokens, size
 from autotune_figures import Figures, trained_parameters
 from autotune_flops import Flops
-from autotune_imports import After, attempt
+from autotune_imports import After, attempt, replace
 from autotune_overrides import Overrides
 from autotune_saving import Saving
 from autotune_steps import Steps
@@ -166,7 +165,7 @@ class Teller:
         is_map = iterator._dataset_kind == self._map_kind
         samples = usual if is_map and usual else size(batch, usual)
         if samples:
-            self._tally.fetched(_loader_of(iterator), iterator, samples, autotune_tokens.count(batch))
+            self._tally.fetched(_loader_of(iterator), iterator, samples, count_tokens(batch))
 
     def ended(self, iterator: Any) -> None:
         """Notes that a loader's iterator is exhausted."""
@@ -251,15 +250,10 @@ class Teller:
 
         return self.beside(wrapper)
 
-    def around_init(self, init: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps an optimizer's `__init__`, to note its creation."""
-
-        @functools.wraps(init)
-        def wrapper(*args: Any, **kwargs: Any) -> None:
-            self._steps.made()
-            init(*args, **kwargs)
-
-        return wrapper
+    def make_optimizer(self, init: Any, *args: Any, **kwargs: Any) -> None:
+        """Calls an optimizer's `__init__`, and notes its creation."""
+        self._steps.made()
+        init(*args, **kwargs)
 
     def around_scaled_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps a gradient scaler's step, during which the scale of the loss is known."""
@@ -281,10 +275,11 @@ def _attach(torch: Any, teller: Teller, after: After) -> None:
     stepped = teller.guarded("stepped")
     optimizers = importlib.import_module("torch.optim.optimizer")  # shadowed in torch.optim
     optimizers.register_optimizer_step_post_hook(lambda optimizer, *_: stepped(optimizer))
-    optimizers.Optimizer.__init__ = teller.around_init(optimizers.Optimizer.__init__)
+    replace(optimizers.Optimizer, "__init__", teller.make_optimizer)
     if autotune_wire.WORKDIR in os.environ:
-        optimizers.Optimizer.state_dict = teller.saving.around_state(optimizers.Optimizer.state_dict)
-        torch.save = torch.serialization.save = teller.saving.around_save(torch.save)
+        replace(optimizers.Optimizer, "state_dict", teller.saving.take_state)
+        replace(torch, "save", teller.saving.save)
+        torch.serialization.save = torch.save
     torch.autograd.backward = teller.around_backward(torch.autograd.backward)
     scaler = getattr(torch.amp, "grad_scaler", torch.cuda.amp.grad_scaler).GradScaler
     scaler.step = teller.around_scaled_step(scaler.step)

@@ -9,14 +9,14 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Callable, Mapping, Sequence  # noqa: UP035 - for Python 3.8
+from typing import Any, Mapping, Sequence  # noqa: UP035 - for Python 3.8
 
-import autotune_tokens
+import autotune_batches
 import autotune_wire
-from autotune_batches import Total
+from autotune_batches import SyncSchedule, Total
+from autotune_imports import replace
 from autotune_saves import Counts
 from autotune_saving import record
-from autotune_sync import SyncSchedule
 
 _STATE = "trainer_state.json"  # written last in a checkpoint
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
@@ -29,20 +29,15 @@ def attach(module: Any, wire: autotune_wire.Wire, total: Total, every: int | Non
     """Wraps the Trainer; `every`: samples or tokens between evaluations, None: as in the script."""
     made = module.Trainer
     watch = type("AutotuneCallback", (_TrainerWatch, module.TrainerCallback), {})
-    callback = functools.partial(watch, wire=wire, total=total, every=every)
-    made.__init__ = _around_init(made.__init__, callback)
-    made.evaluate = _around_evaluate(made.evaluate, wire)
-    made.train = _around_train(made.train)
 
-
-def _around_init(init: Callable[..., None], callback: Callable[..., Any]) -> Callable[..., None]:
-    @functools.wraps(init)
-    def built(self: Any, *args: Any, **kwargs: Any) -> None:
+    def build(init: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
-        autotune_tokens.pads_with(_padding(self))
-        self.add_callback(callback(self))
+        autotune_batches.pads_with(_padding(self))
+        self.add_callback(watch(self, wire, total, every))
 
-    return built
+    replace(made, "__init__", build)
+    replace(made, "evaluate", functools.partial(_evaluate, wire, []))
+    replace(made, "train", functools.partial(_train, []))
 
 
 def _padding(trainer: Any) -> int | None:
@@ -53,22 +48,18 @@ def _padding(trainer: Any) -> int | None:
     return token
 
 
-def _around_evaluate(evaluate: Callable[..., Any], wire: autotune_wire.Wire) -> Callable[..., Any]:
-    """Wraps `evaluate` to report its result, but not the results of the calls within it, one per data set."""
-    depth: list[None] = []
-
-    @functools.wraps(evaluate)
-    def evaluated(self: Any, *args: Any, **kwargs: Any) -> Any:
-        depth.append(None)
-        try:
-            metrics = evaluate(self, *args, **kwargs)
-        finally:
-            depth.pop()
-        if not depth:
-            _tell(wire, self.state, metrics)
-        return metrics
-
-    return evaluated
+def _evaluate(
+    wire: autotune_wire.Wire, depth: list[None], evaluate: Any, self: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """Evaluates and reports the result, but not the results of the calls within it, one per data set."""
+    depth.append(None)
+    try:
+        metrics = evaluate(self, *args, **kwargs)
+    finally:
+        depth.pop()
+    if not depth:
+        _tell(wire, self.state, metrics)
+    return metrics
 
 
 def _tell(wire: autotune_wire.Wire, state: Any, metrics: Mapping[str, Any]) -> None:
@@ -78,20 +69,16 @@ def _tell(wire: autotune_wire.Wire, state: Any, metrics: Mapping[str, Any]) -> N
         wire.tell({"record": scalars})
 
 
-def _around_train(train: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes the first training resume from the trial's checkpoint, if any, else as the script says."""
-    begun: list[None] = []
-
-    @functools.wraps(train)
-    def trained(self: Any, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
-        own, begin = self.args.output_dir, resume_from_checkpoint
-        if begin is True or (isinstance(begin, str) and os.path.dirname(begin) == own):  # noqa: PTH120
-            begin = None  # a checkpoint that may be incomplete
-        newest = None if begun else _newest(own)
-        begun.append(None)
-        return train(self, newest or begin, *args, **kwargs)
-
-    return trained
+def _train(
+    begun: list[None], train: Any, self: Any, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any
+) -> Any:
+    """Resumes the first training from the trial's checkpoint, if any, else as the script says."""
+    own, begin = self.args.output_dir, resume_from_checkpoint
+    if begin is True or (isinstance(begin, str) and os.path.dirname(begin) == own):  # noqa: PTH120
+        begin = None  # a checkpoint that may be incomplete
+    newest = None if begun else _newest(own)
+    begun.append(None)
+    return train(self, newest or begin, *args, **kwargs)
 
 
 def _newest(directory: str) -> str | None:

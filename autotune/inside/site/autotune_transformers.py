@@ -6,13 +6,13 @@ import dataclasses
 import functools
 import os
 import sys
-from typing import Any, Callable, Mapping  # noqa: UP035 - for Python 3.8
+from typing import Any, Mapping  # noqa: UP035 - for Python 3.8
 
 import autotune_accelerate
 import autotune_trainer
 import autotune_wire
 from autotune_batches import Total
-from autotune_imports import After
+from autotune_imports import After, replace
 from autotune_overrides import Overrides
 from autotune_wire import TRAINER_PRECISIONS
 
@@ -42,19 +42,12 @@ def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire, total: 
     """Wraps arguments and models, once imported, to apply overrides; with a tuner, the Trainer too."""
     is_heard = autotune_wire.SOCKET in os.environ
     every = overrides.get(autotune_wire.IN_TRIAL).get("evaluate_every") if is_heard else None
-
-    def arguments(module: Any) -> None:
-        made = module.TrainingArguments
-        made.__post_init__ = _around_arguments(made.__post_init__, overrides, is_heard, every)
-
-    def models(module: Any) -> None:
-        made = module.PreTrainedModel
-        made.__init__ = _around_model(made.__init__, overrides)
-
+    arguments = functools.partial(_make_arguments, overrides, every, is_heard)
+    model = functools.partial(_make_model, overrides)
     autotune_accelerate.attach(after, overrides, wire)
-    after.do("transformers.training_args", arguments)
+    after.do("transformers.training_args", lambda m: replace(m.TrainingArguments, "__post_init__", arguments))
     if overrides.get("model"):
-        after.do("transformers.modeling_utils", models)
+        after.do("transformers.modeling_utils", lambda m: replace(m.PreTrainedModel, "__init__", model))
     if is_heard:
         after.do("transformers.trainer", lambda module: autotune_trainer.attach(module, wire, total, every))
 
@@ -65,24 +58,19 @@ def train(built: Any, settings: Mapping[str, Any]) -> None:
     built.save_model()
 
 
-def _around_arguments(
-    post_init: Callable[..., None], overrides: Overrides, is_heard: bool, every: int | None
-) -> Callable[..., None]:
+def _make_arguments(
+    overrides: Overrides, every: int | None, is_heard: bool, post_init: Any, self: Any
+) -> None:
     is_trial = is_heard and not autotune_wire.is_whole()
-
-    @functools.wraps(post_init)
-    def made(self: Any) -> None:
-        names = {field.name for field in dataclasses.fields(self)}
-        taken = _put(self, names, overrides.get("trainer"))
-        if is_heard:
-            of_tuner = _of_trial(self) if is_trial else _of_whole(self)
-            _put(self, names, {**of_tuner, **(_EVALUATED if every else {})})
-        post_init(self)
-        if is_trial:
-            self.report_to = [place for place in self.report_to if place == _LOCAL]
-        overrides.tell("trainer", taken)
-
-    return made
+    names = {field.name for field in dataclasses.fields(self)}
+    taken = _put(self, names, overrides.get("trainer"))
+    if is_heard:
+        of_tuner = _of_trial(self) if is_trial else _of_whole(self)
+        _put(self, names, {**of_tuner, **(_EVALUATED if every else {})})
+    post_init(self)
+    if is_trial:
+        self.report_to = [place for place in self.report_to if place == _LOCAL]
+    overrides.tell("trainer", taken)
 
 
 def _of_trial(arguments: Any) -> dict[str, Any]:
@@ -121,15 +109,10 @@ def _precision(name: str) -> dict[str, Any]:
     return {**TRAINER_PRECISIONS[name], **({"use_cpu": True} if is_on_cpu else {})}
 
 
-def _around_model(init: Callable[..., None], overrides: Overrides) -> Callable[..., None]:
+def _make_model(overrides: Overrides, init: Any, self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
     """Sets the attention before the model is built, so that the model itself rejects an unsupported one."""
     values = overrides.get("model")
-
-    @functools.wraps(init)
-    def made(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
-        if "attn_implementation" in values:
-            config._attn_implementation = values["attn_implementation"]
-        init(self, config, *args, **kwargs)
-        overrides.tell("model", [name for name in values if name == "attn_implementation"])
-
-    return made
+    if "attn_implementation" in values:
+        config._attn_implementation = values["attn_implementation"]
+    init(self, config, *args, **kwargs)
+    overrides.tell("model", [name for name in values if name == "attn_implementation"])

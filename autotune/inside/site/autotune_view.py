@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 import autotune_wire
-from autotune_imports import After
+from autotune_imports import After, replace
 
 
 def arm(after: After) -> None:
@@ -26,7 +26,7 @@ def arm(after: After) -> None:
                 detach(args[0], root, keeps=mode[:1] in ("a", "r") or not (mode or flags & os.O_TRUNC))
 
     sys.addaudithook(listen)
-    after.do("torch", functools.partial(_around_save, root))
+    after.do("torch", functools.partial(_watch_saves, root))
 
 
 def detach(path: str, root: str, *, keeps: bool) -> None:
@@ -39,14 +39,13 @@ def detach(path: str, root: str, *, keeps: bool) -> None:
         shutil.copy2(target, path)
 
 
-def _around_save(root: str, torch: Any) -> None:
+def _watch_saves(root: str, torch: Any) -> None:
     """Wraps torch.save, whose writer opens files without telling Python."""
-    save = torch.save
 
-    @functools.wraps(save)
-    def saves(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+    def saves(save: Any, obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(f, (str, os.PathLike)):
             detach(os.fspath(f), root, keeps=False)
         return save(obj, f, *args, **kwargs)
 
-    torch.save = torch.serialization.save = saves
+    replace(torch, "save", saves)
+    torch.serialization.save = torch.save

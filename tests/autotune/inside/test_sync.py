@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from autotune.inside.site.autotune_sync import SyncSchedule
+from autotune.inside.site.autotune_batches import SyncSchedule
 
 EVERY = 1000
 
