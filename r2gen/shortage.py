@@ -30,7 +30,7 @@ _TEXT_ON_A_FULL_GPU = re.compile(
     r"|CU(BLAS|DNN|SOLVER)_STATUS_(INTERNAL_ERROR|EXECUTION_FAILED)"
     r"|unable to find an engine to execute this computation|No valid engine configs"
 )
-_TEXT_UNDER_A_LIMIT = re.compile(r"could not (create|execute) a primitive|can't start new thread")
+_TEXT_UNDER_A_LIMIT = re.compile(r"could not (create|execute) a primitive")
 _SHORT_SHARE = 0.05  # of a GPU's memory: libraries request more than that at once
 
 

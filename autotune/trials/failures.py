@@ -12,71 +12,10 @@ from autotune.core import units
 from autotune.core.errors import InputError, printable
 from autotune.core.trial import Failure, Outcome, Shortage, Status
 from autotune.inside.messages import GpuLostError
+from autotune.trials import failure_texts
 from autotune.trials.gpu_memory import GpuMemory
 from autotune.workloads.command.ending import CommandError, signal_name
 
-# Out-of-memory messages: of CUDA and what builds on it (NCCL, JAX, TensorFlow), the CPU allocator, the C
-# library, C++, a compiler, a loader's worker that ran out of memory or was killed for it, a command that was
-# killed, and /dev/shm.
-_OOM_TEXT = re.compile(
-    r"(CUDA|HIP|XPU|MPS backend) out of memory"
-    r"|(CUDA|HIP|CUDA driver|Triton|NCCL)\b[^\n]{0,40}\b(error|Error)\b[^\n]{0,80}\bout of memory"
-    r"|CU(BLAS|DNN|SPARSE|SOLVER)_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED"
-    r"|CUDNN_STATUS_INTERNAL_ERROR_(HOST|DEVICE)_ALLOCATION_FAILED"
-    r"|CUDNN_STATUS_\w+[^\n]*out of memory"
-    r"|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|Cuda failure (\d+ )?'out of memory'"
-    r"|RESOURCE_EXHAUSTED: [^\n]*([Oo]ut of memory|[Ff]ailed to allocate)"
-    r"|OOM when allocating|[Ff]ailed to allocate memory \[Op:"
-    r"|NVML_SUCCESS == [^\n]{0,120}INTERNAL ASSERT FAILED[^\n]{0,120}CUDACachingAllocator"
-    r"|can't allocate memory|[Cc]annot allocate memory(?! in static TLS block)"
-    r"|DefaultCPUAllocator: not enough memory|OpenBLAS error: Memory allocation still failed"
-    r"|Could not allocate memory (for|to change) Tensor"
-    r"|std::bad_alloc"
-    r"|[Oo]ut of memory allocating \d+ bytes"
-    r"|Caught \w*MemoryError in "
-    r"|DataLoader worker \(pid[^)]*\) is killed by signal: (Killed|Bus error)"
-    r"|command \(pid \d+\) is killed by signal: Killed"
-    r"|insufficient shared memory"
-    r"|(shared memory|/torch_)[^\n]*No space left on device"
-)
-# Other failures for lack of memory under a cap, imports included; without a cap they have other causes.
-_CAPPED_TEXT = re.compile(
-    r"could not (create|execute) a primitive"
-    r"|can't start new thread"
-    r"|Thread creation failed: Resource temporarily unavailable"
-    r"|(failed to map segment from shared object|cannot map zero-fill pages)(?!:)"
-    r"|Unable to (create type object|instantiate PyTypeObject)"
-)
-# A GPU library that cannot be initialized: for lack of memory, unless there was enough.
-_HANDLE_TEXT = re.compile(r"CUBLAS_STATUS_NOT_INITIALIZED when calling `cublas(Lt)?Create")
-# Errors of GPU libraries for lack of memory, among many other causes.
-_ENGINE_TEXT = re.compile(
-    r"unable to find an engine to execute this computation|No valid engine configs"
-    r"|CUDNN_STATUS_NOT_INITIALIZED|CU(BLAS|DNN|SOLVER)_STATUS_(INTERNAL_ERROR|EXECUTION_FAILED)"
-)
-_OF_GPU = re.compile(r"\b(CUDA|Cuda|Triton)|CU(BLAS|DNN|SPARSE|SOLVER|FFT)_|NVML_")
-_ASKED = re.compile(r"Tried to allocate (\d+(?:\.\d+)? [KMGT]iB)")
-# The memory that ran out is the host's, shared with the loader's workers, not the training process's own. A
-# loader pins the host's memory by CUDA, whose error is that of a full GPU.
-_SHARED = re.compile(r"DataLoader worker|shared memory|killed by |pin memory thread")
-_KILLED_WORKER = re.compile(r"(DataLoader worker|command) \(pid[^)]*\) is killed by signal: Killed")
-# Errors of the links between GPUs.
-_NCCL_TEXT = re.compile(
-    r"\bNCCL\b[^\n]*\b([Ee]rror|timed? ?out)|nccl(System|Remote|Internal|UnhandledCuda)Error"
-    r"|collective operation timeout"
-)
-# Transient faults, which another attempt may not meet: of these links, a kernel launch, a disk or network
-# behind the data, or one of the loader's workers.
-_PASSING_TEXT = re.compile(
-    rf"{_NCCL_TEXT.pattern}"
-    r"|CUDA error: (unspecified launch failure|the launch timed out|unknown error|uncorrectable ECC error)"
-    r"|CUBLAS_STATUS_EXECUTION_FAILED|CUDNN_STATUS_EXECUTION_FAILED"
-    r"|DataLoader worker \(pid[^)]*\) (exited unexpectedly|is killed by signal)"
-    r"|DataLoader timed out"
-    r"|Input/output error|Stale file handle|Transport endpoint is not connected|Remote I/O error"
-    r"|Connection (reset|refused|aborted|timed out)|Connection broken|Remote end closed connection"
-    r"|Temporary failure in name resolution|Read timed out|Network is unreachable"
-)
 # The disk cannot be written by any trial: full, over a quota or limit, read-only.
 DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 # For our own files: syncing to a disk that has just turned read-only fails with EIO.
@@ -95,7 +34,9 @@ _LAST_LINE = re.compile(
 _TYPES_TOLD_BY_TEXT = (RuntimeError, SystemError, ImportError, OSError)
 _OOM_TYPES = {"OutOfMemoryError", "MemoryError"}
 _RESOURCES = "ResourceExhaustedError"  # TensorFlow's, of memory or something else
+_PANIC = "PanicException"  # of libraries in Rust
 _DIVERGED_TYPES = {"DivergedError", "FloatingPointError"}
+_TOO_MANY = "probably too many processes or threads for this user or container (see `ulimit -u`)"
 _MEMORY_GONE_SHARE = 0.95
 _CAP_GONE_SHARE = 0.85
 _SERVER_DIED = 255  # multiprocessing's exit code for a process whose fork server has died
@@ -130,13 +71,16 @@ def _one_line(text: str) -> str:
     return " ".join(printable(text).split())[:_LONGEST]
 
 
-def from_exception(error: BaseException, *, capped: bool = True, gpu: GpuMemory | None = None) -> Outcome:
+def from_exception(
+    error: BaseException, *, capped: bool = True, cap_share: float = 0.0, gpu: GpuMemory | None = None
+) -> Outcome:
     """Returns the outcome of a workload that raised `error`, judged by the whole chain of causes.
 
-    `capped`: host memory was capped, so errors that a cap provokes count as out of memory. `gpu`: the state
-    of the GPU memory, if known, which decides ambiguous errors.
+    `capped`: host memory was capped, so errors that a cap provokes count as out of memory. `cap_share`: the
+    share of the cap in use. `gpu`: the state of the GPU memory, if known, which decides ambiguous errors.
     """
-    kinds = [(cause, _kind(cause, capped, gpu)) for cause in chain(error)]
+    leaves_no_stack = capped and cap_share >= _CAP_GONE_SHARE
+    kinds = [(cause, _kind(cause, capped, leaves_no_stack, gpu)) for cause in chain(error)]
     causes = {kind: cause for cause, kind in reversed(kinds)}
     if isinstance(error, GpuLostError):  # before the trial allocates: an OOM is due to others
         is_full = Failure.OOM in causes
@@ -153,7 +97,9 @@ def from_exception(error: BaseException, *, capped: bool = True, gpu: GpuMemory 
         return Outcome(
             Status.INTERRUPTED, reason=_one_line(fault if isinstance(error, OSError) else _text(error))
         )
-    is_passing = any(_PASSING_TEXT.search(_line(cause)) for cause in chain(error))
+    if any(_is_refused_a_process(cause) for cause in chain(error)):
+        return failure(Failure.ERROR, f"{_TOO_MANY}: {_line(error)}")
+    is_passing = any(failure_texts.PASSING.search(_line(cause)) for cause in chain(error))
     return replace(failure(Failure.ERROR, _line(error)), is_passing=is_passing)
 
 
@@ -202,17 +148,27 @@ def _sqlite_message(error: BaseException, codes: Set[int]) -> str | None:
 
 def _is_caused_by_others(text: str, gpu: GpuMemory | None) -> bool:
     """Returns True if the text says that a GPU lacks memory which others took from the trial."""
-    if gpu is None or not _OF_GPU.search(text) or _SHARED.search(text):
+    if gpu is None or not failure_texts.OF_GPU.search(text) or failure_texts.SHARED.search(text):
         return False
-    asked = _ASKED.search(text)
+    asked = failure_texts.ASKED.search(text)
     try:
         return gpu.is_taken_by_others(units.size_bytes(asked[1]) if asked else 0)
     except InputError:  # not a size, or one out of range
         return False
 
 
-def _kind(error: BaseException, capped: bool, gpu: GpuMemory | None) -> Failure:
+def _is_refused_a_process(error: BaseException) -> bool:
+    """Returns True if the kernel has refused a thread or a process; a fork's error names no file."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno == errno.EAGAIN and error.filename is None
+    is_told_by_text = isinstance(error, _TYPES_TOLD_BY_TEXT) or _PANIC in _class_names(error)
+    return is_told_by_text and failure_texts.THREADS.search(_text(error)) is not None
+
+
+def _kind(error: BaseException, capped: bool, leaves_no_stack: bool, gpu: GpuMemory | None) -> Failure:
     """Classifies the error by itself, without its causes."""
+    if leaves_no_stack and _is_refused_a_process(error):
+        return Failure.OOM
     if _is_out_of_memory(error, capped) or (isinstance(error, RuntimeError) and _is_short(_text(error), gpu)):
         return Failure.OOM
     return Failure.DIVERGED if _class_names(error) & _DIVERGED_TYPES else Failure.ERROR
@@ -239,22 +195,22 @@ def _is_out_of_memory(error: BaseException, capped: bool) -> bool:
 
 def _out_of_memory_text(text: str, capped: bool) -> str | None:
     """Returns the part of `text` that reports an out-of-memory, None if there is none."""
-    match = _OOM_TEXT.search(text) or (_CAPPED_TEXT.search(text) if capped else None)
+    match = failure_texts.OOM.search(text) or (failure_texts.CAPPED.search(text) if capped else None)
     return match and match[0]
 
 
 def _is_short(text: str, gpu: GpuMemory | None) -> bool:
     """Returns True if an ambiguous error is about memory, judged by the state of the GPU memory."""
-    if _HANDLE_TEXT.search(text):
+    if failure_texts.HANDLE.search(text):
         return gpu is None or gpu.is_short
-    return gpu is not None and gpu.is_short and _ENGINE_TEXT.search(text) is not None
+    return gpu is not None and gpu.is_short and failure_texts.ENGINE.search(text) is not None
 
 
 def _shortage(text: str) -> Shortage | None:
     """Returns whose memory ran out, judged by torch's message."""
-    if _KILLED_WORKER.search(text):
+    if failure_texts.KILLED_WORKER.search(text):
         return Shortage.KILLED_WORKER
-    return Shortage.MACHINE if _SHARED.search(text) else None
+    return Shortage.MACHINE if failure_texts.SHARED.search(text) else None
 
 
 def _text(error: BaseException) -> str:
@@ -339,8 +295,12 @@ def from_exit(
         return lost_attempt(what)
     oom = _out_of_memory_text(last_words, capped)
     if oom and code in {-signal.SIGABRT, -signal.SIGBUS, 1, _LOADER_DIED}:
-        is_hosts = code < 0 and not _OF_GPU.search(oom)
+        is_hosts = code < 0 and not failure_texts.OF_GPU.search(oom)
         return failure(Failure.OOM, f"{what}: {oom}", Shortage.MACHINE if is_hosts else _shortage(oom))
-    if code == -signal.SIGABRT and (nccl_error := _NCCL_TEXT.search(last_words)):
+    if code in {-signal.SIGABRT, -signal.SIGINT, 1} and (refused := failure_texts.THREADS.search(last_words)):
+        if capped and cap_share >= _CAP_GONE_SHARE:
+            return failure(Failure.OOM, f"{what}: {refused[0]}")
+        return failure(Failure.ERROR, f"{_TOO_MANY}: {what}: {refused[0]}")
+    if code == -signal.SIGABRT and (nccl_error := failure_texts.NCCL.search(last_words)):
         return replace(failure(Failure.ERROR, f"{what}: {nccl_error[0]}"), is_passing=True)
     return failure(Failure.ERROR, what)

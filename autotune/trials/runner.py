@@ -85,6 +85,7 @@ def _failed(error: BaseException, order: Order, gpus: Cuda) -> Outcome:
 
     The trial's GPU may be gone, which then explains any error.
     """
+    cap_share = host_bytes("VmData") / resource.getrlimit(resource.RLIMIT_DATA)[0]  # 0 or less without a cap
     _limit_memory(None)  # room to report the error
     with suppress(OSError):  # a full disk takes no log either; the verdict goes through the pipe
         if has_trace(error):
@@ -93,7 +94,8 @@ def _failed(error: BaseException, order: Order, gpus: Cuda) -> Outcome:
         gpus.open()
     except GpuLostError as lost:
         return failures.from_exception(lost)
-    return failures.from_exception(error, capped=order.limits.caps_process, gpu=gpus.memory())
+    capped = order.limits.caps_process
+    return failures.from_exception(error, capped=capped, cap_share=cap_share, gpu=gpus.memory())
 
 
 def _conclude(messages: BinaryIO, outcome: Outcome) -> None:

@@ -66,7 +66,6 @@ OUT_OF_MEMORY = {
     "an error set in C, result missing": SystemError(
         "std::bad_alloc returned a result with an exception set"
     ),
-    "no thread": RuntimeError("can't start new thread"),
     "a loader's worker": MemoryError("Caught MemoryError in DataLoader worker process 0.\nOriginal ..."),
     "a loader's worker, C++": RuntimeError(
         "Caught RuntimeError in DataLoader worker process 1.\n... DefaultCPUAllocator: can't allocate memory"
@@ -109,6 +108,8 @@ NOT_OUT_OF_MEMORY = {
     "a full disk, in C++": RuntimeError(
         "[enforce fail at inline_container.cc:603] . PytorchStreamWriter failed"
     ),
+    "no thread": RuntimeError("can't start new thread"),
+    "no process": BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"),
     "an exit": SystemExit(1),
     "Ctrl-C": KeyboardInterrupt(),
     "causes in a circle": in_a_circle(),
@@ -216,6 +217,14 @@ WATCHDOG = (
 )
 RESET = "warning: Connection reset by peer, downloading again\n"
 LIBGOMP = "libgomp: Thread creation failed: Resource temporarily unavailable\n"
+OPENBLAS = (
+    "OpenBLAS blas_thread_init: pthread_create failed for thread 3 of 4: Resource temporarily unavailable\n"
+)
+NO_THREAD = (
+    "terminate called after throwing an instance of 'std::system_error'\n"
+    "  what():  Resource temporarily unavailable"
+)
+TOO_MANY = "probably too many processes or threads for this user or container (see `ulimit -u`)"
 EXITS = [
     (-signal.SIGKILL, "", True, Failure.OOM, "killed by the kernel, which was out of memory"),
     (-signal.SIGKILL, "", False, Failure.LOST, "killed by SIGKILL"),
@@ -226,7 +235,15 @@ EXITS = [
     (-signal.SIGABRT, RESET, False, Failure.ERROR, "killed by SIGABRT"),
     (-signal.SIGABRT, "malloc(): corrupted top size", False, Failure.ERROR, "killed by SIGABRT"),
     (-(signal.SIGRTMIN + 1), "", False, Failure.ERROR, f"killed by signal {signal.SIGRTMIN + 1}"),
-    (1, LIBGOMP, False, Failure.OOM, f"exited with 1 without a verdict: {LIBGOMP.removeprefix('libgomp: ')}"),
+    (1, LIBGOMP, False, Failure.ERROR, f"{TOO_MANY}: exited with 1 without a verdict: {LIBGOMP[9:]}"),
+    (-signal.SIGINT, OPENBLAS, False, Failure.ERROR, f"{TOO_MANY}: killed by SIGINT: {OPENBLAS[27:]}"),
+    (
+        -signal.SIGABRT,
+        NO_THREAD,
+        False,
+        Failure.ERROR,
+        f"{TOO_MANY}: killed by SIGABRT: what(): {NO_THREAD[-32:]}",
+    ),
     (1, "Traceback ...", False, Failure.ERROR, "exited with 1 without a verdict"),
     (3, BAD_ALLOC, False, Failure.ERROR, "exited with 3 without a verdict"),
     (0, "", False, Failure.ERROR, "exited with 0 without a verdict"),

@@ -1,16 +1,17 @@
 """The evidence that decides if an exception's type or an exit status alone does not."""
 
+import errno
 import signal
 
 import pytest
 
 from autotune.core.trial import Failure, Shortage
 from autotune.trials import failures
+from autotune.workloads.command.ending import CommandError
 
 CAPPED_ONLY = [
     RuntimeError("could not create a primitive"),
     RuntimeError("could not execute a primitive"),
-    RuntimeError("can't start new thread"),
     ImportError("torch/_C.so: failed to map segment from shared object"),
     OSError("libc10.so: cannot map zero-fill pages"),
 ]
@@ -78,8 +79,8 @@ def test_the_reason_names_the_cause_that_decided() -> None:
         (
             1,
             "libgomp: Thread creation failed: Resource temporarily unavailable",
-            {"capped": False},
-            Failure.ERROR,
+            {"cap_share": 0.9},
+            Failure.OOM,
         ),
     ],
 )
@@ -87,6 +88,38 @@ def test_the_state_of_the_machine_is_evidence(
     code: int, words: str, evidence: dict[str, float], kind: Failure
 ) -> None:
     assert failures.from_exit(code, words, **({"kernel_killed": False} | evidence)).failure is kind
+
+
+class PanicException(BaseException):
+    pass
+
+
+REFUSED = [
+    RuntimeError("can't start new thread"),
+    BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"),
+    RuntimeError("Resource temporarily unavailable"),
+    CommandError("exited with 2: /bin/sh: 1: Cannot fork"),
+    PanicException(
+        'ThreadPoolBuildError { kind: IOError(Os { code: 11, kind: WouldBlock, message: "..." }) }'
+    ),
+    RuntimeError("Caught RuntimeError in pin memory thread for device 0.\n...can't start new thread"),
+]
+
+
+@pytest.mark.parametrize("error", REFUSED, ids=repr)
+def test_a_refused_thread_or_process_means_too_many_of_them_unless_the_cap_is_full(
+    error: BaseException,
+) -> None:
+    outcome = failures.from_exception(error)
+    assert outcome.failure is Failure.ERROR
+    assert outcome.reason.startswith("probably too many processes or threads for this user or container (see")
+    assert failures.from_exception(error, cap_share=0.9).failure is Failure.OOM
+    assert failures.from_exception(error, capped=False, cap_share=0.9).failure is Failure.ERROR
+
+
+def test_a_locked_file_is_no_refused_process() -> None:
+    error = BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable", "data.h5")
+    assert failures.from_exception(error).reason.startswith("BlockingIOError")
 
 
 KILLED = RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
