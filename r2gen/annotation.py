@@ -135,7 +135,7 @@ def _fault(root: Path, path: str) -> str | None:
 
 
 def _is_image(file: Path) -> bool:
-    """Returns True if the first bytes are an image's; decoding all of MIMIC-CXR would take minutes."""
+    """Returns True if the first bytes mark an image; decoding all of MIMIC-CXR would take minutes."""
     with file.open("rb") as stream:
         return stream.read(8).startswith(_SIGNATURES)
 

@@ -270,7 +270,7 @@ def feature_bytes(config: Config) -> int:
 def require_shared_memory(config: Config) -> None:
     """Raises InputError if the batches of the loaders' workers do not fit into /dev/shm.
 
-    The workers of training hold their batches while those of an evaluation load theirs.
+    The training workers keep their batches there while the evaluation workers load theirs.
     """
     if not config.num_workers or not _SHM.is_dir():
         return

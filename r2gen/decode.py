@@ -60,7 +60,7 @@ def draw(
 ) -> Tensor:
     """Samples int64 ids [B, max_length] of reports, padded with 0.
 
-    As in the original, every image draws until the last one has ended: equal seeds draw equal words.
+    As in the original, every image draws until the last one has ended, so that equal seeds draw equal words.
     """
     state = _State(decoder, encoded, 1, max_length)
     ids = torch.zeros(len(encoded), 1, 1 + max_length, dtype=torch.long, device=encoded.device)

@@ -119,5 +119,5 @@ class PositionalEncoding(nn.Module):
         self.register_buffer("pe", pe)
 
     def forward(self, x: Tensor, position: int | None = None) -> Tensor:
-        """Adds the codes of positions 0 to T - 1 to `x` [B, T, d], or that of `position` everywhere."""
+        """Adds the codes of positions 0 to T - 1 to `x` [B, T, d], or the code of `position` everywhere."""
         return x + (self.pe[:, : x.size(1)] if position is None else self.pe[:, position])

@@ -1,4 +1,4 @@
-"""Refuses to run elsewhere than on Linux. Checked before any import that needs Linux."""
+"""Refuses to run on anything but Linux. Checked before any import that needs Linux."""
 
 import sys
 

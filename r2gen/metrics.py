@@ -31,7 +31,7 @@ _EXIT_WAIT_S = 5.0
 class Meteor:
     """METEOR 1.5 in its own Java process, from construction to the end of the `with` block.
 
-    If the parent dies, Java's stdin closes and it ends by itself.
+    If the parent dies, Java's stdin closes, which ends it.
     """
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class OptionalMeteor:
 def score(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
     """Returns corpus scores, one reference per report: bleu_1 to bleu_4, rouge_l, cider.
 
-    Raises ValueError unless there are as many hypotheses as references, and at least one.
+    Raises ValueError unless there are equally many hypotheses and references, and at least one.
     """
     if not hypotheses:
         raise ValueError("scores need at least one report")

@@ -70,7 +70,7 @@ class DecoderLayer(nn.Module):
         own: Callable[[Tensor], KeysValues],
         packing: Packing | None = None,
     ) -> Tensor:
-        """Applies the layer given the image's keys and values; `own` computes those of the words."""
+        """Applies the layer given the image's keys and values; `own` computes the words' keys and values."""
         x = self.sublayer[0](x, lambda y: self.self_attn(y, own(y), mask, packing), memory)
         x = self.sublayer[1](x, lambda y: self.src_attn(y, source, None, packing), memory)
         out: Tensor = self.sublayer[2](x, self.feed_forward, memory)

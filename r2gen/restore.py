@@ -1,4 +1,4 @@
-"""Restores a trained model from a checkpoint, ours or the original R2Gen's."""
+"""Restores a trained model from a checkpoint of this trainer or of the original R2Gen."""
 
 from collections.abc import Mapping
 from pathlib import Path

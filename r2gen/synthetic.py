@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw, ImageFilter
 class Findings:
     """The findings of a study.
 
-    None has a side: training flips images at random, as R2Gen does, which would blur left and right.
+    No finding has a side: training flips images at random, as R2Gen does, which would blur left and right.
     """
 
     enlarged_heart: bool

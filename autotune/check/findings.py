@@ -1,4 +1,4 @@
-"""Findings of a check as lines, with remedies for what is missing. Pure."""
+"""Findings of a check as lines, with remedies. Pure."""
 
 import math
 from collections.abc import Iterator

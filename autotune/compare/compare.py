@@ -122,7 +122,7 @@ class _Job:
         return None if self.changed() else results.RESULT.read(self.place.result_file)
 
     def changed(self) -> list[str]:
-        """Returns the names that differ between its plan and its directory's."""
+        """Returns the names that differ between the job's plan and the plan in its directory."""
         try:
             return _changed(json.loads(files.read(self.place.plan_file)), self.plan)
         except (OSError, ValueError, AttributeError):
@@ -172,14 +172,14 @@ class Comparison:
         terms: Terms,
         say: Callable[[str], None],
     ) -> None:
-        """`training` has the search's settings; its samples may differ from those of the terms."""
+        """`training` has the search's settings, but perhaps another length than the terms."""
         self._session, self._space, self._training = session, training.space, training
         self._trials, self._terms, self._say = trials, terms, say
         self._baseline = self._with_epochs(self._space.baseline)
         self._server = ForkServer(training.workload.preload)
 
     def run(self, contender: Contender) -> bool:
-        """Trains and scores a model as far as necessary; returns True if it is then complete."""
+        """Trains and scores a model, or does what is left of that; returns True if it is then complete."""
         job = self._job(contender)
         if job.existing is not None and self._is_whole(job.existing):
             self._say(f"{job.name}: already done")

@@ -49,9 +49,10 @@ class Evaluated:
 
 
 def run(command: Sequence[str], log: Path) -> Evaluated:
-    """Runs `command` and returns what it prints, see `Program.evaluate`; appends its stderr to `log`.
+    """Runs `command` and returns the scores that it prints; appends its stderr to `log`.
 
-    The command and its children end with this process. Raises EvaluationError.
+    `Program.evaluate` describes the output. The command and its children end with this process. Raises
+    EvaluationError if the command fails or prints no scores.
     """
     guard = subprocess.Popen(_GUARD, stdin=subprocess.PIPE, process_group=0)  # noqa: S603 - a constant
     try:

@@ -120,7 +120,7 @@ def loss_over_fp32(model: Model, models: Runs) -> float | None:
 
 
 def write_keep(file: Path, keep: float | None) -> None:
-    """Saves the requested share of the baseline's gain to keep; None: the search space's."""
+    """Saves the share of the baseline's gain to keep, if the user gave one; None: the search space's."""
     file.parent.mkdir(exist_ok=True)
     files.write_whole(file, json.dumps({"keep": keep}))
 

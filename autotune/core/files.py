@@ -12,7 +12,7 @@ from autotune.core.errors import InputError
 
 
 def read(file: Path) -> str:
-    """Returns a regular file's text; raises OSError for others: a pipe blocks, a device may never end."""
+    """Returns a regular file's text; raises OSError for any other: a pipe blocks, a device may never end."""
     with open(file, encoding="utf-8", opener=_without_waiting) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise OSError(errno.EINVAL, "is not a regular file", str(file))
@@ -71,7 +71,7 @@ def _sync(directory: Path) -> None:
 
 
 def disk_usage_bytes(directory: Path) -> int:
-    """Returns the disk usage of the files below `directory`; those that vanish meanwhile do not count."""
+    """Returns the disk usage of the files below `directory`, without files that vanish during the count."""
     # Strings, not Paths: a search of thousands of trials has tens of thousands of files.
     return sum(_disk_bytes(f"{place}/{name}") for place, _, names in os.walk(directory) for name in names)
 

@@ -59,7 +59,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A point of a trial's curve: the quality after so many samples."""
+    """A point of a trial's curve: the quality after a number of samples."""
 
     samples: int
     seconds: float  # of training until then

@@ -14,7 +14,7 @@ class Metric:
     samples_per_evaluation: int | None = None  # in the user's own training; None: as in the trial
 
     def turned(self, value: float) -> float:
-        """Converts a quality between the user's sign and the tuner's."""
+        """Converts a quality between the user's sign and the tuner's sign."""
         return turned(value, minimize=self.minimize)
 
 

@@ -51,7 +51,7 @@ def _leak(trial: Trial, history: History) -> str | None:
 
 
 def contention(rests_on: Sequence[Trial]) -> str:
-    """Returns what other programs used of the machine during the trials that a claim rests on."""
+    """Returns `while other programs used 38% of the CPUs`: the most during trials that a claim rests on."""
     used = [f"{_share(resource, each)} of the {resource}" for resource, each in _disturbed(rests_on).items()]
     return f"while other programs used {' and '.join(used)}" if used else ""
 
@@ -161,7 +161,7 @@ def spending(history: History) -> list[str]:
 
 
 def _saving(share: float, trial: Trial, history: History) -> str:
-    """Returns what half as many evaluations would save; empty if that is little, or a knob sets how many."""
+    """Returns how much half as many evaluations would save; empty if that is little, or a knob sets them."""
     space = history.space
     if share < _WORTH_CHANGING or space.interval_setting in space.knobs:
         return ""

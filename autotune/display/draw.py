@@ -66,7 +66,7 @@ def _header(snapshot: Snapshot) -> Group:
 
 
 def _time(snapshot: Snapshot) -> str:
-    """Returns the time that a search has taken, and the estimate of what is left."""
+    """Returns the time that a search has taken, and the estimated time left."""
     spent, limit = units.format_seconds(snapshot.plan.spent_s), snapshot.plan.time_s
     text = f"{spent} of {units.format_seconds(limit)}" if limit is not None else f"{spent} so far"
     if snapshot.state != RUNNING:

@@ -53,8 +53,8 @@ class TrialFigures:
 class TrialRow(TrialFigures):
     """A trial as every surface shows it.
 
-    Throughput, quality and memory are those of its settings, over all runs that count; a repeat has those of
-    its own `run`.
+    Throughput, quality and memory describe its settings, over all runs that count; a repeat shows its own
+    `run`.
     """
 
     number: int
@@ -151,7 +151,7 @@ def _keeps_quality(trial: Trial, score: float | None, history: History) -> bool 
 
 
 def _saved_s(trial: Trial, space: Space) -> float:
-    """Returns the seconds that the rest of a stopped trial would have taken, at its own pace."""
+    """Returns the seconds that the rest of a stopped trial would have taken at the same pace."""
     samples = trial.measurement.samples
     if not trial.stopped or trial.kind is not TrialKind.SEARCHED or not samples:
         return 0.0

@@ -1,4 +1,4 @@
-"""A search at one moment, whether it runs in this process, in another one, or no longer."""
+"""A search at one moment, whether it runs in this process, in another one, or has ended."""
 
 import time
 from collections.abc import Mapping, Sequence

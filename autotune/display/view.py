@@ -52,7 +52,7 @@ def knobs(config: Config) -> str:
 
 
 def batch(size: Setting, accumulation: Setting) -> str:
-    """Returns the samples of an optimizer step, without those of other processes."""
+    """Returns the samples of an optimizer step in one process."""
     if accumulation == 1:
         return f"batch {size}"
     return f"batch {int(size or 0) * int(accumulation or 1)} ({accumulation} x {size} accumulated)"
@@ -73,7 +73,7 @@ def _measured(trial: Trial, history: History) -> tuple[str, str]:
 
 
 def memory(measured: Measurement) -> str:
-    """Returns `2.4 GiB (31%)`: the peak of a run, and its share of what the trial was allowed."""
+    """Returns `2.4 GiB (31%)`: the peak of a run, and its share of the trial's limit."""
     share = objective.memory_share(measured)
     return words.peak(measured.peak_memory_bytes, share, is_rising=measured.memory_is_rising)
 
@@ -126,7 +126,7 @@ def out_of_time(trials: Sequence[Trial], planned: int) -> str:
 
 
 def kind(trial: Trial) -> str:
-    """Returns what a trial is for: baseline, trial, race, repeat or ablation (a step of it)."""
+    """Returns the purpose of a trial: baseline, trial, race, repeat or ablation (a step of it)."""
     return _KINDS.get(trial.kind) or ("trial" if trial.number else "baseline")
 
 

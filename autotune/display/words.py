@@ -45,7 +45,7 @@ class FigureForm:
         return " to ".join(self._format(end or 0.0, figure.value) for end in (figure.low, figure.high))
 
     def _format(self, value: float, like: float) -> str:
-        """Formats `value` with as many digits as the value `like` gets."""
+        """Formats `value` with the digits that the value `like` would get."""
         spec = self.below_one if self.below_one and abs(like * self.scale) < 1 else self.spec
         text = spec(value) if callable(spec) else format(value * self.scale, spec)
         return f"{text}{self.unit}"
@@ -131,7 +131,7 @@ def metric(name: str) -> str:
 
 
 def score_names(quality: str, *scores: Mapping[str, Any]) -> list[str]:
-    """Returns the scores to show: those of papers in their order, and the search's own `quality`."""
+    """Returns the scores to show: papers' scores in their usual order, and the search's own `quality`."""
     return [name for name in dict.fromkeys((*_METRICS, quality)) if any(name in each for each in scores)]
 
 

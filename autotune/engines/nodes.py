@@ -68,7 +68,7 @@ def _named(node: Mapping[str, Any]) -> ClusterNode:
 
 
 def is_gone(name: str) -> bool:
-    """Returns True if there is no node of that name any more."""
+    """Returns True if no node of that name exists any more."""
     return bool(name) and all(node.name != name for node in _alive().values())
 
 

@@ -65,7 +65,7 @@ class Winner:
 
 
 def _meaning(name: str, values: Mapping[str, Any]) -> str:
-    """Returns the meaning of the setting `name`; Lightning's clipping depends on the other `values`."""
+    """Returns the meaning of the setting `name`; for Lightning's clipping it depends on other `values`."""
     if ends_with(name, ["gradient_clip_val"]):
         algorithms = (v for key, v in values.items() if ends_with(key, ["gradient_clip_algorithm"]))
         return CLIP_VALUE if "value" in algorithms else CLIP_NORM

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Step(NamedTuple):
-    """Optimizer step; samples and tokens are None if unknown."""
+    """An optimizer step; samples and tokens are None if unknown."""
 
     samples: int | None
     figures: Mapping[str, Any] = {}  # fields of its record

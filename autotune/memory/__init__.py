@@ -1,4 +1,4 @@
-"""Predicts which configurations fit in memory: their needs, peaks, and the border of what fits. Pure.
+"""Predicts which configurations fit in memory, from their needs and from measured peaks. Pure.
 
 May import `core`. It reads no file and queries no machine.
 """

@@ -33,9 +33,9 @@ class MemoryModel:
     ) -> None:
         """`limit_bytes`: the next trial's limit, of which it may use `fraction`; None: the smallest known.
 
-        An out-of-memory under a smaller limit says nothing about the next trial.
-        `margin`: without peaks, only needs below this share of the smallest failed one are worth trying, even
-        if larger ones have fitted. None: failures below what has fitted elsewhere do not count.
+        An out-of-memory under a smaller limit says nothing about the next trial. `margin`: without peaks,
+        only needs below this share of the smallest failed one are worth trying, even if larger ones have
+        fitted. None: failures below a need that has fitted do not count.
         """
         trials, self._known = list(trials), known
         limits = [t.measurement.memory_limit_bytes for t in trials if t.measurement.memory_limit_bytes]

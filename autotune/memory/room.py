@@ -1,4 +1,4 @@
-"""GPU memory available for tensors beside the CUDA context. Pure."""
+"""GPU memory that a CUDA context leaves for tensors. Pure."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ CONTEXT_BYTES = 600 * 2**20  # CUDA context with kernels, until a trial has meas
 
 
 def context_bytes(trials: Iterable[Trial]) -> int:
-    """Returns the largest measured GPU memory of a process besides its tensors, or a default."""
+    """Returns the largest measured GPU memory of a process outside its tensors, or a default."""
     return max((t.measurement.context_bytes or 0 for t in trials), default=0) or CONTEXT_BYTES
 
 

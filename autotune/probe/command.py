@@ -150,7 +150,7 @@ class _Watching:
 
 
 class _ScoreSeen:
-    """Stop condition: the training has shown a score so many `times`."""
+    """Stop condition: the training has shown a score `times` times."""
 
     def __init__(self, times: int) -> None:
         self._times, self._looked_s = times, 0.0

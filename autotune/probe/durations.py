@@ -39,7 +39,7 @@ def try_length(prober: Prober, known: Sequence[Option], seen: Watched) -> TriedL
     """Tries the options that are named like the length of a training.
 
     `seen` is the user's own training. An option that is named like a number of steps may count epochs: if the
-    training does not end after so many steps, it is tried as epochs.
+    training does not end after that many steps, the option is tried as epochs.
     """
     asked = options.ends(known)
     if asked is None:
@@ -79,7 +79,7 @@ def _run(prober: Prober, counted: Sequence[Option], value: int, every: Option | 
 def samples_per_epoch(
     seen: Watched, short: ShortTraining | None, length: Length | None, batch: int | None
 ) -> int | None:
-    """Returns the samples of an epoch: the items of the loader, or those of a short training of one epoch."""
+    """Returns the samples of an epoch: the loader's items, or what a short training of one epoch took."""
     if length is None or length[0] != "epochs":
         return None
     return seen.loader.get("items") or (len(short.seen.steps) * batch if short and batch else None)
@@ -96,9 +96,9 @@ def samples(
 
 
 def miniature(found: ProbeResult, time_s: float) -> int | None:
-    """Returns the samples of trials, a dozen of which fit into `time_s`; None if whole trainings nearly do.
+    """Returns the samples of a trial such that a dozen trials fit into `time_s`.
 
-    Trials have at least four epochs, or a hundred steps.
+    None if nearly as many whole trainings fit. A trial has at least four epochs, or a hundred steps.
     """
     if not found.training_s or not found.samples or not found.length:
         return None

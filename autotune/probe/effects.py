@@ -51,12 +51,12 @@ class Candidate:
 
 
 def is_told_apart(candidate: Candidate) -> bool:
-    """Returns True if it can be tried together with others; a seed cannot, and compiling is slow."""
+    """Returns True if a candidate can be tried together with others; a seed cannot, and compiling is slow."""
     return candidate.role not in (SEED, COMPILE)
 
 
 def candidates(known: Sequence[Option], seen: Watched) -> list[Candidate]:
-    """Returns the options that have a known role, each with a value that differs from the user's."""
+    """Returns the options that have a known role, each with a value other than the user's."""
     made = []
     for role in (MICRO_BATCH, ACCUMULATION, LEARNING_RATE, WORKERS, PREFETCH, SEED, PRECISION, COMPILE):
         option = options.role_of(known, role)

@@ -194,7 +194,7 @@ def text(found: ProbeResult, notes: Sequence[str]) -> str:
 
 
 def _section(name: str, value: Any) -> str:
-    """Returns a section of YAML with two levels in block style, and the rest in flow style."""
+    """Returns a section of YAML, with two levels in block style and deeper ones in flow style."""
     if not isinstance(value, dict) or not value:
         return f"{name}: {_inline(value)}"
     return "\n".join([f"{name}:", *(f"  {_inline(key)}: {_inline(one)}" for key, one in value.items())])

@@ -22,7 +22,7 @@ _TELL_S, _TELL_SHARE = 5.0, 0.1  # seconds between two lines, more in a long tra
 
 @dataclass(frozen=True)
 class CommandLine:
-    """A command line, and the changes of its training that are not on the line."""
+    """A command line, and changes to its training that are not on the line."""
 
     words: tuple[str, ...]
     inside: Mapping[str, Setting] = field(default_factory=dict)  # arguments that the hook replaces, by path

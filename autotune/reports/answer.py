@@ -82,7 +82,7 @@ def is_recommended(report: SessionReport) -> bool:
 
 
 def sides(report: SessionReport) -> list[tuple[Mark, Side]]:
-    """Returns the baseline, and the recommended trial if it is another one."""
+    """Returns the baseline, and the recommended trial if it is not the baseline."""
     baseline, best = report.answer.baseline, report.answer.best if is_recommended(report) else None
     return [(mark, side) for mark, side in ((marks.BASELINE, baseline), (marks.WINNER, best)) if side]
 

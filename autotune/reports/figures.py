@@ -127,7 +127,7 @@ def compared(runs: Runs, goal: Objective) -> tuple[Compared, ...]:
 
 
 def _compared(label: str, runs: Runs, goal: Objective) -> Compared:
-    """Returns the results of a label; figures that are not means are those of its first model."""
+    """Returns the results of a label; figures that are not means come from its first model."""
     model, done = results.first_models(runs)[label], [each for each in runs[label] if each.completed]
     return Compared(
         label=label,

@@ -89,8 +89,8 @@ class Predicted:
 class Compared:
     """The models of one label of `compare`: the baseline's, or the winner's in one precision.
 
-    Throughput, scores and reports per second are means over the `seeds` that have completed; the other
-    figures are the first one's.
+    Throughput, scores and reports per second are means over the `seeds` that have completed; all other
+    figures are from the first model.
     """
 
     label: str

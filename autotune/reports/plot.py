@@ -105,7 +105,7 @@ def per_s(row: TrialRow) -> float:
 
 
 def quality(row: TrialRow) -> float | None:
-    """Returns the quality of a completed trial; None for others, which have trained fewer samples."""
+    """Returns the quality of a completed trial; None for any other, which has trained fewer samples."""
     return units.number(row.quality) if row.status == "completed" else None
 
 

@@ -114,7 +114,7 @@ def _tick(value: float) -> str:
 
 
 def _bands(rows: Sequence[TrialRow]) -> dict[Mark, list[TrialRow]]:
-    """Groups the trials by the mark of their line, the last on top."""
+    """Groups the trials by the mark of their line; the last group is drawn on top."""
     speeds = sorted(per_s(r) for r in rows if r.status == "completed" and r.throughput)
     thirds = [speeds[len(speeds) * n // 3] for n in (1, 2)] if speeds else []
     groups: dict[Mark, list[TrialRow]] = {mark: [] for mark in _ORDER}

@@ -37,7 +37,7 @@ def answer(
     training_samples: int | None = None,
     prices: Prices | None = None,
 ) -> Answer:
-    """Returns what to run according to the trials so far; `session` is a path as the user would write it.
+    """Returns the recommendation of a search so far; `session` is a path as the user would write it.
 
     `go_on` is the command that continues a search that has not ended, or is not confirmed.
     """

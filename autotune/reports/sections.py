@@ -1,4 +1,4 @@
-"""The sections of a report in order, as far as they apply to its workload. Pure."""
+"""The sections of a report in order, without those that its workload cannot fill. Pure."""
 
 from dataclasses import dataclass
 

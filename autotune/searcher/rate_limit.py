@@ -13,7 +13,8 @@ _TIMES_LOWER = 2**0.5  # than a rate that ruined a training: a closer one would 
 class RateLimit:
     """The lowest learning rates that ruined a training, as multipliers of the rate scaled with the batch.
 
-    A multiplier that is too high for one batch is too high for others, and at any speed of the same training.
+    A multiplier that is too high for one batch is too high for other batches, and for settings that only
+    change the speed of the training.
     """
 
     def __init__(self, history: History) -> None:

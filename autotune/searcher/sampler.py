@@ -146,8 +146,8 @@ def worst(space: Space) -> Feedback:
 def feedback(trial: Trial, history: History) -> Feedback:
     """Returns the feedback for a trial that has ended, relative to the other trials of the history.
 
-    A stopped trial counts with its speed so far, and its quality as a share of the baseline's after as many
-    samples.
+    A stopped trial counts with its speed so far, and with its quality as a share of the baseline's after
+    equally many samples.
     """
     space, goal = history.space, history.space.objective
     if trial.outcome is None or trial.outcome.status is Status.FAILED:
@@ -181,7 +181,7 @@ def _feedback_of_target(trial: Trial, target: float, over: float) -> Feedback:
 
 
 def quality_share(trial: Trial, history: History) -> float | None:
-    """Returns a trial's last quality as a share of the baseline's after as many samples; None if unknown."""
+    """Returns a trial's last quality as a share of the baseline's at that point; None if unknown."""
     reference, start = history.baseline_curve, history.start
     for point in reversed(trial.measurement.curve):
         expected = curves.quality_at(reference, point.samples)

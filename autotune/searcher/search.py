@@ -105,7 +105,7 @@ class Search:
 
     @property
     def remaining(self) -> int:
-        """The number of trials still to end, as far as known."""
+        """The number of trials still to end; an estimate, since later results may add some."""
         begun = len(self._running) + len(self._waiting)
         if not self._is_searched():
             return begun + self._allowance.trials_left(len(self.history.searched))

@@ -34,7 +34,7 @@ def search(
 ) -> Session:
     """Searches a space: a file, the name of a built-in space, or a dict with the content of a file.
 
-    `options` are those of the command, with `_` for `-`. `on_event` gets what the command prints with
+    `options` are the command's options, with `_` for `-`. `on_event` gets what the command prints with
     `--json`. Ctrl-C, or an error of `on_event`, ends the search; `resume` continues it. Raises InputError if
     an option or the space is invalid, and SearchAborted if the search broke off.
     """

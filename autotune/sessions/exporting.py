@@ -19,7 +19,7 @@ from autotune.workloads.in_place.document import Document
 
 @dataclass(frozen=True)
 class Export:
-    """A file that was written, and what to say about it."""
+    """A file that was written, and the messages about it."""
 
     file: Path
     settings: str  # settings and figures of the exported trial

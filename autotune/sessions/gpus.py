@@ -178,7 +178,7 @@ def require_script(python: str | None, here: Usable) -> None:
 
 
 def show_one_trial(here: Usable) -> None:
-    """Limits this process to as many GPUs as a trial has."""
+    """Limits this process to the number of GPUs that a trial has."""
     devices.restrict_to(os.environ, here.hardware.gpus[: math.ceil(here.gpus_per_trial)])
 
 
@@ -242,7 +242,7 @@ def _hidden(torch: Torch | Fault) -> Iterator[DeviceVerdict]:
 
 
 def ask(environment: Mapping[str, str], python: str = sys.executable) -> Torch | Fault:
-    """Runs `torch_check` in `python` with `environment` added to this process's; takes seconds."""
+    """Runs `torch_check` in `python`, with `environment` added to the current one; takes seconds."""
     safe = {"PYTHONSAFEPATH": "1"}  # a json.py in the working directory must not be imported
     whole = {**os.environ, **environment, **safe}
     devices.number_by_bus(whole)

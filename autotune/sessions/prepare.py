@@ -180,7 +180,7 @@ def _named(settings: Mapping[str, Any], space: Space) -> dict[str, Setting]:
 
 
 def _whole_training(training: Training, baseline: Mapping[str, Setting], workload: Workload) -> Training:
-    """Returns the training section, completed with what the workload knows."""
+    """Returns the training section, completed with the workload's facts."""
     known = {
         "samples": training.samples or workload.training_samples(baseline),
         "samples_per_epoch": training.samples_per_epoch or workload.samples_per_epoch(baseline),

@@ -87,7 +87,7 @@ def _opened(session: StoredSession, space: Space) -> optuna.Study:
 
 @contextmanager
 def _in_place(held: Held, shown: Path) -> Iterator[None]:
-    """Raises InputError, in place of any other error, if the session was deleted or replaced meanwhile."""
+    """Raises InputError, in place of any other error, if the session is deleted or replaced meanwhile."""
     try:
         yield
     except Exception:

@@ -146,7 +146,7 @@ def _options(asked: SearchRequest, here: Usable) -> Options:
 
 
 def _overrides(asked: SearchRequest) -> dict[str, dict[str, Any]]:
-    """Returns the values that override those of the search space, by section."""
+    """Returns the values that replace values of the search space, by section."""
     time_s = option_values.duration_s("--time", asked.time)
     worth_s = option_values.duration_s("--worth", asked.worth)
     budget = {

@@ -40,7 +40,7 @@ def facts() -> dict[str, Any]:
 
 
 def _cudnn_version() -> int | None:
-    """Returns cuDNN's version; None if it does not support one of the GPUs, although others may compute."""
+    """Returns cuDNN's version; None if it does not support all GPUs, even if some can compute."""
     with suppress(RuntimeError):
         return torch.backends.cudnn.version()  # type: ignore[no-untyped-call, no-any-return]
     return None
@@ -87,7 +87,7 @@ def _scaled_product(device: str) -> list[float]:
 
 
 def _why_not(ask: Callable[[], object]) -> str | None:
-    """Returns the first line of the error that `ask` raises, since CUDA's are long; None without an error."""
+    """Returns the first line of the error that `ask` raises, as CUDA's are long; None without an error."""
     try:
         ask()
     except Exception as error:  # noqa: BLE001 - any error is the answer

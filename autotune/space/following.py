@@ -11,7 +11,7 @@ def settings(space: Space, given: Config) -> dict[str, Setting]:
 
 
 def _steps(space: Space, given: Config) -> dict[str, Setting]:
-    """Returns rescaled step counts, which span as many samples as in the baseline."""
+    """Returns step counts rescaled to span the same number of samples as in the baseline."""
     ratio = space.effective_batch_size({}) / effective_batch(given)
     return {
         name: max(1, round(value * ratio))
@@ -21,7 +21,7 @@ def _steps(space: Space, given: Config) -> dict[str, Setting]:
 
 
 def _other_rates(space: Space, given: Config) -> dict[str, Setting]:
-    """Returns further learning rates, scaled by the ratio of the given learning rate to the baseline's."""
+    """Returns further learning rates, scaled by the given learning rate relative to the baseline's."""
     if not space.follow_learning_rate:
         return {}
     rate, baseline_rate = (float(config.get(LEARNING_RATE) or 0) for config in (given, space.baseline))

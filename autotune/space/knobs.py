@@ -114,7 +114,7 @@ class Distribution(BaseModel):
         return self
 
     def neighbours(self, value: Setting) -> list[Setting]:
-        """Returns the neighbours of `value`: the next lower and higher number, or all other names."""
+        """Returns the neighbours of `value`: the next lower and higher number, or the other words to choose."""
         if self.randint:
             low, high = self.randint
             return [v for v in (int(value or 0) - 1, int(value or 0) + 1) if low <= v <= high]
@@ -295,7 +295,7 @@ def as_number(value: Any) -> Any:
 
 
 def _number(value: Setting) -> int | float:
-    """Returns a number as it is: an int may be too large for a float, and is rejected elsewhere."""
+    """Returns a number unchanged: an int may be too large for a float, and is rejected elsewhere."""
     return value if isinstance(value, int | float) else 0
 
 

@@ -36,7 +36,7 @@ def _samples_each(space: Space, plan: PlannedLength, settings: Config) -> int | 
 
 
 class OwnCadence(NamedTuple):
-    """Steps at which a training evaluates by itself: the `first`, then `every` so many more."""
+    """Steps at which a training evaluates by itself: at the `first`, then at intervals of `every`."""
 
     first: int
     every: int
@@ -45,8 +45,8 @@ class OwnCadence(NamedTuple):
 def planned(space: Space, config: Config, samples: float, own: OwnCadence | None = None) -> int:
     """Returns the feasible length of `config` closest to `samples`, within the bounds of the knob's share.
 
-    Steps and epochs are whole, and the last evaluation falls on the end. Evaluations are the trial's if the
-    space has `evaluate_every`, else those of the training's `own` cadence, if known.
+    Steps and epochs are whole, and the last evaluation falls on the end. Evaluations follow the trial's
+    interval if the space has `evaluate_every`, else the training's `own` cadence, if known.
     """
     plan, usual = knob(space), space.budget.samples_per_trial
     if plan is None:
@@ -76,8 +76,8 @@ def is_within(space: Space, config: Config) -> bool:
 def settings(space: Space, config: Config, *, is_whole: bool = False) -> dict[str, Setting]:
     """Returns the user's length settings for the length of `config`, all scaled by the same factor.
 
-    They are those of a trial, which may be a miniature, or if `is_whole` those of the training that it stands
-    for. Then `evaluate_every` is scaled too: a shorter training would otherwise end unevaluated.
+    They are for a trial, which may be a miniature, or, if `is_whole`, for the training that the trial stands
+    for. `evaluate_every` is then scaled too: a shorter training would otherwise end unevaluated.
     """
     plan, length, full = knob(space), config.get(LENGTH), training_length(space)
     unit_samples = _samples_each(space, plan, config) if plan else None

@@ -59,7 +59,7 @@ def require(what: str, settings: Mapping[str, Setting], machine: Machine, known:
 
 
 def _explain_uncompiled(machine: Machine) -> str | None:
-    """Returns what torch.compile lacks: on a CPU Inductor's needs, on a GPU Triton's; None if nothing."""
+    """Returns what torch.compile lacks here: for Inductor on a CPU, for Triton on a GPU; None if nothing."""
     if machine.compute_capability is None:
         return None if machine.has_compiler else "needs a C++ compiler"
     if machine.compute_capability < _TRITON_CAPABILITY:

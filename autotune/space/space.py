@@ -135,7 +135,7 @@ class Space(BaseModel):
         return effective_batch(self.settings(config))
 
     def settings(self, config: Config) -> dict[str, Setting]:
-        """Returns every setting of a run: the baseline's, overridden by `config`."""
+        """Returns every setting of a run: the baseline's settings, overridden by `config`."""
         return {**self.baseline, **config}
 
     @property
@@ -160,7 +160,7 @@ class Space(BaseModel):
         )
 
     def samples(self, config: Config, otherwise: int | None = None) -> int:
-        """Returns the samples of a trial of `config`: planned, else `otherwise` or the budget's."""
+        """Returns the samples of a trial of `config`: planned, else `otherwise`, else the budget's."""
         planned = config.get(LENGTH) if LENGTH in self.knobs else None
         return int(planned or otherwise or self.budget.samples_per_trial)
 

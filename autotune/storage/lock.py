@@ -1,7 +1,7 @@
 """The lock that a process holds on the session that it uses.
 
 The kernel releases a lock when its holder ends, however it ends, so a lock is never stale. The session's
-directory itself is locked, so the lock cannot be deleted by itself. A file that names the holder is locked
+directory itself is locked, so that nobody can delete the lock alone. A file that names the holder is locked
 too, because NFS and some other file systems lock only files.
 """
 

@@ -122,7 +122,7 @@ def _with_defaults(space: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _flat(space: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values by name; those of a section are named `section.name`."""
+    """Returns the values by name; the values of a section are named `section.name`."""
     flat: dict[str, Any] = {}
     for name, value in space.items():
         is_section = isinstance(value, Mapping)

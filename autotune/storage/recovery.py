@@ -43,10 +43,10 @@ class ReadableTrials:
 
 
 def read_trials(session: StoredSession, space: Space) -> ReadableTrials:
-    """Gathers what the readable parts of the study and the trials' own files say.
+    """Gathers the trials that the readable parts of the study and the trials' own files describe.
 
-    If both have an ended trial of the same identity, the study's figures count, otherwise those of the files.
-    The baseline is known even if neither has it.
+    If both describe an ended trial of the same identity, the study's figures count, otherwise the files'
+    figures. The baseline is known even if neither describes it.
     """
     study, numbers = _read_study(session), identity.used_numbers(session.trials_dir)
     known = {0: Trial(0, space.baseline_config)}
@@ -87,7 +87,7 @@ def rebuild(session: StoredSession, space: Space, readable: ReadableTrials) -> l
 
 
 def _read_study(session: StoredSession) -> StudyFile:
-    """Returns the session's study as far as it can be read, empty if it is another session's."""
+    """Returns the readable part of the session's study, empty if the study is another session's."""
     try:
         study = study_file.load_study(session.study_file)
     except (KeyError, DamagedError):

@@ -98,7 +98,7 @@ class StoredSession(SessionDir):
         return identity.read_verdict(place) if self._owns(place, trial) else None
 
     def records_of(self, trial: Trial) -> list[dict[str, Any]]:
-        """Returns the records of a trial so far, [] if its directory is another trial's."""
+        """Returns the records of a trial so far, [] if its directory belongs to another trial."""
         place = self.trial_dir(trial.number)
         return list(read_records(place)) if self._owns(place, trial) else []
 
@@ -225,7 +225,7 @@ class StoredSession(SessionDir):
     def _study(self) -> StudyFile | None:
         """Returns the study, None if nothing has been run yet.
 
-        Raises DamagedError if it is missing, damaged, another session's, or does not match its trials.
+        Raises DamagedError if it is missing, damaged, from another session, or does not match its trials.
         """
         numbers = identity.used_numbers(self.trials_dir)  # first, because a search may begin further trials
         try:
@@ -297,7 +297,7 @@ class StoredSession(SessionDir):
 
 
 def short_list(numbers: Sequence[int]) -> str:
-    """Formats the first five of `numbers` and the count of the others."""
+    """Formats the first five of `numbers`, and how many more there are."""
     more = f" and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
     return f"{', '.join(map(str, numbers[:_SHOWN]))}{more}"
 

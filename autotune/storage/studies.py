@@ -61,7 +61,7 @@ def read(study: optuna.Study) -> StudyFile:
 def checkpoint(file: Path) -> None:
     """Checkpoints the write-ahead log into the study's `file`, so that a copy of the file alone is complete.
 
-    A reader can postpone that to the next call; nothing is lost meanwhile.
+    A reader can delay this until the next call; nothing is lost in between.
     """
     with suppress(sqlite3.Error), closing(study_file.connect(file, "mode=rw")) as connection:
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
@@ -124,7 +124,7 @@ def _running_trial(config: Config, space: Space, attributes: dict[str, Any]) -> 
 
 
 def write(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[RejectedSuggestion]) -> None:
-    """Records a trial known from elsewhere, running or ended."""
+    """Records a trial that the study lacks, running or ended."""
     _add(study, space, trial, passed)
     if trial.measurement.shared:
         mark_shared(study, trial.number)
@@ -179,7 +179,7 @@ def _numbers(name: str, space: Space) -> list[int]:
 
 
 def mark_shared(study: optuna.Study, number: int) -> None:
-    """Records that other trials run beside this one, so that this is known even after a kill."""
+    """Records that other trials run alongside this one, so that this is known even after a kill."""
     _handle(study, number).set_user_attr(study_file.SHARED, True)
 
 
@@ -201,7 +201,7 @@ def end(study: optuna.Study, trial: Trial, memory_fraction: float) -> None:
 
 
 def _handle(study: optuna.Study, number: int) -> optuna.Trial:
-    """Returns a writable trial; Optuna has no public way to one that was added or is another process's."""
+    """Returns a writable trial; Optuna offers none for a trial that was added or is another process's."""
     return optuna.Trial(study, study.get_trials(deepcopy=False)[number]._trial_id)
 
 

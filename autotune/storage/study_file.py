@@ -182,7 +182,7 @@ def _parse_int(digits: str) -> int:
 
 
 def files_of(study: Path) -> list[Path]:
-    """Returns the study's file and SQLite's files next to it, as far as they exist."""
+    """Returns the study's file and SQLite's files next to it, if they exist."""
     names = (study.name, *(f"{study.name}-{kind}" for kind in ("wal", "shm", "journal")))
     return [file for name in names if (file := study.with_name(name)).exists()]
 

@@ -202,7 +202,7 @@ def _is_shared_by_mps() -> bool:
 
 
 def _memory_bytes(handle: Any) -> tuple[int, int]:
-    """Returns total and used memory; an integrated GPU uses the host's, of which a share counts as used."""
+    """Returns total and used memory; for an integrated GPU, a share of the host's memory counts as used."""
     try:
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
         return int(memory.total), int(memory.used)

@@ -16,7 +16,7 @@ def used_bytes() -> int:
 
 
 def held_bytes() -> dict[int, int]:
-    """Returns the bytes on visible GPUs by process ID, in a container perhaps the host's; 0 if unknown."""
+    """Returns the bytes on visible GPUs by process ID, in a container maybe the host's; 0 if unknown."""
     held: Counter[int] = Counter()
     for process in _query_all(pynvml.nvmlDeviceGetComputeRunningProcesses):
         held[process.pid] += process.usedGpuMemory or 0

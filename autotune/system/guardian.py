@@ -169,7 +169,7 @@ def shared_memory(pids: Iterable[int]) -> set[str]:
 
 
 def remove_shared_memory(files: Collection[str]) -> None:
-    """Removes those of `files` that no process has mapped."""
+    """Removes each of the `files` that no process has mapped."""
     for file in set(files) - shared_memory(_parents() if files else ()):
         with suppress(OSError):
             Path(file).unlink()

@@ -24,7 +24,7 @@ class NodeKind:
         return ", ".join([self.device, cpus, *([f"driver {self.driver}"] if self.driver else [])])
 
     def difference(self, used: "NodeKind") -> str:
-        """Returns why figures of this kind do not compare with those of the kind `used`; "" if they do."""
+        """Returns why figures of this kind are not comparable with the kind `used`; "" if they are."""
         if str(self) != str(used):
             return f"of another kind: {self}"
         times = [mine / theirs for mine, theirs in zip(self.probe_s, used.probe_s, strict=False)]
@@ -46,7 +46,7 @@ class ClusterNode:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The nodes of a cluster. Trials run on those of one kind that have no fault."""
+    """The nodes of a cluster. Trials run on the nodes of one kind that have no fault."""
 
     kind: NodeKind
     nodes: tuple[ClusterNode, ...]
@@ -62,7 +62,7 @@ class Cluster:
 
     @property
     def choice(self) -> list[str]:
-        """A line on the kind in use, if there are others."""
+        """A line on the kind in use, if the cluster has other kinds."""
         others = {n.kind.device for n in self.nodes if n.kind.device and n.kind.difference(self.kind)}
         count = f"{len(self.used)} of the {len(self.nodes)} nodes"
         choice = f"{count} used, of one kind: {self.kind}; --device-type chooses others: "
@@ -84,7 +84,7 @@ class Cluster:
 
 
 def slots(nodes: Sequence[ClusterNode], cpus: int, gpus: float) -> int:
-    """Returns how many trials of so many CPUs and GPUs can run at once."""
+    """Returns how many trials, each with `cpus` and `gpus`, can run at once."""
     return sum(min(node.cpus // cpus, trials_on_gpus(node, gpus) if gpus else node.cpus) for node in nodes)
 
 

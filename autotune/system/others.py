@@ -99,7 +99,7 @@ def busy_seconds(stat: str, cpus: Collection[int]) -> tuple[float, float]:
 
 
 def _clocks(top: psutil.Process) -> dict[psutil.Process, CpuTime]:
-    """Returns the clocks of `top` and its descendants, as far as they can be read."""
+    """Returns the clocks of `top` and its descendants, if they can be read."""
     clocks = {}
     with suppress(psutil.Error):
         for process in (top, *top.children(recursive=True)):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def directory(prefix: str, beside: Path) -> Iterator[Path]:
-    """Provides a directory in `beside` for the block; removes those that killed processes have left."""
+    """Provides a directory in `beside` for the block; removes directories that killed processes have left."""
     for left in beside.glob(f"{prefix}*"):
         with suppress(OSError), lock_abandoned(left):  # another user's, or in use
             shutil.rmtree(left, ignore_errors=True)

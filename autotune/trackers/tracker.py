@@ -61,7 +61,7 @@ class Tracker(ABC):
 
     @abstractmethod
     def begin(self, run: str, settings: Mapping[str, Any]) -> None:
-        """Starts a run, or continues that of an earlier process."""
+        """Starts a run, or continues the run of an earlier process."""
 
     @abstractmethod
     def log(self, run: str, report: TrialReport) -> None:
@@ -82,7 +82,7 @@ class Tracker(ABC):
         return False
 
     def abandon(self) -> str:
-        """Ends the process for which a call waits; returns what the user can do, as the end of a sentence."""
+        """Ends the process for which a call waits; returns advice for the user, as the end of a sentence."""
         return ""
 
 
@@ -93,7 +93,7 @@ def session_tags(workload: str, device: str, own: Sequence[str]) -> tuple[str, .
 
 
 def run_tags(session: Sequence[str], config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the tags of a trial's run: those of its session, and its precision if it has one."""
+    """Returns the tags of a trial's run: its session's tags, and its precision if it has one."""
     precision = config.get("precision")
     return tuple(dict.fromkeys((*session, *([str(precision)] if precision else ()))))
 

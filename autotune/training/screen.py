@@ -86,7 +86,7 @@ class TrainingScreen:
 
 
 def panel(status: TrainingStatus) -> RenderableType:
-    """Draws the settings of a training, its progress, and its figures beside the promised ones."""
+    """Draws the settings of a training, its progress, and its figures next to the promised ones."""
     plan, phase, epoch = status.plan, status.phase, status.epoch
     knobs = view.knobs({**plan.config, **plan.changes}) or "the baseline"
     origin = f"trial {plan.promise.trial} of session {plan.promise.session}, " if plan.promise else ""
@@ -200,7 +200,7 @@ def _sparkline(points: Sequence[Point]) -> str:
 
 
 def _memory(status: TrainingStatus) -> str:
-    """Returns the training's memory, now and at its peak, and the machine's."""
+    """Returns the training's memory, current and peak, and the machine's memory."""
     telemetry, measured = status.telemetry, status.measurement
     machine = _use(telemetry, "host_memory")
     parts = {

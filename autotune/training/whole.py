@@ -29,8 +29,8 @@ _TELEMETRY_EVERY_S = 10.0  # 8,640 lines a day
 class Whole:
     """Trains as planned in `place`, whose lock must be held.
 
-    `screen` gets messages for users, `follow` every report. Events go beside the records, changed settings
-    into the plan. On a full disk neither is written, because that must not end the training.
+    `screen` gets messages for users, `follow` every report. Events are written next to the records, changed
+    settings into the plan. On a full disk neither is written, because that must not end the training.
     """
 
     def __init__(

@@ -108,8 +108,8 @@ class Child:
     def _count_still(self, most_s: float) -> None:
         """Adds the time since the last call to the time without progress.
 
-        At most `most_s` are added: this process may have been suspended, and all others with it. Time spent
-        on handling records counts, or else a flood of records without progress would hide the standstill.
+        At most `most_s` are added: this process may have been suspended, with all others. Time spent on
+        handling records counts too: otherwise a flood of records without progress would hide the standstill.
         """
         now_s = time.monotonic()
         if not self._is_paused:

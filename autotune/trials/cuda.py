@@ -27,7 +27,7 @@ class Cuda:
     def open(self) -> None:
         """Checks that the GPUs are there and caps them; call it again until torch is loaded.
 
-        Raises GpuLostError if torch cannot use as many GPUs, because the figures would be wrong.
+        Raises GpuLostError if torch cannot use all of them, because the figures would be wrong.
         """
         torch = sys.modules.get("torch")
         if not self._gpus or self._torch is not None or torch is None:
@@ -52,7 +52,7 @@ class Cuda:
         return self._torch is None or self._pace.has_settled()
 
     def note_evaluation(self) -> None:
-        """Notes an evaluation, after which timing begins anew."""
+        """Notes an evaluation, after which the timing starts over."""
         self._pace.evaluated()
 
     def figures(self) -> dict[str, int]:
@@ -69,7 +69,7 @@ class Cuda:
         }
 
     def context_bytes(self) -> int:
-        """Returns the GPU memory of the process besides its allocator (context, kernels), 0 if unknown."""
+        """Returns the process's GPU memory outside the allocator (context, kernels), 0 if unknown."""
         stats = self._stats()
         held_bytes = gpu_holders.held_bytes().get(os.getpid(), 0) if stats else 0
         return max(0, held_bytes - stats["reserved_bytes"]["all"]["current"]) if held_bytes else 0

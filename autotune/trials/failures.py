@@ -111,7 +111,7 @@ def from_traceback(text: str) -> Outcome:
 
 
 def _printed_errors(text: str) -> Iterator[BaseException]:
-    """Yields the errors in a printed traceback, causes first; an unknown type may be one of PyTorch's."""
+    """Yields the errors in a printed traceback, causes first; an unknown type may be from PyTorch."""
     for line in _LAST_LINE.finditer(text):
         is_memory_error = line["name"].endswith("MemoryError")  # NumPy's is _ArrayMemoryError
         known = MemoryError if is_memory_error else getattr(builtins, line["name"], RuntimeError)

@@ -15,10 +15,11 @@ _NOTICE_S = 5.0  # time for a trial to report by itself that one of its processe
 
 
 class MemoryWatch:
-    """Enforces a memory limit on a trial's process family, and sees the signs of a lack of memory.
+    """Enforces a memory limit on a trial's process family, and detects the signs of a lack of memory.
 
-    `limit_bytes`, None for no limit, is on top of what the trial is forked with. If the trial can have a
-    control group of its own, the kernel enforces the limit; otherwise `excess_bytes` says when to end it.
+    `limit_bytes` comes on top of the memory that the trial is forked with; None for no limit. If the trial
+    can have a control group of its own, the kernel enforces the limit; otherwise `excess_bytes` says when to
+    end it.
     """
 
     def __init__(self, limit_bytes: int | None) -> None:

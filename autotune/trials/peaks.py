@@ -29,7 +29,7 @@ class MemoryPeaks:
         self.restart()
 
     def restart(self) -> None:
-        """Notes that a new process begins, whose memory grows anew."""
+        """Notes that a new process begins, whose memory grows from the start."""
         self._growth = trends.Series()
 
     def count(self, record: Mapping[str, Any], *, is_step: bool) -> None:

@@ -1,8 +1,8 @@
-"""A race: the settings of several trials take turns on one device, as long as any may still be the fastest.
+"""A race: the settings of several trials take turns on one device until the fastest is known.
 
 Every member is a child process of its own. If all fit into memory at once, they are started together and
 suspended between their turns: a turn then costs no start, and a round takes seconds, during which the machine
-changes little. Otherwise every turn starts its member anew. `racing` decides who runs in a round.
+changes little. Otherwise every turn starts its member's process again. `racing` decides which members stay.
 """
 
 import json

@@ -243,7 +243,7 @@ class _RecordFigures:
         return at_s, {**figures, QUEUED: True} if is_queued else figures
 
     def memory(self) -> Mapping[str, Any]:
-        """Returns the memory of the process, at most a second old: exact enough if another one trains."""
+        """Returns the memory of the process, at most a second old: exact enough if another process trains."""
         self._gpus.open()
         if _clock_s() - self._held_s >= _HELD_EVERY_S:
             self._held, self._held_s = self._gpus.figures() or self._memory.figures(), _clock_s()
@@ -258,7 +258,7 @@ class _RecordFigures:
         return {**figures, COMPILING: True} if self._compilations != before else figures
 
     def note_evaluation(self) -> dict[str, int]:
-        """Returns the GPU memory of the process besides its allocator, which is slow to query."""
+        """Returns the process's GPU memory outside its allocator, which is slow to query."""
         self._gpus.note_evaluation()
         context_bytes = self._gpus.context_bytes()
         return {"memory_context_bytes": context_bytes} if context_bytes else {}

@@ -54,7 +54,7 @@ class StepFlops:
     def take(self, until_s: float = math.inf) -> Mapping[str, Any]:
         """Returns the FLOPs of the steps up to `until_s`, and, only once, the number of trained parameters.
 
-        Steps that were not counted are assumed to take as many FLOPs as the counted one.
+        Steps that were not counted are assumed to take the same FLOPs as the counted one.
         """
         self._has_begun, count, step_flops = True, 0, dict[str, int]()
         while self._steps and self._steps[0][0] <= until_s:

@@ -135,7 +135,7 @@ class Workload:
 
     @property
     def python(self) -> str | None:
-        """Path of the script's own Python; None: the tuner's."""
+        """Path of the script's own Python; None if it runs in the tuner's Python."""
         return None
 
     @property

@@ -72,7 +72,7 @@ class R2GenWorkload(Workload):
 
     @property
     def preload(self) -> tuple[str, ...]:
-        """The trainer, and what its first training step would import."""
+        """The trainer, and the modules that its first training step would import."""
         return ("r2gen.train", "torch._dynamo")
 
     @property

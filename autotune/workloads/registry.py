@@ -125,7 +125,7 @@ def look_here_last() -> list[str]:
 
 
 def _require_unhidden(module: str, here: list[str], name: str) -> None:
-    """Raises InputError if the `module` in `here` is shadowed by another one."""
+    """Raises InputError if another module shadows the `module` in `here`."""
     first, own = _origin(importlib.util.find_spec(module)), _origin(PathFinder.find_spec(module, here))
     if own and first != own:
         raise InputError(

@@ -200,7 +200,7 @@ class Bench:
         return Ran(outcome, attempt.measurement(), _records(order))
 
     def run_elsewhere(self, order: Order, environment: Mapping[str, str]) -> Ran:
-        """Runs a trial in a fork server of its own, with `environment` added to this process's."""
+        """Runs a trial in a fork server of its own, with `environment` added to the current one."""
         with suppress(subprocess.TimeoutExpired):
             done = subprocess.run(  # noqa: S603 - a constant command line
                 [sys.executable, "-P", "-m", elsewhere.__name__, json.dumps(orders.ORDER.dump_python(order))],

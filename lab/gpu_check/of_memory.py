@@ -80,7 +80,7 @@ def _kill_in_time(record: Mapping[str, Any]) -> bool:
 
 
 def two_at_once(bench: Bench) -> Iterator[Found]:
-    """Runs two trials with half a GPU each, and measures a process's memory besides its tensors."""
+    """Runs two trials with half a GPU each, and measures a process's memory outside its tensors."""
     name = "two trials share a GPU"
     if any(gpu.exclusive for gpu in bench.hardware.gpus):
         yield Found(name, None, "it is in exclusive compute mode")
@@ -96,7 +96,7 @@ def two_at_once(bench: Bench) -> Iterator[Found]:
 
 
 def _report_context(ran: list[Ran]) -> Found:
-    """Reports the context memory, known only if the driver's process ids are those of this namespace."""
+    """Reports the context memory; unknown if the driver's process ids belong to another namespace."""
     name, contexts = "what a process takes besides", [one.measurement.context_bytes for one in ran]
     if not all(contexts):
         return Found(name, None, "NVML does not tell it of these processes")

@@ -1,4 +1,4 @@
-"""Checks that the measured speed is the training's, and that no step waits unnecessarily."""
+"""Checks that the measured speed is right, and that no step waits unnecessarily."""
 
 from collections.abc import Iterator
 
@@ -55,7 +55,7 @@ def compilations(bench: Bench) -> Iterator[Found]:
 
 
 def second_evaluation(bench: Bench) -> Iterator[Found]:
-    """Compares the first evaluation's time with the second's, in a precision that suits cuDNN attention."""
+    """Compares the times of the first and second evaluation, in a precision that suits cuDNN attention."""
     name = "an evaluation makes no plan for each word"
     precision = "fp32" if explain_unsupported(PRECISION, "bf16", bench.machine) else "bf16"
     every = _MICRO_BATCH * 2

@@ -79,7 +79,7 @@ def last_loss(records: Sequence[Record], samples: int) -> float | None:
 
 
 def is_near(loss: float, reference: float, precision: str) -> bool:
-    """Returns True if the loss after some steps is close to that of fp32 in the same training."""
+    """Returns True if the loss after some steps is close to the loss of fp32 in the same training."""
     allowed = FP8_LOSS_SHARE if precision == "fp8" else LOSS_SHARE
     return abs(loss / reference - 1) <= allowed  # false for NaN
 
@@ -94,7 +94,7 @@ def epochs_rate(records: Sequence[Record]) -> float | None:
 
 
 def is_stamped_well(stamped: float, whole: float) -> bool:
-    """Returns True if the speed by the tuner's timestamps agrees with that of whole epochs."""
+    """Returns True if the speed by the tuner's timestamps agrees with the speed over whole epochs."""
     return abs(stamped / whole - 1) <= STAMPED_SHARE
 
 

@@ -244,7 +244,7 @@ class Machine:
 
 
 def _scores(point: Point, quality: str) -> dict[str, Any]:
-    """Returns an evaluation's fields besides the samples, as far as they were recorded."""
+    """Returns the recorded fields of an evaluation, besides the samples."""
     known = {"val_loss": point.loss, f"{quality}_chance": point.chance}
     return {quality: point.quality, "collapsed": point.collapsed} | {
         name: value for name, value in known.items() if value is not None
@@ -266,7 +266,7 @@ def search(
 ) -> Result:
     """Runs this project's search over `table`: the real sampler, stopping and confirmation.
 
-    `earlier` holds the trials of another session to warm-start from; `worth_s` is the budget's.
+    `earlier` holds the trials of another session to warm-start from; `worth_s` sets the budget's `worth`.
     """
     space = table.space.revised(budget={"trials": trials, "worth": worth_s})
     optuna.logging.set_verbosity(optuna.logging.ERROR)

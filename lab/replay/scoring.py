@@ -24,7 +24,7 @@ _OTHER_SEEDS = 10_000
 
 
 def _warm(table: Table, seed: int, trials: int) -> Result:
-    """Runs this project's search, warm-started from another one over the same table."""
+    """Runs this project's search, warm-started from another search over the same table."""
     earlier = replay.search(table, seed + _OTHER_SEEDS, trials).trials
     return replay.search(table, seed, trials, earlier=earlier)
 
@@ -211,9 +211,9 @@ def _claims_falsely(file: Path, trials: int, seed: int) -> bool:
 def profiles(confirmed_s: Mapping[str, Mapping[object, float | None]]) -> dict[str, tuple[float, ...]]:
     """Returns each strategy's performance profile (Dolan & Moré, 2002) at `PROFILE_TIMES`.
 
-    `confirmed_s` has the seconds that a strategy took to the confirmed winner in each replay that it was in,
-    None if the winner was wrong. The profile is the share of those replays in which it took at most so many
-    times as long as the quickest strategy.
+    `confirmed_s` has the seconds that a strategy took to the confirmed winner in each of its replays, None if
+    the winner was wrong. The profile is the share of these replays in which the strategy took at most that
+    many times as long as the quickest one.
     """
     least: dict[object, float] = {}
     for seconds in confirmed_s.values():

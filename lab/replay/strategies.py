@@ -98,7 +98,7 @@ class _Sampled:
             self._study.tell(asked, values)
 
     def _values(self, ended: Sequence[Trial]) -> list[float] | None:
-        """Returns what is told of the last trial, to be maximized; None if it failed."""
+        """Returns the figures of the last trial for the sampler, to be maximized; None if it failed."""
         trial, aim = ended[-1], self._space.objective.aim
         if _has_failed(trial) or trial.samples_per_s is None:
             return None
@@ -147,9 +147,9 @@ def asha(space: Space, seed: int) -> Rules:
 
 
 def bohb(space: Space, seed: int) -> Rules:
-    """Returns BOHB (Falkner et al., 2018): a model's suggestions under successive halving, here TPE's.
+    """Returns BOHB (Falkner et al., 2018): a model's suggestions under successive halving; the model is TPE.
 
-    Ray's own needs HpBandSter, which cannot be installed beside current libraries.
+    Ray's version needs HpBandSter, which cannot be installed together with current libraries.
     """
     return Rules(_Sampled(space, TPESampler(seed=seed), weighted=True), _halving())
 
@@ -278,7 +278,7 @@ def _search(rules: Callable[[Space, int], Rules], table: Table, seed: int, trial
 
 
 def _cut_off(simulated: Simulated, evaluations: int) -> Simulated:
-    """Returns the trial as if it had been stopped after so many evaluations."""
+    """Returns the trial as if it had been stopped after that many evaluations."""
     measurement = simulated.measurement
     curve = measurement.curve[:evaluations]
     share = curve[-1].samples / max(1, measurement.samples)

@@ -1,4 +1,4 @@
-"""Figures of a model's reports against their references that no n-gram score shows by itself."""
+"""Figures that compare a model's reports with their references and that no n-gram score shows."""
 
 import math
 from collections import Counter
@@ -36,7 +36,7 @@ def findings(models: Mapping[str, Sequence[Entry]]) -> Table:
 
 
 def counts(entries: Sequence[Entry]) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """Counts findings by name: in report and reference, in the reference only, in the report only."""
+    """Counts findings by name: in report and reference, only in the reference, only in the report."""
     pairs = [(set(e.found), set(e.true)) for e in entries]
     return (
         Counter(name for found, true in pairs for name in found & true),

@@ -130,8 +130,8 @@ class _Feed:
     def take(self, passes: int) -> list[Seen]:
         """Returns the batches of a step that had `passes` backward passes.
 
-        Takes one batch per pass, because a loop that fetches ahead uses the others later. If more and more
-        are left, the loop trains on several batches per pass.
+        Takes one batch per pass, because a loop that fetches ahead uses the others later. If ever more are
+        left, the loop trains on several batches per pass.
         """
         waiting = [*self._ahead, *self.new]
         if self.new and self._depth is None:
@@ -226,7 +226,7 @@ def size(batch: Any, usual: int | None = None) -> int | None:
 
 
 def _lengths(value: Any, depth: int = 0) -> Iterator[tuple[bool, int]]:
-    """Yields the lengths in a batch, each with True if it is a tensor's; a scalar tensor has length 1."""
+    """Yields the lengths in a batch, each with True if a tensor has it; a scalar tensor has length 1."""
     if hasattr(value, "shape"):
         yield True, int(value.shape[0]) if len(value.shape) else 1
     elif isinstance(value, (Mapping, list, tuple)) and depth < _DEEPEST:

@@ -1,4 +1,4 @@
-"""Checks that a training uses its trial's GPU, so that figures of the CPU are not taken for the GPU's."""
+"""Checks that a training uses its trial's GPU: speeds of the CPU must not be taken for the GPU's."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ def _why_lost(torch: Any) -> str | None:
 
 
 def _is_used(cuda: Any, optimizer: Any) -> bool:
-    """Returns True if this process has tensors on a GPU, even if the optimizer's are offloaded to the CPU."""
+    """Returns True if this process has tensors on a GPU, even if the optimizer's are on the CPU."""
     trained = (parameter for group in optimizer.param_groups for parameter in group["params"])
     return any(p.is_cuda for p in trained) or any(map(cuda.max_memory_reserved, range(cuda.device_count())))

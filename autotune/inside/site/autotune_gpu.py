@@ -17,8 +17,8 @@ _clock_s = time.monotonic  # bound here, because a script may patch time.monoton
 class Pace:
     """Finds out whether the last step has ended on the GPU of this process, if it uses one.
 
-    Waits for the GPU are rare, because CPU and GPU cannot overlap meanwhile. At first they are more frequent,
-    so that a short training has some.
+    Waits for the GPU are rare, because CPU and GPU cannot overlap during a wait. At first they are more
+    frequent, so that a short training has some.
     """
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ class After:
             self._actions.setdefault(name, []).append(action)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Returns a module's spec as others find it, with a loader that runs the actions."""
+        """Returns a module's spec from the other finders, with a loader that also runs the actions."""
         actions = self._actions.get(name)
         if not actions:
             return None
@@ -60,7 +60,7 @@ def replace(owner: Any, name: str, around: Callable[..., Any]) -> None:
 
 
 def attempt(action: Action, what: Any, lacking: str = "") -> None:
-    """Calls `action(what)`; if that fails, prints what is therefore `lacking`, and continues."""
+    """Calls `action(what)`; if that fails, prints `lacking`, which says what is lost, and continues."""
     try:
         action(what)
     except Exception as error:  # noqa: BLE001 - must never end the script

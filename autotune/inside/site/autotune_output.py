@@ -1,6 +1,6 @@
 """Marks each line of a script's output with the time it was printed; the reader removes the marks.
 
-The time is taken in the script, like that of a step: the line may be read only after later steps.
+The script takes the time, as it does for steps: a line may be read only after later steps.
 """
 
 from __future__ import annotations

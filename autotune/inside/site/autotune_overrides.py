@@ -89,7 +89,7 @@ def _loader(data: Any, known: Arguments, given: Arguments) -> Arguments:
 
 
 def _is_of_training(given: Arguments, data: Any) -> bool:
-    """Returns True for a training loader: it batches by itself, in random order."""
+    """Returns True for a training loader: one that forms random batches."""
     if given.get("batch_sampler") is not None or given.get("batch_size", 1) is None:
         return False
     sampler = given.get("sampler")

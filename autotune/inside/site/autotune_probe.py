@@ -172,7 +172,7 @@ class _Probe:
     def _enters(self, module: Any, args: Any) -> None:
         """Notes the batch of the first module that is called in a step, and the number format.
 
-        Autocast may begin only in an inner module, as Accelerate's does.
+        Autocast may begin only in an inner module, as with Accelerate.
         """
         torch = self._torch
         if not torch.is_grad_enabled() or not module.training:

@@ -43,7 +43,7 @@ def digest_of(target: Any) -> str | None:
 
 
 def digest(stream: Any) -> str:
-    """Returns a digest of a seekable binary stream: its size, its end, and samples of the rest."""
+    """Returns a digest of a seekable binary stream: of its size, its end, and samples of the rest."""
     size = stream.seek(0, os.SEEK_END)
     checksum = hashlib.blake2b(str(size).encode(), digest_size=16)
     tail = max(0, size - _TAIL_BYTES)

@@ -146,7 +146,7 @@ class Teller:
             skip(wrapper)
 
     def beside(self, wrapper: Callable[..., Any]) -> Callable[..., Any]:
-        """Registers a function that replaces one of torch's, for `hide`; returns the function."""
+        """Registers a function that replaces one in torch, for `hide`; returns the function."""
         self._wrappers.append(wrapper)
         return wrapper
 
@@ -222,7 +222,8 @@ class Teller:
     def _is_no_step(self, optimizer: Any) -> bool:
         """Returns True if the call was only captured, was made in a loader worker, or skipped the update.
 
-        A fused optimizer skips a step that overflowed by itself. On a GPU that is not checked: it would wait.
+        A fused optimizer skips a step that overflowed. On a GPU that is not checked, since it would mean
+        waiting.
         """
         overflow = getattr(optimizer, "found_inf", None)
         return (
@@ -270,7 +271,7 @@ class Teller:
 
 
 def _attach(torch: Any, teller: Teller, after: After) -> None:
-    """Installs the hooks, and a cap of GPU memory if one is set."""
+    """Installs the hooks, and a GPU memory cap if one is set."""
     after.do("torch._dynamo", teller.hide)
     stepped = teller.guarded("stepped")
     optimizers = importlib.import_module("torch.optim.optimizer")  # shadowed in torch.optim

@@ -156,7 +156,7 @@ class _TrainerWatch:
             self._trainer.callback_handler.on_save(args, state, control)  # exits
 
     def on_evaluate(self, args: Any, _state: Any, control: Any, **_: Any) -> None:
-        """Requests a save, unless the script saves by itself or slow saves would become too frequent."""
+        """Requests a save, unless the script saves anyway or slow saves would become too frequent."""
         self._saving_s = _clock_s()
         is_due = self._saving_s - self._saved_s >= self._took_s / _MOST_SAVING
         if args.save_strategy == "no":

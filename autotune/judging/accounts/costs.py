@@ -61,9 +61,9 @@ def _sum(ends: list[float | None]) -> float | None:
 
 
 def gain(trial: Trial, history: History) -> Figure | None:
-    """Returns how many times sooner the trial's training ends, or reaches the target, than the baseline's.
+    """Returns how many times sooner a training ends, or reaches the target, than the baseline's.
 
-    If the trial raced, it is the factor of its claim. A repeat counts as its original. None if unknown.
+    If the trial raced, this is the factor of its claim. A repeat counts as its original. None if unknown.
     """
     speed, target = history.factor(trial), history.space.objective.target
     if speed is None:

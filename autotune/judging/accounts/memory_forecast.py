@@ -122,7 +122,7 @@ def _doubt(config: Config, peak: Prediction, allowed_bytes: int) -> str:
 def _candidates(config: Config, space: Space) -> Iterator[Config]:
     """Yields `config` with every micro-batch that its effective batch allows, the largest first.
 
-    Sizes are those of the knob, and powers of two outside its range.
+    The sizes are the knob's values, and powers of two outside its range.
     """
     knob = space.drawn_knobs[MICRO_BATCH].drawn_from
     sizes = {int(value or 1) for value in (*(knob.choice or knob.bounds), config[MICRO_BATCH])}

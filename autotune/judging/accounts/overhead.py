@@ -34,7 +34,7 @@ def in_race(trial: Trial, space: Space) -> tuple[float, float]:
 def _every(trial: Trial, space: Space) -> float | None:
     """Returns the samples between two evaluations of the whole training; None if unknown.
 
-    If evaluations are part of the speed, an unknown interval is taken to be the trial's.
+    If evaluations are part of the speed, an unknown interval is assumed to be the same as in the trial.
     """
     every = space.samples_per_evaluation(trial.config)
     if every is not None or not space.objective.counts_evaluations:

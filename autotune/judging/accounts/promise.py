@@ -65,7 +65,7 @@ class PromiseCheck:
 
 
 def promised(trial: Trial, history: History, session: str) -> Promise:
-    """Returns what a session promises for the settings of `trial`."""
+    """Returns the promise of a session for the settings of `trial`."""
     quality, goal = history.quality(trial), history.space.objective
     quality_counts = quality is not None and not goal.takes_any_quality
     noise = history.noise
@@ -93,7 +93,7 @@ def check(promise: Promise, run: Measurement, goal: Objective, unit: str) -> lis
 
 
 def _with_origin(checked: PromiseCheck, promise: Promise, run: Measurement) -> PromiseCheck:
-    """Returns `checked` with a note if the device or the code differs from the promise's.
+    """Returns `checked` with a note if the device or the code is not the promise's.
 
     On another device, speed and memory are undecided.
     """
@@ -132,7 +132,7 @@ def compare_speed(ratio: float) -> str:
 
 
 def _quality(promise: Promise, run: Measurement, goal: Objective, unit: str) -> PromiseCheck | None:
-    """Returns the answer on the quality, at the first evaluation after as many samples as promised."""
+    """Returns the answer on the quality, at the first evaluation after the promised number of samples."""
     if promise.least is None:
         return None
     least, promised = (goal.turned(value) for value in (promise.least, promise.quality or 0.0))

@@ -72,7 +72,7 @@ def steps(history: History) -> list[AblationStep]:
 
 
 def _factor(trial: Trial, before: Trial | None, history: History) -> Figure | None:
-    """Returns the throughput of `trial` relative to that of `before`."""
+    """Returns the throughput of `trial` relative to the throughput of `before`."""
     if before is None or before is history.baseline:
         return history.factor(trial)
     speed, previous = history.throughput(trial), history.throughput(before)
@@ -129,7 +129,7 @@ class _PathRuns:
 
 
 def _is_measured_like(trial: Trial, like: Trial) -> bool:
-    """Returns True if the throughput of `trial` is known and comparable with that of `like`."""
+    """Returns True if the throughput of `trial` is known and comparable with the throughput of `like`."""
     measured, reference = trial.measurement, like.measurement
     return (
         trial.ended_well

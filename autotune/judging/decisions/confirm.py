@@ -21,7 +21,7 @@ _RACE_S, _RACE_TRIALS = 60.0, 4  # a race takes a minute, or less if trials are 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A trial to begin; its fields are those of `Trial`."""
+    """A trial to begin; the fields have the same meaning as in `Trial`."""
 
     config: Config
     repeat: Repeat | None = None
@@ -167,7 +167,7 @@ def _begun(trials: Sequence[Trial]) -> set[int]:
 def _candidates(history: History) -> list[Trial]:
     """Returns the trials that may be better than the baseline, best first.
 
-    A trial stopped for being slower than another one becomes a candidate if that one is refuted.
+    A trial that was stopped because another one was faster becomes a candidate if that one is refuted.
     """
     if history.space.objective.target is not None:
         return list(history.better)
@@ -181,7 +181,7 @@ def _candidates(history: History) -> list[Trial]:
 def _may_be_sooner(trial: Trial, history: History) -> bool:
     """Returns True if a trial's training may end sooner than the baseline's, by the upper end of its speed.
 
-    If other programs made that speed uncertain, a race decides.
+    If other programs made the trial's speed uncertain, a race decides.
     """
     baseline, key = history.trial(0), history.space.speed_key
     if history.length_ratio(trial) <= 1 and key(trial.config) == key(baseline.config):

@@ -74,7 +74,7 @@ class History:
         return first if first and first.outcome and not first.completed else None
 
     def runs_of(self, number: int) -> list[Trial]:
-        """Returns trial `number` and its repeats, as far as they have completed."""
+        """Returns trial `number` and its repeats, without runs that have not completed."""
         return list(self._runs.get(number, ()))
 
     @cached_property
@@ -108,7 +108,7 @@ class History:
 
     @cached_property
     def least_quality(self) -> float | None:
-        """The lowest quality that a winner may have: the target, or else what it must keep of the baseline's.
+        """The lowest quality that a winner may have: the target, or the share of the baseline's to keep.
 
         None while the baseline's quality is unknown.
         """
@@ -183,9 +183,9 @@ class History:
 
     @property
     def times_late(self) -> float:
-        """The factor by which a trial's time to the target may exceed another's by chance alone.
+        """The factor by which a trial's time to the target may exceed another trial's by chance alone.
 
-        Both times vary with their seeds, so the variance of their ratio is twice that of one.
+        Both times vary with their seeds, so the variance of their ratio is twice the variance of one.
         """
         by_chance = _LATE * math.sqrt(2) * self.to_target.scatter
         return 1 + math.hypot(curves.SURE * self.speeds.drift, by_chance)

@@ -68,9 +68,9 @@ def over_memory(measurement: Measurement, memory_fraction: float) -> str | None:
 
 
 def least(goal: Objective, reference: float, start: float | None = None) -> float:
-    """Returns the lowest quality that a winner may have if the baseline's is `reference`; higher is better.
+    """Returns the lowest quality that a winner may have, if the baseline has `reference`; higher is better.
 
-    `start` is the quality that the baseline began with, None if unknown. The only place that decides it.
+    `start` is the quality that the baseline began with, None if unknown. No other code decides this.
     """
     if goal.within is not None:
         return reference - goal.within

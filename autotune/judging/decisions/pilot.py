@@ -115,13 +115,13 @@ def _explain_incomparable(judged: Pilot, ends: Sequence[Evaluation], space: Spac
 
 
 def settled(asked: History) -> History:
-    """Returns `asked`, which has the user's space, with the space that the pilot has settled."""
+    """Returns the history with the pilot's settled space in place of the user's, which `asked` has."""
     space = _settled(asked)
     return asked if space is asked.space else History(asked.trials, space)
 
 
 def _settled(asked: History) -> Space:
-    """Returns the space with the samples of a trial, the target or the objective that follow from the pilot.
+    """Returns the space as the pilot settles it: a trial's samples, the target or the objective may change.
 
     If the learning rate is known not to fall, a training may end anywhere, and the first one to reach the
     quality is the shortest: that quality becomes the target. If qualities cannot be compared, the search goes
@@ -161,7 +161,7 @@ def _depends_on_pilot(space: Space) -> bool:
 def same_training(space: Space) -> Space:
     """Returns `space` with every knob that changes a training's result fixed to the baseline's value.
 
-    The effective batch and the learning rate stay the baseline's, whatever the micro-batch.
+    The effective batch and the learning rate stay as in the baseline, whatever the micro-batch.
     """
     knobs = {
         name: knob if name in space.known.same_training else _fixed(space, name, knob)

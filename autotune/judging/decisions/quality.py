@@ -41,7 +41,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class KeptQuality:
-    """The quality of a configuration relative to the reference's."""
+    """The quality of a configuration relative to a reference."""
 
     answer: QualityAnswer
     quality: float

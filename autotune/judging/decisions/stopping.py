@@ -1,4 +1,4 @@
-"""Decides whether a running trial may still win, from its figures and those of the others. Pure."""
+"""Decides from the figures of all trials whether a running one may still win. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -103,7 +103,7 @@ def _stopped(stopped_for: StoppedFor, reason: str) -> Outcome:
 
 
 def _like(running: Measurement, threshold: Threshold) -> list[Rival]:
-    """Returns the rivals whose speed is comparable with that of `running`; the only place that decides it.
+    """Returns the rivals whose speed is comparable with the running trial's; the only place that decides it.
 
     Other programs slow a trial down by an unknown amount: a rival that had more of the machine is left out.
     """

@@ -12,9 +12,9 @@ _LEAST_GAIN = math.log(1.1)  # assumed of the next improvement; or the mean of t
 def next_trial_pays(history: History) -> bool:
     """Returns True if the next trial is expected to save more training time than it costs.
 
-    The trainings to come take `budget.worth` seconds with the baseline's settings, and less with the best
-    so far. The last of n independent trials is the best with probability 1 / n (Rényi, 1962); it then
-    improves as much as the improvements before it did on average. Always True without a `worth`.
+    Future trainings take `budget.worth` seconds with the baseline's settings, and less with the best so far.
+    The last of n independent trials is the best with probability 1 / n (Rényi, 1962); it is then expected to
+    improve by the mean of earlier improvements. Always True without a `worth`.
     """
     worth_s = history.space.budget.worth
     if worth_s is None or not (factors := _best_factors(history)):

@@ -46,7 +46,7 @@ class Speeds:
     def estimate(self, trial: Trial, *, shared: bool) -> Throughput | None:
         """Returns the throughput of a trial's settings, `shared` with other trials or alone; None if unknown.
 
-        Runs differ, so the half-width is at least two standard errors of the drift for so many runs.
+        Runs differ, so the half-width is at least two standard errors of the drift for that number of runs.
         """
         settings, _, origin = self._group(trial)
         group = self._groups.get((settings, shared, origin))
@@ -168,7 +168,7 @@ class RelativeSpeeds:
 def pooled(trials: Sequence[Trial]) -> Throughput:
     """Returns the mean throughput of trials of the same settings, weighted by measured time.
 
-    The half-width is that of the steps, or half the range over the trials if that is more.
+    The half-width is the steps', or half the range over the trials if that is more.
     """
     parts = [t.measurement.throughput for t in trials if t.measurement.throughput]
     seconds = math.fsum(p.seconds for p in parts)

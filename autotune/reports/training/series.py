@@ -81,7 +81,7 @@ class Track:
         return CurvePoint(self.samples, self.seconds, value)
 
     def curves(self, telemetry: Mapping[str, Sequence[CurvePoint]]) -> Curves:
-        """Returns all curves so far, with those of the `telemetry`."""
+        """Returns all curves so far, with the curves of the `telemetry`."""
         most = round(min(_MOST_POINTS, max(_FEWEST_POINTS, self.seconds / _SHOWN_S)))
         phases_s = {name: each for name, each in self._phases_s.items() if any(p.value for p in each)}
         curves, quality = _thinned(self._curves), self._quality

@@ -48,7 +48,7 @@ _FIRST_STEPS = 200  # not merged: a trial may be short
 
 
 class Grace(NamedTuple):
-    """Seconds within which a command, and what it started, have to end."""
+    """The seconds within which a command, and the processes that it started, have to end."""
 
     saving_s: float = stop_request.CLOSING_S - _ENDED_S  # to write a checkpoint: shorter than the tuner waits
     whole_saving_s: float = stop_request.WHOLE_CLOSING_S - _ENDED_S
@@ -236,7 +236,7 @@ class _Run:
             raise self._lacking(*lacks, *missing)
 
     def accepted(self, messages: Iterator[Message]) -> Iterator[Stamped]:
-        """Yields the records of messages, and notes the counts of a checkpoint that was written meanwhile."""
+        """Yields the records of messages, and notes the counts of a checkpoint that was written since."""
         for message in messages:
             if (record := self._record(message.at_s, message.content)) is not None:
                 is_step = isinstance(message.content, Step)
