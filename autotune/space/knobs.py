@@ -114,7 +114,7 @@ class Distribution(BaseModel):
         return self
 
     def neighbours(self, value: Setting) -> list[Setting]:
-        """Returns the neighbours of `value`: the next lower and higher number, or the other words to choose."""
+        """Returns the neighbours of `value`: the next lower and higher number, or all other words."""
         if self.randint:
             low, high = self.randint
             return [v for v in (int(value or 0) - 1, int(value or 0) + 1) if low <= v <= high]
