@@ -21,7 +21,7 @@ from autotune.doctor.examine import table
 from autotune.sessions import option_values, prepare, start
 from autotune.sessions.requests import SearchRequest
 from autotune.storage.store import Options
-from autotune.system import scratch, temp_dirs
+from autotune.system import scratch
 from autotune.system.telemetry import Hardware
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.report import TrialReport
@@ -48,7 +48,7 @@ def main(request: SearchRequest, most: str) -> int:
         console.print(note, markup=False, highlight=False)
     options = Options(gpus_per_trial=here.gpus_per_trial)
     multiprocessing.util.get_temp_dir()  # created now, outside the scratch directory: it is removed at exit
-    with scratch.private(), _ended_by_sigterm(), temp_dirs.directory(".check-", Path.cwd()) as root:
+    with scratch.private(), _ended_by_sigterm(), scratch.directory(".check-", Path.cwd()) as root:
         training = TrainingSetup(space, workload, here.hardware, options)
         baseline = Runs(training, root, ForkServer(workload.preload))
         checked = _check(baseline, console, most_s, slots(here.hardware, options))

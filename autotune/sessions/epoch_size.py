@@ -12,7 +12,7 @@ from autotune.space import lengths
 from autotune.space.space import Space
 from autotune.storage.store import Options
 from autotune.storage.trial_dir import TrialDir
-from autotune.system import temp_dirs
+from autotune.system import scratch
 from autotune.trials import alone
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.setup import TrainingSetup
@@ -44,7 +44,7 @@ def counted(space: Space, workload: Workload, here: Usable) -> int:
     Raises InputError if it does not complete, or no samples were seen.
     """
     print("The baseline trains for an epoch, to count its samples ...", file=sys.stderr, flush=True)
-    with temp_dirs.directory(".epoch-", Path.cwd()) as place:
+    with scratch.directory(".epoch-", Path.cwd()) as place:
         training = TrainingSetup(space, workload, here.hardware, Options(here.gpus_per_trial))
         order = training.whole_training(space.baseline_config, TrialDir(place))
         outcome, measurement = alone.run(order, ForkServer(workload.preload))

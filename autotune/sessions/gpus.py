@@ -21,7 +21,7 @@ from autotune.core.settings import Setting
 from autotune.core.shell import pip_install
 from autotune.sessions import option_values, prepare
 from autotune.space.machine import Machine
-from autotune.system import abandoning, devices, nvml, telemetry
+from autotune.system import devices, nvml, telemetry
 from autotune.system.devices import Device
 from autotune.system.node_kinds import Cluster
 from autotune.system.nvml import Gpu
@@ -248,7 +248,7 @@ def ask(environment: Mapping[str, str], python: str = sys.executable) -> Torch |
     devices.number_by_bus(whole)
     done = None
     with suppress(OSError):
-        done = abandoning.run([python, "-"], _TIMEOUT_S, _CHECK.read_text(encoding="utf-8"), whole)
+        done = devices.run_abandoning([python, "-"], _TIMEOUT_S, _CHECK.read_text(encoding="utf-8"), whole)
     if done is None:
         remedy = "see what keeps the disk or the GPU busy"
         return Fault(f"`import torch` has not ended within {_TIMEOUT_S:.0f} s", remedy)

@@ -1,12 +1,14 @@
-"""Lists NVIDIA devices by NVML; without a driver there are none. Raises nothing.
+"""Lists NVIDIA devices by NVML, and what is in use on them; without a driver there are none. Raises nothing.
 
 A device that cannot be queried, because it fell off the bus or this process may not access it, is listed with
 its error and does not hide the others.
 """
 
 import os
+import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any
 import psutil
 import pynvml
 
-from autotune.system import abandoning, nvml
+from autotune.system import nvml
 from autotune.system.nvml import Gpu
 
 _EXCLUSIVE = {pynvml.NVML_COMPUTEMODE_EXCLUSIVE_THREAD, pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS}
@@ -26,6 +28,7 @@ _ASK = "import os; from autotune.system import devices; devices.list_visible(os.
 _MPS = "CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"  # noqa: S108 - NVIDIA's default, read only
 # The share of an integrated GPU's memory that processes on the CPUs will need: they have the same memory.
 _HOST_SHARE = 1 / 8
+_abandoned: list[subprocess.Popen[str]] = []  # kept, because collecting one that still runs is a warning
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 HUNG = f"it has not answered within {_ANSWER_S:.0f} s: dmesg may show an Xid error"
@@ -84,9 +87,29 @@ def hung_driver() -> Device | None:
 
     A child process asks the driver, because no signal ends a process that waits for a driver.
     """
-    if not nvml.has_node() or abandoning.run([sys.executable, "-P", "-c", _ASK], _ANSWER_S) is not None:
+    if not nvml.has_node() or run_abandoning([sys.executable, "-P", "-c", _ASK], _ANSWER_S) is not None:
         return None
     return Device(DRIVER, refused=HUNG)
+
+
+def run_abandoning(
+    arguments: Sequence[str], timeout_s: float, text: str = "", environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str] | None:
+    """Runs a process with `text` as its input; returns None if it takes longer than `timeout_s`.
+
+    It is then killed, but not waited for as by `subprocess.run`: one that waits for a driver may never end.
+    """
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(  # noqa: S603 - this Python, or the user's own
+        arguments, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment
+    )
+    try:
+        output, errors = process.communicate(text, timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        _abandoned.append(process)
+        return None
+    return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
 
 
 def handles(names: str | None) -> list[Any]:
@@ -209,3 +232,26 @@ def _memory_bytes(handle: Any) -> tuple[int, int]:
     except pynvml.NVMLError_NotSupported:
         host = psutil.virtual_memory()
         return host.total, min(host.total, host.total - host.available + int(_HOST_SHARE * host.total))
+
+
+def used_bytes() -> int:
+    """Returns the memory in use on all visible GPUs together, 0 if unknown."""
+    return sum(_query_all(lambda gpu: [int(pynvml.nvmlDeviceGetMemoryInfo(gpu).used)]))
+
+
+def held_bytes() -> dict[int, int]:
+    """Returns the bytes on visible GPUs by process ID, in a container maybe the host's; 0 if unknown."""
+    held: Counter[int] = Counter()
+    for process in _query_all(pynvml.nvmlDeviceGetComputeRunningProcesses):
+        held[process.pid] += process.usedGpuMemory or 0
+    return dict(held)
+
+
+def _query_all(ask: Callable[[Any], list[Any]]) -> list[Any]:
+    """Returns what `ask` returns for all visible GPUs, [] if one of them cannot be queried."""
+    with nvml.library() as is_available:
+        try:
+            visible = handles(os.environ.get(VISIBLE)) if is_available else []
+            return [one for handle in visible for one in ask(handle)]
+        except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError):  # mismatch: the driver is too old
+            return []

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from autotune.core.errors import InputError
-from autotune.system import cgroup, temp_dirs
+from autotune.system import cgroup
 from autotune.system.guardian import Guardian, descendants, end_all, remove_groups
 
 _PREFIX = "autotune_"  # not autotune-*, as in older releases, which did not lock their directories
@@ -93,7 +93,7 @@ def _end_orphan(directory: Path) -> None:
     """Ends the processes of `directory` and removes it; raises OSError if it is in use or inaccessible."""
     if directory.lstat().st_uid != os.getuid():
         return
-    with temp_dirs.lock_abandoned(directory):
+    with _lock_abandoned(directory):
         end_all(lambda: descendants(_processes(directory)))
         shutil.rmtree(directory, ignore_errors=True)
         if groups := cgroup.group_for_trials():
@@ -113,3 +113,30 @@ def _belongs_to(process: Path, directory: Path) -> bool:
         printed = [(process / "fd" / number).readlink() for number in ("1", "2")]
         return any(file.is_relative_to(directory) for file in printed)
     return False
+
+
+@contextmanager
+def directory(prefix: str, beside: Path) -> Iterator[Path]:
+    """Provides a directory in `beside` for the block; removes directories that killed processes have left."""
+    for left in beside.glob(f"{prefix}*"):
+        with suppress(OSError), _lock_abandoned(left):  # another user's, or in use
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=beside) as name:
+        lock = os.open(name, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # without locks, no process removes it either
+                fcntl.flock(lock, fcntl.LOCK_EX)  # released by the kernel when this process ends
+            yield Path(name)
+        finally:
+            os.close(lock)
+
+
+@contextmanager
+def _lock_abandoned(directory: Path) -> Iterator[None]:
+    """Holds the lock of `directory`; raises OSError if another process has it, or it is no directory."""
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(lock)

@@ -8,7 +8,7 @@ from typing import Any
 
 from autotune.inside.messages import GpuLostError
 from autotune.inside.site import autotune_gpu
-from autotune.system import gpu_holders
+from autotune.system import devices
 from autotune.trials.gpu_memory import GpuMemory
 
 BAD_FORK = 3
@@ -71,7 +71,7 @@ class Cuda:
     def context_bytes(self) -> int:
         """Returns the process's GPU memory outside the allocator (context, kernels), 0 if unknown."""
         stats = self._stats()
-        held_bytes = gpu_holders.held_bytes().get(os.getpid(), 0) if stats else 0
+        held_bytes = devices.held_bytes().get(os.getpid(), 0) if stats else 0
         return max(0, held_bytes - stats["reserved_bytes"]["all"]["current"]) if held_bytes else 0
 
     def _stats(self) -> dict[str, Any]:

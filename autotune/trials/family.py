@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from autotune.system import guardian
-from autotune.system.memory_group import MemoryGroup
+from autotune.system.cgroup import MemoryGroup
 from autotune.trials import runner
 
 _LOOK_S = 0.02

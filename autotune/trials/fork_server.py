@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from autotune.system.memory_group import MemoryGroup
+from autotune.system.cgroup import MemoryGroup
 from autotune.trials import cuda, runner
 from autotune.trials.order import Order
 

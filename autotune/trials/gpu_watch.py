@@ -3,7 +3,7 @@
 import time
 from typing import Protocol
 
-from autotune.system import gpu_holders
+from autotune.system import devices
 from autotune.trials import family
 
 _LONGEST_S = 10.0
@@ -12,7 +12,7 @@ _SLACK_BYTES = 64 * 2**20  # a desktop's own use fluctuates by so much
 
 
 class Driver(Protocol):
-    """Reports the memory on the visible GPUs, as `gpu_holders` does."""
+    """Reports the memory on the visible GPUs, as `devices` does."""
 
     def used_bytes(self) -> int: ...
     def held_bytes(self) -> dict[int, int]: ...
@@ -21,7 +21,7 @@ class Driver(Protocol):
 class GpuWatch:
     """Watches the memory on the GPUs of a trial. `gpus` may be 0 for none; below 1 the GPU is shared."""
 
-    def __init__(self, gpus: float, driver: Driver = gpu_holders, longest_s: float = _LONGEST_S) -> None:
+    def __init__(self, gpus: float, driver: Driver = devices, longest_s: float = _LONGEST_S) -> None:
         self._gpus, self._driver, self._longest_s = gpus, driver, longest_s
         self._before_bytes = driver.used_bytes() if gpus else 0
         self._family: set[int] = set()

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 
 from autotune.system import cgroup
-from autotune.system.memory_group import MemoryGroup
+from autotune.system.cgroup import MemoryGroup
 from autotune.trials import family
 
 LOOK_S = 0.5

@@ -28,7 +28,7 @@ from autotune.inside.inbox import Inbox, trial_environment
 from autotune.inside.messages import GpuLostError, Stamped
 from autotune.inside.site.autotune_figures import compilations, host_bytes
 from autotune.inside.site.autotune_wire import plain
-from autotune.system.memory_group import MemoryGroup
+from autotune.system.cgroup import MemoryGroup
 from autotune.trials import failures
 from autotune.trials.check import Check
 from autotune.trials.cuda import Cuda

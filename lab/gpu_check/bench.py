@@ -25,7 +25,7 @@ from autotune.space.space import Space
 from autotune.storage.records import read_records
 from autotune.storage.store import Options
 from autotune.storage.trial_dir import TrialDir
-from autotune.system import devices, gpu_holders
+from autotune.system import devices
 from autotune.system.telemetry import Hardware
 from autotune.trials import order as orders
 from autotune.trials.attempt import Attempt
@@ -233,7 +233,7 @@ def seconds_until_back(used_bytes: int, since_s: float) -> float | None:
     None if they still use more after twenty seconds.
     """
     deadline_s = time.monotonic() + _BACK_S
-    while gpu_holders.used_bytes() > used_bytes + _SLACK_BYTES:
+    while devices.used_bytes() > used_bytes + _SLACK_BYTES:
         if time.monotonic() > deadline_s:
             return None
         time.sleep(_LOOK_S)

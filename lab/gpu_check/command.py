@@ -12,7 +12,7 @@ from autotune.core import files
 from autotune.core.errors import InputError
 from autotune.core.settings import Setting
 from autotune.sessions import gpus
-from autotune.system import devices, nvml, temp_dirs
+from autotune.system import devices, nvml, scratch
 from lab.gpu_check import check
 from lab.gpu_check.bench import Bench
 
@@ -31,7 +31,7 @@ def main(settings: Mapping[str, Setting], file: Path, most_s: float = check.MOST
     console, results = Console(soft_wrap=True), []
     for note in usable.notes:
         console.print(note, markup=False)
-    with temp_dirs.directory(".gpu-check-", Path.cwd()) as directory:
+    with scratch.directory(".gpu-check-", Path.cwd()) as directory:
         bench = Bench.for_model(usable.hardware, usable.machine, settings, directory, begun_s + most_s)
         for points in (check.OF_MACHINE, check.OF_GPU):
             for one in check.run(bench, points):

@@ -11,7 +11,7 @@ from typing import Any
 from autotune.core import units
 from autotune.core.settings import MICRO_BATCH, Setting
 from autotune.core.trial import Failure
-from autotune.system import gpu_holders
+from autotune.system import devices
 from lab.gpu_check import verdicts
 from lab.gpu_check.bench import Bench, Ran, seconds_until_back
 from lab.gpu_check.verdicts import Found
@@ -38,7 +38,7 @@ def out_of_memory(bench: Bench) -> Iterator[Found]:
             yield Found(name, None, reason)
             continue
         order = bench.small_order("grows", _ENDLESS, step_bytes=limit_bytes // _STEPS_TO_FILL)
-        before_bytes = gpu_holders.used_bytes()
+        before_bytes = devices.used_bytes()
         ran = bench.run(replace(order, limits=replace(order.limits, allocator_bytes=cap_bytes)))
         yield _judge_shortage(name, ran, cap_bytes, before_bytes)
 
@@ -63,7 +63,7 @@ def _add_release(found: Found, ran: Ran, before_bytes: int) -> Found:
 
 def killed_trial(bench: Bench) -> Iterator[Found]:
     """Kills a trial with loader workers during a step."""
-    before_bytes = gpu_holders.used_bytes()
+    before_bytes = devices.used_bytes()
     order = bench.small_order("holds", _ENDLESS, step_bytes=min(_HELD_BYTES, (bench.limit_bytes or 0) // 4))
 
     ran = bench.run_until(order, _kill_in_time)

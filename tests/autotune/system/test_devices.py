@@ -191,3 +191,15 @@ def test_a_faulty_driver_is_not_a_missing_one(fake_gpus, monkeypatch):
     monkeypatch.setenv("FAKE_NVML_INIT", str(pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
     assert devices.list_visible(None) == ()
     assert nvml.error()
+
+
+def test_what_processes_hold_is_added_up_over_the_gpus(fake_gpus):
+    fake_gpus(FakeGpu(pid=7, used_gib=1), FakeGpu(pid=7, used_gib=2), FakeGpu(pid=8))
+    assert devices.held_bytes() == {7: 3 * GIB, 8: 0}
+    assert devices.used_bytes() == 3 * GIB
+
+
+@pytest.mark.parametrize("error", [pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH])
+def test_if_a_gpu_does_not_answer_nothing_is_known_to_be_held(fake_gpus, error):
+    fake_gpus(FakeGpu(pid=7), FakeGpu(pid=7, fails={"ComputeRunningProcesses": error}))
+    assert devices.held_bytes() == {}

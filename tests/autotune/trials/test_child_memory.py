@@ -13,7 +13,7 @@ import pytest
 from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.system import cgroup
-from autotune.system.memory_group import MemoryGroup
+from autotune.system.cgroup import MemoryGroup
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order, TrialLimits
