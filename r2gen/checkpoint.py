@@ -114,7 +114,7 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], file: Path) ->
 
 
 def require_vocabulary(stored: Sequence[str], counted: Sequence[str], file: Path) -> None:
-    """Raises InputError if a checkpoint's words are not those `counted` in the training split."""
+    """Raises InputError if a checkpoint's words are not the words `counted` in the training split."""
     differ = ((was, now) for was, now in zip_longest(stored, counted) if was != now)
     if (first := next(differ, None)) is not None:
         raise InputError(

@@ -81,7 +81,7 @@ class ReportDataset(Dataset[Batch]):
         return self.__getitems__([key])
 
     def __getitems__(self, keys: Sequence[Key]) -> Batch:
-        """Returns the batch of `keys`; studies with a fault are left out of its tensors and named."""
+        """Returns the batch of `keys`; it names the studies with a fault, and its tensors leave them out."""
         size, views = self._config.image_size, self._config.views
         pixels = np.empty((len(keys), views, size, size), dtype=np.uint8)
         flipped = np.zeros((len(keys), views), dtype=bool)

@@ -36,7 +36,7 @@ def dependence(reports: Sequence[str], references: Sequence[str]) -> dict[str, A
 
 
 def _shuffles(reports: Sequence[bleu.Counted]) -> list[list[bleu.Counted]]:
-    """Shuffles with a fixed seed, so that evaluations are comparable."""
+    """Returns shuffled reports, from a fixed seed so that evaluations are comparable."""
     rng = random.Random(0)
     return [rng.sample(reports, len(reports)) for _ in range(_SHUFFLES)]
 

@@ -19,10 +19,10 @@ def tune_allocator() -> None:
     A training step allocates and frees gigabytes in large blocks. By default glibc returns each to the
     kernel, which clears the pages again for the next tensor: some 13% of a step of the full model.
 
-    If the process has a hard limit on its mapped memory, it does the reverse: all large blocks are returned,
-    which glibc otherwise stops doing for recurring sizes, and all threads share one heap. Memory that is free
-    within a heap still counts against the limit, and after an out-of-memory would leave no room for smaller
-    batches. Other C libraries are left as they are.
+    If the process has a hard limit on its mapped memory, this does the reverse: all large blocks are
+    returned, which glibc otherwise stops doing for recurring sizes, and all threads share one heap. Memory
+    that is free within a heap still counts against the limit, and after an out-of-memory would leave no room
+    for smaller batches. Other C libraries are left as they are.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
@@ -60,7 +60,7 @@ def _limits() -> Iterator[tuple[int, int]]:
 
 
 def peak_resident_bytes() -> int:
-    """Returns the peak resident memory of the process, without its parent's before the fork."""
+    """Returns the peak resident memory of the process, without its parent's memory before the fork."""
     with Path("/proc/self/status").open(encoding="ascii", errors="replace") as lines:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 

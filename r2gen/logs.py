@@ -30,7 +30,7 @@ class RecordFile:
     """Appends every record to a file as a line of JSON, with its time `at` in seconds since 1970.
 
     NaN and infinities become null, because JSON lacks them. After a kill, training resumes from its last
-    checkpoint and repeats records: of those with the same samples, the last counts.
+    checkpoint and repeats records: of several records with the same samples, the last counts.
     """
 
     def __init__(self, file: Path) -> None:

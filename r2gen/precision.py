@@ -90,7 +90,7 @@ def convert(model: nn.Module, config: Config) -> None:
 
 
 def _fits_fp8(module: nn.Module, name: str) -> bool:
-    """Returns True for a linear layer of a fitting size, except in the memory: it is recurrent, so fp32."""
+    """Returns True for a linear layer of suitable size outside the recurrent memory, which stays in fp32."""
     if not isinstance(module, nn.Linear) or ".rm." in f".{name}.":
         return False
     return module.in_features % 16 == 0 and module.out_features % 16 == 0

@@ -69,7 +69,7 @@ def _is_gpu_full() -> bool:
 class HalvedBatch:
     """A batch `size` that is halved for good whenever an attempt runs out of memory.
 
-    Only with `halve_on_oom`. Each halving prints a line on stderr that ends in `note`.
+    It is halved only with `halve_on_oom`. Each halving prints a line on stderr that ends in `note`.
     """
 
     def __init__(self, setting: str, config: Config, note: str = "") -> None:

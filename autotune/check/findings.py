@@ -20,7 +20,7 @@ _MOST_SHOWN = 3
 
 @dataclass(frozen=True)
 class Checked:
-    """The results of a check; None for those that it had no time for."""
+    """The results of a check; None for a result that it had no time for."""
 
     space: Space
     run: Run

@@ -1,4 +1,4 @@
-"""Runs a baseline briefly, without Ray, until enough was seen or the time is over."""
+"""Runs a baseline briefly, without Ray, until enough has been seen or the time is over."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

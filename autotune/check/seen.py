@@ -64,7 +64,7 @@ def _first_attempt(records: Records) -> tuple[Mapping[str, Any] | None, Records]
 
 @dataclass(frozen=True)
 class Likeness:
-    """The largest difference between two runs at equal sample counts, of which they share `points`."""
+    """The largest difference between two runs, over the `points` sample counts at which both have a value."""
 
     points: int
     most: float

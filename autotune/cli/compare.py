@@ -76,7 +76,7 @@ def compare(session: Path, asked: Models) -> int:
 
 
 def _length(asked: Models, space: Space, workload: Workload, known: ModelLength | None) -> ModelLength:
-    """Returns the length of each model's training, by default that of the `known` models, or of a trial.
+    """Returns the length of each model's training, by default as for the `known` models, or for a trial.
 
     Raises InputError if it is given in epochs of unknown size.
     """
@@ -112,7 +112,7 @@ def _facts(
 
 
 def _equal(wanted: list[str], asked: list[Contender]) -> list[str]:
-    """Returns a line for each precision whose settings are those of the baseline."""
+    """Returns a line for each of the wanted precisions that the baseline already has."""
     labels = {contender.label for contender in asked}
     return [f"{PRECISION} {name}: the baseline has it already" for name in wanted if name not in labels]
 

@@ -20,7 +20,7 @@ _MOST_LISTED = 5
 def space(name: str, data: Path | None) -> tuple[Space, Path]:
     """Returns the search space `name` and its file; a trainer's own config becomes a space without knobs.
 
-    `data` replaces the config's own. Raises InputError if the file is neither.
+    `data` replaces the data set of the config. Raises InputError if the file is neither.
     """
     file = _file(name)
     values = prepare.settings_file(file, "train")

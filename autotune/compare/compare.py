@@ -129,7 +129,7 @@ class _Job:
             return ["plan"]
 
     def can_resume(self) -> bool:
-        """Returns True if its directory holds part of a training, or a trained model without scores.
+        """Returns True if the job's directory holds part of a training, or a trained model without scores.
 
         A failed training starts again from its beginning.
         """

@@ -106,7 +106,7 @@ def means(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def loss_over_fp32(model: Model, models: Runs) -> float | None:
-    """Returns by how much the final training loss exceeds that in fp32: 0.01 is 1% higher.
+    """Returns by how much the final training loss exceeds the loss in fp32: 0.01 is 1% higher.
 
     The fp32 model has the same other settings and seed; None if there is no such model.
     """

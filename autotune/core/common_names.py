@@ -117,5 +117,5 @@ def precision_of(value: Any) -> Any:
 
 
 def unambiguous_names(setting: str) -> Sequence[str]:
-    """Returns the names that mean `setting` in every project; only its own if the table has none."""
+    """Returns the names that mean `setting` in every project; only `setting` if the table has none."""
     return tuple(name for name in NAMES.get(setting, (setting,)) if name not in _AMBIGUOUS)

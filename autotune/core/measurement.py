@@ -139,7 +139,7 @@ class Measurement:
 
     @property
     def disturbed(self) -> bool:
-        """True if other programs used the same CPUs or GPU, and so distorted its figures."""
+        """True if other programs used the same CPUs or GPU, and so distorted the figures."""
         return bool(self.others)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Metric:
-    """Names and units of a training's records. Records have the workload's sign; inside, higher is better."""
+    """Names and units of a training's records. Their values have the workload's sign, not the tuner's."""
 
     name: str  # key of the quality in a record, which marks it as an evaluation
     minimize: bool = False  # lower is better
@@ -19,5 +19,5 @@ class Metric:
 
 
 def turned(value: float, *, minimize: bool) -> float:
-    """Flips the sign of `value` if lower is better, so that higher is; its own inverse."""
+    """Negates `value` if lower is better, so that higher is better; converts in both directions."""
     return 0.0 - value if minimize else value  # -value would show -0.0000

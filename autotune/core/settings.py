@@ -144,7 +144,7 @@ class Knowledge:
         return self.by_name.get(name) or KnownSetting(name)
 
     def with_own(self, own: Iterable[KnownSetting]) -> "Knowledge":
-        """Returns this knowledge with a workload's own settings added, which override equal names."""
+        """Returns this knowledge with a workload's own settings added, which override common ones."""
         return Knowledge({**self.by_name, **{known.name: known for known in own}})
 
     @cached_property
@@ -161,7 +161,7 @@ class Knowledge:
 
     @cached_property
     def same_figures(self) -> frozenset[str]:
-        """Settings with which a training can stay bit-identical."""
+        """Settings whose values a training can change and stay bit-identical."""
         return self._up_to(Result.REORDERED)
 
     @cached_property
@@ -179,7 +179,7 @@ class Knowledge:
 
     @cached_property
     def of_loader(self) -> frozenset[str]:
-        """Settings that move the loader workers' memory, which counts if the whole machine ran out."""
+        """Settings that move the loader workers' memory, which counts if the machine ran out of memory."""
         return frozenset(k.name for k in self.by_name.values() if k.moves_memory is MemoryEffect.LOADER)
 
 

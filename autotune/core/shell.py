@@ -9,7 +9,7 @@ _DOUBLE = "  "  # messages collapse repeated spaces
 
 
 def pip_install(what: str) -> str:
-    """Returns the command that installs `what` for this Python, whichever the shell would choose."""
+    """Returns the command that installs `what` for this Python, whichever Python the shell would choose."""
     return f"{shlex.quote(sys.executable)} -m pip install {what}"
 
 

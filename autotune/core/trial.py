@@ -46,7 +46,7 @@ class StoppedFor(StrEnum):
 
 
 class Shortage(StrEnum):
-    """The memory that ran out, if more than the trial's own process is concerned."""
+    """The memory that ran out, if it was not only the memory of the trial's own process."""
 
     MACHINE = "machine"  # or the memory that a process shares with its loader's workers
     KILLED_WORKER = "killed worker"  # a loader worker was killed: for memory, or from outside

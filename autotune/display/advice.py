@@ -41,7 +41,7 @@ def verdict(best: tuple[Trial, Claim | None] | None) -> WinnerState:
 def has_winner(history: History) -> bool:
     """Returns True if a configuration beats the baseline, confirmed if the search repeats its finalists.
 
-    Under `pareto`, a front of more than the baseline is enough.
+    Under `pareto`, a front with more than the baseline is enough.
     """
     state, space = verdict(confirm.recommended(history)), history.space
     if space.objective.select == "pareto" and state is not WinnerState.NONE:
@@ -97,7 +97,7 @@ def continue_command(history: History, plan: SearchPlan, session: Path) -> str:
 def what_to_try(
     history: History, plan: SearchPlan, session: Path, *, exhausted: bool, fallback_reason: str | None = None
 ) -> list[Try]:
-    """Returns what may bring a winner, the likeliest first; `exhausted`: every configuration was tried.
+    """Returns changes that may bring a winner, likeliest first; `exhausted`: every configuration was tried.
 
     `fallback_reason` says why qualities could not be compared, although the search was to compare them.
     """

@@ -104,8 +104,8 @@ def _confirming(
 ) -> tuple[float, float] | None:
     """Returns the least and the most seconds of the race, the repeats and the ablation.
 
-    At least, the best so far holds in a short race and one repeat; at most, every finalist is confirmed and
-    every step of the ablation is run.
+    The least assumes that the best so far holds in a short race and one repeat; the most, that every finalist
+    is confirmed and every step of the ablation is run.
     """
     space, baseline, best = history.space, history.baseline, history.best
     if not space.budget.repeats:

@@ -96,7 +96,7 @@ def result(history: History, best: tuple[Trial, Claim | None] | None) -> dict[st
 
 
 def _node(node: ClusterNode) -> dict[str, Any]:
-    """Returns a node of a cluster, and why no trial runs on it; null if trials may."""
+    """Returns a node of a cluster, and why no trial runs on it; null if trials may run there."""
     kind = {name: getattr(node.kind, name) for name in ("device", "driver", "probe_s")}
     return {"name": node.name, **kind, "cpus": node.cpus, "gpus": node.gpus, "left_out": node.fault or None}
 

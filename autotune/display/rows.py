@@ -80,7 +80,7 @@ class TrialRow(TrialFigures):
 
     @property
     def why(self) -> str:
-        """Returns the reason for its end; if the search stopped it, without figures."""
+        """Returns the reason for the trial's end, without figures if the search stopped it."""
         return _STOPPED_FOR[StoppedFor(self.stopped_for)] if self.stopped_for else self.reason
 
 
@@ -141,7 +141,7 @@ def run_figures(measured: Measurement, goal: Objective) -> TrialFigures:
 
 
 def _keeps_quality(trial: Trial, score: float | None, history: History) -> bool | None:
-    """Returns True if the `score` of a trial is enough; None if it has not completed, or that is unknown."""
+    """Returns True if the `score` of a trial is enough; None if unknown, or if it has not completed."""
     least, goal = history.least_quality, history.space.objective
     if not trial.completed or least is None or score is None:
         return None

@@ -121,7 +121,7 @@ class _Bridge:
         return node_kinds.slots(self.places.cluster.used, self.cpus, self._setup.options.gpus_per_trial)
 
     def look(self) -> None:
-        """Updates the nodes of a cluster, and warns if a trial waits for a node for long."""
+        """Updates the nodes of a cluster, and warns if a trial has waited long for a node."""
         if self.places is not None:
             self.places.look()
         if self._waiting_s and time.monotonic() - min(self._waiting_s.values()) > _LONG_S:

@@ -170,7 +170,7 @@ def _token_in_environment(token: Mapping[str, str]) -> Iterator[None]:
 
 
 def _require_reachable(address: str) -> None:
-    """Raises InputError if nothing answers at `address`, or it refuses; Ray would try for minutes."""
+    """Raises InputError if nothing answers at `address`, or if it refuses; Ray would try for minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         return  # "auto", or invalid, which Ray refuses at once

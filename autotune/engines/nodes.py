@@ -57,7 +57,7 @@ def _together(each: Sequence[Hardware]) -> Hardware:
 
 
 def _alive() -> dict[str, ClusterNode]:
-    """Returns the nodes that live now, by ID."""
+    """Returns the nodes that are alive, by ID."""
     found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     return {node["NodeID"]: _named(node) for node in found if node["Alive"]}
 
@@ -73,7 +73,7 @@ def is_gone(name: str) -> bool:
 
 
 def _ask(node: ClusterNode, question: Question) -> ObjectRef[Any]:
-    """Has a node run `question`, in a process of its own."""
+    """Makes a node run `question`, in a process of its own."""
     where = NodeAffinitySchedulingStrategy(node.id, soft=False)
     remote: Any = ray.remote(num_cpus=0, max_calls=1, max_retries=0)
     task = remote(question.func).options(scheduling_strategy=where)

@@ -76,7 +76,7 @@ def patch(document: Document, winner: Winner) -> Patched:
 
 
 def _workload_values(file: Path, winner: Winner) -> tuple[Mapping[str, Any], list[str]] | None:
-    """Returns the workload's values for `file`, and the settings left out; None if it does not write it."""
+    """Returns the workload's values for `file`, and the settings left out; None if it writes no such file."""
     if (filled := winner.workload.own_file.put_in(file, winner.settings)) is None:
         return None
     parts = tuple(f"{name}{end}" for name in filled.names for end in (".", "["))
@@ -85,7 +85,7 @@ def _workload_values(file: Path, winner: Winner) -> tuple[Mapping[str, Any], lis
 
 
 def _by_name(leaves: Mapping[str, Any], winner: Winner) -> tuple[Mapping[str, Any], list[str]]:
-    """Returns the new values by path in a file with the values of `leaves`, and the settings left out."""
+    """Returns new values for a file that contains `leaves`, by path, and the settings left out."""
     values: dict[str, Any] = {}
     left_out: list[str] = []
     for given in _searched(winner):

@@ -76,7 +76,7 @@ class MemoryModel:
         return self._peaks.predict(memory_needs.need_of(config, self._known))
 
     def is_known_to_fit(self, config: Config) -> bool:
-        """Returns True if a trial that needed no less has fitted."""
+        """Returns True if a trial that needed no less memory has fitted."""
         return self._is_known_to_fit(memory_needs.need_of(config, self._known))
 
     def explain_misfit(self, config: Config) -> str | None:
@@ -92,7 +92,8 @@ class MemoryModel:
     def largest_worth_trying(self, config: Config, sizes: Sequence[int]) -> int:
         """Returns the micro-batch to run instead of the one in `config`: the same if it is likely to fit.
 
-        Otherwise returns the largest smaller one of `sizes` (ascending) that is likely to, else the smallest.
+        Otherwise returns the largest below it of `sizes` (ascending) that is likely to fit, else the
+        smallest.
         """
         wanted = memory_needs.need_of(config, self._known)
         for size in sorted((s for s in sizes if s <= wanted.micro_batch_size), reverse=True):
@@ -118,7 +119,7 @@ class MemoryModel:
         return near and _expected(need) < self._fails_from
 
     def _step(self, need: Need, sizes: Sequence[int]) -> float:
-        """Returns the first of `sizes` above the largest one expected to need no more than has fitted."""
+        """Returns the first of `sizes` above those expected to need no more memory than has fitted."""
         per_sample = memory_needs.per_sample(need)
         if per_sample not in self._reach:
             self._reach[per_sample] = max(
@@ -127,7 +128,7 @@ class MemoryModel:
         return min((s for s in sizes if s > self._reach[per_sample]), default=sizes[-1])
 
     def _is_known_to_fit(self, need: Need) -> bool:
-        """Returns True if a trial that needed no less has fitted."""
+        """Returns True if a trial that needed no less memory has fitted."""
         return any(
             self._fitted.get((need.group, recomputes, accumulates), 0.0) >= need.micro_batch_size
             for recomputes in {False, need.recomputes}

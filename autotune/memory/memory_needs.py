@@ -94,7 +94,8 @@ def per_sample(need: Need) -> float:
     """Returns the expected need per sample, relative to fp32 without checkpointing at length and side 1.
 
     This prior guess is the product of the storage width, the share of activations kept, and the numeric
-    settings raised to their powers; other settings are assumed to have no effect.
+    settings, such as length and image side, raised to their powers; other settings are assumed to have no
+    effect.
     """
     ratio = _RECOMPUTED_SHARE if need.recomputes else 1.0
     for name, value, _, power in need.group:

@@ -60,7 +60,7 @@ class Peaks:
     """
 
     def __init__(self, peaks: Iterable[Peak]) -> None:
-        """`peaks`: at least one. A rising one weighs little, and nothing if its size has a settled one."""
+        """`peaks`: at least one. A rising peak weighs little, and nothing if its size has a settled one."""
         cells: dict[tuple[frozenset[Label], float], list[Peak]] = {}
         needs: dict[frozenset[Label], Need] = {}
         for peak in peaks:

@@ -45,7 +45,7 @@ ROLES = (SEED, *(role for group in _GROUPS.values() for role in group))
 
 
 def roles(only: str | None) -> frozenset[str]:
-    """Returns the roles of the groups in a list such as `batch,lr`; all of them without one.
+    """Returns the roles of the groups in a list such as `batch,lr`, by default all roles.
 
     Raises InputError for an unknown group.
     """

@@ -1,4 +1,4 @@
-"""Finds the options that set the length of a training: with small values it has to end early."""
+"""Finds the options that set the length of a training: with small values, the training ends early."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -66,7 +66,7 @@ class Score:
 
     @property
     def is_informative(self) -> bool:
-        """True unless all its values are zero, or several are all the same."""
+        """True unless all its values are zero, or there are several and all are the same."""
         different = set(self.values)
         return different != {0.0} and (len(self.values) < 2 or len(different) > 1)
 
@@ -132,7 +132,7 @@ def _all(seen: Watched) -> list[Score]:
 
 
 def _untold(found: Sequence[Score], steps: int) -> Iterator[Score]:
-    """Yields the scores without a split that come less often than every second step."""
+    """Yields the scores without a known split that come less often than every second step."""
     for one in found:
         if (
             one.minimize is not None

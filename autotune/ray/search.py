@@ -146,8 +146,8 @@ class MemoryAwareSearch(OptunaSearch):
     def _is_out_of_memory(self, trial_id: str) -> bool:
         """Judges by the trial's error file: Ray tells a searcher only that it has failed.
 
-        With a `trial_dirname_creator`, no directory may have the ID in its name. Then the newest file is the
-        trial's, because Ray writes it right before it tells the searcher.
+        With a `trial_dirname_creator`, perhaps no directory has the ID in its name. Then the newest file is
+        the trial's, because Ray writes it right before it tells the searcher.
         """
         files = self._experiment_dir.glob(f"*/{errors.FILE}") if self._experiment_dir else ()
         by_id_and_age = ((trial_id in file.parent.name, file.stat().st_mtime_ns, file) for file in files)

@@ -39,7 +39,7 @@ class WandbCallback(WandbLoggerCallback):
     _logger_actor_cls = _LoggingActor
 
     def setup(self, *args: Any, **kwargs: Any) -> None:
-        """Chooses offline runs without a key or by WANDB_MODE, and the names of project and group."""
+        """Chooses offline runs if there is no key or WANDB_MODE says so; names project and group."""
         mode = os.environ.get("WANDB_MODE") or ("online" if self._has_key() else "offline")
         self.kwargs.setdefault("mode", mode)
         self.project = self.project or os.environ.get("WANDB_PROJECT", "autotune")

@@ -137,7 +137,7 @@ def _whole(mark: Mark, throughput: Figure) -> _Change:
 
 
 def _change(step: AblationStep, reached: float) -> _Change:
-    """Returns the row of a step from `reached` samples per second."""
+    """Returns the row of a step that starts from `reached` samples per second."""
     together = f", with {' and '.join(step.together)}" if step.together else ""
     title = f"{step.knob}  {words.setting(step.before)} → {words.setting(step.after)}{together}"
     if step.throughput is None:

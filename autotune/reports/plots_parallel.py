@@ -28,7 +28,7 @@ _DECADE = 8  # ratio of largest to smallest value from which an axis is logarith
 
 @dataclass(frozen=True)
 class _Axis:
-    """One knob or figure."""
+    """The axis of one knob or figure."""
 
     name: str
     place: Callable[[TrialRow], float | None]  # from 0 to 1; None if the trial has no value

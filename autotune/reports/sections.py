@@ -44,7 +44,10 @@ def sections(report: SessionReport | TrainingReport) -> list[Section]:
 
 
 def _session_labels(report: SessionReport) -> dict[str, str]:
-    """Leaves out what the session cannot have; the section on speed stays until a trial is measured."""
+    """Returns the labels of the sections that a session can have, by name.
+
+    The section on speed stays until a trial is measured.
+    """
     labels = dict(_LABELS)
     if report.own:
         labels["own"] = report.own.title

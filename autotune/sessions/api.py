@@ -105,7 +105,7 @@ def _hear(process: "subprocess.Popen[bytes]", call: bytes, on_event: OnEvent | N
 
 
 def _failure(kind: str, text: str) -> BaseException:
-    """Returns an error of the class called `kind`."""
+    """Returns an error with `text`, of the class called `kind`."""
     if kind == KeyboardInterrupt.__name__:
         return KeyboardInterrupt(text)
     error: AutotuneError = getattr(errors, kind, AutotuneError)(text)

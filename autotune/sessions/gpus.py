@@ -134,7 +134,7 @@ def usable(asked: float | None) -> Usable:
 
 
 def _without_crowded(look: Look, needed: int) -> Look:
-    """Returns `look` without GPUs that others use by more than half, if one has twice as much free.
+    """Returns `look` without GPUs that others fill by more than half, if another has twice as much free.
 
     Every trial is limited to what the fullest GPU has free. At least `needed` GPUs stay.
     """
@@ -161,7 +161,7 @@ def _of_unlike(gpus: Sequence[Gpu]) -> Iterator[str]:
 
 
 def _of_amd() -> tuple[str, ...]:
-    """Returns a line if the torch here is built for AMD's GPUs, which trials will not use."""
+    """Returns a line if this torch is built for AMD's GPUs, which trials will not use."""
     with suppress(PackageNotFoundError):
         if "+rocm" in (build := version("torch")):
             return (f"torch {build} is for AMD's GPUs; a search uses only NVIDIA's: trials run on the CPU",)

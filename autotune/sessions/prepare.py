@@ -33,7 +33,7 @@ GivenSpace = Path | Mapping[str, Any]  # a file, or the content of one
 
 
 def source_of(given: GivenSpace) -> str:
-    """Returns the name of a search space in messages."""
+    """Returns the name of a search space for messages."""
     return str(given) if isinstance(given, Path) else "given"
 
 
@@ -56,7 +56,7 @@ def read_space(given: GivenSpace, overrides: Mapping[str, Mapping[str, Any]]) ->
 
 
 def settings_file(file: Path, given_to: str) -> dict[str, Setting]:
-    """Returns the settings in a YAML file; errors say what it was `given_to`, an option or command."""
+    """Returns the settings in a YAML file; errors name the option or command that it was `given_to`."""
     values = spaces.parse_mapping(_text(file), f"{given_to} {file}")
     secrecy.refuse_secrets(values, f"{given_to} {file}")
     return values

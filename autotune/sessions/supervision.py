@@ -131,7 +131,7 @@ def _child(job: Job, drive: Drive, sender: Connection, parent: int) -> NoReturn:
 
 
 def die_with(parent: int) -> None:
-    """Has the kernel kill this process when its `parent` ends."""
+    """Makes the kernel kill this process when its `parent` ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent has already ended
         os.kill(os.getpid(), signal.SIGKILL)

@@ -87,7 +87,7 @@ def _scaled_product(device: str) -> list[float]:
 
 
 def _why_not(ask: Callable[[], object]) -> str | None:
-    """Returns the first line of the error that `ask` raises, as CUDA's are long; None without an error."""
+    """Returns the first line of the error that `ask` raises, None without one: CUDA's messages are long."""
     try:
         ask()
     except Exception as error:  # noqa: BLE001 - any error is the answer

@@ -69,7 +69,7 @@ def _other_rate_mistakes(space: Space) -> Iterator[str]:
 
 
 def _rates(space: Space) -> Iterator[Setting]:
-    """Yields the baseline's learning rate, and those that a knob can choose."""
+    """Yields the baseline's learning rate, and the rates that a knob can choose."""
     if LEARNING_RATE in space.baseline:
         yield space.baseline[LEARNING_RATE]
     if isinstance(knob := space.knobs.get(LEARNING_RATE), Distribution):

@@ -135,7 +135,7 @@ def for_trial(
     """Returns `settings` for a trial, with evaluations evenly spaced over its samples.
 
     The last evaluation is never before the end: the trial would run on until the next one. `samples` and
-    `evaluations` replace those of the budget.
+    `evaluations` replace the budget's values.
     """
     given = {**following.settings(space, settings), **lengths.settings(space, settings)}
     if space.evaluate_every is not None:

@@ -226,7 +226,7 @@ class Space(BaseModel):
         return float(self.baseline[LEARNING_RATE] or 0) * math.sqrt(ratio) * multiplier
 
     def violation(self, config: Config) -> str | None:
-        """Returns the reason that `config` is outside the limits, None if inside; not for the baseline."""
+        """Returns the reason that `config` is outside the limits, None if inside; the baseline is exempt."""
         low, high = self.limits.effective_batch_size
         if MICRO_BATCH not in self.baseline:
             return None

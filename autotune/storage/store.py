@@ -43,7 +43,7 @@ _Amount = Annotated[float, Field(ge=0, le=LARGEST_INT, allow_inf_nan=False)]
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a session's trials, which never change, so that a resumed search measures alike."""
+    """The options of a session's trials; they never change, so a resumed search measures the same way."""
 
     gpus_per_trial: _Amount = 0.0
     cpus_per_trial: _Whole | None = None

@@ -83,7 +83,7 @@ def list_visible(names: str | None) -> tuple[Device, ...]:
 
 
 def hung_driver() -> Device | None:
-    """Returns a device with `refused` that stands for a driver that does not answer in time, else None.
+    """Returns a device with `refused` that stands for a hung driver, None if the driver answers in time.
 
     A child process asks the driver, because no signal ends a process that waits for a driver.
     """

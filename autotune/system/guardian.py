@@ -111,7 +111,7 @@ class Guardian:
             raise StartError(json.loads(error)[:_LAST_WORDS] if error else "it was killed")
 
     def close(self) -> None:
-        """Waits until all processes below it and its directory are gone."""
+        """Waits until all processes below the guardian and its directory are gone."""
         with suppress(OSError):
             self._orders.close()
         with suppress(subprocess.TimeoutExpired):

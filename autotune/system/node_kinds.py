@@ -1,4 +1,4 @@
-"""The nodes of a cluster, and the one kind that a search uses: other kinds' figures do not compare."""
+"""The nodes of a cluster, and the one kind that a search uses: figures of two kinds do not compare."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -101,7 +101,7 @@ def _end_orphan(directory: Path) -> None:
 
 
 def _processes(directory: Path) -> set[int]:
-    """Returns the processes with this TMPDIR or output in it: some of Ray's lose their environment."""
+    """Returns the processes with this TMPDIR or output in it: some processes of Ray lose the variable."""
     numbers = {int(process.name) for process in Path("/proc").iterdir() if process.name.isdecimal()}
     return {pid for pid in numbers - {os.getpid()} if _belongs_to(Path("/proc", str(pid)), directory)}
 

@@ -78,7 +78,7 @@ class Tracker(ABC):
         """Finishes everything; may wait for uploads."""
 
     def recover(self) -> bool:
-        """Restarts what has died, after a call has failed; returns True if the call should be repeated."""
+        """Restarts a service that died, after a call has failed; returns True if the call should be repeated."""
         return False
 
     def abandon(self) -> str:

@@ -67,7 +67,7 @@ class Wandb(Tracker):
         return True
 
     def _start_anew(self) -> None:
-        """Restarts W&B's service, which would keep a run that failed to start, and all open runs."""
+        """Restarts W&B's service, which would keep a run that failed to start, and then all open runs."""
         with suppress(OSError):  # it has ended
             wandb.teardown()
         self._open = {name: self._init(name, dict(run.config)) for name, run in self._open.items()}

@@ -58,7 +58,7 @@ def decide(outcome: Outcome, settings: Mapping[str, Setting], tried: Tried, most
 
 
 def _smaller(settings: Mapping[str, Setting]) -> GoOn | None:
-    """Halves the micro-batch and doubles the accumulation steps; None if it is odd or unknown."""
+    """Halves the micro-batch and doubles the accumulation steps; None if the size is odd or unknown."""
     size, accumulated = settings.get(MICRO_BATCH), settings.get(ACCUMULATION)
     if not isinstance(size, int) or not isinstance(accumulated, int) or size < 2 or size % 2:
         return None

@@ -150,7 +150,9 @@ class Child:
         self._has_evaluated |= is_evaluation
 
     def _end_excess(self) -> None:
-        """Ends a trial that exceeds its memory limit, or goes on after the kernel killed part of it."""
+        """Ends a trial that exceeds its memory limit, or goes on after the kernel killed one of its
+        processes.
+        """
         if self.verdict is not None or not self._memory.look():
             return
         if held_bytes := self._memory.excess_bytes(self.pid):

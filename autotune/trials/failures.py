@@ -147,7 +147,7 @@ def _sqlite_message(error: BaseException, codes: Set[int]) -> str | None:
 
 
 def _is_caused_by_others(text: str, gpu: GpuMemory | None) -> bool:
-    """Returns True if the text says that a GPU lacks memory which others took from the trial."""
+    """Returns True if the text says that a GPU lacks memory that other processes took from the trial."""
     if gpu is None or not failure_texts.OF_GPU.search(text) or failure_texts.SHARED.search(text):
         return False
     asked = failure_texts.ASKED.search(text)

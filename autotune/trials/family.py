@@ -114,7 +114,7 @@ def _await_end(leader: int) -> None:
 
 
 def group_of(leader: int) -> list[int]:
-    """Returns the live processes in the group of `leader`, which may itself be dead."""
+    """Returns the live processes in the process group of `leader`, which may itself be dead."""
     return [pid for pid in psutil.pids() if _is_of_group(pid, leader)]
 
 

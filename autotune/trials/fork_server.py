@@ -1,4 +1,4 @@
-"""The fork server of a search process, with the imports of its trials preloaded."""
+"""The fork server from which a process starts trials, with their imports preloaded."""
 
 import multiprocessing
 import os

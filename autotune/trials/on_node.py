@@ -73,7 +73,7 @@ def _gpu_s() -> float:
 
 
 def unfit(root: str, key: str, wanted: Mapping[str, Any]) -> str:
-    """Returns why this machine cannot run the trials of a session, "" if it can; may raise the reason.
+    """Returns why this machine cannot run the trials of a session, "" if it can; may also raise an error.
 
     `wanted` are the required facts about code and data.
     """

@@ -33,7 +33,7 @@ class MemoryPeaks:
         self._growth = trends.Series()
 
     def count(self, record: Mapping[str, Any], *, is_step: bool) -> None:
-        """Counts the memory in a record; growth in an ordinary step can happen again in any later step."""
+        """Counts the memory in a record; growth at a step (`is_step`) may happen again at any later step."""
         highest, samples = self._highest, record["samples"]
         for name in highest:
             highest[name] = max(highest[name], int(amount(record, name)))

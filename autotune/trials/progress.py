@@ -106,7 +106,7 @@ class Progress:
         return Phase.TRAINING if _is_within(_SURE_SHARE, throughput) else Phase.MEASURING
 
     def _throughput(self) -> Throughput | None:
-        """Returns the throughput on the last node that has shown one."""
+        """Returns the throughput on the last node that has measured one."""
         each = (self._throughput_by(meter) for meter in reversed(self._meters))
         return next((speed for speed in each if speed is not None), None)
 
@@ -216,7 +216,7 @@ class Progress:
         return -self._first_loss if is_alike and self._first_loss > first else None
 
     def _mean_items(self) -> tuple[float, ...]:
-        """Returns the mean score of each item over the last quarter of the evaluations, () if they differ."""
+        """Returns the mean score of each item over the last quarter of the evaluations, () if counts differ."""
         last = [items for items in self._items if items][-max(1, len(self._curve) // 4) :]
         is_even = last and len({len(items) for items in last}) == 1
         return tuple(statistics.fmean(values) for values in zip(*last, strict=True)) if is_even else ()

@@ -113,7 +113,7 @@ def _send(messages: BinaryIO, message: Mapping[str, Any]) -> None:
 def _become_independent(output: Connection) -> object:
     """Starts a process session, so that all children can be killed too, and ties the process to its parent.
 
-    Its output goes to `output`, with the stacks of crashes and on STACK_SIGNAL. Returns the guard of its
+    Its output goes to `output`, including stacks after a crash or on STACK_SIGNAL. Returns the guard of its
     process group.
     """
     os.setsid()
@@ -267,9 +267,9 @@ class _RecordFigures:
 class _Memory:
     """Caps the host memory of the process, if the order says so, and measures its peak.
 
-    The peak is the highest resident memory, less that just after the fork, even if freed within a step. Pages
-    of mapped files do not count, since the kernel can reclaim them. Under a cap, the peak is at least the
-    amount that the cap counts, which includes memory allocated but never touched.
+    The peak is the highest resident memory, less the memory just after the fork, even if freed within a step.
+    Pages of mapped files do not count, since the kernel can reclaim them. Under a cap, the peak is at least
+    the amount that the cap counts, which includes memory allocated but never touched.
     """
 
     def __init__(self, order: Order) -> None:

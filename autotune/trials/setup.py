@@ -79,7 +79,7 @@ class TrainingSetup:
     ) -> Order:
         """Returns the order to train `config` for all samples of its trial, with a device to itself.
 
-        `seed` is added to the seed in the settings. `samples` and `evaluations` replace those of the budget;
+        `seed` is added to the seed in the settings. `samples` and `evaluations` replace the budget's values;
         a planned length stays.
         """
         samples = self.space.samples(config, samples)
@@ -198,10 +198,11 @@ class Setup:
         )
 
     def race(self, trial: Trial, members: Sequence[Trial]) -> RaceOrder:
-        """Returns the order to race the settings of `members`, as the trial `trial`.
+        """Returns the order to race the settings of `members`, as the race `trial`.
 
         Each member has the settings and seed of its trial and the device to itself. No member is evaluated:
-        the cost of evaluations in its trial is added if it counts. All are alive at once if memory allows.
+        the cost of evaluations in its trial is added if it counts. All members are alive at once if memory
+        allows.
         """
         place, together = self.session.trial_dir(trial.number), self._fit_together(members)
         orders = []
@@ -263,7 +264,7 @@ class Setup:
 
 
 def _held_bytes(trial: Trial) -> int | None:
-    """Returns the peak memory of a trial, on a GPU with the memory that its allocator only cached."""
+    """Returns the peak memory of a trial; on a GPU, it includes memory that the allocator only cached."""
     m = trial.measurement
     seen_bytes = m.telemetry.get("host_rss_bytes")
     return m.peak_reserved_bytes or m.peak_memory_bytes or (int(seen_bytes) if seen_bytes else None)

@@ -25,7 +25,7 @@ _BEGUN = "epoch_begun_s"
 
 @dataclass(frozen=True)
 class Found:
-    """The result of a point."""
+    """The result of a point of the check."""
 
     name: str
     ok: bool | None  # None if it was not checked

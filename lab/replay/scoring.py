@@ -52,7 +52,7 @@ class Truth:
         self._table = table
 
     def speed(self, config: Config) -> float:
-        """Returns samples per second; 0 if it fails or exceeds the memory limit."""
+        """Returns samples per second with `config`; 0 if it fails or exceeds the memory limit."""
         runs, fraction = self._table.timed(config), self._table.space.limits.memory_fraction
         for run in runs:
             over = run.memory_limit_bytes and (run.peak_memory_bytes or 0) > fraction * run.memory_limit_bytes
@@ -62,7 +62,7 @@ class Truth:
         return sum(sum(run.step_samples) for run in runs) / seconds if seconds else 0.0
 
     def quality(self, config: Config) -> float:
-        """Returns the mean final quality of its trials; higher is better."""
+        """Returns the mean final quality of the trials of `config`; higher is better."""
         ends = [curves.end_quality(Measurement(curve=curve)) or 0.0 for curve in self._trials(config)]
         return statistics.fmean(ends) if ends else 0.0
 

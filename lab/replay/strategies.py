@@ -59,8 +59,8 @@ class Rules(NamedTuple):
 class _Sampled:
     """Suggestions of an Optuna sampler.
 
-    It is told the inverse of the seconds to the target; without a target, throughput and quality, or with
-    `weighted` the sum of the two, each relative to the baseline. Samplers ignore a failed trial; with
+    The sampler is told the inverse of the seconds to the target; without a target, throughput and quality, or
+    with `weighted` the sum of the two, each relative to the baseline. Samplers ignore a failed trial; with
     `constrained` they are told that it breaks a constraint.
     """
 
@@ -180,7 +180,7 @@ def _weighted(shown: Measurement, point: Evaluation, baseline: Measurement) -> f
 
 
 def doubling(space: Space, _: int) -> Rules:
-    """Doubles the batch until it does not fit, as Lightning's batch size finder does."""
+    """Returns the search of Lightning's batch size finder: it doubles the batch until it does not fit."""
 
     def suggest(ended: Sequence[Trial]) -> Config | None:
         least = 2 * int(ended[-1].config[MICRO_BATCH] or 0)
@@ -191,7 +191,7 @@ def doubling(space: Space, _: int) -> Rules:
 
 
 def zeus(space: Space, seed: int) -> Rules:
-    """Zeus' choice of a batch size, with the time to the target as the cost; needs a target."""
+    """Returns Zeus' choice of a batch size, with the time to the target as the cost; needs a target."""
     costs: dict[int, list[float]] = defaultdict(list)
     sizes = _zeus_sizes(space, random.Random(seed), costs)
     next(sizes)  # the default, which runs as the baseline
@@ -210,7 +210,7 @@ def zeus(space: Space, seed: int) -> Rules:
 
 
 def _zeus_sizes(space: Space, rng: random.Random, costs: dict[int, list[float]]) -> Iterator[int]:
-    """Yields the batch sizes to try (You, Chung & Chowdhury, NSDI 2023, section 4); `costs` has those so far.
+    """Yields the batch sizes to try (You, Chung & Chowdhury, NSDI 2023, section 4), given the `costs` so far.
 
     Twice every size from the best one downwards, then upwards, until one does not reach the target; then
     Thompson sampling over the costs, as Gaussians, of those that did.
@@ -255,7 +255,7 @@ def _with_batch(space: Space, size: int) -> Config:
 
 
 def _search(rules: Callable[[Space, int], Rules], table: Table, seed: int, trials: int) -> Result:
-    """Searches by `rules`, after the two runs of the baseline that settle what has to be reached."""
+    """Searches by `rules`, after the two runs of the baseline that settle the quality to reach."""
     machine, ended, seconds = Machine(table, seed), list[Trial](), 0.0
     for repeat in (None, confirm.noise_repeat()):
         trial = Trial(len(ended), table.space.baseline_config, repeat=repeat)

@@ -57,7 +57,7 @@ def spread(models: Mapping[str, Sequence[Entry]], count: int) -> tuple[Shown, ..
     """Returns `count` studies with the reports of every model.
 
     The split is divided, in its own order, into `count` equal parts, and the middle study of each is taken:
-    neither chosen nor random. Only studies that every model has count; a model without any entry is ignored.
+    neither chosen nor random. Studies that a model lacks are left out; a model without any entry is ignored.
     """
     by_study = {name: {entry.id: entry for entry in entries} for name, entries in models.items() if entries}
     if not by_study:

@@ -11,7 +11,7 @@ from autotune_saves import Counts, digest_of, note, notes_file
 
 
 class Saving:
-    """Notes the samples behind each file of `torch.save`; `total` counts those trained so far."""
+    """Notes the samples behind each file of `torch.save`; `total` counts the samples so far."""
 
     def __init__(self, total: Any) -> None:
         self._total = total

@@ -1,4 +1,4 @@
-"""Changes the seed of a script without a seed argument, by an offset to each call that seeds."""
+"""Changes the seed of a script without a seed argument: adds an offset in each call that seeds."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _of_whole(arguments: Any) -> dict[str, Any]:
 
 
 def _put(arguments: Any, names: set[str], values: Mapping[str, Any]) -> list[str]:
-    """Sets those `values` whose names are in `names`, the fields of `arguments`; returns their names."""
+    """Sets the `values` that are among `names`, the fields of `arguments`; returns their names."""
     taken = [name for name in values if name in names or name == "precision"]
     for name in taken:
         given = _precision(values[name]) if name == "precision" else {name: values[name]}

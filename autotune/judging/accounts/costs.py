@@ -38,7 +38,7 @@ def cost(trial: Trial, history: History, whole_s: Figure, prices: Prices | None)
 
 
 def _power_w(trial: Trial, history: History) -> Figure | None:
-    """Returns the GPU's mean power, from unshared runs only: it includes what other processes use."""
+    """Returns the GPU's mean power, from unshared runs only, since it includes other processes' use."""
     runs = [run.measurement for run in history.runs_of(trial.number)]
     unshared = [m for m in runs if not m.shared and m.origin == trial.measurement.origin]
     power_w = estimates.mean([m.telemetry["gpu_power_w"] for m in unshared if "gpu_power_w" in m.telemetry])

@@ -36,7 +36,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class MemoryForecast:
-    """The fits of a trial's configuration into memories of other sizes."""
+    """How a trial's configuration fits into memories of other sizes."""
 
     trial: int
     config: Config
@@ -137,8 +137,8 @@ def _candidates(config: Config, space: Space) -> Iterator[Config]:
 def _resized(config: Config, space: Space, size: int) -> dict[str, Setting] | None:
     """Returns `config` with another micro-batch, and the accumulation that keeps its effective batch.
 
-    A micro-batch above the effective batch raises it, and with it a scaled learning rate. None if a smaller
-    one does not divide the effective batch.
+    A micro-batch above the effective batch raises that batch, and with it a scaled learning rate. None if a
+    smaller one does not divide the effective batch.
     """
     effective, resized = space.effective_batch_size(config), {**config, MICRO_BATCH: size}
     if ACCUMULATION in space.baseline:

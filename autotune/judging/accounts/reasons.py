@@ -23,7 +23,7 @@ def counts(history: History) -> Counter[Reason]:
 
 
 def _reason_inferior(trial: Trial, history: History) -> Reason:
-    """Returns the reason for a trial that is no better than the baseline by its own run."""
+    """Returns the reason why a trial is no better than the baseline, by its own run."""
     outcome = trial.outcome
     if outcome is None or outcome.status is Status.INTERRUPTED:
         return Reason.OPEN
@@ -59,7 +59,7 @@ def _is_faster(trial: Trial, history: History) -> bool:
 
 
 def explain(trial: Trial, history: History) -> str:
-    """Returns the reason that a completed trial is not recommended, or else the reason that a trial ended."""
+    """Returns the reason why a completed trial is not recommended, or why any other trial ended."""
     ended = trial.outcome.reason if trial.outcome else ""
     return _explain_fault(trial, history) or ended
 

@@ -53,7 +53,7 @@ def next_step(history: History) -> Proposal | None:
 
 
 def _members(unraced: Sequence[Trial], history: History) -> tuple[int, ...]:
-    """Returns the members of a race: the baseline and all `unraced`, or one if a larger race failed."""
+    """Returns the members of a race: the baseline and all `unraced`, or only one if a larger race failed."""
     numbers = tuple(t.number for t in unraced)
     before = {number for t in history.trials if t.race and t.outcome is not None for number in t.race}
     return (0, *(numbers[:1] if before & set(numbers) else numbers))

@@ -163,7 +163,7 @@ class History:
         return samples / speed.value if speed else None
 
     def trainings_per_s(self, trial: Trial) -> float:
-        """Returns how many of its trainings fit into a second, by the lower end of its throughput."""
+        """Returns how many trainings of a trial's length fit into a second, by its throughput's lower end."""
         return self.surely_per_s(trial) / self.length(trial)
 
     @cached_property

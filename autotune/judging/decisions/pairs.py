@@ -26,7 +26,7 @@ class TrainingRun:
 
     @property
     def final(self) -> float:
-        """The mean of its last quarter of scores, at least one."""
+        """The mean of the last quarter of the scores, at least of one."""
         return curves.final(self.scores)
 
 

@@ -98,7 +98,7 @@ class ToTarget:
         return objective.mean(self._runs(trial))
 
     def most_samples(self, trial: Trial) -> float | None:
-        """Returns the samples until the slowest of those runs reached the target."""
+        """Returns the samples until the slowest run with the same computation reached the target."""
         return max(self._runs(trial), default=None)
 
     def seconds(self, trial: Trial) -> float | None:

@@ -65,7 +65,7 @@ def threshold(history: History) -> Threshold:
 
 
 def _soonest(history: History) -> tuple[Rival, ...]:
-    """Returns the quickest to the target among trials that ran alone, and among those that shared."""
+    """Returns the quickest trial to the target that ran alone, and the quickest that shared the machine."""
     first: dict[bool, Rival] = {}
     for trial in history.ranked:  # best first
         if seconds := history.to_target.seconds(trial):

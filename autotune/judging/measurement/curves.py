@@ -29,9 +29,8 @@ def is_out_of_reach(
     """Returns True if `curve` will clearly miss a share of `keep` of `reference` after `samples`.
 
     Its last two evaluations are both more than two standard deviations (`noise`) below that share at the same
-    samples, and so is the end if it goes on catching up as it did between the two: large batches start slowly
-    but arrive. Shares are of the gain since the quality `start`. An unknown noise
-    is taken to be large.
+    samples, and so is the end, extrapolated from these two: large batches start slowly but catch up. Shares
+    are of the gain since the quality `start`. An unknown noise is assumed to be large.
     """
     shares = [share for point in curve[-_EVALUATIONS_IN_A_ROW:] if (share := _share(point, reference, start))]
     if len(shares) < _EVALUATIONS_IN_A_ROW:

@@ -2,7 +2,7 @@
 
 A training is a sequence of `Window`s of about equal time, such as ten seconds, which contain only steps: no
 evaluation, compiling or restart. `drift` returns a change since the beginning once it is certain, and may be
-called after every window. To find the next change, leave out the windows before the last one.
+called after every window. To find the next change, leave out the windows before the last change.
 """
 
 import math
@@ -38,7 +38,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Window:
-    """Some seconds of steps."""
+    """The steps of some seconds."""
 
     samples: int  # in total by its end
     trained: int  # samples within it

@@ -28,11 +28,11 @@ class Figure:
         return (self.high - self.low) / 2 / abs(self.value)
 
     def is_above(self, bound: float) -> bool:
-        """Returns True if the whole interval is above `bound`; never without one."""
+        """Returns True if the whole interval is above `bound`; False without an interval."""
         return self.low is not None and self.low > bound
 
     def is_below(self, bound: float) -> bool:
-        """Returns True if the whole interval is below `bound`; never without one."""
+        """Returns True if the whole interval is below `bound`; False without an interval."""
         return self.high is not None and self.high < bound
 
     def scaled(self, times: float) -> Self:

@@ -67,7 +67,7 @@ class Stamp:
 
 
 def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready: int) -> list[MeasuredStep]:
-    """Returns the complete steps in a time span, except the first `ready` ones, on prefetched batches.
+    """Returns the complete steps in a time span, except the first `ready` ones with prefetched batches.
 
     At most half of the steps are left out. A step counts only if it directly follows another one.
     """
@@ -196,7 +196,7 @@ class Meter:
         return statistics.median(steps_s) if steps_s else None
 
     def throughput(self) -> Throughput | None:
-        """Returns the steady-state figure so far; None before the first step after the warm-up."""
+        """Returns the steady-state throughput so far; None before the first step after the warm-up."""
         return throughput([*self._steady.steps, *self._opened()])
 
     def _opened(self) -> Sequence[MeasuredStep]:

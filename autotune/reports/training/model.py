@@ -39,7 +39,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Growth:
-    """Growth of a memory's use in the last process."""
+    """The growth of a memory's use in the last process."""
 
     memory: str
     slope: Slope  # bytes per sample

@@ -120,7 +120,7 @@ def _level(promised: Figure) -> dict[str, Any]:
 
 
 def _phases(report: TrainingReport, axes: Axes) -> list[Plot]:
-    """Returns the time of a sample by phase of its step, stacked, over time."""
+    """Plots the time per sample over the training, stacked by the phases of a step."""
     phases_s, each = report.curves.phases_s, report.metric.unit.removesuffix("s")
     if not phases_s:
         return []

@@ -2,5 +2,5 @@
 
 `spec` is what the user writes. `line` makes a command line from it and the settings, and `process` runs it.
 `stream` and `scores` read its output and files, and `ending` classifies its exit. `training` turns all this
-into records, and `workload` is the workload.
+into records, for the `Workload` in `workload`.
 """

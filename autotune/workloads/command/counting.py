@@ -23,7 +23,7 @@ _STEPS_KEPT = 100_000
 
 
 class Counter:
-    """Counts all samples, starting from the counts `begun`; `batch` is the default number for a step."""
+    """Counts all samples, starting from the counts `begun`; `batch` is the default for a step's samples."""
 
     def __init__(self, begun: Counts, batch: int) -> None:
         self.begun, self.samples, self.tokens = begun.samples, begun.samples, begun.tokens
@@ -110,7 +110,7 @@ class Checkpoint:
         return max(counts, key=lambda one: one.samples, default=None) or (noted and noted.counts)
 
     def least(self) -> Counts:
-        """Returns the counts at which the checkpoint was saved, or else those noted for an earlier one."""
+        """Returns the counts at which the checkpoint was saved, or else the counts of an earlier one."""
         noted = self._noted()
         return self.counts() or (noted.counts if noted else Counts(0))
 

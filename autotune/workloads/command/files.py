@@ -35,7 +35,7 @@ class FilledFile(BaseModel):
         return list(dict.fromkeys(name for value in self.values.values() for name in _names(value)))
 
     def mistakes(self) -> Iterator[str]:
-        """Yields mistakes that do not depend on the contents of the base."""
+        """Yields mistakes that do not depend on the contents of the `base` file."""
         try:
             form_of(Path(self.base))
         except InputError as error:

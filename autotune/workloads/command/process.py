@@ -80,9 +80,9 @@ def _text(line: bytes) -> str:
 class Process:
     """A running command, in the process group of its parent.
 
-    Its output is forwarded to ours, unless it `is_silent`; `heard` gets every line, on a thread, and returns
-    True if it used the line. Descendants are recognized by the variable `mark` in their `environment`, whose
-    value is unique.
+    Its output is forwarded to this process's, unless it `is_silent`; `heard` gets every line, on a thread,
+    and returns True if it used the line. Descendants are recognized by the variable `mark` in their
+    `environment`, whose value is unique.
     """
 
     def __init__(

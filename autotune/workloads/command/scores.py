@@ -19,7 +19,7 @@ _GROUPED = re.compile(r"[,_](?=\d)")  # in 12,000
 
 
 class Parsed(NamedTuple):
-    """Rows of a file, and the offset of the next: in bytes, or in lines of a CSV file."""
+    """Rows of a file, and the offset of the next row: in bytes, or in lines of a CSV file."""
 
     rows: list[dict[str, float]]
     end: int
@@ -129,10 +129,10 @@ class Row(NamedTuple):
 
 
 class Follower:
-    """Follows what a script writes to the files, or logs in the directories, that match `pattern`.
+    """Follows the files that match `pattern`, or the logs in the directories that match it.
 
-    Skips what files contain already. `names` maps scores to keys of a row; `missing` has the scores not seen
-    yet.
+    Skips what the files already contain. `names` maps scores to keys of a row; `missing` has the scores not
+    seen yet.
     """
 
     def __init__(self, kind: str, pattern: str, names: Mapping[str, str]) -> None:

@@ -56,7 +56,7 @@ class Stream:
         return bool(progress or scores)
 
     def until(self, heard_s: float) -> Iterator[Message]:
-        """Yields messages before `heard_s`, up to which all sources were read; holds back what is recent."""
+        """Yields messages before `heard_s`, up to which all sources were read; holds back recent ones."""
         for message in self._arrived():
             self._timeline.add(message)
         self.known_s = min(heard_s, known_s(time.monotonic(), self._steps_s))
