@@ -33,7 +33,7 @@ Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 
 @dataclass(frozen=True)
 class Trained:
-    """Settings and limits of a whole training; `data` and `baseline` go with a search space."""
+    """Settings and limits of a whole training; `data` and `baseline` are only for a search space."""
 
     workdir: Path | None = None
     trial: int | None = None

@@ -1,4 +1,6 @@
-"""Converts the planned length of a training between samples, which the tuner uses, and its settings. Pure."""
+"""Converts the planned length of a training between samples, as inside the tuner, and the user's settings.
+Pure.
+"""
 
 import math
 from collections.abc import Iterator

@@ -77,7 +77,7 @@ def _limits(group: Path) -> bool:
 
 
 def kills(group: Path, *, below: bool = True) -> int:
-    """Returns how many processes the kernel has killed for memory in a group; in v2 also in those `below`."""
+    """Returns how many processes of a group ran out of memory and were killed; in v2 also those `below`."""
     events = "memory.events" if below else "memory.events.local"
     return _figures(group / (events if is_v2(group) else "memory.oom_control")).get("oom_kill", 0)
 

@@ -137,7 +137,7 @@ def end_descendants(timeout_s: float = _END_S) -> None:
 
 
 def end_all(find: Callable[[], Collection[int]], timeout_s: float = _END_S) -> None:
-    """Kills what `find` returns until it finds none, or for `timeout_s`; frees their shared memory."""
+    """Kills the processes in `find()` until there are none, or for `timeout_s`; frees their shared memory."""
     deadline, shared = time.monotonic() + timeout_s, set[str]()
     while (pids := find()) and time.monotonic() < deadline:
         shared |= shared_memory(pids)

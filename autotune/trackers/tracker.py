@@ -78,7 +78,9 @@ class Tracker(ABC):
         """Finishes everything; may wait for uploads."""
 
     def recover(self) -> bool:
-        """Restarts a service that died, after a call has failed; returns True if the call should be repeated."""
+        """Restarts a service that died, after a call has failed; returns True if the call should be made
+        again.
+        """
         return False
 
     def abandon(self) -> str:

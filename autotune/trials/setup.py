@@ -170,8 +170,8 @@ class Setup:
         """Returns the order to run `trial`.
 
         Repeats have their round's seed. Confirming trials and ablation steps have the device to themselves.
-        Only trials of new configurations, ablation steps included, can be stopped early as beaten, since the
-        speed is known by then; all others are measured to the end.
+        Only trials of new configurations, ablation steps included, can be stopped early as beaten: their
+        speed is known by then. All others are measured to the end.
         """
         place, goal = self.session.trial_dir(trial.number), self.space.objective
         training, gpus = self._training, self.options.gpus_per_trial

@@ -17,7 +17,7 @@ _OVER = "the time is over"
 
 
 def combinations() -> list[dict[str, Setting]]:
-    """Lists the runs in order: plain fp32 first, as the reference, and the slowest last."""
+    """Returns the settings of the runs in order: plain fp32 first, as the reference, and the slowest last."""
     modes = itertools.product(("off", "default"), (False, True), PRECISIONS)
     return [{PRECISION: name, COMPILE: mode, CHECKPOINTING: recomputes} for mode, recomputes, name in modes]
 

@@ -51,7 +51,7 @@ def holds(config: Mapping[str, Any], workdir: Path) -> Iterator[dict[str, Any]]:
 
 
 def watched(config: Mapping[str, Any], workdir: Path) -> Iterator[dict[str, Any]]:
-    """Yields the built-in trainer's records, with the times at which the GPU was idle before each epoch.
+    """Yields the built-in trainer's records, with the times at which the GPU became idle before an epoch.
 
     For some steps it adds how often they waited for the GPU.
     """

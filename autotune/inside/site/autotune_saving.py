@@ -33,16 +33,16 @@ class Saving:
         return state_dict(*args, **kwargs)
 
     def save(self, save: Any, obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-        """Saves by `torch.save`, and notes the total at the time when writing began."""
+        """Saves by `torch.save`, and notes how many samples were trained when writing began."""
         seen = self._seen()
         save(obj, f, *args, **kwargs)
         if seen is not None:
             record(f, seen)
 
     def _seen(self) -> Counts | None:
-        """Returns the total behind a file that this thread saves; None if unknown.
+        """Returns the samples and tokens behind a file that this thread saves; None if unknown.
 
-        In a thread or process that does not train, it is known if exactly one optimizer state is unsaved.
+        In a thread or process that does not train, they are known if exactly one optimizer state is unsaved.
         """
         snapshots, self._snapshots = self._snapshots, []
         if self._thread == threading.get_ident():
@@ -54,7 +54,7 @@ class Saving:
 
 
 def record(target: Any, seen: Counts) -> None:
-    """Notes the total `seen` behind `target`, a path or an open file, so that a trial can resume from it."""
+    """Notes the samples and tokens behind `target`, a path or an open file, for a trial that resumes from it."""
     try:
         if digest := digest_of(target):
             note(notes_file(os.environ[autotune_wire.WORKDIR]), digest, seen)

@@ -137,7 +137,7 @@ class _TrainerWatch:
         return self._evaluated if (seen := self._seen(step)) is None else seen // self._every
 
     def _seen(self, step: int) -> int | None:
-        """Returns the total at `step`; None if processes have to synchronize for that and it is not due."""
+        """Returns the samples or tokens up to `step`; None if processes would have to synchronize too early."""
         if self._is_alone:
             return int(self._total.seen)
         if not self._schedule.is_due(step):
@@ -163,7 +163,7 @@ class _TrainerWatch:
             control.should_save |= is_due or not self._is_alone
 
     def on_save(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
-        """Notes the total behind the checkpoint, and exits if asked to stop."""
+        """Notes the samples and tokens behind the checkpoint, and exits if asked to stop."""
         file = os.path.join(args.output_dir, f"checkpoint-{state.global_step}", _STATE)  # noqa: PTH118
         if autotune_wire.WORKDIR in os.environ:
             record(file, Counts(self._total.samples, self._total.tokens))

@@ -150,7 +150,7 @@ class Meter:
         """Counts one record of `steps` steps: `at_s` is on any monotonic clock, `samples` the total so far.
 
         `compiling`: something was compiled before the record. `queued`: its steps had not ended by then, and
-        are counted by the next record whose steps have.
+        the next record that is not queued counts them too.
         """
         is_break = evaluation or compiling
         if self._seen_s is not None and samples > self._last_samples and not evaluation:

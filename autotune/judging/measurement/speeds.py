@@ -168,7 +168,7 @@ class RelativeSpeeds:
 def pooled(trials: Sequence[Trial]) -> Throughput:
     """Returns the mean throughput of trials of the same settings, weighted by measured time.
 
-    The half-width is the steps', or half the range over the trials if that is more.
+    The half-width is computed from the steps, but is at least half the range over the trials.
     """
     parts = [t.measurement.throughput for t in trials if t.measurement.throughput]
     seconds = math.fsum(p.seconds for p in parts)

@@ -90,7 +90,7 @@ class FrameworkWorkload(CommandWorkload):
         return True
 
     def _used(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
-        """Includes the framework's objects; a build function uses every setting."""
+        """Adds the framework's objects to the settings in use; a build function uses every setting."""
         is_built = isinstance(self.spec, FrameworkSpec) and self.spec.build
         return (*super()._used(settings), *(settings if is_built else self.framework.objects))
 
