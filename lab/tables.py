@@ -94,7 +94,7 @@ def _training(
 
 
 def _table(file: Path, training: "TrainingSetup", memory_limit: str | None) -> "Table":
-    """Opens the table in `file`, or creates it; raises InputError if it is of another grid."""
+    """Opens the table in `file`, or creates it; raises InputError if it belongs to another grid."""
     from autotune.sessions import prepare  # noqa: PLC0415 - as above
     from lab.replay import table  # noqa: PLC0415
 

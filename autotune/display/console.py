@@ -67,7 +67,7 @@ class Screen:
             self.runs(trial)
 
     def runs(self, trial: Trial) -> None:
-        """Shows that a trial has started, in a cluster once a node runs it."""
+        """Shows that a trial has started; on a cluster, called once a node runs it."""
 
     def progress(self, trial: Trial, report: TrialReport) -> None:
         before, so_far = self._running.get(trial.number), replace(trial, measurement=report.measurement)

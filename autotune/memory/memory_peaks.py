@@ -118,7 +118,7 @@ class Peaks:
         self._inflation = max(1.0, float(unexpected), float(scattered))
 
     def _line(self, x: Array) -> Array:
-        """Returns the factors of (a, b), in units of the peaks, whose weighted sum is the peak at `x`."""
+        """Returns the factors by which a and b, in units of the peaks, add up to the peak at `x`."""
         return np.asarray(np.stack([np.ones_like(x), x / self._x_scale], axis=-1) * self._units)
 
     def _rows(self, groups: Iterable[frozenset[Label]]) -> Array:

@@ -1,6 +1,4 @@
-"""Converts the planned length of a training between samples, as inside the tuner, and the user's settings.
-Pure.
-"""
+"""Converts the planned length of a training between the tuner's samples and the user's settings. Pure."""
 
 import math
 from collections.abc import Iterator

@@ -212,7 +212,9 @@ class StoredSession(SessionDir):
         return study
 
     def history(self) -> History:
-        """Returns the history of its trials so far, in the space as the pilot trials have settled it."""
+        """Returns the history of the session's trials so far, in the space as the pilot trials have settled
+        it.
+        """
         return self.history_of(self.study())
 
     def history_of(self, study: StudyFile) -> History:

@@ -78,9 +78,7 @@ class Tracker(ABC):
         """Finishes everything; may wait for uploads."""
 
     def recover(self) -> bool:
-        """Restarts a service that died, after a call has failed; returns True if the call should be made
-        again.
-        """
+        """Restarts a service that died, after a call has failed; returns True if the call may succeed now."""
         return False
 
     def abandon(self) -> str:

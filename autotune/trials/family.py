@@ -63,8 +63,8 @@ def waits_for_disk(pid: int) -> bool:
 def held_bytes(pid: int, enough_bytes: int) -> int:
     """Returns the memory of the family of `pid`: private and shared, without pages of mapped files.
 
-    Memory that members share counts once, but in a sum of at most `enough_bytes` maybe once per member, which
-    is faster.
+    Memory that members share counts once. It may count once per member, which is faster, as long as the sum
+    is at most `enough_bytes`.
     """
     pids = [member.pid for member in members(pid)]
     total_bytes = sum(_bytes(each, "status", "RssAnon", "RssShmem") for each in pids)

@@ -88,7 +88,7 @@ def _imports(source: bytes) -> frozenset[tuple[int, str]]:
 
 
 def imports(file: Path, module: str) -> bool:
-    """Returns True if a Python `file` imports the top-level `module` or a part of it."""
+    """Returns True if a Python `file` imports the top-level `module` or something in it."""
     return any(level == 0 and name.split(".")[0] == module for level, name in _imports(_content(file)))
 
 

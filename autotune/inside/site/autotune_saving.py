@@ -54,7 +54,7 @@ class Saving:
 
 
 def record(target: Any, seen: Counts) -> None:
-    """Notes the samples and tokens behind `target`, a path or an open file, for a trial that resumes from it."""
+    """Notes the counts `seen` behind `target`, a path or an open file, for a trial that resumes from it."""
     try:
         if digest := digest_of(target):
             note(notes_file(os.environ[autotune_wire.WORKDIR]), digest, seen)

@@ -137,7 +137,9 @@ class _TrainerWatch:
         return self._evaluated if (seen := self._seen(step)) is None else seen // self._every
 
     def _seen(self, step: int) -> int | None:
-        """Returns the samples or tokens up to `step`; None if processes would have to synchronize too early."""
+        """Returns the samples or tokens so far; None if processes had to synchronize for that and it is
+        early.
+        """
         if self._is_alone:
             return int(self._total.seen)
         if not self._schedule.is_due(step):

@@ -183,7 +183,7 @@ def noise(groups: Sequence[Sequence[Trial]]) -> Noise | None:
 
 
 def half_width(runs: int, noise: Noise) -> float:
-    """Returns the half-width of the interval of a difference between two sides of `runs` each."""
+    """Returns the half-width of the interval of a difference between two sides, each with `runs` runs."""
     return _half(runs, runs, _with(noise, runs), 0.0)
 
 

@@ -59,7 +59,7 @@ class _Evaluated:
 
 @dataclass(frozen=True)
 class Stamp:
-    """The time of a record; a queued step, which has not ended by then, gets none."""
+    """The time of a record. A queued step gets no stamp, because it has not ended by then."""
 
     at_s: float
     samples: int  # in total

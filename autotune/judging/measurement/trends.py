@@ -110,7 +110,7 @@ def will_fill(slope: Slope, held: float, limit: float, samples: float, total: fl
 def training_full_at(trial: Measurement, training_samples: int | None) -> Full | None:
     """Returns the samples at which a training like the trial fills its memory; None if not certain.
 
-    Its limit is the trial's or, without one, the memory that the machine had left. A training of unknown
+    The limit is the trial's or, without one, the memory that the machine had left. A training of unknown
     length is assumed to be a hundred times as long as the trial.
     """
     slope, left_bytes = trial.memory_slope, trial.telemetry.get("host_memory_free_bytes")
