@@ -255,7 +255,7 @@ def _leave_signals_to_the_trainer(worker: int) -> None:  # noqa: ARG001 - the lo
 
 
 def usable(batch: Batch, config: Config) -> bool:
-    """Returns True if `batch` has a study left; raises BadImageError for a fault that is not to be skipped."""
+    """Returns True if `batch` has a study left; raises BadImageError for a fault that may not be skipped."""
     if batch.faults and not config.skip_bad_samples:
         raise BadImageError(f"{batch.faults[0]} (skip_bad_samples leaves it out)")
     return len(batch.studies) > 0

@@ -23,7 +23,7 @@ class Packing:
 
     @classmethod
     def from_lengths(cls, lengths: Sequence[int], device: torch.device) -> Self:
-        """Packs reports of the given numbers of positions, each at least 1; computed on the host alone."""
+        """Packs reports with these `lengths` in positions, each at least 1; computed on the host alone."""
         longest = max(lengths)
         order = torch.tensor(lengths).argsort(descending=True, stable=True)
         running = torch.tensor(lengths)[order] > torch.arange(longest)[:, None]  # [T, B]

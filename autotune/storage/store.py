@@ -212,8 +212,8 @@ class StoredSession(SessionDir):
         return study
 
     def history(self) -> History:
-        """Returns the history of the session's trials so far, in the space as the pilot trials have settled
-        it.
+        """Returns the history of the session's trials so far, in the space that the pilot trials have
+        settled.
         """
         return self.history_of(self.study())
 

@@ -158,7 +158,7 @@ def _reap() -> set[int]:
 
 
 def shared_memory(pids: Iterable[int]) -> set[str]:
-    """Returns the shared-memory files of multiprocessing and torch that processes have mapped."""
+    """Returns the shared-memory files of multiprocessing and torch that the processes `pids` have mapped."""
     files = set()
     for pid in pids:
         with suppress(OSError):

@@ -96,7 +96,7 @@ def trials_on_gpus(node: ClusterNode, gpus: float) -> int:
 def choose(
     nodes: Sequence[ClusterNode], device_type: str | None = None, kind: NodeKind | None = None
 ) -> Cluster:
-    """Returns a cluster in which one kind of these nodes is used: `kind`, or else the largest.
+    """Returns a cluster that uses one kind of these nodes: `kind`, or else the largest.
 
     `device_type` is a part of the device's name. Raises InputError if no node can be used.
     """

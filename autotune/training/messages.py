@@ -11,7 +11,7 @@ from autotune.training.standing import TrainingStatus
 
 
 def begun(plan: TrainingPlan) -> str:
-    """Returns a line on what is trained, for how long, and the speed that its session measured."""
+    """Returns a line on what is trained, for how long, and the speed that the session measured."""
     unit = plan.metric.unit
     length = "to its own end" if plan.samples is None else f"for {plan.samples:,} {unit}"
     if plan.promise is None:

@@ -43,7 +43,7 @@ class Said(NamedTuple):
 
 
 class Watch:
-    """Watches the reports of one process of a training that has `samples`, `epoch` of them per epoch.
+    """Watches the reports of one process of a training over `samples`, with `epoch` samples per epoch.
 
     Every new process needs its own watch, because memory starts over, and other settings have another speed.
     """
@@ -166,7 +166,7 @@ class MicroBatch:
         self._last: float | None = None
 
     def hear(self, record: Mapping[str, object]) -> str | None:
-        """Returns a message if `record` and the one before it have a smaller micro-batch, else None."""
+        """Returns a message if this record and the one before it have a smaller micro-batch than all before."""
         if (size := units.number(record.get(MICRO_BATCH))) is None:
             return None
         was, (before, self._last) = self._smallest, (self._last, size)

@@ -216,7 +216,7 @@ class Progress:
         return -self._first_loss if is_alike and self._first_loss > first else None
 
     def _mean_items(self) -> tuple[float, ...]:
-        """Returns each item's mean score over the last quarter of the evaluations, () if their counts differ."""
+        """Returns each item's mean score over the last quarter of the evaluations, () if counts differ."""
         last = [items for items in self._items if items][-max(1, len(self._curve) // 4) :]
         is_even = last and len({len(items) for items in last}) == 1
         return tuple(statistics.fmean(values) for values in zip(*last, strict=True)) if is_even else ()

@@ -137,7 +137,7 @@ class _TrainerWatch:
         return self._evaluated if (seen := self._seen(step)) is None else seen // self._every
 
     def _seen(self, step: int) -> int | None:
-        """Returns the samples or tokens so far; None if processes had to synchronize for that and it is
+        """Returns the samples or tokens so far; None if processes must synchronize for that and it is too
         early.
         """
         if self._is_alone:

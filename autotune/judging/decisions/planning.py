@@ -108,7 +108,7 @@ class ToTarget:
 
     @cached_property
     def scatter(self) -> float:
-        """The relative SD of the samples between equal runs, from settings that ran twice and a prior."""
+        """The relative SD of the samples between equal runs, estimated with a weak prior."""
         logs = [[math.log(samples) for samples in runs] for runs in self._groups.values()]
         squares = math.fsum((x - statistics.fmean(each)) ** 2 for each in logs for x in each)
         degrees = sum(len(each) - 1 for each in logs)
