@@ -79,7 +79,7 @@ def _run(prober: Prober, counted: Sequence[Option], value: int, every: Option | 
 def samples_per_epoch(
     seen: Watched, short: ShortTraining | None, length: Length | None, batch: int | None
 ) -> int | None:
-    """Returns the samples of an epoch: the loader's items, or what a short training of one epoch took."""
+    """Returns the samples of an epoch: the loader's items, or those of a short training of one epoch."""
     if length is None or length[0] != "epochs":
         return None
     return seen.loader.get("items") or (len(short.seen.steps) * batch if short and batch else None)

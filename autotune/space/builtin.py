@@ -36,7 +36,7 @@ def space_for(hardware: "Hardware", *, drawn: bool = False) -> Path:
 
 
 def space_file(name: str) -> Path:
-    """Returns the file of a search space, by path or built-in name; raises InputError if `name` is neither."""
+    """Returns the file of a search space, by path or built-in name; raises InputError if it is neither."""
     with suppress(OSError):  # a name that is too long for a file
         if Path(name).is_file():
             return Path(name)

@@ -66,7 +66,7 @@ def read_trials(session: StoredSession, space: Space) -> ReadableTrials:
 
 
 def rebuild(session: StoredSession, space: Space, readable: ReadableTrials) -> list[Path]:
-    """Replaces the study atomically by a new one made of `readable`; returns the old files, set aside."""
+    """Replaces the study atomically with a new one made of `readable`; returns the old files, set aside."""
     new = session.study_file.with_name(f"{session.study_file.name}.new")
     for left in study_file.files_of(new):
         left.unlink()

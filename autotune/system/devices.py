@@ -240,7 +240,7 @@ def used_bytes() -> int:
 
 
 def held_bytes() -> dict[int, int]:
-    """Returns the bytes on visible GPUs by process ID, 0 if unknown. In a container, IDs may be the host's."""
+    """Returns the bytes on visible GPUs by process ID, 0 if unknown; a container may have other IDs."""
     held: Counter[int] = Counter()
     for process in _query_all(pynvml.nvmlDeviceGetComputeRunningProcesses):
         held[process.pid] += process.usedGpuMemory or 0

@@ -166,7 +166,7 @@ class MicroBatch:
         self._last: float | None = None
 
     def hear(self, record: Mapping[str, object]) -> str | None:
-        """Returns a message if this record and the one before it have a smaller micro-batch than all before."""
+        """Returns a message if this record and the previous one have a smaller micro-batch than all before."""
         if (size := units.number(record.get(MICRO_BATCH))) is None:
             return None
         was, (before, self._last) = self._smallest, (self._last, size)

@@ -232,7 +232,7 @@ def mutated(draw, values, junk):
 
 
 def spoilt(draw, text):
-    """Draws `text` with a part replaced by junk."""
+    """Draws `text` with a part replaced with junk."""
     first = draw(st.integers(0, len(text)))
     last = draw(st.integers(first, min(len(text), first + 20)))
     other = st.sampled_from(

@@ -176,7 +176,7 @@ def spoil_file(session, rng, junk):
 
 
 def may_write(file):
-    """Returns False if an earlier fault has replaced the file by something else."""
+    """Returns False if an earlier fault has replaced the file with something else."""
     return file.is_file() or not file.exists()
 
 
@@ -221,7 +221,7 @@ def changed(rng, value, junk):
 
 
 def spoilt(rng, text):
-    """Returns `text` with a part replaced by junk."""
+    """Returns `text` with a part replaced with junk."""
     first = rng.randrange(len(text) + 1)
     other = rng.choice([*"{}[]:,\"'-\n0", "NaN", "1e999", "null", "\udcff", "9" * 400, ""])
     return text[:first] + other + text[first + rng.randrange(20) :]

@@ -1,4 +1,4 @@
-"""Replaces arguments of a script's loaders and optimizers by the search's."""
+"""Replaces arguments of a script's loaders and optimizers with those of the search."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Keeps a script's writes inside the view of its directory in which it runs.
 
-In a view, large files are links to the originals; a link that is opened for writing is replaced by a file.
+In a view, large files are links to the originals; a link that is opened for writing is replaced with a copy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def arm(after: After) -> None:
 
 
 def detach(path: str, root: str, *, keeps: bool) -> None:
-    """Replaces a link below `root` by a copy of the file; only removes it if the content is not kept."""
+    """Replaces a link below `root` with a copy of the file; only removes it if the content is not kept."""
     if not os.path.islink(path) or not os.path.realpath(os.path.dirname(path) or ".").startswith(root):  # noqa: PTH114, PTH120
         return
     target = os.path.realpath(path)
