@@ -136,8 +136,8 @@ class Scorer:
 def scores(written: Sequence[Written], meteor: OptionalMeteor) -> dict[str, float]:
     """Returns BLEU-1 to 4, ROUGE-L, CIDEr and METEOR by the published protocol, and BLEU on full references.
 
-    The published protocol truncates references to `max_seq_length` and replaces rare words with `<unk>`, so its
-    scores are higher than `full_bleu_*` on the unmodified references.
+    The published protocol truncates references to `max_seq_length` and replaces rare words with `<unk>`, so
+    its scores are higher than `full_bleu_*` on the unmodified references.
     """
     reports, references = [w.report for w in written], [w.reference for w in written]
     published = metrics.score(reports, references) | meteor.score(reports, references)

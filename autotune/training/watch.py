@@ -35,7 +35,7 @@ MEMORIES = (
 )
 
 
-class Said(NamedTuple):
+class Notice(NamedTuple):
     """An event with its message, one line for people."""
 
     kind: Kind
@@ -55,7 +55,7 @@ class Watch:
         self._since = math.inf  # samples at the start of this process
         self._warned: set[MemoryFigures] = set()
 
-    def hear(self, report: TrialReport) -> list[Said]:
+    def hear(self, report: TrialReport) -> list[Notice]:
         """Returns the messages that follow from a report."""
         self._since = min(self._since, report.samples)
         for memory, series in self._held.items():
@@ -80,20 +80,20 @@ class Watch:
         total_s = sum(spent_s.values())
         return {name: s / total_s for name, s in spent_s.items()} if total_s else {}
 
-    def _drifted(self) -> list[Said]:
+    def _drifted(self) -> list[Notice]:
         change = drift.drift(self._windows)
         if change is None:
             return []
         self._windows = [window for window in self._windows if window.samples >= change.samples]
-        return [Said(Kind.DRIFT, _drift_text(change, self._metric.unit))]
+        return [Notice(Kind.DRIFT, _drift_text(change, self._metric.unit))]
 
-    def _leaking(self, report: TrialReport) -> list[Said]:
+    def _leaking(self, report: TrialReport) -> list[Notice]:
         """Returns warnings of leaks, after a full epoch of this process, because caches fill during it."""
         if report.samples - self._since <= (self._epoch or 0):
             return []
         warnings = {memory: self._leak(memory, report) for memory in self._held.keys() - self._warned}
         self._warned |= {memory for memory, text in warnings.items() if text}
-        return [Said(Kind.LEAK, text) for text in warnings.values() if text]
+        return [Notice(Kind.LEAK, text) for text in warnings.values() if text]
 
     def _leak(self, memory: MemoryFigures, report: TrialReport) -> str | None:
         slope, samples = trends.slope(self._held[memory].points), report.samples
@@ -166,7 +166,7 @@ class MicroBatch:
         self._last: float | None = None
 
     def hear(self, record: Mapping[str, object]) -> str | None:
-        """Returns a message if this record and the previous one have a smaller micro-batch than all before."""
+        """Returns a message if this record and the last one have a smaller micro-batch than all before."""
         if (size := units.number(record.get(MICRO_BATCH))) is None:
             return None
         was, (before, self._last) = self._smallest, (self._last, size)

@@ -17,7 +17,7 @@ from autotune.training.plan import TrainingPlan
 from autotune.training.screen import TrainingScreen
 from autotune.training.standing import TrainingStatus
 from autotune.training.supervise import GoOn
-from autotune.training.watch import MicroBatch, Said, Watch
+from autotune.training.watch import MicroBatch, Notice, Watch
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.report import TrialReport
@@ -107,7 +107,7 @@ class Whole:
         halved = [text for record in report.records if (text := self._micro_batch.hear(record))]
         if halved:
             self._watch = self._new_watch()  # speed and memory change with the micro-batch
-        news = [*(Said(Kind.HALVED, text) for text in halved), *self._watch.hear(report)]
+        news = [*(Notice(Kind.HALVED, text) for text in halved), *self._watch.hear(report)]
         self._status = self._status.after(report, self._watch)
         for kind, text in news:
             self._add_event(kind, text)

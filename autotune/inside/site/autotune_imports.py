@@ -49,7 +49,7 @@ def _call_after(loader: Any, actions: list[Action]) -> None:
 
 
 def replace(owner: Any, name: str, around: Callable[..., Any]) -> None:
-    """Replaces the function `name` of a class or module with one that calls `around(original, *arguments)`."""
+    """Replaces the function `name` of a class or module; calls run `around(original, *arguments)` instead."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
