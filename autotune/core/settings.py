@@ -134,7 +134,7 @@ class KnownSetting:
         return self.needs.get(value, self.needs_else)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Knowledge:
     """Looks up settings by name, and assumes nothing about unknown ones."""
 

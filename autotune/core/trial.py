@@ -1,10 +1,15 @@
 """The nouns of a search: outcome and trial. Frozen, without I/O."""
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
+from typing import Any, TypeVar
 
 from autotune.core.measurement import Measurement
-from autotune.core.settings import Config
+from autotune.core.settings import Config, Key, settings_key
+
+_T = TypeVar("_T")
 
 
 class Status(StrEnum):
@@ -92,7 +97,7 @@ class Trial:
     ablation_of: int | None = None  # the winner whose knobs it measures one by one
     race: tuple[int, ...] = ()  # the trials whose speeds it compares
 
-    @property
+    @cached_property
     def kind(self) -> TrialKind:
         if self.race:
             return TrialKind.RACE
@@ -101,6 +106,21 @@ class Trial:
         if self.repeat is None:
             return TrialKind.SEARCHED
         return TrialKind.SEED if self.repeat.round else TrialKind.PILOT
+
+    def key_without(self, names: frozenset[str]) -> Key:
+        """Returns the `settings_key` of its configuration."""
+        return self.cached(names, lambda: settings_key(self.config, names))
+
+    def cached(self, key: Hashable, compute: Callable[[], _T]) -> _T:
+        """Returns the value of `compute`, which is called once for each `key`."""
+        if key not in self._cache:
+            self._cache[key] = compute()
+        value: _T = self._cache[key]
+        return value
+
+    @cached_property
+    def _cache(self) -> dict[Hashable, Any]:
+        return {}
 
     @property
     def runs_alone(self) -> bool:
@@ -120,6 +140,8 @@ class Trial:
     @property
     def references(self) -> set[int]:
         """Numbers of the trials that it repeats, races or ablates."""
+        if self.kind is TrialKind.SEARCHED:
+            return set()
         repeated = {self.repeat.of} if self.repeat else set()
         explained = set() if self.ablation_of is None else {self.ablation_of}
         return {*repeated, *explained, *self.race}

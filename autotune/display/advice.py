@@ -89,7 +89,7 @@ def continue_command(history: History, plan: SearchPlan, session: Path) -> str:
     resume = resume_command(session)
     if plan.left_s != 0:
         return resume
-    each_s = confirm.trial_s(history)
+    each_s = history.trial_s
     enough_s = max(_LEAST_S, _TRIALS_MORE * each_s, confirm.most_s(history))
     return f"{resume} --time {units.round_up(enough_s) if each_s else '1h'}"
 

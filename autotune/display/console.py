@@ -16,6 +16,7 @@ from autotune.display.live import LiveView
 from autotune.display.snapshot import RunningTrial, Snapshot
 from autotune.judging.decisions import confirm, pilot
 from autotune.judging.decisions.history import History
+from autotune.space.space import Space
 from autotune.storage.study_file import SearchPlan
 from autotune.trials.progress import Phase
 from autotune.trials.report import TrialReport
@@ -34,7 +35,7 @@ class Screen:
         self._begun, self._begun_s = begun, clock()
         self._ended: dict[int, Trial] = {}
         self._running: dict[int, RunningTrial] = {}
-        self._best, self.space = begun.best, begun.space
+        self._best, self._history = begun.best, History((), begun.space)
         self._slots = 1
         self._estimate: tuple[float, Remaining | None] | None = None  # with the time spent when it was made
 
@@ -56,6 +57,7 @@ class Screen:
     def restore(self, trials: Sequence[Trial]) -> None:
         """Takes the trials of an earlier run of this session."""
         self._ended |= {t.number: t for t in trials if t.outcome is not None}
+        self._history = pilot.settled(History([*self._ended.values()], self.space))
         self._update_best()
 
     def started(self, trial: Trial) -> None:
@@ -79,18 +81,25 @@ class Screen:
         self._running.pop(trial.number, None)
         if trial.outcome is not None and trial.outcome.status is not Status.INTERRUPTED:
             self._ended[trial.number] = trial
+            self._history = self._history.after(trial)
+            if trial.original == 0:  # the other trials do not change the space
+                self._history = pilot.settled(self._history)
         self._update_best()
 
     def _update_best(self) -> None:
-        """Updates the best trial; called only when a trial has ended, as it takes long if there are many."""
-        history = pilot.settled(self._history(with_running=True))
-        self.space, self._best = history.space, confirm.recommended(history)
+        self._best = confirm.recommended(self._history_with_running())
         self._estimate = None
 
-    def _history(self, *, with_running: bool = False) -> History:
-        running = {r.trial.number: r.trial for r in list(self._running.values())} if with_running else {}
-        trials = running | self._ended
-        return History([trials[number] for number in sorted(trials)], self.space)
+    @property
+    def space(self) -> Space:
+        """The space as settled by the pilot."""
+        return self._history.space
+
+    def _history_with_running(self) -> History:
+        history = self._history
+        for running in list(self._running.values()):
+            history = history.after(running.trial)
+        return history
 
     def snapshot(self) -> Snapshot:
         """Returns the search as it is now."""
@@ -114,7 +123,7 @@ class Screen:
         last = self._estimate  # another thread may reset it
         if last is None or plan.spent_s - last[0] > _ESTIMATE_S:
             running_s = {r.trial.number: r.seconds for r in list(self._running.values())}
-            left = estimate.remaining(self._history(with_running=True), running_s, plan, self._slots)
+            left = estimate.remaining(self._history_with_running(), running_s, plan, self._slots)
             self._estimate = last = plan.spent_s, left
         return last[1] and last[1].after(plan.spent_s - last[0])
 
@@ -148,7 +157,7 @@ class LineScreen(Screen):
             return f"{view.knobs(trial.config)}, {trial.outcome.reason}"
         if trial.kind is TrialKind.RACE:
             return view.race_result(trial)
-        row, target = rows.row(trial, self._history()), self.space.objective.target
+        row, target = rows.row(trial, self._history), self.space.objective.target
         figures = row.line(self.space.unit, self.space.objective.quality)
         if row.factor and trial.original:
             reaches = "" if target is None else "reaches the target "
@@ -210,7 +219,7 @@ class Events(Screen):
     def ended(self, trial: Trial) -> None:
         super().ended(trial)
         self._written.pop(trial.number, None)
-        self._write("ended", **events.ended(trial, self._history()))
+        self._write("ended", **events.ended(trial, self._history))
 
 
 def screen(console: Console, begun: Snapshot, *, as_json: bool = False) -> Screen:

@@ -44,7 +44,7 @@ class MemoryModel:
         is_capped = any(t.measurement.peak_reserved_bytes for t in trials)  # on a GPU, every trial is
         self._fails_at_bytes = self._allowed_bytes if is_capped else self._limit_bytes
         self._failed: dict[frozenset[Label], list[tuple[Need, Trial]]] = defaultdict(list)
-        needs = [(memory_needs.need_of(t.config, known), t) for t in trials if t.kind is not TrialKind.RACE]
+        needs = [(_need_of(t, known), t) for t in trials if t.kind is not TrialKind.RACE]
         failed = [(need, t) for need, t in needs if t.out_of_memory and self._had_as_much(t)]
         for need, trial in failed:
             self._failed[need.group].append((need, trial))
@@ -165,6 +165,10 @@ class MemoryModel:
             return peak <= self._allowed_bytes
         limit = trial.measurement.memory_limit_bytes
         return not limit or not self._limit_bytes or limit <= self._limit_bytes
+
+
+def _need_of(trial: Trial, known: Knowledge) -> Need:
+    return trial.cached(("need", known), lambda: memory_needs.need_of(trial.config, known))
 
 
 def _counts_loading(trial: Trial) -> bool:

@@ -61,12 +61,15 @@ class Peaks:
 
     def __init__(self, peaks: Iterable[Peak]) -> None:
         """`peaks`: at least one. A rising peak weighs little, and nothing if its size has a settled one."""
-        cells: dict[tuple[frozenset[Label], float], list[Peak]] = {}
-        needs: dict[frozenset[Label], Need] = {}
+        by_need: dict[Need, list[Peak]] = {}
         for peak in peaks:
-            labels = peak.need.labels
-            needs.setdefault(labels, peak.need)
-            cells.setdefault((labels, peak.need.micro_batch_size), []).append(peak)
+            by_need.setdefault(peak.need, []).append(peak)
+        needs: dict[frozenset[Label], Need] = {}
+        cells: dict[tuple[frozenset[Label], float], list[Peak]] = {}
+        for need, cell in by_need.items():
+            labels = need.labels
+            needs.setdefault(labels, need)
+            cells[labels, need.micro_batch_size] = cell
         self._index = {labels: i for i, labels in enumerate(needs)}
         ratios = {labels: per_sample(need) for labels, need in needs.items()}
         y, noise = (np.array(values) for values in zip(*map(_cell, cells.values()), strict=True))

@@ -51,7 +51,7 @@ class Allowance:
 
     def share(self, history: History) -> float:
         """Returns the share of the full length to train: 1, or less if time would allow too few trials."""
-        each_s, left_s = confirm.trial_s(history), self._limit_s - self.spent_s - confirm.most_s(history)
+        each_s, left_s = history.trial_s, self._limit_s - self.spent_s - confirm.most_s(history)
         enough = each_s * max(0, _A_DOZEN - len(history.searched))
         return 1.0 if not enough or enough <= left_s else max(_SHORTEST, left_s / enough)
 
@@ -62,7 +62,7 @@ def forecast(asked: History, plan: SearchPlan, slots: int) -> str | None:
     A smaller plan needs time only for its own trials. None before the baseline has completed, and if time
     suffices. `slots` trials run at a time.
     """
-    each_s = confirm.trial_s(asked)
+    each_s = asked.trial_s
     if plan.time_s is None or plan.trials == 1 or not each_s:
         return None
     confirming_s = confirm.confirming_s(asked, min(_SEEDS, asked.space.budget.repeats))

@@ -97,7 +97,7 @@ def _largest_first(row: Mapping[int, Config], history: History) -> Iterator[Conf
     space = history.space
     follows = space.knobs.keys() - space.drawn_knobs.keys()
     left_out = space.known.same_speed | follows | {LENGTH}
-    tried = {settings_key(t.config, left_out) for t in history.searched}
+    tried = {t.key_without(left_out) for t in history.searched}
     failed = [s for s, config in row.items() if settings_key(config, left_out) in tried]
     open_sizes = [s for s in row if s not in failed and (not failed or s < failed[0])]
     if failed and open_sizes:

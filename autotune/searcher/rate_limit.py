@@ -19,12 +19,12 @@ class RateLimit:
 
     def __init__(self, history: History) -> None:
         self._space = history.space
-        self._alike = {LEARNING_RATE, LENGTH, *BATCH, *history.space.known.same_training}
+        self._alike = frozenset({LEARNING_RATE, LENGTH, *BATCH, *history.space.known.same_training})
         self._ruined: dict[Key, tuple[float, Trial]] = {}
         if not isinstance(history.space.knobs.get(LEARNING_RATE), ScaledLearningRate):
             return
-        for trial in (t for t in history.searched if t.number and _is_ruined(t, history)):
-            multiplier, key = self._multiplier(trial.config), settings_key(trial.config, self._alike)
+        for trial in (t for t in history.searched if t.number and t.outcome and _is_ruined(t, history)):
+            multiplier, key = self._multiplier(trial.config), trial.key_without(self._alike)
             if multiplier > 1 and (key not in self._ruined or multiplier < self._ruined[key][0]):
                 self._ruined[key] = multiplier, trial
 
@@ -40,6 +40,10 @@ class RateLimit:
 
 
 def _is_ruined(trial: Trial, history: History) -> bool:
+    return trial.cached(("ruined", history.context), lambda: _judge_ruined(trial, history))
+
+
+def _judge_ruined(trial: Trial, history: History) -> bool:
     if trial.outcome is not None and trial.outcome.failure is Failure.DIVERGED:
         return True
     share = quality_share(trial, history)

@@ -24,6 +24,9 @@ from autotune.space.space import Space
 
 _TRIES = 8
 _STARTUP = 3
+# With so many results the sampler restarts once it has twice as many, as its time for a suggestion grows with
+# their number: half of them are the best, half the newest.
+_MOST_RESULTS = 300
 
 
 @dataclass(frozen=True)
@@ -56,14 +59,20 @@ class Sampler:
         self._study = optuna.create_study(directions=["maximize"] * len(worst(space).values), sampler=sampler)
         self._running: dict[int, int] = {}
 
+    @property
+    def is_full(self) -> bool:
+        """True if it has so many results that suggestions take long; an `informed` one has fewer."""
+        return len(self._study.get_trials(deepcopy=False)) > 2 * _MOST_RESULTS
+
     def learn(self, earlier: Sequence[Trial]) -> None:
         """Learns from the trials of an earlier session whose configurations are in the space."""
         history = History(earlier, self._space)
         known = [t for t in earlier if t.outcome and configurations.contains(self._space, t.config)]
-        for place, trial in enumerate(known):
+        for place, (trial, result) in enumerate(learnable(known, history)):
             renumbered = replace(trial, number=-1 - place)
             self.started(renumbered)
-            self.ended(renumbered, feedback(trial, history))
+            if result:
+                self.ended(renumbered, result)
 
     def started(self, trial: Trial) -> None:
         """Adds a running trial, which counts as poor until it ends, so that the next suggestion differs.
@@ -126,11 +135,26 @@ def informed(history: History, earlier: Sequence[Trial], seed: int) -> Sampler:
     """Returns a sampler that has learnt from the trials of the history and of an `earlier` session."""
     sampler = Sampler(history.space, seed)
     sampler.learn(earlier)
-    for trial in (t for t in history.trials if t.kind is not TrialKind.RACE):
+    for trial, result in learnable([t for t in history.trials if t.kind is not TrialKind.RACE], history):
         sampler.started(trial)
-        if trial.outcome is not None:
-            sampler.ended(trial, feedback(trial, history))
+        if result:
+            sampler.ended(trial, result)
     return sampler
+
+
+def learnable(trials: Sequence[Trial], history: History) -> list[tuple[Trial, Feedback | None]]:
+    """Returns trials with their feedback, None while they run; of very many, the best and the newest."""
+    results = [(t, feedback(t, history) if t.outcome else None) for t in trials]
+    if len(results) <= 2 * _MOST_RESULTS:
+        return results
+    best = sorted((r for r in results if r[1]), key=lambda r: _merit(r[1]), reverse=True)
+    kept = {t.number for t, _ in (*best[: _MOST_RESULTS // 2], *results[-_MOST_RESULTS // 2 :])}
+    return [(t, result) for t, result in results if t.number in kept or result is None]
+
+
+def _merit(result: Feedback | None) -> tuple[float, ...]:
+    """Returns a sort key of feedback: without a violation first, then by the values."""
+    return (-result.violation, *result.values) if result else ()
 
 
 def _first(configs: Iterable[Config], screen: Callable[[Config], Config | Refusal]) -> Config | None:

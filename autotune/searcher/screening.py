@@ -14,6 +14,8 @@ from autotune.searcher.rate_limit import RateLimit
 from autotune.searcher.sampler import Feedback, Refusal
 from autotune.space import configurations
 
+_WITHOUT_LENGTH = frozenset({LENGTH})
+
 
 class Screening:
     """Screens suggestions by the trials so far: refuses those that cannot fit, cannot win, or were tried."""
@@ -37,7 +39,7 @@ class Screening:
         )
         self._rates = RateLimit(history)
         self._sizes = space.micro_batch_sizes
-        self._tried = {settings_key(t.config, {LENGTH}) for t in history.searched}
+        self._tried = {t.key_without(_WITHOUT_LENGTH) for t in history.searched}
         self._speeds = history.speeds
         # A configuration that differs from a measured one only in settings without effect on speed has its
         # speed. It is not worth a trial if that is too slow, or if quality decides nothing. Trainings that
@@ -47,7 +49,7 @@ class Screening:
         self._rival = next(iter(threshold.rivals), None) if counts else None
         self._fastest = history.trial(self._rival.number) if self._rival else None
         self._timed = {
-            space.speed_key(t.config): t
+            t.key_without(space.known.same_speed): t
             for t in history.searched
             if t.completed and space.objective.asks_for_speed_alone
         }
@@ -61,7 +63,7 @@ class Screening:
             config = regrouped or configurations.resized(space, config, size)
             if refusal := self._outside(config):  # accumulation that follows the batch needs memory, too
                 return refusal
-        if settings_key(config, {LENGTH}) in self._tried:
+        if settings_key(config, _WITHOUT_LENGTH) in self._tried:
             return Refusal(RejectedFor.TRIED, "was already tried")
         return self._known_too_slow(config) or config
 

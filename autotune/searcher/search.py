@@ -48,7 +48,7 @@ class Search:
         self._asked, self.history = space, History((), space)
         self.stopping: str | None = None
         self.fault: str | None = None
-        self.is_exhausted = self.is_interrupted = False
+        self.is_exhausted = self.is_interrupted = self._has_settled = False
         plan = studies.read(study).plan or SearchPlan(space.budget.trials, space.budget.time)
         self._allowance = Allowance(plan, environment.clock)
         self._losses, self._reports, self._said = Losses(), dict[int, TrialReport](), set[str]()
@@ -189,12 +189,17 @@ class Search:
         return None if config is None else Proposal(config)
 
     def _same_baseline(self) -> Proposal | None:
+        if self.history.repeats_of(0) or not pilot.is_wanted(self._asked):
+            return None
         is_due = pilot.is_due(self.asked)
         return Proposal(self.space.baseline_config, confirm.noise_repeat()) if is_due else None
 
     def _suggestion(self) -> Proposal | None:
         if self._is_searched():
             return None
+        if self._sampler.is_full:
+            seed = self._seed + len(self.history.trials)  # the same one would repeat the suggestions
+            self._sampler = samplers.informed(self.history, self._options.earlier, seed)
         screen = Screening(
             self.history, self.threshold, self._options.memory_limit_bytes, self._options.earlier
         )
@@ -214,7 +219,7 @@ class Search:
         return confirm.next_step(self.history)
 
     def _explanation(self) -> Proposal | None:
-        has_time = self._allowance.has_time_for(confirm.trial_s(self.history))
+        has_time = self._allowance.has_time_for(self.history.trial_s)
         return ablation.next_step(self.history) if self._options.explain and has_time else None
 
     def _begin(self, new: Proposal) -> Trial:
@@ -265,7 +270,9 @@ class Search:
         self._record(ended)
         if ended.kind is not TrialKind.RACE:
             self._sampler.ended(ended, samplers.feedback(ended, self.history))
-        self._settle()
+        if ended.original == 0 or not self._has_settled:  # only runs of the baseline change it
+            self._settle()
+        self.say(schedules.describe(self.history), once="schedule")
         self.threshold = stopping.threshold(self.history)
         self._environment.publish(self.threshold)
         self._listener.ended(ended)
@@ -286,7 +293,7 @@ class Search:
             self.history = settled
             self._sampler = samplers.informed(settled, self._options.earlier, self._seed)
         self.say(pilot.describe(asked), once="pilot")
-        self.say(schedules.describe(self.history), once="schedule")
+        self._has_settled = True
 
     def lose(self, number: int, reason: str, *, out_of_memory: bool = False) -> None:
         """Handles the death of a trial or its supervisor: the trial runs again, or is given up."""

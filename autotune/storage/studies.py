@@ -9,7 +9,7 @@ import sqlite3
 import warnings
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,9 @@ from autotune.space.space import Space
 from autotune.storage import study_file
 from autotune.storage.study_file import SearchPlan, StudyEntry, StudyFile
 
-_NAMELESS = "constraints"  # a system attribute of Optuna before 5, and all that optuna-dashboard 0.21 knows
+# Optuna's system attribute `constraints:NAME` has a violation. `constraints` has all of them: Optuna wrote it
+# before version 5, and optuna-dashboard 0.21 knows nothing else.
+_CONSTRAINTS = "constraints"
 _ROUNDING = 1e-3  # upper bound of a learning rate's relative rounding error, to four digits
 _WORST = (0.0, 0.0)  # throughput and quality of a trial that has neither; it also violates a constraint
 
@@ -96,13 +98,15 @@ def begin(
     race: Sequence[int] = (),
 ) -> Trial:
     """Records a trial of `config`, and the suggestions `passed` over before it, in one write."""
-    number = len(study.get_trials(deepcopy=False))
-    trial = Trial(number, config, repeat=repeat, ablation_of=ablation_of, race=tuple(race))
-    _add(study, space, trial, passed)
-    return trial
+    trial = Trial(0, config, repeat=repeat, ablation_of=ablation_of, race=tuple(race))
+    return replace(trial, number=_add(study, space, trial, passed))
 
 
-def _add(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[RejectedSuggestion]) -> None:
+def _add(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[RejectedSuggestion]) -> int:
+    """Adds a trial to the study, which gives it the next number.
+
+    A study's own methods read all its trials first, which takes several times as long as to write one.
+    """
     attributes: dict[str, Any] = {
         study_file.CONFIG: dict(trial.config),
         study_file.REPEAT: asdict(trial.repeat) if trial.repeat else None,
@@ -111,7 +115,8 @@ def _add(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[Rejec
         study_file.PASSED_OVER: [asdict(one) for one in passed] or None,
     }
     attributes = {name: value for name, value in attributes.items() if value is not None}
-    study.add_trial(_running_trial(trial.config, space, attributes))
+    storage, template = study._storage, _running_trial(trial.config, space, attributes)
+    return storage.get_trial_number_from_id(storage.create_new_trial(study._study_id, template))
 
 
 def _running_trial(config: Config, space: Space, attributes: dict[str, Any]) -> FrozenTrial:
@@ -180,7 +185,7 @@ def _numbers(name: str, space: Space) -> list[int]:
 
 def mark_shared(study: optuna.Study, number: int) -> None:
     """Records that other trials run alongside this one, so that this is known even after a kill."""
-    _handle(study, number).set_user_attr(study_file.SHARED, True)
+    study._storage.set_trial_user_attr(_id(study, number), study_file.SHARED, True)
 
 
 def end(study: optuna.Study, trial: Trial, memory_fraction: float) -> None:
@@ -191,38 +196,38 @@ def end(study: optuna.Study, trial: Trial, memory_fraction: float) -> None:
     """
     if trial.outcome is None:
         raise ValueError(f"trial {trial.number} has not ended")
-    if study.get_trials(deepcopy=False)[trial.number].state.is_finished():
-        return
-    handle = _handle(study, trial.number)
-    handle.set_user_attr("measurement", asdict(trial.measurement))
-    handle.set_user_attr("seconds", trial.seconds)
-    handle.set_user_attr("outcome", asdict(trial.outcome))
-    _tell(study, handle, trial, memory_fraction)
+    storage, trial_id = study._storage, _id(study, trial.number)
+    with suppress(optuna.exceptions.UpdateFinishedTrialError):
+        storage.set_trial_user_attr(trial_id, "measurement", asdict(trial.measurement))
+        storage.set_trial_user_attr(trial_id, "seconds", trial.seconds)
+        storage.set_trial_user_attr(trial_id, "outcome", asdict(trial.outcome))
+        _tell(study, trial_id, trial, memory_fraction)
 
 
-def _handle(study: optuna.Study, number: int) -> optuna.Trial:
-    """Returns a writable trial; Optuna offers none for a trial that was added or is another process's."""
-    return optuna.Trial(study, study.get_trials(deepcopy=False)[number]._trial_id)
+def _id(study: optuna.Study, number: int) -> int:
+    """Returns Optuna's key of a trial, as it has no public way to write to one that was added."""
+    return study._storage.get_trial_id_from_study_id_trial_number(study._study_id, number)
 
 
-def _tell(study: optuna.Study, handle: optuna.Trial, trial: Trial, memory_fraction: float) -> None:
-    values = (trial.samples_per_s, trial.quality)
+def _tell(study: optuna.Study, trial_id: int, trial: Trial, memory_fraction: float) -> None:
+    end, values = study._storage.set_trial_state_values, (trial.samples_per_s, trial.quality)
     minimize = study.directions[1] is StudyDirection.MINIMIZE  # the study has the user's sign, for dashboards
     if trial.completed and all(v is not None and math.isfinite(v) for v in values):
         share = objective.memory_share(trial.measurement)
-        _constrain(handle, "memory", -1.0 if share is None else share - memory_fraction)
-        study.tell(handle, [float(values[0] or 0), turned(float(values[1] or 0), minimize=minimize)])
+        _constrain(study, trial_id, "memory", -1.0 if share is None else share - memory_fraction)
+        figures = [float(values[0] or 0), turned(float(values[1] or 0), minimize=minimize)]
+        end(trial_id, TrialState.COMPLETE, figures)
     elif trial.outcome and trial.outcome.status is Status.STOPPED:
-        study.tell(handle, state=TrialState.PRUNED)
+        end(trial_id, TrialState.PRUNED)
     else:
-        _constrain(handle, str(trial.outcome), 1.0)
-        study.tell(handle, list(_WORST))
+        _constrain(study, trial_id, str(trial.outcome), 1.0)
+        end(trial_id, TrialState.COMPLETE, _WORST)
 
 
-def _constrain(handle: optuna.Trial, name: str, violation: float) -> None:
+def _constrain(study: optuna.Study, trial_id: int, name: str, violation: float) -> None:
     """Records by how much a limit is exceeded: under the limit's name, and unnamed for dashboards."""
-    handle.set_constraint(name, violation)
-    handle.storage.set_trial_system_attr(handle._trial_id, _NAMELESS, [violation])
+    study._storage.set_trial_system_attr(trial_id, f"{_CONSTRAINTS}:{name}", violation)
+    study._storage.set_trial_system_attr(trial_id, _CONSTRAINTS, [violation])
 
 
 def recover(study: optuna.Study, memory_fraction: float) -> list[Trial]:

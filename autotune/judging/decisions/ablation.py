@@ -105,7 +105,7 @@ class _PathRuns:
         self._measured: dict[Key, Trial] = {}
         self._failed: dict[Key, Trial] = {}
         for trial in history.trials:
-            key = space.speed_key(trial.config)
+            key = trial.key_without(space.known.same_speed)
             if _is_measured_like(trial, like):
                 self._measured.setdefault(key, trial)
             elif trial.kind is TrialKind.STEP or (trial.outcome and trial.outcome.failure in _FAILS_AGAIN):

@@ -6,6 +6,7 @@ the winner of the race is trained again, with other seeds, until the answer is c
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from autotune.core.rejected_suggestion import RejectedSuggestion
 from autotune.core.settings import Config
@@ -130,28 +131,19 @@ def finalists(history: History) -> list[Trial]:
     return [t for t in ranked if t.number in chosen] + [history.trial(n) for n in sorted(dropped)]
 
 
-def trial_s(history: History) -> float:
-    """Returns the mean time of a completed trial, 0 while unknown.
-
-    Races and ablation steps do not count: their times must not reopen a finished search.
-    """
-    counted = (t for t in history.trials if t.completed and t.kind not in (TrialKind.RACE, TrialKind.STEP))
-    seconds = [t.seconds for t in counted if t.seconds]
-    return objective.mean(seconds) or 0.0
-
-
 def confirming_s(history: History, seeds: int) -> float:
     """Returns the time for a race and `seeds` runs of a finalist and of the baseline; 0 without seeds."""
-    each_s = trial_s(history)
+    each_s = history.trial_s
     return min(_RACE_S, _RACE_TRIALS * each_s) + 2 * seeds * each_s if seeds else 0.0
 
 
+@lru_cache(maxsize=4)  # histories are immutable, and a proposal asks twice
 def most_s(history: History) -> float:
     """Returns the time to reserve for confirming a finalist, 0 while there is no candidate."""
     if history.baseline is None:
         return 0.0
     if replanning.next_config(history) is not None:
-        return trial_s(history) + confirming_s(history, history.space.budget.repeats)
+        return history.trial_s + confirming_s(history, history.space.budget.repeats)
     refuted_numbers = {trial.number for trial, _ in refuted(history)}
     if all(trial.number in refuted_numbers for trial in _candidates(history)):
         return 0.0

@@ -5,7 +5,8 @@ All code that judges a trial asks here, so that judgements agree and nothing is 
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Self
@@ -23,12 +24,16 @@ from autotune.space.space import Space
 
 _ALMOST = 1.05  # times as long
 _LATE = 1.5  # standard deviations: benchmarks/bench_search.py finds fewer wrong winners than with 0 or 1
+_WITHOUT_LENGTH = frozenset({LENGTH})
+# What the end of a trial may change, unless it is a run of the baseline, which may change everything.
+_CHANGE_WITH_AN_END = ("trial_s", "relative", "to_target", "needs", "ranked", "better", "front")
 
 
 class History:
     """The trials of a search in order, running ones included, and judgements of them, each computed once.
 
-    It is immutable: `after` returns a new history when a trial begins or ends.
+    It is immutable: `after` returns a new history when a trial begins or ends. That takes over the judgements
+    which this trial cannot change, as computing them anew takes long if there are a thousand trials.
 
     Repeats are further measurements of a trial, and like ablation steps and races never win themselves.
     Trials that refer to missing ones, as in a damaged study, are left out.
@@ -38,10 +43,31 @@ class History:
         everything = tuple(trials)
         numbers = {trial.number for trial in everything}
         self.trials, self.space = tuple(t for t in everything if t.references <= numbers), space
+        self.context = (
+            object()
+        )  # the same in all histories of a search whose runs of the baseline are the same
+        self._ranks: dict[int, tuple[float, float]] = {}
 
     def after(self, trial: Trial) -> Self:
         """Returns the history with `trial` added, or replaced if its number exists."""
-        return type(self)({**self._by_number, trial.number: trial}.values(), self.space)
+        before, known = self._by_number.get(trial.number), {**self._by_number, trial.number: trial}
+        has_ended_before = before is not None and before.outcome is not None
+        if trial.original == 0 or has_ended_before or not trial.references <= known.keys():
+            return type(self)(known.values(), self.space)
+        later = copy(self)
+        later.trials, later._by_number = tuple(known.values()), known
+        if trial.kind is TrialKind.SEARCHED:
+            later._searched = {**self._searched, trial.number: trial}
+        stale = ["searched", *(["_repeats"] if trial.repeat else [])]
+        if trial.outcome is not None:
+            stale += _CHANGE_WITH_AN_END
+            later.speeds = self.speeds.including(trial)
+            later._ranks = {} if self.space.objective.target is not None else dict(self._ranks)
+            for equal in later.speeds.equals(trial):
+                later._ranks.pop(equal.number, None)
+        for name in stale:
+            later.__dict__.pop(name, None)
+        return later
 
     def trial(self, number: int) -> Trial:
         """Returns trial `number`; raises KeyError if there is none."""
@@ -54,12 +80,16 @@ class History:
     @cached_property
     def searched(self) -> tuple[Trial, ...]:
         """The trials of the search itself: no repeats, races or ablation steps."""
-        return tuple(t for t in self.trials if t.kind is TrialKind.SEARCHED)
+        return tuple(self._searched.values())
+
+    @cached_property
+    def _searched(self) -> dict[int, Trial]:
+        return {t.number: t for t in self.trials if t.kind is TrialKind.SEARCHED}
 
     def trained_alike(self, config: Config) -> list[Trial]:
         """Returns the searched trials with the settings of `config`, at any length."""
-        key = settings_key(config, {LENGTH})
-        return [t for t in self.searched if settings_key(t.config, {LENGTH}) == key]
+        key = settings_key(config, _WITHOUT_LENGTH)
+        return [t for t in self.searched if t.key_without(_WITHOUT_LENGTH) == key]
 
     @cached_property
     def baseline(self) -> Trial | None:
@@ -75,16 +105,20 @@ class History:
 
     def runs_of(self, number: int) -> list[Trial]:
         """Returns trial `number` and its repeats, without runs that have not completed."""
-        return list(self._runs.get(number, ()))
+        own = self._by_number.get(number)
+        return [t for t in (own, *self.repeats_of(number)) if t is not None and t.completed]
+
+    def repeats_of(self, number: int) -> Sequence[Trial]:
+        """Returns the repeats of trial `number`, running ones included."""
+        return self._repeats.get(number, ())
 
     @cached_property
-    def _runs(self) -> dict[int, list[Trial]]:
-        runs: dict[int, list[Trial]] = defaultdict(list)
+    def _repeats(self) -> dict[int, list[Trial]]:
+        repeats: dict[int, list[Trial]] = defaultdict(list)
         for trial in self.trials:
-            if trial.completed:
-                for number in {trial.number, trial.original}:
-                    runs[number].append(trial)
-        return runs
+            if trial.repeat:
+                repeats[trial.original].append(trial)
+        return repeats
 
     @cached_property
     def baseline_curve(self) -> tuple[Evaluation, ...]:
@@ -165,6 +199,15 @@ class History:
     def trainings_per_s(self, trial: Trial) -> float:
         """Returns how many trainings of a trial's length fit into a second, by its throughput's lower end."""
         return self.surely_per_s(trial) / self.length(trial)
+
+    @cached_property
+    def trial_s(self) -> float:
+        """The mean time of a completed trial, 0 while unknown.
+
+        Races and ablation steps do not count: their times must not reopen a finished search.
+        """
+        counted = (t for t in self.trials if t.completed and t.kind not in (TrialKind.RACE, TrialKind.STEP))
+        return objective.mean([t.seconds for t in counted if t.seconds]) or 0.0
 
     @cached_property
     def speeds(self) -> Speeds:
@@ -262,6 +305,9 @@ class History:
 
     def rejection(self, trial: Trial) -> Reason | None:
         """Returns the reason not to recommend a completed trial, None if there is none."""
+        return trial.cached(("rejection", self.context), lambda: self._rejection(trial))
+
+    def _rejection(self, trial: Trial) -> Reason | None:
         figures = (trial.samples_per_s, trial.quality, self.baseline_quality)
         is_measured = all(figure is not None and math.isfinite(figure) for figure in figures)
         if self.baseline is None or not is_measured:
@@ -304,7 +350,10 @@ class History:
         readings leads; then the higher quality decides. With a target, the best is the quickest to reach it.
         """
         eligible = [t for t in self.searched if t.completed and self.rejection(t) is None]
-        return tuple(sorted(eligible, key=self._rank, reverse=True))
+        for trial in eligible:
+            if trial.number not in self._ranks:
+                self._ranks[trial.number] = self._rank(trial)
+        return tuple(sorted(eligible, key=lambda t: self._ranks[t.number], reverse=True))
 
     def _rank(self, trial: Trial) -> tuple[float, float]:
         if self.space.objective.target is not None:

@@ -11,13 +11,14 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import cached_property
 
-from autotune.core.settings import LENGTH, Key, settings_key
+from autotune.core.settings import LENGTH, Key
 from autotune.core.trial import Trial, TrialKind
 from autotune.judging.decisions import objective
 from autotune.judging.measurement import curves
 from autotune.judging.measurement.speeds import Speeds
 from autotune.space.space import Space
 
+_WITHOUT_LENGTH = frozenset({LENGTH})
 _FURTHEST = 4.0  # times a training's length: beyond it nothing is predicted
 # Relative SD of the samples to a target between seeds: 0.06 to 0.22 in the tables of docs/benchmarks.md.
 _PRIOR_SCATTER, _PRIOR_DEGREES = 0.15, 4
@@ -83,7 +84,7 @@ class LengthNeeds:
 
 def _settings(trial: Trial) -> tuple[Key, str]:
     """Returns a key of the settings and code of a trial, without its length and seed."""
-    return settings_key(trial.config, {LENGTH}), trial.measurement.revision
+    return trial.key_without(_WITHOUT_LENGTH), trial.measurement.revision
 
 
 class ToTarget:
@@ -131,4 +132,4 @@ class ToTarget:
 
     def _computes(self, trial: Trial) -> tuple[Key, str]:
         """Returns a key of a trial's code and of its settings that change the result."""
-        return settings_key(trial.config, self._space.known.same_quality), trial.measurement.origin[1]
+        return trial.key_without(self._space.known.same_quality), trial.measurement.origin[1]

@@ -45,8 +45,9 @@ def best(history: History) -> Trial | None:
 
 def next_config(history: History) -> Config | None:
     """Returns the best settings at the length that they need; None if that has run, or is not worth it."""
-    space, leader = history.space, best(history)
-    if not planning.is_wanted(space) or leader is None or history.needs.rate is None:
+    space = history.space
+    leader = best(history) if planning.is_wanted(space) else None
+    if leader is None or history.needs.rate is None:
         return None
     needed, equals = history.needs.samples(leader), history.trained_alike(leader.config)
     first = next((t for t in history.ranked if history.is_long_enough(t)), None)

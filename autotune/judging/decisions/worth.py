@@ -3,7 +3,6 @@
 import itertools
 import math
 
-from autotune.judging.decisions import confirm
 from autotune.judging.decisions.history import History
 
 _LEAST_GAIN = math.log(1.1)  # assumed of the next improvement; or the mean of those so far, if that is more
@@ -22,7 +21,7 @@ def next_trial_pays(history: History) -> bool:
     gains = [math.log(after / before) for before, after in itertools.pairwise(factors) if after > before]
     gain = max(_LEAST_GAIN, math.fsum(gains) / len(gains)) if gains else _LEAST_GAIN
     saved_s = worth_s / factors[-1] * -math.expm1(-gain)
-    return saved_s / (len(factors) + 1) > confirm.trial_s(history)
+    return saved_s / (len(factors) + 1) > history.trial_s
 
 
 def _best_factors(history: History) -> list[float]:

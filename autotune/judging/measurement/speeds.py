@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 
@@ -31,17 +32,35 @@ class Speeds:
         for trial in trials:
             if trial.outcome is not None and has_interval(trial):
                 self._groups[self._group(trial)].append(trial)
+        self._pooled: dict[_Group, Throughput] = {}
+
+    def including(self, trial: Trial) -> "Speeds":
+        """Returns the speeds with those of a trial that has ended since."""
+        if not has_interval(trial):
+            return self
+        later, group = copy(self), self._group(trial)
+        later._groups = self._groups | {group: [*self._groups.get(group, ()), trial]}
+        later._pooled = {key: pool for key, pool in self._pooled.items() if key != group}
+        later.__dict__.pop("drift", None)
+        return later
+
+    def equals(self, trial: Trial) -> Sequence[Trial]:
+        """Returns the trials whose speeds are pooled with that of `trial`."""
+        return self._groups.get(self._group(trial), ())
 
     def pooled_throughput(self, trial: Trial) -> Throughput | None:
         """Returns the throughput of `trial`, pooled over its group."""
-        group = self._groups.get(self._group(trial))
-        return pooled(group) if group else trial.measurement.throughput
+        return self._pool(self._group(trial)) or trial.measurement.throughput
+
+    def _pool(self, key: _Group) -> Throughput | None:
+        if key not in self._pooled and (group := self._groups.get(key)):
+            self._pooled[key] = pooled(group)
+        return self._pooled.get(key)
 
     def throughput_like(self, config: Config, like: Trial) -> Throughput | None:
         """Returns the throughput of `config` under the conditions of trial `like`, None if unmeasured."""
         _, shared, origin = self._group(like)
-        group = self._groups.get((settings_key(config, self._neutral), shared, origin))
-        return pooled(group) if group else None
+        return self._pool((settings_key(config, self._neutral), shared, origin))
 
     def estimate(self, trial: Trial, *, shared: bool) -> Throughput | None:
         """Returns the throughput of a trial's settings, `shared` with other trials or alone; None if unknown.
@@ -49,27 +68,27 @@ class Speeds:
         Runs differ, so the half-width is at least two standard errors of the drift for that number of runs.
         """
         settings, _, origin = self._group(trial)
-        group = self._groups.get((settings, shared, origin))
-        if not group:
+        key = settings, shared, origin
+        if (throughput := self._pool(key)) is None:
             return None
-        throughput = pooled(group)
-        drift = curves.SURE * self.drift * throughput.samples_per_s / math.sqrt(len(group))
+        runs = len(self._groups[key])
+        drift = curves.SURE * self.drift * throughput.samples_per_s / math.sqrt(runs)
         return replace(throughput, half_width_per_s=max(throughput.half_width_per_s or 0.0, drift))
 
     def _group(self, trial: Trial) -> _Group:
         m = trial.measurement
-        return settings_key(trial.config, self._neutral), m.shared, m.origin
+        return trial.key_without(self._neutral), m.shared, m.origin
 
     @cached_property
     def drift(self) -> float:
         """The relative standard deviation between runs of equal settings; 0 without repeats."""
-        squares, degrees = 0.0, 0
-        for group in self._groups.values():
+        squares, degrees = list[float](), 0
+        for group in (group for group in self._groups.values() if len(group) > 1):
             rates = [trial.samples_per_s or 0.0 for trial in group]
             mean = math.fsum(rates) / len(rates)
-            squares += sum((rate / mean - 1) ** 2 for rate in rates)
+            squares += [(rate / mean - 1) ** 2 for rate in rates]
             degrees += len(rates) - 1
-        return math.sqrt(squares / degrees) if degrees else 0.0
+        return math.sqrt(math.fsum(squares) / degrees) if degrees else 0.0
 
     def disagreements(self) -> list[tuple[Trial, Trial, float]]:
         """Returns the slowest and fastest trial of equal settings, and their distance, if over 2%."""
@@ -105,7 +124,7 @@ class RelativeSpeeds:
                     self._races[number] = self._equals[self._settings(by_number[number])] = factor
 
     def _settings(self, trial: Trial) -> _Settings:
-        return settings_key(trial.config, self._neutral), trial.measurement.origin
+        return trial.key_without(self._neutral), trial.measurement.origin
 
     def raced(self, trial: Trial) -> Figure | None:
         """Returns the factor in the last race of a trial, or of equally fast settings; None without a race.

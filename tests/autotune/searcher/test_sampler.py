@@ -235,3 +235,13 @@ def test_optuna_sees_a_broken_constraint_as_infeasible(make_trial, space, baseli
     informed = sampler.informed(History([baseline, breaks], goal), (), seed=0)
     (known,) = [t for t in informed._study.get_trials() if t.values == [0.0]]
     assert known.constraints == {"limits": 1.0}
+
+
+def test_of_very_many_results_the_sampler_learns_the_best_and_the_newest(make_trial, grid):
+    trials = [make_trial(n, 99.0 if n == 3 else 10.0, 0.2, micro_batch_size=4, x=n) for n in range(1000)]
+    history = History(trials, grid)
+    learnt = [trial.number for trial, _ in sampler.learnable(trials, history)]
+    assert len(learnt) <= 300
+    assert learnt[-150:] == list(range(850, 1000))
+    assert 3 in learnt
+    assert [trial.number for trial, _ in sampler.learnable(trials[:500], history)] == list(range(500))

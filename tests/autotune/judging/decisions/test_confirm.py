@@ -238,7 +238,7 @@ def test_the_time_to_confirm_follows_from_past_trials(trials, space, make_trial)
     assert confirm.most_s(History(timed[:1], space)) == 0.0, "there is nothing to confirm"
     others = [make_trial(4, race=(0, 3)), make_trial(5, 10, ablation_of=3), make_trial(6, failure="oom")]
     more = [*timed, *(replace(t, seconds=9.0) for t in others)]
-    assert confirm.trial_s(History(more, space)) == 100.0
+    assert History(more, space).trial_s == 100.0
 
 
 def test_ablation_steps_do_not_affect_confirmation(trials, space, play, make_trial):

@@ -1,6 +1,7 @@
 """The ranking, the front, and the quality to keep."""
 
 import math
+import random
 from dataclasses import replace
 
 import pytest
@@ -331,3 +332,38 @@ def test_any_loss_may_win_if_any_quality_will_do(make_trial, held):
     assert history.keeps_quality(trials[2]) is None, "it ended as soon as its speed was known"
     assert not history.is_out_of_reach(trials[2])
     assert stopping.threshold(history).curve == ()
+
+
+OBJECTIVES = [KEEP, Objective(keep=0.95, target=0.2), Objective(select="pareto"), Objective(keep=0.0)]
+
+
+def judgements(history):
+    seconds = [history.to_target.seconds(t) for t in history.trials]
+    factors = [history.factor(t) for t in history.trials]
+    reasons = [history.rejection(t) for t in history.searched if t.completed]
+    runs = [history.runs_of(t.number) for t in history.searched]
+    lasting = (history.trial_s, history.speeds.drift, history.noise, stopping.threshold(history))
+    return history.ranked, history.better, history.front, seconds, factors, reasons, runs, lasting
+
+
+@pytest.mark.parametrize("goal", OBJECTIVES, ids=["keep", "target", "pareto", "speed"])
+def test_a_history_that_grew_trial_by_trial_judges_as_one_made_of_all(make_trial, held, goal):
+    rng, ended = random.Random(0), []
+    for number in range(40):
+        figures = (rng.uniform(5, 20), rng.uniform(0.1, 0.3))
+        repeat = Repeat(0, number) if number in (1, 20) else Repeat(2, number) if number == 30 else None
+        config = ended[repeat.of].config if repeat else {"x": rng.randrange(9)}
+        more = {"half_width": 0.1, "curve": [figures[1]], "shared": number % 3 == 0}
+        ended.append(make_trial(number, *figures, **more, **config, **({"repeat": repeat} if repeat else {})))
+    grown, done = held([], goal), set()
+    for number in (n for start in range(0, 40, 4) for n in rng.sample(range(start, start + 4), 4)):
+        while len(grown.trials) < min(40, 4 * (number // 4 + 1)):
+            grown = grown.after(replace(ended[len(grown.trials)], outcome=None))
+        grown, done = grown.after(ended[number]), done | {number}
+        made = held([t if t.number in done else replace(t, outcome=None) for t in grown.trials], goal)
+        assert judgements(grown) == judgements(made)
+
+
+def test_a_new_trial_of_an_unknown_one_is_left_out_of_a_history(make_trial, held):
+    history = held([make_trial(0, 10, 0.2)])
+    assert len(history.after(make_trial(1, 10, 0.2, repeat=Repeat(7, 1))).trials) == 1
