@@ -175,7 +175,7 @@ def _make(place: TrainingDir) -> None:
 
 
 def _planned(setup: TrainingToRun, place: TrainingDir, *, resume: bool) -> TrainingPlan:
-    """Returns the plan of the training in `place`; raises InputError if that holds anything else."""
+    """Returns the plan of the training in `place`; raises InputError if `place` holds anything else."""
     space = setup.training.space
     planned = TrainingPlan(
         workload=registry.label(space.workload),

@@ -136,10 +136,10 @@ def _describe(what: str, then: Any, now: Any) -> str:
 
 
 def warm_start_error(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> str | None:
-    """Returns the reason why a search `now` cannot learn from an earlier session's trials; None if it can.
+    """Returns why a session with provenance `now` cannot learn from one with `then`; None if it can.
 
-    `then` is the provenance of that session. Knobs and goals may differ, because only the trials' memory and
-    quality are used. Data may not: quality depends on it, and so may a step's time and memory.
+    Knobs and goals may differ, because only the trials' memory and quality are used. Data may not: quality
+    depends on it, and so may a step's time and memory.
     """
     try:
         before, after = (spaces.from_values(facts.get("space", {}), "of a session") for facts in (then, now))

@@ -212,9 +212,7 @@ class StoredSession(SessionDir):
         return study
 
     def history(self) -> History:
-        """Returns the history of the session's trials so far, in the space that the pilot trials have
-        settled.
-        """
+        """Returns the history of the session's trials so far, in the space that the pilot has settled."""
         return self.history_of(self.study())
 
     def history_of(self, study: StudyFile) -> History:

@@ -150,9 +150,7 @@ class Child:
         self._has_evaluated |= is_evaluation
 
     def _end_excess(self) -> None:
-        """Ends a trial that exceeds its memory limit, or goes on after the kernel killed one of its
-        processes.
-        """
+        """Ends a trial that exceeds its memory limit, or of which the kernel has killed a process."""
         if self.verdict is not None or not self._memory.look():
             return
         if held_bytes := self._memory.excess_bytes(self.pid):

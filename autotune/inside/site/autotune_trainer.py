@@ -51,7 +51,7 @@ def _padding(trainer: Any) -> int | None:
 def _evaluate(
     wire: autotune_wire.Wire, depth: list[None], evaluate: Any, self: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """Evaluates and reports the result, but not the results of the calls within it, one per data set."""
+    """Evaluates and reports the result, unless called within an evaluation on several data sets."""
     depth.append(None)
     try:
         metrics = evaluate(self, *args, **kwargs)
@@ -137,9 +137,7 @@ class _TrainerWatch:
         return self._evaluated if (seen := self._seen(step)) is None else seen // self._every
 
     def _seen(self, step: int) -> int | None:
-        """Returns the samples or tokens so far; None if processes must synchronize for that and it is too
-        early.
-        """
+        """Returns the samples or tokens so far; None if processes must synchronize for that, but not yet."""
         if self._is_alone:
             return int(self._total.seen)
         if not self._schedule.is_due(step):

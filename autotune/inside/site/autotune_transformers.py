@@ -110,7 +110,7 @@ def _precision(name: str) -> dict[str, Any]:
 
 
 def _make_model(overrides: Overrides, init: Any, self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
-    """Sets the attention before the model is built, so that the model itself rejects an unsupported one."""
+    """Sets the attention implementation before the model is built, so that the model rejects bad ones."""
     values = overrides.get("model")
     if "attn_implementation" in values:
         config._attn_implementation = values["attn_implementation"]
