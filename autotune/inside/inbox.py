@@ -65,7 +65,7 @@ class Inbox:
         self._directory = _private_directory()
         self._address = str(self._directory / "s")
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._clients: dict[socket.socket, _Lines] = {}
+        self._clients: dict[socket.socket, Lines] = {}
         self._lock = threading.Lock()  # guards the clients, so that a late one is told to stop too
         self._held: list[Message] = []  # waiting, because an earlier message may be unread
         self._is_stopping = self._is_finished = False
@@ -179,7 +179,7 @@ class Inbox:
         client.setblocking(False)
         self._selector.register(client, selectors.EVENT_READ, lambda: self._read(client))
         with self._lock:
-            self._clients[client] = _Lines()
+            self._clients[client] = Lines(wire.LONGEST_BYTES)
             if self._is_stopping:
                 _tell(client)
         self._read(client)
@@ -206,10 +206,11 @@ class Inbox:
         client.close()
 
 
-class _Lines:
-    """Assembles the lines of one client in linear time; overlong lines are dropped."""
+class Lines:
+    """Assembles the lines of one sender in linear time; drops those longer than `longest_bytes`."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest_bytes: float = math.inf) -> None:
+        self._longest_bytes = longest_bytes
         self._begun: list[bytes] = []
         self._bytes = 0
 
@@ -218,11 +219,11 @@ class _Lines:
         *ends, rest = chunk.split(b"\n")
         lines = []
         for end in ends:
-            if self._bytes + len(end) <= wire.LONGEST_BYTES:
+            if self._bytes + len(end) <= self._longest_bytes:
                 lines.append(b"".join([*self._begun, end]))
             self._begun, self._bytes = [], 0
         self._bytes += len(rest)
-        if self._bytes <= wire.LONGEST_BYTES:
+        if self._bytes <= self._longest_bytes:
             self._begun.append(rest)
         else:
             self._begun.clear()

@@ -213,15 +213,11 @@ def _describe(device: _OpenDevice) -> Device:
     except pynvml.NVMLError as error:
         return Device(device.label, device.uuid, name, refused=str(error))
     is_exclusive = _query(pynvml.nvmlDeviceGetComputeMode, parent, None) in _EXCLUSIVE
-    exclusive = is_exclusive and not _is_shared_by_mps()
+    # With NVIDIA's MPS, the one process on an exclusive GPU is its server.
+    exclusive = is_exclusive and not Path(os.environ.get(*_MPS), "control").exists()
     capability = int(major), int(minor)
     gpu = Gpu(name, memory_bytes, capability, device.uuid or "", exclusive, device.label, used_bytes)
     return Device(device.label, device.uuid, name, gpu)
-
-
-def _is_shared_by_mps() -> bool:
-    """Returns True if NVIDIA's MPS runs: the one process on an exclusive GPU is then its server."""
-    return Path(os.environ.get(*_MPS), "control").exists()
 
 
 def _memory_bytes(handle: Any) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from autotune.inside.messages import GpuLostError
 from autotune.inside.site import autotune_gpu
+from autotune.inside.site.autotune_figures import of_allocator
 from autotune.system import devices
 from autotune.trials.gpu_memory import GpuMemory
 
@@ -57,16 +58,7 @@ class Cuda:
 
     def figures(self) -> dict[str, int]:
         """Returns the allocator's figures in bytes, {} if it was never used."""
-        stats = self._stats()
-        if not stats or not stats["allocated_bytes"]["all"]["peak"]:
-            return {}
-        allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
-        return {
-            "memory_allocated_bytes": allocated["current"],
-            "memory_reserved_bytes": reserved["current"],
-            "memory_peak_bytes": allocated["peak"],
-            "memory_peak_reserved_bytes": reserved["peak"],
-        }
+        return of_allocator(self._stats())
 
     def context_bytes(self) -> int:
         """Returns the process's GPU memory outside the allocator (context, kernels), 0 if unknown."""

@@ -10,6 +10,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from autotune.inside.inbox import Lines
+
 _PIPE_BYTES = 2**20  # Linux's limit: printing less than that between two reads never blocks
 _MOST_READS = 64  # per call, so that endless output does not block this process
 _LONGEST_LINE_BYTES = 2**16  # longer ones are written in pieces
@@ -40,17 +42,11 @@ class Messages(Pipe):
 
     def __init__(self, pipe: Connection) -> None:
         super().__init__(pipe)
-        self._begun: list[bytes] = []  # the parts of an incomplete message
+        self._lines = Lines()
 
     def take(self) -> list[dict[str, Any]]:
         """Returns the complete messages that are available."""
-        *ends, rest = self.read().split(b"\n")
-        if ends:
-            ends[0] = b"".join([*self._begun, ends[0]])
-            self._begun.clear()
-        if rest:
-            self._begun.append(rest)
-        return [json.loads(line) for line in ends]
+        return [json.loads(line) for line in self._lines.add(self.read())]
 
 
 class OutputLog(Pipe):

@@ -20,7 +20,6 @@ from autotune.workloads.frameworks.known import FRAMEWORKS
 
 BUILTIN = "r2gen"
 _RUN = (spec.KIND, *FRAMEWORKS)  # the kinds that run a command line
-_KEYS = {"function": ("kind", "call"), "r2gen": ("kind",)}  # keys of the other kinds; the last has the name
 
 
 def load(value: str | Mapping[str, Any]) -> Workload:
@@ -50,20 +49,12 @@ def label(value: str | Mapping[str, Any]) -> str:
     """Returns a workload's one-line name; raises InputError for a mapping of unknown kind."""
     if isinstance(value, str):
         return value
-    kind, kinds = value.get("kind"), (*_KEYS, *_RUN)
-    if kind not in kinds:
+    if (kind := value.get("kind")) not in _RUN:
         raise InputError(
-            f"workload.kind: must be one of {', '.join(kinds)}, got {units.quote(kind)}"
-            f"{did_you_mean(str(kind), kinds)}"
+            f"workload.kind: must be one of {', '.join(_RUN)}, got {units.quote(kind)}"
+            f"{did_you_mean(str(kind), _RUN)}"
         )
-    if kind in _RUN:
-        return str(kind)
-    keys = _KEYS[kind]
-    if unknown := sorted(set(map(str, value)) - set(keys)):
-        raise InputError(f"workload.{unknown[0]}: no such key{did_you_mean(unknown[0], keys)}")
-    if not isinstance(name := value.get(keys[-1]), str):
-        raise InputError(f"workload.{keys[-1]}: text is required for kind: {kind}, got {units.quote(name)}")
-    return name
+    return str(kind)
 
 
 def with_absolute_paths(value: Any, directory: Path) -> Any:

@@ -51,7 +51,7 @@ def _trainer(program: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 KINDS = (
     Kind("generator", lambda program, _: f"contract_programs:{program}"),
-    Kind("function", lambda program, _: {"kind": "function", "call": f"contract_pushed:{program}"}),
+    Kind("function", lambda program, _: f"contract_pushed:{program}"),
     Kind("command that reports", _command("reports", quality="reported")),
     Kind(
         "command that prints",

@@ -41,7 +41,7 @@ class Tally:
         """Counts a batch from an iterator of a loader."""
         feed = self._feeds.get(weakref.ref(loader))
         if feed is None:
-            feed = self._feeds[weakref.ref(loader, self._forget)] = _Feed()
+            feed = self._feeds[weakref.ref(loader, lambda gone: self._feeds.pop(gone, None))] = _Feed()
         feed.give(iterator, Seen(samples, tokens))
 
     def ended(self, loader: Any, iterator: Any) -> None:
@@ -74,9 +74,6 @@ class Tally:
         tokens = [batch.tokens for batch in taken if batch.tokens is not None]
         is_known = taken and len(tokens) == len(taken)
         return Seen(sum(batch.samples or 0 for batch in taken), sum(tokens) if is_known else None)
-
-    def _forget(self, loader: Any) -> None:
-        self._feeds.pop(loader, None)
 
     def _chosen(self, drawn: list[_Feed], expected: int) -> _Feed | None:
         if len(drawn) < 2:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from typing import Any
+from typing import Any, Mapping  # noqa: UP035 - for Python 3.8
 
 _EVERY_S = 1.0  # the loss must be fetched from the GPU, and memory figures are slow
 _SOON_S = 0.05  # at first, because a trial may be over within a second
@@ -53,7 +53,9 @@ class Figures:
         if _clock_s() - self._memory_s < _EVERY_S:
             return {}
         self._memory_s = _clock_s()
-        if of_gpu := _gpu_memory():
+        cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
+        is_used = cuda is not None and cuda.is_initialized()
+        if is_used and (of_gpu := of_allocator(cuda.memory_stats_as_nested_dict())):
             return of_gpu
         # Without mapped files, whose pages the kernel can reclaim.
         self._peak_bytes = max(self._peak_bytes, host_bytes("VmHWM") - host_bytes("RssFile"))
@@ -77,16 +79,16 @@ def trained_parameters(optimizer: Any) -> int:
         return 0
 
 
-def _gpu_memory() -> dict[str, int]:
-    """Returns the figures of the GPU's allocator in bytes, {} if it was never used."""
-    cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
-    if cuda is None or not cuda.is_initialized() or not cuda.max_memory_allocated():
+def of_allocator(stats: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the figures of a GPU's allocator in bytes, from its nested `stats`; {} if it was never used."""
+    if not stats or not stats["allocated_bytes"]["all"]["peak"]:
         return {}
+    allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
     return {
-        "memory_allocated_bytes": cuda.memory_allocated(),
-        "memory_reserved_bytes": cuda.memory_reserved(),
-        "memory_peak_bytes": cuda.max_memory_allocated(),
-        "memory_peak_reserved_bytes": cuda.max_memory_reserved(),
+        "memory_allocated_bytes": allocated["current"],
+        "memory_reserved_bytes": reserved["current"],
+        "memory_peak_bytes": allocated["peak"],
+        "memory_peak_reserved_bytes": reserved["peak"],
     }
 
 

@@ -39,7 +39,9 @@ def arm(after: After) -> None:
     after.do("hydra.core.hydra_config", functools.partial(autotune_options.note_hydra, notes.write))
     after.do("omegaconf.omegaconf", functools.partial(autotune_options.note_omegaconf, notes.write))
     after.do("click.core", functools.partial(autotune_options.note_click, notes.write))
-    autotune_scores.listen(after, functools.partial(_note_scores, notes))
+    autotune_scores.listen(
+        after, lambda kind, place, values: notes.write({"logged": [kind, place, _numbers(values)]})
+    )
 
 
 class _Notes:
@@ -56,10 +58,6 @@ class _Notes:
         with self._lock:
             self._file.write(json.dumps(note, default=str) + "\n")
             self._file.flush()
-
-
-def _note_scores(notes: _Notes, kind: str, place: str, values: Mapping[str, Any]) -> None:
-    notes.write({"logged": [kind, place, _numbers(values)]})
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, float]:

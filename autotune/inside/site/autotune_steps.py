@@ -18,7 +18,7 @@ class Steps:
 
     def __init__(self) -> None:
         self.passes = 0
-        self._leader: Any = _nothing  # a weak reference to the optimizer whose steps count
+        self._leader: Any = lambda: None  # a weak reference to the optimizer whose steps count
         self._ended_at = -1  # number of passes at the last step
         self._others, self._other_at = 0, -1  # passes without the leader; the last of them
         self._unseen = 0
@@ -57,7 +57,3 @@ class Steps:
                 return False
         self._leader = weakref.ref(optimizer)
         return True
-
-
-def _nothing() -> None:
-    """Stands for a dead weak reference."""

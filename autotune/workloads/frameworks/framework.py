@@ -7,8 +7,8 @@ from typing import Any
 
 from autotune.core.settings import KnownSetting, Setting
 from autotune.workloads.base import Cadence
+from autotune.workloads.command import line
 
-_NOTHING = object()
 # `(settings, samples, evaluations, quality)` of a trial -> further settings, by the tuner's names.
 ForTrial = Callable[[Mapping[str, Setting], int, int, str], Mapping[str, Setting]]
 
@@ -58,16 +58,18 @@ class Framework:
         given, baseline = values.get("roles", {}), values.get("baseline")
         if not isinstance(given, Mapping) or not isinstance(baseline, Mapping):
             return dict(values)  # rejected by the search space
+        settings = dict(line.flat(baseline))
+        there = {role: next(filter(settings.__contains__, self._either(role)), None) for role in self.roles}
         roles = {
             role: path
-            for role, path in self._paths(baseline).items()
-            if role not in given and path not in given.values() and role not in baseline
+            for role, path in there.items()
+            if path and role not in given and path not in given.values() and role not in baseline
         }
         own, all_roles = values.get("values", {}), {**roles, **given}
         words = {
-            role: _spelt(spellings, _mentioned(values, all_roles[role]))
+            role: _spelt(spellings, [settings.get(path), *_choices(values.get("knobs"), path)])
             for role, spellings in self.words.items()
-            if all_roles.get(role) in self._either(role)
+            if (path := all_roles.get(role)) in self._either(role)
         }
         return {
             **values,
@@ -75,35 +77,15 @@ class Framework:
             "values": {**words, **own} if isinstance(own, Mapping) else own,
         }
 
-    def _paths(self, baseline: Mapping[str, Any]) -> dict[str, str]:
-        """Returns the path of each role that the baseline has, the first of several alternatives."""
-        there = {
-            role: [one for one in self._either(role) if _at(baseline, one) is not _NOTHING]
-            for role in self.roles
-        }
-        return {role: paths[0] for role, paths in there.items() if paths}
-
     def _either(self, role: str) -> tuple[str, ...]:
         return (self.roles[role], *self.other_roles.get(role, ()))
 
 
-def _at(nested: Any, path: str) -> Any:
-    """Returns the value at a dotted path, `_NOTHING` if there is none; a key may contain dots itself."""
-    if not isinstance(nested, Mapping):
-        return _NOTHING
-    if path in nested:
-        return nested[path]
-    above = ((str(name), inner) for name, inner in nested.items() if path.startswith(f"{name}."))
-    below = (_at(inner, path[len(name) + 1 :]) for name, inner in above)
-    return next((value for value in below if value is not _NOTHING), _NOTHING)
-
-
-def _mentioned(values: Mapping[str, Any], path: str) -> list[Any]:
-    """Returns the values of the setting at `path` in the baseline and in its knob."""
-    knobs = values.get("knobs")
+def _choices(knobs: Any, path: str | None) -> list[Any]:
+    """Returns the values of a choice for the setting at `path`, [] if its knob is none."""
     knob = knobs.get(path) if isinstance(knobs, Mapping) else None
     choice = knob.get("choice") if isinstance(knob, Mapping) else None
-    return [_at(values["baseline"], path), *(choice if isinstance(choice, list) else [])]
+    return choice if isinstance(choice, list) else []
 
 
 def _spelt(words: Mapping[str, Sequence[Setting]], mentioned: Sequence[Any]) -> dict[str, Setting]:
