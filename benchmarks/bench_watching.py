@@ -47,7 +47,7 @@ from autotune.storage.session_dir import SessionDir
 from autotune.trackers import ray_callback
 from autotune.trackers import registry as trackers
 from autotune.trackers.tracker import Context
-from autotune.trials import alone
+from autotune.trials import attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order
 from autotune.trials.report import TrialReport
@@ -140,7 +140,7 @@ def step_watched(of: Training, server: ForkServer, *, tracked: bool) -> tuple[St
         order = Order(0, "bench_watching:fit", of.settings, directory, Metric("bleu_4"), Ends(of.samples))
         heard = stack.enter_context(_Trackers(Path(directory))) if tracked else None
         begun_s, before_s = time.monotonic(), _cpu_s()
-        outcome, _ = alone.run(order, server, heard)
+        outcome, _ = attempt.run_alone(order, server, heard)
         share = (_cpu_s() - before_s) / (time.monotonic() - begun_s)
         if outcome.status is not Status.COMPLETED:
             raise SystemExit(f"the training has failed: {outcome.reason}")

@@ -27,7 +27,7 @@ from autotune.storage.records import read_records
 from autotune.storage.store import StoredSession
 from autotune.storage.trial_dir import ModelDir, TrialDir
 from autotune.system import telemetry
-from autotune.trials import alone
+from autotune.trials import attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.report import TrialReport
@@ -250,7 +250,7 @@ class Comparison:
         if verdict is None:
             length = f"{order.ends.samples:,} {order.metric.unit}"
             self._say(f"{job.name}: training for {length} with {view.knobs(job.contender.config)}")
-            verdict = alone.run(order, self._server, self._listener(job))
+            verdict = attempt.run_alone(order, self._server, self._listener(job))
         outcome, measured = verdict
         figures = rows.run_figures(measured, self._space.objective).line(order.metric.unit, order.metric.name)
         is_done = outcome.status is Status.COMPLETED

@@ -13,7 +13,7 @@ from autotune.space.space import Space
 from autotune.storage.store import Options
 from autotune.storage.trial_dir import TrialDir
 from autotune.system import scratch
-from autotune.trials import alone
+from autotune.trials import attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.setup import TrainingSetup
 from autotune.workloads.base import Workload
@@ -47,7 +47,7 @@ def counted(space: Space, workload: Workload, here: Usable) -> int:
     with scratch.directory(".epoch-", Path.cwd()) as place:
         training = TrainingSetup(space, workload, here.hardware, Options(here.gpus_per_trial))
         order = training.whole_training(space.baseline_config, TrialDir(place))
-        outcome, measurement = alone.run(order, ForkServer(workload.preload))
+        outcome, measurement = attempt.run_alone(order, ForkServer(workload.preload))
     if outcome.status is not Status.COMPLETED or not measurement.samples:
         rule = "training.samples_per_epoch: an epoch of the baseline should have shown it"
         raise InputError(f"{rule}: {outcome.reason or 'no step was seen'}")

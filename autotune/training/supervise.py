@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from autotune.core.settings import ACCUMULATION, MICRO_BATCH, Setting
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.training import watch
-from autotune.trials import alone
+from autotune.trials import attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.report import TrialReport
@@ -87,7 +87,7 @@ def run(
     tried = Tried()
     while True:
         order = order_with(changes)
-        with closing(alone.reports(order, server, is_stopping)) as reports:
+        with closing(attempt.reports(order, server, is_stopping)) as reports:
             for last in reports:
                 hear(last)
         outcome = last.outcome or Outcome(Status.INTERRUPTED)

@@ -1,4 +1,4 @@
-"""One attempt at running a trial: its child process, clock, files and outcome.
+"""One attempt at running a trial: its child process, clock, files and outcome; a trial without a search.
 
 A trial that was killed is attempted again in the same directory: the records already written there count, and
 the workload resumes from its own checkpoint.
@@ -7,13 +7,14 @@ the workload resumes from its own checkpoint.
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from autotune.core import flops
+from autotune.core.errors import InputError
 from autotune.core.measurement import Measurement
 from autotune.core.record_names import NOTE
 from autotune.core.trial import Failure, Outcome, Status
@@ -32,6 +33,7 @@ from autotune.trials.progress import Progress
 from autotune.trials.report import TrialReport
 from autotune.trials.thinning import Thinner
 
+_POLL_S = 1.0
 _BEATEN_GRACE_S = 5.0  # nothing more that it writes is needed
 _RECORDS_PER_REPORT = 5
 _STEPS_APART_S = 1.0  # between kept steps of a whole training: 100,000 records a day, not millions
@@ -265,3 +267,39 @@ def interrupted_by_the_disk(end: Callable[[Outcome], None]) -> Iterator[None]:
         if fault is None:
             raise
         end(Outcome(Status.INTERRUPTED, reason=fault))
+
+
+def run_alone(
+    order: Order, server: ForkServer, listen: Callable[[TrialReport], None] | None = None
+) -> tuple[Outcome, Measurement]:
+    """Runs the trial and returns its outcome and measurement; `listen` gets every report but the last.
+
+    Raises InputError if the trial was interrupted from outside; calling it again resumes the trial.
+    """
+    with closing(reports(order, server)) as running:
+        for report in running:
+            if report.outcome is None and listen is not None:
+                listen(report)
+    outcome = report.outcome or Outcome(Status.INTERRUPTED)
+    if outcome.status is Status.INTERRUPTED:
+        raise InputError(f"{outcome.reason}; nothing is lost. Fix that, and run the command again")
+    return outcome, report.measurement
+
+
+def reports(
+    order: Order, server: ForkServer, is_stopping: Callable[[], bool] = lambda: False
+) -> Generator[TrialReport, None, None]:
+    """Yields a report every second; the last one carries the outcome.
+
+    If `is_stopping` becomes true, or the generator is closed early, the workload first writes a checkpoint to
+    resume from. If both hold, as after a second Ctrl-C, it is killed without waiting for that.
+    """
+    attempt = Attempt(order, server)
+    try:
+        while True:
+            report = attempt.step(_POLL_S, is_stopping)
+            yield report
+            if report.outcome is not None:
+                return
+    finally:
+        attempt.stop(waits=not is_stopping())

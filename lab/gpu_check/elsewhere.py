@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import asdict
 
-from autotune.trials import alone
+from autotune.trials import attempt
 from autotune.trials import order as orders
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
@@ -18,7 +18,7 @@ def main(told: str) -> None:
     order = orders.ORDER.validate_python(json.loads(told))
     if not isinstance(order, Order):
         raise TypeError("only a trial runs in another process")
-    for report in alone.reports(order, ForkServer(registry.load(order.workload).preload)):
+    for report in attempt.reports(order, ForkServer(registry.load(order.workload).preload)):
         outcome = report.outcome
     print(json.dumps(outcome and asdict(outcome)))
 

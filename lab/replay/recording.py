@@ -17,7 +17,7 @@ from autotune.space import configurations
 from autotune.space.space import Space
 from autotune.storage.records import is_mark, read_records
 from autotune.storage.trial_dir import TrialDir
-from autotune.trials import alone
+from autotune.trials import attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import NEVER, Ends, Order
 from autotune.trials.setup import TrainingSetup
@@ -112,7 +112,7 @@ def record_drift(file: Path, training: TrainingSetup, seconds: float) -> Drift:
     order = training.order(space.baseline_config, TrialDir(scratch), samples=NEVER, evaluations=1)
     order = replace(order, ends=Ends.never())
     deadline = math.inf
-    with closing(alone.reports(order, ForkServer(training.workload.preload))) as reports:
+    with closing(attempt.reports(order, ForkServer(training.workload.preload))) as reports:
         for report in reports:
             if report.samples and deadline == math.inf:
                 deadline = time.monotonic() + seconds
@@ -135,7 +135,7 @@ def _scratch(file: Path) -> Path:
 
 
 def _run(planned: Planned, order: Order, server: ForkServer) -> Run:
-    outcome, shown = alone.run(order, server)
+    outcome, shown = attempt.run_alone(order, server)
     start_s, steps, evaluations = _clocked(order)
     return Run(
         config=planned.config,

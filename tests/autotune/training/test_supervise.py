@@ -8,7 +8,7 @@ from autotune.core.measurement import Measurement
 from autotune.core.trial import Failure, Outcome, Shortage, Status
 from autotune.training import supervise
 from autotune.training.supervise import Tried, decide
-from autotune.trials import alone, failures
+from autotune.trials import attempt, failures
 from autotune.trials.progress import Phase
 from autotune.trials.report import TrialReport
 
@@ -31,7 +31,7 @@ def run(monkeypatch):
             yield TrialReport(0, Phase.TRAINING, 1.0, shown)
             yield TrialReport(0, Phase.TRAINING, 1.0, shown, outcome=next(ends))
 
-        monkeypatch.setattr(alone, "reports", reports)
+        monkeypatch.setattr(attempt, "reports", reports)
         last = supervise.run(
             lambda changes: SimpleNamespace(settings=PLANNED | changes),
             server=None,

@@ -22,7 +22,7 @@ from autotune.storage.identity import TrialIdentity
 from autotune.storage.json_file import JsonFile
 from autotune.storage.records import is_mark, read_records
 from autotune.storage.trial_dir import TrialDir
-from autotune.trials import alone
+from autotune.trials import attempt
 from autotune.trials.attempt import Attempt
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
@@ -372,7 +372,7 @@ def test_a_second_ctrl_c_kills_without_waiting(order, server, monkeypatch, is_st
     """The second may come before the first is noticed."""
     waited, asked, stop = [], [], Child.stop
     monkeypatch.setattr(Child, "stop", lambda child, grace_s: waited.append(grace_s) or stop(child, 0.0))
-    reports = alone.reports(order(samples=10**6), server, lambda: bool(asked))
+    reports = attempt.reports(order(samples=10**6), server, lambda: bool(asked))
     next(reports)
     asked += [True] * is_stopping
     reports.close()

@@ -1,0 +1,190 @@
+"""Checks the records of a workload, adds figures of its process, and sends them to the supervisor."""
+
+import json
+import math
+import resource
+import time
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+from autotune.core import units
+from autotune.core.record_names import COMPILING, OWN, QUEUED, STANDS_FOR
+from autotune.core.trial import Failure, Outcome, Status
+from autotune.inside.messages import Stamped
+from autotune.inside.site.autotune_figures import compilations, host_bytes
+from autotune.inside.site.autotune_wire import plain, unwrapped
+from autotune.trials import failures
+from autotune.trials.cuda import Cuda
+from autotune.trials.order import Order
+from autotune.trials.step_flops import StepFlops
+
+_HELD_EVERY_S = 1.0
+_NON_FINITE_LOSSES = 3
+_MOST_SAMPLES = 2**53  # up to here, a float represents every integer exactly
+_clock_s = time.monotonic  # bound here, because a workload may patch time.monotonic
+
+
+def send(messages: BinaryIO, message: Mapping[str, Any]) -> None:
+    messages.write(json.dumps(message, default=plain).encode() + b"\n")
+    messages.flush()
+
+
+class _DivergedError(FloatingPointError):
+    """The workload keeps yielding losses that are not finite."""
+
+
+class _Check:
+    """Validates records, and raises once the training loss has been non-finite several times in a row.
+
+    A record is a mapping that counts its work under the key `unit`. The checked copy has that count under
+    "samples" too, so that readers need not know the unit.
+    """
+
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
+        self.records = 0
+        self._samples = 0
+        self._non_finite = 0
+
+    def __call__(self, record: object) -> dict[str, Any]:
+        if not isinstance(record, Mapping):
+            raise TypeError(f"a record must be a mapping, got {type(record).__name__}")
+        yielded = {key: value for key, value in record.items() if key not in OWN}
+        plain = {str(key): unwrapped(value) for key, value in yielded.items()}
+        what, samples = f"a record's {self._unit}", plain.get(self._unit)
+        if not isinstance(samples, int) or isinstance(samples, bool):
+            raise TypeError(f"{what} must be an int, got {units.quote(samples)}")
+        if not 0 <= samples <= _MOST_SAMPLES:
+            raise ValueError(f"{what} must be from 0 to 2**53, got {units.quote(samples)}")
+        if samples < self._samples:
+            raise ValueError(f"{what} must not decrease, got {samples} after {self._samples}")
+        self._samples = plain["samples"] = samples
+        self.records += 1
+        self._follow_loss(plain)
+        return plain
+
+    def _follow_loss(self, record: Mapping[str, Any]) -> None:
+        loss = record.get("train_loss")
+        # Such a workload skips bad steps itself, and fails by itself if there are too many.
+        if "bad_steps" in record:
+            return
+        if isinstance(loss, float):
+            self._non_finite = 0 if math.isfinite(loss) else self._non_finite + 1
+        if self._non_finite >= _NON_FINITE_LOSSES:
+            raise _DivergedError(
+                f"train_loss was {loss} {self._non_finite} times in a row, at {self._samples:,} {self._unit}"
+            )
+
+
+class RecordSender:
+    """Checks the records of a workload, adds figures of the process, and sends them."""
+
+    def __init__(self, order: Order, messages: BinaryIO, watch: "RecordFigures") -> None:
+        self._quality, self._messages, self._watch = order.metric.name, messages, watch
+        self._check = _Check(order.metric.unit)
+        self._last_s = _clock_s()
+        self._held: dict[str, Any] = {}  # memory figures last reported by the process that trains
+
+    def count_yielded(self, yielded: Mapping[str, Any]) -> None:
+        """Counts a record that came now; a stamped one has the time and the figures of another process."""
+        if isinstance(yielded, Stamped):
+            figures = self._watch.memory()
+            self._held |= {name: yielded[name] for name in figures if name in yielded}
+            marks = {name: yielded[name] for name in (COMPILING, QUEUED) if name in yielded}
+            stands_for = {STANDS_FOR: yielded.steps} if yielded.steps > 1 else {}
+            self._send(yielded.at_s, {**self._check(yielded), **figures, **self._held, **marks, **stands_for})
+            return
+        at_s, figures = self._watch.at_step_end()
+        self._send(at_s, {**self._check(yielded), **figures})
+
+    def count_reported(self, values: Mapping[str, Any], at_s: float, is_queued: bool) -> None:
+        """Counts a record reported at `at_s`; `is_queued`: the GPU had not finished the step by then."""
+        record = {**self._check(values), **self._watch.figures(at_s)}
+        self._send(at_s, record | {QUEUED: True} if is_queued else record)
+
+    def _send(self, at_s: float, record: dict[str, Any]) -> None:
+        """Sends a record; its timestamp is clipped to lie between the previous one and now."""
+        if self._quality in record:  # slow, but rare, and the step after it is not counted
+            record |= self._watch.note_evaluation()
+        self._last_s = min(max(at_s, self._last_s), _clock_s())
+        send(self._messages, {**record, "at_s": self._last_s})
+
+    def outcome(self, without_records: str, *, is_stopped: bool) -> Outcome:
+        if is_stopped:
+            return Outcome(Status.STOPPED, reason="was asked to stop")
+        if not self._check.records:
+            return failures.failure(Failure.ERROR, without_records)
+        return Outcome(Status.COMPLETED)
+
+
+class RecordFigures:
+    """Reads the figures of the process with each record."""
+
+    def __init__(self, gpus: Cuda, memory: "HostMemory") -> None:
+        self._gpus, self._memory = gpus, memory
+        self._compilations = compilations()
+        self._flops = StepFlops()
+        self._flops.attach()
+        self._held: Mapping[str, Any] = {}
+        self._held_s = -math.inf
+
+    def at_step_end(self) -> tuple[float, Mapping[str, Any]]:
+        """Returns the time and the figures of the process, marked if the GPU has not finished the step."""
+        self._gpus.open()
+        is_queued = not self._gpus.has_settled()
+        at_s, figures = _clock_s(), self.figures()
+        return at_s, {**figures, QUEUED: True} if is_queued else figures
+
+    def memory(self) -> Mapping[str, Any]:
+        """Returns the memory of the process, at most a second old: exact enough if another process trains."""
+        self._gpus.open()
+        if _clock_s() - self._held_s >= _HELD_EVERY_S:
+            self._held, self._held_s = self._gpus.figures() or self._memory.figures(), _clock_s()
+        return self._held
+
+    def figures(self, until_s: float = math.inf) -> dict[str, Any]:
+        """Returns figures of the process, and of its steps up to `until_s`, without waiting for the GPU."""
+        self._gpus.open()
+        self._flops.attach()
+        before, self._compilations = self._compilations, compilations()
+        figures = {**(self._gpus.figures() or self._memory.figures()), **self._flops.take(until_s)}
+        return {**figures, COMPILING: True} if self._compilations != before else figures
+
+    def note_evaluation(self) -> dict[str, int]:
+        """Returns the process's GPU memory outside its allocator, which is slow to query."""
+        self._gpus.note_evaluation()
+        context_bytes = self._gpus.context_bytes()
+        return {"memory_context_bytes": context_bytes} if context_bytes else {}
+
+
+class HostMemory:
+    """Caps the host memory of the process, if the order says so, and measures its peak.
+
+    The peak is the highest resident memory, less the memory just after the fork, even if freed within a step.
+    Pages of mapped files do not count, since the kernel can reclaim them. Under a cap, the peak is at least
+    the amount that the cap counts, which includes memory allocated but never touched.
+    """
+
+    def __init__(self, order: Order) -> None:
+        self._born_with = host_bytes("VmRSS") - host_bytes("RssFile")
+        self._highest = self._peak = 0
+        self._data_born_with = host_bytes("VmData") if order.limits.caps_process else None
+        if order.limits.host_bytes is not None and order.limits.caps_process:
+            limit_memory(host_bytes("VmData") + order.limits.host_bytes)
+
+    def figures(self) -> dict[str, int]:
+        highest = host_bytes("VmHWM")
+        if highest > self._highest:  # risen since the last record, with about as many mapped pages as now
+            self._highest = highest
+            self._peak = max(self._peak, highest - host_bytes("RssFile") - self._born_with)
+        if self._data_born_with is not None:
+            self._peak = max(self._peak, host_bytes("VmData") - self._data_born_with)
+        return {"memory_peak_bytes": self._peak}
+
+
+def limit_memory(limit_bytes: int | None) -> None:
+    """Caps the private memory of the process; None lifts the cap."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    is_refused = limit_bytes is not None and hard != resource.RLIM_INFINITY and hard < limit_bytes
+    soft = hard if limit_bytes is None or is_refused else limit_bytes
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
