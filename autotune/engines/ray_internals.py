@@ -89,16 +89,20 @@ def silence() -> None:
 
 
 def change_tune() -> None:
-    """Patches Ray Tune in this process; further calls change nothing.
+    """Patches Ray Tune in this process; further calls change nothing."""
+    _forward_nothing()
+    ray_run.TuneController = _Controller  # type: ignore[attr-defined]
+    tune_controller.RayActorManager = _Patient  # type: ignore[attr-defined]
 
-    Tune passes no environment variables to its actors through Ray, which logs them with all keys. On this
-    machine actors inherit them anyway, from Ray's processes. Without variables to pass, Ray creates no
-    runtime environment, which would cost another start of Python.
+
+def _forward_nothing() -> None:
+    """Keeps Tune from passing environment variables to its actors through Ray, which logs them with all keys.
+
+    On this machine actors inherit them anyway, from Ray's processes. Without variables to pass, Ray creates
+    no runtime environment, which would cost another start of Python.
     """
     class_cache.DEFAULT_ENV_VARS.clear()
     class_cache.ENV_VARS_TO_PROPAGATE.clear()
-    ray_run.TuneController = _Controller  # type: ignore[attr-defined]
-    tune_controller.RayActorManager = _Patient  # type: ignore[attr-defined]
 
 
 def supervisor_of(trial: Trial) -> ActorHandle[Any] | None:

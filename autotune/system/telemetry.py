@@ -222,7 +222,8 @@ class _Processes:
         values = {"host_rss_bytes": float(sum(rss for _, rss in usage.values()))}
         # Not those just forked: before exec, a process still shows its parent's memory.
         stayed = usage.keys() & (before or {}).keys() - {self._root}
-        children_bytes = sum(_unshared_bytes(process) for process in stayed)
+        # What they share with no other, without mapped files, which can be reclaimed.
+        children_bytes = sum(proc_bytes(process.pid, "smaps_rollup", "Private_Dirty") for process in stayed)
         if children_bytes > _SHELL_BYTES:
             values["children_uss_bytes"] = float(children_bytes)
         if before is not None and seconds > 0:
@@ -254,11 +255,11 @@ def _usage(family: Iterable[psutil.Process]) -> dict[psutil.Process, tuple[float
     return usage
 
 
-def _unshared_bytes(process: psutil.Process) -> int:
-    """Returns the bytes that a process shares with no other, without mapped files, which can be reclaimed."""
+def proc_bytes(pid: int, file: str, *names: str) -> int:
+    """Returns the sum of the named kB figures in /proc/`pid`/`file`, in bytes; 0 if the process is gone."""
     with suppress(OSError):
-        lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-        return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))
+        lines = Path(f"/proc/{pid}/{file}").read_text(errors="replace").splitlines()
+        return 1024 * sum(int(line.split()[1]) for line in lines if line.partition(":")[0] in names)
     return 0
 
 

@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 
 import psutil
 
 from autotune.system import guardian
 from autotune.system.cgroup import MemoryGroup
+from autotune.system.telemetry import proc_bytes
 from autotune.trials import runner
 
 _LOOK_S = 0.02
@@ -67,23 +67,10 @@ def held_bytes(pid: int, enough_bytes: int) -> int:
     is at most `enough_bytes`.
     """
     pids = [member.pid for member in members(pid)]
-    total_bytes = sum(_bytes(each, "status", "RssAnon", "RssShmem") for each in pids)
+    total_bytes = sum(proc_bytes(each, "status", "RssAnon", "RssShmem") for each in pids)
     if total_bytes <= enough_bytes:
         return total_bytes
-    return sum(_bytes(each, "smaps_rollup", "Pss_Anon", "Pss_Shmem") for each in pids)
-
-
-def anonymous_bytes(pid: int) -> int:
-    """Returns the anonymous memory of a process, shared with its forks or not; 0 if it is gone."""
-    return _bytes(pid, "status", "RssAnon")
-
-
-def _bytes(pid: int, file: str, *names: str) -> int:
-    """Returns the sum of the named kB figures in /proc/`pid`/`file`, in bytes."""
-    with suppress(OSError):
-        lines = Path(f"/proc/{pid}/{file}").read_text(errors="replace").splitlines()
-        return 1024 * sum(int(line.split()[1]) for line in lines if line.partition(":")[0] in names)
-    return 0
+    return sum(proc_bytes(each, "smaps_rollup", "Pss_Anon", "Pss_Shmem") for each in pids)
 
 
 def kill(process: BaseProcess, group: MemoryGroup | None) -> None:

@@ -8,6 +8,7 @@ import psutil
 
 from autotune.system import cgroup
 from autotune.system.cgroup import MemoryGroup
+from autotune.system.telemetry import proc_bytes
 from autotune.trials import family
 
 LOOK_S = 0.5
@@ -43,7 +44,7 @@ class MemoryWatch:
         if self._limit_bytes is None:
             return
         with suppress(psutil.Error):
-            self._limit_bytes += family.anonymous_bytes(psutil.Process(pid).ppid())
+            self._limit_bytes += proc_bytes(psutil.Process(pid).ppid(), "status", "RssAnon")
         if self.group is not None:
             with suppress(OSError):
                 self.group.cap(self._limit_bytes)
