@@ -1,10 +1,7 @@
 """`check`: prepares a space as a search does, runs its baseline a few times, and prints findings."""
 
 import multiprocessing.util
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +18,7 @@ from autotune.doctor.examine import table
 from autotune.sessions import option_values, prepare, start
 from autotune.sessions.requests import SearchRequest
 from autotune.storage.store import Options
-from autotune.system import scratch
+from autotune.system import scratch, signals
 from autotune.system.telemetry import Hardware
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.report import TrialReport
@@ -48,7 +45,7 @@ def main(request: SearchRequest, most: str) -> int:
         console.print(note, markup=False, highlight=False)
     options = Options(gpus_per_trial=here.gpus_per_trial)
     multiprocessing.util.get_temp_dir()  # created now, outside the scratch directory: it is removed at exit
-    with scratch.private(), _ended_by_sigterm(), scratch.directory(".check-", Path.cwd()) as root:
+    with scratch.private(), signals.ended_by_sigterm(), scratch.directory(".check-", Path.cwd()) as root:
         training = TrainingSetup(space, workload, here.hardware, options)
         baseline = Runs(training, root, ForkServer(workload.preload))
         checked = _check(baseline, console, most_s, slots(here.hardware, options))
@@ -56,16 +53,6 @@ def main(request: SearchRequest, most: str) -> int:
     for line in checked.run.log if checked.run.has_failed else ():
         console.print(f"  {secrecy.without_secrets(printable(line))}", markup=False, highlight=False)
     return 0 if is_ready(checked) else EXIT_FAILED
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Handles SIGTERM like Ctrl-C, so that no trial is left running."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _check(baseline: Runs, console: Console, most_s: float, slots: int) -> Checked:

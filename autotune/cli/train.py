@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.console import Console
 
@@ -27,7 +27,7 @@ from autotune.storage import lock, provenance
 from autotune.storage.session_dir import SessionDir
 from autotune.storage.store import Options, StoredSession, is_session
 from autotune.storage.trial_dir import TrainingDir
-from autotune.system import scratch, telemetry
+from autotune.system import scratch, signals, telemetry
 from autotune.trackers import registry as tracker_registry
 from autotune.trackers.tracker import TRAINING, Context, check_tags, session_tags
 from autotune.training import plan
@@ -213,19 +213,14 @@ def _tracked(planned: TrainingPlan, place: TrainingDir, options: Options) -> Con
 def _stop_signals(stopping: Callable[[str], None]) -> Iterator[list[int]]:
     """Provides a list that receives the first Ctrl-C or SIGTERM; a second signal ends the process."""
     noted: list[int] = []
-    before: dict[int, Any] = {}
 
     def note(number: int, _: object) -> None:
         noted.append(number)
         signal.signal(number, before[number])
         stopping(_STOPPING)
 
-    before.update({number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)})
-    try:
+    with signals.handling(dict.fromkeys((signal.SIGINT, signal.SIGTERM), note)) as before:
         yield noted
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _say(line: str) -> None:

@@ -65,7 +65,7 @@ class Inbox:
         self._directory = _private_directory()
         self._address = str(self._directory / "s")
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._clients: dict[socket.socket, Lines] = {}
+        self._clients: dict[socket.socket, LineReader] = {}
         self._lock = threading.Lock()  # guards the clients, so that a late one is told to stop too
         self._held: list[Message] = []  # waiting, because an earlier message may be unread
         self._is_stopping = self._is_finished = False
@@ -179,7 +179,7 @@ class Inbox:
         client.setblocking(False)
         self._selector.register(client, selectors.EVENT_READ, lambda: self._read(client))
         with self._lock:
-            self._clients[client] = Lines(wire.LONGEST_BYTES)
+            self._clients[client] = LineReader(wire.LONGEST_BYTES)
             if self._is_stopping:
                 _tell(client)
         self._read(client)
@@ -206,7 +206,7 @@ class Inbox:
         client.close()
 
 
-class Lines:
+class LineReader:
     """Assembles the lines of one sender in linear time; drops those longer than `longest_bytes`."""
 
     def __init__(self, longest_bytes: float = math.inf) -> None:

@@ -27,6 +27,7 @@ from autotune.sessions import probing
 from autotune.sessions.requests import JudgeRequest
 from autotune.space.sections import Objective
 from autotune.storage.records import lines_of, open_lines
+from autotune.system import signals
 
 FORMAT = 1
 EXIT_NOT_CONFIRMED = 1
@@ -65,7 +66,7 @@ def judge(given: Sequence[str], asked: JudgeRequest) -> int:
     """
     lines = split(given)
     root = asked.session or Path("runs") / f"judge-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
-    with probing.ended_by_sigterm():
+    with signals.ended_by_sigterm():
         comparison = _Comparison(root, lines, asked)
         verdict = comparison.run()
     if asked.as_json:

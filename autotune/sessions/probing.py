@@ -1,10 +1,8 @@
 """Probes the command line of a training, and writes the search space that it finds."""
 
-import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +14,7 @@ from autotune.probe.proposal import ProbeResult
 from autotune.probe.runs import Prober
 from autotune.probe.scores import Score
 from autotune.sessions.requests import Probing, Scoring
-from autotune.system import telemetry
+from autotune.system import signals, telemetry
 from autotune.system.telemetry import Hardware
 
 _TRAININGS = 20  # that a search should have time for
@@ -36,7 +34,7 @@ def space(words: Sequence[str], asked: Probing, hardware: Hardware, time_s: floa
     nobody to ask.
     """
     wishes = Wishes(asked.score or "", direction(asked), command.roles(asked.only))
-    with ended_by_sigterm(), tempfile.TemporaryDirectory(prefix="autotune-probe-") as place:
+    with signals.ended_by_sigterm(), tempfile.TemporaryDirectory(prefix="autotune-probe-") as place:
         prober = Prober(words, Path.cwd(), Path(place), say)
         found, lines = command.probe(prober, wishes, chooser(asked), hardware.cpus)
     for line in lines:
@@ -81,16 +79,6 @@ def direction(asked: Scoring) -> bool | None:
 def chooser(asked: Scoring) -> Choose:
     """Returns the object that answers open questions: by a guess, by the user, or not at all."""
     return _Likeliest() if asked.yes else _Asking() if sys.stdin.isatty() else Choose()
-
-
-@contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """Makes SIGTERM end the block as Ctrl-C does, so that its trainings end and their files are removed."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 class _Likeliest(Choose):

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from autotune.core.errors import SearchAborted
 from autotune.sessions import faults
 from autotune.sessions.job import Job, RayDied
-from autotune.system import scratch
+from autotune.system import scratch, signals
 
 MOST_DEATHS = 3  # of Ray in a row, without a trial ending in between
 # Both often reach the child too. It ignores them, and gets each once, as another signal.
@@ -90,9 +90,8 @@ def _passing_on(child: ForkProcess) -> Iterator[None]:
         with suppress(ProcessLookupError):
             os.kill(child.pid, PASSED_ON[signal.Signals(number)])
 
-    before = {number: signal.signal(number, pass_on) for number in PASSED_ON}
     held = {*PASSED_ON, *PASSED_ON.values()}
-    try:
+    with signals.handling(dict.fromkeys(PASSED_ON, pass_on)):
         signal.pthread_sigmask(signal.SIG_BLOCK, held)  # the child unblocks them when it is ready for them
         try:
             child.start()
@@ -101,9 +100,6 @@ def _passing_on(child: ForkProcess) -> Iterator[None]:
         for number in early:
             pass_on(number, None)
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _child(job: Job, drive: Drive, sender: Connection, parent: int) -> NoReturn:

@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from autotune.inside.inbox import Lines
+from autotune.inside.inbox import LineReader
 
 _PIPE_BYTES = 2**20  # Linux's limit: printing less than that between two reads never blocks
 _MOST_READS = 64  # per call, so that endless output does not block this process
@@ -42,7 +42,7 @@ class Messages(Pipe):
 
     def __init__(self, pipe: Connection) -> None:
         super().__init__(pipe)
-        self._lines = Lines()
+        self._lines = LineReader()
 
     def take(self) -> list[dict[str, Any]]:
         """Returns the complete messages that are available."""
