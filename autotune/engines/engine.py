@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ from ray.tune.search import Searcher
 from autotune.core.errors import SearchAborted
 from autotune.core.trial import Trial, TrialKind
 from autotune.engines import engine_cluster, nodes, ray_internals
-from autotune.engines.interrupts import INTERRUPTS, interrupting
 from autotune.engines.nodes import Places
 from autotune.engines.supervisor import REPORT_S, Supervisor
 from autotune.searcher import allowance
@@ -32,6 +32,7 @@ from autotune.searcher.search import Search
 from autotune.system import node_kinds
 from autotune.system.guardian import Guardian
 from autotune.system.node_kinds import ClusterNode
+from autotune.system.signals import INTERRUPTS, interrupting
 from autotune.trials import order as orders
 from autotune.trials.order import Order, RaceOrder
 from autotune.trials.report import REPORT
@@ -263,7 +264,7 @@ def run(
         cluster = engine_cluster.connect(address, lost)
     elif search.remaining > 0:
         cluster = engine_cluster.private_cluster(setup.hardware, guardian, lost)
-    with cluster, interrupting(search, interrupts):
+    with cluster, interrupting(partial(search.stop, "interrupted", interrupted=True), interrupts):
         try:
             if search.remaining > 0:
                 _run(search, setup, callbacks)

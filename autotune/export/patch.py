@@ -19,7 +19,7 @@ from autotune.core.settings import PRECISION, PRECISIONS
 from autotune.export.winner import Given, Winner, ends_with
 from autotune.space.naming import is_same
 from autotune.workloads.frameworks.known import FRAMEWORKS
-from autotune.workloads.in_place.document import Document
+from autotune.workloads.in_place import Document
 
 _COMMENTS = {".yaml", ".yml"}
 _NOTHING = "(not there)"

@@ -15,7 +15,7 @@ from autotune.probe.effects import Candidate
 from autotune.probe.options import Option
 from autotune.probe.watching import Command, Watched
 from autotune.workloads.command import view
-from autotune.workloads.in_place.document import Document
+from autotune.workloads.in_place import Document
 
 _TELL_S, _TELL_SHARE = 5.0, 0.1  # seconds between two lines, more in a long training
 

@@ -14,7 +14,7 @@ from autotune.export import formats, patch, winner
 from autotune.export.winner import Exported, Winner
 from autotune.judging.decisions import confirm
 from autotune.sessions.opening import continue_command, opened
-from autotune.workloads.in_place.document import Document
+from autotune.workloads.in_place import Document
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from autotune.core import secrecy
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.trials import failures, family, runner
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.gpu_watch import GpuWatch
-from autotune.trials.memory_watch import LOOK_S, MemoryWatch
+from autotune.trials.memory_watch import LOOK_S, GpuWatch, MemoryWatch
 from autotune.trials.order import Order
 from autotune.trials.output import Messages, OutputLog
 

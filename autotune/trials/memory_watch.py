@@ -1,17 +1,20 @@
-"""Watches, from outside, the memory of a trial's process family, the kernel's OOM kills, and the machine."""
+"""Watches, from outside, the memory of a trial and of the machine, and the kernel's kills for memory."""
 
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 
-from autotune.system import cgroup
+from autotune.system import cgroup, devices
 from autotune.system.cgroup import MemoryGroup
 from autotune.system.telemetry import proc_bytes
 from autotune.trials import family
 
 LOOK_S = 0.5
+_LONGEST_S, _HELD_LOOK_S = 10.0, 0.05  # to wait for the GPU memory of an ended trial
+_SLACK_BYTES = 64 * 2**20  # a desktop's own use of a GPU fluctuates by so much
 _NOTICE_S = 5.0  # time for a trial to report by itself that one of its processes was killed
 
 
@@ -95,3 +98,45 @@ def _memory_share(container: Path | None) -> float:
     share = 1 - machine.available / machine.total
     group = None if container is None else cgroup.memory_of(container)
     return max(share, group.used_bytes / group.limit_bytes) if group else share
+
+
+class Driver(Protocol):
+    """Reports the memory on the visible GPUs, as `devices` does."""
+
+    def used_bytes(self) -> int: ...
+    def held_bytes(self) -> dict[int, int]: ...
+
+
+class GpuWatch:
+    """Watches the memory on the GPUs of a trial. `gpus` may be 0 for none; below 1 the GPU is shared."""
+
+    def __init__(self, gpus: float, driver: Driver = devices, longest_s: float = _LONGEST_S) -> None:
+        self._gpus, self._driver, self._longest_s = gpus, driver, longest_s
+        self._before_bytes = driver.used_bytes() if gpus else 0
+        self._family: set[int] = set()
+        self._is_known = False  # whether NVML reports the same process IDs as seen here
+
+    def note(self, pid: int) -> None:
+        """Notes the processes of the trial `pid`. Call it while the trial runs and just before it ends."""
+        if self._gpus:
+            self._family.update(member.pid for member in family.members(pid))
+            self._family.update(family.group_of(pid))
+            self._is_known |= self._is_holding()
+
+    def wait(self) -> None:
+        """Waits until the driver has freed the memory of the trial, at most for `longest_s`."""
+        deadline_s = time.monotonic() + self._longest_s
+        while self._gpus and self._is_held() and time.monotonic() < deadline_s:
+            time.sleep(_HELD_LOOK_S)
+
+    def _is_held(self) -> bool:
+        """Returns True if the trial still holds GPU memory.
+
+        Compares process IDs if NVML knows them, otherwise the memory in use, unless the GPU is shared.
+        """
+        if self._is_known or self._gpus < 1:
+            return self._is_holding()
+        return self._driver.used_bytes() > self._before_bytes + _SLACK_BYTES
+
+    def _is_holding(self) -> bool:
+        return not self._family.isdisjoint(self._driver.held_bytes())

@@ -1,4 +1,4 @@
-"""Applies a search's settings to a script that trains with Transformers' Trainer or a subclass."""
+"""Applies settings to scripts with Transformers' Trainer or Accelerate, and reports what they log."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import os
 import sys
 from typing import Any, Mapping  # noqa: UP035 - for Python 3.8
 
-import autotune_accelerate
 import autotune_trainer
 import autotune_wire
 from autotune_batches import Total
 from autotune_imports import After, replace
-from autotune_overrides import Overrides
+from autotune_overrides import Overrides, replace_init
 from autotune_wire import TRAINER_PRECISIONS
 
 # New names of arguments: the old ones are deprecated, and the new ones win.
@@ -36,6 +35,9 @@ _OF_TRIAL = {
 }
 _EVALUATED = {"eval_strategy": "steps", "eval_steps": 10**9}  # the callback evaluates when it is due
 _LOCAL = "tensorboard"  # the only tracker kept: it needs no account
+_UNMIXED = {"fp32": "highest", "tf32": "high"}  # torch's names for the precision of matrix products
+_STEPS, _STEPS_OF_LAUNCHER = "gradient_accumulation_steps", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"
+_COUNTED = {"samples", "tokens"}  # counted by the hook, from the beginning of a trial
 
 
 def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire, total: Total) -> None:
@@ -44,7 +46,7 @@ def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire, total: 
     every = overrides.get(autotune_wire.IN_TRIAL).get("evaluate_every") if is_heard else None
     arguments = functools.partial(_make_arguments, overrides, every, is_heard)
     model = functools.partial(_make_model, overrides)
-    autotune_accelerate.attach(after, overrides, wire)
+    _attach_accelerator(after, overrides, wire)
     after.do("transformers.training_args", lambda m: replace(m.TrainingArguments, "__post_init__", arguments))
     if overrides.get("model"):
         after.do("transformers.modeling_utils", lambda m: replace(m.PreTrainedModel, "__init__", model))
@@ -116,3 +118,44 @@ def _make_model(overrides: Overrides, init: Any, self: Any, config: Any, *args: 
         config._attn_implementation = values["attn_implementation"]
     init(self, config, *args, **kwargs)
     overrides.tell("model", [name for name in values if name == "attn_implementation"])
+
+
+def _attach_accelerator(after: After, overrides: Overrides, wire: autotune_wire.Wire) -> None:
+    """Wraps the Accelerator's constructor once it is imported, and in a trial also its `log`."""
+
+    def accelerators(module: Any) -> None:
+        made = module.Accelerator
+        if overrides.get("accelerator"):
+            replace_init(made, "accelerator", overrides, _translated)
+        if autotune_wire.SOCKET in os.environ:
+            replace(made, "log", functools.partial(_log, wire))
+
+    after.do("accelerate.accelerator", accelerators)
+
+
+def _translated(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Translates the search's arguments `known` for Accelerate, which has no names for fp32 and tf32."""
+    values, plugin = dict(known), given.get("gradient_accumulation_plugin")
+    precision, steps = values.get("mixed_precision"), values.get(_STEPS)
+    if precision in _UNMIXED:
+        sys.modules["torch"].set_float32_matmul_precision(_UNMIXED[precision])
+        values["mixed_precision"] = "no"
+    if steps is not None and plugin is not None:
+        plugin.num_steps, values[_STEPS] = steps, 1  # only 1 is allowed beside a plugin
+    elif steps is not None:
+        os.environ[_STEPS_OF_LAUNCHER] = str(steps)  # would override the argument
+    return values
+
+
+def _log(
+    wire: autotune_wire.Wire, log: Any, self: Any, values: Mapping[str, Any], *args: Any, **kwargs: Any
+) -> None:
+    """Logs by `Accelerator.log`, and reports the numbers as a record even if no tracker is set up."""
+    scalars = {k: v for k, v in values.items() if _is_scalar(v) and k not in _COUNTED}
+    if scalars and not autotune_wire.rank():
+        wire.tell({"record": scalars})
+    log(self, values, *args, **kwargs)
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, (int, float)) or (hasattr(value, "item") and getattr(value, "ndim", 1) == 0)

@@ -10,8 +10,7 @@ from autotune.core import files, secrecy
 from autotune.core.errors import InputError
 from autotune.core.shell import quoted
 from autotune.workloads.command import line
-from autotune.workloads.in_place.document import Document, form_of
-from autotune.workloads.in_place.nodes import steps
+from autotune.workloads.in_place import Document, form_of, steps
 
 
 class FilledFile(BaseModel):

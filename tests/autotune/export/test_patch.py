@@ -10,7 +10,7 @@ from autotune.core.errors import InputError
 from autotune.export import patch
 from autotune.workloads.base import Workload
 from autotune.workloads.command.workload import CommandWorkload
-from autotune.workloads.in_place.document import Document
+from autotune.workloads.in_place import Document
 
 OWN = """\
 # ours

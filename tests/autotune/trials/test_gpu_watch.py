@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from autotune.trials import family
-from autotune.trials.gpu_watch import GpuWatch
+from autotune.trials.memory_watch import GpuWatch
 
 MIB = 2**20
 

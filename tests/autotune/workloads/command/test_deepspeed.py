@@ -15,7 +15,7 @@ from autotune.export import patch, winner
 from autotune.space import configurations, spaces
 from autotune.workloads.command import calls, files
 from autotune.workloads.command.workload import CommandWorkload
-from autotune.workloads.in_place.document import Document
+from autotune.workloads.in_place import Document
 
 PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "deepspeed.md"
 # Reads the config as DeepSpeed does, but trains without DeepSpeed.

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.core.errors import InputError
-from autotune.workloads.in_place.document import Document
-from autotune.workloads.in_place.nodes import steps
+from autotune.workloads.in_place import Document, steps
 
 YAML, JSON = Path("a.yaml"), Path("a.json")
 BASE = """\
