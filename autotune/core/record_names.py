@@ -10,3 +10,4 @@ NOTE = "note"  # a sentence for people about what is doubtful in the record
 TRAIN_LOSS = "train_loss"  # of a step
 FLOPS = "step_flops"  # floating-point operations of the record's steps, by number format
 RATE = "learning_rate"  # the optimizer's, written only when it changes
+PARAMETERS = "trained_parameters"  # in the first record after the optimizer is known

@@ -6,11 +6,10 @@ from typing import Any
 
 from autotune.core.measurement import Measurement
 from autotune.core.metric import Metric
-from autotune.core.record_names import STANDS_FOR
+from autotune.core.record_names import PARAMETERS, STANDS_FOR
 from autotune.core.secrecy import without_secrets
 from autotune.core.trial import Outcome
 from autotune.trials.report import TrialReport
-from autotune.trials.step_flops import PARAMETERS
 
 _NAMES = {
     "elapsed_s": "seconds",

@@ -9,14 +9,13 @@ from typing import Any
 from autotune.core import units
 from autotune.core.measurement import PHASES, Evaluation, Measurement, Schedule, Throughput
 from autotune.core.metric import Metric
-from autotune.core.record_names import COMPILING, FLOPS, QUEUED, RATE, TRAIN_LOSS
+from autotune.core.record_names import COMPILING, FLOPS, PARAMETERS, QUEUED, RATE, TRAIN_LOSS
 from autotune.core.settings import Config
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.measurement.meter import Meter, prefetched_steps, with_evaluations
 from autotune.storage.records import forget_from, is_mark, steps_of
 from autotune.trials import failures
 from autotune.trials.peaks import CountedFlops, MemoryPeaks, amount
-from autotune.trials.step_flops import PARAMETERS
 
 _MOST_ITEMS = 100_000  # an evaluation with more keeps no per-item scores
 _LARGEST = 1e30  # of a score, so that its squares, sums and ratios are finite

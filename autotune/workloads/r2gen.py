@@ -2,7 +2,8 @@
 
 import math
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -47,6 +48,15 @@ _MODELS: dict[str, dict[str, Setting]] = {
 }
 
 
+@contextmanager
+def _as_ours(config: str = "config:") -> Iterator[None]:
+    """Raises the trainer's InputError as the tuner's; what it says of the `config` is said of that."""
+    try:
+        yield
+    except errors.InputError as error:
+        raise InputError(str(error).replace("config:", config, 1)) from None
+
+
 def _between_evaluations(settings: Mapping[str, Setting], epoch: int | None) -> int | None:
     interval = settings.get(_EVALUATED)
     return interval if isinstance(interval, int) else epoch
@@ -82,17 +92,13 @@ class R2GenWorkload(Workload):
     def report_section(self, place: Path, reports: Mapping[str, Path], samples: int) -> OwnSection | None:
         from r2gen.compared import section  # noqa: PLC0415
 
-        try:
+        with _as_ours():
             return cast("OwnSection | None", section.section(place, reports, samples))  # of frozen tables
-        except errors.InputError as error:
-            raise InputError(str(error)) from None
 
     def complete(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
         given = baseline if "data" in baseline else {**baseline, "data": str(_drawn_data())}
-        try:
+        with _as_ours("baseline:"):
             config = trainer.parse(given)
-        except errors.InputError as error:
-            raise InputError(str(error).replace("config:", "baseline:", 1)) from None
         settings: dict[str, Setting] = config.model_dump(mode="json")
         settings["data"] = str(config.data.resolve())
         if config.visual_weights is not None:
@@ -103,11 +109,9 @@ class R2GenWorkload(Workload):
         from r2gen.annotation import load_annotation  # noqa: PLC0415
         from r2gen.data import load_images  # noqa: PLC0415
 
-        try:
+        with _as_ours():
             config = trainer.parse(settings)
             annotation = load_annotation(config)
-        except errors.InputError as error:
-            raise InputError(str(error)) from None
         for split in ("train", "val"):  # fills the cache before the first trial is timed
             load_images(annotation.splits[split], config, training=split == "train")
         sizes = ", ".join(f"{len(studies)} {split}" for split, studies in annotation.splits.items())
@@ -117,10 +121,8 @@ class R2GenWorkload(Workload):
     def data_fingerprint(self, settings: Mapping[str, Setting]) -> str | None:
         from r2gen.annotation import fingerprint  # noqa: PLC0415
 
-        try:
+        with _as_ours():
             return fingerprint(trainer.parse(settings))
-        except errors.InputError as error:
-            raise InputError(str(error)) from None
 
     def training_samples(self, settings: Mapping[str, Setting]) -> int | None:
         config, epoch = _epoch(settings)
@@ -176,11 +178,9 @@ class R2GenConfig(OwnFile):
 def _epoch(settings: Mapping[str, Setting]) -> tuple[trainer.Config, int]:
     from r2gen.annotation import load_annotation  # noqa: PLC0415
 
-    try:
+    with _as_ours():
         config = trainer.parse(settings)
         return config, len(load_annotation(config).splits["train"])
-    except errors.InputError as error:
-        raise InputError(str(error)) from None
 
 
 def _drawn_data() -> Path:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import _global_optimizer_post_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
-from autotune.trials.step_flops import StepFlops
+from autotune.trials.sending import StepFlops
 
 BATCH, WIDTH = 8, 64
 
