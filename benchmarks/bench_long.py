@@ -1,32 +1,44 @@
 """Measures a long search as it goes on: memory, descriptors, threads, seconds per trial and suggestion.
 
-    python benchmarks/bench_long.py [--trials 500] [--every 50] [--wandb offline]
+    python benchmarks/bench_long.py [--trials 500] [--every 50] [--wandb offline] [--copies-up-to 10000]
 
 A real search under Ray Tune, with a live table and W&B offline, over a workload that takes no time
 (instant.py). Prints a line every 50 trials: private memory (USS, MiB), open files and threads of the driver
 and of the supervisor, the memory of W&B's service, seconds per trial, milliseconds per suggestion (the mean
 of the 50), and the size of the session.
+
+With `--copies-up-to`, the session's trials are then copied, their figures varied by up to 5%, until there are
+so many, and the CPU seconds and the memory (MiB) of the commands that read a session are printed.
 """
 
 import argparse
 import io
+import itertools
+import json
+import os
+import random
+import sqlite3
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import asdict, replace
 from pathlib import Path
+from shutil import copytree
 
 import psutil
 from rich.console import Console
 
-from autotune.core.trial import Trial
+from autotune.core.measurement import Measurement
+from autotune.core.trial import Trial, TrialKind
 from autotune.display.console import Picture
 from autotune.display.snapshot import RUNNING, Snapshot
 from autotune.engines import engine
 from autotune.searcher.search import Search
 from autotune.space import spaces
-from autotune.storage import studies
+from autotune.storage import identity, studies, study_file
 from autotune.storage.store import Options, StoredSession
 from autotune.storage.study_file import SearchPlan
 from autotune.system import scratch
@@ -52,6 +64,10 @@ _HEADING = (
     f" {'wandb':>6} {'s/trial':>8} {'ms/suggestion':>14} {'session':>8}"
 )
 _MIB = 2**20
+_TRIAL = """INSERT INTO trials (trial_id, number, study_id, state)
+            SELECT ?, ?, study_id, 'COMPLETE' FROM studies"""
+_VALUE = "INSERT INTO trial_user_attributes (trial_id, key, value_json) VALUES (?, ?, ?)"
+_READERS = (("status",), ("status", "--json"), ("report",))
 
 
 class TimedSearch(Search):
@@ -113,8 +129,8 @@ def _uss(process: psutil.Process | None) -> float:
     return process.memory_full_info().uss / _MIB if process else 0.0
 
 
-def run(trials: int, every: int, wandb: str) -> None:
-    """Runs one search and prints its lines."""
+def run(trials: int, every: int, wandb: str, most: int) -> None:
+    """Runs one search and prints its lines, and those of reading it with copies up to `most` trials."""
     space = spaces.complete(spaces.parse(_SPACE, "here"), "here")
     print(_HEADING, flush=True)
     with tempfile.TemporaryDirectory() as directory, scratch.private() as place:
@@ -128,6 +144,50 @@ def run(trials: int, every: int, wandb: str) -> None:
             setup = Setup(session, space, registry.load(space.workload), machine)
             with trackers.open_session(session) as tracked:
                 engine.run(search, setup, place.guardian, [ray_callback.callback(tracked)])
+        studies.close(study)
+        if most:
+            copy_trials(session, most)
+            read(session.root)
+
+
+def copy_trials(session: StoredSession, most: int) -> None:
+    """Copies searched trials, rows and directories, until the session has `most`."""
+    varied = random.Random(0)
+    originals = [t for t in session.study().trials if t.kind is TrialKind.SEARCHED and t.ended_well]
+    begun = len(session.study().entries)
+    with closing(sqlite3.connect(session.study_file)) as connection, connection:
+        first = connection.execute("SELECT MAX(trial_id) + 1 FROM trials").fetchone()[0]
+        for number, trial in zip(range(begun, most), itertools.cycle(originals), strict=False):
+            values = {
+                study_file.CONFIG: trial.config,
+                "measurement": asdict(_varied(trial.measurement, varied.uniform(0.95, 1.05))),
+                "seconds": trial.seconds,
+                "outcome": asdict(trial.outcome) if trial.outcome else None,
+            }
+            row = first + number - begun
+            connection.execute(_TRIAL, (row, number))
+            connection.executemany(_VALUE, [(row, key, json.dumps(value)) for key, value in values.items()])
+            place, copied = session.trial_dir(number), replace(trial, number=number)
+            copytree(session.trial_dir(trial.number).root, place.root)
+            place.identity_file.unlink()
+            identity.write_identity(place, session.identity_of(copied))
+
+
+def _varied(measurement: Measurement, by: float) -> Measurement:
+    speed = measurement.throughput
+    speed = speed and replace(speed, samples_per_s=speed.samples_per_s * by)
+    return replace(measurement, throughput=speed, quality=measurement.quality and measurement.quality * by)
+
+
+def read(session: Path) -> None:
+    """Prints what each command that reads a session takes."""
+    for command in _READERS:
+        line = [sys.executable, "-m", "autotune", *command[:1], str(session), *command[1:]]
+        with subprocess.Popen(line, stdout=subprocess.DEVNULL) as process:
+            _, code, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(code)
+        cpu_s, mib = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+        print(f"{' '.join(command):15} {cpu_s:6.1f} s {mib:7.0f} MiB", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -138,8 +198,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--trials", type=int, default=500)
     parser.add_argument("--every", type=int, default=50)
     parser.add_argument("--wandb", choices=("off", "offline"), default="off")
+    parser.add_argument("--copies-up-to", type=int, default=0)
     given = parser.parse_args(arguments)
-    run(given.trials, given.every, given.wandb)
+    run(given.trials, given.every, given.wandb, given.copies_up_to)
     return 0
 
 
