@@ -7,8 +7,8 @@ A real search under Ray Tune, with a live table and W&B offline, over a workload
 and of the supervisor, the memory of W&B's service, seconds per trial, milliseconds per suggestion (the mean
 of the 50), and the size of the session.
 
-With `--copies-up-to`, the session's trials are then copied, their figures varied by up to 5%, until there are
-so many, and the CPU seconds and the memory (MiB) of the commands that read a session are printed.
+With `--copies-up-to`, the session's trials are then copied, learning rates and figures varied by up to 5%,
+until there are so many, and the CPU seconds and the memory (MiB) of the commands that read it are printed.
 """
 
 import argparse
@@ -31,7 +31,6 @@ from shutil import copytree
 import psutil
 from rich.console import Console
 
-from autotune.core.measurement import Measurement
 from autotune.core.trial import Trial, TrialKind
 from autotune.display.console import Picture
 from autotune.display.snapshot import RUNNING, Snapshot
@@ -158,25 +157,30 @@ def copy_trials(session: StoredSession, most: int) -> None:
     with closing(sqlite3.connect(session.study_file)) as connection, connection:
         first = connection.execute("SELECT MAX(trial_id) + 1 FROM trials").fetchone()[0]
         for number, trial in zip(range(begun, most), itertools.cycle(originals), strict=False):
+            copied = _varied(replace(trial, number=number), varied.uniform(0.95, 1.05))
             values = {
-                study_file.CONFIG: trial.config,
-                "measurement": asdict(_varied(trial.measurement, varied.uniform(0.95, 1.05))),
-                "seconds": trial.seconds,
-                "outcome": asdict(trial.outcome) if trial.outcome else None,
+                study_file.CONFIG: copied.config,
+                "measurement": asdict(copied.measurement),
+                "seconds": copied.seconds,
+                "outcome": asdict(copied.outcome) if copied.outcome else None,
             }
             row = first + number - begun
             connection.execute(_TRIAL, (row, number))
             connection.executemany(_VALUE, [(row, key, json.dumps(value)) for key, value in values.items()])
-            place, copied = session.trial_dir(number), replace(trial, number=number)
+            place = session.trial_dir(number)
             copytree(session.trial_dir(trial.number).root, place.root)
             place.identity_file.unlink()
             identity.write_identity(place, session.identity_of(copied))
 
 
-def _varied(measurement: Measurement, by: float) -> Measurement:
-    speed = measurement.throughput
-    speed = speed and replace(speed, samples_per_s=speed.samples_per_s * by)
-    return replace(measurement, throughput=speed, quality=measurement.quality and measurement.quality * by)
+def _varied(trial: Trial, by: float) -> Trial:
+    """Returns `trial` with its learning rate, speed and quality changed by a factor."""
+    rate, measured = trial.config["learning_rate"], trial.measurement
+    speed = measured.throughput and replace(
+        measured.throughput, samples_per_s=measured.throughput.samples_per_s * by
+    )
+    varied = replace(measured, throughput=speed, quality=measured.quality and measured.quality * by)
+    return replace(trial, config={**trial.config, "learning_rate": float(rate or 0) * by}, measurement=varied)
 
 
 def read(session: Path) -> None:
