@@ -22,7 +22,7 @@ class Cuda:
         """`gpus`, rounded up, must be visible; 0: none. `cap_bytes` caps the allocator on each."""
         self._gpus, self._cap_bytes = math.ceil(gpus), cap_bytes
         self._torch: Any = None
-        self._before_bytes = 0
+        self._before_bytes: list[int] = []
         self._pace = autotune_gpu.Pace()
 
     def open(self) -> None:
@@ -44,9 +44,9 @@ class Cuda:
         if (count := torch.cuda.device_count()) < self._gpus:
             raise RuntimeError(f"it finds {count} of {self._gpus}")
         if self._cap_bytes is not None:
-            autotune_gpu.cap(torch.cuda, self._cap_bytes)
-        free_bytes, total_bytes = torch.cuda.mem_get_info()
-        self._before_bytes = total_bytes - free_bytes
+            autotune_gpu.cap(torch.cuda, self._cap_bytes, range(count))
+        memory = [torch.cuda.mem_get_info(index) for index in range(count)]
+        self._before_bytes = [total_bytes - free_bytes for free_bytes, total_bytes in memory]
 
     def has_settled(self) -> bool:
         """Returns True if the GPU has finished its queue, so that the last step ends now."""
@@ -67,20 +67,25 @@ class Cuda:
         return max(0, held_bytes - stats["reserved_bytes"]["all"]["current"]) if held_bytes else 0
 
     def _stats(self) -> dict[str, Any]:
-        stats: dict[str, Any] = self._torch.cuda.memory_stats_as_nested_dict() if self._torch else {}
+        """Returns torch's figures of the GPU that the process uses most."""
+        if self._torch is None:
+            return {}
+        cuda = self._torch.cuda
+        stats: dict[str, Any] = cuda.memory_stats_as_nested_dict(autotune_gpu.busiest(cuda))
         return stats
 
     def memory(self) -> GpuMemory | None:
         """Returns the state of the GPU memory, None if there is no GPU or it no longer answers."""
         with suppress(RuntimeError):
             if stats := self._stats():
-                free_bytes, total_bytes = self._torch.cuda.mem_get_info()
+                gpu = autotune_gpu.busiest(self._torch.cuda)
+                free_bytes, total_bytes = self._torch.cuda.mem_get_info(gpu)
                 return GpuMemory(
                     total_bytes=total_bytes,
                     free_bytes=free_bytes,
                     reserved_bytes=stats["reserved_bytes"]["all"]["current"],
                     allowed_bytes=min(total_bytes, self._cap_bytes or total_bytes),
-                    elsewhere_before_bytes=self._before_bytes,
+                    elsewhere_before_bytes=self._before_bytes[gpu],
                     refusals=stats["num_ooms"] + stats["num_alloc_retries"],
                 )
         return None

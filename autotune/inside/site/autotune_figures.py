@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from typing import Any, Mapping  # noqa: UP035 - for Python 3.8
+from typing import Any, Callable, Mapping  # noqa: UP035 - for Python 3.8
 
 _EVERY_S = 1.0  # the loss must be fetched from the GPU, and memory figures are slow
 _SOON_S = 0.05  # at first, because a trial may be over within a second
@@ -13,7 +13,8 @@ _clock_s = time.monotonic  # bound here, because a script may patch time.monoton
 
 
 class Figures:
-    def __init__(self) -> None:
+    def __init__(self, gpu_memory: Callable[[], dict[str, int]]) -> None:
+        self._gpu_memory = gpu_memory
         self._peak_bytes = 0  # host memory
         self._memory_s = self._loss_s = -math.inf
         self._loss: Any = None
@@ -53,9 +54,13 @@ class Figures:
         if _clock_s() - self._memory_s < _EVERY_S:
             return {}
         self._memory_s = _clock_s()
+<<<<<<< HEAD
         cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
         is_used = cuda is not None and cuda.is_initialized()
         if is_used and (of_gpu := of_allocator(cuda.memory_stats_as_nested_dict())):
+=======
+        if of_gpu := self._gpu_memory():
+>>>>>>> d08da47e (A spawned rank's GPU memory is capped on the GPU that it uses; figures are of the busiest GPU)
             return of_gpu
         # Without mapped files, whose pages the kernel can reclaim.
         self._peak_bytes = max(self._peak_bytes, host_bytes("VmHWM") - host_bytes("RssFile"))
@@ -79,6 +84,7 @@ def trained_parameters(optimizer: Any) -> int:
         return 0
 
 
+<<<<<<< HEAD
 def of_allocator(stats: Mapping[str, Any]) -> dict[str, int]:
     """Returns the figures of a GPU's allocator in bytes, from its nested `stats`; {} if it was never used."""
     if not stats or not stats["allocated_bytes"]["all"]["peak"]:
@@ -92,6 +98,8 @@ def of_allocator(stats: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
+=======
+>>>>>>> d08da47e (A spawned rank's GPU memory is capped on the GPU that it uses; figures are of the busiest GPU)
 def host_bytes(name: str) -> int:
     """Returns a figure of /proc/self/status in bytes, 0 if it is missing."""
     try:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from typing import Any
+from typing import Any, Iterable  # noqa: UP035 - for Python 3.8
 
 _WAIT_EVERY_S, _WAIT_EVERY = (
     0.5,
@@ -23,6 +22,7 @@ class Pace:
 
     def __init__(self) -> None:
         self._waited_s, self._unwaited, self._wait_every = 0.0, 0, 1
+        self._gpu: int | None = None
 
     def has_settled(self) -> bool:
         """Returns True if the GPU has finished the last step; waits for that now and then."""
@@ -30,17 +30,19 @@ class Pace:
         if cuda is None or is_capturing():
             return True
         self._unwaited += 1
-        if not cuda.current_stream().query():
+        if self._gpu is None:
+            self._gpu = busiest(cuda)
+        if not cuda.current_stream(self._gpu).query():
             if _clock_s() - self._waited_s < _WAIT_EVERY_S and self._unwaited < self._wait_every:
                 return False
-            cuda.synchronize()
+            cuda.synchronize(self._gpu)
             self._wait_every = min(2 * self._wait_every, _WAIT_EVERY)
         self._waited_s, self._unwaited = _clock_s(), 0
         return True
 
     def evaluated(self) -> None:
         """Notes an evaluation, after which waits are frequent again."""
-        self._wait_every = 1
+        self._wait_every, self._gpu = 1, None
 
 
 def used_cuda() -> Any:
@@ -55,14 +57,28 @@ def is_capturing() -> bool:
     return cuda is not None and bool(cuda.is_current_stream_capturing())
 
 
-def cap(cuda: Any, cap_bytes: int) -> None:
-    """Caps the allocator at `cap_bytes`: on the GPU of this process's local rank if it has one, else on all.
-
-    Capping a GPU opens a context on it, and makes it the current one unless that is undone.
-    """
+def busiest(cuda: Any) -> int:
+    """Returns the GPU that holds most of this process's memory, which need not be the current one."""
     gpus = range(cuda.device_count())
-    rank = os.environ.get("LOCAL_RANK", "")
-    for index in [int(rank)] if rank.isdecimal() and int(rank) in gpus else gpus:
+    return max(gpus, key=cuda.max_memory_reserved) if len(gpus) > 1 else 0
+
+
+def memory() -> dict[str, int]:
+    """Returns the figures of the allocator on the busiest GPU in bytes, {} if it was never used."""
+    cuda = used_cuda()
+    if cuda is None or not cuda.max_memory_allocated(gpu := busiest(cuda)):
+        return {}
+    return {
+        "memory_allocated_bytes": cuda.memory_allocated(gpu),
+        "memory_reserved_bytes": cuda.memory_reserved(gpu),
+        "memory_peak_bytes": cuda.max_memory_allocated(gpu),
+        "memory_peak_reserved_bytes": cuda.max_memory_reserved(gpu),
+    }
+
+
+def cap(cuda: Any, cap_bytes: int, gpus: Iterable[int]) -> None:
+    """Caps the allocator on `gpus`; a context is opened on each, and the current GPU stays."""
+    for index in gpus:
         total_bytes = cuda.get_device_properties(index).total_memory  # NVML reports more
         with cuda.device(index):
             cuda.set_per_process_memory_fraction(min(1.0, cap_bytes / total_bytes), index)

@@ -20,6 +20,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Callable  # noqa: UP035 - for Python 3.8
 
+import autotune_cap
 import autotune_device
 import autotune_gpu
 import autotune_lightning
@@ -32,7 +33,7 @@ import autotune_wire
 from autotune_batches import Seen, Tally, Total, count_tokens, size
 from autotune_figures import Figures, trained_parameters
 from autotune_flops import Flops
-from autotune_imports import After, attempt, replace
+from autotune_imports import After, replace
 from autotune_overrides import Overrides
 from autotune_saving import Saving
 from autotune_steps import Steps
@@ -93,7 +94,7 @@ class Teller:
         self._torch, self._wire, self._total = torch, wire, total
         self.saving = Saving(total)
         self._step_samples = int(os.environ.get(autotune_wire.STEP_SAMPLES) or 0) or None
-        self._tally, self._figures, self._pace = Tally(), Figures(), autotune_gpu.Pace()
+        self._tally, self._figures, self._pace = Tally(), Figures(autotune_gpu.memory), autotune_gpu.Pace()
         self._steps, self._flops, self._ranks = Steps(), Flops(), autotune_wire.Ranks()
         self._worker_info, self._map_kind = (
             torch.utils.data.get_worker_info,
@@ -287,8 +288,7 @@ def _attach(torch: Any, teller: Teller, after: After) -> None:
     _count_batches(torch.utils.data.dataloader._BaseDataLoaderIter, teller)
     cap_bytes = int(os.environ.get(autotune_wire.MEMORY_CAP_BYTES) or 0)
     if cap_bytes:
-        cap = functools.partial(autotune_gpu.cap, cap_bytes=cap_bytes)
-        torch.cuda._lazy_call(lambda: attempt(cap, torch.cuda))  # once the script uses a GPU
+        autotune_cap.attach(torch, optimizers.Optimizer, cap_bytes)
 
 
 def _count_batches(iterator: Any, teller: Teller) -> None:

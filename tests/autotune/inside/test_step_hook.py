@@ -227,11 +227,14 @@ class Stream:
     def is_current_stream_capturing(self):
         return self.is_capturing
 
-    def current_stream(self):
+    def device_count(self):
+        return 1
+
+    def current_stream(self, device):
         assert not self.is_capturing, "to ask would end the recording"
         return SimpleNamespace(query=lambda: not self.is_busy)
 
-    def synchronize(self):
+    def synchronize(self, device):
         self.waits += 1
 
 
@@ -273,6 +276,13 @@ def test_a_gpu_is_not_queried_during_a_graph_capture(gpu):
 )
 def test_the_cap_is_on_the_ranks_own_gpu_or_on_all_and_keeps_the_current_gpu(hear, rank, fractions):
     assert hear("capped", AUTOTUNE_MEMORY_CAP_BYTES=str(2 * 2**30), **rank).said == [fractions, 0]
+
+
+@pytest.mark.parametrize(("kind", "current"), [("spawned", [0, 0]), ("spawned_selecting", [0, 1])])
+def test_a_spawned_rank_caps_only_the_gpu_that_it_uses(hear, kind, current):
+    of_ranks = hear(kind, AUTOTUNE_MEMORY_CAP_BYTES=str(2 * 2**30)).said
+    at_first = [[[0.25, 0]], [[0.25, 1]]] if kind == "spawned_selecting" else [[], []]
+    assert of_ranks == [[rank, at_first[rank], [[0.25, rank]], current[rank]] for rank in (0, 1)]
 
 
 CANNOT = re.compile(r"torch \S+ in \S.* (is a build without CUDA: install|cannot use the trial's GPU: )")

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
@@ -408,24 +408,72 @@ def seeded_on_a_gpu():
     return seeds
 
 
-def capped():
-    """Returns the memory fractions set when CUDA starts, with two GPUs, and the GPU that is current then."""
-    fractions, current = [], [0]
+class Gpus:
+    """Replaces two GPUs of 8 GiB below torch.cuda; notes contexts, caps and the current GPU."""
 
-    def exchange(index):
-        current[0], before = index, current[0]
+    def __init__(self):
+        self.current, self.contexts, self.fractions, self.reserved, self.is_open = 0, [], [], [0, 0], False
+        cuda = torch.cuda
+        cuda._exchange_device = cuda._maybe_exchange_device = self.exchange
+        cuda.device_count, cuda.is_initialized = lambda: 2, lambda: self.is_open
+        cuda.current_device = lambda: self.current
+        cuda.get_device_properties = lambda index: SimpleNamespace(total_memory=8 * 2**30)
+        cuda.max_memory_reserved = self.reserved.__getitem__
+        cuda.set_per_process_memory_fraction = self.cap
+        torch._C._cuda_setDevice = self.select
+
+    def exchange(self, index):
+        before, self.current = self.current, index
         return before
 
-    def cap(fraction, index):
-        exchange(index)  # as PyTorch does it in C++
-        fractions.append((fraction, index))
+    def cap(self, fraction, index):
+        self.current = index  # as PyTorch does it in C++
+        self.contexts.append(index)
+        self.fractions.append((fraction, index))
 
-    torch.cuda._exchange_device = torch.cuda._maybe_exchange_device = exchange
-    torch.cuda.device_count = lambda: 2
-    torch.cuda.get_device_properties = lambda index: SimpleNamespace(total_memory=8 * 2**30)
-    torch.cuda.set_per_process_memory_fraction = cap
-    torch.cuda._queued_calls[-1][0]()
-    return fractions, current[0]
+    def select(self, index):
+        self.open()
+        self.current = index
+
+    def open(self):
+        if not self.is_open:
+            self.is_open = True
+            torch.cuda._queued_calls[-1][0]()
+
+    def said(self):
+        return [self.fractions, self.current]
+
+
+def capped():
+    """Returns the memory fractions set when CUDA starts, with two GPUs, and the GPU that is current then."""
+    gpus = Gpus()
+    gpus.open()
+    return gpus.said()
+
+
+def _a_rank(number, selects, results):
+    gpus = Gpus()
+    if selects:
+        torch.cuda.set_device(number)
+    gpus.open()
+    at_first = list(gpus.fractions)
+    gpus.reserved[number] = 2**20  # its model
+    torch.optim.SGD(NET.parameters(), lr=0.01)
+    results.put((number, at_first, *gpus.said()))
+
+
+def spawned(selects=False):
+    """Returns of each of two spawned processes its number, its first and all caps, and its current GPU."""
+    site = os.path.dirname(sys.modules["autotune_wire"].__file__)  # noqa: PTH120 - armed as a command's script is
+    os.environ["PYTHONPATH"] = os.pathsep.join([site, os.environ["PYTHONPATH"]])
+    sys.modules["__main__"] = ModuleType("__main__")  # not this process's, which children would run
+    results = torch.multiprocessing.get_context("spawn").SimpleQueue()
+    torch.multiprocessing.spawn(_a_rank, (selects, results), nprocs=2)
+    return sorted(results.get() for _ in range(2))
+
+
+def spawned_selecting():
+    return spawned(selects=True)
 
 
 def on_the_host(**cuda):

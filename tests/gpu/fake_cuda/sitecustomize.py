@@ -115,8 +115,8 @@ def patch(torch):
     torch.cuda._device_count_nvml = lambda: 1
     torch.cuda._cudart = SimpleNamespace(cudaMemGetInfo=lambda index: device.memory())
     torch.cuda._get_device_properties = lambda index: SimpleNamespace(total_memory=device.set["total_bytes"])
-    torch.cuda.current_stream = lambda: SimpleNamespace(query=device.is_idle)
-    torch.cuda.synchronize = device.wait
+    torch.cuda.current_stream = lambda index=None: SimpleNamespace(query=device.is_idle)
+    torch.cuda.synchronize = lambda index=None: device.wait()
     torch.cuda.is_current_stream_capturing = lambda: False
     zeros = torch.zeros
 
