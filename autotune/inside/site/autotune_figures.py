@@ -13,8 +13,8 @@ _clock_s = time.monotonic  # bound here, because a script may patch time.monoton
 
 
 class Figures:
-    def __init__(self, gpu_memory: Callable[[], dict[str, int]]) -> None:
-        self._gpu_memory = gpu_memory
+    def __init__(self, busiest: Callable[[Any], int]) -> None:
+        self._busiest = busiest  # returns the process's own GPU
         self._peak_bytes = 0  # host memory
         self._memory_s = self._loss_s = -math.inf
         self._loss: Any = None
@@ -54,13 +54,9 @@ class Figures:
         if _clock_s() - self._memory_s < _EVERY_S:
             return {}
         self._memory_s = _clock_s()
-<<<<<<< HEAD
         cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
         is_used = cuda is not None and cuda.is_initialized()
-        if is_used and (of_gpu := of_allocator(cuda.memory_stats_as_nested_dict())):
-=======
-        if of_gpu := self._gpu_memory():
->>>>>>> d08da47e (A spawned rank's GPU memory is capped on the GPU that it uses; figures are of the busiest GPU)
+        if is_used and (of_gpu := of_allocator(cuda.memory_stats_as_nested_dict(self._busiest(cuda)))):
             return of_gpu
         # Without mapped files, whose pages the kernel can reclaim.
         self._peak_bytes = max(self._peak_bytes, host_bytes("VmHWM") - host_bytes("RssFile"))
@@ -84,7 +80,6 @@ def trained_parameters(optimizer: Any) -> int:
         return 0
 
 
-<<<<<<< HEAD
 def of_allocator(stats: Mapping[str, Any]) -> dict[str, int]:
     """Returns the figures of a GPU's allocator in bytes, from its nested `stats`; {} if it was never used."""
     if not stats or not stats["allocated_bytes"]["all"]["peak"]:
@@ -98,8 +93,6 @@ def of_allocator(stats: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-=======
->>>>>>> d08da47e (A spawned rank's GPU memory is capped on the GPU that it uses; figures are of the busiest GPU)
 def host_bytes(name: str) -> int:
     """Returns a figure of /proc/self/status in bytes, 0 if it is missing."""
     try:

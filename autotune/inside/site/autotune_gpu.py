@@ -63,19 +63,6 @@ def busiest(cuda: Any) -> int:
     return max(gpus, key=cuda.max_memory_reserved) if len(gpus) > 1 else 0
 
 
-def memory() -> dict[str, int]:
-    """Returns the figures of the allocator on the busiest GPU in bytes, {} if it was never used."""
-    cuda = used_cuda()
-    if cuda is None or not cuda.max_memory_allocated(gpu := busiest(cuda)):
-        return {}
-    return {
-        "memory_allocated_bytes": cuda.memory_allocated(gpu),
-        "memory_reserved_bytes": cuda.memory_reserved(gpu),
-        "memory_peak_bytes": cuda.max_memory_allocated(gpu),
-        "memory_peak_reserved_bytes": cuda.max_memory_reserved(gpu),
-    }
-
-
 def cap(cuda: Any, cap_bytes: int, gpus: Iterable[int]) -> None:
     """Caps the allocator on `gpus`; a context is opened on each, and the current GPU stays."""
     for index in gpus:

@@ -94,7 +94,7 @@ class Teller:
         self._torch, self._wire, self._total = torch, wire, total
         self.saving = Saving(total)
         self._step_samples = int(os.environ.get(autotune_wire.STEP_SAMPLES) or 0) or None
-        self._tally, self._figures, self._pace = Tally(), Figures(autotune_gpu.memory), autotune_gpu.Pace()
+        self._tally, self._figures, self._pace = Tally(), Figures(autotune_gpu.busiest), autotune_gpu.Pace()
         self._steps, self._flops, self._ranks = Steps(), Flops(), autotune_wire.Ranks()
         self._worker_info, self._map_kind = (
             torch.utils.data.get_worker_info,
