@@ -9,7 +9,7 @@ import typer
 
 from autotune.core.errors import InputError, printable
 from autotune.core.shell import quoted
-from autotune.space import builtin, configurations
+from autotune.space import builtin
 from autotune.storage.lock import hold_file
 from autotune.storage.store import Options
 from autotune.workloads import registry
@@ -47,18 +47,13 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
 ) -> int:
     """Record a grid of runs, to replay searches over. Example: lab record t.jsonl --space grid.yaml"""
     # Late imports: the modules that run trials take a while to load, and `status` does not need them.
-    from autotune.sessions import import_room, option_values  # noqa: PLC0415
+    from autotune.sessions import option_values  # noqa: PLC0415
     from lab.replay import recording  # noqa: PLC0415
 
     option_values.one_of("--only", only, recording.PARTS)
     drift_s = option_values.duration_s("--drift", drift)
     limits = Options(memory_limit_bytes=option_values.size_bytes("--memory-limit", memory_limit))
     training, notes = _training(space, model, baseline, data, limits)
-    settings, gpus = (
-        configurations.for_workload(training.space, training.space.baseline),
-        len(training.hardware.gpus),
-    )
-    import_room.require(memory_limit, training.workload, settings, gpus)
     recording.grid(training.space)  # raises before anything is written if the grid is invalid
     _require_file(file)
     with hold_file(file.with_name(file.name + ".lock"), f"table {file}"):

@@ -15,7 +15,7 @@ from autotune.core import secrecy
 from autotune.core.errors import printable
 from autotune.core.measurement import Throughput
 from autotune.doctor.examine import table
-from autotune.sessions import option_values, prepare, start
+from autotune.sessions import option_values, prepare, probing, start
 from autotune.sessions.requests import SearchRequest
 from autotune.storage.store import Options
 from autotune.system import scratch, signals
@@ -45,7 +45,7 @@ def main(request: SearchRequest, most: str) -> int:
         console.print(note, markup=False, highlight=False)
     options = Options(gpus_per_trial=here.gpus_per_trial)
     multiprocessing.util.get_temp_dir()  # created now, outside the scratch directory: it is removed at exit
-    with scratch.private(), signals.ended_by_sigterm(), scratch.directory(".check-", Path.cwd()) as root:
+    with scratch.private(), probing.ended_by_sigterm(), temp_dirs.directory(".check-", Path.cwd()) as root:
         training = TrainingSetup(space, workload, here.hardware, options)
         baseline = Runs(training, root, ForkServer(workload.preload))
         checked = _check(baseline, console, most_s, slots(here.hardware, options))

@@ -215,9 +215,14 @@ def schema(
 @app.command()
 def doctor() -> int:
     """Say what this machine can run, and what to do about the rest. Example: autotune doctor"""
-    from autotune.cli import doctor as doctors  # noqa: PLC0415 - as above
+    from rich.console import Console  # noqa: PLC0415 - as above
 
-    return doctors.doctor()
+    from autotune.doctor.examine import examine, table  # noqa: PLC0415 - as above
+    from autotune.system import scratch  # noqa: PLC0415 - as above
+
+    scratch.end_orphans()
+    Console().print(table(examine()))
+    return 0
 
 
 for command in app.registered_commands:  # in the list of commands the example is on the same line

@@ -16,7 +16,7 @@ from autotune.judging.accounts import memory_forecast
 from autotune.judging.accounts.memory_forecast import MemoryForecast
 from autotune.judging.decisions import confirm
 from autotune.reports import elsewhere as forecasts
-from autotune.sessions.opening import opened
+from autotune.storage.store import StoredSession
 
 FORMAT = 1
 
@@ -24,8 +24,7 @@ FORMAT = 1
 def predict(root: Path, memory: str | None, *, as_json: bool) -> int:
     """Prints which of the recommended settings fit into each memory size; returns the exit code."""
     sizes = memory_forecast.SIZES_BYTES if memory is None else _sizes_bytes(memory)
-    session, _, _ = opened(root)
-    history = snapshot.take(session, root).history
+    history = snapshot.take(StoredSession.open(root), root).history
     recommended = confirm.recommended(history)
     if recommended is None:
         raise InputError(f"session {root}: nothing to predict from: the baseline has not completed")

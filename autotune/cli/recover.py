@@ -5,10 +5,9 @@ from pathlib import Path
 
 from autotune.core.errors import DamagedError, InputError, printable
 from autotune.display import words
-from autotune.sessions.opening import opened
 from autotune.storage import recovery
 from autotune.storage.recovery import ReadableTrials
-from autotune.storage.store import resume_command, search_command, short_list
+from autotune.storage.store import StoredSession, resume_command, search_command, short_list
 
 
 def recover(session: Path) -> int:
@@ -16,7 +15,8 @@ def recover(session: Path) -> int:
 
     Raises InputError if nothing is left to rebuild it from.
     """
-    known, space, _ = opened(session)
+    known = StoredSession.open(session)
+    space = known.space()
     with known.lock():
         try:
             known.require_whole()

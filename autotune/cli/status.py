@@ -8,9 +8,9 @@ from rich.console import Console
 from autotune.core import files, units
 from autotune.display import draw, events, live, snapshot, view
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Snapshot
-from autotune.sessions.opening import continue_command, opened
 from autotune.storage.store import StoredSession
 from autotune.system import scratch
+from autotune.workloads import registry
 
 
 def status(session: Path, *, as_json: bool = False) -> int:
@@ -25,17 +25,17 @@ def status(session: Path, *, as_json: bool = False) -> int:
 
 
 def _show(session: Path, *, as_json: bool) -> None:
-    known, _, workload = opened(session)
+    known = StoredSession.open(session)
     shown = snapshot.take(known, session)
     if as_json:
         print(events.line(events.status(shown)))
         return
-    console = Console()
+    console, workload = Console(), registry.named(shown.space.workload)
     console.print(draw.full_picture(shown))
     for line in [
         "",
         _counts(shown, known),
-        *view.summary(shown.history, workload, session, continue_command(shown)),
+        *view.summary(shown.history, workload, session, shown.go_on),
     ]:
         live.say(console, line)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.core.rejected_suggestion import RejectedSuggestion
 from autotune.core.trial import Trial
-from autotune.display import estimate
+from autotune.display import advice, estimate
 from autotune.display.estimate import Remaining
 from autotune.judging.decisions import confirm
 from autotune.judging.decisions.claims import Claim
@@ -57,6 +57,13 @@ class Snapshot:
     @cached_property
     def history(self) -> History:
         return History(self.everything, self.space)
+
+    @property
+    def go_on(self) -> str:
+        """The command that continues the search, "" while it runs."""
+        if self.state == RUNNING:
+            return ""
+        return advice.continue_command(self.history, self.plan, Path(self.session))
 
 
 def take(session: StoredSession, path: Path, *, is_over: bool = False) -> Snapshot:

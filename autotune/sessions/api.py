@@ -20,7 +20,7 @@ from autotune.sessions.session import Session
 from autotune.storage.store import resume_command
 
 OnEvent = Callable[[dict[str, Any]], object]
-_OPTIONS = {field.name for field in fields(SearchRequest)} - {"as_json"}
+_OPTIONS = {field.name for field in fields(SearchRequest)} - {"as_json", "content"}
 
 
 def search(
@@ -41,8 +41,11 @@ def search(
     for name in options.keys() - _OPTIONS:
         raise InputError(f"search: {name} is not an option{errors.did_you_mean(name, _OPTIONS)}")
     root = Path(session) if session is not None else start.default_session()
-    given = str(space) if isinstance(space, Path) else space
-    options |= {"space": given, "session": root, "trials": trials, "time": time}
+    if isinstance(space, Mapping):
+        options["content"] = space
+    else:
+        options["space"] = str(space) if isinstance(space, Path) else space
+    options |= {"session": root, "trials": trials, "time": time}
     return _run("search", options, root, on_event)
 
 

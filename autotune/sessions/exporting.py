@@ -13,8 +13,9 @@ from autotune.display.snapshot import Snapshot
 from autotune.export import formats, patch, winner
 from autotune.export.winner import Exported, Winner
 from autotune.judging.decisions import confirm
-from autotune.sessions.opening import continue_command, opened
-from autotune.workloads.in_place import Document
+from autotune.storage.store import StoredSession
+from autotune.workloads import registry
+from autotune.workloads.in_place.document import Document
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ def export(root: Path, output: Path | None, number: int | None, name: str | None
     """Writes a trial, by default the winner, in the format `name`, or into a copy of the file `own`."""
     if name is not None and own is not None:
         raise InputError("--format, --patch: at most one of them; a file is patched in its own format")
-    session, _, workload = opened(root)
+    session = StoredSession.open(root)
+    workload = registry.named(session.space().workload)
     form = formats.named(name, workload)
     state = snapshot.take(session, root)
     trial, history = wanted(state, number), state.history
@@ -58,7 +60,7 @@ def wanted(shown: Snapshot, number: int | None) -> Trial:
     if number is None:
         best = confirm.recommended(history)
         if best and advice.is_unconfirmed(history):
-            possibly = advice.possible_gain(history, continue_command(shown))
+            possibly = advice.possible_gain(history, shown.go_on)
             raise UnconfirmedError(
                 f"no winner yet. {possibly}. To export it anyway, add --trial {best[0].number}"
             )

@@ -25,7 +25,7 @@ from autotune.memory import room
 from autotune.searcher.ports import Environment, SearchOptions
 from autotune.searcher.search import TIME_UP, Search
 from autotune.sessions import prepare, reporting
-from autotune.sessions.job import Job, RayDied
+from autotune.sessions.supervision import Job, RayDied
 from autotune.space.space import Space
 from autotune.storage import studies
 from autotune.storage.json_file import JsonFile

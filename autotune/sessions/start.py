@@ -14,20 +14,26 @@ from typing import Any
 
 from autotune.core import secrecy
 from autotune.core.errors import InputError
-from autotune.sessions import epoch_size, gpus, import_room, option_values, prepare, probing
+from autotune.core.settings import LENGTH, Setting
+from autotune.core.trial import Status
+from autotune.sessions import gpus, option_values, prepare, probing
 from autotune.sessions.gpus import Usable
-from autotune.sessions.job import Job
 from autotune.sessions.prepare import GivenSpace
 from autotune.sessions.requests import ResumeRequest, SearchRequest
-from autotune.sessions.supervision import supervise
-from autotune.space import builtin, configurations
+from autotune.sessions.supervision import Job, supervise
+from autotune.space import builtin, configurations, lengths
 from autotune.space.space import Space
 from autotune.storage import provenance
 from autotune.storage.store import WANDB_MODES, Options, StoredSession
+from autotune.storage.trial_dir import TrialDir
+from autotune.system import scratch, temp_dirs
 from autotune.system.node_kinds import NodeKind
 from autotune.system.telemetry import Hardware
 from autotune.trackers import registry as tracker_registry
 from autotune.trackers.tracker import check_tags
+from autotune.trials import alone
+from autotune.trials.fork_server import ForkServer
+from autotune.trials.setup import TrainingSetup
 from autotune.workloads import registry
 from autotune.workloads.base import Workload
 
@@ -44,9 +50,6 @@ def search(asked: SearchRequest) -> int:
     option_values.require_options(overrides, {"select": "--promise"} if asked.promise else {})
     with _given_or_probed_space(asked, found) as given:
         space, workload, notes = prepared(asked, prepare.read_space(given, overrides), given, here)
-    if asked.address is None:
-        settings = configurations.for_workload(space, space.baseline)
-        import_room.require(asked.memory_limit, workload, settings, here.gpus_per_trial)
     facts = provenance.collect(root.name, space, workload, found, options.seed)
     if options.warm_start:
         prepare.warm_start(StoredSession.open(Path(options.warm_start)), facts, workload.places)
@@ -55,7 +58,15 @@ def search(asked: SearchRequest) -> int:
     if here.cluster:
         opened.write_cluster(here.cluster)
     with opened.lock() as held:
-        return supervise(Job(opened, root, space, workload, found, held, notes, as_json=asked.as_json))
+        job = Job(opened, root, space, workload, found, held, notes, as_json=asked.as_json)
+        return supervise(job, _drive)
+
+
+def _drive(job: Job) -> int:
+    with scratch.private() as place:  # before importing W&B, which creates directories there
+        from autotune.sessions import run  # noqa: PLC0415 - Ray and Optuna take seconds to import; errors come first
+
+        return run.run(job, place)
 
 
 def default_session() -> Path:
@@ -75,15 +86,50 @@ def prepared(
     settings = prepare.settings(
         workload, space, asked.model, asked.baseline, asked.data, skip_bad_samples=asked.skip_bad_samples
     )
-    if epoch_size.is_lacking(space, prepare.whole_baseline(space, settings, workload), workload):
-        one_epoch = epoch_size.of_one_epoch(space)
-        short, _ = prepare.complete(one_epoch, settings, workload, here.machine, source)
+    if _lacks_epoch_size(space, settings, workload):
+        short, _ = prepare.complete(_of_one_epoch(space), settings, workload, here.machine, source)
         gpus.require_script(workload.python, here)
-        samples = epoch_size.counted(short, workload, here)
+        samples = _samples_of_epoch(short, workload, here)
         space = space.revised(training={"samples_per_epoch": samples})
     space, notes = prepare.complete(space, settings, workload, here.machine, source)
     gpus.require_script(workload.python, here)
     return space, workload, notes
+
+
+def _lacks_epoch_size(space: Space, settings: Mapping[str, Setting], workload: Workload) -> bool:
+    """Returns True if the length of a training counts epochs of unknown size."""
+    length = lengths.knob(space)
+    if length is None or not length.epochs or space.training.samples_per_epoch:
+        return False
+    return workload.samples_per_epoch(prepare.whole_baseline(space, settings, workload)) is None
+
+
+def _of_one_epoch(space: Space) -> Space:
+    """Returns the space with a baseline of one epoch and without the length knob."""
+    knobs = {name: knob for name, knob in space.knobs.items() if name != LENGTH}
+    names = length.names if (length := lengths.knob(space)) else ()
+    epochs = space.baseline.get(names[0]) if names else None
+    shorter: dict[str, Setting] = {}
+    if isinstance(epochs, int | float) and epochs > 0:
+        shorter = {name: lengths.scaled(space.baseline.get(name), 1 / epochs) for name in names}
+    return space.model_copy(update={"knobs": knobs, "baseline": {**space.baseline, **shorter}})
+
+
+def _samples_of_epoch(space: Space, workload: Workload, here: Usable) -> int:
+    """Trains the one-epoch baseline of a complete `space` to its end; returns the samples seen.
+
+    Raises InputError if it does not complete, or no samples were seen.
+    """
+    print("The baseline trains for an epoch, to count its samples ...", file=sys.stderr, flush=True)
+    with temp_dirs.directory(".epoch-", Path.cwd()) as place:
+        training = TrainingSetup(space, workload, here.hardware, Options(here.gpus_per_trial))
+        order = training.whole_training(space.baseline_config, TrialDir(place))
+        outcome, measurement = alone.run(order, ForkServer(workload.preload))
+    if outcome.status is not Status.COMPLETED or not measurement.samples:
+        rule = "training.samples_per_epoch: an epoch of the baseline should have shown it"
+        raise InputError(f"{rule}: {outcome.reason or 'no step was seen'}")
+    print(f"An epoch has {measurement.samples:,} {space.unit}.", file=sys.stderr, flush=True)
+    return measurement.samples
 
 
 @contextmanager
@@ -92,7 +138,7 @@ def _given_or_probed_space(asked: SearchRequest, found: Hardware) -> Iterator[Gi
     if asked.training is None or not probing.is_command(asked.training):
         yield given_space(asked, found)
         return
-    if asked.space:
+    if asked.space or asked.content:
         raise InputError(
             "--space: not together with a command line, whose search space is found by running it"
         )
@@ -107,8 +153,8 @@ def given_space(asked: SearchRequest, found: Hardware) -> GivenSpace:
     """Returns the requested search space, by default the built-in one for this machine."""
     if asked.training:
         return builtin.space_file(asked.training[0])
-    if isinstance(asked.space, Mapping):
-        return asked.space
+    if asked.content is not None:
+        return asked.content
     if asked.space:
         return builtin.space_file(asked.space)
     return builtin.space_for(found, drawn=_is_demonstration(asked))
@@ -116,7 +162,7 @@ def given_space(asked: SearchRequest, found: Hardware) -> GivenSpace:
 
 def _is_demonstration(asked: SearchRequest) -> bool:
     """Returns True if no space, data or baseline is given, which starts a demonstration on synthetic data."""
-    given = (asked.space, asked.data, asked.baseline)
+    given = (asked.space, asked.content, asked.data, asked.baseline)
     return not asked.training and all(one is None for one in given) and asked.model != "full"
 
 
@@ -190,7 +236,7 @@ def resume(asked: ResumeRequest) -> int:
         notes += here.notes
         more, as_json = asked.trials, asked.as_json
         job = Job(opened, session, space, workload, found, held, notes, more, time_s, as_json=as_json)
-        return supervise(job)
+        return supervise(job, _drive)
 
 
 def hardware(

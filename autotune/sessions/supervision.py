@@ -9,37 +9,72 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
+from pathlib import Path
 from typing import Any, NoReturn
 
-from autotune.core.errors import SearchAborted
+from autotune.core.errors import AutotuneError, SearchAborted
 from autotune.sessions import faults
-from autotune.sessions.job import Job, RayDied
-from autotune.system import scratch, signals
+from autotune.space.space import Space
+from autotune.storage.lock import Held
+from autotune.storage.store import StoredSession, resume_command
+from autotune.system.telemetry import Hardware
+from autotune.workloads.base import Workload
 
 MOST_DEATHS = 3  # of Ray in a row, without a trial ending in between
 # Both often reach the child too. It ignores them, and gets each once, as another signal.
 PASSED_ON = {signal.SIGINT: signal.SIGRTMIN, signal.SIGTERM: signal.SIGRTMIN + 1}
 _PR_SET_PDEATHSIG = 1
 
+
+class RayDied(AutotuneError):  # noqa: N818 - it is an ending: the search continues in a new process
+    """Ray has died, and the process that used it has to end."""
+
+
+def _throw(error: BaseException) -> NoReturn:
+    raise error
+
+
+@dataclass(frozen=True)
+class Job:
+    """A session to run, with the resources that it needs."""
+
+    session: StoredSession
+    shown: Path  # as the user names it
+    space: Space
+    workload: Workload
+    hardware: Hardware
+    held: Held  # its lock
+    notes: Sequence[str]  # printed first
+    more: int = 0  # trials to add to the plan
+    time_s: float | None = None  # new time limit, from now on; None: as planned
+    as_json: bool = False
+    interrupts: Collection[int] = (signal.SIGINT, signal.SIGTERM)  # signals that end the search gracefully
+    give_up: Callable[[BaseException], NoReturn] = _throw  # called by any thread, if the others may hang
+
+    @property
+    def how_to_go_on(self) -> str:
+        return f"nothing is lost; continue with: {resume_command(self.shown)}"
+
+
 Drive = Callable[[Job], int]
 
 
-def supervise(job: Job, drive: Drive | None = None) -> int:
-    """Runs a session to its end, by `drive` in the child; returns the exit code.
+def supervise(job: Job, drive: Drive) -> int:
+    """Runs a session to its end, by `drive` in a child process; returns the exit code.
 
     Raises the error that has ended the search, and SearchAborted if Ray keeps dying.
     """
     deaths, ended = 0, -1
     while True:
         try:
-            return _in_child(job, drive or _drive)
+            return _in_child(job, drive)
         except RayDied as death:
-            before, ended = ended, _ended(job)
+            before, ended = ended, sum(t.outcome is not None for t in job.session.study().trials)
             deaths = deaths + 1 if ended == before else 1
             if job.session.options().address is not None:  # not ours to start again
                 raise SearchAborted(f"{death}; {job.how_to_go_on}") from None
@@ -47,17 +82,6 @@ def supervise(job: Job, drive: Drive | None = None) -> int:
                 raise SearchAborted(f"{death}, {deaths} times in a row; {job.how_to_go_on}") from None
             note = f"{death}: it is started again, and the search continues from its study"
             job = replace(job, notes=[note], more=0, time_s=None)
-
-
-def _ended(job: Job) -> int:
-    return sum(trial.outcome is not None for trial in job.session.study().trials)
-
-
-def _drive(job: Job) -> int:
-    with scratch.private() as place:  # before importing W&B, which creates directories there
-        from autotune.sessions import run  # noqa: PLC0415 - Ray and Optuna take seconds to import; errors come first
-
-        return run.run(job, place)
 
 
 def _in_child(job: Job, drive: Drive) -> int:

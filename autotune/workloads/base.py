@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from autotune.core.errors import InputError
 from autotune.core.settings import SEED, KnownSetting, Setting
 from autotune.workloads import code
-from autotune.workloads.command.calls import Call
 
 # A generator of records, or a function that reports them and returns nothing.
 Fit = Callable[[Mapping[str, Any], Path], Iterator[Mapping[str, Any]] | None]
@@ -128,10 +127,6 @@ class Workload:
     def preload(self) -> tuple[str, ...]:
         """Modules that the fork server imports once, so that trials start without importing them."""
         return (self.entry_point.partition(":")[0],)
-
-    def python_with_torch(self, settings: Mapping[str, Setting]) -> Call | None:
-        """Returns a call of the Python in which trials import torch; None if they are forked with torch."""
-        return None
 
     @property
     def python(self) -> str | None:

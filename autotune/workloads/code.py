@@ -87,11 +87,6 @@ def _imports(source: bytes) -> frozenset[tuple[int, str]]:
     return frozenset(names)
 
 
-def imports(file: Path, module: str) -> bool:
-    """Returns True if a Python `file` imports the top-level `module` or something in it."""
-    return any(level == 0 and name.split(".")[0] == module for level, name in _imports(_content(file)))
-
-
 def _parsed(source: bytes) -> ast.AST:
     """Returns the syntax tree; an empty one if `source` does not parse."""
     with warnings.catch_warnings():

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -61,19 +61,6 @@ class CommandWorkload(Workload):
         first = self.spec.run[0]
         is_named = os.sep in first and Path(first).name.startswith("python")
         return str(self.directory / first) if is_named else self.spec.python
-
-    @property
-    def needs_torch(self) -> bool:
-        """True if steps are counted through torch, or a file in the command line imports torch."""
-        counts_itself = self.spec.counts_by_output or self.spec.quality == spec.REPORTED
-        return not counts_itself or any(code.imports(file, "torch") for file in self._named())
-
-    def python_with_torch(self, settings: Mapping[str, Any]) -> calls.Call | None:
-        """Returns a call of the command's Python; None if it runs none, or does not need torch."""
-        call = self._call(self.spec, settings)
-        python = call.arguments[0]
-        is_known = self.needs_torch and Path(python).name.startswith("python")
-        return replace(call, arguments=[python]) if is_known else None
 
     def _call(self, spec_: Spec, settings: Mapping[str, Any]) -> calls.Call:
         return calls.call(spec_, self.directory, calls.values_of(self.spec, settings, ""))

@@ -85,10 +85,6 @@ class FrameworkWorkload(CommandWorkload):
         given = super().for_trial(settings, samples, evaluations, quality)
         return {**given, **self.framework.for_trial(settings, samples, evaluations, quality)}
 
-    @property
-    def needs_torch(self) -> bool:
-        return True
-
     def _used(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
         """Adds the framework's objects to the settings in use; a build function uses every setting."""
         is_built = isinstance(self.spec, FrameworkSpec) and self.spec.build

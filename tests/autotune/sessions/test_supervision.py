@@ -10,8 +10,7 @@ from typing import Any, cast
 import pytest
 
 from autotune.core.errors import DamagedError, SearchAborted
-from autotune.sessions.job import Job, RayDied
-from autotune.sessions.supervision import supervise
+from autotune.sessions.supervision import Job, RayDied, supervise
 from autotune.storage.store import Options
 
 
