@@ -2,32 +2,41 @@
 
 import multiprocessing.util
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from autotune.check import runs, seen
-from autotune.check.findings import Checked, findings, is_ready
-from autotune.check.runs import Runs
+from autotune.check.findings import (
+    FEWEST_EVALUATIONS,
+    Checked,
+    Run,
+    findings,
+    largest_difference,
+    resumed,
+)
 from autotune.core import secrecy
 from autotune.core.errors import printable
-from autotune.core.measurement import Throughput
 from autotune.doctor.examine import table
 from autotune.sessions import option_values, prepare, probing, start
 from autotune.sessions.requests import SearchRequest
+from autotune.storage.records import read_records
 from autotune.storage.store import Options
-from autotune.system import scratch, signals
-from autotune.system.telemetry import Hardware
+from autotune.storage.trial_dir import TrialDir
+from autotune.system import scratch, temp_dirs
+from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
+from autotune.trials.order import Ends, Order
 from autotune.trials.report import TrialReport
 from autotune.trials.setup import TrainingSetup
 
 EXIT_FAILED = 1
+_POLL_S = 0.2
+_LINES = 20
 _FIRST_SHARE, _SECOND_SHARE = 0.5, 0.9  # of the time: deadlines of the first and second run
 _PATIENT_SHARE = 0.25  # of the time: limit for the first run to reach a second evaluation
-_FEWEST_EVALUATIONS = 2
 _KNOWN_SHARE = 0.1  # of a throughput: half-width of an interval that suffices to predict a search's duration
 
 
@@ -47,15 +56,45 @@ def main(request: SearchRequest, most: str) -> int:
     multiprocessing.util.get_temp_dir()  # created now, outside the scratch directory: it is removed at exit
     with scratch.private(), probing.ended_by_sigterm(), temp_dirs.directory(".check-", Path.cwd()) as root:
         training = TrainingSetup(space, workload, here.hardware, options)
-        baseline = Runs(training, root, ForkServer(workload.preload))
-        checked = _check(baseline, console, most_s, slots(here.hardware, options))
+        checked = _check(_Baseline(training, root, ForkServer(workload.preload)), console, most_s)
     console.print(table(findings(checked)))
     for line in checked.run.log if checked.run.has_failed else ():
         console.print(f"  {secrecy.without_secrets(printable(line))}", markup=False, highlight=False)
-    return 0 if is_ready(checked) else EXIT_FAILED
+    return 0 if checked.is_ready else EXIT_FAILED
 
 
-def _check(baseline: Runs, console: Console, most_s: float, slots: int) -> Checked:
+@dataclass(frozen=True)
+class _Baseline:
+    """Runs the baseline of a `training` briefly, without Ray, in directories below `root`."""
+
+    training: TrainingSetup
+    root: Path
+    server: ForkServer
+
+    def order(self, name: str, seed: int) -> Order:
+        """Returns the order of a search's first trial, with its checkpoint kept for resuming."""
+        place = TrialDir(self.root / name)
+        order = self.training.order(self.training.space.baseline_config, place, seed=seed)
+        return replace(order, keep_work=True)
+
+    def run(self, order: Order, is_enough: Callable[[TrialReport], bool], until_s: float) -> Run:
+        """Runs an order until `is_enough` is True for a report, or until `until_s` on the monotonic clock."""
+        attempt, outcome = Attempt(order, self.server), None
+        try:
+            while outcome is None and time.monotonic() < until_s:
+                report = attempt.step(_POLL_S)
+                outcome = report.outcome
+                if is_enough(report):
+                    break
+        finally:
+            attempt.stop()
+        log = order.place.log
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
+        tail = [line for line in lines if line.strip()][-_LINES:]
+        return Run(tuple(read_records(order.place)), outcome, attempt.measurement(), tail)
+
+
+def _check(baseline: _Baseline, console: Console, most_s: float) -> Checked:
     """Runs the baseline three times: first, then stopped and resumed, and then with another seed."""
     space, begun_s = baseline.training.space, time.monotonic()
     quality = space.objective.quality
@@ -63,21 +102,22 @@ def _check(baseline: Runs, console: Console, most_s: float, slots: int) -> Check
     with console.status("running the baseline"):
         patient = _Enough(quality, begun_s + _PATIENT_SHARE * most_s)
         run = baseline.run(baseline.order("first", 0), patient, first_s)
-    checked = Checked(space, run, seen.seen(run.records, quality), slots)
-    if not is_ready(checked):
+    checked = Checked(space, run, slots=max(1, len(baseline.training.hardware.gpus)))
+    if not checked.is_ready:
         return checked
     once = partial(_Enough, quality, begun_s)
     with console.status("running it again with the same seed, stopped and resumed"):
-        order = runs.endless(baseline.order("again", 0))
+        order = replace(baseline.order("again", 0), ends=Ends.never())
         baseline.run(order, once(), second_s)
         again = baseline.run(order, lambda report: bool(report.records), second_s)
     with console.status("running it with another seed"):
-        other = baseline.run(runs.endless(baseline.order("other", 1)), once(), end_s)
+        order = replace(baseline.order("other", 1), ends=Ends.never())
+        other = baseline.run(order, once(), end_s)
     return replace(
         checked,
-        again=seen.likeness(run.records, again.records, quality),
-        other=seen.likeness(run.records, other.records, quality),
-        resumed=seen.resumed(again.records),
+        again=largest_difference(run.records, again.records, quality),
+        other=largest_difference(run.records, other.records, quality),
+        resumed=resumed(again.records),
     )
 
 
@@ -97,19 +137,9 @@ class _Enough:
         for record in report.records:
             self._seen += self._quality in record and record["samples"] > 0
             self._has_gone_on = self._quality not in record
-        is_whole = self._seen >= _FEWEST_EVALUATIONS and _is_known(report.measurement.throughput)
+        speed = report.measurement.throughput
+        half = speed.half_width_per_s if speed else None
+        is_known = speed is not None and half is not None and half <= _KNOWN_SHARE * speed.samples_per_s
+        is_whole = self._seen >= FEWEST_EVALUATIONS and is_known
         is_late = self._seen > 0 and time.monotonic() >= self._patient_s
         return self._has_gone_on and (is_whole or is_late)
-
-
-def _is_known(throughput: Throughput | None) -> bool:
-    half = throughput.half_width_per_s if throughput else None
-    return throughput is not None and half is not None and half <= _KNOWN_SHARE * throughput.samples_per_s
-
-
-def slots(hardware: Hardware, options: Options) -> int:
-    """Returns the number of concurrent trials of a search."""
-    if options.gpus_per_trial:
-        per_device = 1 / options.gpus_per_trial
-        return max(1, int(len(hardware.gpus) * per_device))
-    return max(1, hardware.cpus // (options.cpus_per_trial or hardware.cpus))

@@ -73,7 +73,7 @@ class Models:
 
 
 def grouped(command: Callable[..., int]) -> Callable[..., int]:
-    """Expands dataclass arguments of `command` into an argument per option, because typer knows no groups."""
+    """Expands dataclass arguments of `command` into an argument per option: typer cannot group options."""
     signature = inspect.signature(command, eval_str=True)
     groups = {
         name: sorted((one for one in fields(argument.annotation) if one.metadata), key=_place)

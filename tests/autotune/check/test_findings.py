@@ -4,10 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.check import seen
-from autotune.check.findings import Checked, findings, is_ready
-from autotune.check.runs import Run
-from autotune.check.seen import Likeness, Resumed
+from autotune.check.findings import Checked, Observed, Resumed, Run, findings, largest_difference, resumed
 from autotune.core.measurement import Measurement, Throughput
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.space import spaces
@@ -42,44 +39,44 @@ def records(*, steps=9, every=5, begun_s=100.0, start_s=2.0, first=8, curve=0.5)
 
 
 def test_figures_are_computed_from_records():
-    found = seen.seen(records(), "r2")
+    found = Observed(records(), "r2")
     assert (found.start_s, found.steps, found.step_samples) == (2.0, 9, 8)
     assert (found.samples, found.seconds) == (72, 5.0)
-    assert found.evaluations == ((40, 5.5),)
+    assert found.evaluations == [(40, 5.5)]
     assert (found.every, found.evaluation_s) == (40, 1.0)
     assert found.evaluating_share == pytest.approx(0.2)
 
 
 def test_doubtful_steps_are_reported():
     note = {"at_s": 200.0, "samples": 80, "note": "4 of 16 are counted"}
-    assert rows(seen=seen.seen([*records(), note], "r2"))["steps"].detail.endswith("; 4 of 16 are counted")
+    assert rows(run=Run([*records(), note]))["steps"].detail.endswith("; 4 of 16 are counted")
 
 
 def test_without_records_figures_are_unknown():
-    found = seen.seen([], "r2")
+    found = Observed([], "r2")
     assert (found.start_s, found.steps, found.every, found.evaluation_s) == (None, 0, None, None)
 
 
 def test_an_evaluation_that_is_nan_does_not_count():
-    found = seen.seen([*records(), {"at_s": 200.0, "samples": 72, "r2": float("nan")}], "r2")
-    assert found.evaluations == ((40, 5.5),)
+    found = Observed([*records(), {"at_s": 200.0, "samples": 72, "r2": float("nan")}], "r2")
+    assert found.evaluations == [(40, 5.5)]
 
 
 def test_runs_are_compared_at_equal_numbers_of_samples():
     one = records()
-    assert seen.likeness(one, records(steps=20), "r2") == Likeness(1, 0.0)
-    assert seen.likeness(one, records(curve=0.75), "r2") == Likeness(1, 0.25)
-    assert seen.likeness(one, records(steps=3, curve=0.75), "r2") == Likeness(3, 0.25)  # by the steps' loss
-    assert seen.likeness(one, [], "r2") is None
+    assert largest_difference(one, records(steps=20), "r2") == 0.0
+    assert largest_difference(one, records(curve=0.75), "r2") == 0.25
+    assert largest_difference(one, records(steps=3, curve=0.75), "r2") == 0.25  # by the steps' loss
+    assert largest_difference(one, [], "r2") is None
 
 
 def test_a_resumed_run_continues_or_starts_anew():
     continued = [*records(), *records(first=48, begun_s=200.0)]
     restarted = [*records(), *records(begun_s=200.0)]
-    assert seen.resumed(continued) == Resumed(72, 48, is_anew=False)
-    assert seen.resumed(restarted) == Resumed(72, 8, is_anew=True)
-    assert seen.resumed(records()) is None
-    assert seen.resumed([*records(), {"attempt": 2.0, "clock_s": 200.0}]) is None
+    assert resumed(continued) == Resumed(72, 48)
+    assert resumed(restarted) == Resumed(72, None)
+    assert resumed(records()) is None
+    assert resumed([*records(), {"attempt": 2.0, "clock_s": 200.0}]) is None
 
 
 def checked(**changes):
@@ -87,11 +84,10 @@ def checked(**changes):
     complete = Checked(
         SPACE,
         run,
-        seen.seen(run.records, "r2"),
         slots=2,
-        again=Likeness(1, 0.0),
-        other=Likeness(1, 0.25),
-        resumed=Resumed(72, 48, is_anew=False),
+        again=0.0,
+        other=0.25,
+        resumed=Resumed(72, 48),
     )
     return replace(complete, **changes)
 
@@ -114,22 +110,22 @@ def test_the_figures_that_a_search_would_see_are_listed():
         # 120 samples at 16 a second, 2 s to start and 3 s of evaluations; 4 configurations, 2 at a time
         "a search": "4 trials of 12s: up to 25s, and up to 1m 15s more to confirm the winner",
     }
-    assert is_ready(checked())
+    assert checked().is_ready
 
 
 @pytest.mark.parametrize(
     ("name", "changes", "detail"),
     [
-        ("seed", {"other": Likeness(1, 0.0)}, "ignored"),
+        ("seed", {"other": 0.0}, "ignored"),
         ("seed", {"again": None}, "not checked"),
-        ("resume", {"resumed": Resumed(72, 8, is_anew=True)}, "it started from the beginning"),
+        ("resume", {"resumed": Resumed(72, None)}, "it started from the beginning"),
         ("resume", {"resumed": None}, "not checked"),
         ("speed", {"run": Run(records(), None, Measurement())}, "not known"),
         ("memory", {"run": Run(records(), None, Measurement())}, "not measured"),
-        ("evaluations", {"seen": seen.seen(records(every=99), "r2")}, "none within 72 samples"),
-        ("evaluations", {"seen": seen.seen(records(steps=30, every=15), "r2")}, "has 1"),
-        ("quality", {"seen": seen.seen(records(every=99), "r2")}, "no number was found for r2"),
-        ("starts", {"run": Run(), "seen": seen.seen([], "r2")}, "no training step"),
+        ("evaluations", {"run": Run(records(every=99), None, MEASURED)}, "none within 72 samples"),
+        ("evaluations", {"run": Run(records(steps=30, every=15), None, MEASURED)}, "has 1"),
+        ("quality", {"run": Run(records(every=99), None, MEASURED)}, "no number was found for r2"),
+        ("starts", {"run": Run()}, "no training step"),
     ],
 )
 def test_everything_missing_is_reported_with_a_remedy(name, changes, detail):
@@ -142,12 +138,12 @@ def test_everything_missing_is_reported_with_a_remedy(name, changes, detail):
 def test_the_recommended_time_is_that_of_six_first_evaluations():
     # a start takes 2 s, and 40 samples at 72 samples in 5 s
     assert rows(again=None)["seed"].remedy == "check for longer, such as --time 1m"
-    slow = seen.seen(records(start_s=100.0), "r2")
-    assert rows(again=None, seen=slow)["seed"].remedy == "check for longer, such as --time 11m"
+    slow = Run(records(start_s=100.0), None, MEASURED)
+    assert rows(again=None, run=slow)["seed"].remedy == "check for longer, such as --time 11m"
 
 
 def test_runs_that_differ_with_the_same_seed_show_their_noise():
-    assert rows(again=Likeness(1, 0.1))["seed"].ok
+    assert rows(again=0.1)["seed"].ok
 
 
 def test_a_trial_that_lost_its_gpu_says_so():
@@ -165,7 +161,7 @@ def test_only_the_failure_of_a_failed_trial_is_reported():
     (row,) = rows(**failed).values()
     assert row.name == "starts"
     assert "ValueError: no such file" in row.detail
-    assert not is_ready(checked(**failed))
+    assert not checked(**failed).is_ready
 
 
 def test_a_time_limit_is_reported():
