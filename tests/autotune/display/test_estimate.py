@@ -70,27 +70,23 @@ def test_an_interrupted_trial_is_still_to_run(lasting, unconfirmed):
 
 def test_confirming_the_winner_is_included(make_trial, space):
     faster = [make_trial(n, 10 + 10 * n, 0.2, half_width=0.1, x=n) for n in range(4)]
-    # low: a race and a seed; high: for each of 3 finalists a race of 2 minutes and 3 seeds of both sides
-    assert remaining(faster, space, 4) == Remaining(20.0, 540.0)
-    slower = [make_trial(n, 10 - n, 0.2, half_width=0.1, x=n) for n in range(4)]
-    assert remaining(slower, space, 4).low_s == 0.0
+    # for each of 3 finalists a race of 40 s and 3 seeds of both sides
+    assert remaining(faster, space, 4) == Remaining(0.0, 300.0)
 
 
-def test_past_races_and_repeats_are_not_counted_again(make_trial, space, confirming):
+def test_a_decided_confirmation_takes_no_more_time(make_trial, space, confirming):
     trials = [make_trial(n, 10 + 20 * (n == 1), curve=[0.2], half_width=0.1, x=n) for n in range(3)]
     trials += confirming(trials, 1)
-    assert [remaining(trials[:n], space, 3).low_s for n in (3, 4, 5, 10)] == [20.0, 10.0, 10.0, 0.0]
-    assert remaining(trials, space, 3).high_s == 0.0, "the winner is confirmed"
+    assert remaining(trials, space, 3).high_s == 0.0
 
 
 def test_the_ablation_is_included(make_trial, space):
     trials = [make_trial(0, 10, 0.2, half_width=0.1)]
     far = {"precision": "bf16", "num_workers": 4, "micro_batch_size": 32, "learning_rate": 2e-4}
     trials += [make_trial(n, 30, 0.2, half_width=0.1, **far) for n in (1, 2)]
-    left = remaining(trials, space, 3)
-    assert left == Remaining(20.0, 560.0), "three knobs change the speed: two configurations lie between"
+    before_s = remaining(trials, space, 3).high_s
     step = make_trial(3, 20, 0.2, half_width=0.1, ablation_of=1, **{**far, "num_workers": 2})
-    assert remaining([*trials, step], space, 3).high_s == 550.0
+    assert remaining([*trials, step], space, 3).high_s == before_s - 10.0
 
 
 def test_the_time_limit_caps_the_estimate(lasting, unconfirmed):
