@@ -25,7 +25,6 @@ from autotune.reports import (
     marks,
     plots_bars,
     plots_front,
-    plots_parallel,
     plots_quality,
     plots_speed,
     tables,
@@ -77,7 +76,6 @@ def plots_of(report: SessionReport) -> dict[str, list[Plot]]:
         "step": plots_bars.step_time(report),
         "ablation": plots_bars.ablation(report),
         "history": plots_front.history(report),
-        "parallel": plots_parallel.parallel(report),
     }
     return {
         "batches": plots_speed.by_batch(report),

@@ -47,7 +47,6 @@ class Plot:
     legend: tuple[Mark, ...] = ()
     table: Table | None = None
     elsewhere: tuple[str, str] | None = None  # ID and name of another table with its figures
-    least_px: int = 0  # width below which it scrolls
 
     @property
     def figure(self) -> dict[str, Any]:
@@ -173,12 +172,6 @@ def horizontal(y: float, colour: str, dash: str = "dot", width: float = 1) -> di
     edge = {"color": colour, "width": width, "dash": dash}
     place = {"xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": y, "y1": y}
     return {"type": "line", "layer": "below", **place, "line": edge}
-
-
-def vertical(x: float, low: float, high: float, **rest: Any) -> dict[str, Any]:
-    """Returns a thin vertical line."""
-    edge = {"color": "var(--rule)", "width": 1}
-    return {"type": "line", "x0": x, "x1": x, "y0": low, "y1": high, "line": edge, **rest}
 
 
 def hover_text(row: TrialRow, report: SessionReport) -> str:

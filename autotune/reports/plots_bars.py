@@ -11,12 +11,13 @@ from autotune.judging.measurement.estimates import Figure
 from autotune.reports import answer, marks
 from autotune.reports.marks import Mark
 from autotune.reports.model import SessionReport, Side
-from autotune.reports.plot import Plot, Table, Trace, escape, layout, lines, note, vertical
+from autotune.reports.plot import Plot, Table, Trace, escape, layout, lines, note
 
 _ROW_PX, _THICKNESS = 56, 0.42  # height of a row, and the bar's share of it
 _MARGIN = 1.12  # right end of the axis, relative to the longest bar: leaves room for its text
 _GAIN = Mark("faster by this setting", "var(--gain)", "bar")
 _LOSS = Mark("slower by this setting", "var(--failed)", "bar")
+_THIN = {"type": "line", "line": {"color": "var(--rule)", "width": 1}}
 _FONT = {"font": {"color": "var(--ink)", "size": 13}}
 
 
@@ -122,7 +123,13 @@ def ablation(report: SessionReport) -> Plot | None:
             xaxis={"title": f"{unit} per second", "range": [0, right]},
             annotations=[text for n, row in enumerate(rows) for text in row.notes(n)],
             shapes=[
-                vertical(row.end, n + _THICKNESS / 2, n + 1 - _THICKNESS / 2)
+                {
+                    "x0": row.end,
+                    "x1": row.end,
+                    "y0": n + _THICKNESS / 2,
+                    "y1": n + 1 - _THICKNESS / 2,
+                    **_THIN,
+                }
                 for n, row in enumerate(rows[:-1])
             ],
         ),

@@ -25,8 +25,6 @@
     const family = getComputedStyle(document.body).fontFamily;
     for (const place of places) {
       const { data, layout } = resolved(figures[place.dataset.figure]);
-      const least = Number(place.dataset.least || 0);
-      place.style.minWidth = width ? "" : `${least}px`;
       const shown = { ...layout, font: { ...layout.font, family }, ...(width ? { width, autosize: false } : {}) };
       if (isTouched) shown.dragmode = false;
       Plotly.react(place, data, shown, { displayModeBar: false, responsive: !width });

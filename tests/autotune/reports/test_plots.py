@@ -9,7 +9,7 @@ from plotly.graph_objects import Figure as Checked
 
 from autotune.display import words
 from autotune.judging.decisions.ablation import AblationStep
-from autotune.reports import page, plots_bars, plots_front, plots_parallel, plots_quality, plots_speed
+from autotune.reports import page, plots_bars, plots_front, plots_quality, plots_speed
 from autotune.reports.model import Figure
 
 from . import made_trials
@@ -316,31 +316,6 @@ def test_the_running_best_never_falls_and_keeps_the_quality(report):
 def test_history_has_every_trial(report):
     drawn = [t for t in plots_front.history(report).data if t["mode"] == "markers"]
     assert sorted(n for t in drawn for n in t["x"]) == [r.number for r in report.trials]
-
-
-def test_every_configuration_is_one_line_over_all_axes(report):
-    plot = plots_parallel.parallel(report)
-    axes = len(plot.layout["shapes"])
-    searched = [r for r in report.trials if r.kind not in {"repeat", "ablation"}]
-    assert sum(t["x"].count(None) for t in plot.data) == len(searched)
-    assert axes == len(made_trials.BASELINE) + 2
-    assert all(len(t["x"]) % (axes + 1) == 0 for t in plot.data)
-    assert all(0 <= y <= 1 for t in plot.data for y in t["y"] if y is not None)
-
-
-def test_labels_of_an_axis_do_not_overlap(rich):
-    rates = (1e-3, 1.05e-3, 1.1e-3, 4e-3)
-    rows = tuple(
-        replace(r, config={"learning_rate": rates[r.number % 4]}, throughput=None) for r in rich.trials
-    )
-    notes = plots_parallel.parallel(replace(rich, trials=rows)).layout["annotations"]
-    assert [n["text"] for n in notes if n["x"] == 0][1:] == ["0.001", "0.004"]
-
-
-def test_a_knob_over_powers_of_two_has_them_at_equal_distances(rich):
-    notes = plots_parallel.parallel(rich).layout["annotations"]
-    at = {n["text"]: n["y"] for n in notes if n["x"] == 0}
-    assert at["16"] - at["8"] == pytest.approx(at["256"] - at["128"])
 
 
 def test_if_lower_is_better_the_region_is_below_its_edge(rich):
