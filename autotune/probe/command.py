@@ -6,18 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from autotune.core import settings
 from autotune.core.errors import InputError
-from autotune.core.settings import (
-    ACCUMULATION,
-    COMPILE,
-    LEARNING_RATE,
-    LENGTH,
-    MICRO_BATCH,
-    PRECISION,
-    PREFETCH,
-    SEED,
-    WORKERS,
-)
 from autotune.probe import durations, effects, options, scores
 from autotune.probe.durations import ShortTraining
 from autotune.probe.effects import Candidate
@@ -34,14 +24,14 @@ _LINES_SHOWN = 20
 _LOOK_S = 2.0  # between two looks for scores
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {
-    "batch": (MICRO_BATCH, ACCUMULATION),
-    "lr": (LEARNING_RATE,),
-    "length": (LENGTH,),
-    "workers": (WORKERS, PREFETCH),
-    "precision": (PRECISION,),
-    "compile": (COMPILE,),
+    "batch": (settings.MICRO_BATCH, settings.ACCUMULATION),
+    "lr": (settings.LEARNING_RATE,),
+    "length": (settings.LENGTH,),
+    "workers": (settings.WORKERS, settings.PREFETCH),
+    "precision": (settings.PRECISION,),
+    "compile": (settings.COMPILE,),
 }
-ROLES = (SEED, *(role for group in _GROUPS.values() for role in group))
+ROLES = (settings.SEED, *(role for group in _GROUPS.values() for role in group))
 
 
 def roles(only: str | None) -> frozenset[str]:
@@ -54,7 +44,7 @@ def roles(only: str | None) -> frozenset[str]:
     groups = [one.strip() for one in only.split(",")]
     if unknown := [one for one in groups if one not in _GROUPS]:
         raise InputError(f"--only: one or more of {', '.join(_GROUPS)}, got {', '.join(unknown)}")
-    return frozenset((SEED, *(role for one in groups for role in _GROUPS[one])))
+    return frozenset((settings.SEED, *(role for one in groups for role in _GROUPS[one])))
 
 
 @dataclass(frozen=True)
@@ -94,8 +84,9 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
     trier = _Trier(prober, seen, [_described(seen)])
     candidates = [one for one in effects.candidates(known, seen) if one.role in wishes.roles]
     trier.together(candidates)
-    length, short, note = durations.try_length(prober, known, seen)
-    trier.lines.append(note)
+    duration = durations.try_length(prober, known, seen, batch_of(seen))
+    length, short = duration.length, duration.short
+    trier.lines.append(duration.note)
     if short is not None and length is not None:
         trier.again(short)
     if not framework:
@@ -121,12 +112,12 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
         score=score,
         minimize=minimize,
         knobs=tuple(trier.effective),
-        length=length if LENGTH in wishes.roles else None,
-        training_s=durations.training_s(seen, short, length),
-        samples=durations.samples(seen, short, length, batch_of(seen)),
+        length=length if settings.LENGTH in wishes.roles else None,
+        training_s=duration.training_s,
+        samples=duration.samples,
         every=every if length and length[0] == "steps" else None,
-        followers=tuple(_followers(known)) if LEARNING_RATE in trier.roles else (),
-        samples_per_epoch=durations.samples_per_epoch(seen, short, length, batch_of(seen)),
+        followers=tuple(_followers(known)) if settings.LEARNING_RATE in trier.roles else (),
+        samples_per_epoch=duration.samples_per_epoch,
         cpus=cpus,
     )
     return found, [*trier.lines, f"score: {score.described}; {'lower' if minimize else 'higher'} is better"]
@@ -195,7 +186,7 @@ class _Trier:
 
     def again(self, short: ShortTraining) -> None:
         """Tries again the learning rates that had no effect, in a training too short for a warm-up."""
-        left = [one for one in self._without if one.role == LEARNING_RATE]
+        left = [one for one in self._without if one.role == settings.LEARNING_RATE]
         for one in left:
             shown = self._shown([one], short.seen, self.run([one], short.line))
             self._without = [other for other in self._without if other not in shown]
@@ -247,10 +238,10 @@ def _described(seen: Watched) -> str:
 
 def batch_of(seen: Watched) -> int | None:
     """Returns the samples of an optimizer step, from the options if they say so, else from the batches."""
-    size = options.role_of(seen.options, MICRO_BATCH)
+    size = options.role_of(seen.options, settings.MICRO_BATCH)
     if size is None or not options.is_count(size.value):
         return effects.samples_of_step(seen)
-    parts = options.role_of(seen.options, ACCUMULATION)
+    parts = options.role_of(seen.options, settings.ACCUMULATION)
     accumulated = parts.value if parts is not None and options.is_count(parts.value) else 1
     return int(size.value or 1) * int(accumulated or 1)
 

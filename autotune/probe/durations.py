@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from autotune.probe import effects, options
 from autotune.probe.options import Option
@@ -27,15 +26,45 @@ class ShortTraining:
     seen: Watched
 
 
-class TriedLength(NamedTuple):
-    """The result of an attempt to shorten a training, with a note for the user."""
+@dataclass(frozen=True)
+class Duration:
+    """What an attempt to shorten the user's training `seen` showed about its length."""
 
-    length: Length | None  # None if no training was seen to end by it
-    short: ShortTraining | None
-    note: str
+    seen: Watched
+    note: str  # for the user
+    length: Length | None = None  # None if no training was seen to end by it
+    short: ShortTraining | None = None
+    batch: int | None = None  # samples of a step
+
+    @property
+    def samples_per_epoch(self) -> int | None:
+        """The samples of an epoch: the items of the loader, or those of a short training of one epoch."""
+        if self.length is None or self.length[0] != "epochs":
+            return None
+        counted = len(self.short.seen.steps) * self.batch if self.short and self.batch else None
+        return self.seen.loader.get("items") or counted
+
+    @property
+    def samples(self) -> int | None:
+        """The samples of the user's training; None if its length cannot change."""
+        if self.length is None:
+            return None
+        unit, counted = self.length
+        each = self.batch if unit == "steps" else self.samples_per_epoch
+        return each and round(each * float(counted[0].value or 1))
+
+    @property
+    def training_s(self) -> float | None:
+        """The seconds that the user's training takes, by the times of its steps; None if unknown."""
+        one_s, seen = effects.step_s(self.seen), self.seen
+        if self.length is None or one_s is None or self.short is None:
+            return None
+        unit, counted = self.length
+        steps = float(counted[0].value or 1) * (1 if unit == "steps" else len(self.short.seen.steps))
+        return (seen.steps[0].at_s - seen.begun_s) + one_s * steps
 
 
-def try_length(prober: Prober, known: Sequence[Option], seen: Watched) -> TriedLength:
+def try_length(prober: Prober, known: Sequence[Option], seen: Watched, batch: int | None) -> Duration:
     """Tries the options that are named like the length of a training.
 
     `seen` is the user's own training. An option that is named like a number of steps may count epochs: if the
@@ -43,7 +72,7 @@ def try_length(prober: Prober, known: Sequence[Option], seen: Watched) -> TriedL
     """
     asked = options.ends(known)
     if asked is None:
-        return TriedLength(None, None, "no option that ends the training was found, so its length stays")
+        return Duration(seen, "no option that ends the training was found, so its length stays")
     unit, counted = asked
     name, before = counted[0].name, counted[0].value
     short: ShortTraining | None = None
@@ -53,9 +82,9 @@ def try_length(prober: Prober, known: Sequence[Option], seen: Watched) -> TriedL
         short = _run(prober, counted, value, options.evaluated(known) if tried == "steps" else None)
         if _has_ended_by_it(short.seen, seen, value):
             note = f"{name} {before} -> {value}: the training ended after {len(short.seen.steps)} steps"
-            return TriedLength((tried, tuple(counted)), short if short.seen.steps else None, note)
+            return Duration(seen, note, (tried, tuple(counted)), short if short.seen.steps else None, batch)
     note = f"{name} {before}: did not end a training, so it stays"
-    return TriedLength(None, short if short and short.seen.steps else None, note)
+    return Duration(seen, note, None, short if short and short.seen.steps else None)
 
 
 def _has_ended_by_it(short: Watched, full: Watched, value: int) -> bool:
@@ -76,25 +105,6 @@ def _run(prober: Prober, counted: Sequence[Option], value: int, every: Option | 
     return ShortTraining(line, prober.run(line, is_enough, MOST_S))
 
 
-def samples_per_epoch(
-    seen: Watched, short: ShortTraining | None, length: Length | None, batch: int | None
-) -> int | None:
-    """Returns the samples of an epoch: the loader's items, or those of a short training of one epoch."""
-    if length is None or length[0] != "epochs":
-        return None
-    return seen.loader.get("items") or (len(short.seen.steps) * batch if short and batch else None)
-
-
-def samples(
-    seen: Watched, short: ShortTraining | None, length: Length | None, batch: int | None
-) -> int | None:
-    """Returns the samples of the user's training; None if its length cannot change."""
-    if length is None:
-        return None
-    each = batch if length[0] == "steps" else samples_per_epoch(seen, short, length, batch)
-    return each and round(each * float(length[1][0].value or 1))
-
-
 def miniature(found: ProbeResult, time_s: float) -> int | None:
     """Returns the samples of a trial such that a dozen trials fit into `time_s`.
 
@@ -106,15 +116,3 @@ def miniature(found: ProbeResult, time_s: float) -> int | None:
     least = (_LEAST_EPOCHS if unit == "epochs" else _LEAST_STEPS) / float(counted[0].value or 1)
     share = max(time_s / (_DOZEN * found.training_s), least)
     return None if share > _NEARLY else round(share * found.samples)
-
-
-def training_s(seen: Watched, short: ShortTraining | None, length: Length | None) -> float | None:
-    """Returns the seconds that the user's training takes, estimated from its steps; None if unknown."""
-    one_s = effects.step_s(seen)
-    if length is None or one_s is None or short is None:
-        return None
-    unit, counted = length
-    count = float(counted[0].value or 1)
-    return (seen.steps[0].at_s - seen.begun_s) + one_s * (
-        count if unit == "steps" else count * len(short.seen.steps)
-    )

@@ -6,17 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.core import settings
-from autotune.core.settings import (
-    ACCUMULATION,
-    COMPILE,
-    LEARNING_RATE,
-    MICRO_BATCH,
-    PRECISION,
-    PREFETCH,
-    SEED,
-    WORKERS,
-    Setting,
-)
+from autotune.core.settings import Setting
 from autotune.probe import options
 from autotune.probe.options import Option
 from autotune.probe.watching import Watched, WatchedStep
@@ -52,13 +42,22 @@ class Candidate:
 
 def is_told_apart(candidate: Candidate) -> bool:
     """Returns True if a candidate can be tried together with others; a seed cannot, and compiling is slow."""
-    return candidate.role not in (SEED, COMPILE)
+    return candidate.role not in (settings.SEED, settings.COMPILE)
 
 
 def candidates(known: Sequence[Option], seen: Watched) -> list[Candidate]:
     """Returns the options that have a known role, each with a value other than the user's."""
     made = []
-    for role in (MICRO_BATCH, ACCUMULATION, LEARNING_RATE, WORKERS, PREFETCH, SEED, PRECISION, COMPILE):
+    for role in (
+        settings.MICRO_BATCH,
+        settings.ACCUMULATION,
+        settings.LEARNING_RATE,
+        settings.WORKERS,
+        settings.PREFETCH,
+        settings.SEED,
+        settings.PRECISION,
+        settings.COMPILE,
+    ):
         option = options.role_of(known, role)
         one = _candidate(role, option, seen) if option is not None else None
         if one is not None:
@@ -68,7 +67,7 @@ def candidates(known: Sequence[Option], seen: Watched) -> list[Candidate]:
 
 def _candidate(role: str, option: Option, seen: Watched) -> Candidate | None:
     value = option.value
-    if role == PRECISION:
+    if role == settings.PRECISION:
         words = next((w for w in _WORDS if value in w.values() or _chosen(w, option)), None)
         if option.is_switch or words is None:
             return None
@@ -76,21 +75,21 @@ def _candidate(role: str, option: Option, seen: Watched) -> Candidate | None:
             words = {**words, "tf32": "tf32"}
         is_wide = words.get("fp32") == value or value not in words.values()
         return Candidate(role, option, "bf16" if is_wide else "fp32", words)
-    if role == COMPILE and option.is_inside:
+    if role == settings.COMPILE and option.is_inside:
         return Candidate(role, option, "default", {})
-    if role == COMPILE:
+    if role == settings.COMPILE:
         return Candidate(role, option, value is not True, {}) if isinstance(value, bool) else None
-    if role == LEARNING_RATE:
+    if role == settings.LEARNING_RATE:
         return (
             Candidate(role, option, float(value or 0) * 2, {}) if options.is_number(value) and value else None
         )
     if not isinstance(value, int) or isinstance(value, bool):
         return None
-    if role in (MICRO_BATCH, ACCUMULATION):
+    if role in (settings.MICRO_BATCH, settings.ACCUMULATION):
         return Candidate(role, option, value * 2, {}) if value > 0 else None
-    if role == PREFETCH and not seen.loader.get("num_workers"):
+    if role == settings.PREFETCH and not seen.loader.get("num_workers"):
         return None
-    if role == WORKERS:  # some loaders refuse to have none
+    if role == settings.WORKERS:  # some loaders refuse to have none
         return Candidate(role, option, value - 1 if value > 1 else value + 1, {})
     return Candidate(role, option, value + 1, {})
 

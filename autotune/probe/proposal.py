@@ -7,12 +7,7 @@ from typing import Any
 
 import yaml
 
-from autotune.core.settings import (
-    COMPILE,
-    LENGTH,
-    SEED,
-    Setting,
-)
+from autotune.core.settings import COMPILE, LENGTH, SEED, Setting
 from autotune.probe import options
 from autotune.probe.effects import Candidate
 from autotune.probe.options import Option

@@ -13,7 +13,7 @@ from autotune.inside.site import autotune_wire as wire
 from autotune.probe import effects, options, watching
 from autotune.probe.effects import Candidate
 from autotune.probe.options import Option
-from autotune.probe.watching import Command, Watched
+from autotune.probe.watching import Watched
 from autotune.workloads.command import view
 from autotune.workloads.in_place import Document
 
@@ -79,8 +79,8 @@ class Prober:
             text = Document.read(self.directory / file).replaced(values).text
             (made / file).unlink()
             (made / file).write_text(text, encoding="utf-8")
-        command = Command(line.words, made, {**self.environment, **line.variables})
-        seen = watching.watch(command, place, self._telling(is_enough), most_s)
+        variables = {**self.environment, **line.variables}
+        seen = watching.watch(line.words, (place, made), variables, self._telling(is_enough), most_s)
         known = [*seen.options, *(one for file in self.files for one in self._of_file(file))]
         wrote = [path for one in seen.wrote if (path := Path(one)).is_relative_to(made)]
         tables = [path for path in wrote if path.suffix in (".csv", ".jsonl") and path.is_file()]

@@ -21,15 +21,6 @@ _LOOK_SHARE = 20  # pause in multiples of the time that it takes to read the not
 
 
 @dataclass(frozen=True)
-class Command:
-    """A command line of the user, with its directory and environment."""
-
-    words: tuple[str, ...]
-    directory: Path
-    environment: Mapping[str, str] = field(default_factory=dict)  # in addition to this process's
-
-
-@dataclass(frozen=True)
 class WatchedStep:
     """A step of a watched training."""
 
@@ -72,11 +63,19 @@ class Watched:
         return [text for text, _ in self.lines[-20:]]
 
 
-def watch(command: Command, place: Path, is_enough: Callable[[Watched], bool], most_s: float) -> Watched:
-    """Runs `command` in its view until it ends, until `is_enough` returns True, or for `most_s`.
+def watch(
+    words: Sequence[str],
+    view: tuple[Path, Path],
+    variables: Mapping[str, str],
+    is_enough: Callable[[Watched], bool],
+    most_s: float,
+) -> Watched:
+    """Runs a command line until it ends, until `is_enough` returns True, or for `most_s`.
 
-    Raises InputError if it cannot be started.
+    `view` is the place of its view and its directory there, `variables` are added to this process's. Raises
+    InputError if it cannot be started.
     """
+    place, directory = view
     notes, mark = place / f"{uuid.uuid4().hex}.jsonl", uuid.uuid4().hex
     notes.touch()
     lines: list[tuple[str, float]] = []
@@ -88,9 +87,9 @@ def watch(command: Command, place: Path, is_enough: Callable[[Watched], bool], m
     environment = {
         **os.environ,
         "PYTHONUNBUFFERED": "1",
-        **command.environment,
+        **variables,
         "PYTHONPATH": os.pathsep.join(
-            filter(None, (str(SITE), command.environment.get("PYTHONPATH") or os.environ.get("PYTHONPATH")))
+            filter(None, (str(SITE), variables.get("PYTHONPATH") or os.environ.get("PYTHONPATH")))
         ),
         wire.PROBE: str(notes),
         wire.VIEW: str(place),
@@ -98,14 +97,14 @@ def watch(command: Command, place: Path, is_enough: Callable[[Watched], bool], m
     }
     environment.pop(wire.SOCKET, None)
     begun_s = time.monotonic()
-    process = Process(list(command.words), command.directory, environment, _MARK, heard, is_silent=True)
+    process = Process(list(words), directory, environment, _MARK, heard, is_silent=True)
     look_s = _LOOK_S
     try:
         while True:
             process.wait(min(look_s, max(0.0, begun_s + most_s - time.monotonic()) + _LOOK_S))
             now_s = time.monotonic()
             code, seconds = process.code, now_s - begun_s
-            seen = read(notes.read_text(encoding="utf-8"), command.words, lines, seconds, code)
+            seen = read(notes.read_text(encoding="utf-8"), words, lines, seconds, code)
             look_s = max(_LOOK_S, _LOOK_SHARE * (time.monotonic() - now_s))
             if code is not None or seconds > most_s or is_enough(seen):
                 return seen
