@@ -26,7 +26,7 @@ from autotune.space.space import Space
 from autotune.storage import provenance
 from autotune.storage.store import WANDB_MODES, Options, StoredSession
 from autotune.storage.trial_dir import TrialDir
-from autotune.system import scratch, temp_dirs
+from autotune.system import scratch
 from autotune.system.node_kinds import NodeKind
 from autotune.system.telemetry import Hardware
 from autotune.trackers import registry as tracker_registry
@@ -121,7 +121,7 @@ def _samples_of_epoch(space: Space, workload: Workload, here: Usable) -> int:
     Raises InputError if it does not complete, or no samples were seen.
     """
     print("The baseline trains for an epoch, to count its samples ...", file=sys.stderr, flush=True)
-    with temp_dirs.directory(".epoch-", Path.cwd()) as place:
+    with scratch.directory(".epoch-", Path.cwd()) as place:
         training = TrainingSetup(space, workload, here.hardware, Options(here.gpus_per_trial))
         order = training.whole_training(space.baseline_config, TrialDir(place))
         outcome, measurement = alone.run(order, ForkServer(workload.preload))
