@@ -11,7 +11,7 @@ from rich.text import Text
 from autotune.cli.options import Models
 from autotune.compare import compare as comparing
 from autotune.compare import results
-from autotune.compare.compare import Comparison, Contender, ModelLength, Terms
+from autotune.compare.compare import Comparison, ModelLength, Terms
 from autotune.compare.verdict import search_noise, verdict
 from autotune.core.errors import InputError, printable
 from autotune.core.settings import PRECISION, PRECISIONS
@@ -54,7 +54,9 @@ def compare(session: Path, asked: Models) -> int:
         facts, changed, more = _facts(opened, given, workload, here)
         length = _length(asked, space, workload, comparing.known_length(opened, facts))
         terms = Terms(length.samples, facts, may_take=not changed, epochs=length.epochs)
-        for note in [*usable.notes, *notes, *_equal(wanted, models), *more]:
+        labels = {contender.label for contender in models}
+        equal = [f"{PRECISION} {name}: the baseline has it already" for name in wanted if name not in labels]
+        for note in [*usable.notes, *notes, *equal, *more]:
             _say(note)
         for contender in models:
             workload.complete(space.settings(contender.config))
@@ -109,12 +111,6 @@ def _facts(
     if changed:
         notes.append(f"changed since the search: {'; '.join(changed)}; its checkpoints are not reused")
     return provenance.decisive_facts(now), changed, notes
-
-
-def _equal(wanted: list[str], asked: list[Contender]) -> list[str]:
-    """Returns a line for each of the wanted precisions that the baseline already has."""
-    labels = {contender.label for contender in asked}
-    return [f"{PRECISION} {name}: the baseline has it already" for name in wanted if name not in labels]
 
 
 def _precisions(text: str | None, space: Space, here: Machine) -> tuple[list[str], list[str]]:

@@ -34,7 +34,6 @@ from autotune.training import plan
 from autotune.training.plan import TrainingPlan
 from autotune.training.screen import TrainingScreen
 from autotune.training.whole import Whole, is_done
-from autotune.trials.report import TrialReport
 from autotune.trials.setup import TrainingSetup
 from autotune.workloads import registry
 
@@ -83,12 +82,14 @@ def train(target: str, asked: Trained) -> int:
         opened = tracker_registry.open_trackers(_tracked(planned, place, options), options.trackers)
         with opened as trackers, shows:
             trackers.begin(TRAINING, {**planned.settings, **planned.changes})
-
-            def log_attempt(report: TrialReport) -> None:
-                """Logs a report without its outcome, since the training may go on after this attempt."""
-                trackers.log(TRAINING, replace(report, outcome=None))
-
-            whole = Whole(setup.training, planned, place, screen=shows, follow=log_attempt)
+            whole = Whole(
+                setup.training,
+                planned,
+                place,
+                screen=shows,
+                # Without its outcome, since the training may go on after this attempt.
+                follow=lambda report: trackers.log(TRAINING, replace(report, outcome=None)),
+            )
             last = whole.run(retries=asked.retries, is_stopping=lambda: bool(stopped))
             trackers.log(TRAINING, replace(last, records=()))  # logged before
     _conclude(workdir)

@@ -282,9 +282,10 @@ class Comparison:
         except EvaluationError as error:
             self._say(f"{job.name}: could not be scored, {error}; run the same command to try again")
             return model
-        speed = "" if evaluated.reports_per_s is None else f", {evaluated.reports_per_s:.1f} per second"
+        per_s = evaluated["reports_per_s"]
+        speed = "" if per_s is None else f", {per_s:.1f} per second"
         self._say(f"{job.name}: the reports are written{speed}")
-        return replace(model, **vars(evaluated))
+        return replace(model, **evaluated)
 
     def _is_whole(self, model: Model) -> bool:
         """Returns True if the model is trained, and scored if the workload can do that."""

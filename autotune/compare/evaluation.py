@@ -4,9 +4,8 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from autotune.core import secrecy, units
 from autotune.core.errors import EvaluationError
@@ -18,37 +17,26 @@ _NO_SCORES = frozenset({"studies", "seconds", "reports_per_s", "peak_memory_byte
 _ITEMS = "_items"
 
 
-@dataclass(frozen=True)
-class Evaluated:
-    """The scores of a model on the test split, and the cost of writing its reports; see `results.Model`."""
-
-    scores: Mapping[str, float]
-    reports_per_s: float | None
-    peak_memory_bytes: int | None
-    items: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # by the score that is their mean
-    collapsed: bool = False
-    parameters: int | None = None
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        numbers, items = units.numbers(values), {}
-        for name, value in values.items():
-            each = [units.number(item) for item in value] if isinstance(value, list) else []
-            numeric = tuple(number for number in each if number is not None)
-            if name.endswith(_ITEMS) and numeric and len(numeric) == len(each):
-                items[name.removesuffix(_ITEMS)] = numeric
-        peak, parameters = (numbers.get(name) for name in ("peak_memory_bytes", "parameters"))
-        return cls(
-            scores={name: value for name, value in numbers.items() if name not in _NO_SCORES},
-            reports_per_s=numbers.get("reports_per_s"),
-            peak_memory_bytes=None if peak is None else int(peak),
-            items=items,
-            collapsed=values.get("collapsed") is True,
-            parameters=None if parameters is None else int(parameters),
-        )
+def _figures(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns fields of a `results.Model`: scores on the test split, and the cost of writing its reports."""
+    numbers, items = units.numbers(values), {}
+    for name, value in values.items():
+        each = [units.number(item) for item in value] if isinstance(value, list) else []
+        if name.endswith(_ITEMS) and each and None not in each:
+            items[name.removesuffix(_ITEMS)] = tuple(each)
+    whole: dict[str, Any] = {
+        name: int(numbers[name]) for name in ("peak_memory_bytes", "parameters") if name in numbers
+    }
+    return {
+        "scores": {name: value for name, value in numbers.items() if name not in _NO_SCORES},
+        "reports_per_s": numbers.get("reports_per_s"),
+        "items": items,
+        "collapsed": values.get("collapsed") is True,
+        **whole,
+    }
 
 
-def run(command: Sequence[str], log: Path) -> Evaluated:
+def run(command: Sequence[str], log: Path) -> dict[str, Any]:
     """Runs `command` and returns the scores that it prints; appends its stderr to `log`.
 
     `Program.evaluate` describes the output. The command and its children end with this process. Raises
@@ -69,6 +57,6 @@ def run(command: Sequence[str], log: Path) -> Evaluated:
         last = lines[-1] if lines else "it printed nothing"
         raise EvaluationError(f"exit code {done.returncode}: {last[-_LONGEST:]}")
     try:
-        return Evaluated.from_dict(json.loads(done.stdout))
+        return _figures(json.loads(done.stdout))
     except (ValueError, AttributeError):
         raise EvaluationError("it printed no JSON object") from None

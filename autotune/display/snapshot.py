@@ -42,11 +42,11 @@ class Snapshot:
     state: str  # running, interrupted or ended
     space: Space
     plan: SearchPlan
-    trials: tuple[Trial, ...]  # those that have an outcome
-    running: tuple[RunningTrial, ...]
-    passed_over: Sequence[RejectedSuggestion]
-    best: tuple[Trial, Claim | None] | None  # recommended so far, with its claim
-    remaining: Remaining | None  # time to the end
+    trials: tuple[Trial, ...] = ()  # those that have an outcome
+    running: tuple[RunningTrial, ...] = ()
+    passed_over: Sequence[RejectedSuggestion] = ()
+    best: tuple[Trial, Claim | None] | None = None  # recommended so far, with its claim
+    remaining: Remaining | None = None  # time to the end
     cluster: Cluster | None = None  # that trials run on; None if they run on one machine
 
     @property

@@ -271,14 +271,11 @@ def judge(device: Device, seen: Mapping[str, Any] | None, told: Torch | Fault) -
     """Returns the verdict on a device, from torch's facts about the device and about torch."""
     if seen is None or isinstance(told, Fault):
         return DeviceVerdict(device.label, device.gpu, _unseen(device, told))
-    gpu, why = device.gpu or _as_seen(device, seen), seen["fails"].get(_PLAIN)
+    name, size, capability = seen["name"], seen["memory_bytes"], tuple(seen["compute_capability"])
+    # Made of torch's facts if NVML lacks some.
+    gpu = device.gpu or Gpu(name, size, capability, device.uuid or "", label=device.label)
+    why = seen["fails"].get(_PLAIN)
     return DeviceVerdict(device.label, gpu, _failing(gpu, told, why) if why else None, seen["fails"], seen)
-
-
-def _as_seen(device: Device, seen: Mapping[str, Any]) -> Gpu:
-    """Returns a GPU made from torch's facts, because NVML lacks some."""
-    major, minor = seen["compute_capability"]
-    return Gpu(seen["name"], seen["memory_bytes"], (major, minor), device.uuid or "", label=device.label)
 
 
 def _unseen(device: Device, torch: Torch | Fault) -> Fault:

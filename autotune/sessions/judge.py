@@ -137,7 +137,9 @@ class _Comparison:
                 return verdict
             for side in SIDES if pair % 2 == 0 else SIDES[::-1]:
                 has_ended = any((one.side, one.pair) == (side, pair) for one in self._ended)
-                if not has_ended and not (self._has_time(side) and self._train(side, pair)):
+                expected_s = max((one.run.seconds for one in self._ended if one.side == side), default=0.0)
+                has_time = self._left_s() > expected_s
+                if not has_ended and not (has_time and self._train(side, pair)):
                     return replace(verdict, why_not=f"out of time: {verdict.why_not}")
         return self._verdict()
 
@@ -148,10 +150,6 @@ class _Comparison:
             probing.say("Looking for the score ...")
             if candidates := scores.scores(command.run_to_score(prober)):
                 self._choose(candidates)
-
-    def _has_time(self, side: str) -> bool:
-        expected_s = max((one.run.seconds for one in self._ended if one.side == side), default=0.0)
-        return self._left_s() > expected_s
 
     def _left_s(self) -> float:
         return self._time_s - (time.monotonic() - self._begun_s)
@@ -227,13 +225,9 @@ class _Comparison:
         ]
         if verdict.confirmed:
             return [*lines, "Confirmed: B is faster and as good."]
-        undecided = verdict.confirmed is None
-        return [*lines, f"Not confirmed: {verdict.why_not}.", *([self._next()] if undecided else [])]
-
-    def _next(self) -> str:
-        return (
-            f"More pairs may decide it: run the command again with --session {quoted(self._root)} --pairs N."
-        )
+        again = f"run the command again with --session {quoted(self._root)} --pairs N"
+        more = [f"More pairs may decide it: {again}."] if verdict.confirmed is None else []
+        return [*lines, f"Not confirmed: {verdict.why_not}.", *more]
 
     def as_json(self, verdict: PairedVerdict) -> dict[str, Any]:
         """Returns the answer as JSON for programs."""

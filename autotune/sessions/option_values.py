@@ -1,7 +1,7 @@
 """Parses and checks values of command-line options."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -13,6 +13,7 @@ from autotune.space.sections import PROMISES, Budget, Limits, Objective
 from autotune.system.telemetry import Hardware
 
 _AUTO = "auto"
+_T = TypeVar("_T")
 _SECTIONS: dict[str, type[BaseModel]] = {"budget": Budget, "objective": Objective, "limits": Limits}
 
 
@@ -24,16 +25,17 @@ def one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
 
 def duration_s(option: str, text: str | None) -> float | None:
     """Returns an option's duration in seconds, None if not given; raises InputError that names the option."""
-    try:
-        return None if text is None else units.seconds(text)
-    except InputError as error:
-        raise InputError(f"{option}: {error}") from None
+    return _parsed(option, text, units.seconds)
 
 
 def size_bytes(option: str, text: str | None) -> int | None:
     """Returns an option's size in bytes, None if not given; raises InputError that names the option."""
+    return _parsed(option, text, units.size_bytes)
+
+
+def _parsed(option: str, text: str | None, parse: Callable[[str], _T]) -> _T | None:
     try:
-        return None if text is None else units.size_bytes(text)
+        return None if text is None else parse(text)
     except InputError as error:
         raise InputError(f"{option}: {error}") from None
 

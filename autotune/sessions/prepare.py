@@ -141,7 +141,11 @@ def whole_baseline(space: Space, settings: Mapping[str, Setting], workload: Work
 
     Raises InputError if it is invalid.
     """
-    return workload.complete({**space.baseline, **_named(settings, space)})
+    try:  # settings that are given outside the search space have the user's names
+        named = space.naming.named(settings)
+    except ValueError as error:
+        raise InputError(f"baseline: {error}") from None
+    return workload.complete({**space.baseline, **named})
 
 
 def _planned(space: Space) -> list[str]:
@@ -169,14 +173,6 @@ def _uncounted(space: Space) -> list[str]:
     if name is None:
         return [f"{lacking}, so as often as a trial; training.samples_per_evaluation would say it"]
     raise InputError(f"{lacking}; give {name} in the baseline, or training.samples_per_evaluation")
-
-
-def _named(settings: Mapping[str, Any], space: Space) -> dict[str, Setting]:
-    """Returns settings given outside the search space, under the tuner's names."""
-    try:
-        return space.naming.named(settings)
-    except ValueError as error:
-        raise InputError(f"baseline: {error}") from None
 
 
 def _whole_training(training: Training, baseline: Mapping[str, Setting], workload: Workload) -> Training:
@@ -217,17 +213,13 @@ def _as_taken(
             try:
                 taken.append(workload.complete({**baseline, name: value}).get(name))
             except InputError as error:
-                mistakes.append(f"knob {name}: {_without_prefix(error, name)}")
+                text = str(error).removeprefix("baseline: ").removeprefix(f"{name}: ")
+                mistakes.append(f"knob {name}: {text}")
         if knob.choice and len(taken) == len(knob.choice):
             knobs[name] = knob.with_choice(taken)
     if mistakes:
         raise InputError(f"search space {source}: {'; '.join(dict.fromkeys(mistakes))}")
     return knobs
-
-
-def _without_prefix(error: InputError, name: str) -> str:
-    """Returns the text of an error without a prefix that names the setting."""
-    return str(error).removeprefix("baseline: ").removeprefix(f"{name}: ")
 
 
 def machine(hardware: Hardware) -> Machine:
@@ -238,15 +230,10 @@ def machine(hardware: Hardware) -> Machine:
         has_torchao=find_spec("torchao") is not None,
         has_compiler=any(which(name) for name in ("c++", "g++", "clang++")),
         has_triton=find_spec("triton") is not None,
-        has_c_compiler=any(which(name) for name in _c_compilers(os.environ)),
+        # Those that Triton looks for (triton/runtime/build.py).
+        has_c_compiler=any(map(which, [os.environ["CC"]] if os.environ.get("CC") else ["gcc", "clang"])),
         has_headers=Path(sysconfig.get_paths()["include"], "Python.h").is_file(),
     )
-
-
-def _c_compilers(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the C compilers that Triton looks for (triton/runtime/build.py)."""
-    named = environment.get("CC")
-    return (named,) if named else ("gcc", "clang")
 
 
 def warm_start(earlier: StoredSession, now: Mapping[str, Any], places: Collection[str]) -> list[Trial]:

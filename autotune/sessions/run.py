@@ -33,7 +33,6 @@ from autotune.storage.lock import Held
 from autotune.storage.store import StoredSession, resume_command
 from autotune.storage.study_file import SearchPlan
 from autotune.system.scratch import Scratch
-from autotune.system.telemetry import Hardware
 from autotune.trackers import ray_callback
 from autotune.trackers import registry as tracker_registry
 from autotune.trackers.tracking import Trackers
@@ -52,10 +51,12 @@ def run(job: Job, scratch: Scratch) -> int:
         study = _opened(session, space)
         known = studies.read(study)
         _require_a_baseline(History(known.trials, space), shown)
-        plan = _extended(known.plan or SearchPlan(space.budget.trials, space.budget.time), job)
+        plan = known.plan or SearchPlan(space.budget.trials, space.budget.time)
+        limit_s = plan.time_s if job.time_s is None else plan.spent_s + job.time_s
+        plan = replace(plan, trials=plan.trials + job.more, time_s=limit_s, ended=False)
         studies.set_plan(study, plan)
         session.remove_work(known.trials)
-        begun = replace(_begun(shown, hardware, space, plan), cluster=session.cluster)
+        begun = Snapshot(str(shown), hardware.description, RUNNING, space, plan, cluster=session.cluster)
         with screen(Console(), begun, as_json=job.as_json) as shows:
             shows.note(
                 f"session {shown}: {plan.trials} trial{'s' * (plan.trials != 1)} on {hardware.description}"
@@ -97,21 +98,6 @@ def _in_place(held: Held, shown: Path) -> Iterator[None]:
         with suppress(OSError):  # left by Ray Tune, which creates its directory again
             held.root.rmdir()
         raise InputError(_GONE.format(shown))
-
-
-def _begun(shown: Path, hardware: Hardware, space: Space, plan: SearchPlan) -> Snapshot:
-    return Snapshot(
-        session=str(shown),
-        device=hardware.description,
-        state=RUNNING,
-        space=space,
-        plan=plan,
-        trials=(),
-        running=(),
-        passed_over=(),
-        best=None,
-        remaining=None,
-    )
 
 
 def _search(setup: Setup, study: optuna.Study, shows: Screen, held: Held) -> Search:
@@ -244,9 +230,3 @@ def _require_a_baseline(history: History, shown: Path) -> None:
             f"session {shown}: its baseline {failed.outcome}, and nothing can be compared without it: "
             f"{failed.outcome.reason if failed.outcome else ''}; fix that and start a new session"
         )
-
-
-def _extended(plan: SearchPlan, job: Job) -> SearchPlan:
-    """Returns the plan extended by the job's trials and time."""
-    limit = plan.time_s if job.time_s is None else plan.spent_s + job.time_s
-    return replace(plan, trials=plan.trials + job.more, time_s=limit, ended=False)

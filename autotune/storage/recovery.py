@@ -1,9 +1,10 @@
 """Rebuilds a damaged study from its readable parts and from its trials' own files."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 from autotune.core.errors import DamagedError
 from autotune.core.rejected_suggestion import RejectedSuggestion
@@ -13,7 +14,7 @@ from autotune.storage import identity, studies, study_file
 from autotune.storage.identity import TrialIdentity
 from autotune.storage.records import read_records, seconds_of, spans_of
 from autotune.storage.store import StoredSession
-from autotune.storage.study_file import SearchPlan, StudyFile
+from autotune.storage.study_file import SearchPlan, StudyEntry, StudyFile
 from autotune.storage.trial_dir import TrialDir
 
 
@@ -50,7 +51,8 @@ def read_trials(session: StoredSession, space: Space) -> ReadableTrials:
     """
     study, numbers = _read_study(session), identity.used_numbers(session.trials_dir)
     known = {0: Trial(0, space.baseline_config)}
-    known |= {trial.number: trial for trial in _trials_of(study) if studies.can_hold(space, trial.config)}
+    read = [trial for entry in study.entries if (trial := _readable(entry, "trial"))]
+    known |= {trial.number: trial for trial in read if studies.can_hold(space, trial.config)}
     for number, begun in session.identities(numbers).items():
         trial = known.get(number)
         is_known = trial is not None and trial.outcome is not None and session.identity_of(trial) == begun
@@ -62,7 +64,9 @@ def read_trials(session: StoredSession, space: Space) -> ReadableTrials:
     kept = {trial.number for trial in trials}
     last = max([*numbers, len(study.entries) - 1, *kept])
     lost = tuple(n for n in range(last + 1) if n not in kept)
-    return ReadableTrials(tuple(trials), lost, _plan(study), _rejections(study))
+    passed = {entry.number: _readable(entry, "passed_over") for entry in study.entries}
+    rejections = {number: each for number, each in passed.items() if each is not None}
+    return ReadableTrials(tuple(trials), lost, _readable(study, "plan"), rejections)
 
 
 def rebuild(session: StoredSession, space: Space, readable: ReadableTrials) -> list[Path]:
@@ -95,11 +99,12 @@ def _read_study(session: StoredSession) -> StudyFile:
     return study if study.key in {"", session.key} else StudyFile({}, ())
 
 
-def _trials_of(study: StudyFile) -> Iterator[Trial]:
-    for entry in study.entries:
-        with suppress(DamagedError):
-            if (trial := entry.trial) is not None:
-                yield trial
+def _readable(source: StudyFile | StudyEntry, name: str) -> Any:
+    """Returns a property of a study or of an entry, None if it is damaged."""
+    try:
+        return getattr(source, name)
+    except DamagedError:
+        return None
 
 
 def _restore(place: TrialDir, begun: TrialIdentity) -> Trial:
@@ -115,25 +120,10 @@ def _restore(place: TrialDir, begun: TrialIdentity) -> Trial:
 def _mark_shared(session: StoredSession, known: dict[int, Trial]) -> dict[int, Trial]:
     """Marks the trials that ran concurrently, by the times in their records, since verdicts do not tell."""
     spans = {n: spans_of(read_records(session.trial_dir(n))) for n in known}
-    concurrent = {n for n in spans for other in spans if other != n and _overlap(spans[n], spans[other])}
+    concurrent = {
+        n
+        for n, other in permutations(spans, 2)
+        if any(begun < end and start < ended for begun, ended in spans[n] for start, end in spans[other])
+    }
     shared = {n: replace(known[n].measurement, shared=True) for n in concurrent}
     return known | {n: replace(known[n], measurement=measurement) for n, measurement in shared.items()}
-
-
-def _overlap(some: Sequence[tuple[float, float]], others: Sequence[tuple[float, float]]) -> bool:
-    return any(begun < end and start < ended for begun, ended in some for start, end in others)
-
-
-def _plan(study: StudyFile) -> SearchPlan | None:
-    try:
-        return study.plan
-    except DamagedError:
-        return None
-
-
-def _rejections(study: StudyFile) -> dict[int, Sequence[RejectedSuggestion]]:
-    known: dict[int, Sequence[RejectedSuggestion]] = {}
-    for entry in study.entries:
-        with suppress(DamagedError):
-            known[entry.number] = entry.passed_over
-    return known

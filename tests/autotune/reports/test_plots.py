@@ -48,7 +48,7 @@ def report(request):
 
 def test_plotly_accepts_every_figure(report):
     found = every(report)
-    assert len(found) == 11
+    assert len(found) == 10
     for plot in found:
         Checked(plot.figure)
         json.dumps(plot.figure, allow_nan=False)
