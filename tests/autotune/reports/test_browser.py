@@ -149,7 +149,7 @@ def test_the_page_opens_without_messages_or_requests(browser, pages, name):
 
 def test_every_plot_is_drawn(browser, pages, name):
     drawn = browser.look().open_once(pages[name]).drawn()
-    assert len(drawn) == (0 if name == "bare" else 11)
+    assert len(drawn) == (0 if name == "bare" else 10)
     assert [plot for plot, (marks, _) in drawn.items() if not marks] == []
     browser.keep(f"{name}-light")
 

@@ -139,7 +139,7 @@ def test_headings_are_in_order(whole):
 
 def test_everything_visible_has_a_text_alternative(whole):
     drawn = [v for _, v in whole.tags if v.get("role") == "img"]
-    assert len(drawn) == 11
+    assert len(drawn) == 10
     assert all(v["aria-label"] for v in drawn)
     assert all(v.get("aria-hidden") == "true" for v in whole.all("svg"))
     assert next(v for v in whole.all("html"))["lang"] == "en"
