@@ -1,10 +1,9 @@
 """The command `compare`, which compares precisions."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, JustifyMethod
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -12,15 +11,13 @@ from autotune.cli.options import Models
 from autotune.compare import compare as comparing
 from autotune.compare import results
 from autotune.compare.compare import Comparison, ModelLength, Terms
-from autotune.compare.verdict import search_noise, verdict
 from autotune.core.errors import InputError, printable
 from autotune.core.settings import PRECISION, PRECISIONS
 from autotune.core.shell import quoted
 from autotune.core.trial import Status
 from autotune.display import words
-from autotune.reports import figures, tables
-from autotune.reports.model import Compared
-from autotune.reports.plot import Table as Figures
+from autotune.reports import read, tables
+from autotune.reports.model import SessionReport
 from autotune.sessions import gpus, option_values
 from autotune.space import configurations
 from autotune.space.machine import Machine, explain_unsupported
@@ -33,7 +30,6 @@ from autotune.workloads import registry
 from autotune.workloads.base import Workload
 
 EXIT_MODEL_FAILED = 1
-_SHOWN_SCORES = ("bleu_1", "bleu_4", "meteor", "rouge_l", "cider")
 
 
 def compare(session: Path, asked: Models) -> int:
@@ -66,11 +62,10 @@ def compare(session: Path, asked: Models) -> int:
         running.keep_only(comparing.contenders(history, PRECISIONS, max(asked.seeds, results.seeds(known))))
         results.write_keep(opened.comparison.goal_file, asked.keep)
         failed = [contender.name for contender in models if not running.run(contender)]
-    found = results.load(opened, space.objective)
-    compared = figures.compared(found.models, space.objective)
-    _print_tables(compared, space, writes_reports=workload.program is not None)
-    if decided := verdict(found.models, found.goal, search_noise(history)):
-        _say(decided.sentence)
+    report = read.read(session, 0)
+    _print_figures(report)
+    if report.which_precision:
+        _say(report.which_precision.sentence)
     print(printable(f"Compare the models in the report: python -m autotune report {quoted(session)}"))
     if failed:
         _say(f"{len(failed)} of {len(models)} models failed: {', '.join(failed)}")
@@ -136,46 +131,16 @@ def _say(line: str) -> None:
     print(printable(line), flush=True)
 
 
-def _print_tables(models: Sequence[Compared], space: Space, *, writes_reports: bool) -> None:
-    """Prints speed and scores of the models, and a second table with further figures."""
-    console = Console()
-    console.print(_table(_scores(models, space, writes_reports=writes_reports)))
-    if further := tables.trainings(models):
-        console.print()
-        console.print(_table(further))
-
-
-def _table(figures: Figures) -> Table:
-    grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for n, heading in enumerate(figures.head):
-        cells = [printable(cell) for cell in (*heading.split(), *(row[n] for row in figures.rows))]
-        justify: JustifyMethod = "right" if n in figures.numeric else "left"
-        grid.add_column(Text(printable(heading)), justify=justify, width=max(map(len, cells)))
-    for row in figures.rows:
-        grid.add_row(*(Text(printable(cell)) for cell in row))
-    return grid
-
-
-def _scores(models: Sequence[Compared], space: Space, *, writes_reports: bool) -> Figures:
-    """Returns a row per model: its training, and its scores on the test split, else the training's quality.
-
-    `>` marks memory that was still rising: rows must fit into 80 columns.
-    """
-    known = {name for each in models for name in each.scores}
-    wanted = dict.fromkeys((*_SHOWN_SCORES, results.name_on_test(space.objective.quality)))
-    scores = [name for name in wanted if name in known] or sorted(known)
-    head = ("model", "seeds", f"{space.unit}/s", "memory", *(scores or [space.objective.quality]))
-    rows = tuple(_row(each, scores) + ((words.rate(each.reports_per_s),) * writes_reports) for each in models)
-    head += ("reports/s",) * writes_reports
-    return Figures(head, rows, numeric=tuple(range(1, len(head))))
-
-
-def _row(each: Compared, scores: Sequence[str]) -> tuple[str, ...]:
-    ended = each.curve[-1].quality if each.curve else None
-    return (
-        each.label if each.status == Status.COMPLETED else f"{each.label} {each.status}",
-        str(each.seeds),
-        words.rate(each.throughput.value if each.throughput else None),
-        words.narrow_peak(each.training_peak_bytes, is_rising=each.training_memory_is_rising),
-        *([words.score(each.scores.get(name)) for name in scores] or [words.score(ended)]),
-    )
+def _print_figures(report: SessionReport) -> None:
+    """Prints the figures of the compared models, a column each, as the report has them."""
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+    grid.add_column("")
+    for model in report.compared:
+        status = "" if model.status == Status.COMPLETED else f" {model.status}"
+        grid.add_column(Text(printable(model.label + status)), justify="right")
+    for table in filter(None, (tables.scores(report), tables.trainings(report.compared))):
+        cells = {row[0]: row for row in table.rows}
+        for n, name in enumerate(table.head[1:], start=1):
+            each = (cells[m.label][n] if m.label in cells else words.NOTHING for m in report.compared)
+            grid.add_row(Text(printable(name)), *map(printable, each))
+    Console().print(grid)

@@ -97,9 +97,16 @@ def _about(seconds: float) -> str:
 
 
 def scores(report: SessionReport) -> Table:
-    """Returns a row per compared model: its scores, and speed and memory in training and writing reports."""
+    """Returns a row per compared model: its scores, and speed and memory in training and writing reports.
+
+    If no model has a score on the test split, its score is the quality at the end of the training.
+    """
     models = report.compared
-    names = words.score_names(name_on_test(report.quality), *(each.scores for each in models))
+    scores_of = {each.label: each.scores for each in models}
+    names = words.score_names(name_on_test(report.quality), *scores_of.values())
+    if not names:
+        names = [report.quality]
+        scores_of = {each.label: {names[0]: each.curve[-1].quality} for each in models if each.curve}
     head = ("model", *(("seeds",) if has_seeds(report) else ()), *(words.metric(name) for name in names))
     head += ("reports/s", "memory for reports") if report.writes_reports else ()
     head += (f"training {report.unit}/s", "memory for training")
@@ -107,18 +114,14 @@ def scores(report: SessionReport) -> Table:
         (
             each.label,
             *((str(each.seeds),) if has_seeds(report) else ()),
-            *(words.score(each.scores.get(name)) for name in names),
-            *_writing(each) * report.writes_reports,
+            *(words.score(scores_of.get(each.label, {}).get(name)) for name in names),
+            *(words.rate(each.reports_per_s), words.memory(each.writing_peak_bytes)) * report.writes_reports,
             words.rate(each.throughput),
             words.peak(each.training_peak_bytes, is_rising=each.training_memory_is_rising),
         )
         for each in models
     )
     return Table(head, tuple(rows), numeric=tuple(range(1, len(head))))
-
-
-def _writing(model: Compared) -> tuple[str, str]:
-    return words.rate(model.reports_per_s), words.memory(model.writing_peak_bytes)
 
 
 def trainings(models: Sequence[Compared]) -> Table | None:

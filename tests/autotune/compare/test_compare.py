@@ -561,7 +561,7 @@ def test_a_failed_scorer_is_reported_in_one_line(tmp_path, program, reason):
 
 def test_the_numbers_that_a_scorer_prints_are_scores(tmp_path):
     found = score(tmp_path, 'print(\'{"bleu_4": 0.25, "studies": 3, "split": "x", "bad": NaN, "ok": true}\')')
-    assert found == evaluation.Evaluated({"bleu_4": 0.25}, None, None)
+    assert found == {"scores": {"bleu_4": 0.25}, "reports_per_s": None, "items": {}, "collapsed": False}
 
 
 def test_a_scorer_and_its_children_end_with_the_command(tmp_path):
