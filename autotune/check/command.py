@@ -20,12 +20,12 @@ from autotune.check.findings import (
 from autotune.core import secrecy
 from autotune.core.errors import printable
 from autotune.doctor.examine import table
-from autotune.sessions import option_values, prepare, probing, start
+from autotune.sessions import option_values, prepare, start
 from autotune.sessions.requests import SearchRequest
 from autotune.storage.records import read_records
 from autotune.storage.store import Options
 from autotune.storage.trial_dir import TrialDir
-from autotune.system import scratch
+from autotune.system import scratch, signals
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order
@@ -54,7 +54,7 @@ def main(request: SearchRequest, most: str) -> int:
         console.print(note, markup=False, highlight=False)
     options = Options(gpus_per_trial=here.gpus_per_trial)
     multiprocessing.util.get_temp_dir()  # created now, outside the scratch directory: it is removed at exit
-    with scratch.private(), probing.ended_by_sigterm(), scratch.directory(".check-", Path.cwd()) as root:
+    with scratch.private(), signals.ended_by_sigterm(), scratch.directory(".check-", Path.cwd()) as root:
         training = TrainingSetup(space, workload, here.hardware, options)
         checked = _check(_Baseline(training, root, ForkServer(workload.preload)), console, most_s)
     console.print(table(findings(checked)))

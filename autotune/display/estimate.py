@@ -111,4 +111,4 @@ def _confirming_s(history: History, *, is_searched: bool) -> float | None:
     }
     steps = len(changed - space.known.same_speed) - 1 - sum(t.kind is TrialKind.STEP for t in history.trials)
     confirming_s = finalists * confirm.confirming_s(history, space.budget.repeats)
-    return confirming_s + max(0, steps) * confirm.trial_s(history)
+    return confirming_s + max(0, steps) * history.trial_s

@@ -31,7 +31,7 @@ from autotune.system.node_kinds import NodeKind
 from autotune.system.telemetry import Hardware
 from autotune.trackers import registry as tracker_registry
 from autotune.trackers.tracker import check_tags
-from autotune.trials import alone
+from autotune.trials import attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.setup import TrainingSetup
 from autotune.workloads import registry
@@ -124,7 +124,7 @@ def _samples_of_epoch(space: Space, workload: Workload, here: Usable) -> int:
     with scratch.directory(".epoch-", Path.cwd()) as place:
         training = TrainingSetup(space, workload, here.hardware, Options(here.gpus_per_trial))
         order = training.whole_training(space.baseline_config, TrialDir(place))
-        outcome, measurement = alone.run(order, ForkServer(workload.preload))
+        outcome, measurement = attempt.run_alone(order, ForkServer(workload.preload))
     if outcome.status is not Status.COMPLETED or not measurement.samples:
         rule = "training.samples_per_epoch: an epoch of the baseline should have shown it"
         raise InputError(f"{rule}: {outcome.reason or 'no step was seen'}")

@@ -22,6 +22,7 @@ from autotune.sessions import faults
 from autotune.space.space import Space
 from autotune.storage.lock import Held
 from autotune.storage.store import StoredSession, resume_command
+from autotune.system import signals
 from autotune.system.telemetry import Hardware
 from autotune.workloads.base import Workload
 
