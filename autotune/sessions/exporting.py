@@ -15,7 +15,7 @@ from autotune.export.winner import Exported, Winner
 from autotune.judging.decisions import confirm
 from autotune.storage.store import StoredSession
 from autotune.workloads import registry
-from autotune.workloads.in_place.document import Document
+from autotune.workloads.in_place import Document
 
 
 @dataclass(frozen=True)
