@@ -1,6 +1,6 @@
 """Follows Lightning's trainer, under both of its package names, and applies a search's settings to it.
 
-Arguments replace the script's own. A callback, which Lightning finds by an entry point, reports validations
+Arguments replace the script's own. A callback of every trainer reports validations
 and saves the checkpoint from which the next `fit` resumes.
 """
 
@@ -33,17 +33,7 @@ def arm(after: After, overrides: Overrides, wire: autotune_wire.Wire) -> None:
     """Makes trainers take the search's arguments, and watches them if there is a tuner."""
     _wires[:] = [wire] if autotune_wire.SOCKET in os.environ else []
     for package in (_LIGHTNING, _PYTORCH_LIGHTNING):
-        after.do(f"{package}.trainer.trainer", functools.partial(_attach, overrides=overrides))
-
-
-def of_lightning() -> list[Any]:
-    """Returns the callbacks that Lightning adds to every trainer, [] without a tuner."""
-    return _callbacks(_LIGHTNING)
-
-
-def of_pytorch_lightning() -> list[Any]:
-    """Does the same as `of_lightning` for the framework's older package name."""
-    return _callbacks(_PYTORCH_LIGHTNING)
+        after.do(f"{package}.trainer.trainer", functools.partial(_attach, overrides, package))
 
 
 def train(built: Sequence[Any], settings: Mapping[str, Any]) -> None:
@@ -63,23 +53,26 @@ def _trainer_of(module: Any) -> Any:
     return sys.modules[packages[0]].Trainer
 
 
-def _attach(module: Any, overrides: Overrides) -> None:
-    replace(module.Trainer, "__init__", functools.partial(_make_trainer, overrides))
+def _attach(overrides: Overrides, package: str, module: Any) -> None:
+    """Makes a trainer take the search's arguments, report to the tuner, and skip a trial's sanity check."""
+
+    def make(init: Any, self: Any, /, *args: Any, **kwargs: Any) -> None:
+        takes, names = inspect.signature(init).parameters, inspect.signature(type(self)).parameters
+        given = {**dict(zip(names, args)), **kwargs}  # noqa: B905 - for Python 3.8
+        if _wires:
+            given["default_root_dir"] = given.get("default_root_dir") or _directory()
+            callbacks = given.get("callbacks") or []
+            callbacks = callbacks if isinstance(callbacks, list) else [callbacks]
+            given["callbacks"] = [*callbacks, _callback(package)]
+        if _is_in_trial():
+            given["num_sanity_val_steps"] = 0
+        taken = {name: value for name, value in overrides.get("trainer").items() if name in takes}
+        init(self, **{**given, **taken})
+        overrides.tell("trainer", taken)
+
+    replace(module.Trainer, "__init__", make)
     if _wires:
         replace(module.Trainer, "fit", _fit)
-
-
-def _make_trainer(overrides: Overrides, init: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-    """Applies the search's arguments, redirects a trainer's files, and skips the sanity check of a trial."""
-    takes, names = inspect.signature(init).parameters, inspect.signature(type(self)).parameters
-    given = {**dict(zip(names, args)), **kwargs}  # noqa: B905 - for Python 3.8
-    if _wires:
-        given["default_root_dir"] = given.get("default_root_dir") or _directory()
-    if _is_in_trial():
-        given["num_sanity_val_steps"] = 0
-    taken = {name: value for name, value in overrides.get("trainer").items() if name in takes}
-    init(self, **{**given, **taken})
-    overrides.tell("trainer", taken)
 
 
 def _fit(fit: Any, *args: Any, **kwargs: Any) -> Any:
@@ -107,12 +100,10 @@ def _checkpoint() -> str:
     return os.path.join(os.environ[autotune_wire.WORKDIR], _CHECKPOINT)  # noqa: PTH118
 
 
-def _callbacks(package: str) -> list[Any]:
+def _callback(package: str) -> Any:
     """Returns a callback derived from the package's own class; the package is imported by then."""
-    if not _wires:
-        return []
     base = sys.modules[f"{package}.callbacks"].Callback
-    return [type("AutotuneCallback", (_LightningWatch, base), {"package": package})(_wires[0])]
+    return type("AutotuneCallback", (_LightningWatch, base), {"package": package})(_wires[0])
 
 
 class _LightningWatch:
@@ -128,7 +119,7 @@ class _LightningWatch:
 
     def __reduce__(self) -> Any:
         """Pickles the callback for launchers that send the trainer to spawned processes."""
-        return _only, (self.package,)
+        return _callback, (self.package,)
 
     def state_dict(self) -> dict[str, Any]:
         return {"told": dict(self._metrics)}
@@ -214,7 +205,3 @@ def _replace(part: str, whole: str) -> None:
         shutil.rmtree(before)
     else:
         os.replace(part, whole)  # noqa: PTH105
-
-
-def _only(package: str) -> Any:
-    return _callbacks(package)[0]

@@ -64,7 +64,7 @@ def replace_init(made: Any, name: str, overrides: Overrides, choose: Choice) -> 
     """Makes a class, `name` in the overrides, take the arguments that `choose` selects from the search's."""
     takes = inspect.signature(made.__init__)
 
-    def make(init: Any, *args: Any, **kwargs: Any) -> None:
+    def make(init: Any, /, *args: Any, **kwargs: Any) -> None:
         try:
             given = takes.bind(*args, **kwargs)
         except TypeError:  # the script's own mistake: let its call report it

@@ -30,7 +30,7 @@ def attach(module: Any, wire: autotune_wire.Wire, total: Total, every: int | Non
     made = module.Trainer
     watch = type("AutotuneCallback", (_TrainerWatch, module.TrainerCallback), {})
 
-    def build(init: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+    def build(init: Any, self: Any, /, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
         autotune_batches.pads_with(_padding(self))
         self.add_callback(watch(self, wire, total, every))

@@ -111,7 +111,9 @@ def _precision(name: str) -> dict[str, Any]:
     return {**TRAINER_PRECISIONS[name], **({"use_cpu": True} if is_on_cpu else {})}
 
 
-def _make_model(overrides: Overrides, init: Any, self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
+def _make_model(
+    overrides: Overrides, init: Any, self: Any, /, config: Any, *args: Any, **kwargs: Any
+) -> None:
     """Sets the attention implementation before the model is built, so that the model rejects bad ones."""
     values = overrides.get("model")
     if "attn_implementation" in values:

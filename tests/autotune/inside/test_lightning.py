@@ -1,12 +1,7 @@
 """A Lightning training without knowledge of the tuner: its overrides, its reports, its checkpoints."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
-from autotune.inside.inbox import SITE
 from autotune.inside.messages import GpuLost, Reported, Step
 
 CHECKPOINT, SAVES = "autotune.ckpt", ".saves"
@@ -131,22 +126,3 @@ def test_lightning_cli_takes_the_arguments_of_the_search(fit):
     for steps in ([16, 6], []):  # the second run finds the end and the config of the first
         heard = fit("command_line", overrides)
         assert heard.said == ["bf16-mixed", 0.25, steps], heard.errors
-
-
-def test_an_exported_winner_trains_without_the_tuner(tmp_path):
-    """The path is the process's only trace of the tuner."""
-    find = (
-        "from importlib.metadata import entry_points as of\n"
-        "found = [*of(group='lightning.pytorch.callbacks_factory'),"
-        " *of(group='pytorch_lightning.callbacks_factory')]\n"
-        "print([one.load()() for one in found if one.name == 'autotune'])"
-    )
-    given = {name: value for name, value in os.environ.items() if not name.startswith("AUTOTUNE_")}
-    done = subprocess.run(
-        [sys.executable, "-c", find],
-        env=given | {"PYTHONPATH": str(SITE)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "[[], []]\n"
