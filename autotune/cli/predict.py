@@ -1,8 +1,6 @@
 """The command `predict`, which forecasts which settings fit into the memory of other GPUs."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +9,7 @@ from rich.table import Table
 
 from autotune.core import units
 from autotune.core.errors import InputError, printable
-from autotune.display import snapshot, view
+from autotune.display import events, snapshot, view
 from autotune.judging.accounts import memory_forecast
 from autotune.judging.accounts.memory_forecast import MemoryForecast
 from autotune.judging.decisions import confirm
@@ -30,7 +28,7 @@ def predict(root: Path, memory: str | None, *, as_json: bool) -> int:
         raise InputError(f"session {root}: nothing to predict from: the baseline has not completed")
     forecast = memory_forecast.forecast(recommended[0], history, sizes)
     if as_json:
-        print(json.dumps({"format": FORMAT, "session": str(root), **asdict(forecast)}, allow_nan=False))
+        print(events.line({"format": FORMAT, "session": str(root), **vars(forecast)}))
     else:
         _print(forecast)
     return 0

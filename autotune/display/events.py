@@ -4,10 +4,10 @@ Values are in seconds, bytes and samples per second; unknown ones and NaN are nu
 """
 
 import json
-import math
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
+
+from pydantic_core import to_jsonable_python
 
 from autotune.core.trial import Trial
 from autotune.display import advice, rows, view
@@ -27,18 +27,7 @@ _ENDED = (
 
 def line(values: Mapping[str, Any], indent: int | None = None) -> str:
     """Returns `values` as strict JSON, on one line or indented."""
-    return json.dumps(_strict(values), allow_nan=False, indent=indent)
-
-
-def _strict(value: Any) -> Any:
-    """Returns `value` in JSON's types, with null for numbers that are not finite."""
-    if is_dataclass(value):
-        return {part.name: _strict(getattr(value, part.name)) for part in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _strict(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return json.dumps(to_jsonable_python(values, inf_nan_mode="null"), allow_nan=False, indent=indent)
 
 
 def started(trial: Trial) -> dict[str, Any]:

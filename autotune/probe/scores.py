@@ -1,8 +1,5 @@
 """Finds the scores that a training prints, logs, or writes into files. Pure."""
 
-import csv
-import io
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from autotune.core import units
 from autotune.probe.watching import Watched
+from autotune.workloads.command.scores import csv_rows, json_lines
 
 NUMBER = r"([-+]?\d+\.?\d*(?:[eE][-+]?\d+)?|nan)"
 _NUMBER = re.compile(r"(?<![\w./@])[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?(?![\w.]*\w)(?!/)")
@@ -117,8 +115,8 @@ def values(seen: Watched, score: Score) -> Iterator[float]:
         yield from (float(match[1]) for match in matches if match)
     elif here.kind in ("csv", "jsonl"):
         for path, text in seen.tables.items():
-            told = [row.get(here.pattern) for row in _rows(path, text)] if _place(path) == here.place else []
-            yield from (float(value) for value in told if isinstance(value, int | float))
+            if _place(path) == here.place:
+                yield from (row[here.pattern] for row in _rows(path, text) if here.pattern in row)
     else:
         yield from next((one.values for one in found if one == here), ())
 
@@ -180,24 +178,9 @@ def _in_tables(files: Mapping[str, str]) -> Iterator[Score]:
                 yield Score(cleaned(name), kind, _place(path), name, values)
 
 
-def _rows(path: str, text: str) -> list[Mapping[str, object]]:
-    if path.endswith(".csv"):
-        return [{k: _as_number(v) for k, v in row.items() if k} for row in csv.DictReader(io.StringIO(text))]
-    rows: list[Mapping[str, object]] = []
-    for line in text.splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            return []
-        rows += [row] if isinstance(row, dict) else []
-    return rows
-
-
-def _as_number(text: object) -> float | None:
-    try:
-        return float(str(text))
-    except ValueError:
-        return None
+def _rows(path: str, text: str) -> list[dict[str, float]]:
+    """Returns the numbers in the rows of a file, as a search reads them."""
+    return (csv_rows if path.endswith(".csv") else json_lines)(text.encode(), 0).rows
 
 
 def _printed(seen: Watched) -> Iterator[Score]:

@@ -8,6 +8,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -17,6 +18,7 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from autotune.core.errors import printable
+from autotune.core.settings import MICRO_BATCH
 from autotune.core.shell import quoted
 from autotune.display import words
 from autotune.reports import (
@@ -31,7 +33,6 @@ from autotune.reports import (
 )
 from autotune.reports.model import SessionReport
 from autotune.reports.plot import Plot
-from autotune.reports.sections import sections
 from autotune.reports.training import plots as training_plots
 from autotune.reports.training import wording
 from autotune.reports.training.model import TrainingReport
@@ -61,6 +62,62 @@ def render(report: SessionReport | TrainingReport) -> str:
             policy=policy([library, script]),
         )
     )
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the page."""
+
+    name: str  # its ID and its template
+    number: int
+    label: str  # its entry in the navigation
+
+
+_LABELS = {
+    "answer": "Answer",
+    "front": "Trade-off",
+    "speed": "Speed",
+    "quality": "Quality",
+    "own": "",  # the workload names it
+    "elsewhere": "Other GPUs",
+    "search": "Search",
+    "provenance": "Provenance",
+}
+_OF_TRAINING = {
+    "answer": "Verdict",
+    "learning": "Learning",
+    "speed": "Speed",
+    "machine": "Machine",
+    "events": "Events",
+    "settings": "Settings",
+}
+
+
+def sections(report: SessionReport | TrainingReport) -> list[Section]:
+    """Returns the sections, numbered from 1."""
+    labels = _OF_TRAINING if isinstance(report, TrainingReport) else _session_labels(report)
+    return [Section(name, number, label) for number, (name, label) in enumerate(labels.items(), start=1)]
+
+
+def _session_labels(report: SessionReport) -> dict[str, str]:
+    """Returns the labels of the sections that a session can have, by name.
+
+    The section on speed stays until a trial is measured.
+    """
+    labels = dict(_LABELS)
+    if report.own:
+        labels["own"] = report.own.title
+    else:
+        del labels["own"]
+    if report.elsewhere is None:
+        del labels["elsewhere"]
+    is_measured = any(row.throughput is not None for row in report.trials)
+    by_batch = any(MICRO_BATCH in row.config for row in report.trials)
+    by_phase = any(side.step_s for _, side in answer.sides(report))
+    has_speed = by_batch or by_phase or bool(report.ablation) or answer.is_recommended(report)
+    if is_measured and not has_speed:
+        del labels["speed"]
+    return labels
 
 
 def _json(plots: Mapping[str, Sequence[Plot]]) -> Markup:

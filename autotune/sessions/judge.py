@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from autotune.core import units
 from autotune.core.errors import InputError
 from autotune.core.shell import quoted, word
-from autotune.display import words
+from autotune.display import events, words
 from autotune.judging.decisions import pairs
 from autotune.judging.decisions.pairs import PairedVerdict, TrainingRun
 from autotune.judging.measurement import estimates
@@ -70,7 +70,7 @@ def judge(given: Sequence[str], asked: JudgeRequest) -> int:
         comparison = _Comparison(root, lines, asked)
         verdict = comparison.run()
     if asked.as_json:
-        print(json.dumps(comparison.as_json(verdict), allow_nan=False))
+        print(events.line(comparison.as_json(verdict)))
     else:
         print("\n".join(comparison.report(verdict)))
     return 0 if verdict.confirmed else EXIT_NOT_CONFIRMED
@@ -237,10 +237,10 @@ class _Comparison:
             "session": str(self._root),
             "confirmed": verdict.confirmed,  # null: not decided
             "why_not": verdict.why_not or None,
-            "factor": verdict.factor and asdict(verdict.factor),
+            "factor": verdict.factor,
             "score": self._goal.quality,
             "runs": {
-                side: [{"seconds": one.seconds, "score": units.number(one.final)} for one in runs]
+                side: [{"seconds": one.seconds, "score": one.final} for one in runs]
                 for side, runs in zip(SIDES, (before, after), strict=True)
             },
         }

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from autotune.core import units
+from pydantic import FiniteFloat, TypeAdapter
+
 from autotune.storage.records import lines_of, open_lines
 
 
@@ -25,10 +27,13 @@ class Kind(StrEnum):
 class TrainingEvent:
     """Something that happened to a training."""
 
-    at: float  # seconds since 1970
+    at: FiniteFloat  # seconds since 1970
     samples: int
     kind: Kind
     text: str  # one line for people
+
+
+_EVENT = TypeAdapter(TrainingEvent)
 
 
 def write(file: Path, event: TrainingEvent) -> None:
@@ -38,10 +43,6 @@ def write(file: Path, event: TrainingEvent) -> None:
 
 def read(file: Path) -> Iterator[TrainingEvent]:
     """Yields the events in `file`, skipping corrupt lines; nothing if there is no file."""
-    kinds = [str(kind) for kind in Kind]
     for line in lines_of(file):
-        if not isinstance(line, dict) or line.get("kind") not in kinds:
-            continue
-        at, samples = (units.number(line.get(name)) for name in ("at", "samples"))
-        if at is not None and samples is not None:
-            yield TrainingEvent(at, int(samples), Kind(line["kind"]), str(line.get("text", "")))
+        with suppress(ValueError):
+            yield _EVENT.validate_python(line)

@@ -7,7 +7,7 @@ import pytest
 from autotune.core.settings import PRECISION
 from autotune.judging.decisions.history import History
 from autotune.reports import as_json, figures, markdown, page, tables
-from autotune.reports.sections import sections
+from autotune.reports.page import sections
 from autotune.workloads.base import Workload
 from autotune.workloads.registry import named
 
