@@ -3,7 +3,6 @@
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 import psutil
 
@@ -100,19 +99,12 @@ def _memory_share(container: Path | None) -> float:
     return max(share, group.used_bytes / group.limit_bytes) if group else share
 
 
-class Driver(Protocol):
-    """Reports the memory on the visible GPUs, as `devices` does."""
-
-    def used_bytes(self) -> int: ...
-    def held_bytes(self) -> dict[int, int]: ...
-
-
 class GpuWatch:
     """Watches the memory on the GPUs of a trial. `gpus` may be 0 for none; below 1 the GPU is shared."""
 
-    def __init__(self, gpus: float, driver: Driver = devices, longest_s: float = _LONGEST_S) -> None:
-        self._gpus, self._driver, self._longest_s = gpus, driver, longest_s
-        self._before_bytes = driver.used_bytes() if gpus else 0
+    def __init__(self, gpus: float, longest_s: float = _LONGEST_S) -> None:
+        self._gpus, self._longest_s = gpus, longest_s
+        self._before_bytes = devices.used_bytes() if gpus else 0
         self._family: set[int] = set()
         self._is_known = False  # whether NVML reports the same process IDs as seen here
 
@@ -136,7 +128,7 @@ class GpuWatch:
         """
         if self._is_known or self._gpus < 1:
             return self._is_holding()
-        return self._driver.used_bytes() > self._before_bytes + _SLACK_BYTES
+        return devices.used_bytes() > self._before_bytes + _SLACK_BYTES
 
     def _is_holding(self) -> bool:
-        return not self._family.isdisjoint(self._driver.held_bytes())
+        return not self._family.isdisjoint(devices.held_bytes())

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from autotune.trials import family
+from autotune.trials import family, memory_watch
 from autotune.trials.memory_watch import GpuWatch
 
 MIB = 2**20
@@ -25,13 +25,15 @@ class Scripted:
 
 
 @pytest.fixture
-def gpu():
-    return Scripted()
+def gpu(monkeypatch):
+    scripted = Scripted()
+    monkeypatch.setattr(memory_watch, "devices", scripted)
+    return scripted
 
 
 def test_it_waits_for_the_last_process_of_the_trial(gpu):
     mine = os.getpid()
-    watch = GpuWatch(0.5, gpu)
+    watch = GpuWatch(0.5)
     watch.note(mine)
     gpu.held = [{mine: 5, 1: 7}, {mine: 0, 1: 7}, {1: 7}, {mine: 9}]
     watch.wait()
@@ -41,7 +43,7 @@ def test_it_waits_for_the_last_process_of_the_trial(gpu):
 def test_memory_that_others_took_meanwhile_is_not_waited_for(gpu):
     mine = os.getpid()
     gpu.held, gpu.used = [{mine: 5}, {}], [100 * MIB, 900 * MIB]
-    watch = GpuWatch(1.0, gpu)
+    watch = GpuWatch(1.0)
     watch.note(mine)
     watch.wait()
     assert gpu.used == [900 * MIB], "its own memory is back"
@@ -49,23 +51,24 @@ def test_memory_that_others_took_meanwhile_is_not_waited_for(gpu):
 
 def test_with_foreign_process_ids_memory_in_use_decides_unless_the_gpu_is_shared(gpu):
     gpu.used = [100 * MIB, 900 * MIB, 500 * MIB, 120 * MIB, 900 * MIB]
-    watch = GpuWatch(1.0, gpu)
+    watch = GpuWatch(1.0)
     watch.wait()
     assert gpu.used == [900 * MIB]
     gpu.used = [100 * MIB, 900 * MIB]
-    GpuWatch(0.5, gpu).wait()
+    GpuWatch(0.5).wait()
     assert gpu.used == [900 * MIB], "a neighbour may have taken that"
 
 
 def test_it_does_not_wait_for_ever(gpu):
-    watch = GpuWatch(1.0, gpu, longest_s=0.1)
+    watch = GpuWatch(1.0, longest_s=0.1)
     gpu.used = [900 * MIB]
     watch.wait()
     assert gpu.used == [900 * MIB]
 
 
-def test_without_a_gpu_nothing_is_asked():
-    watch = GpuWatch(0.0, None)
+def test_without_a_gpu_nothing_is_asked(monkeypatch):
+    monkeypatch.setattr(memory_watch, "devices", None)
+    watch = GpuWatch(0.0)
     watch.note(os.getpid())
     watch.wait()
 
