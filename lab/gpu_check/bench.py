@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,7 @@ from pydantic import TypeAdapter
 
 from autotune.core.errors import printable
 from autotune.core.measurement import Measurement
-from autotune.core.settings import Setting
+from autotune.core.settings import CHECKPOINTING, COMPILE, MICRO_BATCH, PRECISION, Setting
 from autotune.core.trial import Outcome, Status
 from autotune.sessions import prepare
 from autotune.space import builtin
@@ -38,6 +39,7 @@ from lab.gpu_check import elsewhere, small_trainings
 
 SMALL = small_trainings.__name__
 _POLL_S = 0.2
+_TOLD = (MICRO_BATCH, PRECISION, COMPILE, CHECKPOINTING)
 _LAST_LINES = 40
 _BACK_S, _LOOK_S = 20.0, 0.02
 _SLACK_BYTES = 64 * 2**20  # normal fluctuation of a desktop's use
@@ -84,6 +86,7 @@ class Bench:
     deadline_s: float
     server: ForkServer
     failed: list[dict[str, Any]] = field(default_factory=list)  # endings and last words of failed trials
+    trained: list[dict[str, Any]] = field(default_factory=list)  # how each trial went, for programs
 
     @classmethod
     def for_model(
@@ -102,6 +105,10 @@ class Bench:
     @property
     def left_s(self) -> float:
         return self.deadline_s - time.monotonic()
+
+    def within(self, most_s: float) -> "Bench":
+        """Returns the bench for a point that may take `most_s`."""
+        return replace(self, deadline_s=min(self.deadline_s, time.monotonic() + most_s))
 
     @property
     def device(self) -> str:
@@ -137,6 +144,18 @@ class Bench:
         """Returns the order that runs one of the `small_trainings`."""
         workload = Workload(f"{SMALL}:{name}")
         return self._order(workload, samples, 1, 1.0, {"device": self.device, "step_bytes": step_bytes})
+
+    def script_order(
+        self, run: Sequence[str], batch_size: int, steps: int, after: Sequence[str] = ()
+    ) -> Order:
+        """Returns the order that runs a command line, with a batch size before what comes `after`."""
+        line = shlex.join([*run, "{micro_batch_size}", *after]).replace(
+            "'{micro_batch_size}'", "{micro_batch_size}"
+        )
+        workload = registry.load(
+            {"kind": "command", "run": line, "quality": {small_trainings.QUALITY: r"bleu_4 ([\d.]+)"}}
+        )
+        return self._order(workload, batch_size * steps, 1, 1.0, {MICRO_BATCH: batch_size})
 
     def _order(
         self,
@@ -184,6 +203,7 @@ class Bench:
             for order, one in zip(orders, ran, strict=True)
             if not one.completed
         )
+        self.trained.extend(map(_told, orders, ran))
         return ran
 
     def run_until(self, order: Order, meet: Callable[[Mapping[str, Any]], bool]) -> Ran:
@@ -214,6 +234,19 @@ class Bench:
             outcome = _OUTCOME.validate_json(lines[-1]) if lines and not done.returncode else _GONE
             return Ran(outcome, records=_records(order))
         return Ran(None)
+
+
+def _told(order: Order, ran: Ran) -> dict[str, Any]:
+    """Returns what a trial was, and where its time went."""
+    shown = ran.measurement
+    return {
+        "workload": registry.label(order.workload),
+        "settings": {name: order.settings[name] for name in _TOLD if name in order.settings},
+        "ending": ran.ending,
+        "samples_per_s": shown.throughput and shown.throughput.samples_per_s,
+        "step_shares": shown.step_shares,
+        "telemetry": shown.telemetry,
+    }
 
 
 def last_lines(log: Path) -> list[str]:

@@ -1,6 +1,7 @@
 """The points of a check: run in order, printed as they finish, and written to a file that can be shared."""
 
 import json
+import math
 import os
 import platform
 import socket
@@ -17,7 +18,7 @@ from rich.text import Text
 from autotune.core import secrecy
 from autotune.core.errors import printable
 from autotune.system.telemetry import Hardware
-from lab.gpu_check import of_machine, of_memory, of_model, of_speed
+from lab.gpu_check import of_card, of_machine, of_memory, of_model, of_scripts, of_speed
 from lab.gpu_check.bench import Bench
 from lab.gpu_check.verdicts import Found
 
@@ -34,20 +35,23 @@ class Point:
 
     name: str
     ask: Callable[[Bench], Iterable[Found]]
+    most_s: float = 60.0
 
 
-OF_MACHINE = (Point("devices", of_machine.devices_agree),)
+OF_MACHINE = (Point("devices", of_machine.devices_agree), Point("two ranks", of_scripts.two_ranks))
 # The longest point comes last, and gets the remaining time.
 OF_GPU = (
+    Point("card", of_card.the_card_itself),
     Point("forked trials", of_machine.forked_trials_open_cuda),
     Point("lost GPU", of_machine.lost_gpu_is_no_cpu),
     Point("out of memory", of_memory.out_of_memory),
     Point("killed trial", of_memory.killed_trial),
     Point("two at once", of_memory.two_at_once),
+    Point("script", of_scripts.plain_script),
     Point("speed", of_speed.stamped_speed),
     Point("evaluation", of_speed.second_evaluation),
-    Point("compilations", of_speed.compilations),
-    Point("model", of_model.every_combination),
+    Point("compilations", of_speed.compilations, 2 * 60.0),
+    Point("model", of_model.every_combination, math.inf),
 )
 
 
@@ -58,7 +62,7 @@ def run(bench: Bench, points: Sequence[Point]) -> Iterator[Found]:
             yield Found(point.name, None, "the time is over")
             continue
         try:
-            yield from point.ask(bench)
+            yield from point.ask(bench.within(point.most_s))
         except Exception as error:  # noqa: BLE001 - any error is a result of the point
             message = " ".join(printable(error).split())
             yield Found(point.name, False, f"the check broke off: {type(error).__name__}: {message}")
@@ -78,11 +82,16 @@ def holds(found: Iterable[Found]) -> bool:
 
 
 def to_json(
-    hardware: Hardware, found: Sequence[Found], seconds: float, failed: Sequence[Mapping[str, Any]] = ()
+    hardware: Hardware,
+    found: Sequence[Found],
+    seconds: float,
+    trained: Sequence[Mapping[str, Any]] = (),
+    failed: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Returns everything as one JSON object for an issue, without keys, home directories or host names.
 
-    `failed`: endings and last words of trials, some of which were meant to fail.
+    `trained`: what each trial was, and where its time went. `failed`: endings and last words of trials, some
+    of which were meant to fail.
     """
     whole = {
         "date": datetime.now(UTC).date().isoformat(),
@@ -91,6 +100,7 @@ def to_json(
         "machine": _machine(hardware),
         "versions": versions(),
         "points": [asdict(one) for one in found],
+        "trials": list(trained),
         "failed_trials": list(failed),
     }
     return json.dumps(secrecy.without_secrets(_without_place(whole)), indent=1)
@@ -101,6 +111,8 @@ def _machine(hardware: Hardware) -> Mapping[str, Any]:
     kept = ("label", "name", "memory_bytes", "used_bytes", "compute_capability", "exclusive")
     return {
         "gpus": [{name: getattr(gpu, name) for name in kept} for gpu in hardware.gpus],
+        "cards": of_card.facts(),
+        **of_card.surroundings(),
         "is_divided": any(gpu.uuid.startswith("MIG-") for gpu in hardware.gpus),
         "driver": hardware.driver,
         "cpus": hardware.cpus,

@@ -38,7 +38,7 @@ def main(settings: Mapping[str, Setting], file: Path, most_s: float = check.MOST
                 console.print(check.line(one))
                 results.append(one)
             bench = _on_emptiest(bench)
-    told = check.to_json(usable.hardware, results, time.monotonic() - begun_s, bench.failed)
+    told = check.to_json(usable.hardware, results, time.monotonic() - begun_s, bench.trained, bench.failed)
     files.write(file, told)
     console.print(f"{file}: the same with all figures; docs/gpu.md says what to do with it", markup=False)
     return 0 if check.holds(results) else EXIT_FAILED

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import psutil
+
 from autotune.core import units
 from autotune.core.settings import MICRO_BATCH, Setting
 from autotune.core.trial import Failure
@@ -32,7 +34,9 @@ def out_of_memory(bench: Bench) -> Iterator[Found]:
     if limit_bytes is None:
         yield Found("out of memory", None, "there is no GPU")
         return
-    reason = verdicts.reason_not_to_fill(bench.hardware.gpus, platform.release())
+    reason = verdicts.reason_not_to_fill(
+        bench.hardware.gpus, platform.release(), psutil.virtual_memory().total
+    )
     for name, cap_bytes in (("out of memory", None), ("out of memory under a cap", limit_bytes // 2)):
         if reason and cap_bytes is None:
             yield Found(name, None, reason)

@@ -5,7 +5,9 @@ import itertools
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,9 @@ QUALITY = "bleu_4"
 _WAITING = "called a synchronizing CUDA operation"  # c10/cuda/CUDAFunctions.cpp
 _COUNTED = range(5, 10)  # steps; in the first epoch, which is not timed, as counting slows them down
 _STEP_S = 0.05
+_MEASURED_S, _FEWEST_TIMES = 0.2, 8  # of each of `measures`; the GPU is waited for every so many times
+_LARGEST_PRODUCT, _PRODUCT_S = 8192, 2e-3
+_COPIED = 2**25  # numbers of four bytes
 
 
 def opens(config: Mapping[str, Any], workdir: Path) -> Iterator[dict[str, Any]]:
@@ -28,6 +33,70 @@ def opens(config: Mapping[str, Any], workdir: Path) -> Iterator[dict[str, Any]]:
         time.sleep(_STEP_S)
         yield {"samples": samples, "server": os.getppid(), "bad_fork": torch.cuda._is_in_bad_fork()}
     yield {"samples": 5, QUALITY: 1.0}
+
+
+def measures(config: Mapping[str, Any], workdir: Path) -> Iterator[dict[str, Any]]:
+    """Measures the device, without a model: a figure a record, without those that it cannot do."""
+    del workdir
+    for samples, (name, measure) in enumerate(MEASURES.items(), 1):
+        record: dict[str, Any] = {"samples": samples}
+        with suppress(RuntimeError):  # no such kernel, nothing to pin for
+            record[name] = measure(config["device"])
+        yield record
+    yield {"samples": len(MEASURES), QUALITY: 1.0}
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """Returns the mean seconds of `work`, repeated for a fifth of a second, after a first time."""
+    work()
+    begun_s, times = _settled_s(), 0
+    while times < _FEWEST_TIMES or time.monotonic() - begun_s < _MEASURED_S:
+        work()
+        times += 1
+        if times % _FEWEST_TIMES == 0:
+            _settled_s()  # a queue of thousands would outlast the time
+    return (_settled_s() - begun_s) / times
+
+
+def _tflops(dtype: torch.dtype, device: str) -> float:
+    """Returns the speed of a square matrix product, of a size that keeps the device busy."""
+    size, seconds = 256, 0.0
+    while size < _LARGEST_PRODUCT and seconds < _PRODUCT_S:
+        size *= 2
+        matrix = torch.ones(size, size, device=device).to(dtype)
+        seconds = _seconds(lambda matrix=matrix: matrix @ matrix)
+    return 2e-12 * size**3 / seconds
+
+
+def _copies_gb_per_s(source: torch.Tensor, target: torch.Tensor, times: int = 1) -> float:
+    return times * source.nbytes / _seconds(lambda: target.copy_(source, non_blocking=True)) / 1e9
+
+
+def _memory(device: str) -> float:
+    """Returns the speed of reading and writing memory."""
+    held = torch.ones(_COPIED, device=device)
+    return _copies_gb_per_s(held, torch.empty_like(held), times=2)
+
+
+def _from_host(device: str, *, is_pinned: bool) -> float:
+    held = torch.ones(_COPIED)
+    return _copies_gb_per_s(held.pin_memory() if is_pinned else held, torch.empty(_COPIED, device=device))
+
+
+def _launch_us(device: str) -> float:
+    """Returns the time of an operation that computes next to nothing."""
+    number = torch.ones(1, device=device)
+    return 1e6 * _seconds(lambda: number.add_(1.0))
+
+
+MEASURES: dict[str, Callable[[str], float]] = {
+    "matmul_fp32_tflops": partial(_tflops, torch.float32),
+    "matmul_bf16_tflops": partial(_tflops, torch.bfloat16),
+    "memory_gb_per_s": _memory,
+    "host_pinned_gb_per_s": partial(_from_host, is_pinned=True),
+    "host_pageable_gb_per_s": partial(_from_host, is_pinned=False),
+    "launch_us": _launch_us,
+}
 
 
 def grows(config: Mapping[str, Any], workdir: Path) -> Iterator[dict[str, Any]]:

@@ -60,8 +60,11 @@ def _differences(gpu: Gpu, seen: Mapping[str, Any]) -> list[str]:
     return differences
 
 
-def reason_not_to_fill(gpus: Iterable[Gpu], kernel: str) -> str | None:
+def reason_not_to_fill(gpus: Iterable[Gpu], kernel: str, host_bytes: int) -> str | None:
     """Returns why the whole memory of these GPUs must not be taken, None if nobody else would miss it."""
+    gpus = tuple(gpus)
+    if any(gpu.memory_bytes == host_bytes for gpu in gpus):
+        return "its memory is the host's"
     if "microsoft" in kernel.lower():
         return "under WSL, a full GPU takes memory of the host"
     used = [gpu for gpu in gpus if gpu.used_bytes > _OTHERS_SHARE * gpu.memory_bytes]

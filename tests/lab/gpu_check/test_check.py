@@ -22,7 +22,9 @@ ON_A100 = Hardware(8, 2**34, (A100,), "580.1")
 
 def bench(left_s=60.0, **changed):
     """Returns a bench that runs nothing."""
-    return SimpleNamespace(**{"left_s": left_s, "hardware": ON_A100, "limit_bytes": 2**34, **changed})
+    told = SimpleNamespace(**{"left_s": left_s, "hardware": ON_A100, "limit_bytes": 2**34, **changed})
+    told.within = lambda most_s: told
+    return told
 
 
 def test_a_point_that_breaks_does_not_hold_and_the_next_is_asked():
@@ -59,7 +61,7 @@ def test_the_file_says_why_trials_failed_and_how_torch_was_told_to_run(tmp_path,
     failed = [{"ending": "failed (error)", "log": last_lines(tmp_path / "log")}]
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     monkeypatch.setenv("CUDA_TOKEN", "0123456789abcdef")
-    told = json.loads(check.to_json(ON_A100, [], 1.0, failed))
+    told = json.loads(check.to_json(ON_A100, [], 1.0, failed=failed))
     assert told["failed_trials"][0]["log"] == ["1"] * 39 + [" [31mCUDA error: \ufffd"]
     assert told["machine"]["environment"]["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
     assert told["machine"]["environment"]["CUDA_TOKEN"] == "(hidden)"

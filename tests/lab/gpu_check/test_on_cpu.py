@@ -2,13 +2,14 @@
 
 import math
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from autotune.space.machine import Machine
 from autotune.system.telemetry import hardware
 from autotune.workloads import registry
-from lab.gpu_check import check, of_model, of_speed
+from lab.gpu_check import check, of_card, of_model, of_scripts, of_speed
 from lab.gpu_check.bench import Bench
 from lab.gpu_check.check import Point
 from r2gen import synthetic
@@ -47,6 +48,30 @@ def test_evaluations_are_timed_and_nothing_is_compiled_without_a_compiler(bench)
     assert len(evaluation.figures["evaluations_s"]) == 2
     (compiled,) = asked(bench, of_speed.compilations).values()
     assert (compiled.ok, compiled.detail) == (None, "needs a C++ compiler")
+
+
+def test_the_card_is_measured_by_itself(bench):
+    (found,) = asked(bench, of_card.the_card_itself).values()
+    assert found.ok, found.detail
+    assert found.figures.keys() >= {"matmul_fp32_tflops", "memory_gb_per_s", "launch_us"}
+    assert min(found.figures.values()) > 0
+    assert "matmul_fp32" in found.detail
+
+
+def test_a_script_on_the_command_line_is_counted(bench):
+    script = asked(bench, of_scripts.plain_script)["a script is measured on the GPU"]
+    assert (script.ok, script.figures) == (True, {"step_samples": 64}), script.detail
+    (ranks,) = asked(bench, of_scripts.two_ranks).values()
+    assert (ranks.ok, ranks.detail) == (None, "there is one GPU")
+    assert bench.trained[-1]["workload"] == "command"
+
+
+def test_the_ranks_of_a_script_count_as_one_training(bench, monkeypatch):
+    two = SimpleNamespace(gpus=(None, None))
+    monkeypatch.setattr(of_scripts, "replace", lambda order, **_: order)  # it gets no GPUs
+    changed = SimpleNamespace(hardware=two, script_order=bench.script_order, run=bench.run, device="cpu")
+    (found,) = of_scripts.two_ranks(changed)
+    assert (found.ok, found.figures) == (True, {"step_samples": 128}), found.detail
 
 
 def test_every_combination_is_trained_or_the_reason_is_given(bench):

@@ -56,7 +56,12 @@ def test_differences_are_named(told, wrong):
     ],
 )
 def test_a_gpu_is_filled_only_if_nobody_else_needs_it(used, kernel, reason):
-    assert verdicts.reason_not_to_fill([replace(GPUS[0], used_bytes=used)], kernel) == reason
+    assert verdicts.reason_not_to_fill([replace(GPUS[0], used_bytes=used)], kernel, 2**34) == reason
+
+
+def test_the_memory_of_the_host_is_not_filled():
+    shared = replace(GPUS[0], used_bytes=0)
+    assert verdicts.reason_not_to_fill([shared], "6.8.0", shared.memory_bytes) == "its memory is the host's"
 
 
 @pytest.mark.parametrize(
