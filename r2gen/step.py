@@ -12,7 +12,7 @@ from torch import Tensor
 
 from r2gen import checkpoint, optim, precision
 from r2gen.clock import Stopwatch
-from r2gen.compiling import CUDA_GRAPHS, compiled
+from r2gen.compiling import captures_graphs, compiled
 from r2gen.config import Config
 from r2gen.data import Batch, normalise
 from r2gen.divergence import BadSteps, RunningStatistics
@@ -44,6 +44,7 @@ class Stepper:
         self._rng: Mapping[str, Any] | None = None  # at the beginning of the step; None between steps
         self._batch = HalvedBatch("micro_batch_size", config, _NOTE)
         self._forward, self._compiled_for = compiled(model, config), config.micro_batch_size
+        self._has_graphs = captures_graphs(config)
         self.bad = BadSteps(config.max_bad_steps)
 
     def gradients(self, window: Sequence[Batch]) -> Gradients:
@@ -82,7 +83,8 @@ class Stepper:
         if size == self._compiled_for:
             return
         smaller = {"micro_batch_size": size, "accumulation_steps": 2}  # at least two
-        self._forward = compiled(self._model, self._config.model_copy(update=smaller))
+        config = self._config.model_copy(update=smaller)
+        self._forward, self._has_graphs = compiled(self._model, config), captures_graphs(config)
         self._compiled_for = size
 
     def _reports(self, targets: Tensor) -> tuple[Tensor, Packing]:
@@ -92,7 +94,7 @@ class Stepper:
         longest possible report and computed whole, the memory's loop over the words included.
         """
         device = precision.device()
-        if self._config.compile not in CUDA_GRAPHS:
+        if not self._has_graphs:
             return targets.to(device, non_blocking=True), Packing.from_lengths(lengths(targets), device)
         padded = F.pad(targets, (0, self._config.max_seq_length - targets.size(1))).to(device)
         return padded, Packing.full(padded[:, :-1]).unrolled()

@@ -30,7 +30,8 @@ def main(batch_size: int, mebibytes: int) -> None:
     while True:
         for inputs, outputs in DataLoader(data, batch_size):
             optimizer.zero_grad()
-            torch.nn.functional.mse_loss(net(inputs.to(device)), outputs.to(device)).backward()
+            loss = torch.nn.functional.mse_loss(net(inputs.to(device)), outputs.to(device))
+            torch.autograd.backward(loss)
             optimizer.step()
         print(f"bleu_4 0.{len(held) % 10}5", flush=True)
 

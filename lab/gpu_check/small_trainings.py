@@ -64,7 +64,7 @@ def _tflops(dtype: torch.dtype, device: str) -> float:
     while size < _LARGEST_PRODUCT and seconds < _PRODUCT_S:
         size *= 2
         matrix = torch.ones(size, size, device=device).to(dtype)
-        seconds = _seconds(lambda matrix=matrix: matrix @ matrix)
+        seconds = _seconds(partial(torch.matmul, matrix, matrix))
     return 2e-12 * size**3 / seconds
 
 

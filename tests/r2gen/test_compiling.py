@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -66,6 +67,25 @@ def test_one_program_serves_reports_and_batches_of_every_size(settings: dict[str
             torch.testing.assert_close(forward(*batch), model(*batch))
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("_without_code")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # from the compiler
+def test_on_a_gpu_one_program_serves_whole_batches_with_reports_of_every_length(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(precision, "device", partial(torch.device, "cuda"))
+    monkeypatch.setattr(RelationalMemory, "compile_step", lambda _: None)
+    config = tiny(compile="default", micro_batch_size=4, dropout=0.0, drop_prob_lm=0.0)
+    model = R2Gen(config, 20).train()
+    attend_without_dropout(model)
+    forward = compiled(model, config)
+    forward(*_batch(config, [9, 7, 5, 3]))
+    with torch.compiler.set_stance("fail_on_recompile"):
+        for words in ([12, 6, 2, 1], [8, 3], [5], [8, 8, 4, 1]):
+            batch = _batch(config, words)
+            torch.testing.assert_close(forward(*batch), model(*batch))
+
+
 @pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor:UserWarning",
     "ignore:`torch.jit.script_method`:DeprecationWarning",
@@ -120,20 +140,28 @@ def test_the_memorys_step_is_compiled_by_itself_on_a_gpu_alone(monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("mode", "micro_batch_size", "by_program"),
+    ("mode", "device", "settings", "by_program"),
     [
-        ("default", 4, [4, 3, 2]),
-        ("reduce-overhead", 4, [4]),
-        ("max-autotune", 4, [4]),
-        ("default", 1, [1]),
+        ("default", "cpu", {"micro_batch_size": 4}, [4, 3, 2]),
+        ("reduce-overhead", "cpu", {"micro_batch_size": 4}, [4]),
+        ("max-autotune", "cpu", {"micro_batch_size": 4}, [4]),
+        ("reduce-overhead", "cpu", {"micro_batch_size": 4, "accumulation_steps": 2}, [4, 3, 2]),
+        ("default", "cuda", {"micro_batch_size": 4}, [4]),
+        ("default", "cpu", {"micro_batch_size": 1}, [1]),
     ],
 )
 def test_a_batch_that_would_need_another_program_is_computed_eagerly(
-    monkeypatch: pytest.MonkeyPatch, mode: str, micro_batch_size: int, by_program: list[int]
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    device: str,
+    settings: dict[str, int],
+    by_program: list[int],
 ) -> None:
-    config, seen = tiny(compile=mode, micro_batch_size=micro_batch_size), []
+    monkeypatch.setattr(precision, "device", partial(torch.device, device))
+    config, seen = tiny(compile=mode, **settings), []
     monkeypatch.setattr(torch, "compile", lambda *_, **__: lambda images, *_: seen.append(len(images)))
-    forward = compiled(lambda *_: None, config)
-    for studies in range(micro_batch_size, 0, -1):
+    model = mock.MagicMock(return_value=None)
+    forward = compiled(model, config)
+    for studies in range(config.micro_batch_size, 0, -1):
         forward(torch.zeros(studies, 1, 1), torch.zeros(studies, 2), None)
     assert seen == by_program
