@@ -56,6 +56,7 @@ def test_what_the_fakes_carry_holds_and_the_rest_says_why_not(checked, tmp_path)
         "out of memory",
         "out of memory under a cap",
         "a killed trial gives its GPU back",
+        "the card by itself",
     }
     assert {name for name in found if name.startswith("fp32")} >= {"fp32", "fp32, compiled, checkpointing"}
     assert not any("broke off" in one["detail"] for one in found.values())
@@ -73,8 +74,10 @@ def test_what_the_fakes_carry_holds_and_the_rest_says_why_not(checked, tmp_path)
         "bf16, checkpointing",
     }
     assert all("trained on a fake GPU" in found[name]["detail"] for name in refused)
-    lines = done.stdout.splitlines()
+    note, *lines = done.stdout.splitlines()
+    assert "figures of one are not compared with those of another" in note
     assert len(lines) == len(found) + 1
     assert all(text.startswith(("yes", "no ", "not asked")) for text in lines[:-1])
+    assert {one["workload"] for one in json.loads(written)["trials"]} >= {"r2gen", "command"}
     for private in (KEY, str(tmp_path), socket.gethostname(), FakeGpu().uuid(0)):
         assert private not in written
