@@ -95,7 +95,7 @@ class _Baseline:
 
 
 def _check(baseline: _Baseline, console: Console, most_s: float) -> Checked:
-    """Runs the baseline three times: first, then stopped and resumed, and then with another seed."""
+    """Runs the baseline three times: as it is, stopped and resumed, and with another seed."""
     space, begun_s = baseline.training.space, time.monotonic()
     quality = space.objective.quality
     first_s, second_s, end_s = (begun_s + share * most_s for share in (_FIRST_SHARE, _SECOND_SHARE, 1.0))

@@ -73,7 +73,7 @@ def compare(session: Path, asked: Models) -> int:
 
 
 def _length(asked: Models, space: Space, workload: Workload, known: ModelLength | None) -> ModelLength:
-    """Returns the length of each model's training, by default as for the `known` models, or for a trial.
+    """Returns the length of each model's training, by default as long as the `known` models, or as a trial.
 
     Raises InputError if it is given in epochs of unknown size.
     """

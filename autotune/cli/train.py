@@ -146,7 +146,7 @@ def _of_space(name: str, asked: Trained) -> TrainingToRun:
 
 
 def _options(asked: Trained, kept: Options) -> Options:
-    """Returns the options `kept` in the session, replaced by those given for the training.
+    """Returns the options `kept` in the session, overridden by those given for the training.
 
     If the session logged to W&B online, the training does so only if there is still a key.
     """

@@ -134,7 +134,7 @@ class Trial:
 
     @property
     def original(self) -> int:
-        """Number of the trial that it repeats, or else its own."""
+        """The number of the trial that this one repeats, or else its own number."""
         return self.repeat.of if self.repeat else self.number
 
     @property

@@ -119,7 +119,7 @@ class Screen:
         return self._begun.plan.spent_s + self._monotonic() - self._begun_s
 
     def _remaining(self, plan: SearchPlan) -> Remaining | None:
-        """Returns the estimated end: computed after changes and every ten seconds, else counted down."""
+        """Returns the estimated time left: updated after changes and every ten seconds, else counted down."""
         last = self._estimate  # another thread may reset it
         if last is None or plan.spent_s - last[0] > _ESTIMATE_S:
             running_s = {r.trial.number: r.seconds for r in list(self._running.values())}

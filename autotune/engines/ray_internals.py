@@ -78,7 +78,7 @@ def heartbeat() -> Callable[[], bool]:
 
 
 def stay_on_loopback() -> None:
-    """Keeps Ray from replacing 127.0.0.1 by an address that other machines can reach."""
+    """Keeps Ray from replacing 127.0.0.1 with an address that other machines can reach."""
     ray_constants.ENABLE_RAY_CLUSTER = False
 
 

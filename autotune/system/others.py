@@ -40,8 +40,8 @@ class _Reading(NamedTuple):
 def search_root(process: psutil.Process | None = None) -> psutil.Process | None:
     """Returns the root process of the search that `process`, by default this one, belongs to: its driver.
 
-    That is the process that started the guardian above this one; without guardian and Ray, this process. None
-    in a cluster that the user named: there the search's processes have no common root.
+    That is the process that started the guardian above this one, or this process if there is neither guardian
+    nor Ray. Returns None in a cluster that the user named, where the search's processes have no common root.
     """
     is_in_cluster = False
     process = process or psutil.Process()

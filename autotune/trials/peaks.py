@@ -1,4 +1,4 @@
-"""Peak memory and FLOPs of a trial, counted from its records. Pure."""
+"""Peak memory and FLOPs of a trial, computed from its records. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -241,7 +241,7 @@ def pads_with(token: int | None) -> None:
 def count_tokens(batch: Any) -> int | None:
     """Returns the non-padding tokens of a mapping with `input_ids`, by its `attention_mask` if it has one.
 
-    Only on the CPU, where counting does not wait for a GPU.
+    Counts only on the CPU, where counting does not wait for a GPU.
     """
     if isinstance(batch, (list, tuple)) or not isinstance(batch, Mapping):  # the first test is the faster one
         return None

@@ -166,7 +166,7 @@ class _LightningWatch:
             raise SystemExit(0)
 
     def _is_to_stop(self, trainer: Any) -> bool:
-        """Returns True if asked to stop, but not with several processes: Lightning makes these agree."""
+        """Returns True if asked to stop a training of one process; Lightning itself stops several at once."""
         is_asked = self._wire.is_stopped() or bool(trainer.received_sigterm)
         return is_asked and int(trainer.world_size) == 1
 

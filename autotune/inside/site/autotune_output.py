@@ -1,6 +1,6 @@
-"""Marks each line of a script's output with the time it was printed; the reader removes the marks.
+"""Marks each line of a script's output with the time when it was printed; the reader removes the marks.
 
-The script takes the time, as it does for steps: a line may be read only after later steps.
+The script itself takes the time, because a line may be read only after later steps.
 """
 
 from __future__ import annotations

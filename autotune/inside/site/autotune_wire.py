@@ -177,7 +177,7 @@ def _distributed() -> Any:
 
 
 def _number_of(variable: str, otherwise: int, question: str, distributed: Any) -> int:
-    """Returns torch.distributed's answer if it is in use, else the launcher's environment variable."""
+    """Returns torch.distributed's answer to `question` if in use, else the launcher's `variable`."""
     try:
         if distributed is not None:
             return int(getattr(distributed, question)())

@@ -28,7 +28,8 @@ _FAILS_AGAIN = frozenset({Failure.ERROR, Failure.TIMEOUT})
 class AblationStep:
     """The change of one knob, and its effect; not measured yet if it has neither `trial` nor `reason`.
 
-    The factors multiply to the winner's. An effect that knobs have only together counts for the later one.
+    The product of all factors is the winner's factor. An effect that knobs have only together counts for the
+    later one.
     """
 
     knob: str

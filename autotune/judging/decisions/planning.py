@@ -95,7 +95,7 @@ class ToTarget:
         self._target = space.objective.aim
 
     def samples(self, trial: Trial) -> float | None:
-        """Returns the samples until `trial` reached the target, the mean over runs that compute the same."""
+        """Returns the samples that `trial` took to the target: the mean over runs that compute the same."""
         return objective.mean(self._runs(trial))
 
     def most_samples(self, trial: Trial) -> float | None:

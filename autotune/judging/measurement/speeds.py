@@ -91,7 +91,7 @@ class Speeds:
         return math.sqrt(math.fsum(squares) / degrees) if degrees else 0.0
 
     def disagreements(self) -> list[tuple[Trial, Trial, float]]:
-        """Returns the slowest and fastest trial of equal settings, and their distance, if over 2%."""
+        """Returns the slowest and fastest trial of equal settings, and how far apart they are, if over 2%."""
         pairs = []
         for group in self._groups.values():
             ordered = sorted(group, key=lambda t: t.samples_per_s or 0.0)
