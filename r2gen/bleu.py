@@ -32,7 +32,7 @@ class Counted:
 
     @property
     def sizes(self) -> list[int]:
-        """Returns the number of n-grams of each order."""
+        """The number of n-grams of each order."""
         return [len(grams) for grams in self.grams]
 
 

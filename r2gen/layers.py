@@ -62,7 +62,7 @@ class Attention(nn.Module):
         mask: Tensor | None = None,
         packing: Packing | None = None,
     ) -> Tensor:
-        """Attends from a `query` [B, heads, T, d / heads]; returns [B, T, d] or packed."""
+        """Attends from a `query` [B, heads, T, d / heads]; returns [B, T, d], or [N, d] with a `packing`."""
         dropout = self.dropout if self.training else 0.0
         read = F.scaled_dot_product_attention(query, *keys_values, attn_mask=mask, dropout_p=dropout)
         read = read.transpose(1, 2).flatten(2)

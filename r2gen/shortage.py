@@ -81,7 +81,7 @@ class HalvedBatch:
         return self.size < self._configured
 
     def restore(self, size: int) -> None:
-        """Continues with the size that an earlier run ended with, if halving is allowed."""
+        """Continues with the micro-batch size at which an earlier run ended, if halving is allowed."""
         if self._may_halve:
             self.size = min(size, self._configured)
 

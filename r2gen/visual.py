@@ -53,7 +53,7 @@ class Bottleneck(nn.Module):
 
 
 class VisualExtractor(nn.Module):
-    """Images [B, 3, S, S] to patch features [B, (S / 32)^2, features]."""
+    """Turns images [B, 3, S, S] into patch features [B, (S / 32)^2, features]."""
 
     def __init__(
         self, name: Literal["resnet101", "small"], *, activation_checkpointing: bool = False

@@ -97,7 +97,7 @@ def _left_s(seconds: float, took: Sequence[float]) -> float:
 
 
 def _confirming_s(history: History, *, is_searched: bool) -> float | None:
-    """Returns the most seconds of confirming every finalist and explaining the winner; None if unknown."""
+    """Returns how long confirming all finalists and explaining the winner takes at most; None if unknown."""
     space, baseline, best = history.space, history.baseline, history.best
     if not space.budget.repeats:
         return 0.0

@@ -35,12 +35,12 @@ class TrialFigures:
 
     @property
     def peak(self) -> str:
-        """Returns `2.4 GiB (31%)`: the peak, and its share of the trial's limit."""
+        """The peak and its share of the trial's limit, such as `2.4 GiB (31%)`."""
         return words.peak(self.peak_memory_bytes, self.memory_share, is_rising=self.memory_is_rising)
 
     @property
     def narrow_peak(self) -> str:
-        """Returns `>2.4 GiB`, the peak for a narrow column."""
+        """The peak for a narrow column, such as `>2.4 GiB`."""
         return words.narrow_peak(self.peak_memory_bytes, is_rising=self.memory_is_rising)
 
     def line(self, unit: str, quality: str) -> str:
@@ -80,7 +80,7 @@ class TrialRow(TrialFigures):
 
     @property
     def why(self) -> str:
-        """Returns the reason for the trial's end, without figures if the search stopped it."""
+        """The reason for the trial's end, without figures if the search stopped it."""
         return _STOPPED_FOR[StoppedFor(self.stopped_for)] if self.stopped_for else self.reason
 
 

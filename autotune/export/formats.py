@@ -35,7 +35,7 @@ class Format:
 
     @property
     def is_own(self) -> bool:
-        """Returns True for the trainer's own config or command line."""
+        """True for the trainer's own config or command line."""
         return self.values is None
 
     def render(self, winner: Winner) -> Exported:

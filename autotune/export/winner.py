@@ -60,7 +60,7 @@ class Winner:
 
     @property
     def comment(self) -> str:
-        """Returns the evidence as comment lines for the head of a file."""
+        """The evidence as comment lines for the head of a file."""
         return comment_lines(f"{name}: {fact}" for name, fact in self.evidence.items())
 
 

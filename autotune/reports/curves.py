@@ -53,7 +53,7 @@ class Axes:
 
     @property
     def x(self) -> dict[str, Any]:
-        """Returns plotly's layout of the axis."""
+        """Plotly's layout of the axis."""
         if self.over != "time":
             return {"title": self.unit, "rangemode": "tozero"}
         scale_s, name = self._time
@@ -66,7 +66,7 @@ class Axes:
 
     @property
     def _time(self) -> tuple[float, str]:
-        """Returns the unit of the time axis in seconds, and its name."""
+        """The unit of the time axis in seconds, and its name."""
         hours_or_minutes = ((3600.0, "hours"), (60.0, "minutes"))
         return next(((s, name) for s, name in hours_or_minutes if self.whole_s >= 2 * s), (1.0, "seconds"))
 

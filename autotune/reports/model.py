@@ -161,7 +161,7 @@ class SessionReport:
 
     @property
     def limit(self) -> str:
-        """Returns the worst quality of a winner: `95% of the baseline's improvement in ...`, or a target."""
+        """The worst quality that a winner may have: `95% of the baseline's improvement in ...`, or a target."""
         name = words.metric(self.quality)
         if self.target is not None:
             return f"the target {name} {self.target:g}"
@@ -169,7 +169,7 @@ class SessionReport:
 
     @property
     def no_worse(self) -> str:
-        """Returns e.g. `at least 95% of the baseline's improvement in ...`, `at most 0.02 above the ...`."""
+        """Text such as `at least 95% of the baseline's improvement in ...` or `at most 0.02 above the ...`."""
         if self.target is None and self.within is None and not self.keep:
             return self.limit
         is_above = self.minimize and (self.target is not None or self.within is not None)
@@ -177,10 +177,10 @@ class SessionReport:
 
     @property
     def axis(self) -> str:
-        """Returns an axis title: `BLEU-4`; `val_loss, lower is better`."""
+        """An axis title: `BLEU-4`; `val_loss, lower is better`."""
         return words.metric(self.quality) + (", lower is better" if self.minimize else "")
 
     @property
     def each(self) -> str:
-        """Returns the unit of work in the singular: `sample`, `token`."""
+        """The unit of work in the singular: `sample`, `token`."""
         return self.unit.removesuffix("s")

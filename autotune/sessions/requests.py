@@ -13,7 +13,7 @@ SESSION = "the session's directory"
 
 
 def option(text: str, default: Any = None, *names: str, panel: str | None = None, **limits: float) -> Any:
-    """Returns a field that is an option: called like the field, or by `names`, and explained by `text`."""
+    """Returns a dataclass field that is an option with its own name, or with `names`; `text` explains it."""
     typed = {"help": text, "rich_help_panel": panel, **limits}
     return field(default=default, metadata={"names": names, "option": typed})
 
