@@ -161,7 +161,7 @@ class SessionReport:
 
     @property
     def limit(self) -> str:
-        """The worst quality that a winner may have: `95% of the baseline's improvement in ...`, or a target."""
+        """The lowest quality of a winner: `95% of the baseline's improvement in ...`, or a target."""
         name = words.metric(self.quality)
         if self.target is not None:
             return f"the target {name} {self.target:g}"
@@ -169,7 +169,7 @@ class SessionReport:
 
     @property
     def no_worse(self) -> str:
-        """Text such as `at least 95% of the baseline's improvement in ...` or `at most 0.02 above the ...`."""
+        """E.g. `at least 95% of the baseline's improvement in ...`, `at most 0.02 above the ...`."""
         if self.target is None and self.within is None and not self.keep:
             return self.limit
         is_above = self.minimize and (self.target is not None or self.within is not None)
