@@ -35,7 +35,7 @@ from autotune_figures import Figures, trained_parameters
 from autotune_flops import Flops
 from autotune_imports import After, replace
 from autotune_overrides import Overrides
-from autotune_saving import Saving
+from autotune_saves import Saving
 from autotune_steps import Steps
 
 _LONGEST_MESSAGE = 10_000
@@ -92,7 +92,7 @@ class Teller:
 
     def __init__(self, torch: Any, wire: autotune_wire.Wire, total: Total) -> None:
         self._torch, self._wire, self._total = torch, wire, total
-        self.saving = Saving(total)
+        self.saving = Saving(total, os.environ.get(autotune_wire.WORKDIR, ""))
         self._step_samples = int(os.environ.get(autotune_wire.STEP_SAMPLES) or 0) or None
         self._tally, self._figures, self._pace = Tally(), Figures(autotune_gpu.busiest), autotune_gpu.Pace()
         self._steps, self._flops, self._ranks = Steps(), Flops(), autotune_wire.Ranks()

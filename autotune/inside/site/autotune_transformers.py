@@ -17,8 +17,7 @@ import autotune_wire
 from autotune_batches import SyncSchedule, Total
 from autotune_imports import After, replace
 from autotune_overrides import Overrides, replace_init
-from autotune_saves import Counts
-from autotune_saving import record
+from autotune_saves import Counts, record
 from autotune_wire import TRAINER_PRECISIONS
 
 # New names of arguments: the old ones are deprecated, and the new ones win.
@@ -315,7 +314,7 @@ class _TrainerWatch:
         """Notes the samples and tokens behind the checkpoint, and exits if asked to stop."""
         file = os.path.join(args.output_dir, f"checkpoint-{state.global_step}", _STATE)  # noqa: PTH118
         if autotune_wire.WORKDIR in os.environ:
-            record(file, Counts(self._total.samples, self._total.tokens))
+            record(os.environ[autotune_wire.WORKDIR], file, Counts(self._total.samples, self._total.tokens))
         self._saved_s = _clock_s()
         self._took_s = self._saved_s - self._saving_s
         if self._is_to_end():
