@@ -77,10 +77,16 @@ class Attempt:
         self._telemetry.__enter__()
 
     def _count_each(self, records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Yields the records and counts each, so that the records of weeks are never in memory together."""
+        """Yields the records and counts each, so that the records of weeks are never in memory together.
+
+        Ends with the record that ends the trial: what a workload did while this process was suspended would
+        change its quality.
+        """
         for record in records:
             self._progress.count(record)
             yield record
+            if self._order.metric.name in record and self._order.ends.are_reached(self._progress):
+                return
 
     def step(self, timeout_s: float, is_stopping: Callable[[], bool] = lambda: False) -> TrialReport:
         """Runs for up to `timeout_s` and reports new records, the figures so far, and at the end the outcome.
@@ -191,10 +197,10 @@ class Attempt:
         if stamped:
             self._heard_s = stamped[-1]["at_s"]
         is_over = self._child is None or self._child.verdict is not None
-        records = self._thinner(stamped) + (self._thinner.rest() if is_over else [])
+        thinned = self._thinner(stamped) + (self._thinner.rest() if is_over else [])
+        records = list(self._count_each(thinned))
         self._write(records)
         for record in records:
-            self._progress.count(record)
             self._note = record.get(NOTE, self._note)
         return records
 

@@ -46,6 +46,15 @@ def scored(config, workdir):
             yield {"samples": step * 4, "bleu_4": config["score"], "rouge_l": 0.5}
 
 
+def hasty(config, workdir):
+    """Trains far beyond any end before anyone looks."""
+    for step in range(1, 200):
+        yield {"samples": step * 4, "train_loss": 1.0}
+        if step % 10 == 0:
+            yield {"samples": step * 4, "bleu_4": step / 1000}
+        time.sleep(0.001 if step < 15 else 0)
+
+
 def losing(config, workdir):
     """Counts work in tokens, a varying number per step; its loss falls to a given value."""
     tokens = 0
@@ -321,6 +330,15 @@ def evaluating(config, workdir):
     yield {"samples": 4, "train_loss": 1.0}
     time.sleep(config["step_s"])
     yield {"samples": 4, "bleu_4": 0.5}
+
+
+def test_what_is_trained_while_the_supervisor_is_suspended_does_not_count(order, server):
+    running = Attempt(order(workload="test_attempt:hasty", samples=80), server)
+    wait_for(lambda: not running._child._process.is_alive())
+    last = finish(running)
+    assert last.outcome.status is Status.COMPLETED
+    assert (last.measurement.samples, last.measurement.quality) == (80, 0.02)
+    assert max(record.get("samples", 0) for record in read_records(running._place)) == 80
 
 
 @pytest.fixture
